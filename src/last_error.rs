@@ -68,7 +68,6 @@ static LAST_WORDS: Mutex<Vec<CString>> = Mutex::new(Vec::new());
 const MOST_LAST_WORDS: usize = 64;
 
 /// A call of the calling thread has failed.
-#[cold]
 pub fn set(error: &Error) {
     let number = FAILURES.fetch_add(1, Ordering::Relaxed) + 1;
     let kept = LAST.try_with(|last| {
@@ -109,7 +108,6 @@ pub struct Mark(u64);
 
 impl Mark {
     /// The moment now.
-    #[inline(always)]
     #[must_use]
     pub fn now() -> Mark {
         Mark(FAILURES.load(Ordering::Relaxed))
@@ -117,7 +115,6 @@ impl Mark {
 
     /// Adds the text of the dtl_ call that failed inside the function, if one did, to the
     /// function's failure. Call it in the thread that called the function.
-    #[cold]
     #[must_use]
     pub fn explain(self, error: Error) -> Error {
         match self.said(error.status()) {
@@ -130,7 +127,6 @@ impl Mark {
 
     /// The text of the thread's last failed call, if that came after this moment and had this
     /// status.
-    #[cold]
     #[must_use]
     pub fn said(self, status: dtl_status_t) -> Option<String> {
         let said = LAST.try_with(|last| {

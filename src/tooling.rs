@@ -114,7 +114,7 @@ pub mod plugins {
 pub mod schedules {
     pub use crate::backend::{hier, p2p_protocol, rdma, shm};
     pub use crate::runtime::comm::diagnostics::dry_run::{
-        Job, Plan, STEP_BYTES, Step, collectives, comm_bytes,
+        CollectivePlan, DryRunJob, PlanStep, STEP_BYTES, collectives, comm_bytes,
     };
 }
 
@@ -128,9 +128,9 @@ pub mod mpi {
 
 /// The operating system.
 pub mod os {
-    pub use crate::sys::os::dl::{Module, file_of, process_symbol};
+    pub use crate::sys::os::dl::{SharedObject, file_of, process_symbol};
     pub use crate::sys::os::hwinfo;
-    pub use crate::sys::os::shm_segment::{Memory, Word};
+    pub use crate::sys::os::shm_segment::{SharedMapping, SharedWord};
 }
 
 /// Opens the library, as the first call of the C interface does.
@@ -139,7 +139,7 @@ fn open_library() -> Result<()> {
 }
 
 /// Kind of communicator that [`choose_world`] chose.
-pub struct Kind {
+pub struct CommKind {
     /// Its name.
     pub name: String,
     /// Whether DTL_COMM names it. Otherwise `dtl_explain` has the reason.
@@ -148,11 +148,11 @@ pub struct Kind {
 
 /// Returns the kind that the world communicator would have. Opens nothing, so no other rank is
 /// needed.
-pub fn choose_world(launch: Option<&launch::Launch>) -> Result<Kind> {
+pub fn choose_world(launch: Option<&launch::Launch>) -> Result<CommKind> {
     let named = crate::runtime::settings::current().comm.filter(|kind| kind != "auto");
     let chosen = open_kind::choose(named.as_deref(), None, launch)?;
     chosen.comm.as_deref().map_or(Ok(()), Comm::check_environment)?;
-    Ok(Kind { name: chosen.name().to_owned(), is_named: named.is_some() })
+    Ok(CommKind { name: chosen.name().to_owned(), is_named: named.is_some() })
 }
 
 /// An environment that a backend needs.

@@ -14,8 +14,8 @@
 )]
 
 use dtl::backend::mpi::library::abi::{
-    ABSENT, Abi, DRAFT_ERRORS_RETURN, Handle, Int, MPICH, OPENMPI, Place, Pointer, STANDARD,
-    STATUS_ROOM, datatype,
+    ABSENT, Abi, DRAFT_ERRORS_RETURN, Handle, Int, MPICH, OPENMPI, Pointer, STANDARD, STATUS_ROOM,
+    ValueSource, datatype,
 };
 use dtl::backend::mpi::library::functions::{FUNCTIONS, Function};
 use std::fmt::Write as _;
@@ -26,8 +26,8 @@ use std::process::Command;
 #[derive(Clone)]
 struct Tables {
     abi: Abi,
-    handles: Vec<(&'static str, Place)>,
-    pointers: Vec<(&'static str, Place)>,
+    handles: Vec<(&'static str, ValueSource)>,
+    pointers: Vec<(&'static str, ValueSource)>,
     ints: Vec<(&'static str, i32)>,
     functions: Vec<Function>,
 }
@@ -43,7 +43,7 @@ impl Tables {
         let mut tables = Tables::new(STANDARD);
         let name = Handle::ErrorsReturn.mpi();
         tables.handles.iter_mut().find(|(handle, _)| *handle == name).unwrap().1 =
-            Place::Value(DRAFT_ERRORS_RETURN);
+            ValueSource::Value(DRAFT_ERRORS_RETURN);
         tables
     }
 
@@ -128,7 +128,7 @@ impl Tables {
     /// Errors come back under the handler of the table, and the way to tell a draft of the standard is right.
     fn behaviour(&self) -> String {
         let draft = u8::from(
-            self.handle(Handle::ErrorsReturn) == value(&Place::Value(DRAFT_ERRORS_RETURN)),
+            self.handle(Handle::ErrorsReturn) == value(&ValueSource::Value(DRAFT_ERRORS_RETURN)),
         );
         let (keyval, least) = (self.abi.int(Int::Lastusedcode), self.abi.int(Int::ErrLastcode));
         let (comm, handler) = (self.handle(Handle::CommSelf), self.handle(Handle::ErrorsReturn));
@@ -141,10 +141,10 @@ impl Tables {
 const SIZES: [usize; 23] =
     [1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 1, 1, 2, 2, 8, 16, 8, 16, 8, 16, 8, 16, 16];
 
-fn value(place: &Place) -> String {
+fn value(place: &ValueSource) -> String {
     match place {
-        Place::Value(value) => format!("{value:#x}ull"),
-        Place::Address(symbol) => format!("symbol(\"{symbol}\")"),
+        ValueSource::Value(value) => format!("{value:#x}ull"),
+        ValueSource::Address(symbol) => format!("symbol(\"{symbol}\")"),
     }
 }
 
@@ -395,12 +395,16 @@ fn planted_faults_are_found() {
     let mut tables = right.clone();
     for (name, place) in &mut tables.handles {
         if *name == "MPI_SUM" {
-            *place = if symbol.is_empty() { Place::Value(1) } else { Place::Address(symbol) };
+            *place = if symbol.is_empty() {
+                ValueSource::Value(1)
+            } else {
+                ValueSource::Address(symbol)
+            };
         }
     }
     tables.ints.iter_mut().find(|(name, _)| *name == "MPI_ANY_TAG").unwrap().1 += 1;
     tables.pointers.iter_mut().find(|(name, _)| *name == "MPI_IN_PLACE").unwrap().1 =
-        Place::Value(7);
+        ValueSource::Value(7);
     tables.abi.status_tag += 4;
     tables.functions.push(Function {
         name: "MPI_Fly",

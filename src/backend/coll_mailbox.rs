@@ -61,7 +61,7 @@ const PAGES_AT: usize = BLOCKS_AT + BLOCKS as usize * BLOCK;
 pub(super) const SHEET: usize = (PAGES_AT + PAGES as usize * ROOM).next_multiple_of(ALIGN);
 
 /// A communicator's view of its ranks' sheets.
-pub(super) struct Board {
+pub(super) struct MailboxView {
     /// The sheets of all places.
     sheets: Span,
     /// Offset of each rank's sheet, in the communicator's order: there are few (`MOST_RANKS`).
@@ -82,22 +82,21 @@ fn user(sheets: &Span, sheet: usize) -> u64 {
     user_word(sheets, sheet).map_or(0, |word| word.load(Acquire) & !LEFT)
 }
 
-impl Board {
+impl MailboxView {
     /// `members`: offsets of the ranks' sheets, in the communicator's order; `own`: offset of this
     /// rank's sheet.
     pub(super) fn new(sheets: Span, members: Box<[u32]>, own: usize, context: u32) -> Self {
         if let Some(word) = user_word(&sheets, own) {
             word.store(u64::from(context) + 1, Release);
         }
-        Board { sheets, members, own, context, known: AtomicU64::new(0) }
+        MailboxView { sheets, members, own, context, known: AtomicU64::new(0) }
     }
 
-    #[inline(always)]
     fn block(sheet: usize, number: u64) -> usize {
         sheet + BLOCKS_AT + (number % BLOCKS) as usize * BLOCK
     }
 
-    #[inline(always)]
+    #[inline]
     fn page(&self, sheet: usize, number: u64, len: usize) -> Region {
         self.sheets
             .region()
@@ -106,14 +105,13 @@ impl Board {
 
     /// The communicator and the low half of a number. That half is enough: each rank posts every
     /// number, so what lies in a block is never older than `BLOCKS`.
-    #[inline(always)]
     fn stamp(&self, number: u64) -> u64 {
         u64::from(self.context) << 32 | u64::from(number as u32)
     }
 
     /// Puts up a number's post; the numbers come one after the other from 1 on, each when the one
     /// before is finished. False: some rank may still read what is in its block.
-    #[inline(always)]
+    #[inline]
     pub(super) fn post(&self, number: u64, what: u32, data: Region) -> bool {
         let is_small = data.len() <= SMALL;
         let ahead = if is_small { BLOCKS } else { PAGES };
@@ -156,7 +154,7 @@ impl Board {
     }
 
     /// A rank's post of a number, if it is up: it stays until this rank has finished the number.
-    #[inline(always)]
+    #[inline]
     pub(super) fn look(&self, rank: i32, number: u64) -> Option<Post> {
         let sheet = *self.members.get(rank as usize)? as usize;
         let at = Self::block(sheet, number);
@@ -171,7 +169,7 @@ impl Board {
     }
 
     /// This rank has done with a number; `met`: it has seen all others' posts of it.
-    #[inline(always)]
+    #[inline]
     pub(super) fn finish(&self, number: u64, met: bool) {
         if met {
             self.known.store(number - 1, Relaxed);
@@ -204,7 +202,7 @@ impl Board {
     }
 }
 
-impl Drop for Board {
+impl Drop for MailboxView {
     fn drop(&mut self) {
         self.add_to_user(GONE);
     }
@@ -214,11 +212,11 @@ impl Drop for Board {
 #[derive(Default)]
 pub(super) struct Places {
     /// By place, up to the highest one that was used.
-    all: Vec<Place>,
+    all: Vec<SheetState>,
 }
 
 #[derive(Default)]
-enum Place {
+enum SheetState {
     /// No rank reads this rank's sheet at the place.
     #[default]
     Free,
@@ -262,25 +260,25 @@ impl Places {
     /// used for the first time. Place 0 is kept for the communicator of all ranks.
     pub(super) fn reserve(&mut self, is_gone: impl Fn(usize) -> bool) -> Option<(usize, bool)> {
         let known = self.all.len().max(1);
-        self.all.resize_with(known, Place::default);
-        let is_free = |place: &Place| match place {
-            Place::Free => true,
-            Place::Reserved => false,
-            Place::Used(last) => last.is_over(&is_gone),
+        self.all.resize_with(known, SheetState::default);
+        let is_free = |place: &SheetState| match place {
+            SheetState::Free => true,
+            SheetState::Reserved => false,
+            SheetState::Used(last) => last.is_over(&is_gone),
         };
         let place = match self.all.iter().skip(1).position(is_free) {
             Some(before) => before + 1,
             None if known < PLACES => known,
             None => return None,
         };
-        self.set(place, Place::Reserved);
+        self.set(place, SheetState::Reserved);
         Some((place, place == known))
     }
 
     /// Releases a reserved place that no board uses.
     pub(super) fn release(&mut self, place: u32) {
-        if let Some(reserved @ Place::Reserved) = self.all.get_mut(place as usize) {
-            *reserved = Place::Free;
+        if let Some(reserved @ SheetState::Reserved) = self.all.get_mut(place as usize) {
+            *reserved = SheetState::Free;
         }
     }
 
@@ -289,9 +287,9 @@ impl Places {
         self.all.truncate(place);
     }
 
-    fn set(&mut self, place: usize, content: Place) {
+    fn set(&mut self, place: usize, content: SheetState) {
         if self.all.len() <= place {
-            self.all.resize_with(place + 1, Place::default);
+            self.all.resize_with(place + 1, SheetState::default);
         }
         if let Some(slot) = self.all.get_mut(place) {
             *slot = content;
@@ -307,7 +305,7 @@ impl Places {
         (ranks, own): (usize, usize),
         context: u32,
         members: &[Member],
-    ) -> Result<Board> {
+    ) -> Result<MailboxView> {
         let at = |member: &Member| (member.rank.unsigned_abs() as usize, member.place as usize);
         let sheet = |member: &Member| {
             let (rank, place) = at(member);
@@ -326,7 +324,7 @@ impl Places {
         // Offsets are far below 4 GiB (`MOST_RANKS`); an offset outside the span finds nothing.
         let sheets =
             members.iter().map(|member| u32::try_from(sheet(member)).unwrap_or(u32::MAX)).collect();
-        let board = Board::new(first, sheets, sheet(mine), context);
+        let board = MailboxView::new(first, sheets, sheet(mine), context);
         let (_, place) = at(mine);
         if place > 0 {
             let reader = |member: &Member| {
@@ -336,7 +334,7 @@ impl Places {
             let members = members.iter().map(reader).collect();
             self.set(
                 place,
-                Place::Used(Last { sheets: again, user: u64::from(context) + 1, members }),
+                SheetState::Used(Last { sheets: again, user: u64::from(context) + 1, members }),
             );
         }
         Ok(board)

@@ -82,7 +82,7 @@ pub(super) struct Made {
 }
 
 /// A compiled source.
-pub(super) struct Entry {
+pub(super) struct CachedObject {
     /// The object's file.
     pub(super) object: PathBuf,
     /// What is in it.
@@ -145,7 +145,7 @@ impl KernelCache {
     }
 
     /// What was made of these inputs before, if it is whole and nothing has changed.
-    pub(super) fn find(&self, inputs: &[u8]) -> Result<Option<Entry>> {
+    pub(super) fn find(&self, inputs: &[u8]) -> Result<Option<CachedObject>> {
         let folder = self.place(inputs);
         let read = |name: &str| read(&folder.join(name)).ok();
         if read("inputs").as_deref() != Some(inputs) {
@@ -161,7 +161,7 @@ impl KernelCache {
         match secure_path::check_file(&object) {
             Ok(trusted) => {
                 let log = String::from_utf8_lossy(&log).into_owned();
-                Ok(Some(Entry { object: trusted.path, bytes, log }))
+                Ok(Some(CachedObject { object: trusted.path, bytes, log }))
             }
             Err(secure_path::Refusal::System(_)) => Ok(None),
             Err(why) => Err(refused(&object, &why.to_string())),
@@ -174,7 +174,7 @@ impl KernelCache {
         &self,
         inputs: &[u8],
         compile: impl FnOnce(&Path) -> Result<Made>,
-    ) -> Result<Entry> {
+    ) -> Result<CachedObject> {
         self.sweep();
         let begun = Passing(self.passing(BEGUN)?);
         let at = begun.0.as_path();
@@ -193,7 +193,7 @@ impl KernelCache {
         let place = self.place(inputs);
         for _ in 0..TRIES {
             match fs::rename(at, &place) {
-                Ok(()) => return Ok(Entry { object: place.join(&name), bytes, log }),
+                Ok(()) => return Ok(CachedObject { object: place.join(&name), bytes, log }),
                 Err(error) if is_taken(&error) => {}
                 Err(error) => return Err(unwritten(&place, &error)),
             }
@@ -237,7 +237,6 @@ impl KernelCache {
     }
 }
 
-#[cold]
 fn refused(path: &Path, why: &str) -> Error {
     let text = format!(
         "compiled kernels are not taken from {}: {why}; set DTL_CACHE_DIR to a folder of your own \
@@ -248,7 +247,6 @@ fn refused(path: &Path, why: &str) -> Error {
 }
 
 /// The error for something in the cache that cannot be written.
-#[cold]
 pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
     let status = match error.raw_os_error() {
         Some(libc::EFBIG) => return too_large(path),
@@ -264,7 +262,6 @@ pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
 }
 
 /// The error for a file that this process may not make so large.
-#[cold]
 pub(super) fn too_large(path: &Path) -> Error {
     let text = format!(
         "what kernels are compiled to cannot be kept: {} would be more than the largest file that \

@@ -4,7 +4,7 @@
 //! of an unexpected message. Messages of one source are matched in the order in which they arrived,
 //! receives in the order in which they were posted. No more is needed for "never overtake".
 
-use super::peer_map::Sparse;
+use super::peer_map::PeerMap;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::runtime::component::Selector;
 use std::collections::VecDeque;
@@ -13,15 +13,15 @@ use std::collections::VecDeque;
 /// names its source never looks at others' messages. Serial numbers order entries of different
 /// sources. A source's queues are made with its first message or receive.
 pub struct Matcher<P, U> {
-    sources: Sparse<Queues<P, U>>,
-    posted_any: VecDeque<Posted<P>>,
+    sources: PeerMap<Queues<P, U>>,
+    posted_any: VecDeque<PostedReceive<P>>,
     next: u64,
 }
 
 /// What there is of one source.
 struct Queues<P, U> {
-    posted: VecDeque<Posted<P>>,
-    unexpected: VecDeque<Message<U>>,
+    posted: VecDeque<PostedReceive<P>>,
+    unexpected: VecDeque<UnexpectedMessage<U>>,
 }
 
 impl<P, U> Matcher<P, U> {
@@ -37,7 +37,7 @@ impl<P, U> Default for Queues<P, U> {
 
 /// A receive with its place in the order of receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Posted<P> {
+pub struct PostedReceive<P> {
     serial: u64,
     /// What it takes.
     pub select: Selector,
@@ -47,12 +47,12 @@ pub struct Posted<P> {
 
 /// An unexpected message.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Message<U> {
+pub struct UnexpectedMessage<U> {
     serial: u64,
     /// Who sent it.
     pub source: i32,
     /// Its match word.
-    pub word: u64,
+    pub match_bits: u64,
     /// What the transport keeps of it.
     pub what: U,
 }
@@ -61,7 +61,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
     /// For messages of `ranks` sources.
     #[must_use]
     pub fn new(ranks: usize) -> Self {
-        Matcher { sources: Sparse::new(ranks), posted_any: VecDeque::new(), next: 0 }
+        Matcher { sources: PeerMap::new(ranks), posted_any: VecDeque::new(), next: 0 }
     }
 
     #[inline]
@@ -82,7 +82,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
 
     /// The receives that name this source (or any); `None`: there never were any.
     #[inline]
-    fn posted_mut(&mut self, source: i32) -> Option<&mut VecDeque<Posted<P>>> {
+    fn posted_mut(&mut self, source: i32) -> Option<&mut VecDeque<PostedReceive<P>>> {
         match source {
             DTL_ANY_SOURCE => Some(&mut self.posted_any),
             source => self.queues_mut(source).map(|queues| &mut queues.posted),
@@ -104,13 +104,13 @@ impl<P: PartialEq, U> Matcher<P, U> {
 
     /// Gives a receive its place in the order, without queueing it.
     #[inline]
-    pub fn place(&mut self, select: Selector, what: P) -> Posted<P> {
-        Posted { serial: self.serial(), select, what }
+    pub fn place(&mut self, select: Selector, what: P) -> PostedReceive<P> {
+        PostedReceive { serial: self.serial(), select, what }
     }
 
     /// Queues a receive at the place that it was given; call [`Matcher::take_unexpected`] first.
     #[inline]
-    pub fn put(&mut self, posted: Posted<P>) {
+    pub fn put(&mut self, posted: PostedReceive<P>) {
         let queue = match posted.select.source {
             DTL_ANY_SOURCE => Some(&mut self.posted_any),
             source => self.make_queues(source).map(|queues| &mut queues.posted),
@@ -127,7 +127,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
     /// Where the first receive that takes this message is.
     #[inline]
     fn find_posted(&self, source: i32, word: u64) -> Option<(bool, usize)> {
-        let first = |queue: &VecDeque<Posted<P>>| {
+        let first = |queue: &VecDeque<PostedReceive<P>>| {
             let front = queue.front()?;
             if front.select.takes(source, word) {
                 return Some((front.serial, 0));
@@ -174,14 +174,14 @@ impl<P: PartialEq, U> Matcher<P, U> {
     /// Takes the receive that this message belongs to, with its place: [`Matcher::put`] puts it
     /// back if the message does not come after all.
     #[inline]
-    pub fn take_placed(&mut self, source: i32, word: u64) -> Option<Posted<P>> {
+    pub fn take_placed(&mut self, source: i32, word: u64) -> Option<PostedReceive<P>> {
         let (any, index) = self.find_posted(source, word)?;
         take(self.posted_mut(if any { DTL_ANY_SOURCE } else { source })?, index)
     }
 
     /// Queues a message; call [`Matcher::take_posted`] first.
     pub fn arrive(&mut self, source: i32, word: u64, what: U) {
-        let message = Message { serial: self.serial(), source, word, what };
+        let message = UnexpectedMessage { serial: self.serial(), source, match_bits: word, what };
         if let Some(queues) = self.make_queues(source) {
             queues.unexpected.push_back(message);
         }
@@ -192,7 +192,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
     fn find_unexpected(&self, select: &Selector) -> Option<(i32, usize)> {
         let first = |queues: &Queues<P, U>| {
             let queue = &queues.unexpected;
-            let found = queue.iter().position(|message| select.takes(message.source, message.word));
+            let found =
+                queue.iter().position(|message| select.takes(message.source, message.match_bits));
             found.and_then(|index| {
                 queue.get(index).map(|message| (message.serial, message.source, index))
             })
@@ -207,21 +208,21 @@ impl<P: PartialEq, U> Matcher<P, U> {
 
     /// The message that this receive would get; it stays.
     #[must_use]
-    pub fn peek(&self, select: &Selector) -> Option<&Message<U>> {
+    pub fn peek(&self, select: &Selector) -> Option<&UnexpectedMessage<U>> {
         let (source, index) = self.find_unexpected(select)?;
         self.queues(source)?.unexpected.get(index)
     }
 
     /// Takes the message that this receive gets.
     #[inline]
-    pub fn take_unexpected(&mut self, select: &Selector) -> Option<Message<U>> {
+    pub fn take_unexpected(&mut self, select: &Selector) -> Option<UnexpectedMessage<U>> {
         let (source, index) = self.find_unexpected(select)?;
         take(&mut self.queues_mut(source)?.unexpected, index)
     }
 
     /// Withdraws a posted receive that names this source (or any); false if it is not (or no more)
     /// posted.
-    pub fn withdraw(&mut self, source: i32, what: &P) -> bool {
+    pub fn cancel(&mut self, source: i32, what: &P) -> bool {
         let Some(queue) = self.posted_mut(source) else { return false };
         let index = queue.iter().position(|posted| posted.what == *what);
         index.and_then(|index| queue.remove(index)).is_some()
@@ -248,7 +249,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
         &mut self,
         source: i32,
         is: impl Fn(&U) -> bool,
-    ) -> Option<Message<U>> {
+    ) -> Option<UnexpectedMessage<U>> {
         let queue = &mut self.queues_mut(source)?.unexpected;
         let index = queue.iter().position(|message| is(&message.what))?;
         queue.remove(index)
@@ -258,7 +259,11 @@ impl<P: PartialEq, U> Matcher<P, U> {
 /// The first receive that takes this message, and its serial number, where it is not the first of
 /// all.
 #[inline(never)]
-fn later_posted<P>(queue: &VecDeque<Posted<P>>, source: i32, word: u64) -> Option<(u64, usize)> {
+fn later_posted<P>(
+    queue: &VecDeque<PostedReceive<P>>,
+    source: i32,
+    word: u64,
+) -> Option<(u64, usize)> {
     let found = queue.iter().enumerate().find(|(_, posted)| posted.select.takes(source, word));
     found.map(|(index, posted)| (posted.serial, index))
 }
@@ -312,7 +317,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn select(source: i32, word: u64, ignore: u64) -> Selector {
-        Selector { source, word, ignore }
+        Selector { source, match_bits: word, ignore }
     }
 
     #[test]
@@ -321,7 +326,7 @@ mod tests {
         let made = |matcher: &Matcher<u32, u32>| matcher.sources.values().count();
         assert_eq!(matcher.peek(&select(77, 1, 0)), None);
         assert!(!matcher.is_wanted(78, 1) && matcher.take_posted_from(79).is_empty());
-        assert!(!matcher.withdraw(80, &6));
+        assert!(!matcher.cancel(80, &6));
         assert_eq!(made(&matcher), 0);
         matcher.arrive(77, 1, 5);
         matcher.post(select(78, 1, 0), 6);
@@ -368,7 +373,10 @@ mod tests {
         let any = select(DTL_ANY_SOURCE, 0x11, 0);
         assert_eq!(matcher.take_unexpected(&any).map(|m| (m.source, m.what)), Some((1, 'b')));
         let masked = select(DTL_ANY_SOURCE, 0, 0xFF);
-        assert_eq!(matcher.take_unexpected(&masked).map(|m| (m.word, m.what)), Some((0x10, 'a')));
+        assert_eq!(
+            matcher.take_unexpected(&masked).map(|m| (m.match_bits, m.what)),
+            Some((0x10, 'a'))
+        );
         assert_eq!(matcher.take_unexpected(&select(1, 0x11, 0)), None);
         assert_eq!(matcher.take_unexpected(&select(2, 0x11, 0)).map(|m| m.what), Some('c'));
     }
@@ -379,13 +387,10 @@ mod tests {
         matcher.post(select(0, 1, 0), 1);
         matcher.post(select(0, 1, 0), 2);
         matcher.post(select(DTL_ANY_SOURCE, 1, 0), 3);
-        assert!(
-            !matcher.withdraw(1, &1) && !matcher.withdraw(DTL_ANY_SOURCE, &1),
-            "it names rank 0"
-        );
-        assert!(matcher.withdraw(0, &1) && !matcher.withdraw(0, &1));
+        assert!(!matcher.cancel(1, &1) && !matcher.cancel(DTL_ANY_SOURCE, &1), "it names rank 0");
+        assert!(matcher.cancel(0, &1) && !matcher.cancel(0, &1));
         assert_eq!(matcher.take_posted_from(0), [2]);
-        assert!(!matcher.withdraw(0, &3) && matcher.withdraw(DTL_ANY_SOURCE, &3));
+        assert!(!matcher.cancel(0, &3) && matcher.cancel(DTL_ANY_SOURCE, &3));
         matcher.arrive(0, 1, 7);
         matcher.arrive(0, 1, 8);
         matcher.retain_unexpected(0, |&what| what != 7);
@@ -430,7 +435,7 @@ mod tests {
                     }
                     Step::Receive(source, word, ignore) => {
                         let select = select(source, word, ignore);
-                        let seen = matcher.peek(&select).map(|m| (m.source, m.word, m.what));
+                        let seen = matcher.peek(&select).map(|m| (m.source, m.match_bits, m.what));
                         prop_assert_eq!(seen, naive.peek(select));
                         let got = matcher.take_unexpected(&select).map(|message| (id,
                             message.what));
@@ -451,9 +456,9 @@ mod tests {
                         let source = found.map(|index| naive.posted.remove(index).0.source);
                         for other in [DTL_ANY_SOURCE, 0, 1, 2].into_iter()
                             .filter(|other| Some(*other) != source) {
-                            prop_assert!(!matcher.withdraw(other, &id));
+                            prop_assert!(!matcher.cancel(other, &id));
                         }
-                        let withdrawn = source.is_some_and(|source| matcher.withdraw(source, &id));
+                        let withdrawn = source.is_some_and(|source| matcher.cancel(source, &id));
                         prop_assert_eq!(withdrawn, source.is_some());
                     }
                 }

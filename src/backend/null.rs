@@ -8,7 +8,7 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Device, Exec, ExecGroups, HostExec, Launch, Memory, Place, Presence, Token, Transfer,
+    CopySide, Device, Exec, ExecGroups, HostExec, Launch, Memory, Presence, Token, Transfer,
 };
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
@@ -111,16 +111,16 @@ impl Memory for Null {
 }
 
 impl Transfer for Null {
-    fn copy(&self, dst: Place, src: Place) -> Result<()> {
+    fn copy(&self, dst: CopySide, src: CopySide) -> Result<()> {
         dst.region.copy_from(src.region);
         Ok(())
     }
 
-    fn copy_async(&self, _stream: Token, dst: Place, src: Place) -> Option<Result<()>> {
+    fn copy_async(&self, _stream: Token, dst: CopySide, src: CopySide) -> Option<Result<()>> {
         Some(self.copy(dst, src))
     }
 
-    fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
+    fn fill(&self, dst: CopySide, value: u8) -> Option<Result<()>> {
         dst.region.fill(value);
         Some(Ok(()))
     }

@@ -5,11 +5,11 @@ use crate::runtime::component::OpId;
 
 /// Index in the low half, generation in the high half of an id.
 pub struct Operations<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<OpSlot<T>>,
     free: Vec<u32>,
 }
 
-struct Slot<T> {
+struct OpSlot<T> {
     generation: u32,
     what: Option<T>,
 }
@@ -25,7 +25,7 @@ impl<T> Operations<T> {
     }
 
     /// Adds an operation.
-    #[inline(always)]
+    #[inline(always)] // row: shm_message_8
     pub fn add(&mut self, what: T) -> Result<OpId> {
         if let Some(index) = self.free.pop() {
             if let Some(slot) = self.slots.get_mut(index as usize) {
@@ -47,7 +47,7 @@ impl<T> Operations<T> {
                 self.slots.len()
             );
         };
-        self.slots.push(Slot { generation: 0, what: Some(what) });
+        self.slots.push(OpSlot { generation: 0, what: Some(what) });
         Ok(id_of(index, 0))
     }
 

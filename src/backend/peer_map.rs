@@ -5,7 +5,7 @@
 //! exchanged messages do so again.
 
 /// Map from ranks to values, sized for a rank that communicates with few of the others.
-pub struct Sparse<T> {
+pub struct PeerMap<T> {
     /// One more than the value's index; 0 = none. Zeroes, so that the system gives no memory for
     /// ranges that are only read.
     places: Vec<u32>,
@@ -15,11 +15,11 @@ pub struct Sparse<T> {
 /// Bytes for a rank without a value.
 pub const BYTES_PER_RANK: usize = size_of::<u32>();
 
-impl<T: Default> Sparse<T> {
+impl<T: Default> PeerMap<T> {
     /// For `ranks` ranks, none of which has a value.
     #[must_use]
     pub fn new(ranks: usize) -> Self {
-        Sparse { places: vec![0; ranks], values: Vec::new() }
+        PeerMap { places: vec![0; ranks], values: Vec::new() }
     }
 
     /// Number of ranks.
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn values_are_made_on_demand_and_stay() {
-        let mut sparse = Sparse::<u8>::new(3);
+        let mut sparse = PeerMap::<u8>::new(3);
         assert_eq!((sparse.get(2), sparse.get(3), sparse.ranks()), (None, None, 3));
         *sparse.make(2).expect("rank") = 7;
         *sparse.make(0).expect("rank") += 1;

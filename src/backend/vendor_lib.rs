@@ -3,7 +3,7 @@
 
 use super::symbol_table::SymbolTable;
 use crate::error::{Result, fail};
-use crate::sys::os::dl::Module;
+use crate::sys::os::dl::SharedObject;
 use crate::sys::os::{process, secure_path};
 use crate::sys::sync::lock::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ impl<F: SymbolTable> VendorLib<F> {
         }
         let path = secure_path::library_path(file)?;
         // SAFETY: the caller vouches for its constructors.
-        let module = unsafe { Module::open(Path::new(&path)) }?;
+        let module = unsafe { SharedObject::open(Path::new(&path)) }?;
         // SAFETY: the caller vouches for its functions, and no library is ever closed.
         let table = unsafe { F::resolve(&|name| module.symbol(name)) };
         let table = table.map_err(|error| {

@@ -23,7 +23,6 @@ impl<T> Out<T> {
     }
 
     /// Returns the output; `None` if the pointer is null or misaligned. Makes no error text.
-    #[inline(always)]
     pub(super) fn usual(pointer: *mut T) -> Option<Self> {
         hints::usually(!pointer.is_null() && pointer.is_aligned()).then_some(Out(pointer))
     }
@@ -177,13 +176,12 @@ pub(super) unsafe fn fill<T: Described>(
 }
 
 /// Whether a buffer is DTL_IN_PLACE: who allows that asks before it makes a region.
-#[inline(always)]
 pub(super) fn is_in_place(pointer: *const c_void) -> bool {
     pointer.addr() == usize::MAX
 }
 
 /// Refuses DTL_IN_PLACE.
-#[inline(always)]
+#[inline]
 pub(super) fn check_place(pointer: *const c_void, name: &str) -> Result<()> {
     if is_in_place(pointer) {
         return fail!(
@@ -198,7 +196,7 @@ pub(super) fn check_place(pointer: *const c_void, name: &str) -> Result<()> {
 ///
 /// # Safety
 /// `size` bytes at `pointer` stay valid until the operation that receives the region has ended.
-#[inline(always)]
+#[inline]
 pub(super) unsafe fn region(
     pointer: *const c_void,
     size: u64,

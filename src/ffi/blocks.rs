@@ -23,7 +23,7 @@ pub(super) unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -
 }
 
 /// Blocks of a v-form's buffer.
-pub(super) struct Blocks<'a> {
+pub(super) struct VectorBlocks<'a> {
     base: *const c_void,
     counts: &'a [u64],
     /// `None`: one after the other.
@@ -32,7 +32,7 @@ pub(super) struct Blocks<'a> {
     name: &'a str,
 }
 
-impl<'a> Blocks<'a> {
+impl<'a> VectorBlocks<'a> {
     /// # Safety
     /// `counts`, and `displs` unless NULL, have `ranks` values.
     pub(super) unsafe fn new(
@@ -53,7 +53,7 @@ impl<'a> Blocks<'a> {
             // SAFETY: passed on.
             false => Some(unsafe { array(displs, ranks, name) }?),
         };
-        Ok(Blocks { base, counts, displs, dtype, name })
+        Ok(VectorBlocks { base, counts, displs, dtype, name })
     }
 
     /// The regions, checked to fit into memory and, for receiving, not to overlap.

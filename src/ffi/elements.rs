@@ -14,7 +14,7 @@ use std::ffi::c_void;
 ///
 /// # Safety
 /// They stay valid until the operation that receives the region has ended.
-#[inline(always)]
+#[inline]
 pub(in crate::ffi) unsafe fn elements(
     pointer: *const c_void,
     count: u64,
@@ -22,7 +22,7 @@ pub(in crate::ffi) unsafe fn elements(
     name: &str,
 ) -> Result<Region> {
     // SAFETY: passed on.
-    match unsafe { usual_elements(pointer, count, dtype) } {
+    match unsafe { fast_elements(pointer, count, dtype) } {
         Some(region) => Ok(region),
         // SAFETY: passed on.
         None => unsafe { elements_checked(pointer, count, dtype, name) },
@@ -34,8 +34,8 @@ pub(in crate::ffi) unsafe fn elements(
 ///
 /// # Safety
 /// The elements stay valid until the operation that receives the region has ended.
-#[inline(always)]
-unsafe fn usual_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
+#[inline]
+unsafe fn fast_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
     let beyond = pointer.addr().wrapping_sub(1) >> 62 | count.wrapping_sub(1) as usize >> 32;
     let size = hints::usual(dtype_size(dtype))?;
     // SAFETY: passed on.
@@ -47,14 +47,14 @@ unsafe fn usual_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t)
 ///
 /// # Safety
 /// The elements stay valid until the operation that receives the region has ended.
-#[inline(always)]
-pub(in crate::ffi) unsafe fn usual_data(
+#[inline]
+pub(in crate::ffi) unsafe fn fast_data(
     pointer: *const c_void,
     count: u64,
     dtype: dtl_dtype_t,
 ) -> Option<Data> {
     // SAFETY: passed on.
-    Some(Data { bytes: unsafe { usual_elements(pointer, count, dtype) }?, count, dtype })
+    Some(Data { bytes: unsafe { fast_elements(pointer, count, dtype) }?, count, dtype })
 }
 
 /// General path of [`elements`], for arguments of any kind.
@@ -83,7 +83,7 @@ unsafe fn elements_checked(
 ///
 /// # Safety
 /// The elements stay valid until the operation that receives the region has ended.
-#[inline(always)]
+#[inline]
 pub(in crate::ffi) unsafe fn data(
     pointer: *const c_void,
     count: u64,

@@ -20,19 +20,19 @@ pub(super) const UNTRACED: Entry = Entry("");
 
 /// What must be open for the fast path of an entry.
 #[derive(Clone, Copy)]
-pub(super) enum Open {
+pub(super) enum OpenCheck {
     /// The library.
     Library,
     /// The library, with this backend as the one whose plain memory it serves.
     Memory(dtl_backend_t),
 }
 
-impl Open {
-    #[inline(always)]
+impl OpenCheck {
+    #[inline]
     fn is_open(self) -> bool {
         match self {
-            Open::Library => lifecycle::is_open_for_quick(),
-            Open::Memory(backend) => lifecycle::is_open_for(backend),
+            OpenCheck::Library => lifecycle::is_open_for_quick(),
+            OpenCheck::Memory(backend) => lifecycle::is_open_for(backend),
         }
     }
 }
@@ -43,21 +43,18 @@ pub(super) trait Outcome {
 }
 
 impl Outcome for () {
-    #[inline(always)]
     fn into_status(self) -> dtl_status_t {
         DTL_SUCCESS
     }
 }
 
 impl Outcome for Result<()> {
-    #[inline(always)]
     fn into_status(self) -> dtl_status_t {
         finish(Ok(self))
     }
 }
 
 impl Outcome for dtl_status_t {
-    #[inline(always)]
     fn into_status(self) -> dtl_status_t {
         self
     }
@@ -69,9 +66,9 @@ impl Outcome for dtl_status_t {
 /// its arguments one by one: that is a jump, and the fast path needs no stack space for it. (See
 /// also `hints::out_of_line`.) Both are `move` closures: what is captured by reference would have
 /// to be in memory.
-#[inline(always)]
+#[inline(always)] // row: win_counter
 pub(super) fn quick<R: Outcome>(
-    open: Open,
+    open: OpenCheck,
     fast: impl FnOnce(Visit) -> Option<R>,
     general: impl FnOnce() -> dtl_status_t,
 ) -> dtl_status_t {
@@ -118,14 +115,14 @@ fn traced(status: dtl_status_t) -> dtl_status_t {
 }
 
 impl Entry {
-    #[inline(always)]
+    #[inline]
     fn enter(self) -> Entered {
         let inside = epoch::enter_cheaply();
         if lifecycle::is_open_for_quick() { Ok((inside, false)) } else { admit(inside, self) }
     }
 
     /// Runs an entry's work, beginning inside the epoch.
-    #[inline(always)]
+    #[inline]
     fn run(self, work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
         match self.enter() {
             Ok((inside, is_traced)) => {

@@ -12,15 +12,15 @@ use std::sync::OnceLock;
 pub const CHUNK: usize = 1 << 8;
 
 /// `CHUNKS * CHUNK` places.
-pub struct Chunks<T: 'static, const CHUNKS: usize> {
+pub struct AppendOnlyTable<T: 'static, const CHUNKS: usize> {
     chunks: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
 }
 
-impl<T, const CHUNKS: usize> Chunks<T, CHUNKS> {
+impl<T, const CHUNKS: usize> AppendOnlyTable<T, CHUNKS> {
     /// All empty.
     #[must_use]
     pub const fn new() -> Self {
-        Chunks { chunks: [const { OnceLock::new() }; CHUNKS] }
+        AppendOnlyTable { chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 
     /// Returns the content of a place; `None`: it is empty, or there is no such place.
@@ -36,7 +36,7 @@ impl<T, const CHUNKS: usize> Chunks<T, CHUNKS> {
     }
 }
 
-impl<T, const CHUNKS: usize> Default for Chunks<T, CHUNKS> {
+impl<T, const CHUNKS: usize> Default for AppendOnlyTable<T, CHUNKS> {
     fn default() -> Self {
         Self::new()
     }

@@ -2,7 +2,7 @@
 //! never again, so what stands under it never changes and looking it up takes no lock. Not for
 //! handles with a generation: those are in `sys::handles::handle_table`.
 
-use crate::runtime::append_only_table::{CHUNK, Chunks};
+use crate::runtime::append_only_table::{AppendOnlyTable, CHUNK};
 use crate::sys::sync::atomic_update::AtomicUpdate;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -11,49 +11,49 @@ pub(super) const FIRST: i32 = 4096;
 /// Numbers in a process' life.
 pub(super) const LIMIT: usize = 1 << 16;
 
-struct Slot<T> {
+struct IdSlot<T> {
     value: T,
     destroyed: AtomicBool,
 }
 
 /// Result of looking up a number.
-pub(super) enum Found<'a, T> {
+pub(super) enum IdLookup<'a, T> {
     Live(&'a T),
     Destroyed,
     Never,
 }
 
 /// Table of values under numbers from `first` on. Values stay in memory after they are destroyed.
-pub(super) struct Numbered<T: 'static> {
+pub(super) struct IdTable<T: 'static> {
     first: i32,
     next: AtomicUsize,
-    slots: Chunks<Slot<T>, { LIMIT / CHUNK }>,
+    slots: AppendOnlyTable<IdSlot<T>, { LIMIT / CHUNK }>,
 }
 
-impl<T> Numbered<T> {
+impl<T> IdTable<T> {
     /// An empty table. Two tables whose `first` differ by at least [`LIMIT`] have no number in
     /// common.
     pub(super) const fn new(first: i32) -> Self {
-        Numbered { first, next: AtomicUsize::new(0), slots: Chunks::new() }
+        IdTable { first, next: AtomicUsize::new(0), slots: AppendOnlyTable::new() }
     }
 
     /// The new number, or `None` when all were given.
     pub(super) fn add(&self, value: T) -> Option<i32> {
         let more = |next| (next < LIMIT).then_some(next + 1);
         let index = self.next.checked_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        self.slots.set(index, Slot { value, destroyed: AtomicBool::new(false) })?;
+        self.slots.set(index, IdSlot { value, destroyed: AtomicBool::new(false) })?;
         Some(self.first + index as i32)
     }
 
-    fn slot(&self, number: i32) -> Option<&Slot<T>> {
+    fn slot(&self, number: i32) -> Option<&IdSlot<T>> {
         self.slots.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    pub(super) fn find(&self, number: i32) -> Found<'_, T> {
+    pub(super) fn find(&self, number: i32) -> IdLookup<'_, T> {
         match self.slot(number) {
-            Some(slot) if slot.destroyed.load(Ordering::Acquire) => Found::Destroyed,
-            Some(slot) => Found::Live(&slot.value),
-            None => Found::Never,
+            Some(slot) if slot.destroyed.load(Ordering::Acquire) => IdLookup::Destroyed,
+            Some(slot) => IdLookup::Live(&slot.value),
+            None => IdLookup::Never,
         }
     }
 
@@ -63,11 +63,11 @@ impl<T> Numbered<T> {
     }
 
     /// Destroys the object of a number. If two threads do, one of them gets `Destroyed`.
-    pub(super) fn destroy(&self, number: i32) -> Found<'_, T> {
+    pub(super) fn destroy(&self, number: i32) -> IdLookup<'_, T> {
         match self.slot(number) {
-            Some(slot) if slot.destroyed.swap(true, Ordering::AcqRel) => Found::Destroyed,
-            Some(slot) => Found::Live(&slot.value),
-            None => Found::Never,
+            Some(slot) if slot.destroyed.swap(true, Ordering::AcqRel) => IdLookup::Destroyed,
+            Some(slot) => IdLookup::Live(&slot.value),
+            None => IdLookup::Never,
         }
     }
 
@@ -85,27 +85,27 @@ mod tests {
 
     #[test]
     fn numbers_are_given_once_and_end() {
-        let table: Box<Numbered<usize>> = Box::new(Numbered::new(FIRST));
+        let table: Box<IdTable<usize>> = Box::new(IdTable::new(FIRST));
         for index in 0..LIMIT {
             let number = table.add(index).unwrap();
             assert_eq!(number, FIRST + index as i32);
-            assert!(matches!(table.destroy(number), Found::Live(value) if *value == index));
-            assert!(matches!(table.find(number), Found::Destroyed));
-            assert!(matches!(table.destroy(number), Found::Destroyed));
+            assert!(matches!(table.destroy(number), IdLookup::Live(value) if *value == index));
+            assert!(matches!(table.find(number), IdLookup::Destroyed));
+            assert!(matches!(table.destroy(number), IdLookup::Destroyed));
         }
         assert_eq!(table.add(0), None);
         for never in [i32::MIN, -1, 0, FIRST - 1, FIRST + LIMIT as i32, i32::MAX] {
-            assert!(matches!(table.find(never), Found::Never));
+            assert!(matches!(table.find(never), IdLookup::Never));
         }
     }
 
     #[test]
     fn the_end_of_the_library_destroys_all() {
-        let table = Numbered::new(FIRST);
+        let table = IdTable::new(FIRST);
         let (first, second) = (table.add(1).unwrap(), table.add(2).unwrap());
         table.destroy_all();
-        assert!(matches!(table.find(first), Found::Destroyed));
-        assert!(matches!(table.find(second), Found::Destroyed));
-        assert!(matches!(table.find(table.add(3).unwrap()), Found::Live(3)));
+        assert!(matches!(table.find(first), IdLookup::Destroyed));
+        assert!(matches!(table.find(second), IdLookup::Destroyed));
+        assert!(matches!(table.find(table.add(3).unwrap()), IdLookup::Live(3)));
     }
 }

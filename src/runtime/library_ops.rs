@@ -32,7 +32,6 @@ const fn bit(operation: dtl_enum_word_t) -> u32 {
 
 /// Returns true if a handler is registered for one of the library's operations. Every call checks
 /// this.
-#[inline(always)]
 #[must_use]
 pub fn is_taken(operation: dtl_enum_word_t) -> bool {
     TAKEN.load(Ordering::Relaxed) & bit(operation) != 0

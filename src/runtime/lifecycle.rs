@@ -1,6 +1,6 @@
 //! Init, finalize, fork: whether calls may pass.
 
-use super::hot_globals::ASKED;
+use super::hot_globals::HOT;
 use super::memory::host_alloc;
 use super::settings::{self, Settings};
 use super::{Shutdown, array, dispatch, environment, explain, log, plugins, registry, trace};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Makes the built-in backends. Handed in from above, so that this layer names none of them.
 pub type Builtins = fn() -> Vec<Arc<registry::Backend>>;
 
-static GATE: &open_state::Gate = &ASKED.gate;
+static GATE: &open_state::OpenState = &HOT.gate;
 /// No foreign code runs under this lock: neither log callbacks nor the work that finalize waits
 /// for.
 static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
@@ -82,14 +82,12 @@ pub fn retrace() {
 
 /// Returns true if the library is open and serves this backend's plain memory: the only check in
 /// the shortest calls.
-#[inline(always)]
 #[must_use]
 pub fn is_open_for(backend: dtl_backend_t) -> bool {
     backend.id != 0 && GATE.pass() == backend.id
 }
 
 /// Returns true if the library is open for calls of a few nanoseconds.
-#[inline(always)]
 #[must_use]
 pub fn is_open_for_quick() -> bool {
     GATE.pass() != 0
@@ -102,7 +100,6 @@ pub fn is_fork() -> bool {
 }
 
 /// Lets a call pass, initialising at the first one.
-#[cold]
 pub fn admit(builtins: Builtins) -> Result<()> {
     match GATE.state() {
         open_state::OPEN | open_state::TRACED => Ok(()),
@@ -114,7 +111,6 @@ pub fn admit(builtins: Builtins) -> Result<()> {
 
 /// Waits for the outcome of a finalize in progress: it opens the library again if it finds a thread
 /// inside.
-#[cold]
 fn closed() -> Result<()> {
     let _decided = COUNT.lock();
     if lets_pass() {
@@ -136,7 +132,6 @@ fn first_use(builtins: Builtins) -> Result<()> {
     Ok(())
 }
 
-#[cold]
 fn forked() -> Result<()> {
     fail!(
         DTL_ERROR_FORKED,
@@ -144,7 +139,6 @@ fn forked() -> Result<()> {
     )
 }
 
-#[cold]
 fn forked_inside() -> Result<()> {
     fail!(
         DTL_ERROR_INVALID_STATE,

@@ -30,7 +30,6 @@ impl Kind {
     }
 
     /// The kind of a number: they stand in their order.
-    #[inline(always)]
     pub(in crate::runtime) fn of(number: u64) -> Option<Kind> {
         KINDS.get(usize::try_from(number).ok()?).map(|(kind, _)| *kind)
     }

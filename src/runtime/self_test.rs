@@ -3,7 +3,7 @@
 
 use super::exec::event::Event;
 use super::exec::executor::Executor;
-use super::exec::host::thread_pool::Body;
+use super::exec::host::thread_pool::LoopBody;
 use super::exec::stream::Stream;
 use super::memory::transfer;
 use super::registry::Backend;
@@ -109,7 +109,6 @@ fn pattern(seed: u64) -> Vec<u64> {
     (0..SIZE as u64 / 8).map(|index| (index + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect()
 }
 
-#[cold]
 fn no_memory() -> Error {
     Error::new(crate::abi::status::DTL_ERROR_OUT_OF_MEMORY, "no memory for a buffer on the host")
 }
@@ -238,7 +237,7 @@ fn loops(backend: &Arc<Backend>) -> Result<Done> {
     let executor = Executor::create(Arc::clone(backend), 0, 0)?;
     let counts: Arc<Vec<AtomicU64>> = Arc::new((0..1000).map(|_| AtomicU64::new(0)).collect());
     let seen = Arc::clone(&counts);
-    let body = Body::Shared(Arc::new(move |from, to| {
+    let body = LoopBody::Shared(Arc::new(move |from, to| {
         for index in from..to {
             if let Some(count) = seen.get(index as usize) {
                 count.fetch_add(1, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 //! ones are in `sys::compute::reduce`; the program's own are kept here, under numbers of
 //! `id_table`.
 
-use super::id_table::{self, Found, Numbered};
+use super::id_table::{self, IdLookup, IdTable};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::sys::compute::reduce::{self, Kernels, user::UserOp};
@@ -12,10 +12,10 @@ use std::ffi::{CStr, CString};
 /// Longest name in bytes.
 const NAME_LIMIT: usize = 63;
 
-static DTYPES: Numbered<Dtype> = Numbered::new(id_table::FIRST);
+static DTYPES: IdTable<Dtype> = IdTable::new(id_table::FIRST);
 /// The numbers are disjoint from those of dtypes, so that an operation passed as a dtype is
 /// refused, and the reverse.
-static OPS: Numbered<Op> = Numbered::new(FIRST_OP);
+static OPS: IdTable<Op> = IdTable::new(FIRST_OP);
 const FIRST_OP: i32 = 1 << 20;
 
 struct Dtype {
@@ -82,7 +82,7 @@ impl std::fmt::Debug for Reduction {
 
 /// A pair of a built-in dtype and a built-in operation that go together.
 #[must_use]
-#[inline(always)]
+#[inline]
 pub fn builtin(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Reduction> {
     let (element, fold) = (reduce::dtype_size(dtype)?, Fold::Builtin(reduce::kernels(dtype, op)?));
     Some(Reduction { dtype, op, element, commutes: reduce::commutes(op), fold })
@@ -120,7 +120,6 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
 }
 
 /// Size of a built-in dtype's element in bytes.
-#[inline(always)]
 #[must_use]
 pub fn builtin_size(dtype: dtl_dtype_t) -> Option<u64> {
     reduce::dtype_size(dtype).map(|size| size as u64)
@@ -141,7 +140,7 @@ pub fn describe(dtype: dtl_dtype_t) -> String {
     match reduce::dtype_name(dtype) {
         Some(name) => format!("DTL_DTYPE_{}", name.to_string_lossy()),
         None => match DTYPES.find(dtype) {
-            Found::Live(own) => format!("dtype {dtype} (\"{}\")", own.name.to_string_lossy()),
+            IdLookup::Live(own) => format!("dtype {dtype} (\"{}\")", own.name.to_string_lossy()),
             _ => format!("dtype {dtype}"),
         },
     }
@@ -150,7 +149,7 @@ pub fn describe(dtype: dtl_dtype_t) -> String {
 fn find_dtype(dtype: dtl_dtype_t) -> Result<&'static Dtype> {
     let instead = "DTL_DTYPE_INT8 to DTL_DTYPE_INT64_INT64, or dtl_dtype_create";
     existing(DTYPES.find(dtype), "dtype", dtype, instead).map_err(|error| match OPS.find(dtype) {
-        Found::Live(op) => {
+        IdLookup::Live(op) => {
             error.within(&format!("dtype is op {dtype} (\"{}\")", op.name.to_string_lossy()))
         }
         _ => error,
@@ -162,27 +161,34 @@ fn find_op(op: dtl_reduce_op_t) -> Result<&'static Op> {
     match (OPS.find(op), DTYPES.find(op)) {
         // The numbers of built-in operations and dtypes overlap, so this one need not be meant as a
         // dtype.
-        (Found::Never, _) if reduce::dtype_name(op).is_some() => fail!(
+        (IdLookup::Never, _) if reduce::dtype_name(op).is_some() => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "op {op} is none ({} has this number: are dtype and op exchanged?): use {instead}",
             describe(op)
         ),
-        (found, Found::Live(_)) => existing(found, "op", op, instead)
+        (found, IdLookup::Live(_)) => existing(found, "op", op, instead)
             .map_err(|error| error.within(&format!("op is {}", describe(op)))),
         (found, _) => existing(found, "op", op, instead),
     }
 }
 
-fn existing<'a, T>(found: Found<'a, T>, noun: &str, number: i32, instead: &str) -> Result<&'a T> {
+fn existing<'a, T>(
+    found: IdLookup<'a, T>,
+    noun: &str,
+    number: i32,
+    instead: &str,
+) -> Result<&'a T> {
     match found {
-        Found::Live(value) => Ok(value),
-        Found::Destroyed => {
+        IdLookup::Live(value) => Ok(value),
+        IdLookup::Destroyed => {
             fail!(
                 DTL_ERROR_INVALID_HANDLE,
                 "{noun} {number} was destroyed: make another, its number is not used again"
             )
         }
-        Found::Never => fail!(DTL_ERROR_INVALID_ARGUMENT, "{noun} {number} is none: use {instead}"),
+        IdLookup::Never => {
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "{noun} {number} is none: use {instead}")
+        }
     }
 }
 

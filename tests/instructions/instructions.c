@@ -134,6 +134,22 @@ ROW(unexpected_8)
     if (here != there) abort();
 }
 
+/* From any rank, with any tag: tested, and its outcome wanted. */
+ROW(any_source_8)
+{
+    uint64_t there = 13, here = 0;
+    dtl_request_t requests[2];
+    dtl_recv_info_t info;
+    int32_t done = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_comm_irecv(ends[1], &here, 1, DTL_DTYPE_UINT64, DTL_ANY_SOURCE, DTL_ANY_TAG, &requests[1]));
+        DTL_CHECK(dtl_comm_isend(ends[0], &there, 1, DTL_DTYPE_UINT64, 1, 3, &requests[0]));
+        DTL_CHECK(dtl_request_test(requests[0], &done, NULL));
+        DTL_CHECK(dtl_request_test(requests[1], &done, &info));
+    }
+    if (!done || here != there || info.source != 0) abort();
+}
+
 /* Waits for a collective on both ends. */
 static inline __attribute__((always_inline)) void both_complete(dtl_request_t *requests)
 {
@@ -262,6 +278,15 @@ ROW(win_get_8)
     int64_t got;
     for (int i = 0; i < ROUNDS; i++) {
         DTL_CHECK(dtl_win_get(win, &got, 1, DTL_DTYPE_INT64, 0, 1));
+        DTL_CHECK(dtl_win_flush_local(win, 0));
+    }
+}
+
+ROW(win_accumulate_8)
+{
+    const int64_t one = 1;
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_win_accumulate(win, &one, 1, DTL_DTYPE_INT64, 0, 0, DTL_OP_SUM));
         DTL_CHECK(dtl_win_flush_local(win, 0));
     }
 }
@@ -478,6 +503,7 @@ int main(int argc, char **argv)
     warm_ev_instance(), row_ev_instance();
     warm_message_8(), row_message_8();
     warm_unexpected_8(), row_unexpected_8();
+    warm_any_source_8(), row_any_source_8();
     warm_send_recv_8(), row_send_recv_8();
     warm_bcast_8(), row_bcast_8();
     warm_allreduce_8(), row_allreduce_8();
@@ -504,6 +530,7 @@ int main(int argc, char **argv)
     warm_win_counter(), row_win_counter();
     warm_win_put_8(), row_win_put_8();
     warm_win_get_8(), row_win_get_8();
+    warm_win_accumulate_8(), row_win_accumulate_8();
     DTL_CHECK(dtl_win_unlock(win, 0));
     DTL_CHECK(dtl_win_destroy(win));
 

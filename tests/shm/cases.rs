@@ -140,7 +140,7 @@ fn traffic(comm: &Rank) {
             receives.swap_remove(random.below(receives.len() as u64) as usize);
         let done = wait(comm, op);
         assert_eq!(
-            (done.status, done.source, done.word),
+            (done.status, done.source, done.match_bits),
             (DTL_SUCCESS, message.from, message.word)
         );
         assert_eq!(done.size, message.len as u64);
@@ -337,7 +337,7 @@ fn synchronous(comm: &Rank) {
 /// Messages are seen, taken and received, in the order sent; withdrawn ones are not seen.
 fn taken(comm: &Rank) {
     let other = 1 - comm.rank();
-    let any = Selector { source: DTL_ANY_SOURCE, word: 0x100, ignore: 0xFF };
+    let any = Selector { source: DTL_ANY_SOURCE, match_bits: 0x100, ignore: 0xFF };
     for len in [0, 100, 40_000, 100_000] {
         let data: Vec<Buffer> = (0..4).map(|seed| Buffer::filled(len, seed)).collect();
         let gone = send(comm, &Buffer::filled(100_000, 9), other, 0x100);
@@ -353,16 +353,16 @@ fn taken(comm: &Rank) {
         ];
         let seen = until(|| comm.probe(any).expect("probe"));
         assert_eq!(
-            (seen.source, seen.word, seen.size, seen.status),
+            (seen.source, seen.match_bits, seen.size, seen.status),
             (other, 0x101, len as u64, DTL_SUCCESS)
         );
         let early = until(|| comm.take(from(other, 0x102)).expect("take"));
-        assert_eq!(early.done.word, 0x102);
+        assert_eq!(early.done.match_bits, 0x102);
         let into: Vec<Buffer> = (0..4).map(|_| Buffer::new(len)).collect();
-        assert_eq!(wait(comm, receive(comm, &into[0], any)).word, 0x101);
-        assert_eq!(wait(comm, receive(comm, &into[2], any)).word, 0x101);
+        assert_eq!(wait(comm, receive(comm, &into[0], any)).match_bits, 0x101);
+        assert_eq!(wait(comm, receive(comm, &into[2], any)).match_bits, 0x101);
         let late = until(|| comm.take(any).expect("take"));
-        assert_eq!((late.done.word, comm.take(any).expect("take")), (0x102, None));
+        assert_eq!((late.done.match_bits, comm.take(any).expect("take")), (0x102, None));
         for (message, place) in [(late.message, 3), (early.message, 1)] {
             let op = comm.receive_matched(message, into[place].region()).expect("receive");
             assert_eq!(wait(comm, op).size, len as u64);

@@ -5,7 +5,7 @@ use crate::forbid::forbid;
 use crate::rank::*;
 use dtl::abi::status::*;
 use dtl::abi::word::{DTL_DTYPE_UINT64, DTL_OP_SUM};
-use dtl::runtime::component::{Offer, PART_WORDS, Part, PartKey};
+use dtl::runtime::component::{PART_WORDS, PartKey, SharedOffer, SharedRegion};
 use dtl::sys::compute::shared_atomics;
 use dtl::sys::memory::buf::{Region, Scratch};
 use dtl::sys::sync::robust_rwlock::SharedLock;
@@ -23,8 +23,9 @@ fn words(buffer: &Buffer) -> PartKey {
 }
 
 /// Offers a part and finds those of all, by rank.
-fn all_parts(comm: &Rank) -> Vec<Box<dyn Part>> {
-    let own = shared_memory(comm).offer_part(Offer::Fresh(LEN)).expect("provided").expect("memory");
+fn all_parts(comm: &Rank) -> Vec<Box<dyn SharedRegion>> {
+    let own =
+        shared_memory(comm).offer_part(SharedOffer::Fresh(LEN)).expect("provided").expect("memory");
     let key = Buffer::new(16);
     key.region().copy_from(Scratch::of_words(&own.key()).expect("memory").region());
     let sends: Vec<_> = (0..comm.size()).map(|rank| send(comm, &key, rank, 7)).collect();
@@ -39,7 +40,7 @@ fn all_parts(comm: &Rank) -> Vec<Box<dyn Part>> {
     parts
 }
 
-fn lock(part: &dyn Part) -> SharedLock<'_> {
+fn lock(part: &dyn SharedRegion) -> SharedLock<'_> {
     SharedLock::new(&part.words()[LOCK..GUARDED]).expect("words")
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn shared() {
         DTL_ERROR_NOT_FOUND
     );
     // Memory of the program's own is in its process alone.
-    assert!(shared_memory(comm).offer_part(Offer::Own(data.region())).is_none());
+    assert!(shared_memory(comm).offer_part(SharedOffer::Own(data.region())).is_none());
     comm.close().expect("close");
     assert_eq!(
         shared_memory(comm).find_part(0, key).err().expect("closed").status(),
@@ -98,7 +99,7 @@ pub(crate) fn shared() {
 /// What cannot be had is a status, whoever says no; no signal ends the rank.
 pub(crate) fn missing() {
     let comm = &open();
-    let offer = |len| shared_memory(comm).offer_part(Offer::Fresh(len)).expect("provided");
+    let offer = |len| shared_memory(comm).offer_part(SharedOffer::Fresh(len)).expect("provided");
     let refused = |len| offer(len).err().expect("no memory");
     offer(8).expect("memory");
     let error = refused(1 << 60);

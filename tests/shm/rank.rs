@@ -4,7 +4,7 @@ use dtl::abi::comm::communicator::DTL_ANY_SOURCE;
 use dtl::backend::shm::Shm;
 use dtl::error::Result;
 use dtl::runtime::component::{
-    Comm, Done, OpId, OpenArgs, Selector, SendMode, SharedMemory, Transport,
+    Comm, Completion, OpId, OpenArgs, Selector, SendMode, SharedMemory, Transport,
 };
 use dtl::sys::memory::buf::{Addr, Region, Scratch};
 use dtl::sys::sync::backoff::Backoff;
@@ -49,11 +49,11 @@ pub(crate) fn shared_memory(comm: &Rank) -> &dyn SharedMemory {
 }
 
 /// Waits for an operation; no test waits longer than this.
-pub(crate) fn wait(comm: &Rank, op: OpId) -> Done {
+pub(crate) fn wait(comm: &Rank, op: OpId) -> Completion {
     wait_for(comm, op, Duration::from_secs(600)).expect("an operation does not end")
 }
 
-pub(crate) fn wait_for(comm: &Rank, op: OpId, limit: Duration) -> Option<Done> {
+pub(crate) fn wait_for(comm: &Rank, op: OpId, limit: Duration) -> Option<Completion> {
     let (mut backoff, started) = (Backoff::new(), Instant::now());
     loop {
         if let Some(done) = comm.outcome(op).expect("test") {
@@ -78,7 +78,7 @@ pub(crate) fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
 }
 
 pub(crate) fn from(source: i32, word: u64) -> Selector {
-    Selector { source, word, ignore: 0 }
+    Selector { source, match_bits: word, ignore: 0 }
 }
 
 pub(crate) fn from_any(word: u64) -> Selector {

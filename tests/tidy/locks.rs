@@ -127,12 +127,12 @@ const LOCK_TYPES: &[&str] = &[
     "LazyLock<",
     "Once ",
     "Table<",
-    "Pool<",
+    "SlotMap<",
     "List<",
     "VendorLib<",
     "Chunks<",
     "Numbered<",
-    "Gate ",
+    "OpenState ",
 ];
 /// Every place where the library starts a thread, by what a fork sees of it.
 const THREADS: &[(&str, &str)] = &[

@@ -127,7 +127,7 @@ fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
 }
 
 /// Who listens under a name.
-pub(super) fn holder(name: &str) -> Option<process::Peer> {
+pub(super) fn holder(name: &str) -> Option<process::PeerCredentials> {
     let stream = unix_socket::connect(name).ok()?;
     process::peer_of(stream.as_raw_fd()).ok()
 }

@@ -3,7 +3,7 @@
 
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::{Done, Exchange, OpId, Selector, SendMode, Transport};
+use crate::runtime::component::{Completion, Exchange, OpId, Selector, SendMode, Transport};
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
@@ -84,22 +84,22 @@ fn step(
     deadline: Deadline,
 ) -> std::result::Result<(), (Error, bool)> {
     let receive = over
-        .irecv(into, Selector { source: from, word, ignore: 0 })
+        .irecv(into, Selector { source: from, match_bits: word, ignore: 0 })
         .map_err(|error| (error, true))?;
     let sent = over.isend(out, to, word, SendMode::Standard);
-    let send = sent.map_err(|error| (error, withdraw(over, receive)))?;
+    let send = sent.map_err(|error| (error, cancel(over, receive)))?;
     let sent = wait(over, send, deadline).and_then(|done| check(done, to, "send to", out.len()));
     if let Err(error) = sent {
-        let both = [withdraw(over, send), withdraw(over, receive)];
+        let both = [cancel(over, send), cancel(over, receive)];
         return Err((error, both == [true, true]));
     }
     let received =
         wait(over, receive, deadline).and_then(|done| check(done, from, "hear", into.len()));
-    received.map_err(|error| (error, withdraw(over, receive)))
+    received.map_err(|error| (error, cancel(over, receive)))
 }
 
 /// `None`: time is up.
-fn wait(over: &dyn Transport, op: OpId, deadline: Deadline) -> Result<Option<Done>> {
+fn wait(over: &dyn Transport, op: OpId, deadline: Deadline) -> Result<Option<Completion>> {
     let mut backoff = Backoff::new();
     loop {
         if let Some(done) = over.outcome(op)? {
@@ -112,15 +112,17 @@ fn wait(over: &dyn Transport, op: OpId, deadline: Deadline) -> Result<Option<Don
     }
 }
 
-fn check(done: Option<Done>, peer: i32, what: &str, len: usize) -> Result<()> {
+fn check(done: Option<Completion>, peer: i32, what: &str, len: usize) -> Result<()> {
     match done {
-        Some(Done { status: DTL_SUCCESS, size, .. }) if what != "hear" || size == len as u64 => {
+        Some(Completion { status: DTL_SUCCESS, size, .. })
+            if what != "hear" || size == len as u64 =>
+        {
             Ok(())
         }
-        Some(Done { status: DTL_ERROR_RANK_FAILURE, .. }) => {
+        Some(Completion { status: DTL_ERROR_RANK_FAILURE, .. }) => {
             fail!(DTL_ERROR_RANK_FAILURE, "rank {peer} ended while the communicator was opened")
         }
-        Some(Done { status, size, .. }) => fail!(
+        Some(Completion { status, size, .. }) => fail!(
             DTL_ERROR_COMMUNICATION,
             "could not {what} rank {peer} while the communicator was opened: {} ({size} bytes)",
             crate::error::status_message(status).to_string_lossy()
@@ -135,7 +137,7 @@ fn check(done: Option<Done>, peer: i32, what: &str, len: usize) -> Result<()> {
 
 /// Cancels an operation. Returns whether the transport has let go of its buffer; an operation that
 /// is over counts as let go, because a query of it fails.
-fn withdraw(over: &dyn Transport, op: OpId) -> bool {
+fn cancel(over: &dyn Transport, op: OpId) -> bool {
     let (deadline, mut backoff) = (Deadline::after(LET_GO_NS), Backoff::new());
     while over.cancel(op).is_ok() {
         match over.outcome(op) {

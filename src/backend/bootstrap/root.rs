@@ -7,7 +7,7 @@
 
 use super::absence::{Attendance, GRACE_NS, LINGER_NS, Opening};
 use super::records::{bytes_of, decode, encode, words_of};
-use super::socket_frames::{Channel, LONGEST, Lost, State, Stream};
+use super::socket_frames::{Channel, ConnectionState, LONGEST, Lost, Stream};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result};
 use crate::sys::os::poller;
@@ -271,7 +271,7 @@ impl<N: Sockets> Root<N> {
     /// Checks a seated rank's connection. Nothing more comes on it: it ends or stays.
     fn look_at(&mut self, rank: usize) {
         let Some(Some(seat)) = self.seats.get_mut(rank) else { return };
-        if seat.channel.fill() == State::Open {
+        if seat.channel.fill() == ConnectionState::Open {
             return;
         }
         // Its seat stays taken: the others are still to come, and to get the failure.
@@ -287,7 +287,9 @@ impl<N: Sockets> Root<N> {
         let most = 8 * (HEAD + self.mine.len()) + MOST_TEXT;
         let hello = match guest.channel.next(most) {
             Ok(Some((HELLO, bytes))) => words_of(&bytes),
-            Ok(None) if state == State::Open && !is_late => return self.guests.push(guest),
+            Ok(None) if state == ConnectionState::Open && !is_late => {
+                return self.guests.push(guest);
+            }
             // Anything else comes from a stranger: nothing is sent.
             _ => return,
         };

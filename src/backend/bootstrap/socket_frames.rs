@@ -1,7 +1,7 @@
 //! A connection that carries short frames: {length and kind, bytes}. Only `receive` waits. What
 //! arrives is not trusted: a frame longer than the reader allows ends the connection.
 
-use crate::sys::os::close_on_fork::Unforked;
+use crate::sys::os::close_on_fork::CloseOnFork;
 use crate::sys::os::{poller, unix_socket};
 use crate::sys::sync::clock::Deadline;
 use std::io::{self, ErrorKind, Read, Write};
@@ -47,7 +47,7 @@ impl Stream for UnixStream {
 
 /// One side of a connection.
 pub(super) struct Channel<S: Stream = TcpStream> {
-    pub(super) stream: Unforked<S>,
+    pub(super) stream: CloseOnFork<S>,
     /// What came, up to `read` taken out already.
     inbox: Vec<u8>,
     read: usize,
@@ -58,7 +58,7 @@ pub(super) struct Channel<S: Stream = TcpStream> {
 
 /// How a connection stands.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ConnectionState {
     Open,
     /// The other side sends no more, in words why.
     Ended(String),
@@ -77,7 +77,7 @@ pub(super) enum Lost {
 impl<S: Stream> Channel<S> {
     pub(super) fn new(stream: S) -> Self {
         Channel {
-            stream: Unforked::new(stream),
+            stream: CloseOnFork::new(stream),
             inbox: Vec::new(),
             read: 0,
             outbox: Vec::new(),
@@ -112,29 +112,31 @@ impl<S: Stream> Channel<S> {
     }
 
     /// Takes in what has arrived. What came before an end is there to be taken out.
-    pub(super) fn fill(&mut self) -> State {
+    pub(super) fn fill(&mut self) -> ConnectionState {
         self.fill_up_to(MOST_AT_ONCE)
     }
 
-    fn fill_up_to(&mut self, mut most: usize) -> State {
+    fn fill_up_to(&mut self, mut most: usize) -> ConnectionState {
         let mut room = [0_u8; 4096];
         while most > 0 {
             let wanted = most.min(room.len());
             match self.stream.read_some(room.get_mut(..wanted).unwrap_or_default()) {
-                Ok(0) => return State::Ended("it ended its connection".to_owned()),
+                Ok(0) => return ConnectionState::Ended("it ended its connection".to_owned()),
                 Ok(count) => {
                     self.inbox.extend_from_slice(room.get(..count).unwrap_or_default());
                     if count < wanted {
-                        return State::Open;
+                        return ConnectionState::Open;
                     }
                     most -= count;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return State::Open,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return ConnectionState::Open;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return State::Ended(error.to_string()),
+                Err(error) => return ConnectionState::Ended(error.to_string()),
             }
         }
-        State::Open
+        ConnectionState::Open
     }
 
     /// The next whole frame: its kind and bytes. An error: what comes is longer than `most`, nobody
@@ -172,10 +174,10 @@ impl<S: Stream> Channel<S> {
             }
             let before = self.inbox.len();
             match self.fill_up_to(self.missing()) {
-                State::Ended(why) => return Err(Lost::Ended(why)),
-                State::Open if self.inbox.len() > before => continue,
-                State::Open if deadline.passed() => return Err(Lost::Silent),
-                State::Open => {}
+                ConnectionState::Ended(why) => return Err(Lost::Ended(why)),
+                ConnectionState::Open if self.inbox.len() > before => continue,
+                ConnectionState::Open if deadline.passed() => return Err(Lost::Silent),
+                ConnectionState::Open => {}
             }
             let left_ns = deadline.left_ns();
             let wait_ns = if more { left_ns.min(MOMENT_NS) } else { left_ns };

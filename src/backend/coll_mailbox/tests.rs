@@ -3,26 +3,26 @@
 
 use super::*;
 use crate::sys::memory::buf::Scratch;
-use crate::sys::os::shm_segment::Memory;
+use crate::sys::os::shm_segment::SharedMapping;
 use std::sync::Arc;
 
-fn memory(ranks: usize) -> Arc<Memory> {
-    Memory::private(place_bytes(ranks)).expect("memory")
+fn memory(ranks: usize) -> Arc<SharedMapping> {
+    SharedMapping::private(place_bytes(ranks)).expect("memory")
 }
 
-fn sheets(memory: &Arc<Memory>) -> Span {
+fn sheets(memory: &Arc<SharedMapping>) -> Span {
     memory.span(0, memory.len()).expect("inside")
 }
 
-fn board(memory: &Arc<Memory>, own: usize, context: u32) -> Board {
-    Board::new(sheets(memory), Box::new([0, SHEET as u32]), own * SHEET, context)
+fn board(memory: &Arc<SharedMapping>, own: usize, context: u32) -> MailboxView {
+    MailboxView::new(sheets(memory), Box::new([0, SHEET as u32]), own * SHEET, context)
 }
 
-fn post(board: &Board, number: u64, word: u64) -> bool {
+fn post(board: &MailboxView, number: u64, word: u64) -> bool {
     board.post(number, 5, Scratch::of_words(&[word]).expect("memory").region())
 }
 
-fn read(board: &Board, rank: i32, number: u64) -> Option<u64> {
+fn read(board: &MailboxView, rank: i32, number: u64) -> Option<u64> {
     let post = board.look(rank, number)?;
     assert_eq!((post.what, post.data.len()), (5, 8));
     Scratch::copy_of(post.data).expect("memory").words().first().copied()
@@ -98,13 +98,13 @@ fn what_an_earlier_communicator_posted_is_not_seen() {
 
 /// The places of two ranks, each with what it has reserved.
 struct Two {
-    memory: Arc<Memory>,
+    memory: Arc<SharedMapping>,
     places: [Places; 2],
 }
 
 impl Two {
     fn new() -> Two {
-        let memory = Memory::private(PLACES * place_bytes(2)).expect("memory");
+        let memory = SharedMapping::private(PLACES * place_bytes(2)).expect("memory");
         Two { memory, places: Default::default() }
     }
 
@@ -112,7 +112,7 @@ impl Two {
         self.places[rank].reserve(|_| false).expect("a place").0 as u32
     }
 
-    fn open(&mut self, own: usize, context: u32, places: [u32; 2]) -> Board {
+    fn open(&mut self, own: usize, context: u32, places: [u32; 2]) -> MailboxView {
         let sheets = || Some(sheets(&self.memory));
         let member = |(rank, place)| Member { rank, place };
         let members: Vec<_> = (0..).zip(places).map(member).collect();

@@ -1,6 +1,6 @@
 //! Properties of devices.
 
-use super::driver::{Driver, text};
+use super::driver::{CudaDriver, text};
 use super::symbols::*;
 use crate::abi::devices::device::dtl_device_info_t;
 use crate::abi::word::DTL_DEVICE_GPU;
@@ -18,7 +18,7 @@ thread_local! {
     pub(super) static CHOSEN: Cell<(u64, i32)> = const { Cell::new((0, 0)) };
 }
 
-impl Devices for Driver {
+impl Devices for CudaDriver {
     /// The device of the calling thread's CUDA context, else the first.
     fn default_device(&self) -> i32 {
         let mut id = 0;

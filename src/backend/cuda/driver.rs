@@ -6,10 +6,10 @@
 //! context current in its thread and leaves the thread as it was.
 
 use super::device::CHOSEN;
-use super::memory::Origin;
-use super::modules::Module;
+use super::memory::AllocOrigin;
+use super::modules::CudaModule;
 use super::staging::Buffers;
-use super::stream::Queue;
+use super::stream::CudaStream;
 use super::stream_hold::Words;
 use super::symbols::*;
 use crate::backend::driver::{self, Chosen, Driver as _, Stream, TryOnce};
@@ -38,7 +38,7 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
 });
 
 /// The driver in this process.
-pub struct Driver {
+pub struct CudaDriver {
     /// Its functions.
     pub(super) cuda: &'static Functions,
     /// Which of those that this process has had.
@@ -102,7 +102,7 @@ impl Drop for Inside {
     }
 }
 
-impl driver::Driver for Driver {
+impl driver::Driver for CudaDriver {
     const NAME: &'static CStr = c"cuda";
     /// Made for one vendor's devices: before everything else.
     const PRIORITY: i32 = 100;
@@ -110,9 +110,9 @@ impl driver::Driver for Driver {
     const ALIGNMENT: u64 = 256;
     const CHOSEN: &'static Chosen = &CHOSEN;
     type Card = Card;
-    type Queue = Queue;
-    type Origin = Origin;
-    type Module = Module;
+    type Queue = CudaStream;
+    type Origin = AllocOrigin;
+    type Module = CudaModule;
 
     fn find() -> std::result::Result<Self, String> {
         LIBRARY.may_be_called()?;
@@ -142,7 +142,7 @@ impl driver::Driver for Driver {
         if cards.is_empty() {
             return Err("the CUDA driver counts 0 devices".into());
         }
-        Ok(Driver { cuda, generation, cards, staging: Buffers::default() })
+        Ok(CudaDriver { cuda, generation, cards, staging: Buffers::default() })
     }
 
     fn generation(&self) -> u64 {
@@ -154,15 +154,15 @@ impl driver::Driver for Driver {
     }
 
     fn create_stream(self: &Arc<Self>, device: i32) -> Result<Arc<Stream<Self>>> {
-        Queue::create(self, device).map(Stream::new)
+        CudaStream::create(self, device).map(Stream::new)
     }
 
     fn wrap_stream(self: &Arc<Self>, device: i32, native: Addr) -> Result<Arc<Stream<Self>>> {
-        Queue::wrap(self, device, native).map(Stream::new)
+        CudaStream::wrap(self, device, native).map(Stream::new)
     }
 }
 
-impl Driver {
+impl CudaDriver {
     /// A device's primary context, retained at its first use.
     pub(super) fn context(&self, device: i32) -> Result<Addr> {
         let card = self.card(device)?;
@@ -228,7 +228,7 @@ impl Card {
     }
 }
 
-impl Drop for Driver {
+impl Drop for CudaDriver {
     fn drop(&mut self) {
         self.staging.trim(self);
         for card in &mut self.cards {
@@ -263,7 +263,7 @@ pub(super) fn new_stream(cuda: &Functions) -> Result<Addr> {
 
 /// A pool of the library's own, which keeps what is freed: the device's default one is the
 /// program's to tune.
-fn new_pool(driver: &Driver, card: &Card) -> Result<Option<Addr>> {
+fn new_pool(driver: &CudaDriver, card: &Card) -> Result<Option<Addr>> {
     let cuda = driver.cuda;
     let (Some(create), Some(set), Some(_), Some(_)) = (
         cuda.cuMemPoolCreate,
@@ -299,7 +299,7 @@ fn new_pool(driver: &Driver, card: &Card) -> Result<Option<Addr>> {
 pub(super) fn is_in_use() -> bool {
     let named = settings::current().driver_library;
     let name = LIBRARY.file(named.as_deref());
-    if LIBRARY.may_be_called().is_err() || dl::Module::loaded(Path::new(name)).is_none() {
+    if LIBRARY.may_be_called().is_err() || dl::SharedObject::loaded(Path::new(name)).is_none() {
         return false;
     }
     let Ok(cuda) = open() else { return false };

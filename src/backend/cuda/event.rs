@@ -1,6 +1,6 @@
 //! A CUevent as an object that gives back what it has.
 
-use super::driver::{Driver, enter};
+use super::driver::{CudaDriver, enter};
 use super::symbols::*;
 use crate::backend::driver;
 use crate::error::{Error, Result, fail};
@@ -10,9 +10,9 @@ use std::ptr;
 use std::sync::Arc;
 
 /// An event of one context.
-pub struct Event {
+pub struct CudaEvent {
     /// Keeps the context.
-    driver: Arc<Driver>,
+    driver: Arc<CudaDriver>,
     id: Addr,
     /// The context that it was made in; it is recorded on streams of that one only.
     pub(super) context: Addr,
@@ -20,10 +20,10 @@ pub struct Event {
     device: i32,
 }
 
-impl Event {
+impl CudaEvent {
     /// Creates an event of a context, which is current.
     pub(super) fn create(
-        driver: &Arc<Driver>,
+        driver: &Arc<CudaDriver>,
         context: Addr,
         device: i32,
         flags: c_uint,
@@ -32,7 +32,7 @@ impl Event {
         // SAFETY: room for an event.
         let code = unsafe { (driver.cuda.cuEventCreate)(&raw mut id, flags) };
         driver.cuda.check(code, "cuEventCreate")?;
-        Ok(Event { driver: Arc::clone(driver), id: Addr::new(id), context, device })
+        Ok(CudaEvent { driver: Arc::clone(driver), id: Addr::new(id), context, device })
     }
 
     /// Marks the present end of a stream of its context, which is current.
@@ -51,7 +51,7 @@ impl Event {
     }
 }
 
-impl driver::Event for Event {
+impl driver::Event for CudaEvent {
     fn is_reached(&self) -> Result<bool> {
         let cuda = self.driver.cuda;
         // SAFETY: an event that is alive.
@@ -99,7 +99,7 @@ impl driver::Event for Event {
     }
 }
 
-impl Drop for Event {
+impl Drop for CudaEvent {
     fn drop(&mut self) {
         if let Ok(_inside) = enter(self.driver.cuda, self.context) {
             // SAFETY: an event of ours, given up once; the driver frees it when it was reached.

@@ -2,10 +2,10 @@
 //! more.
 
 use super::Cuda;
-use super::driver::Driver;
-use super::stream::Queue;
+use super::driver::CudaDriver;
+use super::stream::CudaStream;
 use super::symbols::*;
-use crate::backend::driver::{Driver as _, Queue as _, Record, Stream};
+use crate::backend::driver::{Driver as _, EventRecord, Queue as _, Stream};
 use crate::error::Result;
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::lock::Mutex;
@@ -16,12 +16,12 @@ const SPARE: usize = 16;
 
 /// A stream of a device.
 pub struct ExternalStream {
-    stream: Arc<Stream<Driver>>,
-    spare: Mutex<Vec<Record<Driver>>>,
+    stream: Arc<Stream<CudaDriver>>,
+    spare: Mutex<Vec<EventRecord<CudaDriver>>>,
 }
 
 /// The end of the work that was queued when it was made.
-pub struct Point(Record<Driver>);
+pub struct Point(EventRecord<CudaDriver>);
 
 impl ExternalStream {
     /// Creates a stream; `None`: on the calling thread's current device.
@@ -31,7 +31,7 @@ impl ExternalStream {
         Ok(ExternalStream { stream: driver.create_stream(device)?, spare: Mutex::default() })
     }
 
-    fn queue(&self) -> &Queue {
+    fn queue(&self) -> &CudaStream {
         self.stream.queue()
     }
 
@@ -72,7 +72,7 @@ impl ExternalStream {
                 return Ok(Point(record));
             }
         }
-        Record::new(&self.stream, false).map(Point)
+        EventRecord::new(&self.stream, false).map(Point)
     }
 
     /// Takes back a point that was reached.

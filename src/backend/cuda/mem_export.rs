@@ -2,8 +2,8 @@
 //! (dma-buf), and host memory of the program's that devices reach.
 
 use super::Cuda;
-use super::driver::Driver;
-use super::memory::{Block, Origin, address};
+use super::driver::CudaDriver;
+use super::memory::{AllocOrigin, Block, address};
 use super::symbols::*;
 use crate::backend::driver::Driver as _;
 use crate::error::{Result, fail};
@@ -28,13 +28,13 @@ impl Cuda {
         driver.cuda.check(code, "registering host memory (cuMemHostRegister)")?;
         drop(inside);
         let (base, size) = (region.addr(), region.len() as u64);
-        self.blocks.insert(base, Block { base, size, device, origin: Origin::Program });
+        self.blocks.insert(base, Block { base, size, device, origin: AllocOrigin::Program });
         Ok(())
     }
 }
 
 /// Unregisters host memory.
-pub(super) fn unregister(driver: &Driver, addr: Addr) -> Result<()> {
+pub(super) fn unregister(driver: &CudaDriver, addr: Addr) -> Result<()> {
     let Some(unregister) = driver.cuda.cuMemHostUnregister else {
         return absent("cuMemHostUnregister");
     };
@@ -44,7 +44,11 @@ pub(super) fn unregister(driver: &Driver, addr: Addr) -> Result<()> {
 }
 
 /// A file descriptor of whole pages, and where the range begins in it.
-pub(super) fn dmabuf(driver: &Driver, block: Option<Block>, region: Region) -> Result<(i32, u64)> {
+pub(super) fn dmabuf(
+    driver: &CudaDriver,
+    block: Option<Block>,
+    region: Region,
+) -> Result<(i32, u64)> {
     let Some(get) = driver.cuda.cuMemGetHandleForAddressRange else {
         return absent("cuMemGetHandleForAddressRange (CUDA 11.7)");
     };
@@ -66,7 +70,7 @@ pub(super) fn dmabuf(driver: &Driver, block: Option<Block>, region: Region) -> R
     let kind = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
     // SAFETY: room for a descriptor; the driver refuses a range that it cannot give.
     let code = unsafe { get((&raw mut fd).cast(), first, len, kind, 0) };
-    if code == CUDA_ERROR_INVALID_VALUE && block.origin != Origin::Device {
+    if code == CUDA_ERROR_INVALID_VALUE && block.origin != AllocOrigin::Device {
         // Of a pool it gives some ranges and refuses others.
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
@@ -82,7 +86,7 @@ pub(super) fn dmabuf(driver: &Driver, block: Option<Block>, region: Region) -> R
 }
 
 /// Lets go of what another process has.
-pub(super) fn close(driver: &Driver, number: CUdeviceptr) -> Result<()> {
+pub(super) fn close(driver: &CudaDriver, number: CUdeviceptr) -> Result<()> {
     let Some(close) = driver.cuda.cuIpcCloseMemHandle else { return absent("cuIpcCloseMemHandle") };
     // SAFETY: what cuIpcOpenMemHandle gave, closed once; its context is current, nothing uses it.
     driver.cuda.check_release(unsafe { close(number) }, "cuIpcCloseMemHandle")
@@ -95,20 +99,20 @@ fn absent<T>(function: &str) -> Result<T> {
 impl Exports for Cuda {
     fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket> {
         let (driver, block) = (self.driver.get()?, self.blocks.find(addr));
-        let Some(block) = block.filter(|block| block.origin == Origin::Device) else {
+        let Some(block) = block.filter(|block| block.origin == AllocOrigin::Device) else {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "memory of kind {} cannot be exported by CUDA: allocate DTL_MEMORY_SHARED",
                 describe(extent.kind)
             );
         };
-        if extent.align > Driver::ALIGNMENT {
+        if extent.align > CudaDriver::ALIGNMENT {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "memory aligned to {} cannot be exported by CUDA, which aligns it to {} where it \
                  is opened: ask for that or less",
                 extent.align,
-                Driver::ALIGNMENT
+                CudaDriver::ALIGNMENT
             );
         }
         let Some(export) = driver.cuda.cuIpcGetMemHandle else {
@@ -166,7 +170,7 @@ impl Exports for Cuda {
             )?,
         }
         let base = address(number);
-        let block = Block { base, size: extent.size, device, origin: Origin::Opened };
+        let block = Block { base, size: extent.size, device, origin: AllocOrigin::Opened };
         if !self.blocks.try_insert(base, block) {
             close(&driver, number)?;
             return fail!(

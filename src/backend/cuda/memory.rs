@@ -4,7 +4,7 @@
 //! The pool is stream-ordered, an allocation here is not: it is taken on a stream of its own and
 //! waited for.
 
-use super::driver::{Driver, Use};
+use super::driver::{CudaDriver, Use};
 use super::errors::is_lost;
 use super::symbols::*;
 use super::{Cuda, mem_export};
@@ -12,18 +12,18 @@ use crate::abi::devices::device::*;
 use crate::abi::word::*;
 use crate::backend::driver::{self, Driver as _, room_for, stream_of};
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::{Exports, Found, Memory, Place, Token};
+use crate::runtime::component::{CopySide, DriverAllocation, Exports, Memory, Token};
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::{Addr, Region};
 use std::sync::Arc;
 
 /// An allocation.
-pub(super) type Block = driver::Block<Origin>;
+pub(super) type Block = driver::Block<AllocOrigin>;
 
 /// Which call gave an allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum AllocOrigin {
     Pool,
     Device,
     Managed,
@@ -39,25 +39,27 @@ pub enum Origin {
 impl Block {
     /// Whether its pages move.
     pub(super) fn is_managed(&self) -> bool {
-        matches!(self.origin, Origin::Managed | Origin::Foreign(DTL_MEMORY_MANAGED))
+        matches!(self.origin, AllocOrigin::Managed | AllocOrigin::Foreign(DTL_MEMORY_MANAGED))
     }
 
     /// Whether it lies on its device, as far as is known.
     pub(super) fn is_on_device(&self) -> bool {
-        let is_ours = matches!(self.origin, Origin::Pool | Origin::Device | Origin::Opened);
-        is_ours || matches!(self.origin, Origin::Foreign(DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED))
+        let is_ours =
+            matches!(self.origin, AllocOrigin::Pool | AllocOrigin::Device | AllocOrigin::Opened);
+        is_ours
+            || matches!(self.origin, AllocOrigin::Foreign(DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED))
     }
 }
 
 impl Cuda {
     /// Describes one side of a copy or fill; `None` = plain host memory.
-    pub(super) fn side(&self, place: Place) -> Option<Block> {
-        let Place { region, kind, device } = place;
+    pub(super) fn side(&self, place: CopySide) -> Option<Block> {
+        let CopySide { region, kind, device } = place;
         let foreign = || Block {
             base: region.addr(),
             size: region.len() as u64,
             device,
-            origin: Origin::Foreign(kind),
+            origin: AllocOrigin::Foreign(kind),
         };
         let is_ours = kind != DTL_MEMORY_HOST;
         self.blocks.find(region.addr()).or_else(|| is_ours.then(foreign))
@@ -66,11 +68,11 @@ impl Cuda {
     /// Takes memory on a device, whose context is current.
     fn take(
         &self,
-        driver: &Driver,
+        driver: &CudaDriver,
         device: i32,
         kind: dtl_enum_word_t,
         room: usize,
-    ) -> Result<(Addr, Origin)> {
+    ) -> Result<(Addr, AllocOrigin)> {
         let cuda = driver.cuda;
         let (mut number, mut pointer) = (0, std::ptr::null_mut());
         let origin = match kind {
@@ -78,12 +80,12 @@ impl Cuda {
                 // What other processes have too is no pool's: those hand theirs out otherwise.
                 if kind == DTL_MEMORY_DEVICE {
                     if let Some(taken) = take_from_pool(driver, device, room)? {
-                        return Ok((taken, Origin::Pool));
+                        return Ok((taken, AllocOrigin::Pool));
                     }
                 }
                 // SAFETY: room for a device pointer.
                 cuda.check(unsafe { (cuda.cuMemAlloc_v2)(&raw mut number, room) }, "cuMemAlloc")?;
-                Origin::Device
+                AllocOrigin::Device
             }
             DTL_MEMORY_MANAGED => {
                 // SAFETY: room for a device pointer.
@@ -91,14 +93,14 @@ impl Cuda {
                     (cuda.cuMemAllocManaged)(&raw mut number, room, CU_MEM_ATTACH_GLOBAL)
                 };
                 cuda.check(code, "cuMemAllocManaged")?;
-                Origin::Managed
+                AllocOrigin::Managed
             }
             _ => {
                 let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
                 // SAFETY: room for a pointer.
                 let code = unsafe { (cuda.cuMemHostAlloc)(&raw mut pointer, room, flags) };
                 cuda.check(code, "cuMemHostAlloc")?;
-                return Ok((Addr::new(pointer), Origin::Host));
+                return Ok((Addr::new(pointer), AllocOrigin::Host));
             }
         };
         Ok((address(number), origin))
@@ -119,7 +121,7 @@ impl Cuda {
         let device = self.current(&driver);
         let card = driver.card(device)?;
         check_kind(&driver, device, kind)?;
-        out.alignment = Driver::ALIGNMENT;
+        out.alignment = CudaDriver::ALIGNMENT;
         out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
         if kind == DTL_MEMORY_DEVICE {
             copy_text(&mut out.name, "CUDA, device");
@@ -150,7 +152,7 @@ pub(super) fn address(number: CUdeviceptr) -> Addr {
     Addr::new(std::ptr::with_exposed_provenance_mut(number as usize))
 }
 
-fn check_kind(driver: &Driver, device: i32, kind: dtl_enum_word_t) -> Result<()> {
+fn check_kind(driver: &CudaDriver, device: i32, kind: dtl_enum_word_t) -> Result<()> {
     let card = driver.card(device)?;
     match kind {
         DTL_MEMORY_DEVICE | DTL_MEMORY_PINNED => Ok(()),
@@ -173,7 +175,7 @@ fn check_kind(driver: &Driver, device: i32, kind: dtl_enum_word_t) -> Result<()>
 }
 
 /// `None`: the device has no pools.
-fn take_from_pool(driver: &Driver, device: i32, room: usize) -> Result<Option<Addr>> {
+fn take_from_pool(driver: &CudaDriver, device: i32, room: usize) -> Result<Option<Addr>> {
     let Some(pool) = driver.pool(device)? else { return Ok(None) };
     let stream = driver.own_stream(device, Use::Memory)?;
     let Some(taken) = queue_take(driver, pool, stream, room)? else { return Ok(None) };
@@ -185,7 +187,7 @@ fn take_from_pool(driver: &Driver, device: i32, room: usize) -> Result<Option<Ad
 }
 
 /// In a stream's order, whose context is current.
-fn queue_take(driver: &Driver, pool: Addr, stream: Addr, room: usize) -> Result<Option<Addr>> {
+fn queue_take(driver: &CudaDriver, pool: Addr, stream: Addr, room: usize) -> Result<Option<Addr>> {
     let Some(alloc) = driver.cuda.cuMemAllocFromPoolAsync else { return Ok(None) };
     let mut number = 0;
     // SAFETY: room for a device pointer; the library's own pool, a stream of the device's.
@@ -194,7 +196,7 @@ fn queue_take(driver: &Driver, pool: Addr, stream: Addr, room: usize) -> Result<
 }
 
 /// Frees a block's memory; with a lost device it is gone already.
-fn give_back(driver: &Driver, block: &Block) -> Result<()> {
+fn give_back(driver: &CudaDriver, block: &Block) -> Result<()> {
     let cuda = driver.cuda;
     let _inside = match driver.enter(block.device) {
         Err(error) if error.status() == crate::abi::status::DTL_ERROR_DEVICE_LOST => return Ok(()),
@@ -202,15 +204,15 @@ fn give_back(driver: &Driver, block: &Block) -> Result<()> {
     };
     let number = block.base.get() as CUdeviceptr;
     let (code, what) = match (block.origin, cuda.cuMemFreeAsync) {
-        (Origin::Pool, Some(free)) => {
+        (AllocOrigin::Pool, Some(free)) => {
             let stream = driver.own_stream(block.device, Use::Memory)?;
             // SAFETY: memory of the pool, given back once; nothing uses it, as the caller
             // guarantees.
             (unsafe { free(number, stream.ptr()) }, "cuMemFreeAsync")
         }
-        (Origin::Opened, _) => return mem_export::close(driver, number),
-        (Origin::Program, _) => return mem_export::unregister(driver, block.base),
-        (Origin::Host, _) => {
+        (AllocOrigin::Opened, _) => return mem_export::close(driver, number),
+        (AllocOrigin::Program, _) => return mem_export::unregister(driver, block.base),
+        (AllocOrigin::Host, _) => {
             // SAFETY: what cuMemHostAlloc gave, given back once.
             (unsafe { (cuda.cuMemFreeHost)(block.base.ptr()) }, "cuMemFreeHost")
         }
@@ -228,7 +230,7 @@ impl Memory for Arc<Cuda> {
         let device = self.current(&driver);
         check_kind(&driver, device, kind)?;
         let inside = driver.enter(device)?;
-        let room = room_for::<Driver>(size, align);
+        let room = room_for::<CudaDriver>(size, align);
         let taken = match self.take(&driver, device, kind, room) {
             // What the pool keeps without use may be what is missing.
             Err(error) if is_shortage(&error) && trim(&driver, device) => {
@@ -251,24 +253,25 @@ impl Memory for Arc<Cuda> {
         if kind != DTL_MEMORY_DEVICE {
             return None;
         }
-        let queue = stream_of::<Driver>(stream).queue();
+        let queue = stream_of::<CudaDriver>(stream).queue();
         let (driver, device) = (&queue.driver, queue.device);
         let take = || {
             let inside = queue.enter()?;
             let Some(pool) = driver.pool(device)? else { return Ok(None) };
-            let taken = match queue_take(driver, pool, queue.id, room_for::<Driver>(size, align)) {
-                Err(error) if is_shortage(&error) && trim(driver, device) => {
-                    queue_take(driver, pool, queue.id, room_for::<Driver>(size, align))
-                }
-                taken => taken,
-            };
+            let taken =
+                match queue_take(driver, pool, queue.id, room_for::<CudaDriver>(size, align)) {
+                    Err(error) if is_shortage(&error) && trim(driver, device) => {
+                        queue_take(driver, pool, queue.id, room_for::<CudaDriver>(size, align))
+                    }
+                    taken => taken,
+                };
             drop(inside);
             taken.map_err(|error| explain(driver, device, size, error))
         };
         take()
             .map(|taken| {
                 taken.map(|base| {
-                    self.blocks.add(Block { base, size, device, origin: Origin::Pool }, align)
+                    self.blocks.add(Block { base, size, device, origin: AllocOrigin::Pool }, align)
                 })
             })
             .transpose()
@@ -282,12 +285,12 @@ impl Memory for Arc<Cuda> {
         _size: u64,
         _align: u64,
     ) -> Option<Result<()>> {
-        let queue = stream_of::<Driver>(stream).queue();
+        let queue = stream_of::<CudaDriver>(stream).queue();
         let free = queue.driver.cuda.cuMemFreeAsync?;
         let block = self
             .blocks
             .find(addr)
-            .filter(|block| block.origin == Origin::Pool && block.device == queue.device)?;
+            .filter(|block| block.origin == AllocOrigin::Pool && block.device == queue.device)?;
         let give = || {
             let _inside = queue.enter()?;
             // Before another thread is given the same address.
@@ -311,13 +314,13 @@ impl Memory for Arc<Cuda> {
     }
 
     fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {
-        let foreign = |Found { kind, device, base, size }| Block {
+        let foreign = |DriverAllocation { kind, device, base, size }| Block {
             base,
             size,
             device,
-            origin: Origin::Foreign(kind),
+            origin: AllocOrigin::Foreign(kind),
         };
-        let make = |driver: Arc<Driver>| {
+        let make = |driver: Arc<CudaDriver>| {
             let block = self.blocks.find(region.addr());
             let block = match block {
                 None => identify(&driver, region.addr())?.map(foreign),
@@ -353,7 +356,7 @@ impl Memory for Arc<Cuda> {
         self.driver.known().is_some()
     }
 
-    fn identify(&self, addr: Addr) -> Result<Option<Found>> {
+    fn identify(&self, addr: Addr) -> Result<Option<DriverAllocation>> {
         self.driver.known().map_or(Ok(None), |driver| identify(&driver, addr))
     }
 
@@ -370,7 +373,7 @@ impl Memory for Arc<Cuda> {
 ///
 /// If the context is lost, so is all device memory, and a program must still be able to send from
 /// host memory: every address is unknown then. Any other failure is the result.
-fn identify(driver: &Driver, addr: Addr) -> Result<Option<Found>> {
+fn identify(driver: &CudaDriver, addr: Addr) -> Result<Option<DriverAllocation>> {
     let (mut kind, mut managed, mut ordinal): (c_uint, c_uint, c_int) = (0, 0, 0);
     let (mut base, mut size): (CUdeviceptr, usize) = (0, 0);
     let mut names = [
@@ -419,8 +422,12 @@ fn identify(driver: &Driver, addr: Addr) -> Result<Option<Found>> {
         _ => return Ok(None), // the driver does not know it
     };
     let device = driver.cards.iter().position(|card| card.id == ordinal);
-    let found =
-        |device| Found { kind, device: device as i32, base: address(base), size: size as u64 };
+    let found = |device| DriverAllocation {
+        kind,
+        device: device as i32,
+        base: address(base),
+        size: size as u64,
+    };
     Ok(device.map(found))
 }
 
@@ -430,7 +437,7 @@ fn is_shortage(error: &Error) -> bool {
 
 /// Gives back what a device's pool keeps without use; its context is current. False: there is no
 /// pool.
-fn trim(driver: &Driver, device: i32) -> bool {
+fn trim(driver: &CudaDriver, device: i32) -> bool {
     let (Some(pool), Some(trim)) = (driver.pool_so_far(device), driver.cuda.cuMemPoolTrimTo) else {
         return false;
     };
@@ -444,8 +451,7 @@ fn trim(driver: &Driver, device: i32) -> bool {
 }
 
 /// What is known of the device when an allocation fails.
-#[cold]
-fn explain(driver: &Driver, device: i32, size: u64, error: Error) -> Error {
+fn explain(driver: &CudaDriver, device: i32, size: u64, error: Error) -> Error {
     if !is_shortage(&error) {
         return error;
     }

@@ -9,10 +9,12 @@
 //! - `device`: properties of devices
 //! - `event`: CUevents
 //! - `stream`: CUstreams
+//! - `stream_hold`: a stream that waits for the host
 //! - `external_stream`: streams of other libraries
 //! - `memory`: allocation
 //! - `mem_export`: memory for other processes and devices
 //! - `transfer`: copies
+//! - `staging`: page-locked memory for staged messages
 //! - `modules`: kernels
 
 #[rustfmt::skip]
@@ -38,7 +40,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The backend named "cuda".
-pub type Cuda = DeviceBackend<driver::Driver>;
+pub type Cuda = DeviceBackend<driver::CudaDriver>;
 
 impl Presence for Arc<Cuda> {
     fn available(&self) -> Availability {
@@ -49,7 +51,7 @@ impl Presence for Arc<Cuda> {
         driver::is_in_use()
     }
 
-    fn stands_aside(&self) -> Option<String> {
+    fn passed_over_reason(&self) -> Option<String> {
         // Initialising the driver takes a good part of a second where it is installed: only where a
         // GPU may be.
         let is_sought = settings::current().driver_library.is_some()

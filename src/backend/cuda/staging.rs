@@ -5,10 +5,10 @@
 //! buffers are kept for later messages. They are memory of the library's own that is registered,
 //! not cuMemHostAlloc's: another process may read it (process_vm_readv).
 
-use super::driver::Driver;
+use super::driver::CudaDriver;
 use super::symbols::*;
 use crate::runtime::component::LentHost;
-use crate::sys::memory::buf::{Block, Region};
+use crate::sys::memory::buf::{AlignedBlock, Region};
 use crate::sys::memory::host_pages::page_size;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
@@ -32,20 +32,20 @@ struct BufferList {
 }
 
 struct Buffer {
-    memory: Block,
+    memory: AlignedBlock,
     size: usize,
 }
 
 /// A buffer in use.
 struct LentBuffer {
-    driver: Arc<Driver>,
+    driver: Arc<CudaDriver>,
     buffer: Option<Buffer>,
     region: Region,
 }
 
 /// A buffer of `len` bytes. `None`: it would be too large, too much is in use already, the list is
 /// in use by another thread, or the driver refuses.
-pub(super) fn lend(driver: &Arc<Driver>, len: usize) -> Option<Box<dyn LentHost>> {
+pub(super) fn lend(driver: &Arc<CudaDriver>, len: usize) -> Option<Box<dyn LentHost>> {
     let register = driver.cuda.cuMemHostRegister_v2?;
     if len > MOST || driver.cuda.cuMemHostUnregister.is_none() {
         return None;
@@ -58,7 +58,7 @@ pub(super) fn lend(driver: &Arc<Driver>, len: usize) -> Option<Box<dyn LentHost>
         if kept.bytes + size > TOTAL {
             return None;
         }
-        let memory = Block::zeroed(size as u64, page_size() as u64)?;
+        let memory = AlignedBlock::zeroed(size as u64, page_size() as u64)?;
         let _inside = driver.enter_any()?;
         let flags = CU_MEMHOSTREGISTER_PORTABLE;
         // SAFETY: whole pages, which are kept until they are unregistered.
@@ -87,7 +87,7 @@ impl Drop for LentBuffer {
 
 impl Buffers {
     /// Frees those that are not in use.
-    pub(super) fn trim(&self, driver: &Driver) {
+    pub(super) fn trim(&self, driver: &CudaDriver) {
         let mut kept = self.0.lock();
         let unused = std::mem::take(&mut kept.unused);
         kept.bytes -= unused.iter().map(|buffer| buffer.size).sum::<usize>();

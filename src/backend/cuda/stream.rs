@@ -5,8 +5,8 @@
 //!
 //! How the stream is held while the host works: [`super::stream_hold`].
 
-use super::driver::{Driver, Inside, enter, new_stream};
-use super::event::Event;
+use super::driver::{CudaDriver, Inside, enter, new_stream};
+use super::event::CudaEvent;
 use super::stream_hold::Gate;
 use super::symbols::*;
 use crate::backend::driver::stream_callbacks::Hold;
@@ -18,9 +18,9 @@ use std::ptr;
 use std::sync::Arc;
 
 /// A CUstream.
-pub struct Queue {
+pub struct CudaStream {
     /// Keeps the context.
-    pub(super) driver: Arc<Driver>,
+    pub(super) driver: Arc<CudaDriver>,
     /// The CUstream; 0, 1 and 2 mean a context's default streams.
     pub(super) id: Addr,
     /// The context that it belongs to.
@@ -31,22 +31,22 @@ pub struct Queue {
     gate: Mutex<Option<Gate>>,
 }
 
-impl Queue {
+impl CudaStream {
     /// Creates a stream on a device.
-    pub(super) fn create(driver: &Arc<Driver>, device: i32) -> Result<Self> {
+    pub(super) fn create(driver: &Arc<CudaDriver>, device: i32) -> Result<Self> {
         let context = driver.context(device)?;
         let inside = driver.enter(device)?;
         let id = new_stream(driver.cuda)?;
         drop(inside);
-        Ok(Queue::new(driver, id, context, device, false))
+        Ok(CudaStream::new(driver, id, context, device, false))
     }
 
     /// Wraps a stream of the program on a device: of the primary context or another one. NULL and
     /// the sentinels of cuda.h mean the default streams of the primary context.
-    pub(super) fn wrap(driver: &Arc<Driver>, device: i32, id: Addr) -> Result<Self> {
+    pub(super) fn wrap(driver: &Arc<CudaDriver>, device: i32, id: Addr) -> Result<Self> {
         let primary = driver.context(device)?;
         if id.get() <= 2 {
-            return Ok(Queue::new(driver, id, primary, device, true));
+            return Ok(CudaStream::new(driver, id, primary, device, true));
         }
         let mut context = ptr::null_mut();
         // SAFETY: the program passes a live stream; there is room for a context.
@@ -67,12 +67,18 @@ impl Queue {
                  (dtl_backend_set_device)"
             );
         }
-        Ok(Queue::new(driver, id, context, device, true))
+        Ok(CudaStream::new(driver, id, context, device, true))
     }
 
-    fn new(driver: &Arc<Driver>, id: Addr, context: Addr, device: i32, is_wrapped: bool) -> Self {
+    fn new(
+        driver: &Arc<CudaDriver>,
+        id: Addr,
+        context: Addr,
+        device: i32,
+        is_wrapped: bool,
+    ) -> Self {
         let driver = Arc::clone(driver);
-        Queue { driver, id, context, device, is_wrapped, gate: Mutex::new(None) }
+        CudaStream { driver, id, context, device, is_wrapped, gate: Mutex::new(None) }
     }
 
     /// Makes its context current in the calling thread.
@@ -81,13 +87,13 @@ impl Queue {
         enter(self.driver.cuda, self.context)
     }
 
-    fn new_event(&self, flags: c_uint) -> Result<Event> {
-        Event::create(&self.driver, self.context, self.device, flags)
+    fn new_event(&self, flags: c_uint) -> Result<CudaEvent> {
+        CudaEvent::create(&self.driver, self.context, self.device, flags)
     }
 }
 
-impl driver::Queue for Queue {
-    type Event = Event;
+impl driver::Queue for CudaStream {
+    type Event = CudaEvent;
 
     fn native(&self) -> Addr {
         self.id
@@ -97,14 +103,14 @@ impl driver::Queue for Queue {
         self.is_wrapped
     }
 
-    fn record(&self, is_timed: bool) -> Result<Event> {
+    fn record(&self, is_timed: bool) -> Result<CudaEvent> {
         let _inside = self.enter()?;
         let event =
             self.new_event(if is_timed { CU_EVENT_DEFAULT } else { CU_EVENT_DISABLE_TIMING })?;
         event.record(self.id).map(|()| event)
     }
 
-    fn record_again(&self, event: &Event) -> Result<bool> {
+    fn record_again(&self, event: &CudaEvent) -> Result<bool> {
         if event.context != self.context {
             return Ok(false);
         }
@@ -116,7 +122,7 @@ impl driver::Queue for Queue {
         true
     }
 
-    fn wait_event(&self, event: &Event) -> Result<Option<Event>> {
+    fn wait_event(&self, event: &CudaEvent) -> Result<Option<CudaEvent>> {
         let _inside = self.enter()?;
         event.hold(self.id).map(|()| None)
     }
@@ -162,7 +168,7 @@ impl driver::Queue for Queue {
     }
 }
 
-impl Drop for Queue {
+impl Drop for CudaStream {
     fn drop(&mut self) {
         if !self.is_wrapped {
             if let Ok(_inside) = self.enter() {

@@ -11,7 +11,7 @@
 //! end. So a function of cuStreamAddCallback, which is called behind a fault too, signals that the
 //! stream has arrived, and words are reused, not freed.
 
-use super::driver::Driver;
+use super::driver::CudaDriver;
 use super::symbols::*;
 use crate::backend::driver::Driver as _;
 use crate::backend::driver::stream_callbacks::Hold;
@@ -37,7 +37,7 @@ pub(super) struct Words {
 
 impl Words {
     /// Allocates a page; returns one of its words.
-    fn grow(&mut self, driver: &Driver, device: i32) -> Result<Addr> {
+    fn grow(&mut self, driver: &CudaDriver, device: i32) -> Result<Addr> {
         let (cuda, mut page) = (driver.cuda, ptr::null_mut());
         let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
         let inside = driver.enter(device)?;
@@ -65,13 +65,13 @@ impl Words {
 
 /// A word of page-locked memory that a stream compares with a value.
 struct Word {
-    driver: Arc<Driver>,
+    driver: Arc<CudaDriver>,
     device: i32,
     at: Addr,
 }
 
 impl Word {
-    fn new(driver: &Arc<Driver>, device: i32) -> Result<Self> {
+    fn new(driver: &Arc<CudaDriver>, device: i32) -> Result<Self> {
         let mut words = driver.card(device)?.words.lock();
         let at = match words.unused.pop() {
             Some(at) => at,
@@ -106,7 +106,7 @@ pub(super) struct Gate {
 
 impl Gate {
     /// `None`: the driver cannot hold a stream.
-    pub(super) fn new(driver: &Arc<Driver>, device: i32) -> Result<Option<Self>> {
+    pub(super) fn new(driver: &Arc<CudaDriver>, device: i32) -> Result<Option<Self>> {
         let cuda = driver.cuda;
         if cuda.cuStreamWaitValue32_v2.is_none() || cuda.cuStreamAddCallback.is_none() {
             return Ok(None);

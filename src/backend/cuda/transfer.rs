@@ -4,22 +4,22 @@
 //! pointer is. A copy between two devices passes both contexts, because memory of one device's pool
 //! is not accessible to the other device.
 
-use super::driver::{Driver, Use, new_stream};
-use super::event::Event;
+use super::driver::{CudaDriver, Use, new_stream};
+use super::event::CudaEvent;
 use super::memory::Block;
-use super::stream::Queue;
+use super::stream::CudaStream;
 use super::symbols::*;
 use super::{Cuda, staging};
 use crate::abi::devices::device::DTL_PREFETCH_HOST;
 use crate::backend::driver::{Driver as _, Queue as _, stream_of};
 use crate::error::{Result, fail};
-use crate::runtime::component::{LentHost, Place, Token, Transfer};
+use crate::runtime::component::{CopySide, LentHost, Token, Transfer};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ptr;
 use std::sync::Arc;
 
 /// How a copy goes.
-enum Way {
+enum CopyRoute {
     /// All that lies on a device lies on this one.
     On(i32),
     /// From one device to another.
@@ -27,22 +27,22 @@ enum Way {
 }
 
 impl Cuda {
-    fn way(&self, dst: Place, src: Place) -> Result<Way> {
+    fn way(&self, dst: CopySide, src: CopySide) -> Result<CopyRoute> {
         match (self.side(dst), self.side(src)) {
             (Some(to), Some(from))
                 if to.is_on_device() && from.is_on_device() && to.device != from.device =>
             {
-                Ok(Way::Between(to.device, from.device))
+                Ok(CopyRoute::Between(to.device, from.device))
             }
             (Some(to), Some(from)) if from.is_on_device() && !to.is_on_device() => {
-                Ok(Way::On(from.device))
+                Ok(CopyRoute::On(from.device))
             }
-            (Some(block), _) | (None, Some(block)) => Ok(Way::On(block.device)),
-            (None, None) => self.block_of(dst).map(|block| Way::On(block.device)),
+            (Some(block), _) | (None, Some(block)) => Ok(CopyRoute::On(block.device)),
+            (None, None) => self.block_of(dst).map(|block| CopyRoute::On(block.device)),
         }
     }
 
-    fn block_of(&self, place: Place) -> Result<Block> {
+    fn block_of(&self, place: CopySide) -> Result<Block> {
         match self.side(place) {
             Some(block) => Ok(block),
             None => {
@@ -53,12 +53,18 @@ impl Cuda {
 }
 
 /// Queues a copy on a stream, whose context is current.
-fn queue(driver: &Driver, stream: Addr, way: &Way, dst: Region, src: Region) -> Result<()> {
+fn queue(
+    driver: &CudaDriver,
+    stream: Addr,
+    way: &CopyRoute,
+    dst: Region,
+    src: Region,
+) -> Result<()> {
     let cuda = driver.cuda;
     let (to, from, stream) =
         (dst.addr().get() as CUdeviceptr, src.addr().get() as CUdeviceptr, stream.ptr());
     match *way {
-        Way::On(_) => {
+        CopyRoute::On(_) => {
             // SAFETY: two ranges of this length that the caller has given to this copy until it has
             // ended.
             cuda.check(
@@ -66,7 +72,7 @@ fn queue(driver: &Driver, stream: Addr, way: &Way, dst: Region, src: Region) -> 
                 "a copy (cuMemcpyAsync)",
             )
         }
-        Way::Between(target, source) => {
+        CopyRoute::Between(target, source) => {
             let (target, source) = (driver.context(target)?.ptr(), driver.context(source)?.ptr());
             // SAFETY: two ranges of this length that the caller has given to this copy until it has
             // ended, each in its device's primary context.
@@ -78,7 +84,7 @@ fn queue(driver: &Driver, stream: Addr, way: &Way, dst: Region, src: Region) -> 
 }
 
 /// Queues setting every byte on a stream, whose context is current.
-fn queue_fill(driver: &Driver, stream: Addr, dst: Region, value: u8) -> Result<()> {
+fn queue_fill(driver: &CudaDriver, stream: Addr, dst: Region, value: u8) -> Result<()> {
     let to = dst.addr().get() as CUdeviceptr;
     // SAFETY: a range that the caller has given to this call until it has ended.
     let code = unsafe { (driver.cuda.cuMemsetD8Async)(to, value, dst.len(), stream.ptr()) };
@@ -86,7 +92,7 @@ fn queue_fill(driver: &Driver, stream: Addr, dst: Region, value: u8) -> Result<(
 }
 
 /// Does something on a device's own stream, whose context is current meanwhile, and waits for it.
-fn done_on(driver: &Driver, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
+fn done_on(driver: &CudaDriver, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
     let _inside = driver.enter(device)?;
     let stream = driver.own_stream(device, Use::Copies)?;
     work(stream)?;
@@ -98,19 +104,20 @@ fn done_on(driver: &Driver, device: i32, work: impl FnOnce(Addr) -> Result<()>) 
 /// Queues something in a stream's order that a stream of one device can do, whose context is
 /// current meanwhile. On another device's stream it is done beside: a new stream of the right
 /// device waits for this one, and this one for that.
-fn in_order(on: &Queue, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
+fn in_order(on: &CudaStream, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
     let inside = on.enter()?;
     if on.device == device {
         return work(on.id);
     }
     let driver = &on.driver;
-    let before = Event::create(driver, on.context, on.device, CU_EVENT_DISABLE_TIMING)?;
+    let before = CudaEvent::create(driver, on.context, on.device, CU_EVENT_DISABLE_TIMING)?;
     before.record(on.id)?;
     let there = driver.enter(device)?;
     let beside = Beside { driver, stream: new_stream(driver.cuda)? };
     before.hold(beside.stream)?;
     work(beside.stream)?;
-    let after = Event::create(driver, driver.context(device)?, device, CU_EVENT_DISABLE_TIMING)?;
+    let after =
+        CudaEvent::create(driver, driver.context(device)?, device, CU_EVENT_DISABLE_TIMING)?;
     after.record(beside.stream)?;
     drop(beside);
     drop(there);
@@ -121,7 +128,7 @@ fn in_order(on: &Queue, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> R
 
 /// A stream for one piece of work. What is queued on it still runs when it goes.
 struct Beside<'d> {
-    driver: &'d Driver,
+    driver: &'d CudaDriver,
     stream: Addr,
 }
 
@@ -133,14 +140,14 @@ impl Drop for Beside<'_> {
 }
 
 impl Transfer for Arc<Cuda> {
-    fn copy(&self, dst: Place, src: Place) -> Result<()> {
+    fn copy(&self, dst: CopySide, src: CopySide) -> Result<()> {
         let (driver, way) = (self.driver.get()?, self.way(dst, src)?);
-        let (Way::On(device) | Way::Between(device, _)) = way;
+        let (CopyRoute::On(device) | CopyRoute::Between(device, _)) = way;
         done_on(&driver, device, |stream| queue(&driver, stream, &way, dst.region, src.region))
     }
 
-    fn copy_async(&self, stream: Token, dst: Place, src: Place) -> Option<Result<()>> {
-        let on = stream_of::<Driver>(stream).queue();
+    fn copy_async(&self, stream: Token, dst: CopySide, src: CopySide) -> Option<Result<()>> {
+        let on = stream_of::<CudaDriver>(stream).queue();
         let way = match self.way(dst, src) {
             Ok(way) => way,
             Err(error) => return Some(Err(error)),
@@ -155,24 +162,24 @@ impl Transfer for Arc<Cuda> {
             }
         }
         let device = match way {
-            Way::Between(_, source) if on.device == source => source,
-            Way::On(device) | Way::Between(device, _) => device,
+            CopyRoute::Between(_, source) if on.device == source => source,
+            CopyRoute::On(device) | CopyRoute::Between(device, _) => device,
         };
         Some(in_order(on, device, |stream| queue(&on.driver, stream, &way, dst.region, src.region)))
     }
 
     fn copy_2d(
         &self,
-        dst: Place,
+        dst: CopySide,
         dst_pitch: u64,
-        src: Place,
+        src: CopySide,
         src_pitch: u64,
         width: u64,
         height: u64,
     ) -> Option<Result<()>> {
         let work = || {
             let driver = self.driver.get()?;
-            let Way::On(device) = self.way(dst, src)? else { return Ok(false) };
+            let CopyRoute::On(device) = self.way(dst, src)? else { return Ok(false) };
             let most = driver.attribute(driver.card(device)?, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
             if dst_pitch.max(src_pitch) > u64::try_from(most).unwrap_or(0) {
                 return Ok(false);
@@ -211,7 +218,7 @@ impl Transfer for Arc<Cuda> {
         }
     }
 
-    fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
+    fn fill(&self, dst: CopySide, value: u8) -> Option<Result<()>> {
         let fill = || {
             let (driver, block) = (self.driver.get()?, self.block_of(dst)?);
             done_on(&driver, block.device, |stream| queue_fill(&driver, stream, dst.region, value))
@@ -219,8 +226,8 @@ impl Transfer for Arc<Cuda> {
         Some(fill())
     }
 
-    fn fill_async(&self, stream: Token, dst: Place, value: u8) -> Option<Result<()>> {
-        let on = stream_of::<Driver>(stream).queue();
+    fn fill_async(&self, stream: Token, dst: CopySide, value: u8) -> Option<Result<()>> {
+        let on = stream_of::<CudaDriver>(stream).queue();
         let fill = || {
             let device = self.block_of(dst)?.device;
             in_order(on, device, |stream| queue_fill(&on.driver, stream, dst.region, value))
@@ -232,8 +239,8 @@ impl Transfer for Arc<Cuda> {
         staging::lend(&self.driver.known()?, len)
     }
 
-    fn prefetch(&self, stream: Token, place: Place, device: i32) -> Option<Result<()>> {
-        let on = stream_of::<Driver>(stream).queue();
+    fn prefetch(&self, stream: Token, place: CopySide, device: i32) -> Option<Result<()>> {
+        let on = stream_of::<CudaDriver>(stream).queue();
         let (driver, prefetch) = (&on.driver, on.driver.cuda.cuMemPrefetchAsync?);
         self.side(place).filter(Block::is_managed)?;
         let queue = || {

@@ -2,7 +2,7 @@
 //! pointer to its latest record: an event can be recorded often and belongs to no device, while a
 //! driver's event does.
 
-use super::{DeviceBackend, Driver, Record, Stream, token};
+use super::{DeviceBackend, Driver, EventRecord, Stream, token};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Result, fail};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// An event of the program.
 struct EventHandle<D: Driver> {
     is_timed: bool,
-    latest: Mutex<Option<Arc<Record<D>>>>,
+    latest: Mutex<Option<Arc<EventRecord<D>>>>,
 }
 
 /// The event of a token.
@@ -23,7 +23,7 @@ fn event_of<'a, D: Driver>(token: Token) -> &'a EventHandle<D> {
     unsafe { &*token.ptr().cast::<EventHandle<D>>() }
 }
 
-fn latest<D: Driver>(token: Token) -> Option<Arc<Record<D>>> {
+fn latest<D: Driver>(token: Token) -> Option<Arc<EventRecord<D>>> {
     event_of::<D>(token).latest.lock().clone()
 }
 
@@ -131,7 +131,7 @@ impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
                 return Ok(());
             }
         }
-        let before = latest.replace(Arc::new(Record::new(&stream, event.is_timed)?));
+        let before = latest.replace(Arc::new(EventRecord::new(&stream, event.is_timed)?));
         drop(latest);
         drop(before); // not under the lock: it may be the last share of a stream
         Ok(())

@@ -20,14 +20,14 @@ mod try_once;
 
 pub use blocks::{Block, Blocks};
 pub use exec::stream_of;
-pub use stream::{Command, Record, Stream};
+pub use stream::{Command, EventRecord, Stream};
 pub use try_once::TryOnce;
 
 use crate::abi::devices::device::dtl_device_info_t;
 use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{
-    Availability, Memory, ModuleLaunch, Presence, Source, Token, Transfer, Wanted,
+    Availability, KernelQuery, Memory, ModuleLaunch, Presence, Source, Token, Transfer,
 };
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
@@ -109,7 +109,7 @@ pub trait Module<D: Driver>: Sized {
     /// Unloads the module.
     fn unload(self) -> Result<()>;
     /// Finds a kernel and the sizes of its arguments, if they are known.
-    fn kernel(&self, wanted: Wanted<'_>) -> Result<(Self::Kernel, Option<Vec<u64>>)>;
+    fn kernel(&self, wanted: KernelQuery<'_>) -> Result<(Self::Kernel, Option<Vec<u64>>)>;
 }
 
 /// A kernel of a module.

@@ -2,7 +2,7 @@
 
 use super::{DeviceBackend, Driver, Kernel, Module, stream_of, token};
 use crate::error::Result;
-use crate::runtime::component::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::runtime::component::{Compiled, KernelQuery, ModuleLaunch, Modules, Source, Token};
 use std::sync::Arc;
 
 type KernelOf<D> = <<D as Driver>::Module as Module<D>>::Kernel;
@@ -17,7 +17,11 @@ impl<D: Driver> Modules for Arc<DeviceBackend<D>> {
         unsafe { Box::from_raw(module.ptr().cast::<D::Module>()) }.unload()
     }
 
-    fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)> {
+    fn kernel(
+        &self,
+        module: Token,
+        wanted: KernelQuery<'_>,
+    ) -> Result<(Compiled, Option<Vec<u64>>)> {
         // SAFETY: a token of `compile`, which the runtime uses only until it destroys the module.
         let module = unsafe { &*module.ptr().cast::<D::Module>() };
         module.kernel(wanted).map(|(kernel, sizes)| (Compiled::Own(token(kernel)), sizes))

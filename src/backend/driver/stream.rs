@@ -9,7 +9,7 @@
 //! may not block. Meanwhile the queue is held. It is released even if the callback failed: later
 //! work runs.
 
-use super::stream_callbacks::{Log, Piece, Task, Worker, collect};
+use super::stream_callbacks::{HostTask, Log, Piece, Worker, collect};
 use super::{Driver, Event, Queue};
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// A stream.
 pub struct Stream<D: Driver> {
     queue: D::Queue,
-    log: Arc<Mutex<Log<Work<D>>>>,
+    log: Arc<Mutex<Log<QueuedWork<D>>>>,
     worker: Mutex<Option<Worker>>,
 }
 
@@ -37,14 +37,14 @@ pub enum Command {
 }
 
 /// Work that can fail by itself.
-enum Work<D: Driver> {
+enum QueuedWork<D: Driver> {
     Command(EventOf<D>, Command),
     /// A wait for a record, with its own event if the driver has one.
-    Wait(Option<EventOf<D>>, Arc<Record<D>>),
+    Wait(Option<EventOf<D>>, Arc<EventRecord<D>>),
 }
 
 /// A point in a stream's work.
-pub struct Record<D: Driver> {
+pub struct EventRecord<D: Driver> {
     stream: Arc<Stream<D>>,
     event: EventOf<D>,
     /// The record has the failures of work after this number ...
@@ -53,37 +53,41 @@ pub struct Record<D: Driver> {
     upto: u64,
 }
 
-impl<D: Driver> Piece for Work<D> {
+impl<D: Driver> Piece for QueuedWork<D> {
     fn has_ended(&self) -> bool {
         let event = match self {
-            Work::Command(event, _) | Work::Wait(Some(event), _) => event,
-            Work::Wait(None, record) => &record.event,
+            QueuedWork::Command(event, _) | QueuedWork::Wait(Some(event), _) => event,
+            QueuedWork::Wait(None, record) => &record.event,
         };
         !matches!(event.is_reached(), Ok(false))
     }
 
     fn failure(&self) -> Option<Error> {
         match self {
-            Work::Command(event, Command::Copy) => event.failure(format_args!("a queued copy")),
-            Work::Command(event, Command::Fill) => event.failure(format_args!("a queued fill")),
-            Work::Command(event, Command::Launch(kernel)) => {
+            QueuedWork::Command(event, Command::Copy) => {
+                event.failure(format_args!("a queued copy"))
+            }
+            QueuedWork::Command(event, Command::Fill) => {
+                event.failure(format_args!("a queued fill"))
+            }
+            QueuedWork::Command(event, Command::Launch(kernel)) => {
                 event.failure(format_args!("kernel '{kernel}'"))
             }
-            Work::Wait(event, record) => record.failure().or_else(|| {
+            QueuedWork::Wait(event, record) => record.failure().or_else(|| {
                 event.as_ref().and_then(|event| event.failure(format_args!("waiting for an event")))
             }),
         }
     }
 }
 
-impl<D: Driver> Record<D> {
+impl<D: Driver> EventRecord<D> {
     /// Records the present end of a stream.
     pub fn new(stream: &Arc<Stream<D>>, is_timed: bool) -> Result<Self> {
         let log = stream.log.lock();
         let event = stream.queue.record(is_timed)?;
         let (after, upto) = (log.reported, log.last);
         drop(log);
-        Ok(Record { stream: Arc::clone(stream), event, after, upto })
+        Ok(EventRecord { stream: Arc::clone(stream), event, after, upto })
     }
 
     /// Moves the record to the present end of a stream. False if its event cannot be used there;
@@ -114,7 +118,7 @@ impl<D: Driver> Record<D> {
     }
 
     /// Nanoseconds from it to another one; `None` if one of them was not reached yet.
-    pub fn nanoseconds_to(&self, stop: &Record<D>) -> Result<Option<i64>> {
+    pub fn nanoseconds_to(&self, stop: &EventRecord<D>) -> Result<Option<i64>> {
         self.event.nanoseconds_to(&stop.event)
     }
 
@@ -160,31 +164,31 @@ impl<D: Driver> Stream<D> {
     ) -> Result<()> {
         collect(&self.log, u64::MAX);
         let mut log = self.log.lock();
-        log.add(Work::Command(enqueue(&self.queue)?, command));
+        log.add(QueuedWork::Command(enqueue(&self.queue)?, command));
         self.queue.flush()
     }
 
     /// Lets later work wait for a record, whose failure becomes this stream's.
-    pub fn wait_for(&self, record: Arc<Record<D>>) -> Result<()> {
+    pub fn wait_for(&self, record: Arc<EventRecord<D>>) -> Result<()> {
         if !self.queue.can_wait_for(&record.stream.queue) {
-            return self.run_on_host(Task::Own(Box::new(move || record.wait()))).map(drop);
+            return self.run_on_host(HostTask::Own(Box::new(move || record.wait()))).map(drop);
         }
         collect(&self.log, u64::MAX);
         let mut log = self.log.lock();
         let event = self.queue.wait_event(&record.event)?;
-        log.add(Work::Wait(event, record));
+        log.add(QueuedWork::Wait(event, record));
         self.queue.flush()
     }
 
     /// Calls a function on a host thread in the stream's order. `None` if the driver cannot hold
     /// the queue.
     pub fn call(&self, task: dtl_task_fn_t, user: Addr) -> Option<Result<()>> {
-        let is_queued = self.run_on_host(Task::Call(task, user));
+        let is_queued = self.run_on_host(HostTask::Call(task, user));
         is_queued.map(|is_queued| is_queued.then_some(())).transpose()
     }
 
     /// False if the driver cannot hold the queue.
-    fn run_on_host(&self, task: Task) -> Result<bool> {
+    fn run_on_host(&self, task: HostTask) -> Result<bool> {
         let mut worker = self.worker.lock();
         if !self.queue.prepare_hold()? {
             return Ok(false);

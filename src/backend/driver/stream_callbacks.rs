@@ -144,24 +144,24 @@ pub trait Hold: Send {
 }
 
 /// What the host does in a queue's order.
-pub enum Task {
+pub enum HostTask {
     /// A callback.
     Call(dtl_task_fn_t, Addr),
     /// Work of the backend, whose failure the runtime does not have.
     Own(Box<dyn FnOnce() -> Result<()> + Send>),
 }
 
-struct Job {
+struct CallbackJob {
     number: u64,
     hold: Box<dyn Hold>,
-    task: Task,
+    task: HostTask,
 }
 
 /// A stream's thread for what the host does in its order: not a driver's, which may not block.
 pub struct Worker {
     thread: ThreadId,
     handle: JoinHandle<()>,
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<CallbackJob>,
 }
 
 impl Worker {
@@ -186,8 +186,8 @@ impl Worker {
     }
 
     /// Queues a task with its number in the log. The queue is held already.
-    pub fn give(&self, number: u64, hold: Box<dyn Hold>, task: Task) -> Result<()> {
-        self.jobs.send(Job { number, hold, task }).or_else(|mpsc::SendError(job)| {
+    pub fn give(&self, number: u64, hold: Box<dyn Hold>, task: HostTask) -> Result<()> {
+        self.jobs.send(CallbackJob { number, hold, task }).or_else(|mpsc::SendError(job)| {
             job.hold.release();
             fail!(DTL_ERROR_INTERNAL, "the thread of the stream's callbacks has ended")
         })
@@ -204,16 +204,16 @@ impl Worker {
 }
 
 /// The life of a stream's thread.
-fn serve<P: Piece>(jobs: &mpsc::Receiver<Job>, log: &Mutex<Log<P>>) {
+fn serve<P: Piece>(jobs: &mpsc::Receiver<CallbackJob>, log: &Mutex<Log<P>>) {
     lifecycle::enter_own_thread();
-    for Job { number, hold, task } in jobs {
+    for CallbackJob { number, hold, task } in jobs {
         // Failed or not: a callback is called, and what failed is the work's before it.
         hold.wait();
         let aside = epoch::aside();
         let (known, result) = match task {
-            Task::Call(Some(function), user) => (true, outcome(function, user)),
-            Task::Call(None, _) => (true, Ok(())),
-            Task::Own(function) => (false, function()),
+            HostTask::Call(Some(function), user) => (true, outcome(function, user)),
+            HostTask::Call(None, _) => (true, Ok(())),
+            HostTask::Own(function) => (false, function()),
         };
         if let Err(error) = result {
             log.lock().fail(number, known, error);

@@ -89,16 +89,17 @@ impl Presence for Hier {
 
 fn opened(backend: &Backend, args: &OpenArgs) -> Result<Box<dyn Transport>> {
     match backend.comm.as_deref() {
-        Some(comm) if comm.tells_others() => comm.open(args),
+        Some(comm) if comm.open_notifies_peers() => comm.open(args),
         Some(comm) => backend.ready().and_then(|()| comm.open(args)),
         None => fail!(DTL_ERROR_INTERNAL, "kind \"{}\" opens no communicator", backend.name()),
     }
 }
 
 impl Comm for Hier {
-    fn tells_others(&self) -> bool {
-        let tells =
-            |between: Arc<Backend>| between.comm.as_deref().is_some_and(|comm| comm.tells_others());
+    fn open_notifies_peers(&self) -> bool {
+        let tells = |between: Arc<Backend>| {
+            between.comm.as_deref().is_some_and(|comm| comm.open_notifies_peers())
+        };
         self.across().is_ok_and(tells)
     }
 
@@ -121,7 +122,7 @@ impl Comm for Hier {
         let across =
             opened(&between, &whole_words).map_err(|error| error.within("between the nodes"))?;
         match self.join(across.as_ref(), args) {
-            Ok((nodes, node)) => Ok(Box::new(transport::Endpoint::new(
+            Ok((nodes, node)) => Ok(Box::new(transport::HierTransport::new(
                 node,
                 across,
                 nodes,

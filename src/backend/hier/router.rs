@@ -16,14 +16,14 @@ use crate::abi::status::*;
 use crate::backend::op_table::Operations;
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Done, Filling, Liveness, Matched, OpId, Remote, Selector, SendMode, Transport,
+    Completion, Liveness, Matched, OpId, PipelinedSource, Remote, Selector, SendMode, Transport,
 };
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
 /// Where something goes or comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum HierLevel {
     Node,
     Across,
 }
@@ -34,36 +34,36 @@ pub(super) struct Router {
     node: Box<dyn Transport>,
     across: Box<dyn Transport>,
     nodes: Nodes,
-    operations: Operations<Operation>,
+    operations: Operations<HierOperation>,
     /// In the order posted.
-    held: Vec<Held>,
+    held: Vec<DeferredReceive>,
     posted: u64,
     /// Where the next look for a message of any source begins.
-    turn: Way,
+    turn: HierLevel,
 }
 
 /// An operation in flight.
 #[derive(Clone, Copy)]
-enum Operation {
+enum HierOperation {
     /// In a transport's hands.
-    At(Way, OpId),
+    At(HierLevel, OpId),
     /// In a transport's hands: a receive that was held until a message had come.
     Found {
-        way: Way,
+        way: HierLevel,
         op: OpId,
-        held: Held,
+        held: DeferredReceive,
         is_withdrawn: bool,
     },
     /// A message that was taken for a receive to come.
-    Taken(Way, OpId),
+    Taken(HierLevel, OpId),
     /// A receive that is posted on no transport.
     Held,
-    Done(Done),
+    Done(Completion),
 }
 
 /// A receive that waits here.
 #[derive(Clone, Copy)]
-struct Held {
+struct DeferredReceive {
     id: OpId,
     /// Counts receives that were held.
     posted: u64,
@@ -74,7 +74,7 @@ struct Held {
 /// Whether there may be a message that both would take.
 fn overlap(a: &Selector, b: &Selector) -> bool {
     let any = a.source == DTL_ANY_SOURCE || b.source == DTL_ANY_SOURCE;
-    (any || a.source == b.source) && (a.word ^ b.word) & !(a.ignore | b.ignore) == 0
+    (any || a.source == b.source) && (a.match_bits ^ b.match_bits) & !(a.ignore | b.ignore) == 0
 }
 
 impl Router {
@@ -87,19 +87,19 @@ impl Router {
             operations: Operations::new(),
             held,
             posted: 0,
-            turn: Way::Node,
+            turn: HierLevel::Node,
         }
     }
 
-    fn side(&self, way: Way) -> &dyn Transport {
+    fn side(&self, way: HierLevel) -> &dyn Transport {
         match way {
-            Way::Node => self.node.as_ref(),
-            Way::Across => self.across.as_ref(),
+            HierLevel::Node => self.node.as_ref(),
+            HierLevel::Across => self.across.as_ref(),
         }
     }
 
     /// Which way a rank is, and its rank there.
-    pub(super) fn way(&self, rank: i32) -> Result<(Way, i32)> {
+    pub(super) fn way(&self, rank: i32) -> Result<(HierLevel, i32)> {
         let index = usize::try_from(rank).unwrap_or(usize::MAX);
         let Some(node) = self.nodes.of.get(index) else {
             return fail!(
@@ -110,26 +110,26 @@ impl Router {
         };
         let own = usize::try_from(self.across.rank()).ok().and_then(|own| self.nodes.of.get(own));
         match self.nodes.local.get(index) {
-            Some(local) if own == Some(node) => Ok((Way::Node, *local)),
-            _ => Ok((Way::Across, rank)),
+            Some(local) if own == Some(node) => Ok((HierLevel::Node, *local)),
+            _ => Ok((HierLevel::Across, rank)),
         }
     }
 
     /// Opens the memory of a rank of this node for copies by the kernel.
     pub(super) fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
         match self.way(rank).ok()? {
-            (Way::Node, local) => self.node.groups().cross_memory?.remote(local),
-            (Way::Across, _) => None,
+            (HierLevel::Node, local) => self.node.groups().cross_memory?.remote(local),
+            (HierLevel::Across, _) => None,
         }
     }
 
     /// A completion with its source as the whole communicator counts.
-    fn outward(&self, way: Way, done: Done) -> Done {
+    fn outward(&self, way: HierLevel, done: Completion) -> Completion {
         let source = match way {
-            Way::Node => self.outer(done.source),
-            Way::Across => done.source,
+            HierLevel::Node => self.outer(done.source),
+            HierLevel::Across => done.source,
         };
-        Done { source, ..done }
+        Completion { source, ..done }
     }
 
     fn outer(&self, local: i32) -> i32 {
@@ -144,16 +144,16 @@ impl Router {
     /// want of memory.
     fn start(
         &mut self,
-        way: Way,
+        way: HierLevel,
         act: impl FnOnce(&dyn Transport) -> Result<OpId>,
     ) -> Result<OpId> {
-        let id = self.operations.add(Operation::Held)?;
+        let id = self.operations.add(HierOperation::Held)?;
         match act(self.side(way)) {
             Ok(OpId::COMPLETED) => {
                 self.operations.remove(id);
                 return Ok(OpId::COMPLETED);
             }
-            Ok(op) => self.set(id, Operation::At(way, op)),
+            Ok(op) => self.set(id, HierOperation::At(way, op)),
             Err(error) => {
                 self.operations.remove(id);
                 return Err(error);
@@ -162,7 +162,7 @@ impl Router {
         Ok(id)
     }
 
-    fn set(&mut self, id: OpId, what: Operation) {
+    fn set(&mut self, id: OpId, what: HierOperation) {
         if let Some(operation) = self.operations.get_mut(id) {
             *operation = what;
         }
@@ -180,19 +180,19 @@ impl Router {
     }
 
     /// `None`: not that way.
-    pub(super) fn isend_filling(
+    pub(super) fn isend_pipelined(
         &mut self,
         data: Region,
         dest: i32,
         word: u64,
-        by: &Arc<Filling>,
+        by: &Arc<PipelinedSource>,
     ) -> Result<Option<OpId>> {
         let (way, rank) = self.way(dest)?;
-        let id = self.operations.add(Operation::Held)?;
+        let id = self.operations.add(HierOperation::Held)?;
         let pipeline = self.side(way).groups().pipeline;
-        match pipeline.and_then(|side| side.isend_filling(data, rank, word, by)).transpose() {
+        match pipeline.and_then(|side| side.isend_pipelined(data, rank, word, by)).transpose() {
             Ok(Some(op)) => {
-                self.set(id, Operation::At(way, op));
+                self.set(id, HierOperation::At(way, op));
                 Ok(Some(id))
             }
             refused => {
@@ -204,7 +204,7 @@ impl Router {
 
     pub(super) fn arrived(&self, id: OpId) -> usize {
         match self.operations.get(id) {
-            Some(Operation::At(way, op)) => {
+            Some(HierOperation::At(way, op)) => {
                 self.side(*way).groups().pipeline.map_or(0, |side| side.arrived(*op))
             }
             _ => 0,
@@ -214,7 +214,7 @@ impl Router {
     pub(super) fn irecv(&mut self, into: Region, select: Selector) -> Result<OpId> {
         if select.source == DTL_ANY_SOURCE {
             if self.nodes.count == 1 {
-                return self.start(Way::Node, |side| side.irecv(into, select));
+                return self.start(HierLevel::Node, |side| side.irecv(into, select));
             }
         } else {
             let (way, source) = self.way(select.source)?;
@@ -228,9 +228,9 @@ impl Router {
                 "no memory for one more receive from any source"
             );
         }
-        let id = self.operations.add(Operation::Held)?;
+        let id = self.operations.add(HierOperation::Held)?;
         self.posted += 1;
-        self.held.push(Held { id, posted: self.posted, select, into });
+        self.held.push(DeferredReceive { id, posted: self.posted, select, into });
         self.look_for_held();
         Ok(id)
     }
@@ -238,7 +238,7 @@ impl Router {
     // ---- receives that are held ----
 
     /// The message that a receive would take now, and which way it came.
-    fn find(&mut self, select: Selector) -> Result<Option<(Way, Done)>> {
+    fn find(&mut self, select: Selector) -> Result<Option<(HierLevel, Completion)>> {
         if select.source != DTL_ANY_SOURCE {
             let (way, source) = self.way(select.source)?;
             let found = self.side(way).probe(Selector { source, ..select })?;
@@ -246,13 +246,14 @@ impl Router {
         }
         // In turn, so that a busy node does not keep the others waiting.
         let order = match self.turn {
-            Way::Node => [Way::Node, Way::Across],
-            Way::Across => [Way::Across, Way::Node],
+            HierLevel::Node => [HierLevel::Node, HierLevel::Across],
+            HierLevel::Across => [HierLevel::Across, HierLevel::Node],
         };
         for way in order {
             match self.side(way).probe(select) {
                 Ok(Some(done)) => {
-                    self.turn = if way == Way::Node { Way::Across } else { Way::Node };
+                    self.turn =
+                        if way == HierLevel::Node { HierLevel::Across } else { HierLevel::Node };
                     return Ok(Some((way, self.outward(way, done))));
                 }
                 // The communicator decides what a death means for a receive from any source.
@@ -265,9 +266,9 @@ impl Router {
     }
 
     /// Takes out what was found: the oldest of its source and word.
-    fn take_found(&self, way: Way, found: &Done) -> Result<Option<Matched>> {
-        let source = if way == Way::Node { self.way(found.source)?.1 } else { found.source };
-        self.side(way).take(Selector { source, word: found.word, ignore: 0 })
+    fn take_found(&self, way: HierLevel, found: &Completion) -> Result<Option<Matched>> {
+        let source = if way == HierLevel::Node { self.way(found.source)?.1 } else { found.source };
+        self.side(way).take(Selector { source, match_bits: found.match_bits, ignore: 0 })
     }
 
     /// Gives held receives the messages that have come for them.
@@ -297,21 +298,27 @@ impl Router {
     }
 
     /// Posts a receive that nothing is before any more.
-    fn post(&mut self, index: usize, held: &Held) {
+    fn post(&mut self, index: usize, held: &DeferredReceive) {
         let started = self.way(held.select.source).and_then(|(way, source)| {
             self.side(way).irecv(held.into, Selector { source, ..held.select }).map(|op| (way, op))
         });
         match started {
             Ok((way, op)) => {
                 self.held.remove(index);
-                self.set(held.id, Operation::At(way, op));
+                self.set(held.id, HierOperation::At(way, op));
             }
             Err(error) => self.end(index, held, error.status()),
         }
     }
 
     /// Receives what was found. False: its sender has withdrawn it.
-    fn receive(&mut self, index: usize, held: &Held, way: Way, found: &Done) -> bool {
+    fn receive(
+        &mut self,
+        index: usize,
+        held: &DeferredReceive,
+        way: HierLevel,
+        found: &Completion,
+    ) -> bool {
         let started = self.take_found(way, found).and_then(|matched| match matched {
             Some(matched) => self.side(way).receive_matched(matched.message, held.into).map(Some),
             None => Ok(None),
@@ -320,23 +327,26 @@ impl Router {
             Ok(None) => return false,
             Ok(Some(op)) => {
                 self.held.remove(index);
-                self.set(held.id, Operation::Found { way, op, held: *held, is_withdrawn: false });
+                self.set(
+                    held.id,
+                    HierOperation::Found { way, op, held: *held, is_withdrawn: false },
+                );
             }
             Err(error) => self.end(index, held, error.status()),
         }
         true
     }
 
-    fn end(&mut self, index: usize, held: &Held, status: dtl_status_t) {
+    fn end(&mut self, index: usize, held: &DeferredReceive, status: dtl_status_t) {
         self.held.remove(index);
-        let done = Done { source: held.select.source, status, word: 0, size: 0 };
-        self.set(held.id, Operation::Done(done));
+        let done = Completion { source: held.select.source, status, match_bits: 0, size: 0 };
+        self.set(held.id, HierOperation::Done(done));
     }
 
     // ---- looking at messages ----
 
     /// The message that a receive posted now would take.
-    fn free_message(&mut self, select: Selector) -> Result<Option<(Way, Done)>> {
+    fn free_message(&mut self, select: Selector) -> Result<Option<(HierLevel, Completion)>> {
         // Each round but the last gives a held receive its message.
         for _ in 0..=self.held.len() {
             if !self.held.is_empty() {
@@ -350,7 +360,7 @@ impl Router {
         Ok(None)
     }
 
-    pub(super) fn probe(&mut self, select: Selector) -> Result<Option<Done>> {
+    pub(super) fn probe(&mut self, select: Selector) -> Result<Option<Completion>> {
         self.progress();
         Ok(self.free_message(select)?.map(|(_, found)| found))
     }
@@ -358,10 +368,10 @@ impl Router {
     pub(super) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
         self.progress();
         let Some((way, found)) = self.free_message(select)? else { return Ok(None) };
-        let id = self.operations.add(Operation::Held)?;
+        let id = self.operations.add(HierOperation::Held)?;
         match self.take_found(way, &found) {
             Ok(Some(matched)) => {
-                self.set(id, Operation::Taken(way, matched.message));
+                self.set(id, HierOperation::Taken(way, matched.message));
                 Ok(Some(Matched { message: id, done: self.outward(way, matched.done) }))
             }
             nothing => {
@@ -373,7 +383,7 @@ impl Router {
 
     /// Starts the receive of a taken message, under the message's id.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
-        let Some(&Operation::Taken(way, taken)) = self.operations.get(message) else {
+        let Some(&HierOperation::Taken(way, taken)) = self.operations.get(message) else {
             return fail!(
                 DTL_ERROR_INVALID_HANDLE,
                 "message {:#x} was received or never taken",
@@ -381,13 +391,13 @@ impl Router {
             );
         };
         let op = self.side(way).receive_matched(taken, into)?;
-        self.set(message, Operation::At(way, op));
+        self.set(message, HierOperation::At(way, op));
         Ok(message)
     }
 
     // ---- the end of operations ----
 
-    pub(super) fn test(&mut self, id: OpId) -> Result<Option<Done>> {
+    pub(super) fn test(&mut self, id: OpId) -> Result<Option<Completion>> {
         if !self.held.is_empty() {
             self.look_for_held();
         }
@@ -399,22 +409,24 @@ impl Router {
                     id.0
                 );
             }
-            Some(&Operation::Done(done)) => Some(done),
-            Some(&(Operation::At(way, op) | Operation::Found { way, op, .. })) => {
+            Some(&HierOperation::Done(done)) => Some(done),
+            Some(&(HierOperation::At(way, op) | HierOperation::Found { way, op, .. })) => {
                 self.side(way).outcome(op)?.map(|done| self.outward(way, done))
             }
-            Some(Operation::Held | Operation::Taken(..)) => None,
+            Some(HierOperation::Held | HierOperation::Taken(..)) => None,
         };
         match (over, self.operations.get(id)) {
             (None, what) => {
                 let asked = match what {
-                    Some(&(Operation::At(way, _) | Operation::Found { way, .. })) => Some(way),
+                    Some(&(HierOperation::At(way, _) | HierOperation::Found { way, .. })) => {
+                        Some(way)
+                    }
                     _ => None,
                 };
                 self.progress_but(asked);
                 Ok(None)
             }
-            (Some(done), Some(&Operation::Found { held, is_withdrawn: false, .. }))
+            (Some(done), Some(&HierOperation::Found { held, is_withdrawn: false, .. }))
                 if done.status == DTL_ERROR_CANCELED =>
             {
                 self.put_back(held);
@@ -428,42 +440,42 @@ impl Router {
     }
 
     /// The message of a receive was withdrawn by its sender: the receive returns to its place.
-    fn put_back(&mut self, held: Held) {
+    fn put_back(&mut self, held: DeferredReceive) {
         let place = self.held.partition_point(|other| other.posted < held.posted);
         self.held.insert(place, held);
-        self.set(held.id, Operation::Held);
+        self.set(held.id, HierOperation::Held);
     }
 
     pub(super) fn cancel(&mut self, id: OpId) -> Result<()> {
         match self.operations.get_mut(id) {
-            Some(&mut Operation::At(way, op)) => self.side(way).cancel(op),
-            Some(&mut Operation::Found { way, op, ref mut is_withdrawn, .. }) => {
+            Some(&mut HierOperation::At(way, op)) => self.side(way).cancel(op),
+            Some(&mut HierOperation::Found { way, op, ref mut is_withdrawn, .. }) => {
                 *is_withdrawn = true;
                 self.side(way).cancel(op)
             }
-            Some(Operation::Held) => {
+            Some(HierOperation::Held) => {
                 self.held.retain(|held| held.id != id);
                 let own = self.across.rank();
                 self.set(
                     id,
-                    Operation::Done(Done {
+                    HierOperation::Done(Completion {
                         source: own,
                         status: DTL_ERROR_CANCELED,
-                        word: 0,
+                        match_bits: 0,
                         size: 0,
                     }),
                 );
                 Ok(())
             }
-            Some(Operation::Taken(..) | Operation::Done(_)) | None => Ok(()),
+            Some(HierOperation::Taken(..) | HierOperation::Done(_)) | None => Ok(()),
         }
     }
 
     /// Moves both transports on, but for one that was tested just now.
-    fn progress_but(&self, asked: Option<Way>) {
-        for way in [Way::Node, Way::Across] {
+    fn progress_but(&self, asked: Option<HierLevel>) {
+        for way in [HierLevel::Node, HierLevel::Across] {
             // With one node nothing ever goes across.
-            if asked != Some(way) && (way == Way::Node || self.nodes.count > 1) {
+            if asked != Some(way) && (way == HierLevel::Node || self.nodes.count > 1) {
                 self.side(way).progress();
             }
         }
@@ -513,6 +525,6 @@ impl Router {
 }
 
 /// The first of the held receives before one that would take a message.
-fn before_of(held: &[Held], index: usize, found: &Done) -> Option<usize> {
-    held.iter().take(index).position(|held| held.select.takes(found.source, found.word))
+fn before_of(held: &[DeferredReceive], index: usize, found: &Completion) -> Option<usize> {
+    held.iter().take(index).position(|held| held.select.takes(found.source, found.match_bits))
 }

@@ -1,13 +1,15 @@
 //! Tests of the routing, with ranks of one process in the place of nodes.
 
 use super::nodes::Nodes;
-use super::router::Way;
-use super::transport::Endpoint;
+use super::router::HierLevel;
+use super::transport::HierTransport;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
 use crate::backend::bootstrap::over_comm::OverTransport;
 use crate::backend::inproc;
-use crate::runtime::component::{Done, Exchange, OpId, OpenArgs, Selector, SendMode, Transport};
+use crate::runtime::component::{
+    Completion, Exchange, OpId, OpenArgs, Selector, SendMode, Transport,
+};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::sync::Arc;
@@ -36,7 +38,7 @@ fn job(of: &[i32]) -> Vec<Rank> {
     ranks
         .map(|((rank, across), node)| {
             let inside = inside[*node as usize].next().expect("a rank");
-            Box::new(Endpoint::new(inside, across, Nodes::new(rank, of), kinds())) as _
+            Box::new(HierTransport::new(inside, across, Nodes::new(rank, of), kinds())) as _
         })
         .collect()
 }
@@ -54,11 +56,11 @@ fn first(scratch: &Scratch) -> u8 {
 }
 
 fn from(source: i32, word: u64) -> Selector {
-    Selector { source, word, ignore: 0 }
+    Selector { source, match_bits: word, ignore: 0 }
 }
 
 fn any_tag(source: i32) -> Selector {
-    Selector { source, word: 0, ignore: DTL_TAG_MAX as u64 }
+    Selector { source, match_bits: 0, ignore: DTL_TAG_MAX as u64 }
 }
 
 fn send(comm: &Rank, what: u8, dest: i32, word: u64) {
@@ -67,7 +69,7 @@ fn send(comm: &Rank, what: u8, dest: i32, word: u64) {
     assert_eq!(comm.outcome(op).expect("test").expect("a byte goes at once").status, DTL_SUCCESS);
 }
 
-fn end(comm: &Rank, op: OpId) -> Done {
+fn end(comm: &Rank, op: OpId) -> Completion {
     (0..100).find_map(|_| comm.outcome(op).expect("test")).expect("it ends")
 }
 
@@ -109,7 +111,10 @@ fn a_router_knows_the_ways() {
     let node = fabric(2).pop().expect("rank 1");
     let router = super::router::Router::new(node, fabric(3).pop().expect("rank 2"), nodes);
     let way = |rank| router.way(rank).expect("a rank");
-    assert_eq!((way(0), way(1), way(2)), ((Way::Node, 0), (Way::Across, 1), (Way::Node, 1)));
+    assert_eq!(
+        (way(0), way(1), way(2)),
+        ((HierLevel::Node, 0), (HierLevel::Across, 1), (HierLevel::Node, 1))
+    );
 }
 
 #[test]
@@ -150,7 +155,7 @@ fn receives_match_in_the_order_posted() {
         [(specific, 0, 5, 1), (wild, 2, 6, 2), (any, 1, 5, 3), (behind, 3, 6, 4)]
     {
         let done = end(&ranks[0], op);
-        assert_eq!((done.source, done.word, done.status), (2, word, DTL_SUCCESS));
+        assert_eq!((done.source, done.match_bits, done.status), (2, word, DTL_SUCCESS));
         assert_eq!(first(&into[index]), what);
     }
 }

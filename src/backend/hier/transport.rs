@@ -4,8 +4,8 @@ use super::nodes::Nodes;
 use super::router::Router;
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    CrossMemory, Diagnostics, Done, Filling, Groups, Liveness, Matched, OpId, Pipeline, Properties,
-    RecvMode, Remote, Selector, SendMode, Transport, poll_of,
+    Completion, CrossMemory, Diagnostics, Groups, Liveness, Matched, OpId, Pipeline,
+    PipelinedSource, Properties, RecvMode, Remote, Selector, SendMode, Transport, poll_of,
 };
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Region;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 /// The communicator as `runtime` sees it: the router behind one short lock.
-pub(super) struct Endpoint {
+pub(super) struct HierTransport {
     /// `None` when it is closed.
     router: Mutex<Option<Router>>,
     properties: Properties,
@@ -25,7 +25,7 @@ pub(super) struct Endpoint {
     _kinds: [Arc<Backend>; 2],
 }
 
-impl Endpoint {
+impl HierTransport {
     /// `kinds`: those of the two.
     pub(super) fn new(
         node: Box<dyn Transport>,
@@ -51,7 +51,7 @@ impl Endpoint {
             ..Properties::new(between.rank, between.size, description)
         };
         let groups = node.groups();
-        Endpoint {
+        HierTransport {
             properties,
             node_has_cross_memory: groups.cross_memory.is_some(),
             node_has_pipeline: groups.pipeline.is_some(),
@@ -69,7 +69,7 @@ impl Endpoint {
     }
 }
 
-impl Transport for Endpoint {
+impl Transport for HierTransport {
     fn properties(&self) -> &Properties {
         &self.properties
     }
@@ -100,7 +100,7 @@ impl Transport for Endpoint {
         self.with(|router| router.irecv(data, select))
     }
 
-    fn probe(&self, select: Selector) -> Result<Option<Done>> {
+    fn probe(&self, select: Selector) -> Result<Option<Completion>> {
         self.with(|router| router.probe(select))
     }
 
@@ -112,7 +112,7 @@ impl Transport for Endpoint {
         self.with(|router| router.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
         poll_of(self.with(|router| Ok(router.test(op)?.map(|done| *told = done).is_some())))
     }
 
@@ -135,7 +135,7 @@ impl Transport for Endpoint {
     }
 }
 
-impl Liveness for Endpoint {
+impl Liveness for HierTransport {
     fn failed_ranks(&self) -> Vec<i32> {
         self.with(|router| Ok(router.failed_ranks())).unwrap_or_default()
     }
@@ -145,22 +145,22 @@ impl Liveness for Endpoint {
     }
 }
 
-impl CrossMemory for Endpoint {
+impl CrossMemory for HierTransport {
     fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
         self.with(|router| Ok(router.remote(rank))).ok().flatten()
     }
 }
 
 /// To a rank of this node.
-impl Pipeline for Endpoint {
-    fn isend_filling(
+impl Pipeline for HierTransport {
+    fn isend_pipelined(
         &self,
         data: Region,
         dest: i32,
         word: u64,
-        by: &Arc<Filling>,
+        by: &Arc<PipelinedSource>,
     ) -> Option<Result<OpId>> {
-        self.with(|router| router.isend_filling(data, dest, word, by)).transpose()
+        self.with(|router| router.isend_pipelined(data, dest, word, by)).transpose()
     }
 
     fn arrived(&self, op: OpId) -> usize {
@@ -168,7 +168,7 @@ impl Pipeline for Endpoint {
     }
 }
 
-impl Diagnostics for Endpoint {
+impl Diagnostics for HierTransport {
     fn failure_text(&self) -> Option<String> {
         self.with(|router| Ok(router.failure_text())).ok().flatten()
     }
@@ -178,7 +178,7 @@ impl Diagnostics for Endpoint {
     }
 }
 
-impl Drop for Endpoint {
+impl Drop for HierTransport {
     fn drop(&mut self) {
         if let Some(router) = self.router.get_mut().take() {
             drop(router.close());

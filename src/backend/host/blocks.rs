@@ -20,7 +20,7 @@ use crate::sys::memory::buf::Addr;
 use crate::sys::memory::host_pages::page_size;
 use crate::sys::os::fd::Glimpse;
 use crate::sys::os::process;
-use crate::sys::os::shm_segment::Memory;
+use crate::sys::os::shm_segment::SharedMapping;
 use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -29,10 +29,10 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 /// All blocks of this process, its own and imported ones, by their first byte.
-pub(super) struct Blocks(Mutex<BTreeMap<usize, Block>>);
+pub(super) struct HostBlocks(Mutex<BTreeMap<usize, HostBlock>>);
 
-struct Block {
-    memory: Arc<Memory>,
+struct HostBlock {
+    memory: Arc<SharedMapping>,
     nonce: u64,
 }
 
@@ -49,9 +49,9 @@ struct Location {
     uid: u32,
 }
 
-impl Blocks {
+impl HostBlocks {
     pub(super) const fn new() -> Self {
-        Blocks(Mutex::new(BTreeMap::new()))
+        HostBlocks(Mutex::new(BTreeMap::new()))
     }
 
     pub(super) fn alloc(&self, size: u64, align: u64) -> Result<Addr> {
@@ -60,7 +60,7 @@ impl Blocks {
         let (Some(len), Ok(align)) = (whole_pages(size), usize::try_from(align)) else {
             return Err(failed(io::Error::from_raw_os_error(libc::ENOMEM)));
         };
-        let memory = Memory::block(&file_name(nonce), len, align).map_err(failed)?;
+        let memory = SharedMapping::block(&file_name(nonce), len, align).map_err(failed)?;
         Ok(self.keep(memory, nonce))
     }
 
@@ -72,14 +72,14 @@ impl Blocks {
         }
     }
 
-    fn keep(&self, memory: Arc<Memory>, nonce: u64) -> Addr {
+    fn keep(&self, memory: Arc<SharedMapping>, nonce: u64) -> Addr {
         let base = memory.base();
-        self.0.lock().insert(base.get(), Block { memory, nonce });
+        self.0.lock().insert(base.get(), HostBlock { memory, nonce });
         base
     }
 }
 
-impl Exports for Blocks {
+impl Exports for HostBlocks {
     fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket> {
         if extent.kind != DTL_MEMORY_SHARED {
             return fail!(
@@ -130,13 +130,14 @@ impl Exports for Blocks {
         location.check_process()?;
         let seen = location.look()?;
         let file = seen.open().map_err(|error| location.refused("opening its memory", &error))?;
-        let memory = Memory::block_of(file, len, align).map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData => Error::new(
-                DTL_ERROR_INVALID_ARGUMENT,
-                format!("handle does not fit the memory of {location}: {error}"),
-            ),
-            _ => memory_error(&format!("mapping {len} bytes of {location}"), &error),
-        })?;
+        let memory =
+            SharedMapping::block_of(file, len, align).map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData => Error::new(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    format!("handle does not fit the memory of {location}: {error}"),
+                ),
+                _ => memory_error(&format!("mapping {len} bytes of {location}"), &error),
+            })?;
         Ok(self.keep(memory, location.nonce))
     }
 

@@ -7,7 +7,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::component::Source;
 use crate::runtime::settings;
 use crate::sys::os::secure_path;
-use crate::sys::os::subprocess::{self, Hear};
+use crate::sys::os::subprocess::{self, Capture};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -176,7 +176,7 @@ impl Compiler {
         command.arg("-lm");
         // Texts in English, and nothing left elsewhere by one that is killed.
         command.env("LC_ALL", "C").env("TMPDIR", folder);
-        let answer = match subprocess::ask(&mut command, Hear::Everything, self.limit) {
+        let answer = match subprocess::run(&mut command, Capture::Everything, self.limit) {
             Ok(answer) => answer,
             Err(error) => {
                 return fail!(
@@ -186,7 +186,7 @@ impl Compiler {
                 );
             }
         };
-        log.push_str(&String::from_utf8_lossy(&answer.said));
+        log.push_str(&String::from_utf8_lossy(&answer.output));
         let code = taken_code(log);
         self.judge(answer.in_time, code, &folder.join(OBJECT), log)
     }

@@ -15,7 +15,9 @@ mod modules;
 use crate::abi::devices::device::*;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
-use crate::runtime::component::{Availability, Device, Exports, Memory, Place, Presence, Transfer};
+use crate::runtime::component::{
+    Availability, CopySide, Device, Exports, Memory, Presence, Transfer,
+};
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
 use crate::runtime::{copy_text, explain};
@@ -23,7 +25,7 @@ use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::memory::{heap, host_pages};
 use crate::sys::os::hwinfo;
 use crate::sys::sync::lock::Mutex;
-use blocks::Blocks;
+use blocks::HostBlocks;
 use std::collections::BTreeMap;
 
 /// Every host allocation starts on a cache line.
@@ -35,7 +37,8 @@ const PAGE: u64 = 4096;
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"host", 0, true, Box::new(Host));
     backend.device = Some(Box::new(Host));
-    backend.memory = Some(Box::new(HostMemory { shared: Blocks::new(), edges: Mutex::default() }));
+    backend.memory =
+        Some(Box::new(HostMemory { shared: HostBlocks::new(), edges: Mutex::default() }));
     backend.plain_memory = true;
     backend.transfer = Some(Box::new(Host));
     backend.modules = Some(Box::new(modules::HostModules::default()));
@@ -92,7 +95,7 @@ fn pages(size: u64, align: u64) -> (u64, u64) {
 
 /// Page-locked and shared memory. The other kinds are plain memory of the process.
 struct HostMemory {
-    shared: Blocks,
+    shared: HostBlocks,
     /// How many registered ranges begin or end in a page: it stays locked until the last of them
     /// goes.
     edges: Mutex<BTreeMap<u64, u32>>,
@@ -234,12 +237,12 @@ fn check_kind(kind: dtl_enum_word_t) -> Result<()> {
 }
 
 impl Transfer for Host {
-    fn copy(&self, dst: Place, src: Place) -> Result<()> {
+    fn copy(&self, dst: CopySide, src: CopySide) -> Result<()> {
         dst.region.copy_from(src.region);
         Ok(())
     }
 
-    fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
+    fn fill(&self, dst: CopySide, value: u8) -> Option<Result<()>> {
         dst.region.fill(value);
         Some(Ok(()))
     }

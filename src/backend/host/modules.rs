@@ -15,7 +15,7 @@ use crate::abi::word::DTL_LANGUAGE_C;
 use crate::backend::kernel_cache::{self, KernelCache};
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::KernelFn;
-use crate::runtime::component::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::runtime::component::{Compiled, KernelQuery, ModuleLaunch, Modules, Source, Token};
 use crate::runtime::enums::describe;
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
@@ -26,7 +26,7 @@ use std::ffi::{CString, c_void};
 
 /// `struct dtl_kernel_entry_` of dtl_kernel.h; its version is in the symbol's name too.
 #[repr(C)]
-struct Entry {
+struct KernelEntry {
     version: u32,
     count: u32,
     run: Option<extern "C" fn(*const dtl_kernel_context_t, *const *const c_void) -> dtl_status_t>,
@@ -42,11 +42,11 @@ pub(super) struct HostModules(Mutex<Loaded>);
 #[derive(Default)]
 struct Loaded {
     last: usize,
-    objects: HashMap<usize, dl::Module>,
+    objects: HashMap<usize, dl::SharedObject>,
 }
 
 impl HostModules {
-    fn keep(&self, object: dl::Module) -> Token {
+    fn keep(&self, object: dl::SharedObject) -> Token {
         let mut loaded = self.0.lock();
         loaded.last += 1;
         let number = loaded.last;
@@ -102,7 +102,11 @@ impl Modules for HostModules {
         Ok(())
     }
 
-    fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)> {
+    fn kernel(
+        &self,
+        module: Token,
+        wanted: KernelQuery<'_>,
+    ) -> Result<(Compiled, Option<Vec<u64>>)> {
         let symbol =
             CString::new(format!("dtl_kernel_{VERSION}_{}", wanted.name)).unwrap_or_default();
         let found =
@@ -118,7 +122,7 @@ impl Modules for HostModules {
         };
         // SAFETY: dtl_kernel.h defines what has such a name, a constant of this type; the object is
         // never unloaded.
-        let entry = unsafe { &*address.ptr().cast::<Entry>() };
+        let entry = unsafe { &*address.ptr().cast::<KernelEntry>() };
         let sizes = entry.sizes.get(..entry.count as usize);
         match (entry.version, entry.run, sizes) {
             (VERSION, Some(run), Some(sizes)) => {
@@ -142,10 +146,10 @@ impl Modules for HostModules {
     }
 }
 
-fn load(entry: &kernel_cache::Entry) -> Result<dl::Module> {
+fn load(entry: &kernel_cache::CachedObject) -> Result<dl::SharedObject> {
     // SAFETY: compiled from the caller's source, in a folder that only this user can write to; that
     // it runs is wanted.
-    let opened = unsafe { dl::Module::open(&entry.object) };
+    let opened = unsafe { dl::SharedObject::open(&entry.object) };
     opened.map_err(|why| {
         if why.contains("undefined symbol") {
             let text = format!(

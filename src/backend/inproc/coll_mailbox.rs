@@ -1,38 +1,39 @@
 //! Boards between the threads of this process. What a board is: `component::board`. Here is the
 //! memory; `wakeup` wakes who sleeps until a post is there.
 
-use super::wakeup::Bell;
-use crate::backend::coll_mailbox::{self, Board, Places, ROOM};
+use super::wakeup::Doorbell;
+use crate::backend::coll_mailbox::{self, MailboxView, Places, ROOM};
 use crate::error::{Result, fail};
 use crate::runtime::component::{self, Member, Post};
 use crate::sys::memory::buf::Region;
-use crate::sys::os::shm_segment::Memory;
+use crate::sys::os::shm_segment::SharedMapping;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The places of a fabric. They take no memory before the first board.
-pub(super) struct Boards {
+pub(super) struct Mailboxes {
     ranks: usize,
-    room: OnceLock<Option<Room>>,
+    room: OnceLock<Option<MailboxMemory>>,
 }
 
-struct Room {
-    memory: Arc<Memory>,
-    bells: Vec<Arc<Bell>>,
+struct MailboxMemory {
+    memory: Arc<SharedMapping>,
+    bells: Vec<Arc<Doorbell>>,
 }
 
-impl Boards {
+impl Mailboxes {
     pub(super) fn new(ranks: usize) -> Self {
-        Boards { ranks, room: OnceLock::new() }
+        Mailboxes { ranks, room: OnceLock::new() }
     }
 
     /// `None`: there are too many ranks, or too few.
-    fn room(&self) -> Option<&Room> {
+    fn room(&self) -> Option<&MailboxMemory> {
         let make = || {
-            let memory =
-                Memory::private(coll_mailbox::PLACES * coll_mailbox::place_bytes(self.ranks))
-                    .ok()?;
-            Some(Room {
+            let memory = SharedMapping::private(
+                coll_mailbox::PLACES * coll_mailbox::place_bytes(self.ranks),
+            )
+            .ok()?;
+            Some(MailboxMemory {
                 memory,
                 bells: (0..coll_mailbox::PLACES).map(|_| Arc::default()).collect(),
             })
@@ -59,7 +60,7 @@ impl Boards {
         own: usize,
         context: u32,
         members: &[Member],
-    ) -> Option<Result<Box<dyn component::Board>>> {
+    ) -> Option<Result<Box<dyn component::CollMailbox>>> {
         let room = self.room()?;
         // The bell of the first member's place, which all members can compute. Boards may share a
         // bell.
@@ -77,11 +78,11 @@ impl Boards {
 }
 
 struct Local {
-    board: Board,
-    bell: Arc<Bell>,
+    board: MailboxView,
+    bell: Arc<Doorbell>,
 }
 
-impl component::Board for Local {
+impl component::CollMailbox for Local {
     fn room(&self) -> usize {
         ROOM
     }

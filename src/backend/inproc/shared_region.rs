@@ -2,9 +2,9 @@
 //! so it may be the program's own. Here is who finds it, and the words beside it.
 
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::{self, Offer, PART_WORDS, PartKey};
+use crate::runtime::component::{self, PART_WORDS, PartKey, SharedOffer};
 use crate::sys::memory::buf::Region;
-use crate::sys::os::shm_segment::{Memory, Span};
+use crate::sys::os::shm_segment::{SharedMapping, Span};
 use crate::sys::sync::lock::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -32,16 +32,20 @@ struct Made {
     among: Parts,
 }
 
-struct Part(Arc<Made>);
+struct InprocRegion(Arc<Made>);
 
 impl Parts {
     fn again(&self) -> Parts {
         Parts(Arc::clone(&self.0))
     }
 
-    pub(super) fn offer(&self, rank: i32, offer: Offer) -> Result<Box<dyn component::Part>> {
-        let len = if let Offer::Fresh(len) = offer { len } else { 0 };
-        let memory = WORDS_BYTES.checked_add(len).and_then(|len| Memory::reserved(len).ok());
+    pub(super) fn offer(
+        &self,
+        rank: i32,
+        offer: SharedOffer,
+    ) -> Result<Box<dyn component::SharedRegion>> {
+        let len = if let SharedOffer::Fresh(len) = offer { len } else { 0 };
+        let memory = WORDS_BYTES.checked_add(len).and_then(|len| SharedMapping::reserved(len).ok());
         let Some(memory) = memory else {
             return fail!(
                 DTL_ERROR_OUT_OF_MEMORY,
@@ -52,25 +56,24 @@ impl Parts {
         let Some((words, fresh)) = spans else {
             return fail!(DTL_ERROR_INTERNAL, "a part lies outside of its memory");
         };
-        let bytes = if let Offer::Own(bytes) = offer { bytes } else { fresh.region() };
+        let bytes = if let SharedOffer::Own(bytes) = offer { bytes } else { fresh.region() };
         let mut numbered = self.0.lock();
         numbered.last += 1;
         let made =
             Arc::new(Made { number: numbered.last, rank, bytes, words, among: self.again() });
         numbered.all.insert(made.number, Arc::downgrade(&made));
-        Ok(Box::new(Part(made)))
+        Ok(Box::new(InprocRegion(made)))
     }
 
-    pub(super) fn find(&self, rank: i32, key: PartKey) -> Result<Box<dyn component::Part>> {
+    pub(super) fn find(&self, rank: i32, key: PartKey) -> Result<Box<dyn component::SharedRegion>> {
         let made = self.0.lock().all.get(&key[0]).and_then(Weak::upgrade);
         match made.filter(|made| made.rank == rank && key[1] == made.check()) {
-            Some(made) => Ok(Box::new(Part(made))),
+            Some(made) => Ok(Box::new(InprocRegion(made))),
             None => Err(gone(rank)),
         }
     }
 }
 
-#[cold]
 fn gone(rank: i32) -> Error {
     use crate::abi::status::DTL_ERROR_NOT_FOUND;
     Error::new(
@@ -95,7 +98,7 @@ impl Drop for Made {
     }
 }
 
-impl component::Part for Part {
+impl component::SharedRegion for InprocRegion {
     fn region(&self) -> Region {
         self.0.bytes
     }

@@ -5,8 +5,8 @@ use super::transport::{EAGER, endpoints};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::runtime::component::{
-    Comm, Done, Liveness, Offer, OpId, OpenArgs, PART_WORDS, Selector, SendMode, SharedMemory,
-    Transport,
+    Comm, Completion, Liveness, OpId, OpenArgs, PART_WORDS, Selector, SendMode, SharedMemory,
+    SharedOffer, Transport,
 };
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ fn bytes(scratch: &Scratch) -> &[u8] {
 }
 
 fn from(source: i32, word: u64) -> Selector {
-    Selector { source, word, ignore: 0 }
+    Selector { source, match_bits: word, ignore: 0 }
 }
 
 fn liveness(comm: &dyn Transport) -> &dyn Liveness {
@@ -67,7 +67,10 @@ fn self_sends_to_itself_before_and_after_the_receive() {
             let receive =
                 early.unwrap_or_else(|| comm.irecv(into.region(), from(0, 3)).expect("irecv"));
             let done = comm.outcome(receive).expect("test").expect("over");
-            assert_eq!(done, Done { source: 0, status: DTL_SUCCESS, word: 3, size: size as u64 });
+            assert_eq!(
+                done,
+                Completion { source: 0, status: DTL_SUCCESS, match_bits: 3, size: size as u64 }
+            );
             assert_eq!(comm.outcome(send).expect("test").expect("over").status, DTL_SUCCESS);
             assert_eq!(bytes(&into), bytes(&data));
             if send != OpId::COMPLETED {
@@ -152,9 +155,9 @@ fn parts_are_found_by_their_keys_while_somebody_has_them() {
     let ranks = threads(2);
     let offer =
         |rank: usize, what| shared(ranks[rank].as_ref()).offer_part(what).expect("provided");
-    let fresh = offer(0, Offer::Fresh(1000)).expect("memory");
+    let fresh = offer(0, SharedOffer::Fresh(1000)).expect("memory");
     let mine = buffer(b"program");
-    let own = offer(1, Offer::Own(mine.region())).expect("memory");
+    let own = offer(1, SharedOffer::Own(mine.region())).expect("memory");
     assert_eq!(
         (own.region(), fresh.region().len(), fresh.words().len()),
         (mine.region(), 1000, PART_WORDS)
@@ -178,7 +181,7 @@ fn parts_are_found_by_their_keys_while_somebody_has_them() {
         DTL_ERROR_NOT_FOUND
     );
     for len in [usize::MAX, usize::MAX - 4096, 1 << 60] {
-        let error = offer(0, Offer::Fresh(len)).err().expect("too much");
+        let error = offer(0, SharedOffer::Fresh(len)).err().expect("too much");
         assert_eq!(error.status(), DTL_ERROR_OUT_OF_MEMORY);
     }
 }

@@ -11,8 +11,10 @@
 //! transport's contract an unfinished operation's buffer is valid, hence both are; a wait that is
 //! given up withdraws its operation first and so waits for the copy.
 
-use super::coll_mailbox::Boards;
-use super::rank_state::{Message, Operation, Side, State, canceled, failed, found, received, sent};
+use super::coll_mailbox::Mailboxes;
+use super::rank_state::{
+    InprocMessage, InprocOperation, RankSlot, RankState, canceled, failed, found, received, sent,
+};
 use super::shared_region::Parts;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::backend::coll_mailbox::Places;
@@ -20,8 +22,9 @@ use crate::backend::match_queues;
 use crate::backend::peer_map::BYTES_PER_RANK;
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Board, Done, Groups, Liveness, Matched, Member, Offer, OpId, Part, PartKey, Properties,
-    RecvMode, Selector, SendMode, SharedMemory, Transport, Wakeup, poll_of,
+    CollMailbox, Completion, Groups, Liveness, Matched, Member, OpId, PartKey, Properties,
+    RecvMode, Selector, SendMode, SharedMemory, SharedOffer, SharedRegion, Transport, Wakeup,
+    poll_of,
 };
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::os::hwinfo;
@@ -35,10 +38,10 @@ use std::time::Duration;
 pub(super) const EAGER: usize = 4096;
 
 /// Endpoints of `count` ranks that live in this process, in the order of their ranks.
-pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
+pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
     let ranks = usize::try_from(count).unwrap_or(0);
     check_room(ranks)?;
-    let sides = (0..ranks).map(|_| Side::new(ranks)).collect();
+    let sides = (0..ranks).map(|_| RankSlot::new(ranks)).collect();
     let is_crowded = ranks > hwinfo::affinity().len();
     let properties = |rank| Properties {
         needs_progress: false,
@@ -46,10 +49,10 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
         is_oversubscribed: Some(is_crowded),
         ..Properties::new(rank, count, "copies within this process")
     };
-    let boards = Boards::new(ranks);
+    let boards = Mailboxes::new(ranks);
     let (blamed, parts) = (AtomicUsize::new(0), Parts::default());
-    let fabric = Arc::new(Fabric { size: count, sides, blamed, boards, parts });
-    let endpoint = |rank| Endpoint {
+    let fabric = Arc::new(InprocShared { size: count, sides, blamed, boards, parts });
+    let endpoint = |rank| InprocTransport {
         rank,
         fabric: Arc::clone(&fabric),
         places: Mutex::default(),
@@ -61,7 +64,7 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
 /// Each rank has a table of all others. Thousands of ranks need so much that a limit of this
 /// process may be in the way. All of it is requested at once, so that a failure has its own text.
 fn check_room(ranks: usize) -> Result<()> {
-    let bytes = ranks * (ranks * BYTES_PER_RANK + size_of::<Side>());
+    let bytes = ranks * (ranks * BYTES_PER_RANK + size_of::<RankSlot>());
     if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
         return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {bytes} bytes for the tables of {ranks} ranks");
     }
@@ -69,19 +72,19 @@ fn check_room(ranks: usize) -> Result<()> {
 }
 
 /// One rank's end.
-pub(super) struct Endpoint {
+pub(super) struct InprocTransport {
     rank: i32,
-    fabric: Arc<Fabric>,
+    fabric: Arc<InprocShared>,
     places: Mutex<Places>,
     properties: Properties,
 }
 
-struct Fabric {
+struct InprocShared {
     size: i32,
-    sides: Vec<Side>,
+    sides: Vec<RankSlot>,
     /// How many ranks that left have made an operation fail.
     blamed: AtomicUsize,
-    boards: Boards,
+    boards: Mailboxes,
     parts: Parts,
 }
 
@@ -93,8 +96,8 @@ enum Small {
     NotTaken,
 }
 
-impl Fabric {
-    fn side(&self, rank: i32) -> Result<&Side> {
+impl InprocShared {
+    fn side(&self, rank: i32) -> Result<&RankSlot> {
         match usize::try_from(rank).ok().and_then(|rank| self.sides.get(rank)) {
             Some(side) => Ok(side),
             None => fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.size - 1),
@@ -102,36 +105,36 @@ impl Fabric {
     }
 
     /// The ranks and their sides.
-    fn all(&self) -> impl Iterator<Item = (i32, &Side)> {
+    fn all(&self) -> impl Iterator<Item = (i32, &RankSlot)> {
         (0..self.size).zip(&self.sides)
     }
 
     /// Notes that a rank that left was still needed.
-    fn blame(&self, side: &Side) {
+    fn blame(&self, side: &RankSlot) {
         if !side.blamed.swap(true, Ordering::Relaxed) {
             self.blamed.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-impl Endpoint {
-    fn own(&self) -> Result<&Side> {
+impl InprocTransport {
+    fn own(&self) -> Result<&RankSlot> {
         self.fabric.side(self.rank)
     }
 
-    fn send_small(&self, target: &Side, data: Region, word: u64) -> Small {
+    fn send_small(&self, target: &RankSlot, data: Region, word: u64) -> Small {
         let mut state = target.state.lock();
         if target.has_left() {
             return Small::NotTaken;
         }
         if let Some(posted) = state.matcher.take_posted(self.rank, word) {
-            if let Some(&Operation::Receive { into, .. }) = state.operations.get(posted) {
+            if let Some(&InprocOperation::Receive { into, .. }) = state.operations.get(posted) {
                 target.finish_locked(&mut state, posted, received(into, data, self.rank, word));
             }
             return Small::Delivered;
         }
         let Some(copy) = Scratch::copy_of(data) else { return Small::NotTaken };
-        state.matcher.arrive(self.rank, word, Message::Copied(copy));
+        state.matcher.arrive(self.rank, word, InprocMessage::Copied(copy));
         target.wake(&mut state);
         Small::Delivered
     }
@@ -139,7 +142,7 @@ impl Endpoint {
     /// Copies into the posted receive, or lends the bytes to the receive to come.
     fn send_large(
         &self,
-        target: &Side,
+        target: &RankSlot,
         data: Region,
         word: u64,
         (id, mode): (OpId, SendMode),
@@ -150,13 +153,13 @@ impl Endpoint {
             return self.send_to_nobody(target, word, (id, mode));
         }
         let Some(posted) = state.matcher.take_posted(self.rank, word) else {
-            state.matcher.arrive(self.rank, word, Message::Lent(data, id));
+            state.matcher.arrive(self.rank, word, InprocMessage::Lent(data, id));
             target.wake(&mut state);
             return Ok(());
         };
         let receive = state.operations.get_mut(posted);
-        let into = match receive.map(|place| std::mem::replace(place, Operation::Filling)) {
-            Some(Operation::Receive { into, .. }) => into,
+        let into = match receive.map(|place| std::mem::replace(place, InprocOperation::Filling)) {
+            Some(InprocOperation::Receive { into, .. }) => into,
             _ => Region::EMPTY,
         };
         drop(state);
@@ -167,7 +170,12 @@ impl Endpoint {
     }
 
     /// Ends a send to a rank that has left.
-    fn send_to_nobody(&self, target: &Side, word: u64, (id, mode): (OpId, SendMode)) -> Result<()> {
+    fn send_to_nobody(
+        &self,
+        target: &RankSlot,
+        word: u64,
+        (id, mode): (OpId, SendMode),
+    ) -> Result<()> {
         // Else a question to a rank that left after its part would fail a collective that goes
         // well.
         if mode != SendMode::Notice {
@@ -177,7 +185,7 @@ impl Endpoint {
         Ok(())
     }
 
-    fn named(&self, select: Selector) -> Result<Option<&Side>> {
+    fn named(&self, select: Selector) -> Result<Option<&RankSlot>> {
         if select.source == DTL_ANY_SOURCE {
             Ok(None)
         } else {
@@ -186,7 +194,7 @@ impl Endpoint {
     }
 
     /// No message is there; whether one can still come.
-    fn nothing_from<T>(&self, source: Option<&Side>) -> Result<Option<T>> {
+    fn nothing_from<T>(&self, source: Option<&RankSlot>) -> Result<Option<T>> {
         let Some(source) = source.filter(|source| source.has_left()) else { return Ok(None) };
         self.fabric.blame(source);
         fail!(
@@ -199,27 +207,27 @@ impl Endpoint {
     /// for it.
     fn give(
         &self,
-        own: &Side,
-        mut state: MutexGuard<'_, State>,
+        own: &RankSlot,
+        mut state: MutexGuard<'_, RankState>,
         id: OpId,
-        message: match_queues::Message<Message>,
+        message: match_queues::UnexpectedMessage<InprocMessage>,
     ) -> Result<()> {
-        let Some(&Operation::Receive { into, .. }) = state.operations.get(id) else {
+        let Some(&InprocOperation::Receive { into, .. }) = state.operations.get(id) else {
             return Ok(());
         };
         match message.what {
-            Message::Copied(copy) => {
-                let done = received(into, copy.region(), message.source, message.word);
+            InprocMessage::Copied(copy) => {
+                let done = received(into, copy.region(), message.source, message.match_bits);
                 own.finish_locked(&mut state, id, done);
             }
-            Message::Lent(bytes, send) => {
+            InprocMessage::Lent(bytes, send) => {
                 if let Some(operation) = state.operations.get_mut(id) {
-                    *operation = Operation::Filling;
+                    *operation = InprocOperation::Filling;
                 }
                 drop(state);
                 // Neither can be withdrawn now, so both buffers are valid: see the module's text.
-                own.finish(id, received(into, bytes, message.source, message.word));
-                let done = sent(message.source, message.word, bytes);
+                own.finish(id, received(into, bytes, message.source, message.match_bits));
+                let done = sent(message.source, message.match_bits, bytes);
                 self.fabric.side(message.source)?.finish(send, done);
             }
         }
@@ -231,9 +239,9 @@ impl Endpoint {
         let mut was_needed = false;
         for (_, side) in self.fabric.all().filter(|(rank, _)| *rank != self.rank) {
             let mut state = side.state.lock();
-            state
-                .matcher
-                .retain_unexpected(self.rank, |message| matches!(message, Message::Copied(_)));
+            state.matcher.retain_unexpected(self.rank, |message| {
+                matches!(message, InprocMessage::Copied(_))
+            });
             for receive in state.matcher.take_posted_from(self.rank) {
                 was_needed = true;
                 side.finish_locked(&mut state, receive, failed(self.rank, 0));
@@ -245,7 +253,7 @@ impl Endpoint {
     }
 }
 
-impl Transport for Endpoint {
+impl Transport for InprocTransport {
     fn properties(&self) -> &Properties {
         &self.properties
     }
@@ -274,7 +282,7 @@ impl Transport for Endpoint {
         }
         // To a rank that has left; and what there was no memory for is lent, as large messages are.
         // First the operation: whoever takes the message ends it, perhaps at once.
-        let id = own.state.lock().operations.add(Operation::Send { dest })?;
+        let id = own.state.lock().operations.add(InprocOperation::Send { dest })?;
         self.send_large(target, data, word, (id, mode))?;
         Ok(id)
     }
@@ -283,7 +291,8 @@ impl Transport for Endpoint {
         let named = self.named(select)?;
         let own = self.own()?;
         let mut state = own.state.lock();
-        let id = state.operations.add(Operation::Receive { into: data, source: select.source })?;
+        let id =
+            state.operations.add(InprocOperation::Receive { into: data, source: select.source })?;
         let Some(message) = state.matcher.take_unexpected(&select) else {
             match named {
                 // A rank marks itself as left before it looks for receives here, under this lock.
@@ -299,7 +308,7 @@ impl Transport for Endpoint {
         Ok(id)
     }
 
-    fn probe(&self, select: Selector) -> Result<Option<Done>> {
+    fn probe(&self, select: Selector) -> Result<Option<Completion>> {
         let source = self.named(select)?;
         let state = self.own()?.state.lock();
         match state.matcher.peek(&select) {
@@ -314,10 +323,10 @@ impl Transport for Endpoint {
         let Some(done) = state.matcher.peek(&select).map(found) else {
             return self.nothing_from(source);
         };
-        let message = state.operations.add(Operation::Done(done))?;
+        let message = state.operations.add(InprocOperation::Done(done))?;
         if let Some(taken) = state.matcher.take_unexpected(&select) {
             if let Some(place) = state.operations.get_mut(message) {
-                *place = Operation::Taken(taken);
+                *place = InprocOperation::Taken(taken);
             }
         }
         Ok(Some(Matched { message, done }))
@@ -327,11 +336,12 @@ impl Transport for Endpoint {
         let own = self.own()?;
         let mut state = own.state.lock();
         let taken = match state.operations.get_mut(message) {
-            Some(place @ Operation::Taken(_)) => {
-                std::mem::replace(place, Operation::Receive { into: data, source: DTL_ANY_SOURCE })
-            }
-            Some(place @ &mut Operation::Withdrawn(done)) => {
-                *place = Operation::Done(done);
+            Some(place @ InprocOperation::Taken(_)) => std::mem::replace(
+                place,
+                InprocOperation::Receive { into: data, source: DTL_ANY_SOURCE },
+            ),
+            Some(place @ &mut InprocOperation::Withdrawn(done)) => {
+                *place = InprocOperation::Done(done);
                 return Ok(message);
             }
             _ => {
@@ -342,20 +352,20 @@ impl Transport for Endpoint {
                 );
             }
         };
-        if let Operation::Taken(taken) = taken {
+        if let InprocOperation::Taken(taken) = taken {
             self.give(own, state, message, taken)?;
         }
         Ok(message)
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
         let mut test = || -> Result<bool> {
             let operations = &mut self.own()?.state.lock().operations;
             match operations.get(op) {
                 None => {
                     fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", op.0)
                 }
-                Some(&Operation::Done(done)) => {
+                Some(&InprocOperation::Done(done)) => {
                     operations.remove(op);
                     *told = done;
                     Ok(true)
@@ -374,17 +384,17 @@ impl Transport for Endpoint {
         let done = canceled(self.rank, 0);
         let mut state = own.state.lock();
         let dest = match state.operations.get(op) {
-            Some(&Operation::Receive { source, .. }) => {
-                if state.matcher.withdraw(source, &op) {
+            Some(&InprocOperation::Receive { source, .. }) => {
+                if state.matcher.cancel(source, &op) {
                     own.finish_locked(&mut state, op, done);
                 }
                 return Ok(());
             }
-            Some(&Operation::Send { dest }) => dest,
+            Some(&InprocOperation::Send { dest }) => dest,
             Some(_) | None => return Ok(()),
         };
         drop(state);
-        if self.fabric.side(dest)?.withdraw(self.rank, op) {
+        if self.fabric.side(dest)?.cancel_send(self.rank, op) {
             own.finish(op, done);
         }
         Ok(())
@@ -398,11 +408,11 @@ impl Transport for Endpoint {
             return Ok(());
         }
         // Nobody will receive these.
-        let everything = Selector { source: DTL_ANY_SOURCE, word: 0, ignore: u64::MAX };
+        let everything = Selector { source: DTL_ANY_SOURCE, match_bits: 0, ignore: u64::MAX };
         let mut lost = Vec::new();
         while let Some(message) = state.matcher.take_unexpected(&everything) {
-            if let Message::Lent(_, send) = message.what {
-                lost.push((message.source, message.word, send));
+            if let InprocMessage::Lent(_, send) = message.what {
+                lost.push((message.source, message.match_bits, send));
             }
         }
         drop(state);
@@ -415,7 +425,7 @@ impl Transport for Endpoint {
     }
 }
 
-impl Liveness for Endpoint {
+impl Liveness for InprocTransport {
     fn failed_ranks(&self) -> Vec<i32> {
         self.fabric.all().filter(|(_, side)| side.has_left()).map(|(rank, _)| rank).collect()
     }
@@ -427,9 +437,9 @@ impl Liveness for Endpoint {
     }
 }
 
-impl SharedMemory for Endpoint {
+impl SharedMemory for InprocTransport {
     fn reserve_place(&self) -> Option<u32> {
-        let has_left = |rank: usize| self.fabric.sides.get(rank).is_none_or(Side::has_left);
+        let has_left = |rank: usize| self.fabric.sides.get(rank).is_none_or(RankSlot::has_left);
         self.fabric.boards.reserve(&mut self.places.lock(), has_left)
     }
 
@@ -437,21 +447,21 @@ impl SharedMemory for Endpoint {
         self.places.lock().release(place);
     }
 
-    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn Board>>> {
+    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>> {
         let own = self.rank.unsigned_abs() as usize;
         self.fabric.boards.open(&mut self.places.lock(), own, context, members)
     }
 
-    fn offer_part(&self, offer: Offer) -> Option<Result<Box<dyn Part>>> {
+    fn offer_part(&self, offer: SharedOffer) -> Option<Result<Box<dyn SharedRegion>>> {
         Some(self.fabric.parts.offer(self.rank, offer))
     }
 
-    fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn Part>> {
+    fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn SharedRegion>> {
         self.fabric.parts.find(rank, key)
     }
 
     fn has_left(&self, rank: i32) -> bool {
-        self.fabric.side(rank).is_ok_and(Side::has_left)
+        self.fabric.side(rank).is_ok_and(RankSlot::has_left)
     }
 
     /// A rank that leaves ends itself what others want of it.
@@ -461,7 +471,7 @@ impl SharedMemory for Endpoint {
     fn catch_up(&self, _rank: i32) {}
 }
 
-impl Wakeup for Endpoint {
+impl Wakeup for InprocTransport {
     fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
         let Ok(own) = self.own() else { return false };
         let mut state = own.state.lock();

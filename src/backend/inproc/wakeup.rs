@@ -13,14 +13,14 @@ use std::time::Duration;
 /// Far enough from others that its line changes only when somebody goes to sleep.
 #[derive(Default)]
 #[repr(align(128))]
-pub(super) struct Bell {
+pub(super) struct Doorbell {
     sleepers: AtomicU32,
     rings: AtomicU32,
 }
 
-impl Bell {
+impl Doorbell {
     /// After a post.
-    #[inline(always)]
+    #[inline]
     pub(super) fn ring(&self) {
         fence(SeqCst);
         if self.sleepers.load(Relaxed) > 0 {

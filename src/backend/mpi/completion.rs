@@ -3,12 +3,12 @@
 use super::ids::{self, request_of};
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::OVER_TEXT;
-use super::op_extras::Odd;
-use super::transport::Endpoint;
+use super::op_extras::OpExtra;
+use super::transport::MpiTransport;
 use crate::abi::status::*;
 use crate::error::Result;
-use crate::runtime::component::{Done, OpId};
-use crate::sys::compute::foreign_test::{Heard, SEND};
+use crate::runtime::component::{Completion, OpId};
+use crate::sys::compute::foreign_test::{SEND, TestOutputs};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::task::Poll;
@@ -23,10 +23,10 @@ pub(super) fn said() -> Option<String> {
     SAID.take().map(String::from)
 }
 
-impl Endpoint {
+impl MpiTransport {
     /// Writes the outcome of a finished operation to `told`: a failure always, a success if
     /// requested.
-    pub(super) fn tell(&self, op: OpId, heard: &Heard, told: &mut Done) {
+    pub(super) fn fill_completion(&self, op: OpId, heard: &TestOutputs, told: &mut Completion) {
         if heard.code != 0 {
             *told = self.end_failed(op, heard.request, heard.code, &heard.status);
         } else if !told.is_unasked() {
@@ -40,7 +40,7 @@ impl Endpoint {
 
     /// Tests any operation: it may have side state beyond MPI's request, may be persistent, or MPI
     /// may not be called without a turn. Once it is over its outcome is written to `told`.
-    pub(super) fn test_one(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+    pub(super) fn test_one(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
         let (mut request, is_send) = request_of(op);
         let Some(_turn) = self.mpi.enter_unless_over()? else {
             *told = self.gone(request);
@@ -66,10 +66,16 @@ impl Endpoint {
 
     #[cold]
     #[inline(never)]
-    fn end_failed(&self, op: OpId, mut request: Handle, code: c_int, status: &Status) -> Done {
+    fn end_failed(
+        &self,
+        op: OpId,
+        mut request: Handle,
+        code: c_int,
+        status: &Status,
+    ) -> Completion {
         let failed = self.failed("MPI_Test", code, status);
         let (_, is_send) = request_of(op);
-        let done = if is_send { Done { source: self.rank, ..failed } } else { failed };
+        let done = if is_send { Completion { source: self.rank, ..failed } } else { failed };
         if request != self.mpi.k.request_null {
             // SAFETY: a failed request that MPI left to us.
             unsafe { (self.mpi.call.MPI_Request_free)(&raw mut request) };
@@ -80,53 +86,59 @@ impl Endpoint {
         done
     }
 
-    pub(super) fn done(&self, is_send: bool, status: &Status) -> Done {
+    pub(super) fn done(&self, is_send: bool, status: &Status) -> Completion {
         if is_send { self.sent() } else { self.reader.done(self.mpi, status) }
     }
 
-    fn sent(&self) -> Done {
-        Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 }
+    fn sent(&self) -> Completion {
+        Completion { source: self.rank, status: DTL_SUCCESS, match_bits: 0, size: 0 }
     }
 
     /// How an operation ended that was in flight in MPI_Finalize.
-    #[cold]
-    fn gone(&self, request: Handle) -> Done {
+    fn gone(&self, request: Handle) -> Completion {
         drop(self.odd.take(request));
         SAID.set(Some(OVER_TEXT.into()));
-        Done { source: self.rank, status: DTL_ERROR_INVALID_STATE, word: 0, size: 0 }
+        Completion { source: self.rank, status: DTL_ERROR_INVALID_STATE, match_bits: 0, size: 0 }
     }
 
     /// Outcome of an operation that MPI reports as failed.
-    #[cold]
-    pub(super) fn failed(&self, call: &'static str, code: c_int, status: &Status) -> Done {
+    pub(super) fn failed(&self, call: &'static str, code: c_int, status: &Status) -> Completion {
         let error = self.mpi.failure(call, code);
         SAID.set(Some(error.text().into()));
         let done = self.done(false, status);
         if self.mpi.class(code) != self.mpi.k.err_truncate {
-            return Done { status: error.status(), ..done };
+            return Completion { status: error.status(), ..done };
         }
         // MPICH and its family report how much has arrived, not how much was sent.
         let size = if self.mpi.is_open_mpi() { done.size } else { 0 };
-        Done { status: DTL_ERROR_TRUNCATED, size, ..done }
+        Completion { status: DTL_ERROR_TRUNCATED, size, ..done }
     }
 
     /// Ends what was more than a request.
     #[cold]
-    fn finish_odd(&self, odd: Odd, is_send: bool, status: &Status) -> Result<Done> {
+    fn finish_odd(&self, odd: OpExtra, is_send: bool, status: &Status) -> Result<Completion> {
         let done = self.done(is_send, status);
         match odd {
-            Odd::Canceled => {
+            OpExtra::Canceled => {
                 let mut canceled = 0;
                 // SAFETY: the status of a request that is over.
                 let code = unsafe { (self.mpi.call.MPI_Test_cancelled)(status, &raw mut canceled) };
                 self.mpi.check("MPI_Test_cancelled", code)?;
-                Ok(if canceled == 0 { done } else { Done { status: DTL_ERROR_CANCELED, ..done } })
+                Ok(if canceled == 0 {
+                    done
+                } else {
+                    Completion { status: DTL_ERROR_CANCELED, ..done }
+                })
             }
-            Odd::Roomy { room, into } => {
+            OpExtra::Roomy { room, into } => {
                 into.copy_from(room.region());
-                Ok(Done { status: DTL_ERROR_TRUNCATED, size: room.region().len() as u64, ..done })
+                Ok(Completion {
+                    status: DTL_ERROR_TRUNCATED,
+                    size: room.region().len() as u64,
+                    ..done
+                })
             }
-            Odd::Keeps(_) => Ok(done),
+            OpExtra::Keeps(_) => Ok(done),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
 use crate::backend::p2p_protocol::{self, Wire, WireWindows};
 use crate::error::{Result, fail};
-use crate::runtime::component::{Done, OpId, Properties, SendMode, Transport};
+use crate::runtime::component::{Completion, OpId, Properties, SendMode, Transport};
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::lock::Mutex;
 use std::ffi::c_int;
@@ -90,10 +90,15 @@ impl Wire for MpiWire {
         message::start_recv(self.mpi, self.comm, data, source, tag_of(word)).map(OpId)
     }
 
-    fn test(&mut self, op: OpId) -> Result<Option<Done>> {
+    fn test(&mut self, op: OpId) -> Result<Option<Completion>> {
         let Some(_turn) = self.mpi.enter_unless_over()? else {
             *self.said.lock() = Some(OVER_TEXT.to_owned());
-            return Ok(Some(Done { source: 0, status: DTL_ERROR_INVALID_STATE, word: 0, size: 0 }));
+            return Ok(Some(Completion {
+                source: 0,
+                status: DTL_ERROR_INVALID_STATE,
+                match_bits: 0,
+                size: 0,
+            }));
         };
         let (mut request, mut over, mut status) = (op.0, 0, Status::new());
         // SAFETY: a request of ours that no other caller tests now; writable locals.
@@ -107,7 +112,7 @@ impl Wire for MpiWire {
         if code != 0 {
             let error = self.mpi.failure("MPI_Test", code);
             *self.said.lock() = Some(error.text().to_owned());
-            return Ok(Some(Done { status: error.status(), ..done }));
+            return Ok(Some(Completion { status: error.status(), ..done }));
         }
         let mut canceled = 0;
         if was_canceled {
@@ -116,7 +121,11 @@ impl Wire for MpiWire {
                 unsafe { (self.mpi.call.MPI_Test_cancelled)(&raw const status, &raw mut canceled) };
             self.mpi.check("MPI_Test_cancelled", code)?;
         }
-        Ok(Some(if canceled == 0 { done } else { Done { status: DTL_ERROR_CANCELED, ..done } }))
+        Ok(Some(if canceled == 0 {
+            done
+        } else {
+            Completion { status: DTL_ERROR_CANCELED, ..done }
+        }))
     }
 
     fn can_cancel(&self) -> bool {

@@ -5,24 +5,24 @@
 //! persistent operation; the word then holds the address of its record (`persistent`).
 
 use super::library::functions::Handle;
-use super::persistent::Kept;
+use super::persistent::PersistentRequest;
 use crate::runtime::component::OpId;
 use crate::sys::compute::foreign_test::{OTHER as KEPT, SEND, request_in};
 
 /// The word of a request.
-#[inline(always)]
+#[inline]
 pub(super) fn id_of(request: Handle, is_send: bool) -> OpId {
     OpId(request << 2 | if is_send { SEND } else { 0 })
 }
 
 /// The word of what is started again and again; [`kept`] finds it until [`end`] takes it back.
-pub(super) fn lend(kept: Box<Kept>) -> OpId {
+pub(super) fn lend(kept: Box<PersistentRequest>) -> OpId {
     let is_send = kept.is_send();
     OpId(id_of(Box::into_raw(kept).expose_provenance() as u64, is_send).0 | KEPT)
 }
 
 /// The request, and whether it is a send.
-#[inline(always)]
+#[inline]
 pub(super) fn request_of(op: OpId) -> (Handle, bool) {
     match kept(op) {
         None => plain(op),
@@ -31,15 +31,15 @@ pub(super) fn request_of(op: OpId) -> (Handle, bool) {
 }
 
 /// What is known of one that is started again and again; `None`: it is an ordinary one.
-#[inline(always)]
-pub(super) fn kept<'a>(op: OpId) -> Option<&'a Kept> {
+#[inline]
+pub(super) fn kept<'a>(op: OpId) -> Option<&'a PersistentRequest> {
     // SAFETY: the bit is set in words of `lend` only; runtime ends an operation once and does not
     // name it afterwards.
     is_kept(op).then(|| unsafe { &*address(op) })
 }
 
 /// Takes back what `lend` gave; `None`: it is an ordinary one.
-pub(super) fn end(op: OpId) -> Option<Box<Kept>> {
+pub(super) fn end(op: OpId) -> Option<Box<PersistentRequest>> {
     // SAFETY: the bit is set in words of `lend` only, which come from `Box::into_raw`; runtime ends
     // an operation once and does not name it afterwards, so the box is taken back once and no
     // borrow of it is left.
@@ -47,17 +47,17 @@ pub(super) fn end(op: OpId) -> Option<Box<Kept>> {
 }
 
 /// Whether it is started again and again.
-#[inline(always)]
+#[inline]
 pub(super) fn is_kept(op: OpId) -> bool {
     op.0 & KEPT != 0
 }
 
-fn address(op: OpId) -> *mut Kept {
+fn address(op: OpId) -> *mut PersistentRequest {
     std::ptr::with_exposed_provenance_mut(plain(op).0 as usize)
 }
 
 /// The request of an ordinary one, and whether it is a send.
-#[inline(always)]
+#[inline]
 pub(super) fn plain(op: OpId) -> (Handle, bool) {
     (request_in(op.0), op.0 & SEND != 0)
 }

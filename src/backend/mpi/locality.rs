@@ -20,7 +20,7 @@ pub(super) struct Node {
     /// All ranks of the communicator are on it.
     pub(super) has_all: bool,
     /// Its ranks are more than the processors that they may run on, all together.
-    pub(super) is_crowded: bool,
+    pub(super) is_oversubscribed: bool,
 }
 
 impl Node {
@@ -34,7 +34,10 @@ impl Node {
         let told = count(mpi, here);
         free(mpi, here)?;
         let (ranks, processors) = told?;
-        Ok(Node { has_all: ranks == size, is_crowded: i64::from(ranks) > i64::from(processors) })
+        Ok(Node {
+            has_all: ranks == size,
+            is_oversubscribed: i64::from(ranks) > i64::from(processors),
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 pub(super) const LARGE: usize = c_int::MAX as usize;
 
 /// Sends a region of at most `LARGE` bytes. In a turn.
-#[inline(always)]
+#[inline]
 pub(super) fn send(
     mpi: &Mpi,
     comm: Handle,
@@ -30,7 +30,7 @@ pub(super) fn send(
 }
 
 /// Receives into a region of at most `LARGE` bytes; returns MPI's code. In a turn.
-#[inline(always)]
+#[inline]
 pub(super) fn recv(
     mpi: &Mpi,
     comm: Handle,
@@ -45,7 +45,7 @@ pub(super) fn recv(
 }
 
 /// Starts a send of a region that stays valid until the request is over. In a turn.
-#[inline(always)]
+#[inline]
 pub(super) fn start_send(
     mpi: &Mpi,
     comm: Handle,
@@ -89,7 +89,7 @@ fn start_large_send(
         };
         return mpi.check("MPI_Isend_c", code).map(|()| request);
     }
-    let bytes = Bytes::of(mpi, data.len())?;
+    let bytes = TypedCount::of(mpi, data.len())?;
     // SAFETY: the region stays valid until the request is over, by the contract of `start_send`.
     let code = unsafe { start(at, bytes.count, bytes.datatype, dest, tag, comm, &raw mut request) };
     bytes.release(mpi)?;
@@ -97,7 +97,7 @@ fn start_large_send(
 }
 
 /// Starts a receive into a region that stays valid until the request is over. In a turn.
-#[inline(always)]
+#[inline]
 pub(super) fn start_recv(
     mpi: &Mpi,
     comm: Handle,
@@ -132,7 +132,7 @@ fn start_large_recv(
         let code = unsafe { start(at, count, mpi.byte, source, tag, comm, &raw mut request) };
         return mpi.check("MPI_Irecv_c", code).map(|()| request);
     }
-    let bytes = Bytes::of(mpi, data.len())?;
+    let bytes = TypedCount::of(mpi, data.len())?;
     // SAFETY: the region stays valid until the request is over, by the contract of `start_recv`.
     let code = unsafe {
         (mpi.call.MPI_Irecv)(at, bytes.count, bytes.datatype, source, tag, comm, &raw mut request)
@@ -142,7 +142,7 @@ fn start_large_recv(
 }
 
 /// Ends what is over or soon will be.
-#[inline(always)]
+#[inline]
 pub(super) fn wait(mpi: &Mpi, mut request: Handle) -> Result<()> {
     // SAFETY: a request of ours that no other caller tests; MPI's constant for an ignored status.
     let code = unsafe { (mpi.call.MPI_Wait)(&raw mut request, mpi.status_ignore.ptr().cast()) };
@@ -177,7 +177,7 @@ pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Res
             unsafe { start(at, data.len() as Count, byte, &raw mut message, &raw mut request) };
         return mpi.check("MPI_Imrecv_c", code).map(|()| request);
     }
-    let bytes = Bytes::of(mpi, data.len())?;
+    let bytes = TypedCount::of(mpi, data.len())?;
     // SAFETY: a message that was taken is received once; the region stays valid.
     let code = unsafe {
         (mpi.call.MPI_Imrecv)(at, bytes.count, bytes.datatype, &raw mut message, &raw mut request)
@@ -187,19 +187,19 @@ pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Res
 }
 
 /// So many bytes, as a count of a datatype.
-pub(super) struct Bytes {
+pub(super) struct TypedCount {
     pub(super) count: c_int,
     pub(super) datatype: Handle,
     is_made: bool,
 }
 
-impl Bytes {
+impl TypedCount {
     /// In a turn.
     #[inline]
     pub(super) fn of(mpi: &Mpi, len: usize) -> Result<Self> {
         match c_int::try_from(len) {
-            Ok(count) => Ok(Bytes { count, datatype: mpi.k.byte, is_made: false }),
-            Err(_) => Ok(Bytes { count: 1, datatype: make_bytes(mpi, len)?, is_made: true }),
+            Ok(count) => Ok(TypedCount { count, datatype: mpi.k.byte, is_made: false }),
+            Err(_) => Ok(TypedCount { count: 1, datatype: make_bytes(mpi, len)?, is_made: true }),
         }
     }
 
@@ -234,7 +234,6 @@ fn commit(mpi: &Mpi, mut datatype: Handle) -> Result<Handle> {
 
 /// A datatype of exactly `len` bytes: blocks of 1 MiB and the rest. It matches whatever way the
 /// other side spells the same bytes.
-#[cold]
 fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     const BLOCK: usize = 1 << 20;
     let (Ok(blocks), Ok(rest)) = (c_int::try_from(len / BLOCK), c_int::try_from(len % BLOCK))

@@ -49,13 +49,13 @@ use crate::error::{Result, fail};
 use crate::runtime::component::{Availability, Comm, OpenArgs, Presence, Transport};
 use crate::runtime::registry::Backend;
 use std::ffi::c_int;
-use transport::Endpoint;
+use transport::MpiTransport;
 
 /// Whether there is an MPI.
 struct Mpi;
 
 /// Opens communicators. MPI that the library has started lasts at least as long.
-struct Opener {
+struct MpiOpener {
     _hold: Hold,
 }
 
@@ -63,7 +63,7 @@ struct Opener {
 #[must_use]
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"mpi", i32::MIN, true, Box::new(Mpi));
-    backend.comm = Some(Box::new(Opener { _hold: Hold::new() }));
+    backend.comm = Some(Box::new(MpiOpener { _hold: Hold::new() }));
     backend
 }
 
@@ -82,7 +82,7 @@ impl Presence for Mpi {
     }
 }
 
-impl Comm for Opener {
+impl Comm for MpiOpener {
     fn flags(&self) -> u32 {
         DTL_COMM_DETERMINISTIC | DTL_COMM_NO_DUP | DTL_COMM_STAGE
     }
@@ -113,7 +113,7 @@ fn connect(
     if !comm::or_free(mpi, &[copy], agree(mpi, copy, own))? {
         let user = if is_borrowed { Ok(comm) } else { comm::duplicate(mpi, copy) };
         let user = comm::or_free(mpi, &[copy], user)?;
-        return Ok(Box::new(Endpoint::open(mpi, user, copy, is_borrowed)?));
+        return Ok(Box::new(MpiTransport::open(mpi, user, copy, is_borrowed)?));
     }
     comm::or_free(mpi, &[copy], stale_messages::discard(mpi, &[copy]))?;
     drop(turn);

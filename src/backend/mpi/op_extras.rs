@@ -1,34 +1,34 @@
 //! What must be remembered of the few operations that are more than a request of MPI's.
 
-use super::coll::collective::Kept;
+use super::coll::collective::RetainedArgs;
 use super::library::functions::Handle;
-use crate::sys::compute::foreign_test::Asking;
+use crate::sys::compute::foreign_test::ForeignTester;
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
 /// What is special about an operation.
-pub(super) enum Odd {
+pub(super) enum OpExtra {
     /// A receive that MPI was requested to cancel.
     Canceled,
     /// A receive of a message that is longer than its buffer: into room for all of it.
     Roomy { room: Scratch, into: Region },
     /// A collective that reads lists until it is over.
     #[allow(dead_code, reason = "kept until the collective is over, and read by MPI only")]
-    Keeps(Kept),
+    Keeps(RetainedArgs),
 }
 
 /// The odd ones among a transport's operations, by their request. Empty in most programs, and then
 /// a look costs one load: they are counted next to what every question reads.
-pub(super) struct Oddities {
-    asking: Arc<Asking>,
-    list: Mutex<Vec<(Handle, Odd)>>,
+pub(super) struct OpExtras {
+    asking: Arc<ForeignTester>,
+    list: Mutex<Vec<(Handle, OpExtra)>>,
 }
 
-impl Oddities {
+impl OpExtras {
     /// Empty side state for the operations that `asking` tests.
-    pub(super) fn new(asking: Arc<Asking>) -> Self {
-        Oddities { asking, list: Mutex::new(Vec::new()) }
+    pub(super) fn new(asking: Arc<ForeignTester>) -> Self {
+        OpExtras { asking, list: Mutex::new(Vec::new()) }
     }
 
     /// Whether there may be any.
@@ -36,14 +36,14 @@ impl Oddities {
         self.asking.has_odd()
     }
 
-    pub(super) fn add(&self, request: Handle, odd: Odd) {
+    pub(super) fn add(&self, request: Handle, odd: OpExtra) {
         let mut list = self.list.lock();
         list.push((request, odd));
         self.asking.set_odd(list.len());
     }
 
     /// Takes what is known of a request that is over.
-    pub(super) fn take(&self, request: Handle) -> Option<Odd> {
+    pub(super) fn take(&self, request: Handle) -> Option<OpExtra> {
         let mut list = self.list.lock();
         let at = list.iter().position(|(known, _)| *known == request)?;
         let (_, odd) = list.swap_remove(at);
@@ -57,7 +57,7 @@ impl Oddities {
         if list.iter().any(|(known, _)| *known == request) {
             return false;
         }
-        list.push((request, Odd::Canceled));
+        list.push((request, OpExtra::Canceled));
         self.asking.set_odd(list.len());
         true
     }

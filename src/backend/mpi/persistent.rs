@@ -9,7 +9,7 @@ use super::ids;
 use super::library::functions::{Count, Handle};
 use super::library::mpi_library::{Left, Mpi};
 use super::message::LARGE;
-use super::transport::Endpoint;
+use super::transport::MpiTransport;
 use crate::error::Result;
 use crate::runtime::component::{OpId, Selector};
 use crate::sys::memory::buf::Region;
@@ -17,7 +17,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One of them.
-pub(super) struct Kept {
+pub(super) struct PersistentRequest {
     /// MPI_REQUEST_NULL if there is none just now. One thread at a time has to do with it
     /// (runtime's request has a lock), so relaxed loads and stores are enough.
     request: AtomicU64,
@@ -28,7 +28,7 @@ pub(super) struct Kept {
     comm: Handle,
 }
 
-impl Kept {
+impl PersistentRequest {
     pub(super) fn request(&self) -> Handle {
         self.request.load(Ordering::Relaxed)
     }
@@ -89,7 +89,7 @@ fn fits(mpi: &Mpi, data: Region) -> bool {
 
 /// Makes a send; `None`: it does not fit.
 pub(super) fn make_send(
-    endpoint: &Endpoint,
+    endpoint: &MpiTransport,
     data: Region,
     dest: i32,
     word: u64,
@@ -98,24 +98,34 @@ pub(super) fn make_send(
         let (comm, tag) = endpoint.place(word)?;
         lend(
             endpoint,
-            Kept { request: AtomicU64::new(0), is_send: true, data, peer: dest, tag, comm },
+            PersistentRequest {
+                request: AtomicU64::new(0),
+                is_send: true,
+                data,
+                peer: dest,
+                tag,
+                comm,
+            },
         )
     })
 }
 
 /// Makes a receive; `None`: it does not fit.
 pub(super) fn make_recv(
-    endpoint: &Endpoint,
+    endpoint: &MpiTransport,
     data: Region,
     select: Selector,
 ) -> Option<Result<OpId>> {
     fits(endpoint.mpi, data).then(|| {
         let (peer, tag, comm) = endpoint.wanted(select)?;
-        lend(endpoint, Kept { request: AtomicU64::new(0), is_send: false, data, peer, tag, comm })
+        lend(
+            endpoint,
+            PersistentRequest { request: AtomicU64::new(0), is_send: false, data, peer, tag, comm },
+        )
     })
 }
 
-fn lend(endpoint: &Endpoint, kept: Kept) -> Result<OpId> {
+fn lend(endpoint: &MpiTransport, kept: PersistentRequest) -> Result<OpId> {
     let _turn = endpoint.mpi.enter()?;
     kept.make(endpoint.mpi).map(|()| ids::lend(Box::new(kept)))
 }

@@ -19,12 +19,12 @@ use std::sync::OnceLock;
 
 /// A pair that MPI was given a datatype for. They stay: their numbers are never used again for
 /// others.
-struct Own {
+struct PairDatatype {
     datatype: Handle,
     by: Reduction,
 }
 
-static OWN: RwLock<Vec<Own>> = RwLock::new(Vec::new());
+static OWN: RwLock<Vec<PairDatatype>> = RwLock::new(Vec::new());
 /// MPI's operations that call `fold`: any order of operands, order of ranks.
 static OPERATIONS: RwLock<[Option<Handle>; 2]> = RwLock::new([None; 2]);
 
@@ -86,7 +86,7 @@ fn make_datatype(mpi: &Mpi, by: &Reduction) -> Result<Handle> {
         return Ok(own.datatype);
     }
     let datatype = message::make_unit(mpi, c_int::try_from(by.element).unwrap_or(c_int::MAX))?;
-    own.push(Own { datatype, by: *by });
+    own.push(PairDatatype { datatype, by: *by });
     Ok(datatype)
 }
 

@@ -8,7 +8,7 @@
 use super::library::functions::Status;
 use super::library::mpi_library::Mpi;
 use crate::abi::status::DTL_SUCCESS;
-use crate::runtime::component::Done;
+use crate::runtime::component::Completion;
 
 /// Where this MPI's statuses keep what. Small: it stands among what every message reads.
 #[derive(Clone, Copy, Debug)]
@@ -27,18 +27,18 @@ impl Reader {
     }
 
     /// Outcome of a receive that is over.
-    pub(super) fn done(self, mpi: &Mpi, status: &Status) -> Done {
-        let mut told = Done::NOBODY;
+    pub(super) fn done(self, mpi: &Mpi, status: &Status) -> Completion {
+        let mut told = Completion::NOBODY;
         self.tell(mpi, status, &mut told);
         told
     }
 
     /// Writes the outcome of a receive that is over to `told`.
-    #[inline(always)]
-    pub(super) fn tell(self, mpi: &Mpi, status: &Status, told: &mut Done) {
+    #[inline]
+    pub(super) fn tell(self, mpi: &Mpi, status: &Status, told: &mut Completion) {
         told.source = status.int(self.source.into());
         told.status = DTL_SUCCESS;
-        told.word = u64::from(status.int(self.tag.into()).unsigned_abs());
+        told.match_bits = u64::from(status.int(self.tag.into()).unsigned_abs());
         told.size = self.counter.size(mpi, status);
     }
 }
@@ -66,7 +66,7 @@ impl Counter {
     }
 
     /// Bytes of a message; 0 if MPI cannot report them.
-    #[inline(always)]
+    #[inline]
     fn size(self, mpi: &Mpi, status: &Status) -> u64 {
         match self {
             Counter::Field => status.long(16),

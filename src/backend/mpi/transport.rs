@@ -15,7 +15,7 @@ use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Left, Mpi};
 use super::locality::Node;
 use super::message::{self, LARGE, tag_limit};
-use super::op_extras::{Odd, Oddities};
+use super::op_extras::{OpExtra, OpExtras};
 use super::persistent;
 use super::stale_messages;
 use super::status::Reader;
@@ -23,10 +23,10 @@ use super::window;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Diagnostics, Done, ForeignTest, Groups, Matched, OpId, PersistentOps, Properties, RecvMode,
-    Rma, Selector, SendMode, ThreadCheck, Transport, Window, WindowPart,
+    Completion, Diagnostics, ForeignTest, Groups, Matched, OpId, PersistentOps, Properties,
+    RecvMode, Rma, Selector, SendMode, ThreadCheck, Transport, Window, WindowPart,
 };
-use crate::sys::compute::foreign_test::{Asking, Heard};
+use crate::sys::compute::foreign_test::{ForeignTester, TestOutputs};
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::lock::Mutex;
 use std::ffi::c_int;
@@ -40,7 +40,7 @@ const SERVICE: u64 = 2;
 
 /// One communicator. What every message needs stands first, in one line of the cache.
 #[repr(C, align(64))]
-pub(super) struct Endpoint {
+pub(super) struct MpiTransport {
     pub(super) mpi: &'static Mpi,
     /// Of the program's messages, and of MPI's own collectives.
     pub(super) user: Handle,
@@ -53,8 +53,8 @@ pub(super) struct Endpoint {
     pub(super) rank: c_int,
     pub(super) reader: Reader,
     /// Test of its operations.
-    pub(super) asking: Arc<Asking>,
-    pub(super) odd: Oddities,
+    pub(super) asking: Arc<ForeignTester>,
+    pub(super) odd: OpExtras,
     /// Of the library's messages.
     inner: Handle,
     pub(super) size: c_int,
@@ -70,7 +70,7 @@ pub(super) struct Endpoint {
     _hold: Hold,
 }
 
-impl Endpoint {
+impl MpiTransport {
     /// Opens one over two communicators of MPI's with the same ranks; collective over them. A
     /// borrowed `user` stays the program's; what is ours is freed if it fails. In a turn.
     pub(super) fn open(
@@ -82,7 +82,7 @@ impl Endpoint {
         let both = [inner, user];
         let ours = both.get(..2 - usize::from(is_borrowed)).unwrap_or(&both);
         let opened = stale_messages::discard(mpi, ours)
-            .and_then(|()| Endpoint::over(mpi, user, inner, is_borrowed));
+            .and_then(|()| MpiTransport::over(mpi, user, inner, is_borrowed));
         or_free(mpi, ours, opened)
     }
 
@@ -92,8 +92,8 @@ impl Endpoint {
         // Last of what can fail, as it is to be freed.
         let over_at_once = message::over_at_once(mpi, inner, rank)?;
         // Some ten microseconds; where ranks share processors, the other one needs them.
-        let asking = Arc::new(mpi.asking(if node.is_crowded { 1 } else { 200 }));
-        Ok(Endpoint {
+        let asking = Arc::new(mpi.asking(if node.is_oversubscribed { 1 } else { 200 }));
+        Ok(MpiTransport {
             mpi,
             user,
             inner,
@@ -103,7 +103,7 @@ impl Endpoint {
             reader: Reader::of(mpi),
             tag_limit,
             user_limit: tag_limit.min(DTL_TAG_MAX).unsigned_abs(),
-            odd: Oddities::new(Arc::clone(&asking)),
+            odd: OpExtras::new(Arc::clone(&asking)),
             asking,
             over_at_once: over_at_once.unwrap_or(mpi.k.request_null),
             is_intel: mpi.version.starts_with("Intel"),
@@ -137,7 +137,7 @@ impl Endpoint {
 
     /// Whether a message goes to MPI as it is, with its word as tag: the program's own, not too
     /// long, while all threads may call MPI.
-    #[inline(always)]
+    #[inline(always)] // row: mpi_message_8
     fn is_plain(&self, data: Region, word: u64) -> bool {
         // In the upper bits of a word's half is its class, 0 of the program's.
         word as u32 <= self.user_limit && data.len() <= LARGE && self.mpi.is_multiple()
@@ -145,7 +145,7 @@ impl Endpoint {
 
     /// What MPI looks for.
     pub(super) fn wanted(&self, select: Selector) -> Result<(c_int, c_int, Handle)> {
-        let Selector { source, word, ignore } = select;
+        let Selector { source, match_bits: word, ignore } = select;
         let (comm, tag) = self.place(word)?;
         let any_tag = ignore != 0 && word >> 28 & 0xF == USER;
         let source = if source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { source };
@@ -153,7 +153,7 @@ impl Endpoint {
     }
 
     /// A transport of its own for some ranks.
-    pub(super) fn of_some(&self, ranks: &[i32], number: u32) -> Result<Endpoint> {
+    pub(super) fn of_some(&self, ranks: &[i32], number: u32) -> Result<MpiTransport> {
         let _turn = self.mpi.enter()?;
         let everybody = ranks.len() == self.size.unsigned_abs() as usize
             && (0..).zip(ranks).all(|(at, rank)| at == *rank);
@@ -163,7 +163,7 @@ impl Endpoint {
             self.group_comm(ranks, number)?
         };
         let copy = or_free(self.mpi, &[comm], duplicate(self.mpi, comm))?;
-        let mut some = Endpoint::open(self.mpi, comm, copy, false)?;
+        let mut some = MpiTransport::open(self.mpi, comm, copy, false)?;
         // Those that are left out run on.
         let is_oversubscribed =
             [&some, self].iter().any(|of| of.properties.is_oversubscribed == Some(true));
@@ -220,7 +220,7 @@ impl Endpoint {
     }
 
     /// In a turn.
-    #[inline(always)]
+    #[inline(always)] // row: mpi_message_8
     fn send_on(
         &self,
         (comm, tag): (Handle, c_int),
@@ -240,7 +240,7 @@ impl Endpoint {
     }
 
     /// In a turn.
-    #[inline(always)]
+    #[inline(always)] // row: mpi_message_8
     fn recv_on(
         &self,
         (source, tag, comm): (c_int, c_int, Handle),
@@ -276,13 +276,13 @@ fn properties(mpi: &Mpi, (rank, size): (c_int, c_int), node: Node) -> Properties
         // Below that level the program's own calls of MPI would meet the library's.
         allows_progress_thread: mpi.is_multiple(),
         is_one_node: node.has_all,
-        is_oversubscribed: Some(node.is_crowded),
+        is_oversubscribed: Some(node.is_oversubscribed),
         device_memory_of: takes_cuda.then_some("cuda"),
         ..Properties::new(rank, size, description)
     }
 }
 
-impl Transport for Endpoint {
+impl Transport for MpiTransport {
     fn properties(&self) -> &Properties {
         &self.properties
     }
@@ -316,14 +316,14 @@ impl Transport for Endpoint {
 
     #[unsafe(link_section = ".text.hot.dtl")]
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId> {
-        let Selector { source, word, ignore } = select;
+        let Selector { source, match_bits: word, ignore } = select;
         if source >= 0 && ignore == 0 && self.is_plain(data, word) {
             return self.recv_on((source, word as c_int, self.user), data, mode);
         }
         self.recv_checked(data, select, mode)
     }
 
-    fn probe(&self, select: Selector) -> Result<Option<Done>> {
+    fn probe(&self, select: Selector) -> Result<Option<Completion>> {
         let (source, tag, comm) = self.wanted(select)?;
         let _turn = self.mpi.enter()?;
         let (mut found, mut status) = (0, Status::new());
@@ -374,12 +374,12 @@ impl Transport for Endpoint {
         let into = room.as_ref().map_or(data, Scratch::region);
         let request = message::start_matched(self.mpi, taken.0, into)?;
         if let Some(room) = room {
-            self.odd.add(request, Odd::Roomy { room, into: data });
+            self.odd.add(request, OpExtra::Roomy { room, into: data });
         }
         Ok(id_of(request, false))
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
         self.test_one(op, told)
     }
 
@@ -428,7 +428,7 @@ impl Transport for Endpoint {
     }
 }
 
-impl PersistentOps for Endpoint {
+impl PersistentOps for MpiTransport {
     fn make_send(&self, data: Region, dest: i32, word: u64) -> Option<Result<OpId>> {
         persistent::make_send(self, data, dest, word)
     }
@@ -446,7 +446,7 @@ impl PersistentOps for Endpoint {
     }
 }
 
-impl Rma for Endpoint {
+impl Rma for MpiTransport {
     fn allocates(&self) -> bool {
         true
     }
@@ -456,24 +456,24 @@ impl Rma for Endpoint {
     }
 }
 
-impl ForeignTest for Endpoint {
-    fn asking(&self) -> Arc<Asking> {
+impl ForeignTest for MpiTransport {
+    fn foreign_tester(&self) -> Arc<ForeignTester> {
         Arc::clone(&self.asking)
     }
 
     #[cold]
-    fn tell(&self, op: OpId, heard: &Heard, told: &mut Done) {
-        Endpoint::tell(self, op, heard, told);
+    fn fill_completion(&self, op: OpId, heard: &TestOutputs, told: &mut Completion) {
+        MpiTransport::fill_completion(self, op, heard, told);
     }
 }
 
-impl ThreadCheck for Endpoint {
+impl ThreadCheck for MpiTransport {
     fn admit(&self) -> Result<()> {
         self.mpi.enter().map(drop)
     }
 }
 
-impl Diagnostics for Endpoint {
+impl Diagnostics for MpiTransport {
     fn failure_text(&self) -> Option<String> {
         completion::said()
     }

@@ -10,8 +10,8 @@
 
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, OVER_TEXT};
-use super::message::Bytes;
-use super::transport::Endpoint;
+use super::message::TypedCount;
+use super::transport::MpiTransport;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::component::{OpId, Reach, Spot, Swap, Window, WindowPart};
@@ -79,7 +79,7 @@ pub(super) struct MpiWindow {
 }
 
 /// Makes one; collective over the endpoint's ranks.
-pub(super) fn make(endpoint: &Endpoint, part: WindowPart<'_>) -> Result<MpiWindow> {
+pub(super) fn make(endpoint: &MpiTransport, part: WindowPart<'_>) -> Result<MpiWindow> {
     let (mpi, comm) = (endpoint.mpi, endpoint.user);
     let _turn = mpi.enter()?;
     let rank = endpoint.rank;
@@ -330,7 +330,7 @@ impl Window for MpiWindow {
             return Ok(None);
         }
         let _turn = self.mpi.enter()?;
-        let bytes = Bytes::of(self.mpi, to.len)?;
+        let bytes = TypedCount::of(self.mpi, to.len)?;
         let (n, kind, call, mut request) = (bytes.count, bytes.datatype, &self.mpi.call, 0);
         let (at, place, rank, win) = (from.addr().ptr(), to.offset as isize, to.target, self.win);
         let code = if asked {
@@ -351,7 +351,7 @@ impl Window for MpiWindow {
             return Ok(None);
         }
         let _turn = self.mpi.enter()?;
-        let bytes = Bytes::of(self.mpi, from.len)?;
+        let bytes = TypedCount::of(self.mpi, from.len)?;
         let (n, kind, call, mut request) = (bytes.count, bytes.datatype, &self.mpi.call, 0);
         let (at, place, rank, win) =
             (into.addr().ptr(), from.offset as isize, from.target, self.win);

@@ -10,7 +10,7 @@ use crate::sys::memory::buf::Region;
 use std::ptr;
 
 /// Where calls go.
-pub(super) struct Target {
+pub(super) struct NcclTarget {
     pub(super) calls: &'static Functions,
     pub(super) comm: *mut c_void,
     pub(super) stream: *mut c_void,
@@ -93,7 +93,7 @@ fn block(all: Region, rank: i32, len: usize) -> Region {
     all.part(rank.unsigned_abs() as usize * len, len)
 }
 
-impl Target {
+impl NcclTarget {
     /// Queues one that is not refused.
     pub(super) fn queue(&self, args: &CollArgs) -> (ncclResult_t, Behind) {
         let (send, recv) = (args.send.whole(), args.recv.whole());

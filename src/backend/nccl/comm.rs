@@ -5,7 +5,7 @@
 //! of one of them advances all. They are queued on one stream in the order of their calls, so they
 //! end in that order, and their numbers show which are over.
 
-use super::collectives::{Behind, Target, refuses};
+use super::collectives::{Behind, NcclTarget, refuses};
 use super::find::Nccl;
 use super::symbols::*;
 use crate::abi::handle::dtl_backend_t;
@@ -34,12 +34,12 @@ pub(super) struct NcclComm {
     nccl: Arc<Nccl>,
     cuda: Arc<Cuda>,
     devices: Arc<Backend>,
-    state: Mutex<State>,
+    state: Mutex<NcclState>,
     /// After NCCL's communicator, which uses it.
     queue: ExternalStream,
 }
 
-struct State {
+struct NcclState {
     /// NCCL's; null before the meeting and after the end.
     comm: Addr,
     rank: i32,
@@ -57,9 +57,9 @@ struct State {
     failed: Option<Error>,
 }
 
-impl State {
+impl NcclState {
     fn new() -> Self {
-        State {
+        NcclState {
             comm: Addr::NULL,
             rank: 0,
             size: 0,
@@ -80,11 +80,11 @@ impl NcclComm {
         devices: Arc<Backend>,
         queue: ExternalStream,
     ) -> Self {
-        NcclComm { nccl, cuda, devices, state: Mutex::new(State::new()), queue }
+        NcclComm { nccl, cuda, devices, state: Mutex::new(NcclState::new()), queue }
     }
 
     /// How the communicator fares.
-    fn ask(&self, state: &State) -> ncclResult_t {
+    fn ask(&self, state: &NcclState) -> ncclResult_t {
         let mut code = ncclSuccess;
         // SAFETY: a communicator of NCCL's that is there, and room for a code.
         let asked =
@@ -97,7 +97,7 @@ impl NcclComm {
     }
 
     /// Moves all on.
-    fn advance(&self, state: &mut State) -> Result<()> {
+    fn advance(&self, state: &mut NcclState) -> Result<()> {
         while let Some(point) = state.running.pop_front() {
             if !point.is_reached()? {
                 state.running.push_front(point);
@@ -121,7 +121,7 @@ impl NcclComm {
             }
             let Some(args) = state.waiting.pop_front() else { return Ok(()) };
             let inside = self.queue.enter()?;
-            let target = Target {
+            let target = NcclTarget {
                 calls: self.nccl.calls,
                 comm: state.comm.ptr(),
                 stream: self.queue.stream(),
@@ -139,7 +139,7 @@ impl NcclComm {
     }
 
     /// It is queued.
-    fn behind(&self, state: &mut State, behind: Behind) -> Result<()> {
+    fn behind(&self, state: &mut NcclState, behind: Behind) -> Result<()> {
         if let Some((from, into)) = behind {
             self.queue.copy(into, from)?;
         }
@@ -148,7 +148,7 @@ impl NcclComm {
     }
 
     /// Ends everything, here.
-    fn abort(&self, state: &mut State, why: Error) {
+    fn abort(&self, state: &mut NcclState, why: Error) {
         let comm = std::mem::replace(&mut state.comm, Addr::NULL);
         state.failed.get_or_insert(why);
         state.waiting.clear();
@@ -167,7 +167,7 @@ impl NcclComm {
     }
 
     /// Waits for what was given up to let go of its buffers. A lost device has let go of all.
-    fn drain(&self, state: &mut State) {
+    fn drain(&self, state: &mut NcclState) {
         let (Ok(end), deadline, mut backoff) =
             (self.queue.point(), Deadline::after(LEAVE_NS), Backoff::new())
         else {
@@ -188,7 +188,7 @@ impl NcclComm {
     }
 
     /// Finalizes and destroys; false if the other ranks are not there for it.
-    fn finalize(&self, state: &mut State) -> bool {
+    fn finalize(&self, state: &mut NcclState) -> bool {
         let Ok(_inside) = self.queue.enter() else { return false };
         // SAFETY: a communicator of NCCL's without work.
         let mut code = unsafe { (self.nccl.calls.ncclCommFinalize)(state.comm.ptr()) };
@@ -210,7 +210,7 @@ impl NcclComm {
     }
 
     /// Leaves the other ranks in good order, or gives up what they and this rank do not end.
-    fn end(&self, state: &mut State) {
+    fn end(&self, state: &mut NcclState) {
         let is_idle =
             state.waiting.is_empty() && state.entering.is_none() && state.running.is_empty();
         let may_leave = is_idle && state.failed.is_none() && !state.comm.is_null();
@@ -341,7 +341,7 @@ impl DeviceComm for NcclComm {
 
 impl Drop for NcclComm {
     fn drop(&mut self) {
-        let mut state = std::mem::replace(self.state.get_mut(), State::new());
+        let mut state = std::mem::replace(self.state.get_mut(), NcclState::new());
         self.end(&mut state);
     }
 }

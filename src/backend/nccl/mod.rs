@@ -33,7 +33,7 @@ use find::Nccl;
 use std::sync::Arc;
 
 /// What it stands on.
-struct Opener {
+struct NcclOpener {
     /// The backend whose memory it takes.
     devices: Arc<Backend>,
     cuda: Arc<Cuda>,
@@ -43,20 +43,20 @@ struct Opener {
 /// The backend named "nccl", for memory of `devices`, which is `cuda`'s.
 #[must_use]
 pub fn backend(devices: Arc<Backend>, cuda: Arc<Cuda>) -> Backend {
-    let opener = Arc::new(Opener { devices, cuda, nccl: OnDemand::new(find::find) });
+    let opener = Arc::new(NcclOpener { devices, cuda, nccl: OnDemand::new(find::find) });
     let mut backend = Backend::new(c"nccl", i32::MIN, true, Box::new(Arc::clone(&opener)));
     backend.comm = Some(Box::new(opener));
     backend
 }
 
-impl Presence for Arc<Opener> {
+impl Presence for Arc<NcclOpener> {
     fn available(&self) -> Availability {
         self.devices.availability().map_err(|why| format!("backend cuda: {why}"))?;
         self.nccl.look().map(drop)
     }
 }
 
-impl Comm for Arc<Opener> {
+impl Comm for Arc<NcclOpener> {
     fn flags(&self) -> u32 {
         DTL_COMM_DETERMINISTIC | DTL_COMM_STAGE
     }
@@ -70,7 +70,7 @@ impl Comm for Arc<Opener> {
     }
 }
 
-impl DeviceComms for Arc<Opener> {
+impl DeviceComms for Arc<NcclOpener> {
     fn prepare(&self) -> Result<Box<dyn DeviceComm>> {
         let nccl = self.nccl.get()?;
         let queue = ExternalStream::create(&self.cuda, None)?;

@@ -1,6 +1,6 @@
 //! Properties of devices.
 
-use super::driver::{Card, Driver};
+use super::driver::{Card, ClDriver};
 use super::symbols::*;
 use crate::abi::devices::device::dtl_device_info_t;
 use crate::abi::word::DTL_DEVICE_CPU;
@@ -13,7 +13,7 @@ const DLPACK_CPU: i32 = 1;
 /// DLPack's kDLOpenCL.
 const DLPACK_OPENCL: i32 = 4;
 
-impl Devices for Driver {
+impl Devices for ClDriver {
     fn default_device(&self) -> i32 {
         0
     }

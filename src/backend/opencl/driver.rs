@@ -8,7 +8,7 @@
 use super::errors::{check, error};
 use super::memory::Origin;
 use super::program::Program;
-use super::queue::Queue;
+use super::queue::ClQueue;
 use super::symbols::*;
 use crate::abi::word::*;
 use crate::backend::driver::{self, Chosen, Driver as _, Stream, TryOnce};
@@ -38,7 +38,7 @@ thread_local! {
 }
 
 /// OpenCL in this process.
-pub struct Driver {
+pub struct ClDriver {
     /// Its functions.
     pub(super) cl: &'static Functions,
     /// Which of those that this process has had.
@@ -48,7 +48,7 @@ pub struct Driver {
     /// All devices.
     pub(super) devices: Vec<Card>,
     /// Streams by their command queue: streams of one queue share its failures.
-    streams: Mutex<BTreeMap<usize, Weak<Stream<Driver>>>>,
+    streams: Mutex<BTreeMap<usize, Weak<Stream<ClDriver>>>>,
 }
 
 /// A platform: a driver's face.
@@ -71,10 +71,10 @@ pub struct Card {
     /// CL_DEVICE_SVM_... bits; 0 = the host and the device share no pointers.
     pub(super) sharing: u64,
     /// The queue of copies that wait.
-    copies: TryOnce<Arc<Queue>>,
+    copies: TryOnce<Arc<ClQueue>>,
 }
 
-impl driver::Driver for Driver {
+impl driver::Driver for ClDriver {
     const NAME: &'static CStr = c"opencl";
     /// Above the host and what programs register, below what is made for one vendor's devices.
     const PRIORITY: i32 = 50;
@@ -83,7 +83,7 @@ impl driver::Driver for Driver {
     const ALIGNMENT: u64 = 128;
     const CHOSEN: &'static Chosen = &CHOSEN;
     type Card = Card;
-    type Queue = Queue;
+    type Queue = ClQueue;
     type Origin = Origin;
     type Module = Arc<Program>;
 
@@ -103,7 +103,7 @@ impl driver::Driver for Driver {
     }
 
     fn create_stream(self: &Arc<Self>, device: i32) -> Result<Arc<Stream<Self>>> {
-        let stream = Stream::new(Queue::create(self, device)?);
+        let stream = Stream::new(ClQueue::create(self, device)?);
         let mut streams = self.streams.lock();
         streams.retain(|_, stream| stream.strong_count() > 0);
         streams.insert(stream.native().get(), Arc::downgrade(&stream));
@@ -115,14 +115,14 @@ impl driver::Driver for Driver {
         if let Some(stream) = streams.get(&native.get()).and_then(Weak::upgrade) {
             return Ok(stream);
         }
-        let stream = Stream::new(Queue::wrap(self, native)?);
+        let stream = Stream::new(ClQueue::wrap(self, native)?);
         streams.retain(|_, stream| stream.strong_count() > 0);
         streams.insert(native.get(), Arc::downgrade(&stream));
         Ok(stream)
     }
 }
 
-impl Driver {
+impl ClDriver {
     /// The context of a platform, made at its first use.
     pub(super) fn context(&self, platform: usize) -> Result<Addr> {
         let Some(platform) = self.platforms.get(platform) else {
@@ -156,15 +156,15 @@ impl Driver {
     }
 
     /// The queue of a device for copies that the caller waits for, made at its first use.
-    pub(super) fn copies(&self, device: i32) -> Result<Arc<Queue>> {
+    pub(super) fn copies(&self, device: i32) -> Result<Arc<ClQueue>> {
         // Without a share of the driver, which has this queue.
         let queue =
-            self.card(device)?.copies.get_or_make(|| Queue::create(self, device).map(Arc::new));
+            self.card(device)?.copies.get_or_make(|| ClQueue::create(self, device).map(Arc::new));
         queue.cloned()
     }
 
     /// The queue for copies, if it was created.
-    pub(super) fn copies_so_far(&self, device: i32) -> Result<Option<Arc<Queue>>> {
+    pub(super) fn copies_so_far(&self, device: i32) -> Result<Option<Arc<ClQueue>>> {
         Ok(self.card(device)?.copies.get().cloned())
     }
 
@@ -174,7 +174,7 @@ impl Driver {
     }
 }
 
-impl Drop for Driver {
+impl Drop for ClDriver {
     fn drop(&mut self) {
         for card in &mut self.devices {
             drop(card.copies.take()); // before its context
@@ -186,7 +186,7 @@ impl Drop for Driver {
     }
 }
 
-fn list(cl: &'static Functions, generation: u64) -> std::result::Result<Driver, String> {
+fn list(cl: &'static Functions, generation: u64) -> std::result::Result<ClDriver, String> {
     let no_driver = "the OpenCL loader finds no driver (a file *.icd in /etc/OpenCL/vendors names \
         one): install the one of \
                      your device, or PoCL for the CPU (Debian: pocl-opencl-icd)";
@@ -199,7 +199,7 @@ fn list(cl: &'static Functions, generation: u64) -> std::result::Result<Driver, 
         Ok(_) | Err(CL_PLATFORM_NOT_FOUND_KHR) => return Err(no_driver.into()),
         Err(code) => return Err(error(code, "clGetPlatformIDs").text().into()),
     };
-    let mut driver = Driver {
+    let mut driver = ClDriver {
         cl,
         generation,
         platforms: Vec::new(),
@@ -230,7 +230,7 @@ fn list(cl: &'static Functions, generation: u64) -> std::result::Result<Driver, 
     Ok(driver)
 }
 
-fn add(driver: &mut Driver, id: Addr, platform_name: &str, devices: Vec<Addr>) {
+fn add(driver: &mut ClDriver, id: Addr, platform_name: &str, devices: Vec<Addr>) {
     let (cl, platform) = (driver.cl, driver.platforms.len());
     for &device in &devices {
         let name = text(|room, out, size| {

@@ -9,14 +9,14 @@ use std::fmt::Arguments;
 use std::ptr;
 
 /// An event of a command, or one that the host completes.
-pub struct Event {
+pub struct ClEvent {
     pub(super) cl: &'static Functions,
     pub(super) id: Addr,
     /// The queue's device.
     pub(super) device: i32,
 }
 
-impl Event {
+impl ClEvent {
     /// Its command's state: CL_COMPLETE, above it = not there yet, below it = failed.
     fn code(&self) -> cl_int {
         let mut state: cl_int = 0;
@@ -68,7 +68,7 @@ impl Event {
     }
 }
 
-impl driver::Event for Event {
+impl driver::Event for ClEvent {
     fn is_reached(&self) -> Result<bool> {
         Ok(self.has_ended())
     }
@@ -106,7 +106,7 @@ impl driver::Event for Event {
     }
 }
 
-impl Drop for Event {
+impl Drop for ClEvent {
     fn drop(&mut self) {
         // SAFETY: our share of the event, given up once.
         let _ = unsafe { (self.cl.clReleaseEvent)(self.id.ptr()) };

@@ -4,7 +4,7 @@
 //! kernel of the library's has some and a launch takes one for itself: it has been read when the
 //! launch is queued, and goes back.
 
-use super::driver::{Driver, Plain, text};
+use super::driver::{ClDriver, Plain, text};
 use super::errors::{check, error};
 use super::program::Program;
 use super::source;
@@ -117,7 +117,7 @@ enum Pass {
 }
 
 /// A kernel of a program.
-pub struct Kernel {
+pub struct ClKernel {
     program: Arc<Program>,
     name: CString,
     /// For messages.
@@ -129,7 +129,7 @@ pub struct Kernel {
     idle: [AtomicPtr<std::ffi::c_void>; IDLE],
 }
 
-impl Kernel {
+impl ClKernel {
     /// Finds one; also the sizes of its arguments. `pointers`: which are pointers by its signature.
     pub(super) fn find(
         program: &Arc<Program>,
@@ -163,7 +163,7 @@ impl Kernel {
                 );
             }
         };
-        let kernel = Kernel {
+        let kernel = ClKernel {
             program: Arc::clone(program),
             name,
             shown,
@@ -205,7 +205,7 @@ impl Kernel {
     }
 
     /// One `cl_kernel` with the arguments of a launch in it.
-    fn prepare(&self, launch: &ModuleLaunch<'_>) -> Result<Ready<'_>> {
+    fn prepare(&self, launch: &ModuleLaunch<'_>) -> Result<BoundKernel<'_>> {
         if launch.args.len() != self.arguments.len() || launch.sizes.len() != self.arguments.len() {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
@@ -216,7 +216,7 @@ impl Kernel {
             );
         }
         self.check_shared(launch.shape.shared_bytes)?;
-        let ready = Ready { kernel: self, instance: Some(self.take()?) };
+        let ready = BoundKernel { kernel: self, instance: Some(self.take()?) };
         let given = self.arguments.iter().zip(launch.args).zip(launch.sizes).zip(0..);
         for (((pass, arg), size), index) in given {
             let code =
@@ -302,8 +302,8 @@ impl Kernel {
     }
 }
 
-impl driver::Kernel<Driver> for Kernel {
-    fn launch(&self, stream: &Stream<Driver>, launch: &ModuleLaunch<'_>) -> Result<()> {
+impl driver::Kernel<ClDriver> for ClKernel {
+    fn launch(&self, stream: &Stream<ClDriver>, launch: &ModuleLaunch<'_>) -> Result<()> {
         let (compiled, here) = (self.program.device, stream.queue().device);
         if compiled != here {
             return fail!(
@@ -321,7 +321,7 @@ impl driver::Kernel<Driver> for Kernel {
     }
 }
 
-impl Drop for Kernel {
+impl Drop for ClKernel {
     fn drop(&mut self) {
         for slot in &mut self.idle {
             let id = std::mem::replace(slot.get_mut(), ptr::null_mut());
@@ -333,19 +333,18 @@ impl Drop for Kernel {
 }
 
 /// A `cl_kernel` with its arguments set, for one launch.
-pub(super) struct Ready<'a> {
-    kernel: &'a Kernel,
+pub(super) struct BoundKernel<'a> {
+    kernel: &'a ClKernel,
     instance: Option<Instance>,
 }
 
-impl Ready<'_> {
+impl BoundKernel<'_> {
     /// Its `cl_kernel`.
     pub(super) fn id(&self) -> Addr {
         self.instance.as_ref().map_or(Addr::NULL, |instance| instance.id)
     }
 
     /// The error of a launch that was not queued.
-    #[cold]
     pub(super) fn refused(&self, code: cl_int, block: [u32; 3]) -> Error {
         let what = format!("launching kernel '{}' (clEnqueueNDRangeKernel)", self.kernel.shown);
         if code != CL_INVALID_WORK_GROUP_SIZE {
@@ -367,7 +366,7 @@ impl Ready<'_> {
     }
 }
 
-impl Drop for Ready<'_> {
+impl Drop for BoundKernel<'_> {
     fn drop(&mut self) {
         if let Some(instance) = self.instance.take() {
             self.kernel.put(instance);

@@ -6,7 +6,7 @@
 //! made by the driver (a buffer that stays mapped), which can copy from and to it without a detour.
 
 use super::OpenCl;
-use super::driver::{Card, Driver};
+use super::driver::{Card, ClDriver};
 use super::symbols::*;
 use crate::abi::devices::device::*;
 use crate::abi::word::*;
@@ -86,10 +86,10 @@ impl Memory for Arc<OpenCl> {
         let Some(alloc) = driver.cl.clSVMAlloc else {
             return fail!(DTL_ERROR_NOT_SUPPORTED, "the OpenCL loader has no clSVMAlloc");
         };
-        let room = room_for::<Driver>(size, align);
+        let room = room_for::<ClDriver>(size, align);
         let context = driver.context(card.platform)?;
         // SAFETY: a context, one of whose devices has shared memory of this kind.
-        let base = unsafe { alloc(context.ptr(), flags, room, Driver::ALIGNMENT as cl_uint) };
+        let base = unsafe { alloc(context.ptr(), flags, room, ClDriver::ALIGNMENT as cl_uint) };
         if base.is_null() {
             return no_memory(&driver, card, size, align);
         }
@@ -123,14 +123,14 @@ impl Memory for Arc<OpenCl> {
 impl OpenCl {
     fn alloc_pinned(
         &self,
-        driver: &Arc<Driver>,
+        driver: &Arc<ClDriver>,
         device: i32,
         size: u64,
         align: u64,
     ) -> Result<Addr> {
         let queue = driver.copies(device)?;
         // OpenCL does not specify the alignment of a mapped buffer.
-        let align = align.max(Driver::ALIGNMENT);
+        let align = align.max(ClDriver::ALIGNMENT);
         let room = size.saturating_add(align - 1);
         let (buffer, base) = queue.pinned(room as usize)?;
         Ok(self.blocks.add(Block { base, size, device, origin: Some(buffer) }, align))
@@ -139,7 +139,7 @@ impl OpenCl {
     fn describe(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
         let driver = self.driver.get()?;
         let card = driver.card(self.current(&driver))?;
-        out.alignment = Driver::ALIGNMENT;
+        out.alignment = ClDriver::ALIGNMENT;
         if kind == DTL_MEMORY_PINNED {
             out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
             copy_text(
@@ -165,8 +165,7 @@ impl OpenCl {
 
 /// The error of a failed allocation. clSVMAlloc returns no code, so the text gives the device's
 /// limits.
-#[cold]
-fn no_memory(driver: &Driver, card: &Card, size: u64, align: u64) -> Result<Addr> {
+fn no_memory(driver: &ClDriver, card: &Card, size: u64, align: u64) -> Result<Addr> {
     let most: u64 = driver.number(card, CL_DEVICE_MAX_MEM_ALLOC_SIZE).unwrap_or(0);
     let total: u64 = driver.number(card, CL_DEVICE_GLOBAL_MEM_SIZE).unwrap_or(0);
     fail!(

@@ -39,14 +39,14 @@ use std::fs;
 use std::sync::Arc;
 
 /// The backend named "opencl".
-pub type OpenCl = DeviceBackend<driver::Driver>;
+pub type OpenCl = DeviceBackend<driver::ClDriver>;
 
 impl Presence for Arc<OpenCl> {
     fn available(&self) -> Availability {
         self.availability()
     }
 
-    fn stands_aside(&self) -> Option<String> {
+    fn passed_over_reason(&self) -> Option<String> {
         // Drivers are large: programs that name no backend load them only where there may be a GPU.
         if settings::current().device_library.is_none() && !may_have_a_gpu() {
             return Some(

@@ -1,14 +1,14 @@
 //! Programs: text, SPIR-V and binaries that the driver compiles for a device.
 
-use super::driver::{Card, Driver};
+use super::driver::{Card, ClDriver};
 use super::errors::{self, check, error};
-use super::kernel::{Instance, Kernel};
+use super::kernel::{ClKernel, Instance};
 use super::source;
 use super::symbols::*;
 use crate::abi::word::*;
 use crate::backend::driver::{self, Driver as _};
 use crate::error::{Result, fail};
-use crate::runtime::component::{Source, Wanted};
+use crate::runtime::component::{KernelQuery, Source};
 use crate::runtime::enums::describe;
 use crate::runtime::exec::signature;
 use crate::sys::memory::buf::Addr;
@@ -28,11 +28,11 @@ pub struct Program {
     pub(super) shared_most: u64,
 }
 
-impl driver::Module<Driver> for Arc<Program> {
-    type Kernel = Kernel;
+impl driver::Module<ClDriver> for Arc<Program> {
+    type Kernel = ClKernel;
 
     fn compile(
-        driver: &Arc<Driver>,
+        driver: &Arc<ClDriver>,
         device: i32,
         source: &Source,
         log: &mut String,
@@ -93,9 +93,9 @@ impl driver::Module<Driver> for Arc<Program> {
         Ok(())
     }
 
-    fn kernel(&self, wanted: Wanted<'_>) -> Result<(Kernel, Option<Vec<u64>>)> {
+    fn kernel(&self, wanted: KernelQuery<'_>) -> Result<(ClKernel, Option<Vec<u64>>)> {
         let pointers = wanted.signature.map(signature::pointers).transpose()?;
-        Kernel::find(self, wanted.name, pointers).map(|(kernel, sizes)| (kernel, Some(sizes)))
+        ClKernel::find(self, wanted.name, pointers).map(|(kernel, sizes)| (kernel, Some(sizes)))
     }
 }
 
@@ -167,7 +167,7 @@ fn created(id: *mut c_void, code: cl_int, what: &str) -> Result<Addr> {
     if id.is_null() { Err(error(code.min(-1), what)) } else { Ok(Addr::new(id)) }
 }
 
-fn from_text(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
+fn from_text(driver: &ClDriver, card: &Card, source: &Source) -> Result<Addr> {
     let text = source::complete(source.bytes(), &source.name.to_string_lossy(), &source.files)?;
     let (mut first, length, mut code) = (text.as_ptr().cast::<c_char>(), text.len(), 0);
     let context = driver.context(card.platform)?;
@@ -184,7 +184,7 @@ fn from_text(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     created(id, code, "clCreateProgramWithSource")
 }
 
-fn from_spirv(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
+fn from_spirv(driver: &ClDriver, card: &Card, source: &Source) -> Result<Addr> {
     let taken = super::driver::text(|room, out, size| {
         // SAFETY: a device, and room for the number of bytes that is passed.
         unsafe { (driver.cl.clGetDeviceInfo)(card.id.ptr(), CL_DEVICE_IL_VERSION, room, out, size) }
@@ -214,7 +214,7 @@ fn from_spirv(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     created(id, code, "clCreateProgramWithIL")
 }
 
-fn from_binary(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
+fn from_binary(driver: &ClDriver, card: &Card, source: &Source) -> Result<Addr> {
     let (bytes, device) = (source.bytes(), card.id.ptr());
     let (mut first, length, mut code) = (bytes.as_ptr(), bytes.len(), 0);
     let context = driver.context(card.platform)?;

@@ -3,10 +3,10 @@
 //! OpenCL reports a command's failure by that command's event alone. A barrier behind an event of
 //! the host holds the queue while a host callback runs.
 
-use super::driver::Driver;
+use super::driver::ClDriver;
 use super::errors::{check, error};
-use super::event::Event;
-use super::kernel::Ready;
+use super::event::ClEvent;
+use super::kernel::BoundKernel;
 use super::symbols::*;
 use crate::backend::driver::stream_callbacks::Hold;
 use crate::backend::driver::{self, Driver as _, Event as _};
@@ -16,7 +16,7 @@ use crate::sys::sync::lock::Mutex;
 use std::ptr;
 
 /// An in-order command queue.
-pub struct Queue {
+pub struct ClQueue {
     cl: &'static Functions,
     id: Addr,
     context: Addr,
@@ -26,16 +26,16 @@ pub struct Queue {
     pub(super) platform: usize,
     is_wrapped: bool,
     /// A marker for queries, and the number of the command before it.
-    probe: Mutex<Option<(Event, u64)>>,
+    probe: Mutex<Option<(ClEvent, u64)>>,
 }
 
 /// The marker before the work of the host, and the event for which the queue waits.
-struct Turn {
-    before: Event,
-    done: Event,
+struct HostWorkMarker {
+    before: ClEvent,
+    done: ClEvent,
 }
 
-impl Hold for Turn {
+impl Hold for HostWorkMarker {
     fn wait(&self) {
         let _ = self.before.wait(); // a failure belongs to the work before it
     }
@@ -45,9 +45,9 @@ impl Hold for Turn {
     }
 }
 
-impl Queue {
+impl ClQueue {
     /// Creates a queue on a device, with profiling of its commands.
-    pub(super) fn create(driver: &Driver, device: i32) -> Result<Self> {
+    pub(super) fn create(driver: &ClDriver, device: i32) -> Result<Self> {
         let card = driver.card(device)?;
         let context = driver.context(card.platform)?;
         let mut code = 0;
@@ -63,7 +63,7 @@ impl Queue {
         if id.is_null() {
             return Err(error(code.min(-1), "clCreateCommandQueue"));
         }
-        Ok(Queue {
+        Ok(ClQueue {
             cl: driver.cl,
             id: Addr::new(id),
             context,
@@ -76,7 +76,7 @@ impl Queue {
 
     /// One that the program made, by its `cl_command_queue`: in order and in a context of this
     /// library's.
-    pub(super) fn wrap(driver: &Driver, id: Addr) -> Result<Self> {
+    pub(super) fn wrap(driver: &ClDriver, id: Addr) -> Result<Self> {
         if id.is_null() {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "NULL is no cl_command_queue");
         }
@@ -109,7 +109,7 @@ impl Queue {
         // SAFETY: a queue of the program's, live as the program promises; the share is given back
         // by drop.
         check(unsafe { (driver.cl.clRetainCommandQueue)(id.ptr()) }, "clRetainCommandQueue")?;
-        Ok(Queue {
+        Ok(ClQueue {
             cl: driver.cl,
             id,
             context: own,
@@ -121,7 +121,7 @@ impl Queue {
     }
 
     /// Queues a point that is reached when all before it has ended.
-    fn marker(&self) -> Result<Event> {
+    fn marker(&self) -> Result<ClEvent> {
         let mut event = ptr::null_mut();
         // SAFETY: a live queue, no list, room for one event.
         let code = unsafe {
@@ -131,7 +131,7 @@ impl Queue {
     }
 
     /// Lets what is queued later wait for an event of the same platform.
-    fn barrier(&self, event: &Event) -> Result<Event> {
+    fn barrier(&self, event: &ClEvent) -> Result<ClEvent> {
         let (first, mut own) = (event.id.ptr(), ptr::null_mut());
         // SAFETY: a live queue, a live event of its context in a local, room for one event.
         let code = unsafe {
@@ -141,18 +141,18 @@ impl Queue {
     }
 
     /// An event that the host completes.
-    pub(super) fn user_event(&self) -> Result<Event> {
+    pub(super) fn user_event(&self) -> Result<ClEvent> {
         let mut code = 0;
         // SAFETY: the queue's context.
         let id = unsafe { (self.cl.clCreateUserEvent)(self.context.ptr(), &raw mut code) };
         if id.is_null() {
             return Err(error(code.min(-1), "clCreateUserEvent"));
         }
-        Ok(Event { cl: self.cl, id: Addr::new(id), device: self.device })
+        Ok(ClEvent { cl: self.cl, id: Addr::new(id), device: self.device })
     }
 
     /// Queues a copy; each side is shared memory of the queue's platform or the program's own.
-    pub(super) fn copy(&self, dst: Region, src: Region) -> Result<Event> {
+    pub(super) fn copy(&self, dst: Region, src: Region) -> Result<ClEvent> {
         let Some(copy) = self.cl.clEnqueueSVMMemcpy else {
             return Err(absent("clEnqueueSVMMemcpy"));
         };
@@ -167,7 +167,7 @@ impl Queue {
     }
 
     /// Queues setting every byte of shared memory.
-    pub(super) fn fill(&self, dst: Region, value: u8) -> Result<Event> {
+    pub(super) fn fill(&self, dst: Region, value: u8) -> Result<ClEvent> {
         let Some(fill) = self.cl.clEnqueueSVMMemFill else {
             return Err(absent("clEnqueueSVMMemFill"));
         };
@@ -192,10 +192,10 @@ impl Queue {
     /// Queues a kernel over a grid of blocks.
     pub(super) fn launch(
         &self,
-        ready: &Ready<'_>,
+        ready: &BoundKernel<'_>,
         grid: [u32; 3],
         block: [u32; 3],
-    ) -> Result<Event> {
+    ) -> Result<ClEvent> {
         let mut event = ptr::null_mut();
         let local = block.map(|threads| threads as usize);
         let [x, y, z] = local;
@@ -295,17 +295,17 @@ impl Queue {
         check(unsafe { (self.cl.clFinish)(self.id.ptr()) }, "clFinish")
     }
 
-    fn queued(&self, code: cl_int, event: *mut c_void, what: &str) -> Result<Event> {
+    fn queued(&self, code: cl_int, event: *mut c_void, what: &str) -> Result<ClEvent> {
         check(code, what)?;
         if event.is_null() {
             return fail!(DTL_ERROR_OPENCL, "{what} succeeded and gave no event");
         }
-        Ok(Event { cl: self.cl, id: Addr::new(event), device: self.device })
+        Ok(ClEvent { cl: self.cl, id: Addr::new(event), device: self.device })
     }
 }
 
-impl driver::Queue for Queue {
-    type Event = Event;
+impl driver::Queue for ClQueue {
+    type Event = ClEvent;
 
     fn native(&self) -> Addr {
         self.id
@@ -315,13 +315,13 @@ impl driver::Queue for Queue {
         self.is_wrapped
     }
 
-    fn record(&self, _is_timed: bool) -> Result<Event> {
+    fn record(&self, _is_timed: bool) -> Result<ClEvent> {
         let event = self.marker()?;
         self.flush().map(|()| event)
     }
 
     /// An event of OpenCL is a single point.
-    fn record_again(&self, _event: &Event) -> Result<bool> {
+    fn record_again(&self, _event: &ClEvent) -> Result<bool> {
         Ok(false)
     }
 
@@ -330,7 +330,7 @@ impl driver::Queue for Queue {
         self.platform == other.platform
     }
 
-    fn wait_event(&self, event: &Event) -> Result<Option<Event>> {
+    fn wait_event(&self, event: &ClEvent) -> Result<Option<ClEvent>> {
         self.barrier(event).map(Some)
     }
 
@@ -345,7 +345,7 @@ impl driver::Queue for Queue {
     }
 
     fn hold(&self) -> Result<Option<Box<dyn Hold>>> {
-        let turn = Turn { before: self.marker()?, done: self.user_event()? };
+        let turn = HostWorkMarker { before: self.marker()?, done: self.user_event()? };
         // Whatever fails from here on, the queue must not stay held.
         let held = self.barrier(&turn.done).and_then(|_| self.flush());
         held.inspect_err(|_| turn.release())?;
@@ -374,7 +374,7 @@ impl driver::Queue for Queue {
     }
 }
 
-impl Drop for Queue {
+impl Drop for ClQueue {
     fn drop(&mut self) {
         // SAFETY: our share of the queue, given up once; what is queued still runs.
         let _ = unsafe { (self.cl.clReleaseCommandQueue)(self.id.ptr()) };
@@ -393,7 +393,6 @@ fn told<T: super::driver::Plain>(cl: &Functions, queue: Addr, what: cl_uint) -> 
     check(code, "clGetCommandQueueInfo").map(|()| value)
 }
 
-#[cold]
 pub(super) fn absent(name: &str) -> Error {
     let text = format!("the OpenCL loader has no {name}: one of OpenCL 2.0 or newer is needed");
     Error::new(crate::abi::status::DTL_ERROR_NOT_SUPPORTED, text)

@@ -6,12 +6,12 @@
 //! is no argument of one.
 
 use super::OpenCl;
-use super::driver::Driver;
+use super::driver::ClDriver;
 use super::memory::Block;
 use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_MANAGED};
 use crate::backend::driver::{Command, Driver as _, stream_of};
 use crate::error::{Result, fail};
-use crate::runtime::component::{Place, Token, Transfer};
+use crate::runtime::component::{CopySide, Token, Transfer};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
@@ -33,26 +33,26 @@ impl OpenCl {
 
     /// Describes one side of a copy or fill that is memory of this backend: an allocation of its
     /// own, or shared virtual memory that the program adopted.
-    fn side(&self, place: Place) -> Option<Block> {
+    fn side(&self, place: CopySide) -> Option<Block> {
         let is_shared = matches!(place.kind, DTL_MEMORY_DEVICE | DTL_MEMORY_MANAGED);
         let foreign = || self.foreign(place.region, place.device);
         self.blocks.find(place.region.addr()).or_else(|| is_shared.then(foreign).flatten())
     }
 
     /// Describes a side that is shared virtual memory.
-    fn shared(&self, place: Place) -> Option<Block> {
+    fn shared(&self, place: CopySide) -> Option<Block> {
         self.side(place).filter(|block| !block.is_pinned())
     }
 
-    fn sides(&self, dst: Place, src: Place) -> [Option<Block>; 2] {
+    fn sides(&self, dst: CopySide, src: CopySide) -> [Option<Block>; 2] {
         [self.shared(dst), self.shared(src)]
     }
 
     fn copy_rows(
         &self,
         device: i32,
-        dst: Rows,
-        src: Rows,
+        dst: ClRows,
+        src: ClRows,
         width: usize,
         height: u64,
     ) -> Result<()> {
@@ -107,19 +107,19 @@ impl OpenCl {
 
 /// Rows of one side.
 #[derive(Clone, Copy)]
-struct Rows {
+struct ClRows {
     region: Region,
     pitch: u64,
 }
 
-impl Rows {
+impl ClRows {
     fn row(&self, row: u64, width: usize) -> Region {
         self.region.part((row * self.pitch) as usize, width)
     }
 }
 
 impl Transfer for Arc<OpenCl> {
-    fn copy(&self, dst: Place, src: Place) -> Result<()> {
+    fn copy(&self, dst: CopySide, src: CopySide) -> Result<()> {
         let blocks = self.sides(dst, src);
         let platforms = self.platforms(blocks)?;
         match (blocks, platforms) {
@@ -136,8 +136,8 @@ impl Transfer for Arc<OpenCl> {
         }
     }
 
-    fn copy_async(&self, stream: Token, dst: Place, src: Place) -> Option<Result<()>> {
-        let stream = stream_of::<Driver>(stream);
+    fn copy_async(&self, stream: Token, dst: CopySide, src: CopySide) -> Option<Result<()>> {
+        let stream = stream_of::<ClDriver>(stream);
         let platforms = self.platforms(self.sides(dst, src));
         match platforms {
             Err(error) => Some(Err(error)),
@@ -155,9 +155,9 @@ impl Transfer for Arc<OpenCl> {
 
     fn copy_2d(
         &self,
-        dst: Place,
+        dst: CopySide,
         dst_pitch: u64,
-        src: Place,
+        src: CopySide,
         src_pitch: u64,
         width: u64,
         height: u64,
@@ -168,14 +168,14 @@ impl Transfer for Arc<OpenCl> {
             Err(error) => Some(Err(error)),
             Ok([Some(one), Some(other)]) if one != other => None, // row by row, through the host
             Ok(_) => {
-                let dst = Rows { region: dst.region, pitch: dst_pitch };
-                let src = Rows { region: src.region, pitch: src_pitch };
+                let dst = ClRows { region: dst.region, pitch: dst_pitch };
+                let src = ClRows { region: src.region, pitch: src_pitch };
                 Some(self.copy_rows(block.device, dst, src, width as usize, height))
             }
         }
     }
 
-    fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
+    fn fill(&self, dst: CopySide, value: u8) -> Option<Result<()>> {
         let fill = || {
             let Some(block) = self.shared(dst) else {
                 dst.region.fill(value);
@@ -187,8 +187,8 @@ impl Transfer for Arc<OpenCl> {
         Some(fill())
     }
 
-    fn fill_async(&self, stream: Token, dst: Place, value: u8) -> Option<Result<()>> {
-        let stream = stream_of::<Driver>(stream);
+    fn fill_async(&self, stream: Token, dst: CopySide, value: u8) -> Option<Result<()>> {
+        let stream = stream_of::<ClDriver>(stream);
         let is_here = || {
             let shared = self.shared(dst);
             let platforms = self.platforms([shared, None])?;

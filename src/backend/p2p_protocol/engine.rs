@@ -13,16 +13,16 @@
 //! empty payload, and the receive returns to its old place; a later receive may meanwhile have
 //! taken a message that it would have got. A receive that has its message finishes first.
 
-use super::frame::{Frame, INLINE, Kind};
-use super::rma::Open;
+use super::frame::{Frame, FrameKind, INLINE};
+use super::rma::OpenWindow;
 use super::{Lent, Wire, recv_fast};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
-use crate::backend::match_queues::{Matcher, Message, Posted};
+use crate::backend::match_queues::{Matcher, PostedReceive, UnexpectedMessage};
 use crate::backend::op_table::Operations;
-use crate::backend::peer_map::Sparse;
+use crate::backend::peer_map::PeerMap;
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::{Done, OpId, Selector, SendMode};
+use crate::runtime::component::{Completion, OpId, Selector, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
 
@@ -39,7 +39,7 @@ pub(super) struct Engine {
     pub(super) operations: Operations<Operation>,
     pub(super) matcher: Matcher<OpId, Arrival>,
     /// Made with the first message, or death.
-    pub(super) links: Sparse<Link>,
+    pub(super) links: PeerMap<PeerLink>,
     /// Ranks for which something is queued or in flight.
     pub(super) listed: Vec<usize>,
     /// Posted receives of frames, in the order posted.
@@ -53,7 +53,7 @@ pub(super) struct Engine {
     pub(super) last_payload: u32,
     /// Of messages of device memory: what stands beside their host memory, as long as somebody
     /// waits for them.
-    pub(super) twins: super::device_mem::Twins,
+    pub(super) twins: super::device_mem::HostShadows,
     /// Ranks that died: what they had sent is read first.
     pub(super) dying: Vec<usize>,
     pub(super) deaths: usize,
@@ -64,34 +64,34 @@ pub(super) struct Engine {
     /// The wire's text of its last failure.
     pub(super) said: Option<String>,
     /// The wire's, each with its number.
-    pub(super) windows: Vec<(u64, Open)>,
+    pub(super) windows: Vec<(u64, OpenWindow)>,
 }
 
 /// What is under way to one rank.
 #[derive(Default)]
-pub(super) struct Link {
-    pub(super) answers: VecDeque<Answer>,
+pub(super) struct PeerLink {
+    pub(super) answers: VecDeque<Control>,
     /// Sends that found no room, in their order.
     pub(super) starts: VecDeque<OpId>,
     /// Frames that the wire is sending.
-    pub(super) flying: VecDeque<(OpId, Frame)>,
+    pub(super) in_flight: VecDeque<(OpId, Frame)>,
     /// Withdrawn offers that the receiver has neither confirmed as dropped nor answered with Clear.
     pub(super) withdrawn: usize,
     pub(super) is_listed: bool,
     pub(super) is_dead: bool,
 }
 
-impl Link {
+impl PeerLink {
     pub(super) fn has_work(&self) -> bool {
-        !(self.answers.is_empty() && self.starts.is_empty() && self.flying.is_empty())
+        !(self.answers.is_empty() && self.starts.is_empty() && self.in_flight.is_empty())
     }
 }
 
 /// Control message to a rank, besides new messages.
 #[derive(Clone, Copy)]
-pub(super) enum Answer {
+pub(super) enum Control {
     /// A control frame about one of its or our sends.
-    Tell(Kind, u64),
+    Tell(FrameKind, u64),
     /// This receive is ready for its payload.
     Clear(OpId),
     /// The payload of a send; of none, and without bytes: the offer was withdrawn.
@@ -115,10 +115,10 @@ pub(super) enum Operation {
     Send(Send),
     Receive(Receive),
     /// A message that was taken for a receive to come.
-    Taken(Message<Arrival>),
+    Taken(UnexpectedMessage<Arrival>),
     /// A taken message that its sender has withdrawn since. Holds the outcome of its receive.
-    Withdrawn(Done),
-    Done(Done),
+    Withdrawn(Completion),
+    Done(Completion),
 }
 
 #[derive(Clone, Copy)]
@@ -147,23 +147,23 @@ pub(super) struct Receive {
     /// Whom it names.
     pub(super) source: i32,
     /// Where it was posted; the receive of a taken message was not.
-    pub(super) place: Option<Posted<OpId>>,
-    pub(super) taken: Option<Taken>,
+    pub(super) place: Option<PostedReceive<OpId>>,
+    pub(super) taken: Option<TakenOffer>,
 }
 
 /// An offer that a receive has.
 #[derive(Clone, Copy)]
-pub(super) struct Taken {
+pub(super) struct TakenOffer {
     pub(super) source: usize,
     pub(super) word: u64,
-    pub(super) offer: Offer,
+    pub(super) offer: RndvOffer,
     /// The payload's word, once its receive is posted on the wire.
     pub(super) payload: Option<u32>,
 }
 
 /// Content of an Offer frame.
 #[derive(Clone, Copy)]
-pub(super) struct Offer {
+pub(super) struct RndvOffer {
     pub(super) size: u64,
     pub(super) send: u64,
 }
@@ -171,14 +171,14 @@ pub(super) struct Offer {
 /// An unexpected message: no receive matches it yet.
 pub(super) enum Arrival {
     /// All of it.
-    Held(Bytes),
-    Offered(Offer),
+    Held(MessageBytes),
+    Offered(RndvOffer),
     /// From this rank to itself: its send operation.
     Own(OpId),
 }
 
 /// The bytes of a message that is kept.
-pub(super) enum Bytes {
+pub(super) enum MessageBytes {
     Copied(Scratch),
     /// Without memory for a copy, the frame itself.
     Framed(Frame, usize),
@@ -186,18 +186,18 @@ pub(super) enum Bytes {
     Lent(Lent),
 }
 
-impl Bytes {
+impl MessageBytes {
     pub(super) fn region(&mut self) -> Region {
         match self {
-            Bytes::Copied(copy) => copy.region(),
-            Bytes::Framed(frame, size) => frame.payload(*size),
-            Bytes::Lent(lent) => lent.bytes,
+            MessageBytes::Copied(copy) => copy.region(),
+            MessageBytes::Framed(frame, size) => frame.payload(*size),
+            MessageBytes::Lent(lent) => lent.bytes,
         }
     }
 }
 
-pub(super) fn done(rank: usize, status: dtl_status_t, word: u64, size: u64) -> Done {
-    Done { source: rank_of(rank), status, word, size }
+pub(super) fn done(rank: usize, status: dtl_status_t, word: u64, size: u64) -> Completion {
+    Completion { source: rank_of(rank), status, match_bits: word, size }
 }
 
 /// A rank as the traits spell it.
@@ -230,7 +230,7 @@ impl Engine {
             rounds,
             operations: Operations::new(),
             matcher: Matcher::new(ranks),
-            links: Sparse::new(ranks),
+            links: PeerMap::new(ranks),
             listed: Vec::new(),
             incoming: VecDeque::with_capacity(RECEIVES),
             unposted: Vec::with_capacity(RECEIVES),
@@ -269,7 +269,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn finish(&mut self, id: OpId, done: Done) {
+    pub(super) fn finish(&mut self, id: OpId, done: Completion) {
         if let Some(operation) = self.operations.get_mut(id) {
             *operation = Operation::Done(done);
         }
@@ -282,7 +282,7 @@ impl Engine {
 
     /// Returns the completion of an operation that is over, once; `None`: it is under way.
     #[inline]
-    pub(super) fn outcome(&mut self, id: OpId) -> Result<Option<Done>> {
+    pub(super) fn outcome(&mut self, id: OpId) -> Result<Option<Completion>> {
         match self.operations.get(id) {
             None => fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", id.0),
             Some(&Operation::Done(done)) => {
@@ -319,7 +319,7 @@ impl Engine {
             )));
         };
         // Not before earlier messages, nor before the withdrawal of one.
-        let queued = |link: &Link| !link.starts.is_empty() || !link.answers.is_empty();
+        let queued = |link: &PeerLink| !link.starts.is_empty() || !link.answers.is_empty();
         let waits = queued(link) && {
             self.progress()?;
             self.links.get(dest).is_some_and(queued)
@@ -356,7 +356,7 @@ impl Engine {
     ) -> Result<OpId> {
         let rank = index_of(dest);
         let is_free =
-            |link: &Link| !link.is_dead && link.starts.is_empty() && link.answers.is_empty();
+            |link: &PeerLink| !link.is_dead && link.starts.is_empty() && link.answers.is_empty();
         let is_quick = mode == SendMode::Standard && data.len() <= INLINE && self.broken.is_none();
         if is_quick && self.links.get(rank).is_some_and(is_free) {
             if let Sent::Yes = self.send_message(rank, word, data) {
@@ -375,9 +375,10 @@ impl Engine {
         let is_copied = data.len() <= INLINE && mode != SendMode::Synchronous;
         let copy = if is_copied { Scratch::copy_of(data) } else { None };
         let (id, arrival) = match copy {
-            Some(copy) => {
-                (self.operations.add(Operation::Done(over))?, Arrival::Held(Bytes::Copied(copy)))
-            }
+            Some(copy) => (
+                self.operations.add(Operation::Done(over))?,
+                Arrival::Held(MessageBytes::Copied(copy)),
+            ),
             None => {
                 let send = Send { dest: self.rank, word, data, mode, stage: SendStage::Queued };
                 let id = self.operations.add(Operation::Send(send))?;
@@ -407,7 +408,7 @@ impl Engine {
     }
 
     /// Gives a receive its message if it is there, else queues it at its place.
-    pub(super) fn find_message(&mut self, place: Posted<OpId>) {
+    pub(super) fn find_message(&mut self, place: PostedReceive<OpId>) {
         let id = place.what;
         if let Some(message) = self.matcher.take_unexpected(&place.select) {
             self.keep_place(place);
@@ -424,7 +425,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn keep_place(&mut self, place: Posted<OpId>) {
+    pub(super) fn keep_place(&mut self, place: PostedReceive<OpId>) {
         if let Some(Operation::Receive(receive)) = self.operations.get_mut(place.what) {
             receive.place = Some(place);
         }
@@ -437,19 +438,19 @@ impl Engine {
     }
 
     /// Starts what a receive has to do for its message.
-    pub(super) fn give(&mut self, id: OpId, message: Message<Arrival>) {
+    pub(super) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = index_of(message.source);
         match message.what {
             Arrival::Held(mut bytes) => {
-                self.deliver(id, source, message.word, bytes.region());
+                self.deliver(id, source, message.match_bits, bytes.region());
                 match bytes {
-                    Bytes::Copied(_) => {}
-                    Bytes::Framed(frame, _) => self.pool.push(frame),
-                    Bytes::Lent(lent) => self.give_back(&lent),
+                    MessageBytes::Copied(_) => {}
+                    MessageBytes::Framed(frame, _) => self.pool.push(frame),
+                    MessageBytes::Lent(lent) => self.give_back(&lent),
                 }
             }
             Arrival::Own(send) => self.deliver_own(id, send),
-            Arrival::Offered(offer) => self.begin(id, source, message.word, offer),
+            Arrival::Offered(offer) => self.begin(id, source, message.match_bits, offer),
         }
     }
 
@@ -469,14 +470,14 @@ impl Engine {
     }
 
     /// Starts to fetch what was offered; the wire is called by the next progress.
-    pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: Offer) {
+    pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: RndvOffer) {
         if let Some(Operation::Receive(receive)) = self.operations.get_mut(id) {
-            receive.taken = Some(Taken { source, word, offer, payload: None });
-            self.answer(source, Answer::Clear(id));
+            receive.taken = Some(TakenOffer { source, word, offer, payload: None });
+            self.answer(source, Control::Clear(id));
         }
     }
 
-    pub(super) fn answer(&mut self, dest: usize, answer: Answer) {
+    pub(super) fn answer(&mut self, dest: usize, answer: Control) {
         if let Some(link) = self.links.make(dest).filter(|link| !link.is_dead) {
             link.answers.push_back(answer);
             self.list(dest);
@@ -495,13 +496,13 @@ impl Engine {
         let own = rank_of(self.rank);
         let withdrawn = match self.operations.get(id) {
             Some(&Operation::Receive(Receive { source, taken: None, .. })) => {
-                self.matcher.withdraw(source, &id)
+                self.matcher.cancel(source, &id)
             }
             Some(&Operation::Send(Send { dest, .. })) if dest == self.rank => {
                 let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
-                self.matcher.remove_unexpected(own, is).is_some() || self.withdraw_probed(own, is)
+                self.matcher.remove_unexpected(own, is).is_some() || self.cancel_probed(own, is)
             }
-            Some(&Operation::Send(send)) => self.withdraw_send(id, &send),
+            Some(&Operation::Send(send)) => self.cancel_send(id, &send),
             _ => false,
         };
         if withdrawn {
@@ -512,15 +513,17 @@ impl Engine {
         }
     }
 
-    fn withdraw_send(&mut self, id: OpId, send: &Send) -> bool {
+    fn cancel_send(&mut self, id: OpId, send: &Send) -> bool {
         let Some(link) = self.links.get_mut(send.dest) else { return false };
         match send.stage {
             SendStage::Queued => link.starts.retain(|start| *start != id),
             SendStage::Offered => {
                 link.withdrawn += 1;
-                self.answer(send.dest, Answer::Tell(Kind::Withdraw, id.0));
+                self.answer(send.dest, Control::Tell(FrameKind::Withdraw, id.0));
             }
-            SendStage::Cleared => return link.answers.iter_mut().any(|answer| answer.withdraw(id)),
+            SendStage::Cleared => {
+                return link.answers.iter_mut().any(|answer| answer.cancel_payload(id));
+            }
             SendStage::Moving => return false,
         }
         true

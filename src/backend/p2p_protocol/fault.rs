@@ -3,7 +3,7 @@
 use super::engine::{Arrival, Engine, Operation, Receive, Send, SendStage, index_of, rank_of};
 use crate::abi::status::*;
 use crate::error::status_name;
-use crate::runtime::component::{Done, OpId};
+use crate::runtime::component::{Completion, OpId};
 
 /// Receives from any source that may end because of one death before the wire counts as failed: as
 /// many as are posted, and some that had begun to take a message of the dead rank.
@@ -11,7 +11,7 @@ const LOST_BY_ONE_DEATH: usize = 2 * super::engine::RECEIVES;
 
 impl Engine {
     /// The receive of a frame has failed.
-    pub(super) fn receive_failed(&mut self, got: &Done) {
+    pub(super) fn receive_failed(&mut self, got: &Completion) {
         let source = index_of(got.source);
         if got.status != DTL_ERROR_RANK_FAILURE {
             let said = self.reason("a receive", got.status);
@@ -94,20 +94,20 @@ impl Engine {
 
     /// Text if a receive from a named source and with a match word completed with others; else
     /// `None`.
-    pub(super) fn impossible(&self, id: OpId, got: &Done) -> Option<String> {
+    pub(super) fn impossible(&self, id: OpId, got: &Completion) -> Option<String> {
         let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id)
         else {
             return None;
         };
         let (source, word) = (rank_of(taken.source), u64::from(taken.payload.unwrap_or_default()));
-        if got.status != DTL_SUCCESS || (got.source, got.word) == (source, word) {
+        if got.status != DTL_SUCCESS || (got.source, got.match_bits) == (source, word) {
             return None;
         }
         let who = self.wire.completes();
         Some(format!(
             "{who} completed a receive from rank {source} of match word {word} with rank {} and \
              match word {}",
-            got.source, got.word
+            got.source, got.match_bits
         ))
     }
 

@@ -14,7 +14,7 @@ pub(super) const INLINE: usize = FRAME - HEADER;
 
 /// Kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     /// A whole message.
     Eager = 1,
     /// A message of `size` bytes is to be had from send `id`.
@@ -31,9 +31,9 @@ pub(super) enum Kind {
     Leave = 8,
 }
 
-impl Kind {
-    fn of(number: u32) -> Option<Kind> {
-        use Kind::*;
+impl FrameKind {
+    fn of(number: u32) -> Option<FrameKind> {
+        use FrameKind::*;
         [Eager, Offer, Clear, Ack, Withdraw, Forgotten, Leave]
             .into_iter()
             .find(|kind| *kind as u32 == number)
@@ -43,7 +43,7 @@ impl Kind {
 /// A frame's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
-    pub(super) kind: Kind,
+    pub(super) kind: FrameKind,
     /// Clear: under which word the payload is awaited.
     pub(super) payload: u32,
     /// The message's match word.
@@ -67,23 +67,28 @@ impl Header {
     #[inline]
     pub(super) fn eager_word(words: &[u64; HEADER / 8]) -> Option<u64> {
         let [kind, word, ..] = words.map(u64::from_le);
-        (kind == Kind::Eager as u64).then_some(word)
+        (kind == FrameKind::Eager as u64).then_some(word)
     }
 
     /// The header that a frame of `len` bytes begins with; `None`: this is no frame.
     #[inline]
     pub(super) fn of(words: [u64; HEADER / 8], len: u64) -> Option<Header> {
         let [kind, word, size, id] = words.map(u64::from_le);
-        let header =
-            Header { kind: Kind::of(kind as u32)?, payload: (kind >> 32) as u32, word, size, id };
+        let header = Header {
+            kind: FrameKind::of(kind as u32)?,
+            payload: (kind >> 32) as u32,
+            word,
+            size,
+            id,
+        };
         let carried = match header.kind {
-            Kind::Eager => size,
-            Kind::Offer
-            | Kind::Clear
-            | Kind::Ack
-            | Kind::Withdraw
-            | Kind::Forgotten
-            | Kind::Leave => 0,
+            FrameKind::Eager => size,
+            FrameKind::Offer
+            | FrameKind::Clear
+            | FrameKind::Ack
+            | FrameKind::Withdraw
+            | FrameKind::Forgotten
+            | FrameKind::Leave => 0,
         };
         (len <= FRAME as u64 && Some(len) == carried.checked_add(HEADER as u64)).then_some(header)
     }
@@ -142,8 +147,8 @@ mod tests {
         let mut frame = Frame::new().expect("memory");
         let data = Scratch::new(100).expect("memory");
         data.region().fill(7);
-        for kind in (1..9).filter_map(Kind::of) {
-            let payload = if kind == Kind::Eager { data.region() } else { Region::EMPTY };
+        for kind in (1..9).filter_map(FrameKind::of) {
+            let payload = if kind == FrameKind::Eager { data.region() } else { Region::EMPTY };
             let header = Header { kind, payload: 5, word: u64::MAX, size: 100, id: 1 << 40 };
             let len = frame.write(&header, payload).len() as u64;
             assert_eq!(
@@ -155,7 +160,7 @@ mod tests {
         assert_eq!(frame.0[HEADER + 99..HEADER + 101], [7, 0]);
         frame.0[0] = 9;
         assert_eq!(frame.read(HEADER as u64), None);
-        let huge = Header { kind: Kind::Eager, payload: 0, word: 0, size: u64::MAX, id: 0 };
+        let huge = Header { kind: FrameKind::Eager, payload: 0, word: 0, size: u64::MAX, id: 0 };
         frame.write(&huge, Region::EMPTY);
         assert_eq!(frame.read(HEADER as u64 - 1), None);
     }

@@ -7,7 +7,7 @@ use super::{Wire, WireWindows};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::{Done, OpId, Properties, Transport};
+use crate::runtime::component::{Completion, OpId, Properties, Transport};
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::lock::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// What the ranks share.
 pub(super) struct Net {
-    sides: Vec<Side>,
+    sides: Vec<MockRank>,
     random: u64,
     next_op: u64,
     /// Refuses and delays at random.
@@ -29,17 +29,17 @@ pub(super) struct Net {
 }
 
 #[derive(Default)]
-struct Side {
+struct MockRank {
     is_dead: bool,
     /// A death that no receive has reported yet.
     untold: Option<i32>,
-    posted: Vec<Posted>,
-    lanes: Vec<VecDeque<Message>>,
-    arrived: Vec<Message>,
-    over: HashMap<u64, Done>,
+    posted: Vec<MockReceive>,
+    lanes: Vec<VecDeque<MockMessage>>,
+    arrived: Vec<MockMessage>,
+    over: HashMap<u64, Completion>,
 }
 
-struct Posted {
+struct MockReceive {
     op: u64,
     into: Region,
     source: i32,
@@ -47,15 +47,15 @@ struct Posted {
 }
 
 #[derive(Clone, Copy)]
-struct Message {
+struct MockMessage {
     source: i32,
     word: u64,
     data: Region,
     op: u64,
 }
 
-fn failed(source: i32, status: dtl_status_t) -> Done {
-    Done { source, status, word: 0, size: 0 }
+fn failed(source: i32, status: dtl_status_t) -> Completion {
+    Completion { source, status, match_bits: 0, size: 0 }
 }
 
 impl Net {
@@ -72,25 +72,30 @@ impl Net {
         self.next_op
     }
 
-    fn end(&mut self, rank: usize, op: u64, done: Done) {
+    fn end(&mut self, rank: usize, op: u64, done: Completion) {
         self.activity += 1;
         self.sides[rank].over.insert(op, done);
     }
 
-    fn meet(&mut self, rank: usize, posted: &Posted, message: Message) {
+    fn meet(&mut self, rank: usize, posted: &MockReceive, message: MockMessage) {
         assert!(message.data.len() <= posted.into.len(), "nothing is ever too long");
         posted.into.copy_from(message.data);
         let size = message.data.len() as u64;
         self.end(
             rank,
             posted.op,
-            Done { source: message.source, status: DTL_SUCCESS, word: message.word, size },
+            Completion {
+                source: message.source,
+                status: DTL_SUCCESS,
+                match_bits: message.word,
+                size,
+            },
         );
         self.end(message.source as usize, message.op, failed(0, DTL_SUCCESS));
     }
 
-    fn arrive(&mut self, rank: usize, message: Message) {
-        let takes = |posted: &Posted| {
+    fn arrive(&mut self, rank: usize, message: MockMessage) {
+        let takes = |posted: &MockReceive| {
             posted.word == message.word && [message.source, DTL_ANY_SOURCE].contains(&posted.source)
         };
         match self.sides[rank].posted.iter().position(takes) {
@@ -122,7 +127,7 @@ impl Net {
     pub(super) fn kill(&mut self, dead: usize) {
         self.sides[dead].is_dead = true;
         self.sides[dead].posted.clear();
-        let lost: Vec<Message> = {
+        let lost: Vec<MockMessage> = {
             let side = &mut self.sides[dead];
             side.lanes
                 .iter_mut()
@@ -145,7 +150,7 @@ impl Net {
                             && (tells_all || std::mem::take(&mut any))
                 });
             self.sides[rank].posted = kept;
-            let doomed: Vec<Posted> = doomed;
+            let doomed: Vec<MockReceive> = doomed;
             let is_told = doomed.iter().any(|posted| posted.source == DTL_ANY_SOURCE);
             self.sides[rank].untold = (!is_told).then_some(dead_rank);
             doomed
@@ -155,7 +160,7 @@ impl Net {
     }
 
     /// The oldest receive of frames fails.
-    pub(super) fn fail_receive(&mut self, rank: usize, done: Done) {
+    pub(super) fn fail_receive(&mut self, rank: usize, done: Completion) {
         let posted = self.sides[rank].posted.remove(0);
         self.end(rank, posted.op, done);
     }
@@ -199,7 +204,7 @@ impl Wire for MockWire {
             }
             net.end(self.rank, op, failed(dest, DTL_ERROR_RANK_FAILURE));
         } else {
-            let message = Message { source: self.rank as i32, word, data, op };
+            let message = MockMessage { source: self.rank as i32, word, data, op };
             net.sides[dest as usize].lanes[self.rank].push_back(message);
         }
         Ok(OpId(op))
@@ -211,8 +216,9 @@ impl Wire for MockWire {
             return fail!(DTL_ERROR_BUSY, "full");
         }
         let op = net.op();
-        let posted = Posted { op, into, source, word };
-        let takes = |m: &Message| m.word == word && [m.source, DTL_ANY_SOURCE].contains(&source);
+        let posted = MockReceive { op, into, source, word };
+        let takes =
+            |m: &MockMessage| m.word == word && [m.source, DTL_ANY_SOURCE].contains(&source);
         if let Some(index) = net.sides[self.rank].arrived.iter().position(takes) {
             let message = net.sides[self.rank].arrived.remove(index);
             net.meet(self.rank, &posted, message);
@@ -227,7 +233,7 @@ impl Wire for MockWire {
         Ok(OpId(op))
     }
 
-    fn test(&mut self, op: OpId) -> Result<Option<Done>> {
+    fn test(&mut self, op: OpId) -> Result<Option<Completion>> {
         let mut net = self.net.lock();
         if net.sides[self.rank].is_dead {
             return fail!(DTL_ERROR_INVALID_STATE, "the dead do not ask");
@@ -273,8 +279,10 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(size: usize, seed: u64, is_slow: bool) -> World {
-        let side =
-            || Side { lanes: (0..size).map(|_| VecDeque::new()).collect(), ..Side::default() };
+        let side = || MockRank {
+            lanes: (0..size).map(|_| VecDeque::new()).collect(),
+            ..MockRank::default()
+        };
         let net = Arc::new(Mutex::new(Net {
             sides: (0..size).map(|_| side()).collect(),
             random: seed | 1,

@@ -39,7 +39,7 @@ use super::peer_map::BYTES_PER_RANK;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Diagnostics, Done, Groups, Liveness, Matched, OpId, Properties, RecvMode, Rma, Selector,
+    Completion, Diagnostics, Groups, Liveness, Matched, OpId, Properties, RecvMode, Rma, Selector,
     SendMode, ThreadCheck, Transport, Wakeup, Window, WindowPart, poll_of,
 };
 use crate::sys::memory::buf::Region;
@@ -50,7 +50,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-pub use self::device_mem::{Held, WireDevices};
+pub use self::device_mem::{DeviceMapping, WireDevices};
 pub use self::rma::{Change, WireWindows};
 
 /// The word of every frame. Payloads travel under other words, all below 2^28.
@@ -75,7 +75,7 @@ pub trait Wire: Send {
     /// Starts a receive from a rank or DTL_ANY_SOURCE, of exactly this word.
     fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId>;
     /// Makes progress and tests one operation; `Some` = over.
-    fn test(&mut self, op: OpId) -> Result<Option<Done>>;
+    fn test(&mut self, op: OpId) -> Result<Option<Completion>>;
     /// Whether `cancel` withdraws receives.
     fn can_cancel(&self) -> bool;
     /// Tries to withdraw an operation, which then completes through `test`.
@@ -90,7 +90,7 @@ pub trait Wire: Send {
         Doze::No
     }
     /// Returns whether closing it is reported to the other ranks, as a death is.
-    fn says_when_it_leaves(&self) -> bool {
+    fn notifies_on_close(&self) -> bool {
         false
     }
     /// Notes that a message of this rank (or any, DTL_ANY_SOURCE: repeated as long as a thread
@@ -164,7 +164,8 @@ pub fn eager_word(head: &[u64; FRAME_WORDS]) -> Option<u64> {
 #[inline]
 #[must_use]
 pub fn eager_head(word: u64, len: usize) -> [u64; FRAME_WORDS] {
-    frame::Header { kind: frame::Kind::Eager, payload: 0, word, size: len as u64, id: 0 }.words()
+    frame::Header { kind: frame::FrameKind::Eager, payload: 0, word, size: len as u64, id: 0 }
+        .words()
 }
 
 /// A frame in the wire's memory.
@@ -191,26 +192,26 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
         return Err(error);
     }
     let windows = engine.wire.windows().map(drop);
-    Ok(Box::new(Endpoint { engine: Shared::new(engine), properties, is_direct, windows }))
+    Ok(Box::new(P2pTransport { engine: SharedEngine::new(engine), properties, is_direct, windows }))
 }
 
 /// Memory of a transport with no messages yet: its engine, and the frames that wait for what comes.
 pub const FIXED_BYTES: usize = LENT_FIXED_BYTES + engine::RECEIVES * frame::FRAME;
 /// Memory of a transport with no messages yet, where the wire itself keeps memory for frames.
-pub const LENT_FIXED_BYTES: usize = size_of::<Endpoint>() + size_of::<Properties>();
+pub const LENT_FIXED_BYTES: usize = size_of::<P2pTransport>() + size_of::<Properties>();
 /// Memory for each rank, with or without messages.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
 /// Memory for each rank with messages, without waiting ones.
 pub const PARTNER_BYTES: usize =
-    size_of::<engine::Link>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
+    size_of::<engine::PeerLink>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 
 /// An engine behind one short lock; `None` when it is closed.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<Option<Engine>>>);
+struct SharedEngine(Arc<Mutex<Option<Engine>>>);
 
-impl Shared {
-    fn new(engine: Engine) -> Shared {
-        Shared(Arc::new(Mutex::new(Some(engine))))
+impl SharedEngine {
+    fn new(engine: Engine) -> SharedEngine {
+        SharedEngine(Arc::new(Mutex::new(Some(engine))))
     }
 
     #[inline]
@@ -222,8 +223,8 @@ impl Shared {
     }
 }
 
-struct Endpoint {
-    engine: Shared,
+struct P2pTransport {
+    engine: SharedEngine,
     properties: Arc<Properties>,
     /// Whether the wire moves device memory.
     is_direct: bool,
@@ -231,14 +232,14 @@ struct Endpoint {
     windows: std::result::Result<(), &'static str>,
 }
 
-impl Endpoint {
+impl P2pTransport {
     #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
         self.engine.with(act)
     }
 }
 
-impl Transport for Endpoint {
+impl Transport for P2pTransport {
     fn properties(&self) -> &Properties {
         &self.properties
     }
@@ -278,7 +279,7 @@ impl Transport for Endpoint {
         })
     }
 
-    fn probe(&self, select: Selector) -> Result<Option<Done>> {
+    fn probe(&self, select: Selector) -> Result<Option<Completion>> {
         self.with(|engine| engine.probe(select))
     }
 
@@ -290,7 +291,7 @@ impl Transport for Endpoint {
         self.with(|engine| engine.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
         poll_of(self.with(|engine| {
             let mut done = engine.outcome(op)?;
             if done.is_none() {
@@ -327,7 +328,7 @@ impl Transport for Endpoint {
     }
 }
 
-impl Liveness for Endpoint {
+impl Liveness for P2pTransport {
     fn failed_ranks(&self) -> Vec<i32> {
         self.with(|engine| Ok(engine.failed_ranks())).unwrap_or_default()
     }
@@ -337,7 +338,7 @@ impl Liveness for Endpoint {
     }
 }
 
-impl Rma for Endpoint {
+impl Rma for P2pTransport {
     fn allocates(&self) -> bool {
         false
     }
@@ -347,7 +348,7 @@ impl Rma for Endpoint {
     }
 }
 
-impl Wakeup for Endpoint {
+impl Wakeup for P2pTransport {
     fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
         match self.with(|engine| Ok(engine.doze(seen))) {
             Ok(Doze::News) => true,
@@ -360,13 +361,13 @@ impl Wakeup for Endpoint {
     }
 }
 
-impl ThreadCheck for Endpoint {
+impl ThreadCheck for P2pTransport {
     fn admit(&self) -> Result<()> {
         self.with(|engine| engine.wire.admit())
     }
 }
 
-impl Diagnostics for Endpoint {
+impl Diagnostics for P2pTransport {
     fn failure_text(&self) -> Option<String> {
         self.with(|engine| Ok(engine.said.clone())).ok().flatten()
     }
@@ -376,7 +377,7 @@ impl Diagnostics for Endpoint {
     }
 }
 
-impl Drop for Endpoint {
+impl Drop for P2pTransport {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.0.lock().take() {
             drop(engine.close());

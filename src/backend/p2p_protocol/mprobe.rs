@@ -3,15 +3,15 @@
 //! What was only offered can still be withdrawn by its sender, also after it was taken: its receive
 //! then ends with CANCELED.
 
-use super::engine::{Arrival, Bytes, Engine, Operation, Receive, done, index_of};
+use super::engine::{Arrival, Engine, MessageBytes, Operation, Receive, done, index_of};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Result, fail};
-use crate::runtime::component::{Done, Matched, OpId, Selector};
+use crate::runtime::component::{Completion, Matched, OpId, Selector};
 use crate::sys::memory::buf::Region;
 
 impl Engine {
-    pub(super) fn probe(&mut self, select: Selector) -> Result<Option<Done>> {
+    pub(super) fn probe(&mut self, select: Selector) -> Result<Option<Completion>> {
         if select.source != DTL_ANY_SOURCE {
             self.check_rank(select.source)?;
         }
@@ -19,10 +19,10 @@ impl Engine {
         self.check_working()?;
         if let Some(message) = self.matcher.peek(&select) {
             let size = self.size_of(&message.what);
-            return Ok(Some(Done {
+            return Ok(Some(Completion {
                 source: message.source,
                 status: DTL_SUCCESS,
-                word: message.word,
+                match_bits: message.match_bits,
                 size,
             }));
         }
@@ -42,9 +42,9 @@ impl Engine {
 
     fn size_of(&self, what: &Arrival) -> u64 {
         match what {
-            Arrival::Held(Bytes::Copied(copy)) => copy.region().len() as u64,
-            Arrival::Held(Bytes::Framed(_, size)) => *size as u64,
-            Arrival::Held(Bytes::Lent(lent)) => lent.bytes.len() as u64,
+            Arrival::Held(MessageBytes::Copied(copy)) => copy.region().len() as u64,
+            Arrival::Held(MessageBytes::Framed(_, size)) => *size as u64,
+            Arrival::Held(MessageBytes::Lent(lent)) => lent.bytes.len() as u64,
             Arrival::Offered(offer) => offer.size,
             Arrival::Own(send) => match self.operations.get(*send) {
                 Some(Operation::Send(send)) => send.data.len() as u64,
@@ -66,12 +66,16 @@ impl Engine {
     }
 
     /// Marks the probed message of a source that `is` selects. Returns whether there was one.
-    pub(super) fn withdraw_probed(&mut self, from: i32, is: impl Fn(&Arrival) -> bool) -> bool {
+    pub(super) fn cancel_probed(&mut self, from: i32, is: impl Fn(&Arrival) -> bool) -> bool {
         for (_, operation) in self.operations.iter_mut() {
             let Operation::Taken(taken) = operation else { continue };
             if taken.source == from && is(&taken.what) {
-                *operation =
-                    Operation::Withdrawn(done(index_of(from), DTL_ERROR_CANCELED, taken.word, 0));
+                *operation = Operation::Withdrawn(done(
+                    index_of(from),
+                    DTL_ERROR_CANCELED,
+                    taken.match_bits,
+                    0,
+                ));
                 return true;
             }
         }

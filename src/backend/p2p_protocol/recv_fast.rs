@@ -6,11 +6,11 @@
 //! that could take it, and no message of that rank has been kept.
 
 use super::engine::{Engine, done, fitting, index_of};
-use super::frame::{HEADER, Header, Kind};
+use super::frame::{FrameKind, HEADER, Header};
 use super::{Lent, Wire};
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
-use crate::runtime::component::{Done, Selector};
+use crate::runtime::component::{Completion, Selector};
 use crate::sys::memory::buf::Region;
 
 /// Rounds in which the wire looks for what has come, with the engine locked: a microsecond or two,
@@ -34,7 +34,7 @@ impl Engine {
         &mut self,
         into: Region,
         select: &Selector,
-        told: &mut Done,
+        told: &mut Completion,
     ) -> Result<bool> {
         for _ in 0..self.rounds {
             if !self.is_free_for(select.source) {
@@ -74,5 +74,5 @@ fn wanted(lent: &Lent, select: &Selector) -> Option<Header> {
         return None;
     }
     let header = Header::of(lent.head, (HEADER + lent.bytes.len()) as u64)?;
-    (header.kind == Kind::Eager && select.takes(lent.source, header.word)).then_some(header)
+    (header.kind == FrameKind::Eager && select.takes(lent.source, header.word)).then_some(header)
 }

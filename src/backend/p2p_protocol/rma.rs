@@ -9,7 +9,7 @@ use super::Wire;
 use super::engine::{Engine, index_of, rank_of};
 use crate::abi::status::*;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
-use crate::backend::peer_map::Sparse;
+use crate::backend::peer_map::PeerMap;
 use crate::error::{self, Error, Result, fail};
 use crate::runtime::component::{OpId, Reach, Spot, Swap};
 use crate::sys::memory::buf::{Addr, Region};
@@ -98,7 +98,7 @@ struct Under<T> {
 /// What is under way to one target, oldest first: at the wire, and behind that without room yet.
 #[derive(Default)]
 struct Lane {
-    flying: VecDeque<Under<OpId>>,
+    in_flight: VecDeque<Under<OpId>>,
     waiting: VecDeque<Under<Begin>>,
     /// Something was begun that no flush of the wire stands behind.
     is_dirty: bool,
@@ -110,7 +110,7 @@ struct Lane {
 impl Lane {
     fn oldest(&self) -> Option<u64> {
         let waiting = self.waiting.front().map(|under| under.number);
-        self.flying.front().map(|under| under.number).or(waiting)
+        self.in_flight.front().map(|under| under.number).or(waiting)
     }
 }
 
@@ -125,9 +125,9 @@ struct Waited {
 }
 
 /// A window that is open.
-pub(super) struct Open {
+pub(super) struct OpenWindow {
     wire: Addr,
-    lanes: Sparse<Lane>,
+    lanes: PeerMap<Lane>,
     /// Targets with something under way, not flushed, or with a failure that is not reported.
     listed: Vec<usize>,
     last: u64,
@@ -152,7 +152,7 @@ impl Hand<'_> {
     }
 }
 
-impl Open {
+impl OpenWindow {
     /// Starts operations that have found room, and collects completed ones.
     fn move_on(&mut self, hand: &mut Hand) -> Result<()> {
         for index in 0..self.listed.len() {
@@ -170,9 +170,9 @@ impl Open {
 
     fn move_lane(&mut self, rank: usize, hand: &mut Hand) -> Result<()> {
         let Some(lane) = self.lanes.get_mut(rank) else { return Ok(()) };
-        while let Some(&Under { number, asked, what }) = lane.flying.front() {
+        while let Some(&Under { number, asked, what }) = lane.in_flight.front() {
             let Some(done) = hand.wire.test(what)? else { break };
-            lane.flying.pop_front();
+            lane.in_flight.pop_front();
             let outcome = match done.status {
                 DTL_SUCCESS => Ok(()),
                 status => Err(failure(hand, rank, status)),
@@ -181,7 +181,7 @@ impl Open {
         }
         while let Some(&Under { number, asked, what }) = lane.waiting.front() {
             match what.start(hand.wire, self.wire) {
-                Ok(op) => lane.flying.push_back(Under { number, asked, what: op }),
+                Ok(op) => lane.in_flight.push_back(Under { number, asked, what: op }),
                 Err(error) if error.status() == DTL_ERROR_BUSY => break,
                 Err(error) => {
                     hand.note(rank, error.status());
@@ -214,7 +214,7 @@ impl Open {
         self.last += 1;
         let number = self.last;
         match started {
-            Ok(op) => lane.flying.push_back(Under { number, asked, what: op }),
+            Ok(op) => lane.in_flight.push_back(Under { number, asked, what: op }),
             Err(error) if error.status() == DTL_ERROR_BUSY => {
                 lane.waiting.push_back(Under { number, asked, what: begin });
             }
@@ -225,7 +225,7 @@ impl Open {
         }
         // What is got is there when it is over.
         lane.is_dirty |= !matches!(begin, Begin::Get(..) | Begin::Flush(_));
-        if asked || lane.flying.len() > UNASKED {
+        if asked || lane.in_flight.len() > UNASKED {
             // An error: the wire could not be called. The operation has begun all the same, so its
             // buffer is in use; the next test or flush reports the error.
             drop(self.move_lane(rank, hand));
@@ -307,7 +307,6 @@ impl Open {
 }
 
 /// Error of a call that could not call the wire: the operations live on.
-#[cold]
 fn in_use(error: &Error) -> Error {
     let text =
         "operations on the window go on: do not free or reuse their buffers before it is destroyed";
@@ -331,7 +330,6 @@ fn end(
 }
 
 /// What an operation's status means.
-#[cold]
 fn failure(hand: &mut Hand, rank: usize, status: dtl_status_t) -> Error {
     hand.note(rank, status);
     let said = hand.wire.failure_text();
@@ -347,8 +345,8 @@ impl Engine {
         let Ok(windows) = self.wire.windows() else { return Err(none()) };
         let (wire, key) = windows.create(memory)?;
         let (lanes, listed, flushes, ended) =
-            (Sparse::new(ranks), Vec::new(), Vec::new(), Vec::new());
-        self.windows.push((number, Open { wire, lanes, listed, last: 0, flushes, ended }));
+            (PeerMap::new(ranks), Vec::new(), Vec::new(), Vec::new());
+        self.windows.push((number, OpenWindow { wire, lanes, listed, last: 0, flushes, ended }));
         Ok(key)
     }
 
@@ -368,7 +366,7 @@ impl Engine {
     fn on_window<T>(
         &mut self,
         number: u64,
-        act: impl FnOnce(&mut Open, &mut Hand) -> Result<T>,
+        act: impl FnOnce(&mut OpenWindow, &mut Hand) -> Result<T>,
     ) -> Result<T> {
         let Some((_, open)) = self.windows.iter_mut().find(|(known, _)| *known == number) else {
             return Err(none());
@@ -440,7 +438,6 @@ impl Engine {
     }
 }
 
-#[cold]
 fn none() -> Error {
     Error::new(DTL_ERROR_INVALID_STATE, "the window is closed")
 }

@@ -1,7 +1,7 @@
 //! A wire's window as the library sees it: behind the engine's lock, and with the keys by which the
 //! ranks find each other's memory.
 
-use super::Shared;
+use super::SharedEngine;
 use super::rma::{Begin, Change};
 use crate::abi::backend::vtable::DTL_WIN_KEY_BYTES;
 use crate::abi::word::{DTL_DTYPE_INT64_INT64, dtl_dtype_t};
@@ -20,8 +20,8 @@ const WORDS: usize = 2 + KEY;
 const DTYPES: RangeInclusive<dtl_dtype_t> = 0..=DTL_DTYPE_INT64_INT64;
 const _: () = assert!(DTL_DTYPE_INT64_INT64 < 64);
 
-struct Face {
-    engine: Shared,
+struct RmaAdapter {
+    engine: SharedEngine,
     number: u64,
     memory: Region,
     key: Vec<u8>,
@@ -31,7 +31,7 @@ struct Face {
 }
 
 /// Makes this rank's side of a window.
-pub(super) fn open(engine: &Shared, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
+pub(super) fn open(engine: &SharedEngine, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
     let Some(memory) = part.memory else {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
@@ -40,10 +40,16 @@ pub(super) fn open(engine: &Shared, part: WindowPart<'_>) -> Result<Box<dyn Wind
     };
     let number = u64::from(part.number);
     let key = engine.with(|engine| engine.open_window(number, memory))?;
-    Ok(Box::new(Face { engine: engine.clone(), number, memory, key, atomics: AtomicU64::new(0) }))
+    Ok(Box::new(RmaAdapter {
+        engine: engine.clone(),
+        number,
+        memory,
+        key,
+        atomics: AtomicU64::new(0),
+    }))
 }
 
-impl Face {
+impl RmaAdapter {
     fn begin(&self, begin: Begin, asked: bool) -> Result<Option<OpId>> {
         self.engine.with(|engine| engine.begin_on_window(self.number, begin, asked))
     }
@@ -61,7 +67,7 @@ impl Face {
     }
 }
 
-impl Window for Face {
+impl Window for RmaAdapter {
     fn describe(&self) -> &'static str {
         match self.atomics.load(Ordering::Relaxed) {
             0 => "the backend's own put and get, the rest by messages",
@@ -73,7 +79,7 @@ impl Window for Face {
         self.memory
     }
 
-    fn says(&self) -> Result<Vec<u64>> {
+    fn local_record(&self) -> Result<Vec<u64>> {
         let mut words = vec![self.own_atomics()?, self.key.len() as u64];
         words.extend(self.key.chunks(8).map(|bytes| {
             let mut word = [0; 8];
@@ -84,7 +90,7 @@ impl Window for Face {
         Ok(words)
     }
 
-    fn hears(&self, said: &[u64]) -> Result<()> {
+    fn set_records(&self, said: &[u64]) -> Result<()> {
         let mut common = u64::MAX;
         for (rank, words) in (0..).zip(said.chunks_exact(WORDS)) {
             let [atomics, bytes, key @ ..] = words else { continue };
@@ -142,7 +148,7 @@ impl Window for Face {
     }
 }
 
-impl Drop for Face {
+impl Drop for RmaAdapter {
     fn drop(&mut self) {
         // A second time it does nothing; nor does it where the communicator has closed, and the
         // window with it.

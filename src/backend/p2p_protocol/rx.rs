@@ -1,13 +1,15 @@
 //! What comes in: frames, in the order in which their receives were posted, and payloads.
 
-use super::engine::{Answer, Arrival, Bytes, Engine, Mover, Offer, Operation, Payload, Receive};
-use super::engine::{Send, SendStage, Taken, done, fitting, index_of, rank_of};
-use super::frame::{FRAME, Frame, HEADER, Header, Kind};
+use super::engine::{
+    Arrival, Control, Engine, MessageBytes, Mover, Operation, Payload, Receive, RndvOffer,
+};
+use super::engine::{Send, SendStage, TakenOffer, done, fitting, index_of, rank_of};
+use super::frame::{FRAME, Frame, FrameKind, HEADER, Header};
 use super::{Doze, FRAME_WORD, Lent, tx};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
-use crate::runtime::component::{Done, OpId};
+use crate::runtime::component::{Completion, OpId};
 use crate::sys::memory::buf::{Region, Scratch};
 
 /// Frames read in one round.
@@ -81,8 +83,8 @@ impl Engine {
             let Some(done) = self.wire.test(op)? else { return Ok(true) };
             let Some((_, mut frame)) = self.incoming.pop_front() else { return Ok(true) };
             let mut back = None;
-            if done.status == DTL_SUCCESS && done.word != FRAME_WORD {
-                self.wrong_word(FRAME_WORD, done.word);
+            if done.status == DTL_SUCCESS && done.match_bits != FRAME_WORD {
+                self.wrong_word(FRAME_WORD, done.match_bits);
                 back = Some(frame);
             } else if done.status == DTL_SUCCESS {
                 let header = frame.read(done.size);
@@ -90,7 +92,7 @@ impl Engine {
                 match self.accept(done.source, header, done.size, payload) {
                     None => back = Some(frame),
                     Some(word) => {
-                        let held = Arrival::Held(Bytes::Framed(frame, payload.len()));
+                        let held = Arrival::Held(MessageBytes::Framed(frame, payload.len()));
                         self.matcher.arrive(done.source, word, held);
                     }
                 }
@@ -131,12 +133,19 @@ impl Engine {
     pub(super) fn take_in(&mut self, lent: Lent) {
         let (source, len) = (lent.source, (HEADER + lent.bytes.len()) as u64);
         if lent.status != DTL_SUCCESS {
-            self.receive_failed(&Done { source, status: lent.status, word: 0, size: 0 });
+            self.receive_failed(&Completion {
+                source,
+                status: lent.status,
+                match_bits: 0,
+                size: 0,
+            });
         } else {
             let header = Header::of(lent.head, len);
             match self.accept(source, header, len, lent.bytes) {
                 None => self.give_back(&lent),
-                Some(word) => self.matcher.arrive(source, word, Arrival::Held(Bytes::Lent(lent))),
+                Some(word) => {
+                    self.matcher.arrive(source, word, Arrival::Held(MessageBytes::Lent(lent)))
+                }
             }
         }
     }
@@ -163,13 +172,13 @@ impl Engine {
             return None;
         };
         match header.kind {
-            Kind::Eager => return self.accept_message(from, &header, payload),
-            Kind::Offer => self.accept_offer(from, &header),
-            Kind::Clear => self.accept_clear(from, &header),
-            Kind::Ack => self.accept_ack(from, OpId(header.id)),
-            Kind::Withdraw => self.accept_withdraw(from, header.id),
-            Kind::Forgotten => self.forgotten(from),
-            Kind::Leave => self.has_left(from),
+            FrameKind::Eager => return self.accept_message(from, &header, payload),
+            FrameKind::Offer => self.accept_offer(from, &header),
+            FrameKind::Clear => self.accept_clear(from, &header),
+            FrameKind::Ack => self.accept_ack(from, OpId(header.id)),
+            FrameKind::Withdraw => self.accept_withdraw(from, header.id),
+            FrameKind::Forgotten => self.forgotten(from),
+            FrameKind::Leave => self.has_left(from),
         }
         None
     }
@@ -181,7 +190,7 @@ impl Engine {
             return None;
         }
         let Some(copy) = Scratch::copy_of(payload) else { return Some(header.word) };
-        self.matcher.arrive(from, header.word, Arrival::Held(Bytes::Copied(copy)));
+        self.matcher.arrive(from, header.word, Arrival::Held(MessageBytes::Copied(copy)));
         None
     }
 
@@ -189,7 +198,7 @@ impl Engine {
         if self.gone(rank_of(source)).is_some() {
             return; // it cannot be fetched any more
         }
-        let offer = Offer { size: header.size, send: header.id };
+        let offer = RndvOffer { size: header.size, send: header.id };
         match self.matcher.take_placed(rank_of(source), header.word) {
             Some(place) => {
                 self.keep_place(place);
@@ -201,15 +210,15 @@ impl Engine {
 
     fn accept_clear(&mut self, source: usize, header: &Header) {
         let id = OpId(header.id);
-        let mut answer = Answer::Payload { send: None, word: header.payload, want: 0 };
+        let mut answer = Control::Payload { send: None, word: header.payload, want: 0 };
         if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
             if send.dest == source && send.stage == SendStage::Offered {
                 send.stage = SendStage::Cleared;
                 let want = usize::try_from(header.size).unwrap_or(0).min(send.data.len());
-                answer = Answer::Payload { send: Some(id), word: header.payload, want };
+                answer = Control::Payload { send: Some(id), word: header.payload, want };
             }
         }
-        if let Answer::Payload { send: None, .. } = answer {
+        if let Control::Payload { send: None, .. } = answer {
             self.forgotten(source);
         }
         self.answer(source, answer);
@@ -219,8 +228,8 @@ impl Engine {
         let is = |what: &Arrival| matches!(what, Arrival::Offered(offer) if offer.send == id);
         // If it is not there, a receive has it, and the sender is sent Clear.
         let from = rank_of(source);
-        if self.matcher.remove_unexpected(from, is).is_some() || self.withdraw_probed(from, is) {
-            self.answer(source, Answer::Tell(Kind::Forgotten, id));
+        if self.matcher.remove_unexpected(from, is).is_some() || self.cancel_probed(from, is) {
+            self.answer(source, Control::Tell(FrameKind::Forgotten, id));
         }
     }
 
@@ -260,7 +269,7 @@ impl Engine {
         Ok(())
     }
 
-    fn payload_over(&mut self, payload: &Payload, got: &Done) {
+    fn payload_over(&mut self, payload: &Payload, got: &Completion) {
         let id = match &payload.of {
             Mover::Send(None, _) => return,
             Mover::Send(Some(id), _) | Mover::Receive(id, _) => *id,
@@ -314,7 +323,12 @@ impl Engine {
 
 /// Returns the completion of a receive that has its payload; `None`: it got nothing, the offer was
 /// withdrawn.
-fn received(room: usize, taken: &Taken, got: &Done, status: dtl_status_t) -> Option<Done> {
+fn received(
+    room: usize,
+    taken: &TakenOffer,
+    got: &Completion,
+    status: dtl_status_t,
+) -> Option<Completion> {
     let wanted = tx::wanted(taken.offer.size, room) as u64;
     match got.size {
         0 => None,

@@ -2,8 +2,8 @@
 //! are ended, then the wire is closed. Both waits have a limit.
 
 use super::FRAME_WORD;
-use super::engine::{Answer, Engine, Link, rank_of};
-use super::frame::Kind;
+use super::engine::{Control, Engine, PeerLink, rank_of};
+use super::frame::FrameKind;
 use crate::error::{Error, Result};
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::Region;
@@ -27,7 +27,7 @@ impl Engine {
         drop(self.flush());
         drop(self.end_receives());
         let closed = self.wire.close();
-        let flying = self.links.values_mut().flat_map(|link| link.flying.drain(..));
+        let flying = self.links.values_mut().flat_map(|link| link.in_flight.drain(..));
         flying.chain(self.incoming.drain(..)).for_each(std::mem::forget);
         self.payloads.drain(..).for_each(std::mem::forget);
         closed
@@ -38,7 +38,7 @@ impl Engine {
     pub(super) fn give_up(mut self, error: &Error) {
         for rank in 0..self.links.ranks() {
             if self.is_other(rank) {
-                self.answer(rank, Answer::Tell(Kind::Leave, 0));
+                self.answer(rank, Control::Tell(FrameKind::Leave, 0));
             }
         }
         let (deadline, mut backoff) = (Deadline::after(FLUSH_NS), Backoff::new());
@@ -58,8 +58,8 @@ impl Engine {
     /// announce that it leaves: a receiver that sends Clear to one would wait forever for an
     /// answer.
     fn has_work(&self) -> bool {
-        let waits = !self.wire.says_when_it_leaves();
-        let is_busy = |link: &Link| link.has_work() || waits && link.withdrawn > 0;
+        let waits = !self.wire.notifies_on_close();
+        let is_busy = |link: &PeerLink| link.has_work() || waits && link.withdrawn > 0;
         !self.payloads.is_empty() || self.links.values().any(is_busy)
     }
 

@@ -5,7 +5,7 @@ use super::mock::World;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::match_queues::oracle::Naive;
-use crate::runtime::component::{Done, OpId, Selector, SendMode, Transport};
+use crate::runtime::component::{Completion, OpId, Selector, SendMode, Transport};
 use crate::sys::memory::buf::{Region, Scratch};
 use SendMode::{Standard, Synchronous};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn bytes(scratch: &Scratch) -> &[u8] {
 }
 
 fn from(source: i32, word: u64) -> Selector {
-    Selector { source, word, ignore: 0 }
+    Selector { source, match_bits: word, ignore: 0 }
 }
 
 fn over(end: &dyn Transport, op: OpId) -> Option<dtl_status_t> {
@@ -118,14 +118,14 @@ impl Pair {
             }
             Step::Receive { at, source, word, ignore, room } => {
                 let into = filled(room, 0);
-                let select = Selector { source, word, ignore };
+                let select = Selector { source, match_bits: word, ignore };
                 let op = self.world.ends[at].irecv(into.region(), select).expect("irecv");
                 let pair = self.naive[at].receive(select, self.receives.len() as u32);
                 self.receives.push(Received { at, into, op, state: State::Open });
                 self.matched(pair);
             }
             Step::Take { at, source, word, ignore, room } => {
-                self.take(at, Selector { source, word, ignore }, room);
+                self.take(at, Selector { source, match_bits: word, ignore }, room);
             }
             Step::Withdraw { which } if which % 2 == 0 => self.withdraw_send(which / 2),
             Step::Withdraw { which } => self.withdraw_receive(which / 2),
@@ -151,7 +151,7 @@ impl Pair {
                 continue; // its sender had withdrawn it
             }
             let (source, word, send) = self.naive[at].peek(select).expect("the oracle has one");
-            assert_eq!((taken.done.source, taken.done.word), (source, word));
+            assert_eq!((taken.done.source, taken.done.match_bits), (source, word));
             self.naive[at].arrived.retain(|(_, _, id)| *id != send);
             check_received(&got, &into, &self.sends[send as usize]);
             if self.sends[send as usize].state == State::Open {
@@ -215,10 +215,13 @@ impl Pair {
     }
 }
 
-fn check_received(got: &Done, into: &Scratch, send: &Sent) {
+fn check_received(got: &Completion, into: &Scratch, send: &Sent) {
     let (sent, room) = (send.data.region().len(), into.region().len());
     let status = if sent > room { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS };
-    assert_eq!(*got, Done { source: send.from as i32, status, word: send.word, size: sent as u64 });
+    assert_eq!(
+        *got,
+        Completion { source: send.from as i32, status, match_bits: send.word, size: sent as u64 }
+    );
     let moved = sent.min(room);
     assert_eq!(bytes(into)[..moved], bytes(&send.data)[..moved]);
     assert!(
@@ -249,7 +252,7 @@ proptest! {
         let world = World::new(2, seed, true);
         let (a, b) = (world.ends[0].as_ref(), world.ends[1].as_ref());
         let lens = [0, 1, 100, INLINE, INLINE + 1, 20_000];
-        let select = Selector { source: 0, word: 0, ignore: 0xFFFF };
+        let select = Selector { source: 0, match_bits: 0, ignore: 0xFFFF };
         let (mut sends, mut receives) = (Vec::new(), Vec::new());
         for (id, (len, is_sync, then)) in (0_u64..).zip(&plan) {
             let data = filled(lens[*len], id as u8);
@@ -279,10 +282,10 @@ proptest! {
             into)| Some((b.outcome(*op).expect("test")?, into))).collect();
         // While an offer is being withdrawn, its receive and a later one may change places.
         if !ended.contains(&DTL_ERROR_CANCELED) {
-            prop_assert!(got.windows(2).all(|two| two[0].0.word < two[1].0.word));
+            prop_assert!(got.windows(2).all(|two| two[0].0.match_bits < two[1].0.match_bits));
         }
         for (id, (_, data, _)) in sends.iter().enumerate() {
-            let found = got.iter().find(|(done, _)| done.word == id as u64);
+            let found = got.iter().find(|(done, _)| done.match_bits == id as u64);
             if let Some((done, into)) = found {
                 prop_assert_eq!(done.size as usize, data.region().len());
                 prop_assert_eq!(&bytes(into)[..data.region().len()], bytes(data));
@@ -379,7 +382,7 @@ fn a_wire_that_fails_ends_everything_and_says_why() {
             a.isend(data.region(), 0, 3, Synchronous).expect("isend"),
         ];
         let status = if source == 0 { DTL_ERROR_RANK_FAILURE } else { DTL_ERROR_CONNECTION_LOST };
-        world.net.lock().fail_receive(0, Done { source, status, word: 0, size: 0 });
+        world.net.lock().fail_receive(0, Completion { source, status, match_bits: 0, size: 0 });
         world.settle();
         ops.into_iter().for_each(|op| assert_eq!(over(a, op), Some(status)));
         let said = a.groups().diagnostics.and_then(|own| own.failure_text()).unwrap_or_default();

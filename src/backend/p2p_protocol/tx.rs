@@ -1,9 +1,9 @@
 //! What goes out: frames and payloads, as the wire has room.
 
 use super::FRAME_WORD;
-use super::engine::{Answer, Engine, Mover, Operation, Payload, Receive, Send, SendStage, Sent};
+use super::engine::{Control, Engine, Mover, Operation, Payload, Receive, Send, SendStage, Sent};
 use super::engine::{done, rank_of};
-use super::frame::{Frame, Header, INLINE, Kind};
+use super::frame::{Frame, FrameKind, Header, INLINE};
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::runtime::component::{OpId, SendMode};
@@ -15,11 +15,11 @@ const WINDOW: usize = 64;
 /// 2^27 payloads of the same receiver, when the one that had it has long arrived.
 const PAYLOAD: u32 = 1 << 27;
 
-impl Answer {
+impl Control {
     /// Withdraws a send whose payload waits for room: its receiver gets one of no bytes. Returns
     /// whether it is that payload.
-    pub(super) fn withdraw(&mut self, id: OpId) -> bool {
-        let Answer::Payload { send, want, .. } = self else { return false };
+    pub(super) fn cancel_payload(&mut self, id: OpId) -> bool {
+        let Control::Payload { send, want, .. } = self else { return false };
         let is_its = *send == Some(id);
         (*send, *want) = if is_its { (None, 0) } else { (*send, *want) };
         is_its
@@ -48,10 +48,10 @@ impl Engine {
 
     /// Takes back the frames that the wire has sent.
     fn reap(&mut self, dest: usize) -> Result<()> {
-        while let Some(&(op, _)) = self.links.get(dest).and_then(|link| link.flying.front()) {
+        while let Some(&(op, _)) = self.links.get(dest).and_then(|link| link.in_flight.front()) {
             let Some(done) = self.wire.test(op)? else { break };
             if let Some((_, frame)) =
-                self.links.get_mut(dest).and_then(|link| link.flying.pop_front())
+                self.links.get_mut(dest).and_then(|link| link.in_flight.pop_front())
             {
                 self.pool.push(frame);
             }
@@ -69,7 +69,7 @@ impl Engine {
     }
 
     fn is_full(&self, dest: usize) -> bool {
-        self.links.get(dest).is_none_or(|link| link.flying.len() >= WINDOW)
+        self.links.get(dest).is_none_or(|link| link.in_flight.len() >= WINDOW)
     }
 
     /// Sends one frame.
@@ -88,7 +88,7 @@ impl Engine {
         match self.wire.isend(bytes, rank_of(dest), FRAME_WORD) {
             Ok(op) => {
                 if let Some(link) = self.links.get_mut(dest) {
-                    link.flying.push_back((op, frame));
+                    link.in_flight.push_back((op, frame));
                 }
                 self.list(dest);
                 Sent::Yes
@@ -103,7 +103,8 @@ impl Engine {
     /// Sends a whole message.
     #[inline]
     pub(super) fn send_message(&mut self, dest: usize, word: u64, data: Region) -> Sent {
-        let header = Header { kind: Kind::Eager, payload: 0, word, size: data.len() as u64, id: 0 };
+        let header =
+            Header { kind: FrameKind::Eager, payload: 0, word, size: data.len() as u64, id: 0 };
         self.send_frame(dest, &header, data)
     }
 
@@ -121,14 +122,16 @@ impl Engine {
             return Sent::Yes;
         };
         let (kind, payload) = match mode {
-            SendMode::Standard | SendMode::Notice if data.len() <= INLINE => (Kind::Eager, data),
-            _ => (Kind::Offer, Region::EMPTY),
+            SendMode::Standard | SendMode::Notice if data.len() <= INLINE => {
+                (FrameKind::Eager, data)
+            }
+            _ => (FrameKind::Offer, Region::EMPTY),
         };
         let size = data.len() as u64;
         let sent =
             self.send_frame(dest, &Header { kind, payload: 0, word, size, id: id.0 }, payload);
         match (&sent, kind, self.operations.get_mut(id)) {
-            (Sent::Yes, Kind::Eager, _) => {
+            (Sent::Yes, FrameKind::Eager, _) => {
                 self.finish(id, done(self.rank, DTL_SUCCESS, word, size))
             }
             (Sent::Yes, _, Some(Operation::Send(send))) => send.stage = SendStage::Offered,
@@ -152,9 +155,9 @@ impl Engine {
     fn write_answers(&mut self, dest: usize) -> bool {
         while let Some(&answer) = self.links.get(dest).and_then(|link| link.answers.front()) {
             let sent = match answer {
-                Answer::Tell(kind, send) => self.send_control(dest, kind, 0, 0, send),
-                Answer::Clear(id) => self.send_clear(dest, id),
-                Answer::Payload { send, word, want } => self.send_payload(dest, send, word, want),
+                Control::Tell(kind, send) => self.send_control(dest, kind, 0, 0, send),
+                Control::Clear(id) => self.send_clear(dest, id),
+                Control::Payload { send, word, want } => self.send_payload(dest, send, word, want),
             };
             match sent {
                 Sent::NoRoom => return false,
@@ -170,7 +173,14 @@ impl Engine {
         true
     }
 
-    fn send_control(&mut self, dest: usize, kind: Kind, payload: u32, size: u64, id: u64) -> Sent {
+    fn send_control(
+        &mut self,
+        dest: usize,
+        kind: FrameKind,
+        payload: u32,
+        size: u64,
+        id: u64,
+    ) -> Sent {
         self.send_frame(dest, &Header { kind, payload, word: 0, size, id }, Region::EMPTY)
     }
 
@@ -191,13 +201,13 @@ impl Engine {
                     }
                     // The receive has failed; its sender is not left waiting.
                     self.finish_failed(id, dest, error.status());
-                    self.answer(dest, Answer::Tell(Kind::Ack, taken.offer.send));
+                    self.answer(dest, Control::Tell(FrameKind::Ack, taken.offer.send));
                     return Sent::Yes;
                 }
             },
         };
         let want = wanted(taken.offer.size, into.len()) as u64;
-        self.send_control(dest, Kind::Clear, word, want, taken.offer.send)
+        self.send_control(dest, FrameKind::Clear, word, want, taken.offer.send)
     }
 
     fn post_payload(&mut self, source: usize, id: OpId, into: Region, size: u64) -> Result<u32> {
@@ -207,7 +217,7 @@ impl Engine {
             stand_in.as_ref().map_or(into, Scratch::region).part(0, wanted(size, into.len()));
         self.last_payload = (self.last_payload + 1) & (PAYLOAD - 1);
         let word = self.last_payload | PAYLOAD;
-        let twin = if stand_in.is_none() { self.twin_of(id) } else { None };
+        let twin = if stand_in.is_none() { self.shadow_of(id) } else { None };
         let op = match (&twin, twin.as_ref().and_then(|_| self.wire.devices())) {
             (Some(twin), Some(devices)) => {
                 devices.irecv(room, twin, rank_of(source), u64::from(word))?
@@ -231,7 +241,7 @@ impl Engine {
         // An empty payload would mean that the offer was withdrawn.
         let stand_in = if send.is_some() && data.is_empty() { Scratch::new(1) } else { None };
         let data = stand_in.as_ref().map_or(data, Scratch::region);
-        let twin = if stand_in.is_none() { send.and_then(|id| self.twin_of(id)) } else { None };
+        let twin = if stand_in.is_none() { send.and_then(|id| self.shadow_of(id)) } else { None };
         let sent = match (&twin, twin.as_ref().and_then(|_| self.wire.devices())) {
             (Some(twin), Some(devices)) => {
                 devices.isend(data, twin, rank_of(dest), u64::from(word))
@@ -251,7 +261,7 @@ impl Engine {
                 // The send has failed; its receive is given back.
                 (Sent::Failed(error), Some(id)) => {
                     self.finish_failed(id, dest, error.status());
-                    self.answer(dest, Answer::Payload { send: None, word, want: 0 });
+                    self.answer(dest, Control::Payload { send: None, word, want: 0 });
                     Sent::Yes
                 }
                 (sent, _) => sent,

@@ -61,22 +61,22 @@ pub(super) fn check(path: &Path) -> Result<()> {
 
 /// Target machine in the header of an ELF file.
 #[derive(PartialEq, Eq)]
-struct Target {
+struct ElfTarget {
     machine: elf::Machine,
     bits: u32,
     endian: Endianness,
 }
 
 /// The target and the type of a file; `None` if its header is not all there, or damaged.
-fn target(header: &[u8]) -> Option<(Target, elf::FileType)> {
+fn target(header: &[u8]) -> Option<(ElfTarget, elf::FileType)> {
     fn read<Elf: FileHeader<Endian = Endianness>>(
         header: &[u8],
         bits: u32,
-    ) -> Option<(Target, elf::FileType)> {
+    ) -> Option<(ElfTarget, elf::FileType)> {
         let header = Elf::parse(header).ok()?;
         let endian = header.endian().ok()?;
         let machine = header.e_machine(endian);
-        Some((Target { machine, bits, endian }, header.e_type(endian)))
+        Some((ElfTarget { machine, bits, endian }, header.e_type(endian)))
     }
     read::<FileHeader64<Endianness>>(header, 64)
         .or_else(|| read::<FileHeader32<Endianness>>(header, 32))
@@ -159,7 +159,7 @@ fn names<'d>(data: impl ReadRef<'d>) -> Option<&'d [u8]> {
     data.read_bytes_at(offset, size.min(MOST_NAMES)).ok()
 }
 
-fn name_of(target: &Target) -> String {
+fn name_of(target: &ElfTarget) -> String {
     let name = MACHINES.iter().find(|(known, _)| *known == target.machine).map(|(_, name)| *name);
     let order = if target.endian == Endianness::Big { ", big-endian" } else { "" };
     let name = name.map_or_else(|| format!("ELF machine {}", target.machine.0), str::to_owned);

@@ -8,7 +8,7 @@ use crate::error::{Result, fail};
 
 /// A row of the plugin's.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row<'a> {
+pub(super) struct LayoutRow<'a> {
     pub(super) name: &'a str,
     pub(super) field: Option<&'a str>,
     pub(super) offset: usize,
@@ -16,7 +16,7 @@ pub(super) struct Row<'a> {
 }
 
 /// Fails if the row differs from ours, both sides' numbers in the text.
-pub(super) fn check(row: Row) -> Result<()> {
+pub(super) fn check(row: LayoutRow) -> Result<()> {
     // A struct that this library does not have comes from a newer header, whose slots it never
     // calls.
     let Some(whole) = LAYOUTS.iter().find(|known| known.name == row.name) else { return Ok(()) };
@@ -73,11 +73,11 @@ mod tests {
         field: Option<&'static str>,
         offset: usize,
         size: usize,
-    ) -> Row<'static> {
-        Row { name, field, offset, size }
+    ) -> LayoutRow<'static> {
+        LayoutRow { name, field, offset, size }
     }
 
-    fn text(row: Row) -> String {
+    fn text(row: LayoutRow) -> String {
         check(row).err().map_or(String::new(), |error| error.text().to_owned())
     }
 

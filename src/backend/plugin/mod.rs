@@ -20,7 +20,7 @@ use crate::from_c;
 use crate::runtime::environment::Need;
 use crate::runtime::plugins::{Facts, Plugin, Step};
 use crate::sys::memory::buf::Addr;
-use crate::sys::os::dl::Module;
+use crate::sys::os::dl::SharedObject;
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub fn open(path: &Path, host: &'static dtl_host_api_t, step: Step) -> Result<Ar
     elf::check(path)?;
     step("the dynamic loader");
     // SAFETY: whoever named the file, or the folder, answers for what runs when it is loaded.
-    let module = match unsafe { Module::open(path) } {
+    let module = match unsafe { SharedObject::open(path) } {
         Ok(module) => module,
         Err(text) => return fail!(DTL_ERROR_UNAVAILABLE, "the dynamic loader refuses it: {text}"),
     };
@@ -216,7 +216,7 @@ fn check_layouts(raw: &dtl_plugin_t) -> Result<()> {
         // SAFETY: the plugin promised a NUL-terminated text or NULL.
         let field = unsafe { text(row.field) };
         let field = (!row.field.is_null()).then_some(field.as_str());
-        layout::check(layout::Row {
+        layout::check(layout::LayoutRow {
             name: &name,
             field,
             offset: row.offset as usize,

@@ -16,8 +16,8 @@
 //! nothing begins on elements that a loop is still about, nor on those of an operation of which
 //! only a part has begun.
 
-use super::engine::State;
-use super::operation::Operation;
+use super::engine::RdmaEngine;
+use super::operation::RdmaOperation;
 use super::rndv::done;
 use crate::abi::status::DTL_ERROR_CONNECTION_LOST;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t};
@@ -25,12 +25,12 @@ use crate::backend::op_table::Operations;
 use crate::backend::p2p_protocol::Change;
 use crate::backend::rdma::endpoint::connect::busy;
 use crate::backend::rdma::endpoint::peer::Peer;
-use crate::backend::rdma::endpoint::qp_state::{Flying, What};
+use crate::backend::rdma::endpoint::qp_state::{InFlightWork, OnCompletion};
 use crate::backend::rdma::protocol::eager_slots::RESULTS;
 use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
-use crate::backend::rdma::verbs::qp::{Piece, Remote, Work};
+use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
 use crate::error::{Result, fail};
-use crate::runtime::component::{Done, OpId, Spot, Swap};
+use crate::runtime::component::{Completion, OpId, Spot, Swap};
 use crate::sys::compute::reduce;
 use crate::sys::compute::shared_atomics::{self, Update};
 use crate::sys::memory::buf::{Addr, Region};
@@ -70,7 +70,7 @@ struct Try {
     op: OpId,
     /// Which element.
     index: usize,
-    work: Work,
+    work: WorkRequest,
 }
 
 /// The places for a peer's answers, and the order of operations on its elements.
@@ -120,27 +120,28 @@ impl Atomic {
     }
 
     /// What is tried first of an element.
-    fn first(&self, index: usize, known: (u64, u64)) -> Work {
+    fn first(&self, index: usize, known: (u64, u64)) -> WorkRequest {
         let there = Remote { addr: self.at.addr + (index * ELEMENT) as u64, rkey: self.at.rkey };
         match self.how {
-            How::Look => Work::FetchAdd(there, 0),
-            How::Add => Work::FetchAdd(there, word(self.operand(index))),
-            How::Swap(expected) => Work::CompareSwap(there, word(expected), word(self.from)),
+            How::Look => WorkRequest::FetchAdd(there, 0),
+            How::Add => WorkRequest::FetchAdd(there, word(self.operand(index))),
+            How::Swap(expected) => WorkRequest::CompareSwap(there, word(expected), word(self.from)),
             How::Loop(update) => {
                 let guess = if known.0 == there.addr { known.1 } else { 0 };
-                Work::CompareSwap(there, guess, update.made(guess, self.operand(index)))
+                WorkRequest::CompareSwap(there, guess, update.made(guess, self.operand(index)))
             }
         }
     }
 
     /// What is tried next, if the element was found to be this; `None`: it is done.
-    fn next(&self, index: usize, tried: Work, found: u64) -> Option<Work> {
-        let (How::Loop(update), Work::CompareSwap(there, expected, _)) = (self.how, tried) else {
+    fn next(&self, index: usize, tried: WorkRequest, found: u64) -> Option<WorkRequest> {
+        let (How::Loop(update), WorkRequest::CompareSwap(there, expected, _)) = (self.how, tried)
+        else {
             return None;
         };
         let made = update.made(found, self.operand(index));
         // What would not change was right the moment that it was looked at.
-        (found != expected && found != made).then_some(Work::CompareSwap(there, found, made))
+        (found != expected && found != made).then_some(WorkRequest::CompareSwap(there, found, made))
     }
 }
 
@@ -185,9 +186,9 @@ impl Results {
     }
 
     /// An element is done, and was found to be this.
-    fn end(&mut self, slot: usize, is_loop: bool, tried: Work, found: u64) {
+    fn end(&mut self, slot: usize, is_loop: bool, tried: WorkRequest, found: u64) {
         self.free.push(slot);
-        if let (true, Work::CompareSwap(there, expected, made)) = (is_loop, tried) {
+        if let (true, WorkRequest::CompareSwap(there, expected, made)) = (is_loop, tried) {
             self.known = (there.addr, if found == expected { made } else { found });
         }
     }
@@ -198,13 +199,15 @@ impl Peer {
     /// `None`: it does not, or only looks.
     pub(in crate::backend::rdma) fn answer_of(
         &self,
-        flying: &Flying,
-        operations: &Operations<Operation>,
+        flying: &InFlightWork,
+        operations: &Operations<RdmaOperation>,
     ) -> Option<OpId> {
-        let What::Answer(slot) = flying.what else { return None };
+        let OnCompletion::Answer(slot) = flying.what else { return None };
         let op = self.results.tries.get(slot)?.op;
-        let looks =
-            matches!(operations.get(op), Some(Operation::Atomic(Atomic { how: How::Look, .. })));
+        let looks = matches!(
+            operations.get(op),
+            Some(RdmaOperation::Atomic(Atomic { how: How::Look, .. }))
+        );
         (!looks).then_some(op)
     }
 
@@ -212,11 +215,11 @@ impl Peer {
     fn start_try(&mut self, rank: usize, slot: usize) -> Result<bool> {
         let Some(&Try { work, .. }) = self.results.tries.get(slot) else { return Ok(true) };
         let local = Piece { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };
-        self.start(rank, 0, work, local, What::Answer(slot))
+        self.start(rank, 0, work, local, OnCompletion::Answer(slot))
     }
 }
 
-impl State {
+impl RdmaEngine {
     /// Whether devices do all operations on elements of a dtype in this rank's memory.
     pub(in crate::backend::rdma) fn has_atomics(
         &self,
@@ -268,7 +271,7 @@ impl State {
         let at = Remote { addr: place.addr, rkey: place.keys.first().copied().unwrap_or(0) };
         let (window, count) = (window.get(), to.len / ELEMENT);
         let atomic = Atomic { target, window, at, how, from, result, count, begun: 0, over: 0 };
-        let op = self.operations.add(Operation::Atomic(atomic))?;
+        let op = self.operations.add(RdmaOperation::Atomic(atomic))?;
         peer.results.held.push((op, elements));
         self.start_more(op);
         Ok(op)
@@ -276,7 +279,9 @@ impl State {
 
     /// Whether all elements of an operation are under way.
     pub(in crate::backend::rdma) fn start_atomics(&mut self, op: OpId) -> Result<bool> {
-        let Some(Operation::Atomic(atomic)) = self.operations.get_mut(op) else { return Ok(true) };
+        let Some(RdmaOperation::Atomic(atomic)) = self.operations.get_mut(op) else {
+            return Ok(true);
+        };
         let Some(peer) = self.peers.get_mut(atomic.target) else { return Ok(true) };
         while let Some(slot) = peer.results.again.pop() {
             if !peer.start_try(atomic.target, slot)? {
@@ -301,24 +306,26 @@ impl State {
     }
 
     /// Ends operations of which changes were under way when the connection broke.
-    #[cold]
     pub(in crate::backend::rdma) fn end_doubtful(&mut self, rank: usize, ops: &[OpId]) {
         let source = i32::try_from(rank).unwrap_or(-1);
         for op in ops {
             let Some(peer) = self.peers.get_mut(rank) else { return };
-            let Some(Operation::Atomic(_)) = self.operations.get(*op) else { continue };
+            let Some(RdmaOperation::Atomic(_)) = self.operations.get(*op) else { continue };
             peer.results.forget(*op);
             self.said = Some(format!(
                 "rank {rank}: the connection broke while an element there was being changed: \
                  whether it was is not known (it is not changed \
                  any more); look at it, and change it again if it was not"
             ));
-            self.finish(*op, Done { source, status: DTL_ERROR_CONNECTION_LOST, word: 0, size: 0 });
+            self.finish(
+                *op,
+                Completion { source, status: DTL_ERROR_CONNECTION_LOST, match_bits: 0, size: 0 },
+            );
         }
     }
 
     /// Looks at what a peer's card has answered.
-    pub(in crate::backend::rdma) fn hear_answers(&mut self, rank: usize) {
+    pub(in crate::backend::rdma) fn poll_results(&mut self, rank: usize) {
         while let Some(slot) = self.peers.get_mut(rank).and_then(|peer| peer.results.heard.pop()) {
             if let Err(error) = self.hear_answer(rank, slot) {
                 self.fail_here(rank, error);
@@ -331,7 +338,9 @@ impl State {
         let found = word(peer.slab.result(slot));
         let Some(one) = peer.results.tries.get_mut(slot) else { return Ok(()) };
         let Try { op, index, work } = *one;
-        let Some(Operation::Atomic(atomic)) = self.operations.get_mut(op) else { return Ok(()) };
+        let Some(RdmaOperation::Atomic(atomic)) = self.operations.get_mut(op) else {
+            return Ok(());
+        };
         if let Some(next) = atomic.next(index, work, found) {
             one.work = next;
             if !peer.start_try(rank, slot)? {
@@ -367,11 +376,11 @@ mod tests {
     }
 
     /// What a card does; what was there.
-    fn card(element: &mut u64, work: Work) -> u64 {
+    fn card(element: &mut u64, work: WorkRequest) -> u64 {
         let was = *element;
         match work {
-            Work::FetchAdd(_, add) => *element = was.wrapping_add(add),
-            Work::CompareSwap(_, expected, made) if was == expected => *element = made,
+            WorkRequest::FetchAdd(_, add) => *element = was.wrapping_add(add),
+            WorkRequest::CompareSwap(_, expected, made) if was == expected => *element = made,
             _ => {}
         }
         was
@@ -440,7 +449,7 @@ mod tests {
         results.end(0, true, work, found);
         assert_eq!((found, element, results.known), (3, 15, (AT.addr, 15)));
         // What was found not to change is known too; of other elements nothing is.
-        let Work::CompareSwap(_, guess, _) = atomic.first(1, results.known) else {
+        let WorkRequest::CompareSwap(_, guess, _) = atomic.first(1, results.known) else {
             panic!("no loop")
         };
         assert_eq!(guess, 0);
@@ -473,7 +482,7 @@ mod tests {
         results.release(OpId(1));
         results.release(OpId(3));
         assert!(results.admits(&(56..96)) && !results.admits(&(56..97)));
-        let one = Try { op: OpId(2), index: 0, work: Work::FetchAdd(AT, 1) };
+        let one = Try { op: OpId(2), index: 0, work: WorkRequest::FetchAdd(AT, 1) };
         for slot in 0..RESULTS {
             assert_eq!(results.add(one), Some(slot));
         }

@@ -1,7 +1,7 @@
 //! The backend named "rdma": whether it can run here, and what opens its communicators.
 
 use super::config::Config;
-use super::engine::State;
+use super::engine::RdmaEngine;
 use super::verbs::discovery::{self, Verbs};
 use super::verbs::port_select::{self, Choice, PortSeen};
 use super::verbs::rail::Rail;
@@ -23,27 +23,27 @@ use crate::sys::os::{fd, hwinfo};
 use std::sync::Arc;
 
 /// What it stands on.
-struct Opener {
+struct RdmaOpener {
     verbs: OnDemand<Verbs>,
 }
 
 /// The backend named "rdma". "auto" never takes it.
 #[must_use]
 pub fn backend() -> Backend {
-    let opener = Arc::new(Opener { verbs: OnDemand::new(discovery::find) });
+    let opener = Arc::new(RdmaOpener { verbs: OnDemand::new(discovery::find) });
     let mut backend = Backend::new(c"rdma", i32::MIN, true, Box::new(Arc::clone(&opener)));
     backend.comm = Some(Box::new(opener));
     backend
 }
 
-impl Presence for Arc<Opener> {
+impl Presence for Arc<RdmaOpener> {
     fn available(&self) -> Availability {
         let verbs = self.verbs.look()?;
         port_select::choose_ports(&look(&verbs)?, &[], 1, 0).map(drop)
     }
 }
 
-impl Comm for Arc<Opener> {
+impl Comm for Arc<RdmaOpener> {
     fn flags(&self) -> u32 {
         DTL_COMM_DETERMINISTIC | DTL_COMM_STAGE
     }
@@ -52,11 +52,11 @@ impl Comm for Arc<Opener> {
         true
     }
 
-    fn meets_over(&self) -> bool {
+    fn bootstraps_over(&self) -> bool {
         true
     }
 
-    fn tells_others(&self) -> bool {
+    fn open_notifies_peers(&self) -> bool {
         true
     }
 
@@ -147,7 +147,7 @@ fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
     Ok(())
 }
 
-impl Opener {
+impl RdmaOpener {
     /// The ports of the rank that is number `local` on its node.
     fn choose(&self, verbs: &Verbs, config: &Config, local: u32) -> Result<Choice> {
         let chosen = look(verbs).and_then(|seen| {
@@ -216,16 +216,16 @@ fn join(prepared: Prepared, met: Records, config: Config) -> Result<Box<dyn Tran
     }
     let nodes = others.clone().filter_map(|record| record.get(ALIKE..)?.first_chunk::<NODE>());
     // Who sleeps until it is woken does not spin long before, either.
-    let is_oversubscribed = (!config.sleeps).then(|| is_crowded(&own_node(), nodes));
+    let is_oversubscribed = (!config.sleeps).then(|| is_oversubscribed(&own_node(), nodes));
     let sockets = others.flat_map(|record| record.iter().skip(ALIKE + NODE)).copied().collect();
-    oob.know(met.rank, sockets, met.job_cookie);
+    oob.set_members(met.rank, sockets, met.job_cookie);
     if !passed_over.is_empty() {
         crate::runtime::log::debug!("rdma: passed over {}", passed_over.join("; "));
     }
     let size = usize::try_from(met.size).unwrap_or(1);
     let description = describe(&rails, &config);
     let rank = usize::try_from(met.rank).unwrap_or(0);
-    let state = State::new(rank, size, rails, oob, config)?;
+    let state = RdmaEngine::new(rank, size, rails, oob, config)?;
     let properties = Arc::new(Properties {
         answers_late: true, // a connection that has broken is made anew by both ranks
         is_oversubscribed,
@@ -246,7 +246,7 @@ fn own_node() -> [u64; NODE] {
 }
 
 /// Whether the ranks of this node are more than the processors that they may run on, all together.
-fn is_crowded<'a>(own: &[u64; NODE], ranks: impl Iterator<Item = &'a [u64; NODE]>) -> bool {
+fn is_oversubscribed<'a>(own: &[u64; NODE], ranks: impl Iterator<Item = &'a [u64; NODE]>) -> bool {
     let (mut here, mut processors) = (0, [0; NODE]);
     for rank in ranks.filter(|rank| rank.first() == own.first()) {
         here += 1;
@@ -268,12 +268,12 @@ fn describe(rails: &[Arc<Rail>], config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::is_crowded;
+    use super::is_oversubscribed;
 
     #[test]
     fn ranks_with_a_processor_each_are_not_crowded() {
         let rank = |node, bits| [node, bits, 0, 0, 0];
-        let of = |ranks: &[[u64; 5]]| is_crowded(&rank(7, 0), ranks.iter());
+        let of = |ranks: &[[u64; 5]]| is_oversubscribed(&rank(7, 0), ranks.iter());
         assert!(!of(&[rank(7, 0b01), rank(7, 0b10), rank(8, 0b01)]), "bound to one each");
         assert!(of(&[rank(7, 0b11), rank(7, 0b11), rank(7, 0b11)]));
         assert!(!of(&[rank(7, 0b11), rank(7, 0b11), rank(9, 0b11)]), "the third is elsewhere");

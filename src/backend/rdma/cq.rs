@@ -1,6 +1,6 @@
 //! Completion queues, which the queue pairs of several peers share, and polling them.
 
-use super::engine::State;
+use super::engine::RdmaEngine;
 use super::verbs::qp::SENDS;
 use super::verbs::rail::Completions;
 use super::verbs::types::{Wc, Zeroed};
@@ -16,12 +16,12 @@ const SHARERS: usize = 32;
 
 /// Completion queues of a communicator, each shared by the queue pairs of several peers.
 pub(in crate::backend::rdma) struct Polling {
-    queues: Vec<Shared>,
+    queues: Vec<SharedCq>,
     /// Where completions are taken to.
     batch: Vec<Wc>,
 }
 
-struct Shared {
+struct SharedCq {
     rail: usize,
     completions: Arc<Completions>,
     sharers: usize,
@@ -46,13 +46,13 @@ impl Polling {
     }
 }
 
-impl State {
+impl RdmaEngine {
     /// A completion queue of a rail with room for one more peer's queue pair.
     pub(in crate::backend::rdma) fn completions(
         &mut self,
         rail: usize,
     ) -> Result<Arc<Completions>> {
-        let fits = |queue: &&mut Shared| queue.rail == rail && queue.sharers < SHARERS;
+        let fits = |queue: &&mut SharedCq| queue.rail == rail && queue.sharers < SHARERS;
         if let Some(queue) = self.polling.queues.iter_mut().find(fits) {
             queue.sharers += 1;
             return Ok(Arc::clone(&queue.completions));
@@ -63,7 +63,7 @@ impl State {
         // Receives, and sends as many as `Queue::make` requests.
         let each = (self.config.depth + SENDS * self.config.depth) as usize;
         let completions = Arc::new(of.completions(SHARERS.min(self.peers.ranks()) * each)?);
-        self.polling.queues.push(Shared {
+        self.polling.queues.push(SharedCq {
             rail,
             completions: Arc::clone(&completions),
             sharers: 1,

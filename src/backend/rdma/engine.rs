@@ -2,16 +2,16 @@
 
 use super::cq::Polling;
 use super::events;
-use super::operation::{Operation, part_over};
-use super::protocol::eager_slots::{About, DATA, Kind, Message, Note};
+use super::operation::{RdmaOperation, part_over};
+use super::protocol::eager_slots::{About, DATA, EagerHeader, EagerKind, Note};
 use super::window;
 use crate::abi::status::*;
 use crate::backend::bootstrap::liveness::Oob;
 use crate::backend::op_table::Operations;
 use crate::backend::p2p_protocol::{FRAME_WORDS, eager_head};
-use crate::backend::peer_map::Sparse;
+use crate::backend::peer_map::PeerMap;
 use crate::backend::rdma::config::Config;
-use crate::backend::rdma::endpoint::peer::{Peer, Stage, gone};
+use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer, gone};
 use crate::backend::rdma::endpoint::qp_state::WorkId;
 use crate::backend::rdma::memory::reg_cache::Cache;
 use crate::backend::rdma::verbs::errors;
@@ -19,7 +19,7 @@ use crate::backend::rdma::verbs::functions::*;
 use crate::backend::rdma::verbs::rail::Rail;
 use crate::backend::rdma::verbs::types::Wc;
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::{Done, OpId};
+use crate::runtime::component::{Completion, OpId};
 use crate::sys::memory::buf::Region;
 use crate::sys::os::poller::Poller;
 use std::collections::VecDeque;
@@ -48,13 +48,13 @@ pub(in crate::backend::rdma) struct Arrived {
 }
 
 /// State of an rdma communicator, and what moves it on. Called by one thread at a time.
-pub(in crate::backend::rdma) struct State {
+pub(in crate::backend::rdma) struct RdmaEngine {
     pub(in crate::backend::rdma) rank: usize,
     pub(in crate::backend::rdma) config: Config,
     pub(in crate::backend::rdma) rails: Vec<Arc<Rail>>,
     pub(in crate::backend::rdma) polling: Polling,
-    pub(in crate::backend::rdma) peers: Sparse<Peer>,
-    pub(in crate::backend::rdma) operations: Operations<Operation>,
+    pub(in crate::backend::rdma) peers: PeerMap<Peer>,
+    pub(in crate::backend::rdma) operations: Operations<RdmaOperation>,
     pub(in crate::backend::rdma) arrived: VecDeque<Arrived>,
     /// Receives whose messages were read.
     spent: Vec<WorkId>,
@@ -82,28 +82,28 @@ pub(in crate::backend::rdma) struct State {
     pub(in crate::backend::rdma) dead_device: Option<String>,
     pub(in crate::backend::rdma) oob: Oob,
     pub(in crate::backend::rdma) cache: Cache,
-    pub(in crate::backend::rdma) windows: Vec<window::Window>,
+    pub(in crate::backend::rdma) windows: Vec<window::RdmaWindow>,
     pub(in crate::backend::rdma) last_window: usize,
     /// Text of the last failure.
     pub(in crate::backend::rdma) said: Option<String>,
 }
 
-impl State {
+impl RdmaEngine {
     pub(in crate::backend::rdma) fn new(
         rank: usize,
         size: usize,
         rails: Vec<Arc<Rail>>,
         oob: Oob,
         config: Config,
-    ) -> Result<State> {
+    ) -> Result<RdmaEngine> {
         let bell = if config.sleeps { Some(events::bell(&rails, &oob)?) } else { None };
         let cache = Cache::new(&rails, config.cache_bytes);
-        Ok(State {
+        Ok(RdmaEngine {
             rank,
             config,
             rails,
             polling: Polling::new(),
-            peers: Sparse::new(size),
+            peers: PeerMap::new(size),
             operations: Operations::new(),
             arrived: VecDeque::new(),
             spent: Vec::new(),
@@ -138,7 +138,7 @@ impl State {
 
     // ---- what is over ----
 
-    pub(in crate::backend::rdma) fn finish(&mut self, op: OpId, done: Done) {
+    pub(in crate::backend::rdma) fn finish(&mut self, op: OpId, done: Completion) {
         if let Some(operation) = self.operations.get_mut(op) {
             operation.end(done);
         }
@@ -151,7 +151,7 @@ impl State {
             self.go_on();
         }
         if !self.listed.is_empty() {
-            self.look_after();
+            self.send_pending_notes();
         }
         self.idle = if something { 0 } else { self.idle.wrapping_add(1) };
         self.happened += u64::from(something);
@@ -196,7 +196,9 @@ impl State {
         self.look_at_devices();
         let stage = self.peers.get(id.rank).map(|peer| peer.stage);
         // A flushed request carries no new information.
-        if let (Some(Stage::Connected | Stage::Ready), Some(rail)) = (stage, self.rails.first()) {
+        if let (Some(ConnectStage::Connected | ConnectStage::Ready), Some(rail)) =
+            (stage, self.rails.first())
+        {
             let text = errors::completion_text(rail.calls, entry.status, entry.vendor_err);
             match errors::may_pass(entry.status) {
                 true => self.broke(id.rank, &text),
@@ -209,7 +211,7 @@ impl State {
     /// been read.
     pub(in crate::backend::rdma) fn fail(&mut self, rank: usize, why: &str) {
         let Some(peer) = self.peers.make(rank) else { return };
-        if peer.stage != Stage::Gone && peer.failing.is_none() {
+        if peer.stage != ConnectStage::Gone && peer.failing.is_none() {
             peer.failing = Some(why.to_owned());
             self.failing.push(rank);
         }
@@ -233,7 +235,7 @@ impl State {
         let has_answers = !peer.results.heard.is_empty();
         ended.into_iter().for_each(|op| self.all_parts_over(op));
         if has_answers {
-            self.hear_answers(id.rank);
+            self.poll_results(id.rank);
         }
     }
 
@@ -242,18 +244,18 @@ impl State {
             return Ok(());
         };
         let slot = peer.slab.receive(id.number as usize);
-        let Some((message, bytes)) = Message::read(slot, len) else {
+        let Some((message, bytes)) = EagerHeader::read(slot, len) else {
             return fail!(
                 DTL_ERROR_COMMUNICATION,
                 "{len} bytes from it are no message of this library"
             );
         };
-        peer.hear(0, message.consumed);
+        peer.add_credits(0, message.consumed);
         if let Some(note) = message.note {
             self.noted(id.rank, note)?;
         }
         match message.kind {
-            Kind::Frame => {
+            EagerKind::Frame => {
                 let (head, bytes) = (bytes.first_words(), bytes.part(HEAD, DATA));
                 if let Some(peer) = self.peers.get_mut(id.rank) {
                     peer.heads.learn(message.word, &head);
@@ -261,8 +263,10 @@ impl State {
                 self.arrived.push_back(Arrived { source: id.rank, slot: id.number, head, bytes });
                 return Ok(());
             }
-            Kind::Piece | Kind::LastPiece => self.piece(id.rank, message.word, bytes, message.kind),
-            Kind::Note => {}
+            EagerKind::Piece | EagerKind::LastPiece => {
+                self.piece(id.rank, message.word, bytes, message.kind)
+            }
+            EagerKind::Note => {}
         }
         self.consumed(id);
         Ok(())
@@ -273,7 +277,7 @@ impl State {
         let Some(peer) = self.peers.get_mut(id.rank).filter(|peer| !peer.lanes.is_empty()) else {
             return Ok(());
         };
-        peer.hear_brief(number as u16);
+        peer.add_brief_credits(number as u16);
         let Some(word) = peer.heads.known((number >> 16) as usize) else {
             return fail!(
                 DTL_ERROR_COMMUNICATION,
@@ -293,7 +297,7 @@ impl State {
         if let Some(lane) = peer.lanes.get_mut(id.lane) {
             lane.received = lane.received.wrapping_add(1);
         }
-        if peer.stage == Stage::Connected {
+        if peer.stage == ConnectStage::Connected {
             self.ready(id.rank);
         }
     }
@@ -317,7 +321,7 @@ impl State {
         for id in spent.drain(..) {
             let Some(peer) = self.peers.get_mut(id.rank) else { continue };
             let posted = peer.consume(id.rank, id.lane, id.number);
-            if peer.owes() {
+            if peer.owes_credits() {
                 self.list(id.rank);
             }
             if let Err(error) = posted {
@@ -357,13 +361,13 @@ impl State {
     }
 
     /// Sends notes and numbers that found no message to go with.
-    fn look_after(&mut self) {
+    fn send_pending_notes(&mut self) {
         let mut index = 0;
         while let Some(&rank) = self.listed.get(index) {
             let told = match self.peers.get_mut(rank) {
-                Some(peer) if peer.stage != Stage::Gone => peer
+                Some(peer) if peer.stage != ConnectStage::Gone => peer
                     .send_notes(rank)
-                    .and_then(|no_notes| Ok(peer.tell_consumed(rank)? && no_notes)),
+                    .and_then(|no_notes| Ok(peer.return_credits(rank)? && no_notes)),
                 _ => Ok(true),
             };
             match told {
@@ -403,25 +407,27 @@ impl State {
     /// Ends everything that needs a peer.
     fn lose(&mut self, rank: usize, why: &str) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
-        if matches!(peer.stage, Stage::Asked | Stage::Connected | Stage::Broken)
-            && !peer.lanes.is_empty()
+        if matches!(
+            peer.stage,
+            ConnectStage::Asked | ConnectStage::Connected | ConnectStage::Broken
+        ) && !peer.lanes.is_empty()
         {
             self.connecting -= 1;
         }
         // First the devices let go of all memory.
-        let was_known = peer.stage != Stage::None;
+        let was_known = peer.stage != ConnectStage::None;
         peer.give_up();
         peer.awaited.clear();
         peer.offered.clear();
         let source = i32::try_from(rank).unwrap_or(-1);
-        let done = Done { source, status: self.gone_status(rank), word: 0, size: 0 };
+        let done = Completion { source, status: self.gone_status(rank), match_bits: 0, size: 0 };
         for (_, operation) in self.operations.iter_mut() {
             let of = match operation {
-                Operation::Receive(receive) => receive.source,
-                Operation::Send(send) => send.dest,
-                Operation::OneSided(one_sided) => one_sided.target,
-                Operation::Atomic(atomic) => atomic.target,
-                Operation::Done(..) => continue,
+                RdmaOperation::Receive(receive) => receive.source,
+                RdmaOperation::Send(send) => send.dest,
+                RdmaOperation::OneSided(one_sided) => one_sided.target,
+                RdmaOperation::Atomic(atomic) => atomic.target,
+                RdmaOperation::Done(..) => continue,
             };
             if of == rank {
                 operation.end(done);
@@ -434,7 +440,7 @@ impl State {
         self.lost.push_back(rank);
         self.happened += 1;
         if was_known {
-            self.say_broken(rank, why);
+            self.notify_broken(rank, why);
         }
     }
 
@@ -446,7 +452,7 @@ impl State {
 
     /// Why a rank is gone.
     pub(in crate::backend::rdma) fn why_gone(&self, rank: usize) -> Option<String> {
-        let peer = self.peers.get(rank).filter(|peer| peer.stage == Stage::Gone);
+        let peer = self.peers.get(rank).filter(|peer| peer.stage == ConnectStage::Gone);
         peer.and_then(|peer| peer.failing.as_deref()).map(|why| format!("rank {rank}: {why}"))
     }
 

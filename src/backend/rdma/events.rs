@@ -6,7 +6,7 @@
 //! between. It sleeps without the lock, on one descriptor for all: those of the completion queues,
 //! of the devices and of the control sockets.
 
-use super::engine::State;
+use super::engine::RdmaEngine;
 use super::verbs::errors::last_failed;
 use super::verbs::functions::*;
 use super::verbs::rail::{Completions, Rail};
@@ -18,7 +18,7 @@ use crate::backend::p2p_protocol::Doze;
 use crate::error::{Result, fail};
 use crate::runtime::log;
 use crate::sys::os::fd;
-use crate::sys::os::poller::{Poller, Wanted};
+use crate::sys::os::poller::{Interest, Poller};
 use crate::sys::sync::clock::now_ns;
 use std::ffi::{CStr, c_int};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 const LOOK_NS: u64 = 10_000_000;
 
 /// What has happened to a device.
-enum News {
+enum DeviceEvent {
     /// It is of no use any more, or a completion queue of it.
     Device,
     /// A queue pair has failed, by itself or because of a work request.
@@ -92,9 +92,9 @@ impl Rail {
     }
 
     /// Returns the device's next asynchronous event, with the library's text.
-    fn next_news(&self) -> Option<(News, String)> {
+    fn next_news(&self) -> Option<(DeviceEvent, String)> {
         self.events_fd()?;
-        let mut event = Event::zeroed();
+        let mut event = AsyncEvent::zeroed();
         // SAFETY: an opened device, whose events are not waited for; room for one.
         if unsafe { (self.calls.ibv_get_async_event)(self.context, &raw mut event) } != 0 {
             return None;
@@ -112,12 +112,14 @@ impl Rail {
         // SAFETY: a union, whose first bytes are the port's number where the event is of a port.
         let port = unsafe { (&raw const event.element).cast::<c_int>().read() };
         let news = match event.event_type {
-            EVENT_DEVICE_FATAL | EVENT_CQ_ERR => News::Device,
-            EVENT_QP_FATAL => News::Queue(event.element.cast(), true),
-            EVENT_QP_REQ_ERR | EVENT_QP_ACCESS_ERR => News::Queue(event.element.cast(), false),
-            EVENT_PORT_ERR if port == c_int::from(self.port) => News::PortDown,
-            EVENT_PORT_ACTIVE if port == c_int::from(self.port) => News::PortUp,
-            _ => News::Other,
+            EVENT_DEVICE_FATAL | EVENT_CQ_ERR => DeviceEvent::Device,
+            EVENT_QP_FATAL => DeviceEvent::Queue(event.element.cast(), true),
+            EVENT_QP_REQ_ERR | EVENT_QP_ACCESS_ERR => {
+                DeviceEvent::Queue(event.element.cast(), false)
+            }
+            EVENT_PORT_ERR if port == c_int::from(self.port) => DeviceEvent::PortDown,
+            EVENT_PORT_ACTIVE if port == c_int::from(self.port) => DeviceEvent::PortUp,
+            _ => DeviceEvent::Other,
         };
         // SAFETY: the event of above; of its objects only the address is used from here on.
         unsafe { (self.calls.ibv_ack_async_event)(&raw mut event) };
@@ -142,12 +144,12 @@ pub(in crate::backend::rdma) fn bell(rails: &[Arc<Rail>], oob: &Oob) -> Result<A
     let bell = Poller::new().map_err(failed)?;
     let of_rails = rails.iter().flat_map(|rail| [rail.channel_fd(), rail.events_fd()]).flatten();
     for (number, one) in (0..).zip(of_rails.chain([oob.fd()])) {
-        bell.add(one.as_fd(), number, Wanted::Reading).map_err(failed)?;
+        bell.add(one.as_fd(), number, Interest::Reading).map_err(failed)?;
     }
     Ok(Arc::new(bell))
 }
 
-impl State {
+impl RdmaEngine {
     /// Prepares a thread to sleep: arms the completion queues, polls once more, and returns what to
     /// sleep on. `Doze::No` while something waits for room, for which there is no event, or for a
     /// time.
@@ -171,7 +173,7 @@ impl State {
     }
 
     /// Polls the devices' asynchronous events at intervals of `LOOK_NS`.
-    pub(in crate::backend::rdma) fn hear_devices(&mut self) {
+    pub(in crate::backend::rdma) fn poll_devices(&mut self) {
         let now = now_ns();
         if now >= self.hear_at {
             self.hear_at = now.saturating_add(LOOK_NS);
@@ -184,15 +186,15 @@ impl State {
     pub(in crate::backend::rdma) fn look_at_devices(&mut self) {
         for rail in self.rails.clone() {
             while let Some((news, said)) = rail.next_news() {
-                self.device_tells(&rail, &news, &said);
+                self.handle_device_event(&rail, &news, &said);
             }
         }
     }
 
-    fn device_tells(&mut self, rail: &Rail, news: &News, said: &str) {
+    fn handle_device_event(&mut self, rail: &Rail, news: &DeviceEvent, said: &str) {
         let name = format!("{}:{}", rail.name, rail.port);
         match news {
-            News::Device => {
+            DeviceEvent::Device => {
                 let why = format!(
                     "device {} of this rank has failed ({said}): dmesg may tell why",
                     rail.name
@@ -206,7 +208,7 @@ impl State {
                 }
                 self.dead_device = Some(why);
             }
-            News::Queue(qp, by_itself) => {
+            DeviceEvent::Queue(qp, by_itself) => {
                 let is_its = |peer: &crate::backend::rdma::endpoint::peer::Peer| {
                     peer.lanes.iter().any(|lane| lane.queue.is(*qp))
                 };
@@ -219,16 +221,16 @@ impl State {
                     None => {}
                 }
             }
-            News::PortDown if !rail.is_down.swap(true, Ordering::Relaxed) => log::warning!(
+            DeviceEvent::PortDown if !rail.is_down.swap(true, Ordering::Relaxed) => log::warning!(
                 "rdma: port {name} is down ({said}): what is under way is tried again for as long \
                  as DTL_RDMA_TIMEOUT and \
                  DTL_RDMA_RETRIES say"
             ),
-            News::PortUp => {
+            DeviceEvent::PortUp => {
                 rail.is_down.store(false, Ordering::Relaxed);
                 log::info!("rdma: port {name} is active again");
             }
-            News::PortDown | News::Other => log::debug!("rdma: {name}: {said}"),
+            DeviceEvent::PortDown | DeviceEvent::Other => log::debug!("rdma: {name}: {said}"),
         }
     }
 

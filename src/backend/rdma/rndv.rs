@@ -6,28 +6,28 @@
 //! are copied to first. An empty payload, which means that there is none, is a last piece without
 //! bytes.
 
-use super::engine::State;
-use super::operation::{Operation, Receive, Send, Way};
-use super::protocol::eager_slots::{About, DATA, Kind, Note, RAILS};
+use super::engine::RdmaEngine;
+use super::operation::{PayloadPath, PayloadReceive, PayloadSend, RdmaOperation};
+use super::protocol::eager_slots::{About, DATA, EagerKind, Note, RAILS};
 use crate::abi::status::*;
-use crate::backend::rdma::endpoint::peer::Stage;
-use crate::backend::rdma::endpoint::qp_state::What;
+use crate::backend::rdma::endpoint::peer::ConnectStage;
+use crate::backend::rdma::endpoint::qp_state::OnCompletion;
 use crate::backend::rdma::memory::device_mr::registration;
 use crate::backend::rdma::memory::reg_cache::Registered;
-use crate::backend::rdma::verbs::qp::{Piece, Remote, Work};
+use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
 use crate::error::Result;
-use crate::runtime::component::{Bytes, Done, OpId, Twin};
+use crate::runtime::component::{Completion, DataLocation, HostShadow, OpId};
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
 /// Bytes for which a second queue pair is worth while.
 const STRIPE: usize = 64 << 10;
 
-pub(in crate::backend::rdma) fn done(rank: usize, word: u32, size: usize) -> Done {
-    Done {
+pub(in crate::backend::rdma) fn done(rank: usize, word: u32, size: usize) -> Completion {
+    Completion {
         source: i32::try_from(rank).unwrap_or(-1),
         status: DTL_SUCCESS,
-        word: u64::from(word),
+        match_bits: u64::from(word),
         size: size as u64,
     }
 }
@@ -38,14 +38,14 @@ fn take(list: &mut Vec<(u32, OpId)>, word: u32) -> Option<OpId> {
     Some(list.swap_remove(at).1)
 }
 
-impl State {
+impl RdmaEngine {
     // ---- starting ----
 
     /// Posts the receive of a payload; its sender gets a note of the memory to write to.
     pub(in crate::backend::rdma) fn receive_payload(
         &mut self,
         into: Region,
-        twin: Option<&Arc<Twin>>,
+        twin: Option<&Arc<HostShadow>>,
         source: usize,
         word: u32,
     ) -> Result<OpId> {
@@ -60,8 +60,8 @@ impl State {
         });
         let twin = twin.cloned();
         let receive =
-            Receive { source, word, into, place, twin, got: 0, from: None, parts: 0, hold };
-        let op = self.operations.add(Operation::Receive(receive))?;
+            PayloadReceive { source, word, into, place, twin, got: 0, from: None, parts: 0, hold };
+        let op = self.operations.add(RdmaOperation::Receive(receive))?;
         if let Some(peer) = self.peers.get_mut(source) {
             peer.awaited.push((word, op));
             peer.notes.extend(note);
@@ -76,7 +76,7 @@ impl State {
     pub(in crate::backend::rdma) fn send_payload(
         &mut self,
         data: Region,
-        twin: Option<&Arc<Twin>>,
+        twin: Option<&Arc<HostShadow>>,
         dest: usize,
         word: u32,
     ) -> Result<OpId> {
@@ -89,20 +89,20 @@ impl State {
         let hold = if wants { self.hold_of(data, twin) } else { None };
         let (way, note) = match (&hold, landing) {
             (Some(_), Some(landing)) if landing.len == data.len() as u64 => {
-                (Way::Write(landing), None)
+                (PayloadPath::Write(landing), None)
             }
             (Some(hold), None) => {
                 let (addr, len) = (place.addr().get() as u64, data.len() as u64);
                 (
-                    Way::Offered,
+                    PayloadPath::Offered,
                     Some(Note { about: About::Offer, word, addr, len, keys: hold.rkeys() }),
                 )
             }
-            _ => (Way::Pieces, None),
+            _ => (PayloadPath::Pieces, None),
         };
         let twin = twin.cloned();
-        let send = Send { dest, word, data, place, twin, begun: 0, parts: 0, way, hold };
-        let op = self.operations.add(Operation::Send(send))?;
+        let send = PayloadSend { dest, word, data, place, twin, begun: 0, parts: 0, way, hold };
+        let op = self.operations.add(RdmaOperation::Send(send))?;
         if let Some(note) = note {
             if let Some(peer) = self.peers.get_mut(dest) {
                 peer.notes.push_back(note);
@@ -116,7 +116,7 @@ impl State {
     }
 
     /// What keeps its place registered; `None`: it is not.
-    fn hold_of(&mut self, host: Region, twin: Option<&Arc<Twin>>) -> Option<Arc<Registered>> {
+    fn hold_of(&mut self, host: Region, twin: Option<&Arc<HostShadow>>) -> Option<Arc<Registered>> {
         match twin {
             Some(twin) => registration(twin),
             None => self.cache.get(host),
@@ -135,17 +135,17 @@ impl State {
     /// Starts as much of an operation as there is room for; the rest later.
     pub(in crate::backend::rdma) fn start_more(&mut self, op: OpId) {
         let (rank, started) = match self.operations.get(op) {
-            Some(Operation::Send(send)) => match send.way {
-                Way::Pieces => (send.dest, self.start_pieces(op)),
-                Way::Write(landing) => (send.dest, self.start_writes(op, landing)),
-                Way::Offered => return,
+            Some(RdmaOperation::Send(send)) => match send.way {
+                PayloadPath::Pieces => (send.dest, self.start_pieces(op)),
+                PayloadPath::Write(landing) => (send.dest, self.start_writes(op, landing)),
+                PayloadPath::Offered => return,
             },
-            Some(Operation::Receive(receive)) => match receive.from {
+            Some(RdmaOperation::Receive(receive)) => match receive.from {
                 Some(offer) => (receive.source, self.start_reads(op, offer)),
                 None => return,
             },
-            Some(Operation::OneSided(one_sided)) => (one_sided.target, self.start_copies(op)),
-            Some(Operation::Atomic(atomic)) => (atomic.target, self.start_atomics(op)),
+            Some(RdmaOperation::OneSided(one_sided)) => (one_sided.target, self.start_copies(op)),
+            Some(RdmaOperation::Atomic(atomic)) => (atomic.target, self.start_atomics(op)),
             _ => return,
         };
         match started {
@@ -158,27 +158,29 @@ impl State {
     /// Whether all of it is in slots.
     fn start_pieces(&mut self, op: OpId) -> Result<bool> {
         loop {
-            let Some(Operation::Send(send)) = self.operations.get_mut(op) else { return Ok(true) };
+            let Some(RdmaOperation::Send(send)) = self.operations.get_mut(op) else {
+                return Ok(true);
+            };
             let Some(peer) = self.peers.get_mut(send.dest) else { return Ok(true) };
             let (mut piece, mut status) = (send.data.part(send.begun, DATA), DTL_SUCCESS);
             match send.twin.as_ref().map(|twin| twin.bytes()) {
-                None | Some(Bytes::Host) => {}
+                None | Some(DataLocation::Host) => {}
                 // Nothing of it has gone; a payload of no bytes withdraws the message.
-                Some(Bytes::Stuck) => (piece, status) = (Region::EMPTY, DTL_ERROR_BACKEND),
+                Some(DataLocation::Stuck) => (piece, status) = (Region::EMPTY, DTL_ERROR_BACKEND),
                 Some(_) => {
                     send.twin.iter().for_each(|twin| twin.want());
                     return Ok(false);
                 }
             }
             let is_last = status != DTL_SUCCESS || send.begun + piece.len() == send.data.len();
-            let kind = if is_last { Kind::LastPiece } else { Kind::Piece };
+            let kind = if is_last { EagerKind::LastPiece } else { EagerKind::Piece };
             if !peer.send(send.dest, kind, send.word, &[], piece)? {
                 return Ok(false);
             }
             send.begun += piece.len();
             if is_last {
                 let over = done(send.dest, send.word, send.data.len());
-                self.finish(op, Done { status, ..over });
+                self.finish(op, Completion { status, ..over });
                 return Ok(true);
             }
         }
@@ -187,7 +189,7 @@ impl State {
     /// Whether all of it is under way.
     fn start_writes(&mut self, op: OpId, landing: Note) -> Result<bool> {
         let longest = self.longest_of_all();
-        let Some(Operation::Send(send)) = self.operations.get_mut(op) else { return Ok(true) };
+        let Some(RdmaOperation::Send(send)) = self.operations.get_mut(op) else { return Ok(true) };
         let (Some(peer), Some(hold)) = (self.peers.get_mut(send.dest), &send.hold) else {
             return Ok(true);
         };
@@ -204,9 +206,9 @@ impl State {
             if !peer.start(
                 send.dest,
                 lane,
-                Work::WriteNotify(to, send.word),
+                WorkRequest::WriteNotify(to, send.word),
                 local,
-                What::Part(op),
+                OnCompletion::Part(op),
             )? {
                 return Ok(false);
             }
@@ -219,7 +221,7 @@ impl State {
     /// Whether all of it is being read.
     fn start_reads(&mut self, op: OpId, offer: Note) -> Result<bool> {
         let longest = self.longest_of_all();
-        let Some(Operation::Receive(receive)) = self.operations.get_mut(op) else {
+        let Some(RdmaOperation::Receive(receive)) = self.operations.get_mut(op) else {
             return Ok(true);
         };
         let (Some(peer), Some(hold)) = (self.peers.get_mut(receive.source), &receive.hold) else {
@@ -235,7 +237,13 @@ impl State {
                 is_device: receive.twin.is_some(),
             };
             let from = remote(&offer, receive.got, rail);
-            if !peer.start(receive.source, lane, Work::Read(from), local, What::Part(op))? {
+            if !peer.start(
+                receive.source,
+                lane,
+                WorkRequest::Read(from),
+                local,
+                OnCompletion::Part(op),
+            )? {
                 return Ok(false);
             }
             receive.got += local.region.len();
@@ -247,15 +255,17 @@ impl State {
     /// The device has done all parts of an operation that were started.
     pub(in crate::backend::rdma) fn all_parts_over(&mut self, op: OpId) {
         match self.operations.get(op) {
-            Some(Operation::Send(send)) if send.begun == send.data.len() => {
+            Some(RdmaOperation::Send(send)) if send.begun == send.data.len() => {
                 let over = done(send.dest, send.word, send.data.len());
                 self.finish(op, over);
             }
-            Some(Operation::OneSided(one_sided)) if one_sided.begun == one_sided.local.len() => {
+            Some(RdmaOperation::OneSided(one_sided))
+                if one_sided.begun == one_sided.local.len() =>
+            {
                 let over = done(one_sided.target, 0, 0);
                 self.finish(op, over);
             }
-            Some(Operation::Receive(receive)) => {
+            Some(RdmaOperation::Receive(receive)) => {
                 let (rank, word, got) = (receive.source, receive.word, receive.got);
                 if receive
                     .from
@@ -263,7 +273,7 @@ impl State {
                 {
                     receive.twin.iter().for_each(|twin| twin.land());
                     self.finish(op, done(rank, word, got));
-                    self.say(rank, About::Fetched, word);
+                    self.send_note(rank, About::Fetched, word);
                 }
             }
             _ => {}
@@ -272,8 +282,9 @@ impl State {
 
     // ---- notes from and to the peer ----
 
-    fn say(&mut self, rank: usize, about: About, word: u32) {
-        if let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage != Stage::Gone) {
+    fn send_note(&mut self, rank: usize, about: About, word: u32) {
+        if let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage != ConnectStage::Gone)
+        {
             peer.notes.push_back(Note { about, word, addr: 0, len: 0, keys: [0; RAILS] });
             self.list(rank);
         }
@@ -283,7 +294,7 @@ impl State {
     pub(in crate::backend::rdma) fn landed(&mut self, rank: usize, word: u32, len: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let Some(&(_, op)) = peer.awaited.iter().find(|(known, _)| *known == word) else { return };
-        let Some(Operation::Receive(receive)) = self.operations.get_mut(op) else { return };
+        let Some(RdmaOperation::Receive(receive)) = self.operations.get_mut(op) else { return };
         receive.got += len;
         if receive.got >= receive.into.len() {
             receive.twin.iter().for_each(|twin| twin.land());
@@ -298,14 +309,14 @@ impl State {
         rank: usize,
         word: u32,
         bytes: Region,
-        kind: Kind,
+        kind: EagerKind,
     ) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let Some(&(_, op)) = peer.awaited.iter().find(|(known, _)| *known == word) else { return };
-        let Some(Operation::Receive(receive)) = self.operations.get_mut(op) else { return };
+        let Some(RdmaOperation::Receive(receive)) = self.operations.get_mut(op) else { return };
         receive.into.part(receive.got, bytes.len()).copy_from(bytes);
         receive.got += bytes.len();
-        if kind == Kind::LastPiece {
+        if kind == EagerKind::LastPiece {
             let over = done(rank, word, receive.got);
             take(&mut peer.awaited, word);
             self.finish(op, over);
@@ -318,13 +329,15 @@ impl State {
         let Some(&(_, op)) = awaited.iter().find(|(known, _)| *known == offer.word) else {
             return Ok(());
         };
-        let Some(Operation::Receive(receive)) = self.operations.get_mut(op) else { return Ok(()) };
+        let Some(RdmaOperation::Receive(receive)) = self.operations.get_mut(op) else {
+            return Ok(());
+        };
         let hold = match &receive.twin {
             Some(twin) => registration(twin),
             None => self.cache.get(receive.into),
         };
         match hold {
-            None => self.say(rank, About::InPieces, offer.word),
+            None => self.send_note(rank, About::InPieces, offer.word),
             hold => {
                 (receive.hold, receive.from) = (hold, Some(offer));
                 if let Some(peer) = self.peers.get_mut(rank) {
@@ -339,7 +352,7 @@ impl State {
     /// The receiver has read a payload.
     pub(in crate::backend::rdma) fn fetched(&mut self, rank: usize, word: u32) -> Result<()> {
         let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
-        if let Some((op, Operation::Send(send))) =
+        if let Some((op, RdmaOperation::Send(send))) =
             op.and_then(|op| Some((op, self.operations.get(op)?)))
         {
             let over = done(rank, word, send.data.len());
@@ -351,10 +364,10 @@ impl State {
     /// The receiver cannot read it.
     pub(in crate::backend::rdma) fn in_pieces(&mut self, rank: usize, word: u32) -> Result<()> {
         let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
-        if let Some((op, Operation::Send(send))) =
+        if let Some((op, RdmaOperation::Send(send))) =
             op.and_then(|op| Some((op, self.operations.get_mut(op)?)))
         {
-            send.way = Way::Pieces;
+            send.way = PayloadPath::Pieces;
             self.start_more(op);
         }
         Ok(())
@@ -362,14 +375,14 @@ impl State {
 }
 
 /// What a payload's bytes are read from or written to by devices.
-fn place_of(host: Region, twin: Option<&Arc<Twin>>) -> Region {
+fn place_of(host: Region, twin: Option<&Arc<HostShadow>>) -> Region {
     twin.map_or(host, |twin| twin.device().part(0, host.len()))
 }
 
 /// The lane with the fewest work requests under way, and its rail.
 fn quietest(peer: &crate::backend::rdma::endpoint::peer::Peer) -> Option<(usize, usize)> {
     let lanes = peer.lanes.iter().enumerate();
-    lanes.min_by_key(|(_, lane)| lane.flying.len()).map(|(index, lane)| (index, lane.rail))
+    lanes.min_by_key(|(_, lane)| lane.in_flight.len()).map(|(index, lane)| (index, lane.rail))
 }
 
 /// How much of a payload goes in one work request.

@@ -6,11 +6,11 @@
 //! next request that is posted, so it is given one; where that does not help, the connection is
 //! made anew.
 
-use super::engine::State;
+use super::engine::RdmaEngine;
 use crate::backend::rdma::config::Config;
-use crate::backend::rdma::endpoint::peer::{Peer, Stage};
-use crate::backend::rdma::endpoint::qp_state::{Flying, Lane, What};
-use crate::backend::rdma::verbs::qp::{Piece, Work};
+use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer};
+use crate::backend::rdma::endpoint::qp_state::{InFlightWork, Lane, OnCompletion};
+use crate::backend::rdma::verbs::qp::{Piece, WorkRequest};
 use crate::error::Result;
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::clock::now_ns;
@@ -44,7 +44,8 @@ impl Config {
 impl Lane {
     /// For how long nothing that is under way has ended.
     fn silent_ns(&mut self, now: u64) -> u64 {
-        if self.flying.is_empty() || self.watched.since == 0 || self.watched.over != self.over() {
+        if self.in_flight.is_empty() || self.watched.since == 0 || self.watched.over != self.over()
+        {
             self.watched = Watched { over: self.over(), since: now, is_prodded: false };
         }
         now.saturating_sub(self.watched.since)
@@ -55,16 +56,19 @@ impl Peer {
     /// Returns whether work is under way. Posts a signaled request after unsignaled ones, so that
     /// their end is reported.
     pub(in crate::backend::rdma) fn is_busy(&mut self, rank: usize) -> Result<bool> {
-        if self.stage == Stage::Ready {
+        if self.stage == ConnectStage::Ready {
             self.send_notes(rank)?;
         }
         for index in 0..self.lanes.len() {
-            let last = self.lanes.get(index).and_then(|lane| lane.flying.back());
-            if let Some(Flying { what: What::Nothing | What::Slot(_), .. }) = last {
+            let last = self.lanes.get(index).and_then(|lane| lane.in_flight.back());
+            if let Some(InFlightWork {
+                what: OnCompletion::Nothing | OnCompletion::Slot(_), ..
+            }) = last
+            {
                 self.mark(rank, index)?;
             }
         }
-        Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.flying.is_empty()))
+        Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.in_flight.is_empty()))
     }
 
     /// Posts a signaled write of no bytes to the peer, which completes all before it; false: there
@@ -72,7 +76,7 @@ impl Peer {
     fn mark(&mut self, rank: usize, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
         let nothing = Piece { region: Region::EMPTY, lkey: 0, is_device: false };
-        self.start(rank, lane, Work::Write(to), nothing, What::Mark)
+        self.start(rank, lane, WorkRequest::Write(to), nothing, OnCompletion::Mark)
     }
 
     /// Returns whether a lane has been silent for too long. First a signaled write is posted, and
@@ -95,7 +99,7 @@ impl Peer {
     }
 }
 
-impl State {
+impl RdmaEngine {
     /// Checks the devices' work at intervals of `WATCH_NS`.
     pub(in crate::backend::rdma) fn watch(&mut self) {
         let now = now_ns();
@@ -105,7 +109,8 @@ impl State {
         self.watch_at = now.saturating_add(WATCH_NS);
         let patience = self.config.patience_ns();
         for rank in 0..self.peers.ranks() {
-            let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage == Stage::Ready)
+            let Some(peer) =
+                self.peers.get_mut(rank).filter(|peer| peer.stage == ConnectStage::Ready)
             else {
                 continue;
             };
@@ -130,7 +135,7 @@ impl State {
         let flies = |rank| {
             self.peers
                 .get(rank)
-                .is_some_and(|peer: &Peer| peer.lanes.iter().any(|lane| !lane.flying.is_empty()))
+                .is_some_and(|peer: &Peer| peer.lanes.iter().any(|lane| !lane.in_flight.is_empty()))
         };
         match (0..self.peers.ranks()).any(flies) {
             true => self.watch_at.saturating_sub(now_ns()),

@@ -5,15 +5,15 @@
 //! flush has nothing to request. Of accumulating operations, those on elements of 8 bytes are in
 //! `atomics`; the others are those of the library, by messages.
 
-use super::engine::State;
-use super::operation::{OneSided, Operation};
-use super::wire::{OVER, RdmaWire};
+use super::engine::RdmaEngine;
+use super::operation::{OneSided, RdmaOperation};
+use super::wire::{COMPLETED, RdmaWire};
 use crate::abi::word::dtl_dtype_t;
 use crate::backend::p2p_protocol::{Change, WireWindows};
-use crate::backend::rdma::endpoint::qp_state::What;
+use crate::backend::rdma::endpoint::qp_state::OnCompletion;
 use crate::backend::rdma::memory::reg_cache::{self, Registered};
 use crate::backend::rdma::protocol::eager_slots::{RAILS, SLOT};
-use crate::backend::rdma::verbs::qp::{Piece, Remote, Work};
+use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
 use crate::error::{Result, fail};
 use crate::runtime::component::{OpId, Spot, Swap};
 use crate::sys::memory::buf::{Addr, Region};
@@ -26,25 +26,25 @@ const KEY: usize = 1 + RAILS / 2;
 const CLOSE_NS: u64 = 5_000_000_000;
 
 /// A window that is open.
-pub(in crate::backend::rdma) struct Window {
+pub(in crate::backend::rdma) struct RdmaWindow {
     number: usize,
     pub(in crate::backend::rdma) memory: Region,
     #[allow(dead_code, reason = "keeps its memory registered")]
     registered: Option<Registered>,
     /// Where the others' memory is, by rank.
-    remotes: Vec<Option<Place>>,
+    remotes: Vec<Option<RemoteRegion>>,
 }
 
 /// A rank's memory.
 #[derive(Clone, Copy)]
-pub(in crate::backend::rdma) struct Place {
+pub(in crate::backend::rdma) struct RemoteRegion {
     pub(in crate::backend::rdma) addr: u64,
     pub(in crate::backend::rdma) keys: [u32; RAILS],
 }
 
 /// Which way bytes go.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::backend::rdma) enum Way {
+pub(in crate::backend::rdma) enum RmaDirection {
     Put,
     Get,
 }
@@ -53,8 +53,8 @@ fn handle(number: usize) -> Addr {
     Addr::new(std::ptr::without_provenance_mut(number))
 }
 
-impl State {
-    pub(in crate::backend::rdma) fn window(&self, window: Addr) -> Result<&Window> {
+impl RdmaEngine {
+    pub(in crate::backend::rdma) fn window(&self, window: Addr) -> Result<&RdmaWindow> {
         match self.windows.iter().find(|known| known.number == window.get()) {
             Some(window) => Ok(window),
             None => fail!(DTL_ERROR_INTERNAL, "no window {} is open", window.get()),
@@ -69,7 +69,7 @@ impl State {
         self.last_window += 1;
         let number = self.last_window;
         let remotes = vec![None; self.peers.ranks()];
-        self.windows.push(Window { number, memory, registered, remotes });
+        self.windows.push(RdmaWindow { number, memory, registered, remotes });
         Ok((handle(number), words.iter().flat_map(|word| word.to_ne_bytes()).collect()))
     }
 
@@ -78,29 +78,31 @@ impl State {
         &self,
         window: Addr,
         spot: Spot,
-    ) -> Result<(usize, Place)> {
+    ) -> Result<(usize, RemoteRegion)> {
         let target = usize::try_from(spot.target).unwrap_or(usize::MAX);
         match self.window(window)?.remotes.get(target).copied().flatten() {
-            Some(place) => Ok((target, Place { addr: place.addr + spot.offset as u64, ..place })),
+            Some(place) => {
+                Ok((target, RemoteRegion { addr: place.addr + spot.offset as u64, ..place }))
+            }
             None => fail!(DTL_ERROR_INTERNAL, "the memory of rank {target} is not known"),
         }
     }
 
-    fn copy(&mut self, window: Addr, local: Region, spot: Spot, way: Way) -> Result<OpId> {
+    fn copy(&mut self, window: Addr, local: Region, spot: Spot, way: RmaDirection) -> Result<OpId> {
         let (target, place) = self.place(window, spot)?;
         if target == self.rank {
             let there = self.window(window)?.memory.part(spot.offset, spot.len);
             match way {
-                Way::Put => there.copy_from(local),
-                Way::Get => local.copy_from(there),
+                RmaDirection::Put => there.copy_from(local),
+                RmaDirection::Get => local.copy_from(there),
             }
-            return Ok(OVER);
+            return Ok(COMPLETED);
         }
         self.reach(target)?;
         let hold = self.cache.get(local);
         let window = window.get();
         let one_sided = OneSided { target, window, place, local, way, begun: 0, parts: 0, hold };
-        let op = self.operations.add(Operation::OneSided(one_sided))?;
+        let op = self.operations.add(RdmaOperation::OneSided(one_sided))?;
         self.start_more(op);
         Ok(op)
     }
@@ -108,7 +110,9 @@ impl State {
     /// Whether all of it is under way.
     pub(in crate::backend::rdma) fn start_copies(&mut self, op: OpId) -> Result<bool> {
         let longest = self.longest(0);
-        let Some(Operation::OneSided(one)) = self.operations.get_mut(op) else { return Ok(true) };
+        let Some(RdmaOperation::OneSided(one)) = self.operations.get_mut(op) else {
+            return Ok(true);
+        };
         let Some(peer) = self.peers.get_mut(one.target) else { return Ok(true) };
         while one.begun < one.local.len() {
             let rest = one.local.part(one.begun, usize::MAX);
@@ -117,32 +121,48 @@ impl State {
                 rkey: one.place.keys.first().copied().unwrap_or(0),
             };
             let started = match (one.way, &one.hold) {
-                (Way::Put, Some(hold)) => {
+                (RmaDirection::Put, Some(hold)) => {
                     let local = Piece {
                         region: rest.part(0, longest),
                         lkey: hold.lkey(0),
                         is_device: false,
                     };
-                    peer.start(one.target, 0, Work::Write(to), local, What::Part(op))?
-                        .then_some(local.region)
+                    peer.start(
+                        one.target,
+                        0,
+                        WorkRequest::Write(to),
+                        local,
+                        OnCompletion::Part(op),
+                    )?
+                    .then_some(local.region)
                 }
-                (Way::Get, Some(hold)) => {
+                (RmaDirection::Get, Some(hold)) => {
                     let local = Piece {
                         region: rest.part(0, longest),
                         lkey: hold.lkey(0),
                         is_device: false,
                     };
-                    peer.start(one.target, 0, Work::Read(to), local, What::Part(op))?
+                    peer.start(one.target, 0, WorkRequest::Read(to), local, OnCompletion::Part(op))?
                         .then_some(local.region)
                 }
                 // Work requests take a few bytes with them, from any memory.
-                (Way::Put, None) if rest.len() <= peer.inline() => {
+                (RmaDirection::Put, None) if rest.len() <= peer.inline() => {
                     let local = Piece { region: rest, lkey: 0, is_device: false };
-                    peer.start(one.target, 0, Work::Write(to), local, What::Part(op))?
-                        .then_some(rest)
+                    peer.start(
+                        one.target,
+                        0,
+                        WorkRequest::Write(to),
+                        local,
+                        OnCompletion::Part(op),
+                    )?
+                    .then_some(rest)
                 }
-                (Way::Put, None) => peer.start_from_slot(one.target, rest.part(0, SLOT), to, op)?,
-                (Way::Get, None) => peer.start_into_slot(one.target, rest.part(0, SLOT), to, op)?,
+                (RmaDirection::Put, None) => {
+                    peer.start_from_slot(one.target, rest.part(0, SLOT), to, op)?
+                }
+                (RmaDirection::Get, None) => {
+                    peer.start_into_slot(one.target, rest.part(0, SLOT), to, op)?
+                }
             };
             let Some(region) = started else { return Ok(false) };
             one.begun += region.len();
@@ -168,8 +188,8 @@ impl State {
             backoff.pause();
         }
         // No call tests these any more.
-        let is_over = |operation: &Operation| {
-            matches!(operation, Operation::Done(_, Some(window))
+        let is_over = |operation: &RdmaOperation| {
+            matches!(operation, RdmaOperation::Done(_, Some(window))
             if *window == number)
         };
         let over: Vec<OpId> = self
@@ -200,7 +220,7 @@ impl WireWindows for RdmaWire {
             let number = window.get();
             let of = state.windows.iter_mut().find(|known| known.number == number);
             if let Some(place) = of.and_then(|of| of.remotes.get_mut(rank)) {
-                *place = Some(Place { addr, keys });
+                *place = Some(RemoteRegion { addr, keys });
             }
             Ok(())
         })
@@ -211,15 +231,15 @@ impl WireWindows for RdmaWire {
     }
 
     fn put(&mut self, window: Addr, from: Region, to: Spot) -> Result<OpId> {
-        self.with(|state| state.copy(window, from, to, Way::Put))
+        self.with(|state| state.copy(window, from, to, RmaDirection::Put))
     }
 
     fn get(&mut self, window: Addr, into: Region, from: Spot) -> Result<OpId> {
-        self.with(|state| state.copy(window, into, from, Way::Get))
+        self.with(|state| state.copy(window, into, from, RmaDirection::Get))
     }
 
     fn flush(&mut self, _window: Addr, _target: i32) -> Result<OpId> {
-        Ok(OVER)
+        Ok(COMPLETED)
     }
 
     fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {

@@ -1,7 +1,7 @@
 //! RDMA verbs as a wire, from which `frames` makes complete communication.
 
-use super::engine::{Arrived, State};
-use super::operation::Operation;
+use super::engine::{Arrived, RdmaEngine};
+use super::operation::RdmaOperation;
 use super::protocol::eager_slots::DATA;
 use crate::abi::status::*;
 use crate::backend::p2p_protocol::{
@@ -9,17 +9,17 @@ use crate::backend::p2p_protocol::{
 };
 use crate::backend::rdma::config::Devices;
 use crate::backend::rdma::endpoint::connect::busy;
-use crate::backend::rdma::endpoint::peer::Stage;
+use crate::backend::rdma::endpoint::peer::ConnectStage;
 use crate::backend::rdma::endpoint::qp_state::WorkId;
 use crate::error::{Result, fail};
-use crate::runtime::component::{Done, OpId, Properties, Twin};
+use crate::runtime::component::{Completion, HostShadow, OpId, Properties};
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
 use std::sync::Arc;
 
 /// The operation of a send that was over at once.
-pub(in crate::backend::rdma) const OVER: OpId = OpId(u64::MAX);
+pub(in crate::backend::rdma) const COMPLETED: OpId = OpId(u64::MAX);
 /// How long what is under way may take at the end.
 const FLUSH_NS: u64 = 5_000_000_000;
 
@@ -27,14 +27,14 @@ const FLUSH_NS: u64 = 5_000_000_000;
 pub(in crate::backend::rdma) struct RdmaWire {
     pub(in crate::backend::rdma) properties: Arc<Properties>,
     /// `None`: closed.
-    pub(in crate::backend::rdma) state: Option<State>,
+    pub(in crate::backend::rdma) state: Option<RdmaEngine>,
 }
 
 impl RdmaWire {
     #[inline]
     pub(in crate::backend::rdma) fn with<T>(
         &mut self,
-        act: impl FnOnce(&mut State) -> Result<T>,
+        act: impl FnOnce(&mut RdmaEngine) -> Result<T>,
     ) -> Result<T> {
         match &mut self.state {
             Some(state) => act(state),
@@ -45,7 +45,7 @@ impl RdmaWire {
     pub(in crate::backend::rdma) fn send(
         &mut self,
         data: Region,
-        twin: Option<&Arc<Twin>>,
+        twin: Option<&Arc<HostShadow>>,
         dest: i32,
         word: u64,
     ) -> Result<OpId> {
@@ -58,7 +58,7 @@ impl RdmaWire {
     pub(in crate::backend::rdma) fn receive(
         &mut self,
         into: Region,
-        twin: Option<&Arc<Twin>>,
+        twin: Option<&Arc<HostShadow>>,
         source: i32,
         word: u64,
     ) -> Result<OpId> {
@@ -97,12 +97,12 @@ impl Wire for RdmaWire {
     }
 
     #[inline]
-    fn test(&mut self, op: OpId) -> Result<Option<Done>> {
-        if op == OVER {
-            return Ok(Some(Done {
+    fn test(&mut self, op: OpId) -> Result<Option<Completion>> {
+        if op == COMPLETED {
+            return Ok(Some(Completion {
                 source: self.properties.rank,
                 status: DTL_SUCCESS,
-                word: 0,
+                match_bits: 0,
                 size: 0,
             }));
         }
@@ -128,7 +128,7 @@ impl Wire for RdmaWire {
         self.with(|state| state.doze(seen)).unwrap_or(Doze::No)
     }
 
-    fn says_when_it_leaves(&self) -> bool {
+    fn notifies_on_close(&self) -> bool {
         true
     }
 
@@ -140,7 +140,7 @@ impl Wire for RdmaWire {
     }
 
     fn memory(&self) -> Option<String> {
-        self.state.as_ref().map(State::memory)
+        self.state.as_ref().map(RdmaEngine::memory)
     }
 
     fn devices(&mut self) -> Option<&mut dyn WireDevices> {
@@ -234,14 +234,14 @@ impl Drop for RdmaWire {
     }
 }
 
-impl State {
+impl RdmaEngine {
     #[inline]
-    fn outcome(&mut self, op: OpId) -> Result<Option<Done>> {
+    fn outcome(&mut self, op: OpId) -> Result<Option<Completion>> {
         match self.operations.get(op) {
             None => {
                 fail!(DTL_ERROR_INTERNAL, "operation {:#x} of the wire is over or never was", op.0)
             }
-            Some(&Operation::Done(done, _)) => {
+            Some(&RdmaOperation::Done(done, _)) => {
                 self.operations.remove(op);
                 Ok(Some(done))
             }
@@ -253,7 +253,8 @@ impl State {
     fn is_busy(&mut self) -> bool {
         let mut is_busy = !self.unfinished.is_empty();
         for rank in 0..self.peers.ranks() {
-            let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage != Stage::Gone)
+            let Some(peer) =
+                self.peers.get_mut(rank).filter(|peer| peer.stage != ConnectStage::Gone)
             else {
                 continue;
             };

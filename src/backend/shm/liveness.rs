@@ -6,8 +6,8 @@
 //! after fruitless polls and every few milliseconds. The rank that sees it publishes it in the
 //! shared state words.
 
-use super::memory::segment::State;
-use super::protocol::engine::{Arrival, Engine, Operation, Receive};
+use super::memory::segment::PeerState;
+use super::protocol::engine::{Arrival, Engine, Receive, ShmOperation};
 use crate::runtime::component::OpId;
 use crate::sys::sync::clock::now_ns;
 
@@ -35,7 +35,7 @@ impl Engine {
         // A rank that closed before it ended has published that: the first state counts.
         loop {
             let exited = self.liveness.poller.ready(0);
-            exited.numbers().for_each(|rank| self.segment.mark(rank as usize, State::Dead));
+            exited.numbers().for_each(|rank| self.segment.mark(rank as usize, PeerState::Dead));
             if !exited.there_may_be_more() {
                 break;
             }
@@ -64,7 +64,7 @@ impl Engine {
 
     /// Ends everything that needs a rank that is gone. First its ring is read to the end: what it
     /// had sent stays receivable. False: that is not possible yet, for want of memory.
-    fn settle(&mut self, rank: usize, state: State) -> bool {
+    fn settle(&mut self, rank: usize, state: PeerState) -> bool {
         self.catch_up(rank);
         if !self.is_read(rank) {
             return false;
@@ -78,7 +78,7 @@ impl Engine {
         }
         self.pool.iter_mut().flatten().for_each(|pool| pool.take_back_from(rank));
         self.incoming.retain(|source| *source != rank);
-        self.liveness.deaths += usize::from(state == State::Dead);
+        self.liveness.deaths += usize::from(state == PeerState::Dead);
         let source = i32::try_from(rank).unwrap_or(i32::MAX);
         // An offer cannot be fetched any more; a message that was copied can.
         self.matcher.retain_unexpected(source, |what| !matches!(what, Arrival::Offered(..)));
@@ -109,8 +109,10 @@ impl Engine {
         let (mut bound, mut complete) = (Vec::new(), Vec::new());
         for (id, operation) in self.operations.iter_mut() {
             match operation {
-                Operation::Send(send) if send.dest == rank => bound.push(id),
-                Operation::Receive(Receive { taken: Some(taken), .. }) if taken.source == rank => {
+                ShmOperation::Send(send) if send.dest == rank => bound.push(id),
+                ShmOperation::Receive(Receive { taken: Some(taken), .. })
+                    if taken.source == rank =>
+                {
                     if taken.is_complete() {
                         complete.push(id)
                     } else {

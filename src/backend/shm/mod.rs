@@ -29,9 +29,9 @@ use crate::runtime::component::{Availability, Comm, OpId, OpenArgs, Presence, Tr
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
 use crate::sys::os::fd;
-use crate::sys::os::poller::{Poller, Wanted};
+use crate::sys::os::poller::{Interest, Poller};
 use crate::sys::os::process::{self, PidFd};
-use crate::sys::os::shm_segment::Memory;
+use crate::sys::os::shm_segment::SharedMapping;
 use bootstrap::Meeting;
 use peer::{Mode, Peer, Peers, Probe};
 use std::os::fd::AsFd;
@@ -76,7 +76,8 @@ impl Presence for Shm {
 /// Whether the kernel lets processes do what ranks need.
 fn check() -> Result<()> {
     let missing = |what: &str, error| os_error::os_error(DTL_ERROR_UNAVAILABLE, what, &error);
-    Memory::create(4096).map_err(|error| missing("no memory to share (memfd_create)", error))?;
+    SharedMapping::create(4096)
+        .map_err(|error| missing("no memory to share (memfd_create)", error))?;
     PidFd::open(process::own_pid())
         .map_err(|error| missing("no process descriptors (pidfd_open, Linux 5.3)", error))?;
     Ok(())
@@ -93,7 +94,7 @@ fn check_room(opening: &Opening) -> Result<()> {
 
 impl Comm for Shm {
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
-        let job = Job::of(args)?;
+        let job = ShmJob::of(args)?;
         let mode = Mode::parse(std::env::var("DTL_CMA").ok().as_deref())?;
         let opener = transport::enter()?;
         let number = i32::try_from(job.rank).unwrap_or(i32::MAX);
@@ -121,19 +122,25 @@ impl Comm for Shm {
         let description = describe(job.size, &how);
         let engine =
             Engine::new(job.rank, meeting.segment, Peers::new(peers), poller, mode != Mode::Off);
-        Ok(Box::new(transport::Endpoint::new(engine, claim, (probe, mode), description, opener)?))
+        Ok(Box::new(transport::ShmTransport::new(
+            engine,
+            claim,
+            (probe, mode),
+            description,
+            opener,
+        )?))
     }
 }
 
 /// Which rank of which job.
-struct Job {
+struct ShmJob {
     name: Vec<u8>,
     rank: usize,
     size: usize,
 }
 
-impl Job {
-    fn of(args: &OpenArgs) -> Result<Job> {
+impl ShmJob {
+    fn of(args: &OpenArgs) -> Result<ShmJob> {
         // What the caller names in full needs no launcher, not even a well-formed one.
         let is_named = args.rank_size().is_some() && !args.job.is_empty();
         let launch = if is_named { None } else { launch::from_environment()? };
@@ -177,7 +184,7 @@ impl Job {
                 memory::segment::MOST_RANKS
             );
         }
-        Ok(Job { name, rank, size })
+        Ok(ShmJob { name, rank, size })
     }
 }
 
@@ -213,7 +220,8 @@ fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Pol
 }
 
 fn hold(poller: &Poller, rank: usize, pid: i32) -> Result<PidFd> {
-    let watched = |held: PidFd| poller.add(held.as_fd(), rank as u64, Wanted::Once).map(|()| held);
+    let watched =
+        |held: PidFd| poller.add(held.as_fd(), rank as u64, Interest::Once).map(|()| held);
     match PidFd::open(pid).and_then(watched) {
         Ok(held) => Ok(held),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {

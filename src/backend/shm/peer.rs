@@ -1,9 +1,9 @@
 //! A rank's state for the others: for each one whether it lives and whether its memory can be read;
 //! for those that it exchanges messages with, the ring ends and the queues.
 
-use super::memory::cells::Cells;
+use super::memory::cells::PeerCells;
 use super::memory::ring::{Consumer, Producer};
-use super::memory::segment::{Segment, State};
+use super::memory::segment::{PeerState, Segment};
 use super::protocol::rx::Long;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
@@ -73,7 +73,7 @@ pub(super) struct Peer {
     /// One more than the index of its link; 0 = none.
     link: u16,
     /// As settled here: everything that had to end because of it has ended.
-    pub(super) state: State,
+    pub(super) state: PeerState,
     /// Whether its memory can be read, as tried at the start.
     pub(super) readable: bool,
 }
@@ -84,7 +84,7 @@ pub(super) struct Link {
     pub(super) producer: Option<Producer>,
     pub(super) consumer: Option<Consumer>,
     /// Its cells, once it has sent one.
-    pub(super) cells: Option<Cells>,
+    pub(super) cells: Option<PeerCells>,
     /// The message that it is sending unrequested.
     pub(super) long: Option<Long>,
     /// Sends that found no room, in their order.
@@ -100,7 +100,7 @@ pub(super) struct Link {
 impl Peer {
     /// A rank of this process id; `None` for the own one, which is not held.
     pub(super) fn new(pid: i32, process: Option<PidFd>) -> Peer {
-        Peer { process, pid, link: 0, state: State::Present, readable: false }
+        Peer { process, pid, link: 0, state: PeerState::Present, readable: false }
     }
 
     /// Copies from its memory. Ok(0): it is not there any more.

@@ -3,20 +3,20 @@
 
 use super::memory::cma_copies::Copies;
 use super::memory::coll_mailbox;
-use super::memory::segment::State;
+use super::memory::segment::PeerState;
 use super::memory::shared_region::Parts;
 use super::peer::{Mode, Probe};
-use super::protocol::engine::{Engine, Operation};
+use super::protocol::engine::{Engine, ShmOperation};
 use crate::backend::bootstrap::job_id::Claim;
 use crate::backend::coll_mailbox::Places;
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Board, CrossMemory, Done, Filling, Groups, Liveness, Matched, Member, Offer, OpId, Part,
-    PartKey, Pipeline, Properties, RecvMode, Remote, Selector, SendMode, SharedMemory, Transport,
-    poll_of,
+    CollMailbox, Completion, CrossMemory, Groups, Liveness, Matched, Member, OpId, PartKey,
+    Pipeline, PipelinedSource, Properties, RecvMode, Remote, Selector, SendMode, SharedMemory,
+    SharedOffer, SharedRegion, Transport, poll_of,
 };
 use crate::sys::memory::buf::Region;
-use crate::sys::os::open_state::Gate;
+use crate::sys::os::open_state::OpenState;
 use crate::sys::sync::lock::Mutex;
 use crate::sys::sync::spinlock::SpinLock;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use std::task::Poll;
 
 /// Holds which process opened; a fork wipes it, so a child's copy of a communicator is detected at
 /// the price of one load, and touches nothing that the parent uses.
-static OPENER: Gate = Gate::new();
+static OPENER: OpenState = OpenState::new();
 /// Rounds of one look at an operation, as long as something moves: the caller may yield the
 /// processor in between.
 const ROUNDS: u32 = 8;
@@ -34,8 +34,8 @@ const SPINS: u32 = 64;
 const OPENER_BIT: u32 = 1 << 31;
 
 /// The communicator as `runtime` sees it: the engine behind one short lock.
-pub(super) struct Endpoint {
-    engine: SpinLock<Open>,
+pub(super) struct ShmTransport {
+    engine: SpinLock<OpenComm>,
     rank: i32,
     properties: Properties,
     opener: u32,
@@ -45,7 +45,7 @@ pub(super) struct Endpoint {
     _probe: Probe,
 }
 
-struct Open {
+struct OpenComm {
     engine: Engine,
     /// Taken when it is closed.
     claim: Option<Arc<Claim>>,
@@ -67,7 +67,7 @@ pub(super) fn is_opener(opener: u32) -> bool {
     OPENER.state() == opener
 }
 
-impl Endpoint {
+impl ShmTransport {
     pub(super) fn new(
         engine: Engine,
         claim: Arc<Claim>,
@@ -79,14 +79,14 @@ impl Endpoint {
         let (rank, size) = (number(engine.rank), number(engine.peers.len()));
         let properties = Properties {
             is_one_node: true,
-            is_oversubscribed: Some(engine.segment.is_crowded()),
+            is_oversubscribed: Some(engine.segment.is_oversubscribed()),
             ..Properties::new(rank, size, description)
         };
         let parts = Parts::new(engine.segment.again()?, engine.rank, opener);
-        let engine = SpinLock::new(Open { engine, claim: Some(claim) });
+        let engine = SpinLock::new(OpenComm { engine, claim: Some(claim) });
         let boards = Mutex::new(Places::default());
         let copies = Copies::new(mode);
-        Ok(Endpoint { engine, rank, properties, opener, boards, parts, copies, _probe: probe })
+        Ok(ShmTransport { engine, rank, properties, opener, boards, parts, copies, _probe: probe })
     }
 
     /// The engine, for the process that opened it and until it is closed.
@@ -107,7 +107,7 @@ impl Endpoint {
     }
 }
 
-impl Transport for Endpoint {
+impl Transport for ShmTransport {
     fn properties(&self) -> &Properties {
         &self.properties
     }
@@ -151,7 +151,7 @@ impl Transport for Endpoint {
         })
     }
 
-    fn probe(&self, select: Selector) -> Result<Option<Done>> {
+    fn probe(&self, select: Selector) -> Result<Option<Completion>> {
         self.with(|engine| {
             engine.progress();
             engine.probe(select)
@@ -169,7 +169,7 @@ impl Transport for Endpoint {
         self.with(|engine| engine.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
         poll_of(self.with(|engine| {
             let (mut rounds, mut fruitless) = (0, 0);
             loop {
@@ -181,7 +181,7 @@ impl Transport for Endpoint {
                             op.0
                         );
                     }
-                    Some(&Operation::Done(done)) => {
+                    Some(&ShmOperation::Done(done)) => {
                         engine.operations.remove(op);
                         *told = done;
                         return Ok(true);
@@ -225,7 +225,7 @@ impl Transport for Endpoint {
     /// gone; nothing is waited for.
     fn close(&self) -> Result<()> {
         self.with(|engine| {
-            engine.segment.mark(engine.rank, State::Left);
+            engine.segment.mark(engine.rank, PeerState::Left);
             Ok(())
         })?;
         self.engine.lock().claim = None;
@@ -233,11 +233,12 @@ impl Transport for Endpoint {
     }
 }
 
-impl Liveness for Endpoint {
+impl Liveness for ShmTransport {
     fn failed_ranks(&self) -> Vec<i32> {
         let gone = |engine: &mut Engine| {
-            let gone =
-                (0_i32..).zip(engine.peers.all()).filter(|(_, peer)| peer.state != State::Present);
+            let gone = (0_i32..)
+                .zip(engine.peers.all())
+                .filter(|(_, peer)| peer.state != PeerState::Present);
             Ok(gone.map(|(rank, _)| rank).collect())
         };
         self.with(gone).unwrap_or_default()
@@ -251,7 +252,7 @@ impl Liveness for Endpoint {
     }
 }
 
-impl SharedMemory for Endpoint {
+impl SharedMemory for ShmTransport {
     fn reserve_place(&self) -> Option<u32> {
         let own = usize::try_from(self.rank).unwrap_or(0);
         // As of a part: pages may be long in coming, and other threads' messages do not wait for
@@ -264,7 +265,7 @@ impl SharedMemory for Endpoint {
         self.boards.lock().release(place);
     }
 
-    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn Board>>> {
+    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>> {
         let (segment, own) = (self.parts.segment(), usize::try_from(self.rank).unwrap_or(0));
         let open = || coll_mailbox::open(segment, &mut self.boards.lock(), own, context, members);
         segment.has_boards().then(|| self.with(|_| Ok(())).and_then(|()| open()))
@@ -272,12 +273,12 @@ impl SharedMemory for Endpoint {
 
     /// Memory that the program has already is not the segment's. The engine's lock is not held
     /// while pages come.
-    fn offer_part(&self, offer: Offer) -> Option<Result<Box<dyn Part>>> {
-        let Offer::Fresh(len) = offer else { return None };
+    fn offer_part(&self, offer: SharedOffer) -> Option<Result<Box<dyn SharedRegion>>> {
+        let SharedOffer::Fresh(len) = offer else { return None };
         Some(self.with(|_| Ok(())).and_then(|()| self.parts.offer(len)))
     }
 
-    fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn Part>> {
+    fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn SharedRegion>> {
         self.with(|_| Ok(())).and_then(|()| self.parts.find(rank, key))
     }
 
@@ -287,7 +288,7 @@ impl SharedMemory for Endpoint {
         }
         let is_gone = |engine: &mut Engine| {
             let rank = engine.rank_of(rank)?;
-            Ok(engine.peers.get(rank).is_some_and(|peer| peer.state != State::Present))
+            Ok(engine.peers.get(rank).is_some_and(|peer| peer.state != PeerState::Present))
         };
         self.with(is_gone).unwrap_or(false)
     }
@@ -308,7 +309,7 @@ impl SharedMemory for Endpoint {
     }
 }
 
-impl CrossMemory for Endpoint {
+impl CrossMemory for ShmTransport {
     fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
         if rank == self.rank {
             return None;
@@ -322,13 +323,13 @@ impl CrossMemory for Endpoint {
     }
 }
 
-impl Pipeline for Endpoint {
-    fn isend_filling(
+impl Pipeline for ShmTransport {
+    fn isend_pipelined(
         &self,
         data: Region,
         dest: i32,
         word: u64,
-        by: &Arc<Filling>,
+        by: &Arc<PipelinedSource>,
     ) -> Option<Result<OpId>> {
         // To this rank itself a message goes as a whole.
         (dest != self.rank).then(|| {
@@ -344,7 +345,7 @@ impl Pipeline for Endpoint {
     }
 }
 
-impl Drop for Endpoint {
+impl Drop for ShmTransport {
     fn drop(&mut self) {
         // An error: closed already, or a forked child, which must not act for its parent.
         let _ = self.close();

@@ -1,13 +1,13 @@
 //! A C comm table as [`Comm`]: its slots are a [`Wire`], and `frames` makes a transport of that.
 
 use super::window::{self, NativeWindows};
-use super::{Owner, call, keep_said, required, take_error_text};
+use super::{BackendObject, call, keep_said, required, take_error_text};
 use crate::abi::backend::vtable::*;
 use crate::abi::status::{DTL_ERROR_NATIVE_BACKEND, DTL_SUCCESS};
 use crate::backend::p2p_protocol::{self, Wire, WireWindows};
 use crate::error::{Result, fail, is_status};
 use crate::last_error::Mark;
-use crate::runtime::component::{Comm, Done, OpId, OpenArgs, Properties, Transport};
+use crate::runtime::component::{Comm, Completion, OpId, OpenArgs, Properties, Transport};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -47,12 +47,12 @@ struct Slots {
 }
 
 pub(super) struct NativeComm {
-    owner: Arc<Owner>,
+    owner: Arc<BackendObject>,
     slots: Slots,
 }
 
 impl NativeComm {
-    pub(super) fn new(owner: Arc<Owner>, table: &dtl_comm_vtable_t) -> Result<Self> {
+    pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_comm_vtable_t) -> Result<Self> {
         let slots = Slots {
             table: *table,
             open: required!(table, "comm", open),
@@ -133,7 +133,7 @@ impl Comm for NativeComm {
 }
 
 struct NativeWire {
-    owner: Arc<Owner>,
+    owner: Arc<BackendObject>,
     slots: Slots,
     comm: Addr,
     properties: Arc<Properties>,
@@ -205,7 +205,7 @@ impl Wire for NativeWire {
         Ok(OpId(op))
     }
 
-    fn test(&mut self, op: OpId) -> Result<Option<Done>> {
+    fn test(&mut self, op: OpId) -> Result<Option<Completion>> {
         let mut done = 0;
         let mut result =
             dtl_comm_done_t { source: 0, status: DTL_SUCCESS, match_word: 0, size_bytes: 0 };
@@ -225,10 +225,10 @@ impl Wire for NativeWire {
         if done != 1 || result.status != DTL_SUCCESS {
             self.failed(done, &mut result, before)?;
         }
-        Ok(Some(Done {
+        Ok(Some(Completion {
             source: result.source,
             status: result.status,
-            word: result.match_word,
+            match_bits: result.match_word,
             size: result.size_bytes,
         }))
     }

@@ -1,6 +1,6 @@
 //! A C device table as [`Device`].
 
-use super::{Owner, call, required};
+use super::{BackendObject, call, required};
 use crate::abi::backend::vtable::dtl_device_vtable_t;
 use crate::abi::devices::device::dtl_device_info_t;
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ type Get = unsafe extern "C" fn(*mut std::ffi::c_void, *mut i32) -> i32;
 type Set = unsafe extern "C" fn(*mut std::ffi::c_void, i32) -> i32;
 
 pub(super) struct NativeDevice {
-    owner: Arc<Owner>,
+    owner: Arc<BackendObject>,
     table: dtl_device_vtable_t,
     count: Get,
     get: Get,
@@ -22,7 +22,7 @@ pub(super) struct NativeDevice {
 }
 
 impl NativeDevice {
-    pub(super) fn new(owner: Arc<Owner>, table: &dtl_device_vtable_t) -> Result<Self> {
+    pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_device_vtable_t) -> Result<Self> {
         Ok(NativeDevice {
             owner,
             table: *table,
@@ -35,7 +35,6 @@ impl NativeDevice {
 }
 
 impl NativeDevice {
-    #[cold]
     fn not_device(&self, device: i32) -> Error {
         let count = self.known.load(Ordering::Relaxed);
         let text = format!(

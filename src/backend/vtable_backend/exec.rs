@@ -1,6 +1,6 @@
 //! A C exec table as [`Exec`].
 
-use super::{Owner, call, slot, whole};
+use super::{BackendObject, call, slot, whole};
 use crate::abi::backend::vtable::dtl_exec_vtable_t;
 use crate::abi::devices::exec::dtl_range_fn_t;
 use crate::abi::runtime::dtl_task_fn_t;
@@ -11,7 +11,7 @@ use crate::sys::memory::buf::Addr;
 use std::sync::Arc;
 
 pub(super) struct NativeExec {
-    owner: Arc<Owner>,
+    owner: Arc<BackendObject>,
     table: dtl_exec_vtable_t,
     groups: ExecGroups,
     /// Whether the table has the slots of host execution.
@@ -19,7 +19,7 @@ pub(super) struct NativeExec {
 }
 
 impl NativeExec {
-    pub(super) fn new(owner: Arc<Owner>, table: &dtl_exec_vtable_t) -> Result<Self> {
+    pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_exec_vtable_t) -> Result<Self> {
         let streams = whole(
             "exec",
             "streams",

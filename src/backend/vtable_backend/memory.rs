@@ -1,6 +1,6 @@
 //! C memory and transfer tables as [`Memory`] and [`Transfer`].
 
-use super::{Owner, call, required, status_of, whole};
+use super::{BackendObject, call, required, status_of, whole};
 use crate::abi::backend::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
 use crate::abi::devices::device::{dtl_mem_info_t, dtl_mem_kind_info_t};
 use crate::abi::handle::dtl_backend_t;
@@ -8,7 +8,9 @@ use crate::abi::status::DTL_ERROR_NOT_FOUND;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Error, Result};
 use crate::last_error::Mark;
-use crate::runtime::component::{Exports, Extent, Found, Memory, Place, Ticket, Token, Transfer};
+use crate::runtime::component::{
+    CopySide, DriverAllocation, Exports, Extent, Memory, Ticket, Token, Transfer,
+};
 use crate::runtime::enums::{describe, schedule::check_memory_kind};
 use crate::runtime::memory::MOST_ALIGNMENT;
 use crate::sys::memory::buf::{Addr, Region};
@@ -23,7 +25,7 @@ type Import =
 type Copy = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, *const c_void, u64, u64) -> i32;
 
 pub(super) struct NativeMemory {
-    owner: Arc<Owner>,
+    owner: Arc<BackendObject>,
     table: dtl_memory_vtable_t,
     alloc: Alloc,
     free: Free,
@@ -32,14 +34,14 @@ pub(super) struct NativeMemory {
 
 /// The slots for memory of other processes.
 struct Crossing {
-    owner: Arc<Owner>,
+    owner: Arc<BackendObject>,
     export: Export,
     import: Import,
     close: Free,
 }
 
 impl Crossing {
-    fn new(owner: &Arc<Owner>, table: &dtl_memory_vtable_t) -> Result<Option<Self>> {
+    fn new(owner: &Arc<BackendObject>, table: &dtl_memory_vtable_t) -> Result<Option<Self>> {
         let slots = (table.export_handle, table.import_handle, table.close_handle);
         let names = [
             ("export_handle", slots.0.is_some()),
@@ -53,7 +55,7 @@ impl Crossing {
 }
 
 impl NativeMemory {
-    pub(super) fn new(owner: Arc<Owner>, table: &dtl_memory_vtable_t) -> Result<Self> {
+    pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_memory_vtable_t) -> Result<Self> {
         let pairs =
             (table.alloc_async, table.free_async, table.register_host, table.unregister_host);
         whole(
@@ -90,7 +92,7 @@ impl NativeMemory {
 
     /// The memory that `pointer_info` described, if the description is one of memory at the
     /// address.
-    fn found(&self, addr: Addr, info: &dtl_mem_info_t) -> Result<Found> {
+    fn found(&self, addr: Addr, info: &dtl_mem_info_t) -> Result<DriverAllocation> {
         const SLOT: &str = "memory.pointer_info";
         let dtl_mem_info_t { kind, device, size_bytes: size, .. } = *info;
         let base = Addr::new(info.base);
@@ -113,12 +115,11 @@ impl NativeMemory {
             );
             return Err(self.owner.invalid(SLOT, &text));
         }
-        Ok(Found { kind, device, base, size })
+        Ok(DriverAllocation { kind, device, base, size })
     }
 }
 
 /// Adds the requested kind to an error of a slot, whose text may not name it.
-#[cold]
 fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
     error.within(&format!("memory kind {}", describe(kind)))
 }
@@ -206,7 +207,7 @@ impl Memory for NativeMemory {
         self.table.pointer_info.is_some()
     }
 
-    fn identify(&self, addr: Addr) -> Result<Option<Found>> {
+    fn identify(&self, addr: Addr) -> Result<Option<DriverAllocation>> {
         let Some(slot) = self.table.pointer_info else { return Ok(None) };
         let mut info = dtl_mem_info_t {
             struct_size: size_of::<dtl_mem_info_t>() as u32,
@@ -263,25 +264,25 @@ impl Exports for Crossing {
 }
 
 pub(super) struct NativeTransfer {
-    owner: Arc<Owner>,
+    owner: Arc<BackendObject>,
     table: dtl_transfer_vtable_t,
     copy: Copy,
 }
 
 impl NativeTransfer {
-    pub(super) fn new(owner: Arc<Owner>, table: &dtl_transfer_vtable_t) -> Result<Self> {
+    pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_transfer_vtable_t) -> Result<Self> {
         Ok(NativeTransfer { owner, table: *table, copy: required!(table, "transfer", copy) })
     }
 }
 
 impl Transfer for NativeTransfer {
-    fn copy(&self, dst: Place, src: Place) -> Result<()> {
+    fn copy(&self, dst: CopySide, src: CopySide) -> Result<()> {
         let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
         let size = src.region.len() as u64;
         call!(self.owner, "transfer.copy", self.copy, to, dst.kind, from, src.kind, size)
     }
 
-    fn copy_async(&self, stream: Token, dst: Place, src: Place) -> Option<Result<()>> {
+    fn copy_async(&self, stream: Token, dst: CopySide, src: CopySide) -> Option<Result<()>> {
         let slot = self.table.copy_async?;
         let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
         let size = src.region.len() as u64;
@@ -300,9 +301,9 @@ impl Transfer for NativeTransfer {
 
     fn copy_2d(
         &self,
-        dst: Place,
+        dst: CopySide,
         dst_pitch: u64,
-        src: Place,
+        src: CopySide,
         src_pitch: u64,
         width: u64,
         height: u64,
@@ -324,7 +325,7 @@ impl Transfer for NativeTransfer {
         ))
     }
 
-    fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
+    fn fill(&self, dst: CopySide, value: u8) -> Option<Result<()>> {
         let slot = self.table.fill?;
         let size = dst.region.len() as u64;
         Some(call!(
@@ -338,7 +339,7 @@ impl Transfer for NativeTransfer {
         ))
     }
 
-    fn prefetch(&self, stream: Token, place: Place, device: i32) -> Option<Result<()>> {
+    fn prefetch(&self, stream: Token, place: CopySide, device: i32) -> Option<Result<()>> {
         let (slot, at) = (self.table.prefetch?, place.region.addr().ptr());
         let size = place.region.len() as u64;
         Some(call!(

@@ -63,14 +63,14 @@ pub struct Tables {
 }
 
 /// The foreign object behind all components of one backend; destroyed after its last user.
-pub struct Owner {
+pub struct BackendObject {
     name: String,
     self_: Addr,
     destroy: Option<unsafe extern "C" fn(*mut std::ffi::c_void)>,
     armed: AtomicBool,
 }
 
-impl Owner {
+impl BackendObject {
     /// From here on `destroy` is owed: the registration has succeeded.
     pub fn arm(&self) {
         self.armed.store(true, Ordering::Release);
@@ -128,7 +128,7 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
+impl Drop for BackendObject {
     fn drop(&mut self) {
         if let Some(destroy) = self.destroy.filter(|_| self.armed.load(Ordering::Acquire)) {
             // SAFETY: the table's contract: called once, after the last use, with its own `self`.
@@ -262,9 +262,9 @@ fn whole(component: &str, group: &str, slots: &[(&str, bool)]) -> Result<bool> {
 }
 
 /// Makes a backend of tables. Fails with the first fault; `destroy` is not called then.
-pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<Owner>)> {
+pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<BackendObject>)> {
     check_main(&tables.main)?;
-    let owner = Arc::new(Owner {
+    let owner = Arc::new(BackendObject {
         name: name.to_owned(),
         self_,
         destroy: tables.main.destroy,
@@ -342,7 +342,7 @@ fn check_reserved(tables: &Tables) -> Result<()> {
 }
 
 struct NativePresence {
-    owner: Arc<Owner>,
+    owner: Arc<BackendObject>,
     table: dtl_backend_vtable_t,
 }
 
@@ -354,7 +354,7 @@ unsafe impl Send for NativePresence {}
 unsafe impl Sync for NativePresence {}
 
 impl Presence for NativePresence {
-    fn asked(&self) -> Result<Availability> {
+    fn query_available(&self) -> Result<Availability> {
         let Some(slot) = self.table.is_available else { return Ok(Ok(())) };
         let mut yes = 0;
         let mut why: [c_char; 512] = [0; 512];

@@ -1,24 +1,24 @@
 //! The modules of a C exec table as [`Modules`].
 
-use super::{Owner, call, slot, whole};
+use super::{BackendObject, call, slot, whole};
 use crate::abi::backend::vtable::dtl_exec_vtable_t;
 use crate::abi::devices::exec::{dtl_source_file_t, dtl_source_t};
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Compiled, ModuleLaunch, Modules, Source, SourceFile, Token, Wanted,
+    Compiled, KernelQuery, ModuleLaunch, Modules, Source, SourceFile, Token,
 };
 use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
 
 pub(super) struct NativeModules {
-    owner: Arc<Owner>,
+    owner: Arc<BackendObject>,
     table: dtl_exec_vtable_t,
 }
 
 impl NativeModules {
     /// `None` if the table has none of the slots.
     pub(super) fn of(
-        owner: Arc<Owner>,
+        owner: Arc<BackendObject>,
         table: &dtl_exec_vtable_t,
     ) -> Result<Option<Box<dyn Modules>>> {
         let is_there = whole(
@@ -112,7 +112,11 @@ impl Modules for NativeModules {
         call!(self.owner, "exec.module_destroy", slot!(self, module_destroy), module.ptr())
     }
 
-    fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)> {
+    fn kernel(
+        &self,
+        module: Token,
+        wanted: KernelQuery<'_>,
+    ) -> Result<(Compiled, Option<Vec<u64>>)> {
         let name = c_text(wanted.name);
         let signature = wanted.signature.map(c_text);
         let signature = signature.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());

@@ -5,7 +5,7 @@
 //! process. Before that, the frames that it passes are cleaned up, and this cleanup writes the log.
 //! A call that returns pays nothing for it.
 
-use super::Owner;
+use super::BackendObject;
 use crate::abi::status::dtl_status_t;
 use crate::runtime::log;
 
@@ -48,26 +48,23 @@ slots! {
 /// Guard of a slot call. [`Inside::left`] ends it when the slot has returned; it is dropped only by
 /// unwinding.
 pub(super) struct Inside<'a> {
-    owner: &'a Owner,
+    owner: &'a BackendObject,
     slot: &'static str,
 }
 
 impl<'a> Inside<'a> {
     /// Begins the guard, before the call.
-    #[inline(always)]
-    pub(super) fn enter(owner: &'a Owner, slot: &'static str) -> Self {
+    pub(super) fn enter(owner: &'a BackendObject, slot: &'static str) -> Self {
         Inside { owner, slot }
     }
 
     /// Ends the guard when the slot has returned.
-    #[inline(always)]
     pub(super) fn left(self) {
         std::mem::forget(self);
     }
 }
 
 impl Drop for Inside<'_> {
-    #[inline(always)]
     fn drop(&mut self) {
         exception_left(self.owner, self.slot);
     }
@@ -76,7 +73,7 @@ impl Drop for Inside<'_> {
 /// Out of line and by value: otherwise each call of a slot keeps an [`Inside`] on the stack for it.
 #[cold]
 #[inline(never)]
-fn exception_left(owner: &Owner, slot: &str) {
+fn exception_left(owner: &BackendObject, slot: &str) {
     let name = &owner.name;
     log::error!(
         "backend {name}: an exception left {slot}, which must return a status; the process ends"

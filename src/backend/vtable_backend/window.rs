@@ -1,6 +1,6 @@
 //! The win_ slots of a C comm table as [`WireWindows`].
 
-use super::{Owner, call, whole};
+use super::{BackendObject, call, whole};
 use crate::abi::backend::vtable::{DTL_WIN_KEY_BYTES, dtl_comm_vtable_t};
 use crate::abi::status::{DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NATIVE_BACKEND};
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
@@ -149,7 +149,7 @@ impl AtomicSlots {
 
 /// What one opened communicator does of windows.
 pub(super) struct NativeWindows {
-    pub(super) owner: Arc<Owner>,
+    pub(super) owner: Arc<BackendObject>,
     pub(super) slots: Slots,
     pub(super) comm: Addr,
 }

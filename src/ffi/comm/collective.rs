@@ -1,11 +1,11 @@
 //! Collectives that wait. Rules that hold for all of them are in the text of dtl_comm_barrier.
 
-use super::collective_args::{self as arguments, CArgs, Side};
+use super::collective_args::{self as arguments, BufferArgs, CArgs};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
-use crate::ffi::guard::{self, Entry, Open};
+use crate::ffi::guard::{self, Entry, OpenCheck};
 use crate::runtime::comm::coll::{self, CallMode, CollArgs, Kind};
 use crate::runtime::comm::{self, Comm};
 use std::ffi::c_void;
@@ -15,10 +15,10 @@ use std::ptr;
 ///
 /// # Safety
 /// As [`arguments::set`].
-#[inline(always)]
+#[inline]
 unsafe fn wait(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
     guard::quick(
-        Open::Library,
+        OpenCheck::Library,
         move |visit| {
             let comm = comm::keep(visit, comm)?;
             // SAFETY: passed on.
@@ -80,7 +80,7 @@ unsafe fn run(comm: &Comm, args: &CArgs) -> Result<()> {
 /// Equivalent: MPI_Barrier.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
-    let (send, recv) = (Side::NONE, Side::NONE);
+    let (send, recv) = (BufferArgs::NONE, BufferArgs::NONE);
     let args = CArgs::new(Kind::Barrier, send, recv, -1);
     // SAFETY: it has no buffers.
     unsafe { wait(Entry("dtl_comm_barrier"), comm, &args) }
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn dtl_comm_bcast(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::NONE, Side::new(buf, count));
+    let (send, recv) = (BufferArgs::NONE, BufferArgs::new(buf, count));
     let args = CArgs { root, ..CArgs::new(Kind::Bcast, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_bcast"), comm, &args) }
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn dtl_comm_reduce(
     op: dtl_reduce_op_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
     let args = CArgs { op, root, ..CArgs::new(Kind::Reduce, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_reduce"), comm, &args) }
@@ -142,15 +142,15 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
     let args = move || {
-        let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+        let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
         CArgs { op, ..CArgs::new(Kind::Allreduce, send, recv, dtype) }
     };
     guard::quick(
-        Open::Library,
+        OpenCheck::Library,
         move |visit| {
             let comm = comm::keep(visit, comm)?;
             // SAFETY: the caller's contract.
-            let usual = unsafe { arguments::usual_allreduce(&comm, sbuf, rbuf, count, dtype, op) };
+            let usual = unsafe { arguments::fast_allreduce(&comm, sbuf, rbuf, count, dtype, op) };
             // SAFETY: as above.
             Some(usual.unwrap_or_else(|| unsafe { run(&comm, &args()) }))
         },
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::ReduceScatterBlock, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_reduce_scatter_block"), comm, &args) }
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::blocks(sbuf, rcounts, ptr::null()), Side::new(rbuf, 0));
+    let (send, recv) = (BufferArgs::blocks(sbuf, rcounts, ptr::null()), BufferArgs::new(rbuf, 0));
     let args = CArgs { op, ..CArgs::new(Kind::ReduceScatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_reduce_scatter"), comm, &args) }
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn dtl_comm_scan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Scan, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_scan"), comm, &args) }
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn dtl_comm_exscan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Exscan, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_exscan"), comm, &args) }
@@ -256,7 +256,8 @@ pub unsafe extern "C" fn dtl_comm_gather(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
+    let (send, recv) =
+        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
     let args = CArgs { root, ..CArgs::new(Kind::Gather, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_gather"), comm, &args) }
@@ -279,7 +280,7 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, scount), Side::blocks(rbuf, rcounts, rdispls));
+    let (send, recv) = (BufferArgs::new(sbuf, scount), BufferArgs::blocks(rbuf, rcounts, rdispls));
     let args = CArgs { root, ..CArgs::new(Kind::Gatherv, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_gatherv"), comm, &args) }
@@ -301,7 +302,8 @@ pub unsafe extern "C" fn dtl_comm_scatter(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
+    let (send, recv) =
+        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
     let args = CArgs { root, ..CArgs::new(Kind::Scatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_scatter"), comm, &args) }
@@ -323,7 +325,7 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::blocks(sbuf, scounts, sdispls), Side::new(rbuf, rcount));
+    let (send, recv) = (BufferArgs::blocks(sbuf, scounts, sdispls), BufferArgs::new(rbuf, rcount));
     let args = CArgs { root, ..CArgs::new(Kind::Scatterv, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_scatterv"), comm, &args) }
@@ -342,7 +344,8 @@ pub unsafe extern "C" fn dtl_comm_allgather(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
+    let (send, recv) =
+        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
     let args = CArgs::new(Kind::Allgather, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_allgather"), comm, &args) }
@@ -363,7 +366,7 @@ pub unsafe extern "C" fn dtl_comm_allgatherv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, scount), Side::blocks(rbuf, rcounts, rdispls));
+    let (send, recv) = (BufferArgs::new(sbuf, scount), BufferArgs::blocks(rbuf, rcounts, rdispls));
     let args = CArgs::new(Kind::Allgatherv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_allgatherv"), comm, &args) }
@@ -382,7 +385,8 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
+    let (send, recv) =
+        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
     let args = CArgs::new(Kind::Alltoall, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_alltoall"), comm, &args) }
@@ -408,7 +412,8 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::blocks(sbuf, scounts, sdispls), Side::blocks(rbuf, rcounts, rdispls));
+    let (send, recv) =
+        (BufferArgs::blocks(sbuf, scounts, sdispls), BufferArgs::blocks(rbuf, rcounts, rdispls));
     let args = CArgs::new(Kind::Alltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_alltoallv"), comm, &args) }
@@ -439,8 +444,8 @@ pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
     let (send, recv) = (
-        Side::blocks(sbuf, scounts, sdispls).of(dest_count, dests),
-        Side::blocks(rbuf, rcounts, rdispls).of(source_count, sources),
+        BufferArgs::blocks(sbuf, scounts, sdispls).of(dest_count, dests),
+        BufferArgs::blocks(rbuf, rcounts, rdispls).of(source_count, sources),
     );
     let args = CArgs::new(Kind::NeighborAlltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.

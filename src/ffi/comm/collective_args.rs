@@ -3,8 +3,8 @@
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Result, fail};
 use crate::ffi::args::is_in_place;
-use crate::ffi::blocks::{Blocks, array};
-use crate::ffi::elements::{elements, usual_data};
+use crate::ffi::blocks::{VectorBlocks, array};
+use crate::ffi::elements::{elements, fast_data};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::{self, Buffer, CollArgs, Extent, Kind, Neighbors, Root};
 use crate::runtime::types::{builtin, element_size, reduction};
@@ -15,7 +15,7 @@ use std::ptr;
 
 /// One of the two buffers, as C describes it.
 #[derive(Clone, Copy)]
-pub(in crate::ffi) struct Side {
+pub(in crate::ffi) struct BufferArgs {
     buf: *const c_void,
     /// Elements of a rank's part, or of one block; of a neighborhood collective: blocks.
     count: u64,
@@ -26,14 +26,13 @@ pub(in crate::ffi) struct Side {
     ranks: *const i32,
 }
 
-impl Side {
+impl BufferArgs {
     /// A buffer that the collective does not have.
-    pub(in crate::ffi) const NONE: Side = Side::new(ptr::null(), 0);
+    pub(in crate::ffi) const NONE: BufferArgs = BufferArgs::new(ptr::null(), 0);
 
     /// One with `count` elements, or with so many for each rank.
-    #[inline(always)]
-    pub(in crate::ffi) const fn new(buf: *const c_void, count: u64) -> Side {
-        Side { buf, count, counts: ptr::null(), displs: ptr::null(), ranks: ptr::null() }
+    pub(in crate::ffi) const fn new(buf: *const c_void, count: u64) -> BufferArgs {
+        BufferArgs { buf, count, counts: ptr::null(), displs: ptr::null(), ranks: ptr::null() }
     }
 
     /// One of blocks with their own sizes and places.
@@ -42,14 +41,14 @@ impl Side {
         buf: *const c_void,
         counts: *const u64,
         displs: *const u64,
-    ) -> Side {
-        Side { counts, displs, ..Side::new(buf, 0) }
+    ) -> BufferArgs {
+        BufferArgs { counts, displs, ..BufferArgs::new(buf, 0) }
     }
 
     /// One of blocks for chosen ranks.
     #[inline]
-    pub(in crate::ffi) fn of(self, count: u64, ranks: *const i32) -> Side {
-        Side { count, ranks, ..self }
+    pub(in crate::ffi) fn of(self, count: u64, ranks: *const i32) -> BufferArgs {
+        BufferArgs { count, ranks, ..self }
     }
 }
 
@@ -57,19 +56,19 @@ impl Side {
 #[derive(Clone, Copy)]
 pub(in crate::ffi) struct CArgs {
     pub(in crate::ffi) kind: Kind,
-    pub(in crate::ffi) send: Side,
-    pub(in crate::ffi) recv: Side,
+    pub(in crate::ffi) send: BufferArgs,
+    pub(in crate::ffi) recv: BufferArgs,
     pub(in crate::ffi) dtype: dtl_dtype_t,
     pub(in crate::ffi) op: dtl_reduce_op_t,
     pub(in crate::ffi) root: i32,
 }
 
 impl CArgs {
-    #[inline(always)]
+    #[inline]
     pub(in crate::ffi) const fn new(
         kind: Kind,
-        send: Side,
-        recv: Side,
+        send: BufferArgs,
+        recv: BufferArgs,
         dtype: dtl_dtype_t,
     ) -> CArgs {
         CArgs { kind, send, recv, dtype, op: -1, root: -1 }
@@ -80,7 +79,7 @@ impl CArgs {
 ///
 /// # Safety
 /// The buffers stay valid until the collective is over; the lists are read before this returns.
-#[inline(always)]
+#[inline(always)] // row: bcast_8
 pub(in crate::ffi) unsafe fn set(args: &mut CollArgs, comm: &Comm, c: &CArgs) -> Result<()> {
     let row = args.row;
     if row.recv == Extent::Nothing {
@@ -112,7 +111,7 @@ pub(in crate::ffi) unsafe fn set(args: &mut CollArgs, comm: &Comm, c: &CArgs) ->
 ///
 /// # Safety
 /// As [`set`].
-#[inline(always)]
+#[inline(always)] // row: bcast_8
 unsafe fn set_pair(args: &mut CollArgs, c: &CArgs, has_send: bool) -> Result<()> {
     let mut send = Region::EMPTY;
     if has_send && !args.in_place {
@@ -211,7 +210,8 @@ unsafe fn set_varied(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> 
         _ => !args.in_place || row.reduces,
     };
     let receives = receives(row.root, is_root, args.in_place);
-    let blocks = |side: &Side| if is_neighborhood { side.count as usize } else { ranks(comm) };
+    let blocks =
+        |side: &BufferArgs| if is_neighborhood { side.count as usize } else { ranks(comm) };
     // SAFETY: passed on.
     let (send, sent) = unsafe { buffer(&out, (row.send, c.dtype), blocks(&out), sends, false) }?;
     // SAFETY: passed on.
@@ -238,7 +238,7 @@ unsafe fn set_varied(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> 
 /// # Safety
 /// As [`set`].
 unsafe fn buffer(
-    side: &Side,
+    side: &BufferArgs,
     (extent, dtype): (Extent, dtl_dtype_t),
     blocks: usize,
     is_passed: bool,
@@ -255,7 +255,8 @@ unsafe fn buffer(
         return Ok((Buffer::Whole(own), side.count));
     }
     // SAFETY: passed on.
-    let blocks = unsafe { Blocks::new(side.buf, side.counts, side.displs, blocks, dtype, name) }?;
+    let blocks =
+        unsafe { VectorBlocks::new(side.buf, side.counts, side.displs, blocks, dtype, name) }?;
     // SAFETY: passed on.
     Ok((Buffer::Blocks(unsafe { blocks.regions(receives) }?), blocks.total()))
 }
@@ -291,7 +292,7 @@ fn ranks(comm: &Comm) -> usize {
 ///
 /// # Safety
 /// As [`array`].
-unsafe fn neighbors(noun: &str, count_name: &str, side: &Side) -> Result<Vec<i32>> {
+unsafe fn neighbors(noun: &str, count_name: &str, side: &BufferArgs) -> Result<Vec<i32>> {
     match usize::try_from(side.count) {
         Ok(count) if count <= 1 << 20 => {
             // SAFETY: passed on.
@@ -335,8 +336,8 @@ fn check_own(args: &CollArgs, rank: i32) -> Result<()> {
 ///
 /// # Safety
 /// As [`set`].
-#[inline(always)]
-pub(in crate::ffi) unsafe fn usual_allreduce(
+#[inline]
+pub(in crate::ffi) unsafe fn fast_allreduce(
     comm: &HazardRef<Comm>,
     sbuf: *const c_void,
     rbuf: *mut c_void,
@@ -345,12 +346,12 @@ pub(in crate::ffi) unsafe fn usual_allreduce(
     op: dtl_reduce_op_t,
 ) -> Option<Result<()>> {
     // SAFETY: passed on.
-    let recv = unsafe { usual_data(rbuf, count, dtype) }?;
+    let recv = unsafe { fast_data(rbuf, count, dtype) }?;
     let send = if is_in_place(sbuf) {
         None
     } else {
         // SAFETY: passed on.
-        Some(unsafe { usual_data(sbuf, count, dtype) }?.bytes)
+        Some(unsafe { fast_data(sbuf, count, dtype) }?.bytes)
     };
     coll::native_allreduce(comm, send, recv, op)
 }

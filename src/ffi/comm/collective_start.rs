@@ -1,6 +1,6 @@
 //! Collectives as requests: the same, begun here and ended by dtl_request_wait.
 
-use super::collective_args::{self as arguments, CArgs, Side};
+use super::collective_args::{self as arguments, BufferArgs, CArgs};
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn dtl_comm_ibarrier(
     comm: dtl_comm_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::NONE, Side::NONE);
+    let (send, recv) = (BufferArgs::NONE, BufferArgs::NONE);
     let args = CArgs::new(Kind::Barrier, send, recv, -1);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ibarrier"), comm, &args, out) }
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn dtl_comm_ibcast(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::NONE, Side::new(buf, count));
+    let (send, recv) = (BufferArgs::NONE, BufferArgs::new(buf, count));
     let args = CArgs { root, ..CArgs::new(Kind::Bcast, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ibcast"), comm, &args, out) }
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
     let args = CArgs { op, root, ..CArgs::new(Kind::Reduce, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ireduce"), comm, &args, out) }
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn dtl_comm_iallreduce(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Allreduce, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iallreduce"), comm, &args, out) }
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::ReduceScatterBlock, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ireduce_scatter_block"), comm, &args, out) }
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::blocks(sbuf, rcounts, ptr::null()), Side::new(rbuf, 0));
+    let (send, recv) = (BufferArgs::blocks(sbuf, rcounts, ptr::null()), BufferArgs::new(rbuf, 0));
     let args = CArgs { op, ..CArgs::new(Kind::ReduceScatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ireduce_scatter"), comm, &args, out) }
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn dtl_comm_iscan(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Scan, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iscan"), comm, &args, out) }
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn dtl_comm_iexscan(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Exscan, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iexscan"), comm, &args, out) }
@@ -189,7 +189,8 @@ pub unsafe extern "C" fn dtl_comm_igather(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
+    let (send, recv) =
+        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
     let args = CArgs { root, ..CArgs::new(Kind::Gather, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_igather"), comm, &args, out) }
@@ -208,7 +209,7 @@ pub unsafe extern "C" fn dtl_comm_igatherv(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, scount), Side::blocks(rbuf, rcounts, rdispls));
+    let (send, recv) = (BufferArgs::new(sbuf, scount), BufferArgs::blocks(rbuf, rcounts, rdispls));
     let args = CArgs { root, ..CArgs::new(Kind::Gatherv, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_igatherv"), comm, &args, out) }
@@ -225,7 +226,8 @@ pub unsafe extern "C" fn dtl_comm_iscatter(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
+    let (send, recv) =
+        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
     let args = CArgs { root, ..CArgs::new(Kind::Scatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iscatter"), comm, &args, out) }
@@ -244,7 +246,7 @@ pub unsafe extern "C" fn dtl_comm_iscatterv(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::blocks(sbuf, scounts, sdispls), Side::new(rbuf, rcount));
+    let (send, recv) = (BufferArgs::blocks(sbuf, scounts, sdispls), BufferArgs::new(rbuf, rcount));
     let args = CArgs { root, ..CArgs::new(Kind::Scatterv, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iscatterv"), comm, &args, out) }
@@ -260,7 +262,8 @@ pub unsafe extern "C" fn dtl_comm_iallgather(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
+    let (send, recv) =
+        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
     let args = CArgs::new(Kind::Allgather, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iallgather"), comm, &args, out) }
@@ -278,7 +281,7 @@ pub unsafe extern "C" fn dtl_comm_iallgatherv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, scount), Side::blocks(rbuf, rcounts, rdispls));
+    let (send, recv) = (BufferArgs::new(sbuf, scount), BufferArgs::blocks(rbuf, rcounts, rdispls));
     let args = CArgs::new(Kind::Allgatherv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iallgatherv"), comm, &args, out) }
@@ -294,7 +297,8 @@ pub unsafe extern "C" fn dtl_comm_ialltoall(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
+    let (send, recv) =
+        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
     let args = CArgs::new(Kind::Alltoall, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ialltoall"), comm, &args, out) }
@@ -313,7 +317,8 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::blocks(sbuf, scounts, sdispls), Side::blocks(rbuf, rcounts, rdispls));
+    let (send, recv) =
+        (BufferArgs::blocks(sbuf, scounts, sdispls), BufferArgs::blocks(rbuf, rcounts, rdispls));
     let args = CArgs::new(Kind::Alltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ialltoallv"), comm, &args, out) }
@@ -338,8 +343,8 @@ pub unsafe extern "C" fn dtl_comm_ineighbor_alltoallv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     let (send, recv) = (
-        Side::blocks(sbuf, scounts, sdispls).of(dest_count, dests),
-        Side::blocks(rbuf, rcounts, rdispls).of(source_count, sources),
+        BufferArgs::blocks(sbuf, scounts, sdispls).of(dest_count, dests),
+        BufferArgs::blocks(rbuf, rcounts, rdispls).of(source_count, sources),
     );
     let args = CArgs::new(Kind::NeighborAlltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.

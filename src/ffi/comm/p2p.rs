@@ -6,26 +6,27 @@ use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::dtl_dtype_t;
 use crate::error::Result;
 use crate::ffi::args::Out;
-use crate::ffi::elements::{data, usual_data};
-use crate::ffi::guard::{self, Entry, Open};
+use crate::ffi::elements::{data, fast_data};
+use crate::ffi::guard::{self, Entry, OpenCheck};
 use crate::runtime::comm::p2p::send_recv::Data;
 use crate::runtime::comm::p2p::{matched_message, probe, request, send_recv};
 use crate::runtime::comm::{self, Comm};
-use crate::runtime::component::{Done, SendMode, recv_info};
+use crate::runtime::component::{Completion, SendMode, recv_info};
 use crate::sys::sync::hints;
 use std::ffi::c_void;
 
 /// Returns a completion to fill in; only the fields that `info` needs are requested.
-#[inline(always)]
-pub(in crate::ffi) fn asked(info: *mut dtl_recv_info_t) -> Done {
+#[inline]
+pub(in crate::ffi) fn asked(info: *mut dtl_recv_info_t) -> Completion {
     // In pieces: a constant of that size would be read from memory.
-    let source = if info.is_null() { Done::UNASKED.source } else { Done::NOBODY.source };
-    Done { source, status: DTL_SUCCESS, word: 0, size: 0 }
+    let source =
+        if info.is_null() { Completion::UNASKED.source } else { Completion::NOBODY.source };
+    Completion { source, status: DTL_SUCCESS, match_bits: 0, size: 0 }
 }
 
 /// Tells the caller how a receive ended.
-#[inline(always)]
-fn tell(comm: &Comm, done: &Done, source: i32, info: *mut dtl_recv_info_t) -> Result<()> {
+#[inline]
+fn tell(comm: &Comm, done: &Completion, source: i32, info: *mut dtl_recv_info_t) -> Result<()> {
     put_info(info, done)?;
     send_recv::received(comm, done, source)
 }
@@ -66,10 +67,10 @@ pub unsafe extern "C" fn dtl_comm_send(
     tag: i32,
 ) -> dtl_status_t {
     guard::quick(
-        Open::Library,
+        OpenCheck::Library,
         move |visit| {
             // SAFETY: the caller's contract.
-            let data = unsafe { usual_data(buf, count, dtype) }?;
+            let data = unsafe { fast_data(buf, count, dtype) }?;
             let comm = comm::keep(visit, comm)?;
             Some(send_recv::send(&comm, data, dest, tag, SendMode::Standard))
         },
@@ -143,10 +144,10 @@ pub unsafe extern "C" fn dtl_comm_recv(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::quick(
-        Open::Library,
+        OpenCheck::Library,
         move |visit| {
             // SAFETY: the caller's contract.
-            let data = unsafe { usual_data(buf, count, dtype) }?;
+            let data = unsafe { fast_data(buf, count, dtype) }?;
             let comm = comm::keep(visit, comm)?;
             Some(recv(&comm, data, source, tag, info))
         },
@@ -179,7 +180,7 @@ unsafe fn recv_general(
     )
 }
 
-#[inline(always)]
+#[inline]
 fn recv(comm: &Comm, data: Data, source: i32, tag: i32, info: *mut dtl_recv_info_t) -> Result<()> {
     let mut done = asked(info);
     send_recv::recv(comm, data, source, tag, &mut done)?;
@@ -193,7 +194,7 @@ fn check_info(info: *mut dtl_recv_info_t) -> Result<()> {
 
 /// Writes receive information if the caller wants it.
 #[inline]
-pub(in crate::ffi) fn put_info(info: *mut dtl_recv_info_t, done: &Done) -> Result<()> {
+pub(in crate::ffi) fn put_info(info: *mut dtl_recv_info_t, done: &Completion) -> Result<()> {
     if !info.is_null() {
         hints::rarely();
         Out::new(info, "info")?.set(recv_info(done));

@@ -4,8 +4,8 @@ use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;
 use crate::ffi::args::Out;
-use crate::ffi::elements::{data, usual_data};
-use crate::ffi::guard::{self, Entry, Open};
+use crate::ffi::elements::{data, fast_data};
+use crate::ffi::guard::{self, Entry, OpenCheck};
 use crate::runtime::comm;
 use crate::runtime::comm::coll::Kind;
 use crate::runtime::comm::p2p::request::{self, Tagged};
@@ -71,10 +71,10 @@ unsafe extern "C" fn begin(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::quick(
-        Open::Library,
+        OpenCheck::Library,
         move |visit| {
             // SAFETY: passed on.
-            let (out, data) = (Out::usual(out)?, unsafe { usual_data(buf, count, dtype) }?);
+            let (out, data) = (Out::usual(out)?, unsafe { fast_data(buf, count, dtype) }?);
             let comm = comm::visit(visit, comm)?;
             Some(request::begin(comm.inside(), &comm, what, (data, peer), |request| {
                 out.set(request)

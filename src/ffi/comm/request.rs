@@ -6,10 +6,10 @@ use crate::abi::handle::dtl_request_t;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Error, Result, fail};
 use crate::ffi::args::Out;
-use crate::ffi::guard::{self, Entry, Open};
+use crate::ffi::guard::{self, Entry, OpenCheck};
 use crate::runtime::comm::p2p::request;
 use crate::runtime::comm::p2p::request::wait;
-use crate::runtime::component::{Done, recv_info};
+use crate::runtime::component::{Completion, recv_info};
 
 /// Waits until a request is done. Its handle is stale afterwards (a second wait answers
 /// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn dtl_request_wait(
     }
 
     guard::quick(
-        Open::Library,
+        OpenCheck::Library,
         move |visit| {
             let mut told = (asked(info), Ok(()));
             match wait::is_over(&visit, request, timeout_ns, &mut told) {
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn dtl_request_test(
 ) -> dtl_status_t {
     Entry("dtl_request_test").call(|inside| {
         let out_done = Out::new(out_done, "out_done")?;
-        let mut told = wait::untold();
+        let mut told = wait::empty_outcome();
         let is_over = wait::test(inside, request, &mut told)?;
         out_done.set(i32::from(is_over));
         if !is_over {
@@ -308,7 +308,7 @@ unsafe fn array<'a>(requests: *mut dtl_request_t, count: usize) -> &'a mut [dtl_
 }
 
 /// Writes one of the infos, if the caller wants them.
-fn tell(infos: *mut dtl_recv_info_t, index: usize, done: &Done) {
+fn tell(infos: *mut dtl_recv_info_t, index: usize, done: &Completion) {
     if !infos.is_null() {
         // SAFETY: the caller's contract: as many infos as requests.
         let slot = unsafe { infos.add(index) };

@@ -9,10 +9,10 @@ use crate::abi::word::*;
 use crate::backend::vtable_backend::NativeHandler;
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
-use crate::ffi::guard::{self, Entry, Open};
+use crate::ffi::guard::{self, Entry, OpenCheck};
 use crate::runtime::dispatch::{
-    self, Action, Dispatcher, Query, Quick, Registration, Tables, Wanted, bitmap_index, snapshot,
-    text,
+    self, Action, Dispatcher, FastLookup, HandlerSpec, Query, Registration, Tables, bitmap_index,
+    snapshot, text,
 };
 use crate::runtime::exec::handles;
 use crate::sys::handles::epoch::Guard;
@@ -207,7 +207,7 @@ unsafe fn take_handler(
     inside: &Guard,
     handler: &dtl_dispatch_handler_t,
     keys: &[dtl_dispatch_key_t],
-) -> Result<Wanted> {
+) -> Result<HandlerSpec> {
     if handler.flags & !ALL_FLAGS != 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -233,7 +233,7 @@ unsafe fn take_handler(
         handler.destroy,
         Addr::new(handler.user),
     );
-    Ok(Wanted {
+    Ok(HandlerSpec {
         name: name.to_owned(),
         flags: handler.flags,
         priority: handler.priority,
@@ -384,9 +384,9 @@ pub unsafe extern "C" fn dtl_dispatch_find(
     ) -> dtl_status_t {
         let look = Tables::search_quickly;
         guard::quick(
-            Open::Library,
+            OpenCheck::Library,
             move |visit| match at_hand(&visit, dispatcher, query, out, look)? {
-                Quick::Found(_) => Some(()),
+                FastLookup::Found(_) => Some(()),
                 _ => None,
             },
             move || find(dispatcher, query, out),
@@ -395,14 +395,14 @@ pub unsafe extern "C" fn dtl_dispatch_find(
 
     let look = Tables::look_quickly;
     guard::quick(
-        Open::Library,
+        OpenCheck::Library,
         move |visit| match at_hand(&visit, dispatcher, query, out, look)? {
-            Quick::Found(_) => {
+            FastLookup::Found(_) => {
                 // Here, so that success shares nothing with the paths that go on.
                 drop(visit);
                 Some(DTL_SUCCESS)
             }
-            Quick::Search => {
+            FastLookup::Search => {
                 drop(visit);
                 Some(search(dispatcher, query, out))
             }

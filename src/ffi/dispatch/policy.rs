@@ -6,7 +6,9 @@ use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
-use crate::runtime::policy::{self, Adapter, CustomKind, Kind, List, Make, Policy, Rule};
+use crate::runtime::policy::{
+    self, Adapter, CustomKind, Make, Policy, ResourceKind, ResourceList, Rule,
+};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
@@ -267,8 +269,11 @@ unsafe fn create(
     Ok(dtl_policy_t { id: Policy::create(inside, make)? })
 }
 
-fn in_list<'a>(given: Option<&'a [dtl_resource_t]>, opts: &dtl_policy_opts_t) -> List<'a> {
-    List { given, adapter: Adapter { function: opts.adapter, user: Addr::new(opts.adapter_user) } }
+fn in_list<'a>(given: Option<&'a [dtl_resource_t]>, opts: &dtl_policy_opts_t) -> ResourceList<'a> {
+    ResourceList {
+        given,
+        adapter: Adapter { function: opts.adapter, user: Addr::new(opts.adapter_user) },
+    }
 }
 
 /// # Safety
@@ -302,7 +307,7 @@ unsafe fn list<'a>(
 
 /// # Safety
 /// opts.ops is null or points to a struct as long as its struct_size.
-unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<Kind> {
+unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<ResourceKind> {
     let has_table = !opts.ops.is_null();
     let usual = if has_table {
         DTL_RESOURCES_CUSTOM
@@ -319,9 +324,9 @@ unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<Kind> {
         );
     }
     Ok(match number {
-        DTL_RESOURCES_GENERIC => Kind::Generic,
-        DTL_RESOURCES_INLINE => Kind::Inline,
-        DTL_RESOURCES_STREAMS => Kind::Streams(opts.backend),
+        DTL_RESOURCES_GENERIC => ResourceKind::Generic,
+        DTL_RESOURCES_INLINE => ResourceKind::Inline,
+        DTL_RESOURCES_STREAMS => ResourceKind::Streams(opts.backend),
         DTL_RESOURCES_CUSTOM => {
             required(has_table, "opts.ops")?;
             // SAFETY: passed on.
@@ -329,7 +334,7 @@ unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<Kind> {
             unused(ops.reserved, "opts.ops->reserved")?;
             required(ops.submit.is_some(), "opts.ops->submit")?;
             check_info(ops.supported_info, "opts.ops->supported_info")?;
-            Kind::Custom(CustomKind { ops, own: Addr::new(opts.ops_self) })
+            ResourceKind::Custom(CustomKind { ops, own: Addr::new(opts.ops_self) })
         }
         _ => {
             return fail!(

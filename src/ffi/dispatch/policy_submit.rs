@@ -7,20 +7,20 @@ use crate::abi::handle::dtl_policy_t;
 use crate::abi::status::{DTL_ERROR_INVALID_STATE, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
-use crate::ffi::guard::{self, Entry, Open, UNTRACED};
+use crate::ffi::guard::{self, Entry, OpenCheck, UNTRACED};
 use crate::last_error::Mark;
 use crate::runtime::policy::submit::{self, NOTHING_LEFT, Task, TaskFn, is_nothing};
-use crate::runtime::policy::{self, End, Given, Picked, Policy, Quick, Run};
+use crate::runtime::policy::{self, FastPolicy, Given, Picked, Policy, Run, TaskEnd};
 use crate::sys::handles::epoch::{Guard, Running, Visit};
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::clock::Deadline;
-use crate::sys::sync::tsc::Stopwatch;
+use crate::sys::sync::tsc::TscTimer;
 use std::ffi::c_void;
 use std::sync::Arc;
 
 /// What a submit is called with.
 #[derive(Clone, Copy)]
-struct Call {
+struct SubmitArgs {
     policy: dtl_policy_t,
     key: dtl_task_key_t,
     function: dtl_policy_task_fn_t,
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn dtl_policy_submit(
         timeout_ns: u64,
         out: *mut dtl_submission_t,
     ) -> dtl_status_t {
-        let call = Call { policy, key, function: task, arg, out };
+        let call = SubmitArgs { policy, key, function: task, arg, out };
         Entry("dtl_policy_submit").wait(
             |inside| call.pin(inside),
             |pinned| call.submit(&pinned, Some(Deadline::after(timeout_ns))),
@@ -77,8 +77,8 @@ pub unsafe extern "C" fn dtl_policy_submit(
     }
 
     guard::quick(
-        Open::Library,
-        move |visit| quick(visit, Call { policy, key, function: task, arg, out }),
+        OpenCheck::Library,
+        move |visit| quick(visit, SubmitArgs { policy, key, function: task, arg, out }),
         move || general(policy, key, task, arg, timeout_ns, out),
     )
 }
@@ -105,14 +105,14 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
         arg: *mut c_void,
         out: *mut dtl_submission_t,
     ) -> dtl_status_t {
-        let call = Call { policy, key, function: task, arg, out };
+        let call = SubmitArgs { policy, key, function: task, arg, out };
         Entry("dtl_policy_try_submit")
             .wait(|inside| call.pin(inside), |pinned| call.submit(&pinned, None))
     }
 
     guard::quick(
-        Open::Library,
-        move |visit| quick(visit, Call { policy, key, function: task, arg, out }),
+        OpenCheck::Library,
+        move |visit| quick(visit, SubmitArgs { policy, key, function: task, arg, out }),
         move || general(policy, key, task, arg, out),
     )
 }
@@ -134,7 +134,7 @@ pub extern "C" fn dtl_policy_submit_and_wait(
 ) -> dtl_status_t {
     const NAME: &str = "dtl_policy_submit_and_wait";
     let mut over = dtl_submission_t { policy, ticket: 0, resource: 0, status: DTL_SUCCESS };
-    let call = Call { policy, key, function: task, arg, out: &raw mut over };
+    let call = SubmitArgs { policy, key, function: task, arg, out: &raw mut over };
     let before = Mark::now();
     let end = move |visit| {
         let status = quick(visit, call)?;
@@ -154,7 +154,7 @@ pub extern "C" fn dtl_policy_submit_and_wait(
             },
         ))
     };
-    guard::quick(Open::Library, end, move || {
+    guard::quick(OpenCheck::Library, end, move || {
         Entry(NAME).wait(
             |inside| call.pin(inside),
             |(task, policy)| policy.submit_and_wait(&task, Deadline::after(timeout_ns)),
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn dtl_selection_end(
     })
 }
 
-impl Call {
+impl SubmitArgs {
     fn task(&self) -> Result<Task> {
         let Some(function) = self.function else {
             return fail!(DTL_ERROR_NULL_POINTER, "task is NULL; pass the function to call");
@@ -296,7 +296,7 @@ impl Call {
 }
 
 /// Writes a submission where it is wanted.
-#[inline(always)]
+#[inline(always)] // row: select_fixed
 fn give(out: *mut dtl_submission_t, submission: dtl_submission_t) {
     if !out.is_null() {
         // SAFETY: the caller's contract: an output, and both ways here have seen that it is
@@ -307,8 +307,8 @@ fn give(out: *mut dtl_submission_t, submission: dtl_submission_t) {
 
 /// A task that this thread runs, by a policy that has a resource at hand. `None`: it is not that,
 /// and nothing happened.
-#[inline(always)]
-fn quick(visit: Visit, call: Call) -> Option<dtl_status_t> {
+#[inline(always)] // row: select_fixed
+fn quick(visit: Visit, call: SubmitArgs) -> Option<dtl_status_t> {
     let function = call.function.filter(|_| call.out.is_aligned())?;
     let policy = policy::quick(visit, call.policy.id)?;
     let Some((picked, given)) = policy.at_hand() else {
@@ -323,7 +323,7 @@ fn quick(visit: Visit, call: Call) -> Option<dtl_status_t> {
 fn searched(
     (id, out): (dtl_policy_t, *mut dtl_submission_t),
     (function, arg): (TaskFn, *mut c_void),
-    policy: Quick,
+    policy: FastPolicy,
     key: dtl_task_key_t,
 ) -> Option<dtl_status_t> {
     let (picked, given) = policy.choose(key_of(key, function))?;
@@ -331,7 +331,7 @@ fn searched(
 }
 
 /// Outside: the task, and what is to be done at its end.
-#[inline(always)]
+#[inline(always)] // row: select_fixed
 fn run(
     (policy, out): (dtl_policy_t, *mut dtl_submission_t),
     (function, arg): (TaskFn, *mut c_void),
@@ -344,10 +344,10 @@ fn run(
     let is_over = status == DTL_SUCCESS
         && is_nothing(&left)
         && match end {
-            End::Nothing => true,
-            End::Place => is_given_back(policy, index),
-            End::Timed(run) => is_timed(policy, index, run, started),
-            End::Told(_) => false,
+            TaskEnd::Nothing => true,
+            TaskEnd::Place => is_given_back(policy, index),
+            TaskEnd::Timed(run) => is_timed(policy, index, run, started),
+            TaskEnd::Told(_) => false,
         };
     if !is_over {
         return returned((policy, out), Picked { index, end, started }, (status, before), left);
@@ -364,20 +364,20 @@ fn is_given_back(policy: dtl_policy_t, index: u32) -> bool {
 
 /// Reports a task's success and duration to the policy; false: the fast path does not apply.
 #[inline(never)]
-fn is_timed(policy: dtl_policy_t, index: u32, run: Run, started: Option<Stopwatch>) -> bool {
+fn is_timed(policy: dtl_policy_t, index: u32, run: Run, started: Option<TscTimer>) -> bool {
     at_end(policy, |policy| policy.timed(index, run, started))
 }
 
 /// Reports the end of a task to its policy; false: the fast path does not apply, and nothing was
 /// done.
-#[inline(always)]
-fn at_end(policy: dtl_policy_t, report: impl FnOnce(Quick)) -> bool {
+#[inline]
+fn at_end(policy: dtl_policy_t, report: impl FnOnce(FastPolicy)) -> bool {
     let report = move |visit| policy::quick(visit, policy.id).map(report);
-    guard::quick(Open::Library, report, move || DTL_ERROR_INVALID_STATE) == DTL_SUCCESS
+    guard::quick(OpenCheck::Library, report, move || DTL_ERROR_INVALID_STATE) == DTL_SUCCESS
 }
 
 /// A task's key: its function's address, if the caller gave none.
-#[inline(always)]
+#[inline(always)] // row: select_tuned
 fn key_of(key: dtl_task_key_t, function: TaskFn) -> dtl_task_key_t {
     let is_given = key.task != 0 || key.variant != 0;
     if is_given { key } else { dtl_task_key_t { task: function as usize as u64, variant: 0 } }

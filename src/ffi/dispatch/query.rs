@@ -5,19 +5,19 @@ use crate::abi::devices::dispatch::dtl_dispatch_query_t;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_registration_t};
 use crate::error::{Result, fail};
 use crate::ffi::args;
-use crate::runtime::dispatch::{self, Query, Quick, Tables};
+use crate::runtime::dispatch::{self, FastLookup, Query, Tables};
 use crate::sys::handles::epoch::Guard;
 
 /// Looks a handler up, and writes its handle if it is found. `None`: an argument is wrong, or of
 /// another version.
-#[inline(always)]
+#[inline]
 pub(in crate::ffi) fn at_hand(
     inside: &Guard,
     dispatcher: dtl_dispatcher_t,
     query: *const dtl_dispatch_query_t,
     out: *mut dtl_registration_t,
-    look: impl FnOnce(&Tables, &Query) -> Quick,
-) -> Option<Quick> {
+    look: impl FnOnce(&Tables, &Query) -> FastLookup,
+) -> Option<FastLookup> {
     const { assert!(align_of::<dtl_registration_t>() == align_of::<dtl_dispatch_query_t>()) };
     let is_aligned = (out.addr() | query.addr()) % align_of::<dtl_dispatch_query_t>() == 0;
     if out.is_null() || query.is_null() || !is_aligned {
@@ -26,7 +26,7 @@ pub(in crate::ffi) fn at_hand(
     // SAFETY: the caller's contract: what is not null can be read up to its struct_size.
     let query = unsafe { whole(query) }?;
     let found = look(dispatch::find_quickly(inside, dispatcher)?.tables(inside), query);
-    if let Quick::Found(id) = found {
+    if let FastLookup::Found(id) = found {
         // SAFETY: not null, so writable by the contract.
         unsafe { out.write(dtl_registration_t { id }) };
     }
@@ -37,7 +37,7 @@ pub(in crate::ffi) fn at_hand(
 ///
 /// # Safety
 /// `query` is null, misaligned, or can be read up to its struct_size.
-#[inline(always)]
+#[inline]
 unsafe fn whole<'a>(query: *const dtl_dispatch_query_t) -> Option<&'a dtl_dispatch_query_t> {
     if query.is_null() || !query.is_aligned() {
         return None;
@@ -55,7 +55,7 @@ unsafe fn whole<'a>(query: *const dtl_dispatch_query_t) -> Option<&'a dtl_dispat
 ///
 /// # Safety
 /// `query` is null or a struct as long as its struct_size.
-#[inline(always)]
+#[inline(always)] // row: dispatch_predicate
 pub(in crate::ffi) unsafe fn take_query(query: *const dtl_dispatch_query_t) -> Result<Query> {
     // SAFETY: passed on.
     let query = match unsafe { whole(query) } {

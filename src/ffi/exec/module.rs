@@ -8,7 +8,7 @@ use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
-use crate::runtime::component::{Source, SourceFile, Wanted};
+use crate::runtime::component::{KernelQuery, Source, SourceFile};
 use crate::runtime::dispatch::{self, Action, Query, Registration};
 use crate::runtime::environment::Need;
 use crate::runtime::exec::handles;
@@ -157,7 +157,6 @@ pub(in crate::ffi) unsafe fn compile(
 }
 
 /// Keeps the log, and puts its first errors into the text.
-#[cold]
 fn failed(source: &Source, error: Error, log: String) -> Error {
     if error.status() != DTL_ERROR_COMPILE_FAILED {
         let _ = LAST_LOG.try_with(|last| last.replace(log));
@@ -460,7 +459,7 @@ pub unsafe extern "C" fn dtl_kernel_get(
         let name = unsafe { args::text(name, "name") }?;
         // SAFETY: as above.
         let signature = unsafe { args::text_or_null(signature, "signature") }?;
-        let kernel = module.kernel(Wanted { name, signature })?;
+        let kernel = module.kernel(KernelQuery { name, signature })?;
         out.set(dtl_kernel_t { id: handles::insert(kernel)? });
         Ok(())
     })

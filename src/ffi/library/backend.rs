@@ -225,7 +225,7 @@ pub unsafe extern "C" fn dtl_backend_is_available(
     Entry("dtl_backend_is_available").wait(
         |inside| Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?)),
         |(backend, out)| {
-            let answer = backend.asked()?;
+            let answer = backend.query_available()?;
             out.set(i32::from(answer.is_ok()));
             // SAFETY: the caller's contract: null, or `cap` bytes of room.
             unsafe { args::put_reason(&answer.err().unwrap_or_default(), why, cap) }

@@ -6,7 +6,7 @@ use crate::backend::vtable_backend;
 use crate::error::{Error, Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
-use crate::runtime::environment::{self, Description, Info, Lists, Need};
+use crate::runtime::environment::{self, Description, EnvironmentInfo, Lists, Need};
 use std::ffi::{c_char, c_void};
 
 const MOST_STATE: u64 = 1 << 30;
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn dtl_environment_info(
     })
 }
 
-fn put(info: &mut dtl_environment_info_t, found: &Info) {
+fn put(info: &mut dtl_environment_info_t, found: &EnvironmentInfo) {
     (info.state, info.status, info.uses) = (found.state, found.status, found.uses);
     [
         info.name,

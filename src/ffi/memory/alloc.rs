@@ -8,7 +8,7 @@ use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::{DTL_MEMORY_HOST, DTL_OPERATION_ALLOC, dtl_enum_word_t};
 use crate::error::fail;
 use crate::ffi::args::{self, Out};
-use crate::ffi::guard::{self, Entry, Open, UNTRACED};
+use crate::ffi::guard::{self, Entry, OpenCheck, UNTRACED};
 use crate::runtime::library_ops;
 use crate::runtime::memory::host_alloc;
 use crate::runtime::memory::ipc_handle;
@@ -60,10 +60,14 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     }
 
     guard::quick(
-        Open::Memory(backend),
+        OpenCheck::Memory(backend),
         move |visit| {
             let is_own = kind == DTL_MEMORY_HOST && !library_ops::is_taken(DTL_OPERATION_ALLOC);
-            if !is_own || !host_alloc::is_usual(alignment) || out.is_null() || !out.is_aligned() {
+            if !is_own
+                || !host_alloc::allows_fast_path(alignment)
+                || out.is_null()
+                || !out.is_aligned()
+            {
                 return None;
             }
             let quick = host_alloc::quick_alloc(size_bytes)?;
@@ -95,7 +99,7 @@ pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_
     }
 
     guard::quick(
-        Open::Memory(backend),
+        OpenCheck::Memory(backend),
         move |visit| {
             let due = host_alloc::quick_free(Addr::new(ptr))?;
             drop(visit);
@@ -107,7 +111,6 @@ pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_
 
 /// The end of a fast path that has done its work. If something is `due`, it is done here, outside
 /// the epoch and out of line, so that the fast path calls nothing.
-#[inline(always)]
 fn quick_end(due: bool) -> dtl_status_t {
     if due { afterwards() } else { DTL_SUCCESS }
 }
@@ -116,7 +119,7 @@ fn quick_end(due: bool) -> dtl_status_t {
 #[inline(never)]
 extern "C" fn afterwards() -> dtl_status_t {
     UNTRACED.call(|_| {
-        host_alloc::look_after();
+        host_alloc::housekeeping();
         Ok(())
     })
 }

@@ -11,7 +11,7 @@ use crate::ffi::guard::Entry;
 use crate::runtime::array::{self, Given};
 use crate::runtime::device;
 use crate::sys::memory::buf::Addr;
-use crate::sys::memory::dlpack::Taken;
+use crate::sys::memory::dlpack::TakenTensor;
 
 /// Allocates an array on the calling thread's current device: one block in C's order (the last
 /// index runs fastest), aligned to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn dtl_array_import(
         // SAFETY: the caller's contract, of this version.
         let whole = unsafe { args::read(tensor, "tensor") }?;
         // SAFETY: the tensor's own contract.
-        let taken = unsafe { Taken::new(tensor.cast(), whole.deleter) };
+        let taken = unsafe { TakenTensor::new(tensor.cast(), whole.deleter) };
         // SAFETY: the caller's contract.
         let given =
             unsafe { given(&whole.tensor, whole.flags & DTL_DLPACK_READ_ONLY != 0, taken) }?;
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn dtl_array_import_unversioned(
         // SAFETY: the caller's contract.
         let whole = unsafe { args::read(tensor, "tensor") }?;
         // SAFETY: the tensor's own contract.
-        let taken = unsafe { Taken::new(tensor.cast(), whole.deleter) };
+        let taken = unsafe { TakenTensor::new(tensor.cast(), whole.deleter) };
         // SAFETY: the caller's contract.
         let given = unsafe { given(&whole.tensor, false, taken) }?;
         out.set(dtl_array_t { id: array::import(backend, &given)? });
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn dtl_array_import_unversioned(
 unsafe fn given<'a>(
     tensor: &dtl_dlpack_tensor_t,
     read_only: bool,
-    taken: Taken,
+    taken: TakenTensor,
 ) -> Result<Given<'a>> {
     let ndim = array::check_ndim(tensor.ndim)?;
     // SAFETY: passed on.

@@ -6,10 +6,10 @@ use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::fail;
 use crate::ffi::args::{self, Out};
-use crate::ffi::guard::{self, Entry, Open, UNTRACED};
+use crate::ffi::guard::{self, Entry, OpenCheck, UNTRACED};
 use crate::runtime::device;
 use crate::runtime::memory::host_alloc;
-use crate::runtime::memory::mem_pool::{self, Pool};
+use crate::runtime::memory::mem_pool::{self, MemPool};
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn dtl_pool_create(
             Ok((out, device::pin_backend(inside, backend)?, keep))
         },
         |(out, backend, keep)| {
-            out.set(dtl_pool_t { id: mem_pool::insert(Pool::create(backend, kind, keep)?)? });
+            out.set(dtl_pool_t { id: mem_pool::insert(MemPool::create(backend, kind, keep)?)? });
             Ok(())
         },
     )
@@ -96,9 +96,9 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     }
 
     guard::quick(
-        Open::Memory(host_alloc::home()),
+        OpenCheck::Memory(host_alloc::home()),
         move |visit| {
-            if !host_alloc::is_usual(alignment) || out.is_null() || !out.is_aligned() {
+            if !host_alloc::allows_fast_path(alignment) || out.is_null() || !out.is_aligned() {
                 return None;
             }
             let quick = mem_pool::quick_alloc(pool.id, size_bytes)?;
@@ -126,7 +126,7 @@ pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_statu
     }
 
     guard::quick(
-        Open::Memory(host_alloc::home()),
+        OpenCheck::Memory(host_alloc::home()),
         move |visit| {
             let due = mem_pool::quick_free(pool.id, Addr::new(ptr))?;
             drop(visit);
@@ -137,7 +137,6 @@ pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_statu
 }
 
 /// The end of a fast path that has done its work, outside the epoch.
-#[inline(always)]
 fn quick_end(pool: dtl_pool_t, due: bool) -> dtl_status_t {
     if due { afterwards(pool) } else { DTL_SUCCESS }
 }
@@ -145,7 +144,7 @@ fn quick_end(pool: dtl_pool_t, due: bool) -> dtl_status_t {
 #[cold]
 #[inline(never)]
 extern "C" fn afterwards(pool: dtl_pool_t) -> dtl_status_t {
-    UNTRACED.call(|inside| mem_pool::look_after(inside, pool.id))
+    UNTRACED.call(|inside| mem_pool::housekeeping(inside, pool.id))
 }
 
 /// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For

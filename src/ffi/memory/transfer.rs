@@ -165,7 +165,7 @@ pub(in crate::ffi) unsafe fn strided(
         src_strides: src_strides.as_ref().unwrap_or(&dense),
         element_bytes,
     };
-    let Some(plan) = strided::Plan::new(&axes)? else { return Ok(()) };
+    let Some(plan) = strided::StridedPlan::new(&axes)? else { return Ok(()) };
     // SAFETY: the caller's contract: the elements are there, and so is what lies between them.
     let to = unsafe { side(axes.dst, plan.dst(), "dst") }?;
     // SAFETY: as above.

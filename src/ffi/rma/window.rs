@@ -5,15 +5,15 @@ use crate::abi::handle::{dtl_comm_t, dtl_win_t};
 use crate::abi::status::dtl_status_t;
 use crate::error::Result;
 use crate::ffi::args::{self, Out};
-use crate::ffi::guard::{self, Entry, Open};
+use crate::ffi::guard::{self, Entry, OpenCheck};
 use crate::runtime::comm;
-use crate::runtime::comm::rma::{self, Offer, fast, sync};
+use crate::runtime::comm::rma::{self, WindowOffer, fast, sync};
 use crate::sys::handles::epoch::Visit;
 use crate::sys::sync::hints::out_of_line;
 use std::ffi::c_void;
 
 /// What a rank brings to a window, or why it cannot: then the other ranks hear of that, too.
-fn offer<T>(out: &Result<T>, make: impl FnOnce() -> Result<Offer>) -> Result<Offer> {
+fn offer<T>(out: &Result<T>, make: impl FnOnce() -> Result<WindowOffer>) -> Result<WindowOffer> {
     match out {
         Ok(_) => make(),
         Err(error) => Err(error.clone()),
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn dtl_win_create(
             let out = Out::new(out_win, "out_win");
             let offer = offer(&out, || {
                 // SAFETY: the caller's contract: the memory stays until the window's end.
-                Offer::of(unsafe { args::region(base, size_bytes, "base") }?, disp_unit)
+                WindowOffer::of(unsafe { args::region(base, size_bytes, "base") }?, disp_unit)
             });
             let (win, _) = rma::create(comm, offer)?;
             out?.set(win);
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn dtl_win_allocate(
         |comm| {
             let out = Out::new(out_base, "out_base")
                 .and_then(|base| Ok((base, Out::new(out_win, "out_win")?)));
-            let offer = offer(&out, || Offer::allocate(size_bytes, disp_unit));
+            let offer = offer(&out, || WindowOffer::allocate(size_bytes, disp_unit));
             let (win, base) = rma::create(comm, offer)?;
             let (out_base, out_win) = out?;
             out_base.set(base.ptr());
@@ -241,7 +241,7 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
     let fast = move |visit: Visit| fast::flush(&visit, win, target, false);
-    guard::quick(Open::Library, fast, move || {
+    guard::quick(OpenCheck::Library, fast, move || {
         out_of_line(move || {
             Entry("dtl_win_flush")
                 .hold(|inside| rma::hold(inside, win), |window| sync::flush(window, target, false))
@@ -256,7 +256,7 @@ pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status_t {
     let fast = move |visit: Visit| fast::flush(&visit, win, target, true);
-    guard::quick(Open::Library, fast, move || {
+    guard::quick(OpenCheck::Library, fast, move || {
         out_of_line(move || {
             Entry("dtl_win_flush_local")
                 .hold(|inside| rma::hold(inside, win), |window| sync::flush(window, target, true))

@@ -6,8 +6,8 @@ use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
 use crate::ffi::args::Out;
 use crate::ffi::elements;
-use crate::ffi::guard::{self, Entry, Open};
-use crate::runtime::comm::rma::rma_ops::{self, Place};
+use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::runtime::comm::rma::rma_ops::{self, TargetAddr};
 use crate::runtime::comm::rma::{self, fast};
 use crate::runtime::component::Swap;
 use crate::runtime::types;
@@ -17,7 +17,7 @@ use std::ffi::c_void;
 
 /// Elements of a call that is well, for `quick`, which looks at how many bytes they have; `None`:
 /// not seen at a glance.
-#[inline(always)]
+#[inline]
 fn few(buf: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
     let bytes = count.checked_mul(types::builtin_size(dtype)?)?;
     Addr::new(buf.cast_mut()).some(usize::try_from(bytes).ok()?)
@@ -27,7 +27,7 @@ fn few(buf: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
 ///
 /// # Safety
 /// They stay valid until the operation that receives the region has ended.
-#[inline(always)]
+#[inline]
 unsafe fn elements(
     name: &str,
     (buf, count, dtype): (*const c_void, u64, dtl_dtype_t),
@@ -41,7 +41,7 @@ unsafe fn elements(
 ///
 /// # Safety
 /// The elements of `data` stay valid until the operation that receives the region has ended.
-#[inline(always)]
+#[inline]
 unsafe fn operands(
     name: &str,
     data: (*const c_void, u64, dtl_dtype_t),
@@ -80,8 +80,8 @@ pub unsafe extern "C" fn dtl_win_put(
     disp: u64,
 ) -> dtl_status_t {
     guard::quick(
-        Open::Library,
-        move |visit| fast::put(&visit, win, few(buf, count, dtype)?, Place { target, disp }),
+        OpenCheck::Library,
+        move |visit| fast::put(&visit, win, few(buf, count, dtype)?, TargetAddr { target, disp }),
         move || {
             out_of_line(move || {
                 Entry("dtl_win_put").hold(
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn dtl_win_put(
                     |window| {
                         // SAFETY: the caller's contract: it stays until the operation is over.
                         let from = unsafe { elements("dtl_win_put", (buf, count, dtype), "buf") }?;
-                        rma_ops::put(window, from, Place { target, disp })
+                        rma_ops::put(window, from, TargetAddr { target, disp })
                     },
                 )
             })
@@ -112,8 +112,8 @@ pub unsafe extern "C" fn dtl_win_get(
     disp: u64,
 ) -> dtl_status_t {
     guard::quick(
-        Open::Library,
-        move |visit| fast::get(&visit, win, few(buf, count, dtype)?, Place { target, disp }),
+        OpenCheck::Library,
+        move |visit| fast::get(&visit, win, few(buf, count, dtype)?, TargetAddr { target, disp }),
         move || {
             out_of_line(move || {
                 Entry("dtl_win_get").hold(
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn dtl_win_get(
                     |window| {
                         // SAFETY: the caller's contract: it stays until the operation is over.
                         let into = unsafe { elements("dtl_win_get", (buf, count, dtype), "buf") }?;
-                        rma_ops::get(window, into, Place { target, disp })
+                        rma_ops::get(window, into, TargetAddr { target, disp })
                     },
                 )
             })
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn dtl_win_rput(
                 .map_err(|error| error.within("dtl_win_rput"))?;
             // SAFETY: the caller's contract: it stays until the operation is over.
             let from = unsafe { elements("dtl_win_rput", (buf, count, dtype), "buf") }?;
-            out.set(rma_ops::rput(window, from, Place { target, disp })?);
+            out.set(rma_ops::rput(window, from, TargetAddr { target, disp })?);
             Ok(())
         },
     )
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn dtl_win_rget(
                 .map_err(|error| error.within("dtl_win_rget"))?;
             // SAFETY: the caller's contract: it stays until the operation is over.
             let into = unsafe { elements("dtl_win_rget", (buf, count, dtype), "buf") }?;
-            out.set(rma_ops::rget(window, into, Place { target, disp })?);
+            out.set(rma_ops::rget(window, into, TargetAddr { target, disp })?);
             Ok(())
         },
     )
@@ -214,14 +214,14 @@ pub unsafe extern "C" fn dtl_win_accumulate(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
     guard::quick(
-        Open::Library,
+        OpenCheck::Library,
         move |visit| {
             fast::accumulate(
                 &visit,
                 win,
                 few(buf, count, dtype)?,
                 (dtype, op),
-                Place { target, disp },
+                TargetAddr { target, disp },
             )
         },
         move || {
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn dtl_win_accumulate(
                         // SAFETY: the caller's contract: it stays until the operation is over.
                         let from =
                             unsafe { elements("dtl_win_accumulate", (buf, count, dtype), "buf") }?;
-                        rma_ops::accumulate(window, from, Place { target, disp }, &by)
+                        rma_ops::accumulate(window, from, TargetAddr { target, disp }, &by)
                     },
                 )
             })
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
             let from = unsafe { operands(NAME, (buf, count, dtype), op, "buf") }?;
             // SAFETY: as above.
             let result = unsafe { elements(NAME, (result, count, dtype), "result") }?;
-            rma_ops::get_accumulate(window, NAME, (from, result), Place { target, disp }, &by)
+            rma_ops::get_accumulate(window, NAME, (from, result), TargetAddr { target, disp }, &by)
         },
     )
 }
@@ -291,10 +291,10 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
     guard::quick(
-        Open::Library,
+        OpenCheck::Library,
         move |visit| {
             let buffers = (Addr::new(value.cast_mut()), Addr::new(result));
-            fast::fetch_op(&visit, win, buffers, (dtype, op), Place { target, disp })
+            fast::fetch_op(&visit, win, buffers, (dtype, op), TargetAddr { target, disp })
         },
         move || {
             out_of_line(move || {
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
                             window,
                             NAME,
                             (from, result),
-                            Place { target, disp },
+                            TargetAddr { target, disp },
                             &by,
                         )
                     },
@@ -342,10 +342,10 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
     disp: u64,
 ) -> dtl_status_t {
     guard::quick(
-        Open::Library,
+        OpenCheck::Library,
         move |visit| {
             let buffers = (few(value, 1, dtype)?, few(expected, 1, dtype)?, few(result, 1, dtype)?);
-            fast::compare_and_swap(&visit, win, dtype, buffers, Place { target, disp })
+            fast::compare_and_swap(&visit, win, dtype, buffers, TargetAddr { target, disp })
         },
         move || {
             out_of_line(move || {
@@ -363,7 +363,7 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
                         rma_ops::compare_and_swap(
                             window,
                             Swap { value, expected, result, dtype },
-                            Place { target, disp },
+                            TargetAddr { target, disp },
                         )
                     },
                 )

@@ -68,7 +68,6 @@ impl Layout {
 
 /// The strides lead to more than memory can hold, which the shape alone does not: names the one
 /// that leads farthest.
-#[cold]
 fn too_far(shape: &[i64], strides: &[i64], element: u64) -> Error {
     let reach =
         |(_, (n, stride)): &(usize, (&i64, &i64))| i128::from(**n - 1) * i128::from(**stride);
@@ -81,7 +80,6 @@ fn too_far(shape: &[i64], strides: &[i64], element: u64) -> Error {
     Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
 }
 
-#[cold]
 fn too_large(shape: &[i64], element: u64) -> Error {
     let text =
         format!("shape {shape:?} of elements of {element} bytes is more than memory can hold");

@@ -21,9 +21,9 @@ use crate::abi::status::DTL_ERROR_BUSY;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::handles::epoch::{self, Guard};
-use crate::sys::handles::handle_table::Table;
+use crate::sys::handles::handle_table::HandleTable;
 use crate::sys::memory::buf::{Addr, Region};
-use crate::sys::memory::dlpack::{self, Placed, Release, Taken, Tensor};
+use crate::sys::memory::dlpack::{self, Placed, Release, TakenTensor, Tensor};
 use crate::sys::sync::lock::Mutex;
 use layout::Layout;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const TAG: u8 = 12;
 /// Alignment that DLPack requires.
 const ALIGNMENT: u64 = 256;
 
-static ARRAYS: Table<Array> = Table::new(TAG, 0);
+static ARRAYS: HandleTable<Array> = HandleTable::new(TAG, 0);
 /// Tensors that were lent and not given up.
 static LENT: AtomicU64 = AtomicU64::new(0);
 /// Those of them that this library itself has taken in again.
@@ -60,19 +60,19 @@ pub struct Array {
 /// What memory is and how it is given up.
 struct Store {
     backend: Arc<Backend>,
-    what: What,
+    what: ArrayData,
     forks: u32,
 }
 
-enum What {
+enum ArrayData {
     /// Allocated here; null = nothing.
     Own(Addr),
     /// Another library's, and how it is known here.
-    Taken(Taken, Option<external::Entry>),
+    Taken(TakenTensor, Option<external::ExternalEntry>),
 }
 
 impl Store {
-    fn new(backend: &Arc<Backend>, what: What) -> Arc<Self> {
+    fn new(backend: &Arc<Backend>, what: ArrayData) -> Arc<Self> {
         Arc::new(Store { backend: Arc::clone(backend), what, forks: FORKS.load(Ordering::Relaxed) })
     }
 
@@ -84,8 +84,8 @@ impl Store {
         }
         let Some(last) = Arc::into_inner(self) else { return Ok(()) };
         match last.what {
-            What::Own(addr) => memory::free(Owner::Array, &last.backend, addr),
-            What::Taken(tensor, entry) => {
+            ArrayData::Own(addr) => memory::free(Owner::Array, &last.backend, addr),
+            ArrayData::Taken(tensor, entry) => {
                 if let Some(entry) = entry {
                     external::leave(entry);
                 }
@@ -153,7 +153,7 @@ pub fn alloc(
         layout,
         flags: 0,
         exports: Arc::default(),
-        store: Mutex::new(Some(Store::new(&backend, What::Own(data)))),
+        store: Mutex::new(Some(Store::new(&backend, ArrayData::Own(data)))),
         backend,
     })
     .or_else(|error| memory::free(Owner::Array, &error.1, data).and(Err(error.0)))
@@ -286,7 +286,6 @@ impl Array {
     }
 }
 
-#[cold]
 fn no_pointer(backend: &Backend) -> Error {
     let text = format!(
         "DLPack names memory of such devices by an object of its own, memory of backend {} is \
@@ -319,7 +318,7 @@ pub struct Given<'a> {
     /// Whether it must not be written.
     pub read_only: bool,
     /// How it is given up.
-    pub taken: Taken,
+    pub taken: TakenTensor,
 }
 
 /// An array of a tensor's memory; its handle. A failure leaves the tensor with the caller.
@@ -357,7 +356,7 @@ pub fn import(backend: Arc<Backend>, given: &Given<'_>) -> Result<u64> {
         layout,
         flags: DTL_ARRAY_IMPORTED | read_only,
         exports: Arc::default(),
-        store: Mutex::new(Some(Store::new(&backend, What::Taken(given.taken, entry)))),
+        store: Mutex::new(Some(Store::new(&backend, ArrayData::Taken(given.taken, entry)))),
         backend,
     });
     made.map_err(|(error, _)| {

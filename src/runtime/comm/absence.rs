@@ -7,18 +7,18 @@
 //!
 //! A rank whose call failed does not know the new communicator's context. It sends its notice on
 //! the parent's context, with the number of the collective that made the communicator. Therefore
-//! the new communicator shares the parent's list of absences (`Origin`), and reads the notices
+//! the new communicator shares the parent's list of absences (`CommOrigin`), and reads the notices
 //! itself once the parent is destroyed.
 
 use super::comm_handles::TABLE;
-use super::comm_state::State;
+use super::comm_state::CommState;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::Result;
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::diagnostics::hang_report;
-use crate::runtime::comm::p2p::send_recv::Started;
-use crate::runtime::component::Done;
+use crate::runtime::comm::p2p::send_recv::OpHandle;
+use crate::runtime::component::Completion;
 use crate::sys::handles::epoch;
 use crate::sys::sync::lock::Mutex;
 use std::cell::Cell;
@@ -83,7 +83,7 @@ impl Gone {
 }
 
 /// Origin of a communicator: its parent, and the collective of the parent that made it.
-pub(in crate::runtime::comm) struct Origin {
+pub(in crate::runtime::comm) struct CommOrigin {
     /// Handle of the parent, which may have been destroyed.
     parent: u64,
     context: u32,
@@ -97,7 +97,7 @@ impl Comm {
     pub(in crate::runtime::comm) fn made_by(mut self, parent: &Comm, number: u64) -> Comm {
         let (context, absences) = (parent.context, Arc::clone(&parent.reports.absences));
         self.origin =
-            Some(Box::new(Origin { parent: parent.handle().id, context, number, absences }));
+            Some(Box::new(CommOrigin { parent: parent.handle().id, context, number, absences }));
         self
     }
 
@@ -113,7 +113,7 @@ impl Comm {
             absent.extend(origin.absences.of(origin.number));
         }
         if let Some(members) = &self.members {
-            absent = absent.into_iter().filter_map(|outer| members.inner(outer)).collect();
+            absent = absent.into_iter().filter_map(|outer| members.to_local(outer)).collect();
         }
         absent
     }
@@ -181,9 +181,9 @@ impl Comm {
     /// had died.
     pub(in crate::runtime::comm) fn poll_peer(
         &self,
-        started: Started,
+        started: OpHandle,
         peer: i32,
-    ) -> Result<Option<Done>> {
+    ) -> Result<Option<Completion>> {
         match self.poll(started)? {
             None => self.end_if_absent(started, peer),
             done => Ok(done),
@@ -193,15 +193,15 @@ impl Comm {
     /// Ends an operation with a rank that is absent, as if the rank had died.
     pub(in crate::runtime::comm) fn end_if_absent(
         &self,
-        started: Started,
+        started: OpHandle,
         peer: i32,
-    ) -> Result<Option<Done>> {
+    ) -> Result<Option<Completion>> {
         if !self.is_absent(peer) {
             return Ok(None);
         }
         self.catch_up(peer);
         // Pending: the message has been matched and will complete.
-        Ok(match self.try_take_back(started)? {
+        Ok(match self.try_cancel_started(started)? {
             Poll::Ready(done) => done.or(Some(failed(peer))),
             Poll::Pending => None,
         })
@@ -239,7 +239,7 @@ impl Comm {
     /// what that rank did after it had sent them.
     pub(in crate::runtime::comm) fn receive_earlier(&self, peer: i32) {
         if let Some(shared) = &self.link.shared_memory {
-            shared.part().catch_up(self.outer(peer));
+            shared.part().catch_up(self.to_world(peer));
         }
     }
 
@@ -258,13 +258,13 @@ impl Comm {
         self.link
             .shared_memory
             .as_ref()
-            .is_some_and(|shared| shared.part().has_left(self.outer(rank)))
+            .is_some_and(|shared| shared.part().has_left(self.to_world(rank)))
     }
 }
 
 /// The outcome of an operation with an absent rank.
-pub(in crate::runtime::comm) fn failed(peer: i32) -> Done {
-    Done { source: peer, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 }
+pub(in crate::runtime::comm) fn failed(peer: i32) -> Completion {
+    Completion { source: peer, status: DTL_ERROR_RANK_FAILURE, match_bits: 0, size: 0 }
 }
 
 /// Failed looks of a thread that tests without waiting, from one reading of notices to the next.
@@ -299,7 +299,7 @@ pub(in crate::runtime::comm) fn read_notices(comm: &Comm) {
 /// Whether a communicator has failed, so that its ranks may destroy it at different times. Without
 /// a failure all ranks destroy it alike.
 pub(in crate::runtime::comm) fn has_failed(comm: &Comm) -> bool {
-    comm.standing.state() == State::Revoked || comm.is_broken() || comm.has_died()
+    comm.standing.state() == CommState::Revoked || comm.is_broken() || comm.has_died()
 }
 
 /// Tells the other ranks that this rank destroys a communicator: by its mark, and by a notice if

@@ -1,7 +1,7 @@
 //! Communicators under their handles: found, kept for a call, put there, destroyed.
 
 use super::absence;
-use super::comm_state::State;
+use super::comm_state::CommState;
 use super::open::{attribute, open_kind};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::DTL_ERROR_LIMIT;
@@ -11,7 +11,7 @@ use crate::runtime::comm::{Comm, coll, progress};
 use crate::runtime::{invalid_handle, log};
 use crate::sys::handles::epoch::{self, Guard, Visit};
 use crate::sys::handles::handle_ref::{EpochRef, HazardRef};
-use crate::sys::handles::handle_table::Table;
+use crate::sys::handles::handle_table::HandleTable;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub const TAG: u8 = 6;
 const WORLD: u64 = (TAG as u64) << 56;
 const SELF: u64 = WORLD | 1 << 36;
 
-pub(in crate::runtime::comm) static TABLE: Table<Comm> = Table::new(TAG, 2);
+pub(in crate::runtime::comm) static TABLE: HandleTable<Comm> = HandleTable::new(TAG, 2);
 
 /// A share of a handle's communicator; the predefined ones are opened at their first use.
 pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
@@ -42,7 +42,7 @@ pub fn is_live(id: u64) -> bool {
 
 /// A handle's communicator for as long as the guard lives; a predefined one is opened at its first
 /// use.
-#[inline(always)]
+#[inline]
 pub fn get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
     match TABLE.get(inside, handle.id) {
         Some(comm) => Ok(comm),
@@ -57,7 +57,7 @@ fn open_and_get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
 }
 
 /// A handle's communicator for a call that will wait; a predefined one is opened at its first use.
-#[inline(always)]
+#[inline]
 pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
     let inside = match TABLE.hold(inside, handle.id) {
         Ok(held) => return Ok(held),
@@ -69,7 +69,6 @@ pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
 
 /// Returns a handle's communicator for a call that will not wait, on the fast path. `None`: the
 /// call needs the general path (`get`).
-#[inline(always)]
 #[must_use]
 pub fn visit(visit: Visit, handle: dtl_comm_t) -> Option<EpochRef<Comm>> {
     TABLE.visit(visit, handle.id)
@@ -77,7 +76,6 @@ pub fn visit(visit: Visit, handle: dtl_comm_t) -> Option<EpochRef<Comm>> {
 
 /// Returns a handle's communicator for a call that will wait, on the fast path. `None`: the call
 /// needs the general path (`hold`), or a call further up this thread waits too.
-#[inline(always)]
 #[must_use]
 pub fn keep(visit: Visit, handle: dtl_comm_t) -> Option<HazardRef<Comm>> {
     TABLE.visit(visit, handle.id)?.into_hazard()
@@ -142,7 +140,7 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     request::check_revocable(comm)?;
     let has_failed = absence::has_failed(comm);
     // First, so that a thread that waits for one of its requests gets CANCELED.
-    comm.standing.set(State::Closed);
+    comm.standing.set(CommState::Closed);
     // Who found it open has put its request under a handle when it leaves.
     if !epoch::let_others_leave(LONGEST_START) {
         log::warning!("a communicator is destroyed while calls of other threads last");
@@ -150,11 +148,11 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     let withdrawn = cancel::until(&comm.link, || {
         // A send to this rank itself may wait for one of them.
         matched_message::drop_all(comm);
-        request::withdraw_all(comm)
+        request::cancel_all(comm)
     });
     if let Err(error) = withdrawn {
         // Something of it stays in flight, and so does the communicator.
-        comm.standing.set(State::Open);
+        comm.standing.set(CommState::Open);
         return Err(error);
     }
     coll::coll_device::leave(comm);
@@ -174,7 +172,7 @@ pub fn destroy_all() {
     let inside = epoch::enter();
     for id in TABLE.handles() {
         if let Some(comm) = TABLE.pin(&inside, id) {
-            comm.standing.set(State::Closed);
+            comm.standing.set(CommState::Closed);
         }
         drop(TABLE.remove(&inside, id));
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Why waiting calls end early: nothing, destroyed here, or revoked by a rank that shrinks it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(in crate::runtime::comm) enum State {
+pub(in crate::runtime::comm) enum CommState {
     Open = 0,
     Closed = 1 << 31,
     Revoked = 1 << 31 | 1 << 30,
@@ -23,25 +23,23 @@ impl Standing {
     }
 
     /// Whether a number, which is not negative, is that of a rank, and the communicator open.
-    #[inline(always)]
     pub(in crate::runtime::comm) fn admits(&self, rank: i32) -> bool {
         rank < self.0.load(Ordering::Relaxed) as i32
     }
 
-    #[inline(always)]
     pub(in crate::runtime::comm) fn is_open(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & !SIZE == State::Open as u32
+        self.0.load(Ordering::Relaxed) & !SIZE == CommState::Open as u32
     }
 
-    pub(in crate::runtime::comm) fn state(&self) -> State {
+    pub(in crate::runtime::comm) fn state(&self) -> CommState {
         match self.0.load(Ordering::Acquire) & !SIZE {
-            0 => State::Open,
-            state if state == State::Closed as u32 => State::Closed,
-            _ => State::Revoked,
+            0 => CommState::Open,
+            state if state == CommState::Closed as u32 => CommState::Closed,
+            _ => CommState::Revoked,
         }
     }
 
-    pub(in crate::runtime::comm) fn set(&self, state: State) {
+    pub(in crate::runtime::comm) fn set(&self, state: CommState) {
         let size = self.0.load(Ordering::Relaxed) & SIZE;
         self.0.store(size | state as u32, Ordering::Release);
     }
@@ -49,7 +47,7 @@ impl Standing {
     /// Revokes it if it is open.
     pub(in crate::runtime::comm) fn revoke(&self) {
         let size = self.0.load(Ordering::Relaxed) & SIZE;
-        let revoked = size | State::Revoked as u32;
+        let revoked = size | CommState::Revoked as u32;
         let _before = self.0.compare_exchange(size, revoked, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
@@ -63,15 +61,15 @@ mod tests {
         let standing = Standing::new(3);
         let admitted = || [0, 2, 3, i32::MAX].map(|rank| standing.admits(rank));
         assert_eq!(admitted(), [true, true, false, false]);
-        for state in [State::Closed, State::Revoked] {
+        for state in [CommState::Closed, CommState::Revoked] {
             standing.set(state);
             assert!(standing.state() == state && !standing.is_open() && admitted() == [false; 4]);
             standing.revoke();
             assert_eq!(standing.state(), state);
         }
-        standing.set(State::Open);
+        standing.set(CommState::Open);
         assert!(standing.is_open() && standing.admits(2));
         standing.revoke();
-        assert_eq!(standing.state(), State::Revoked);
+        assert_eq!(standing.state(), CommState::Revoked);
     }
 }

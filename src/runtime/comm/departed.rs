@@ -52,7 +52,6 @@ impl Comm {
 impl Schedule {
     /// Ends what waits for ranks that have left; the first of these that has sent nothing for it is
     /// the error.
-    #[cold]
     pub(in crate::runtime::comm) fn end_with_left(&mut self, comm: &Comm) -> Result<()> {
         let ask = |started, peer| match comm.has_left(peer) {
             true => comm.poll_peer(started, peer),

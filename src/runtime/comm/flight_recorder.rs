@@ -11,7 +11,7 @@
 //!
 //! Every operation passes here, so this is also where operations are reported to a trace.
 
-use super::op_desc::{Call, Kind};
+use super::op_desc::{Kind, OpDesc};
 use crate::runtime::trace;
 use crate::sys::handles::epoch;
 use crate::sys::sync::{AtomicU64, AtomicUsize, Ordering, fence, hints, size};
@@ -28,7 +28,7 @@ const KEPT: usize = size(64, 1);
 /// A line of the cache each: noting one touches no other.
 #[derive(Default)]
 #[repr(align(64))]
-struct Entry {
+struct RecordedOp {
     stamp: AtomicU64,
     call: [AtomicU64; 3],
     /// In the shared list: how many the first thread had noted before.
@@ -38,39 +38,39 @@ struct Entry {
 }
 
 /// Entries of a list. `Box::default` makes them where they stay; `Box::new` would copy them.
-struct Entries([Entry; KEPT]);
+struct Entries([RecordedOp; KEPT]);
 
 impl Default for Entries {
     fn default() -> Self {
-        Entries(array::from_fn(|_| Entry::default()))
+        Entries(array::from_fn(|_| RecordedOp::default()))
     }
 }
 
 /// The last operations of some threads.
 #[derive(Default)]
 #[repr(C)]
-struct List {
+struct RecorderList {
     noted: AtomicU64,
     entries: Box<Entries>,
 }
 
 /// An entry as it was read.
 struct Noted {
-    call: Call,
+    call: OpDesc,
     is_over: bool,
     after: u64,
 }
 
-impl List {
-    #[inline(always)]
-    fn entry(&self, number: u64) -> &Entry {
+impl RecorderList {
+    #[inline(always)] // row: send_recv_8
+    fn entry(&self, number: u64) -> &RecordedOp {
         let Entries(entries) = &*self.entries;
         let [first, ..] = entries;
         entries.get(number as usize % KEPT).unwrap_or(first)
     }
 
-    #[inline(always)]
-    fn note(&self, number: u64, words: [u64; 3], after: Option<u64>) -> &Entry {
+    #[inline(always)] // row: send_recv_8
+    fn note(&self, number: u64, words: [u64; 3], after: Option<u64>) -> &RecordedOp {
         let entry = self.entry(number);
         entry.stamp.store(0, Ordering::Relaxed);
         // A reader that sees one of the words below also sees the 0 above.
@@ -86,7 +86,7 @@ impl List {
     }
 
     /// Notes that one is over.
-    #[inline(always)]
+    #[inline(always)] // row: send_recv_8
     fn over(&self, number: u64) {
         self.entry(number).over.store(number, Ordering::Relaxed);
     }
@@ -100,7 +100,7 @@ impl List {
             (entry.after.load(Ordering::Relaxed), entry.over.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         let now = entry.stamp.load(Ordering::Relaxed);
-        let call = Call::from_words(words).filter(|_| before == number && now == number)?;
+        let call = OpDesc::from_words(words).filter(|_| before == number && now == number)?;
         Some(Noted { call, is_over: over == number, after })
     }
 
@@ -117,8 +117,8 @@ impl List {
 pub(in crate::runtime::comm) struct Recorder {
     /// The first thread's mark, or [`NOBODY`].
     first: AtomicUsize,
-    own: List,
-    shared: List,
+    own: RecorderList,
+    shared: RecorderList,
     /// The communicator's handle, for a trace.
     comm: AtomicU64,
 }
@@ -148,7 +148,7 @@ impl Recorder {
 
     pub(in crate::runtime::comm) fn new() -> Self {
         let (first, comm) = (AtomicUsize::new(NOBODY), AtomicU64::new(0));
-        Recorder { first, comm, own: List::default(), shared: List::default() }
+        Recorder { first, comm, own: RecorderList::default(), shared: RecorderList::default() }
     }
 
     /// Sets the communicator's handle, for traces.
@@ -158,13 +158,13 @@ impl Recorder {
 
     /// Whether that is the first thread's mark. A mark passes from a thread that has ended to a
     /// later one, with all that the ended one has written.
-    #[inline(always)]
+    #[inline(always)] // row: send_recv_8
     fn is_first(&self, mark: usize) -> bool {
         self.first.load(Ordering::Relaxed) == mark
     }
 
     /// Notes an operation that starts, by the words of its call.
-    #[inline(always)]
+    #[inline(always)] // row: send_recv_8
     pub(in crate::runtime::comm) fn begin(&self, words: [u64; 3]) -> Ticket {
         let me = epoch::thread_mark();
         if self.is_first(me) && !trace::is_on() {
@@ -176,7 +176,7 @@ impl Recorder {
         self.begin_other(first, second, third)
     }
 
-    #[inline(always)]
+    #[inline(always)] // row: send_recv_8
     fn begin_own(&self, words: [u64; 3]) -> Ticket {
         let number = self.own.noted.load(Ordering::Relaxed) + 1;
         self.own.noted.store(number, Ordering::Relaxed);
@@ -206,18 +206,18 @@ impl Recorder {
         if !trace::is_on() {
             return ticket;
         }
-        let call = Call::from_words(words).unwrap_or(Call::new(Kind::Send));
+        let call = OpDesc::from_words(words).unwrap_or(OpDesc::new(Kind::Send));
         let args = call.args().comm(self.comm.load(Ordering::Relaxed));
         trace::operation_begin(self.id_of(ticket), call.kind.name(), &args);
         Ticket(ticket.0 | TRACED | (call.kind as u64) << KIND_SHIFT)
     }
 
-    fn list_of(&self, ticket: Ticket) -> &List {
+    fn list_of(&self, ticket: Ticket) -> &RecorderList {
         if ticket.0 & SHARED == 0 { &self.own } else { &self.shared }
     }
 
     /// Notes an operation for as long as `act` takes.
-    #[inline(always)]
+    #[inline(always)] // row: send_recv_8
     pub(in crate::runtime::comm) fn during<T>(
         &self,
         words: [u64; 3],
@@ -230,7 +230,7 @@ impl Recorder {
     }
 
     /// Notes that it is over.
-    #[inline(always)]
+    #[inline(always)] // row: send_recv_8
     pub(in crate::runtime::comm) fn end(&self, ticket: Ticket) {
         if ticket.0 & (SHARED | TRACED) == 0 {
             self.own.over(ticket.0 >> 2);
@@ -263,7 +263,7 @@ impl Recorder {
     }
 
     /// The operations kept, the latest first, and whether each is over.
-    pub(in crate::runtime::comm) fn latest(&self) -> impl Iterator<Item = (Call, bool)> {
+    pub(in crate::runtime::comm) fn latest(&self) -> impl Iterator<Item = (OpDesc, bool)> {
         let (mut own, mut shared) = (self.own.latest().peekable(), self.shared.latest().peekable());
         from_fn(move || {
             let is_own = match (own.peek(), shared.peek()) {
@@ -276,7 +276,7 @@ impl Recorder {
     }
 
     /// The first collective that is not over, of those kept: the one that the others wait for.
-    pub(in crate::runtime::comm) fn stuck(&self) -> Option<Call> {
+    pub(in crate::runtime::comm) fn stuck(&self) -> Option<OpDesc> {
         self.latest()
             .filter(|(call, is_over)| !is_over && call.kind.is_collective())
             .last()
@@ -284,7 +284,7 @@ impl Recorder {
     }
 
     /// The collective of a number, if it is kept, and whether it is over.
-    pub(in crate::runtime::comm) fn collective(&self, number: i32) -> Option<(Call, bool)> {
+    pub(in crate::runtime::comm) fn collective(&self, number: i32) -> Option<(OpDesc, bool)> {
         self.latest().find(|(call, _)| call.kind.is_collective() && call.tag == number)
     }
 }
@@ -298,7 +298,8 @@ mod tests {
         let recorder = Recorder::new();
         let tickets: Vec<_> = (0..100_u64)
             .map(|count| {
-                recorder.begin(Call { peer: 1, ..Call::new(Kind::Bcast).with(count, 2) }.words())
+                recorder
+                    .begin(OpDesc { peer: 1, ..OpDesc::new(Kind::Bcast).with(count, 2) }.words())
             })
             .collect();
         assert_eq!(recorder.stuck().map(|call| call.count), Some(36), "the oldest of 64");

@@ -40,19 +40,19 @@ pub use self::comm_handles::{
     TAG, destroy, destroy_all, forget_all, get, hold, insert, is_live, keep, pin, pin_to_destroy,
     visit,
 };
-use self::comm_state::{Standing, State};
+use self::comm_state::{CommState, Standing};
 use self::rank_map::Members;
-use self::shared_transport::{Class, Link};
-use super::component::{Done, Member, NativeCollectives, Reductions, Selector, Transport};
+use self::shared_transport::{Class, SharedTransport};
+use super::component::{Completion, Member, NativeCollectives, Reductions, Selector, Transport};
 use crate::abi::comm::communicator::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::sys::compute::foreign_test::Asking;
-use crate::sys::handles::owning_ref::Within;
+use crate::sys::compute::foreign_test::ForeignTester;
+use crate::sys::handles::owning_ref::OwningRef;
 use crate::sys::handles::slot_ref::SlotRefCell;
 use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::biased_trylock::Turn;
+use crate::sys::sync::biased_trylock::BiasedTryLock;
 use crate::sys::sync::clock::Deadline;
 use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
@@ -73,36 +73,36 @@ pub struct Comm {
     /// Collectives so far.
     sequence: AtomicU32,
     /// Collectives of a device's memory, of a kind that has them.
-    device: Option<Box<coll::coll_device::Part>>,
+    device: Option<Box<coll::coll_device::DeviceCommPart>>,
     /// Bits of what `dtl_explain` was already given on the path of device buffers (`staging`).
     explained: AtomicU8,
     is_broken: AtomicBool,
     /// Whether the transport may be for some threads only; `ThreadCheck::admit` decides which.
     is_for_some: bool,
-    link: Within<dyn Transport, Link>,
+    link: OwningRef<dyn Transport, SharedTransport>,
     context: u32,
     standing: Standing,
     /// `None`: all ranks of the link, in their order.
     members: Option<Box<Members>>,
     /// How to poll the transport's operations directly (`foreign_test`), if it publishes that.
-    asking: Option<Arc<Asking>>,
+    asking: Option<Arc<ForeignTester>>,
     recorder: flight_recorder::Recorder,
     /// The transport's.
-    native_collectives: Option<Within<dyn NativeCollectives, Link>>,
+    native_collectives: Option<OwningRef<dyn NativeCollectives, SharedTransport>>,
     reductions: Option<&'static Reductions>,
     /// Held by the thread that is in a blocking collective.
-    in_collective: Turn,
+    in_collective: BiasedTryLock,
     /// The ranks by node, where that makes collectives faster.
     levels: Option<Levels>,
     /// Where the ranks share memory, and are few: their board.
-    flat: Option<coll::small_coll::Flat>,
+    flat: Option<coll::small_coll::SmallColl>,
     /// Why collectives are refused, once one has failed.
     broken: Mutex<Option<String>>,
     /// Step lists for reuse.
     spare: Mutex<Vec<coll::schedule::Schedule>>,
     reports: Arc<diagnostics::hang_report::Reports>,
     /// Parent and collective that made it, if another communicator did.
-    origin: Option<Box<absence::Origin>>,
+    origin: Option<Box<absence::CommOrigin>>,
     shrinking: Mutex<open::agree::Shrinking>,
     /// By kind of collective: a bit for each algorithm that was used (for `dtl_explain`).
     chosen: [AtomicU32; op_desc::KINDS.len()],
@@ -114,21 +114,21 @@ const _ONE_LINE: () = assert!(offset_of!(Comm, link) == 56 && offset_of!(Comm, r
 impl Comm {
     /// `members`: the link's rank of each rank; `rank`: which one this process is.
     fn new(
-        link: Arc<Link>,
+        link: Arc<SharedTransport>,
         context: u32,
         members: Option<Members>,
         (rank, size): (i32, i32),
         timeout_ns: u64,
     ) -> Self {
         let native_collectives =
-            Within::find(Arc::clone(&link), |link| link.transport.groups().native_collectives);
+            OwningRef::find(Arc::clone(&link), |link| link.transport.groups().native_collectives);
         let mut comm = Comm {
             slot: SlotRefCell::default(),
             is_for_some: !link.transport.properties().allows_progress_thread,
-            asking: link.foreign_test.as_ref().map(|test| test.part().asking()),
+            asking: link.foreign_test.as_ref().map(|test| test.part().foreign_tester()),
             reductions: native_collectives.as_ref().and_then(|native| native.part().reductions()),
             native_collectives,
-            link: Within::new(link, |link| &*link.transport),
+            link: OwningRef::new(link, |link| &*link.transport),
             context,
             standing: Standing::new(size),
             members: members.map(Box::new),
@@ -142,7 +142,7 @@ impl Comm {
             broken: Mutex::new(None),
             is_broken: AtomicBool::new(false),
             sequence: AtomicU32::new(0),
-            in_collective: Turn::default(),
+            in_collective: BiasedTryLock::default(),
             spare: Mutex::new(Vec::new()),
             reports: Arc::default(),
             origin: None,
@@ -159,13 +159,13 @@ impl Comm {
     /// reserved, by rank.
     fn with_board(mut self, places: impl Iterator<Item = u32>) -> Result<Self> {
         if self.size > 1 {
-            let member = |(rank, place)| Member { rank: self.outer(rank), place };
+            let member = |(rank, place)| Member { rank: self.to_world(rank), place };
             let members: Vec<Member> = (0..self.size).zip(places).map(member).collect();
             let shared = self.link.shared_memory.as_ref();
             let board = shared.and_then(|shared| shared.part().board(self.context, &members));
             self.flat = board
                 .transpose()?
-                .map(|board| coll::small_coll::Flat::new(board, self.size))
+                .map(|board| coll::small_coll::SmallColl::new(board, self.size))
                 .transpose()?;
         }
         Ok(self)
@@ -199,7 +199,8 @@ impl Comm {
     #[must_use]
     pub fn nodes(&self) -> Option<Vec<i32>> {
         let nodes = self.link.transport.properties().nodes.as_ref()?;
-        let of = |rank| usize::try_from(self.outer(rank)).ok().and_then(|outer| nodes.get(outer));
+        let of =
+            |rank| usize::try_from(self.to_world(rank)).ok().and_then(|outer| nodes.get(outer));
         let mut numbers = BTreeMap::new();
         let numbered = (0..self.size).map(|rank| {
             let next = numbers.len();
@@ -235,44 +236,44 @@ impl Comm {
     }
 
     /// The link's rank of one of ours.
-    #[inline(always)]
-    fn outer(&self, rank: i32) -> i32 {
-        self.members.as_ref().map_or(rank, |members| members.outer(rank))
+    fn to_world(&self, rank: i32) -> i32 {
+        self.members.as_ref().map_or(rank, |members| members.to_world(rank))
     }
 
     /// Returns a completion with its source as a rank of this communicator.
-    #[inline(always)]
-    fn inner(&self, mut done: Done) -> Done {
-        self.tell_inner(&mut done);
+    #[inline]
+    fn localized(&self, mut done: Completion) -> Completion {
+        self.localize(&mut done);
         done
     }
 
     /// Changes a completion's source to a rank of this communicator, in place.
-    #[inline(always)]
-    fn tell_inner(&self, done: &mut Done) {
+    #[inline]
+    fn localize(&self, done: &mut Completion) {
         if let Some(members) = &self.members {
-            members.tell_inner(done);
+            members.localize(done);
         }
     }
 
-    #[inline(always)]
-    fn word(&self, class: Class, tag: i32) -> u64 {
-        shared_transport::word(self.context, class, tag)
+    fn match_bits(&self, class: Class, tag: i32) -> u64 {
+        shared_transport::match_bits(self.context, class, tag)
     }
 
-    #[inline(always)]
+    #[inline]
     fn selector(&self, class: Class, source: i32, tag: i32) -> Selector {
         // DTL_ANY_SOURCE is no member, so it stays.
         let ignore = if tag == DTL_ANY_TAG { shared_transport::TAG_BITS } else { 0 };
-        Selector { source: self.outer(source), word: self.word(class, tag.max(0)), ignore }
+        Selector {
+            source: self.to_world(source),
+            match_bits: self.match_bits(class, tag.max(0)),
+            ignore,
+        }
     }
 
-    #[inline(always)]
     fn is_open(&self) -> bool {
         self.standing.is_open()
     }
 
-    #[inline(always)]
     fn check_open(&self) -> Result<()> {
         if self.is_open() { Ok(()) } else { Err(self.ended()) }
     }
@@ -280,7 +281,7 @@ impl Comm {
     /// Why a call on a communicator that is not open fails.
     #[cold]
     fn ended(&self) -> Error {
-        if self.standing.state() == State::Revoked {
+        if self.standing.state() == CommState::Revoked {
             return Error::new(
                 DTL_ERROR_RANK_FAILURE,
                 "a rank has begun to shrink the communicator after a failure: call dtl_comm_shrink \
@@ -296,7 +297,7 @@ impl Comm {
         let failed = liveness.part().failed_ranks();
         match &self.members {
             None => failed,
-            Some(members) => failed.into_iter().filter_map(|rank| members.inner(rank)).collect(),
+            Some(members) => failed.into_iter().filter_map(|rank| members.to_local(rank)).collect(),
         }
     }
 
@@ -330,7 +331,7 @@ impl Comm {
         self.link.failure_text().map_or(String::new(), |said| format!(": {said}"))
     }
 
-    #[inline(always)]
+    #[inline]
     fn check_peer(&self, name: &str, rank: i32, any: bool) -> Result<()> {
         if (0..self.size).contains(&rank)
             || rank == DTL_PROC_NULL

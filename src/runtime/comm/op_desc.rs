@@ -12,7 +12,7 @@ const ON_DEVICE: i32 = 1 << 30;
 
 /// One operation as its caller described it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::runtime::comm) struct Call {
+pub(in crate::runtime::comm) struct OpDesc {
     pub(in crate::runtime::comm) kind: Kind,
     /// -1: none.
     pub(in crate::runtime::comm) dtype: i32,
@@ -26,15 +26,13 @@ pub(in crate::runtime::comm) struct Call {
     pub(in crate::runtime::comm) count: u64,
 }
 
-impl Call {
-    #[inline(always)]
-    pub(in crate::runtime::comm) fn new(kind: Kind) -> Call {
-        Call { kind, dtype: -1, op: -1, peer: -1, tag: 0, count: 0 }
+impl OpDesc {
+    pub(in crate::runtime::comm) fn new(kind: Kind) -> OpDesc {
+        OpDesc { kind, dtype: -1, op: -1, peer: -1, tag: 0, count: 0 }
     }
 
-    #[inline(always)]
-    pub(in crate::runtime::comm) fn with(self, count: u64, dtype: i32) -> Call {
-        Call { count, dtype, ..self }
+    pub(in crate::runtime::comm) fn with(self, count: u64, dtype: i32) -> OpDesc {
+        OpDesc { count, dtype, ..self }
     }
 
     /// Returns the call's arguments for a trace.
@@ -52,8 +50,8 @@ impl Call {
 
     /// Returns the call marked as one on device memory that a device library runs. It does not
     /// match other ranks' calls on host memory.
-    pub(in crate::runtime::comm) fn on_device(self) -> Call {
-        Call { op: self.op ^ ON_DEVICE, ..self }
+    pub(in crate::runtime::comm) fn on_device(self) -> OpDesc {
+        OpDesc { op: self.op ^ ON_DEVICE, ..self }
     }
 
     /// The operation as the program named it.
@@ -68,7 +66,7 @@ impl Call {
 
     /// This call with dtype and operation replaced by numbers that mean the same on every rank.
     #[inline]
-    pub(in crate::runtime::comm) fn portable(self) -> Call {
+    pub(in crate::runtime::comm) fn portable(self) -> OpDesc {
         if self.dtype < id_table::FIRST && self.op < id_table::FIRST {
             self
         } else {
@@ -77,16 +75,16 @@ impl Call {
     }
 
     #[cold]
-    fn of_own_types(self) -> Call {
+    fn of_own_types(self) -> OpDesc {
         let (dtype, op) = (types::portable_dtype(self.dtype), types::portable_op(self.reduction()));
-        let call = Call { dtype, op, ..self };
+        let call = OpDesc { dtype, op, ..self };
         if self.is_on_device() { call.on_device() } else { call }
     }
 
     /// Eight bits that differ, most likely, between collectives that do not go together. They are
     /// part of their messages' tags, so such messages never meet.
     pub(in crate::runtime::comm) fn signature(&self) -> u8 {
-        let Call { kind, dtype, op, peer, .. } = self.portable();
+        let OpDesc { kind, dtype, op, peer, .. } = self.portable();
         let parts = [kind as u32, dtype as u32, op as u32, peer as u32];
         let mixed = parts
             .iter()
@@ -97,7 +95,7 @@ impl Call {
     /// Encodes the call in three words, for the recorder and (of a portable one) for messages: in
     /// the first, kind above tag, as [`Tagged`] has them. For an ordinary message only the first
     /// word has to be put together.
-    #[inline(always)]
+    #[inline]
     pub(in crate::runtime::comm) fn words(&self) -> [u64; 3] {
         let op = u64::from(!self.op as u32) << 32;
         [
@@ -107,13 +105,13 @@ impl Call {
         ]
     }
 
-    pub(in crate::runtime::comm) fn from_words(words: [u64; 3]) -> Option<Call> {
+    pub(in crate::runtime::comm) fn from_words(words: [u64; 3]) -> Option<OpDesc> {
         let [first, second, third] = words;
         let kind = Kind::of(first >> 32 & 0xFF)?;
         // 24 bits with a sign.
         let (tag, dtype) = (first as u32 as i32, (first >> 32) as i32 >> 8);
         let (peer, op) = (second as u32 as i32, !((second >> 32) as i32));
-        Some(Call { kind, dtype, op, peer, tag, count: third })
+        Some(OpDesc { kind, dtype, op, peer, tag, count: third })
     }
 }
 
@@ -125,45 +123,39 @@ pub struct Tagged(u64);
 impl Tagged {
     /// An operation of a kind.
     #[must_use]
-    #[inline(always)]
     pub fn new(kind: Kind, tag: i32) -> Tagged {
         Tagged(u64::from(tag as u32) | (kind as u64) << 32)
     }
 
     /// The tag.
     #[must_use]
-    #[inline(always)]
     pub fn tag(self) -> i32 {
         self.0 as u32 as i32
     }
 
     /// Whether it is of that kind.
-    #[inline(always)]
     pub(in crate::runtime::comm) fn is(self, kind: Kind) -> bool {
         self.0 >> 32 == kind as u64
     }
 
     /// The kind.
     #[must_use]
-    #[inline(always)]
     pub fn kind(self) -> Kind {
         Kind::of(self.0 >> 32).unwrap_or(Kind::Send)
     }
 
     /// The first of a call's words.
-    #[inline(always)]
     fn with_dtype(self, dtype: i32) -> u64 {
         self.0 | u64::from(dtype as u32) << 40
     }
 
     /// The words of a message.
-    #[inline(always)]
     pub(in crate::runtime::comm) fn words(self, peer: i32, count: u64, dtype: i32) -> [u64; 3] {
         [self.with_dtype(dtype), u64::from(peer as u32), count]
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for OpDesc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let collective = self.kind.is_collective();
         f.write_str(self.kind.name())?;
@@ -210,16 +202,16 @@ mod tests {
     fn calls_survive_being_words() {
         for (number, (kind, name)) in (0..).zip(KINDS) {
             assert_eq!(Kind::of(number), Some(*kind));
-            let call = Call { kind: *kind, dtype: 9, op: -1, peer: -2, tag: 12, count: 1 << 40 };
-            assert_eq!(Call::from_words(call.words()), Some(call));
+            let call = OpDesc { kind: *kind, dtype: 9, op: -1, peer: -2, tag: 12, count: 1 << 40 };
+            assert_eq!(OpDesc::from_words(call.words()), Some(call));
             assert!(call.to_string().starts_with(name), "{call}");
-            let bare = Call::new(*kind);
-            assert_eq!(Call::from_words(bare.words()), Some(bare));
+            let bare = OpDesc::new(*kind);
+            assert_eq!(OpDesc::from_words(bare.words()), Some(bare));
         }
-        assert_eq!(Call::from_words([200 << 32, 0, 0]), None);
+        assert_eq!(OpDesc::from_words([200 << 32, 0, 0]), None);
         for kind in [Kind::Send, Kind::Recv] {
             let what = Tagged::new(kind, 7);
-            let call = Call { peer: 3, tag: 7, ..Call::new(kind).with(5, 2) };
+            let call = OpDesc { peer: 3, tag: 7, ..OpDesc::new(kind).with(5, 2) };
             assert_eq!((what.words(3, 5, 2), what.kind()), (call.words(), kind));
         }
     }
@@ -227,7 +219,7 @@ mod tests {
     #[test]
     fn own_types_are_compared_by_what_they_are() {
         let dtype = |size, name| types::create_dtype(size, name).expect("a dtype");
-        let call = |dtype| Call { peer: 0, ..Call::new(Kind::Bcast).with(2, dtype) };
+        let call = |dtype| OpDesc { peer: 0, ..OpDesc::new(Kind::Bcast).with(2, dtype) };
         let (one, same, larger) =
             (call(dtype(8, "one")), call(dtype(8, "same")), call(dtype(12, "larger")));
         assert_ne!(one, same);
@@ -235,28 +227,29 @@ mod tests {
             one.goes_with(&same) && one.signature() == same.signature() && !one.goes_with(&larger)
         );
         types::destroy_dtype(same.dtype).expect("a dtype");
-        let told = Call::from_words(same.portable().words()).expect("a call");
+        let told = OpDesc::from_words(same.portable().words()).expect("a call");
         assert_eq!(told, one.portable(), "also after its end");
         assert!(told.goes_with(&one) && told.portable() == told);
         assert_eq!(told.to_string(), "bcast #0 (count 2, user-defined dtype of 8 bytes, root 0)");
         let huge = call(dtype(1 << 40, "huge")).portable();
-        assert_eq!(Call::from_words(huge.words()), Some(huge));
+        assert_eq!(OpDesc::from_words(huge.words()), Some(huge));
         assert!(huge.to_string().contains("of 4194303 bytes or more"), "{huge}");
-        let device = |call: Call| Call { op: 7, ..call }.on_device();
+        let device = |call: OpDesc| OpDesc { op: 7, ..call }.on_device();
         assert!(
-            device(one).goes_with(&device(same)) && !device(one).goes_with(&Call { op: 7, ..one })
+            device(one).goes_with(&device(same))
+                && !device(one).goes_with(&OpDesc { op: 7, ..one })
         );
     }
 
     #[test]
     fn texts_name_what_matters() {
-        let call = Call { op: 0, ..Call::new(Kind::Allreduce).with(64, 9) };
+        let call = OpDesc { op: 0, ..OpDesc::new(Kind::Allreduce).with(64, 9) };
         assert_eq!(
-            Call { tag: 812, ..call }.to_string(),
+            OpDesc { tag: 812, ..call }.to_string(),
             "allreduce #812 (count 64, FLOAT64, SUM)"
         );
         let recv =
-            Call { peer: DTL_ANY_SOURCE, tag: DTL_ANY_TAG, ..Call::new(Kind::Recv).with(3, 2) };
+            OpDesc { peer: DTL_ANY_SOURCE, tag: DTL_ANY_TAG, ..OpDesc::new(Kind::Recv).with(3, 2) };
         assert_eq!(recv.to_string(), "recv (count 3, INT32, from any rank, any tag)");
     }
 }

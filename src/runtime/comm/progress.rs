@@ -5,10 +5,10 @@
 
 use super::diagnostics::hang_report;
 use super::p2p::request;
-use super::shared_transport::Link;
+use super::shared_transport::SharedTransport;
 use super::{Comm, rma};
 use crate::abi::handle::dtl_request_t;
-use crate::runtime::hot_globals::ASKED;
+use crate::runtime::hot_globals::HOT;
 use crate::sys::os::thread::spawn_scoped;
 use crate::sys::sync::atomic_update::AtomicUpdate;
 use crate::sys::sync::backoff::Backoff;
@@ -26,7 +26,7 @@ const ROUNDS_BEFORE_OPEN: usize = 32;
 
 /// List of objects that need progress. Their number is kept outside the lock, so that an empty list
 /// is never locked. The time of each call but [`List::live`] does not grow with their number.
-pub(super) struct List<T: ?Sized> {
+pub(super) struct ProgressList<T: ?Sized> {
     all: Mutex<Listed<T>>,
     count: AtomicUsize,
 }
@@ -39,29 +39,29 @@ struct Listed<T: ?Sized> {
     last: usize,
 }
 
-static OPEN: List<Comm> = List::new();
+static OPEN: ProgressList<Comm> = ProgressList::new();
 /// Collectives that the library runs (and messages that calls begin, or whose parts they copy) that
 /// were started, by handle, the oldest first: those of one communicator may have to end in that
 /// order.
-static RUNNING: Mutex<Running> =
-    Mutex::new(Running { all: VecDeque::new(), swept_at: LEAST_SWEPT });
+static RUNNING: Mutex<ActiveRequests> =
+    Mutex::new(ActiveRequests { all: VecDeque::new(), swept_at: LEAST_SWEPT });
 /// Number of objects that need progress, in one word that every call reads which stays in a
 /// transport. Below [`RUNNING_ONE`]: the links whose operations move only during calls. From it on:
 /// the length of `RUNNING`.
-static MOVING: &AtomicU64 = &ASKED.moving;
+static MOVING: &AtomicU64 = &HOT.moving;
 const RUNNING_ONE: u64 = 1 << 32;
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
 /// Most further operations that one call moves on, the oldest first, as long as they end.
 const BURST: usize = 64;
 const LEAST_SWEPT: usize = 64;
 
-struct Running {
+struct ActiveRequests {
     all: VecDeque<dtl_request_t>,
     /// At this length those that are gone leave from between the others.
     swept_at: usize,
 }
 
-impl Running {
+impl ActiveRequests {
     /// Tells its length.
     fn count(&self) {
         let length = self.all.len() as u64 * RUNNING_ONE;
@@ -70,9 +70,9 @@ impl Running {
     }
 }
 
-impl<T: ?Sized> List<T> {
+impl<T: ?Sized> ProgressList<T> {
     pub(super) const fn new() -> Self {
-        List {
+        ProgressList {
             all: Mutex::new(Listed { by_address: BTreeMap::new(), last: 0 }),
             count: AtomicUsize::new(0),
         }
@@ -218,7 +218,7 @@ pub(super) fn forget() {
 }
 
 /// Notes a link that comes (true) or goes.
-pub(super) fn count(link: &Link, comes: bool) {
+pub(super) fn count(link: &SharedTransport, comes: bool) {
     if link.transport.properties().needs_progress {
         let _before = if comes {
             MOVING.fetch_add(1, Ordering::Relaxed)
@@ -229,13 +229,11 @@ pub(super) fn count(link: &Link, comes: bool) {
 }
 
 /// Whether nothing is there that moves only during calls.
-#[inline(always)]
 pub(super) fn is_idle() -> bool {
     MOVING.load(Ordering::Relaxed) == 0
 }
 
 /// Whether a call may stay in a transport that progresses on its own until the call is done.
-#[inline(always)]
 pub(super) fn may_block() -> bool {
     is_idle() || has_settled()
 }

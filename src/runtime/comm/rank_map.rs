@@ -1,14 +1,14 @@
 //! Which ranks of a transport a communicator consists of. The functions that messages call are
 //! marked cold: messages of a communicator of all ranks call none.
 
-use crate::runtime::component::Done;
+use crate::runtime::component::Completion;
 
 /// Ranks of a communicator that has not all of the transport's ranks in their order.
 pub(in crate::runtime::comm) struct Members {
     /// The transport's rank of each of ours.
-    outer: Vec<i32>,
+    world_ranks: Vec<i32>,
     /// Our rank of each of the transport's; -1 = not a member.
-    inner: Vec<i32>,
+    local_ranks: Vec<i32>,
 }
 
 impl Members {
@@ -26,7 +26,7 @@ impl Members {
                 *slot = rank;
             }
         }
-        Some(Members { outer, inner })
+        Some(Members { world_ranks: outer, local_ranks: inner })
     }
 
     /// Bytes that they take on the heap.
@@ -38,20 +38,24 @@ impl Members {
     /// (Out of the way of communicators of all ranks.)
     #[cold]
     #[inline(never)]
-    pub(in crate::runtime::comm) fn outer(&self, rank: i32) -> i32 {
-        usize::try_from(rank).ok().and_then(|rank| self.outer.get(rank).copied()).unwrap_or(rank)
+    pub(in crate::runtime::comm) fn to_world(&self, rank: i32) -> i32 {
+        usize::try_from(rank)
+            .ok()
+            .and_then(|rank| self.world_ranks.get(rank).copied())
+            .unwrap_or(rank)
     }
 
     /// A completion with its source as the communicator counts.
     #[cold]
     #[inline(never)]
-    pub(in crate::runtime::comm) fn tell_inner(&self, done: &mut Done) {
-        done.source = self.inner(done.source).unwrap_or(done.source);
+    pub(in crate::runtime::comm) fn localize(&self, done: &mut Completion) {
+        done.source = self.to_local(done.source).unwrap_or(done.source);
     }
 
     /// Our rank of one of the transport's.
-    pub(in crate::runtime::comm) fn inner(&self, rank: i32) -> Option<i32> {
-        let ours = usize::try_from(rank).ok().and_then(|rank| self.inner.get(rank).copied())?;
+    pub(in crate::runtime::comm) fn to_local(&self, rank: i32) -> Option<i32> {
+        let ours =
+            usize::try_from(rank).ok().and_then(|rank| self.local_ranks.get(rank).copied())?;
         (ours >= 0).then_some(ours)
     }
 }
@@ -64,9 +68,9 @@ mod tests {
     fn translates_both_ways() {
         assert!(Members::new(vec![0, 1, 2], 3).is_none());
         let members = Members::new(vec![3, 1], 4).unwrap();
-        assert_eq!((members.outer(0), members.outer(1), members.outer(-2)), (3, 1, -2));
+        assert_eq!((members.to_world(0), members.to_world(1), members.to_world(-2)), (3, 1, -2));
         assert_eq!(
-            (members.inner(3), members.inner(1), members.inner(0)),
+            (members.to_local(3), members.to_local(1), members.to_local(0)),
             (Some(0), Some(1), None)
         );
         assert!(Members::new(vec![1, 0], 2).is_some());

@@ -19,7 +19,7 @@ pub(in crate::runtime::comm) struct Ticket(pub(in crate::runtime::comm) u64);
 /// How far an operation got before its call returned. Over locally: the caller's buffers are its
 /// own again, and what was to be fetched is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::runtime::comm) enum Begun {
+pub(in crate::runtime::comm) enum RmaStart {
     Over,
     /// Over with the next flush of the target. The ticket is polled only if the call requested that
     /// ([`Asked`]).
@@ -40,7 +40,6 @@ pub struct Change {
 
 impl Change {
     /// Bytes of an element.
-    #[inline(always)]
     #[must_use]
     pub fn size(&self) -> usize {
         self.update.size()
@@ -53,19 +52,25 @@ impl Change {
 ///
 /// Accumulating operations (the last three of the five) on one place happen one after the other,
 /// those of one origin in the order of its calls. Puts and gets have no order but that of flushes.
-pub(in crate::runtime::comm) trait Way: Send + Sync {
+pub(in crate::runtime::comm) trait RmaPath: Send + Sync {
     /// Describes the way for people.
     fn describe(&self) -> &'static str;
     /// Copies to the target. `from` has `to.len` bytes.
-    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun>;
+    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<RmaStart>;
     /// Copies from the target.
-    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun>;
+    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<RmaStart>;
     /// `target = target op from`, element by element.
-    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<Begun>;
+    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<RmaStart>;
     /// `target = target op from`; the previous elements go to `result`. NO_OP: `from` may be empty.
-    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun>;
+    fn get_accumulate(
+        &self,
+        to: Spot,
+        from: Region,
+        result: Region,
+        by: &Change,
+    ) -> Result<RmaStart>;
     /// Compares and swaps one element of 1, 2, 4 or 8 bytes (the length of the spot).
-    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun>;
+    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<RmaStart>;
     /// Waits for the locks of these targets, of which this rank has none.
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()>;
     /// Flushes (`Reach::Target`) and gives the locks back. After TIMEOUT they are held still, after
@@ -79,7 +84,7 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     /// invalid.
     fn is_over(&self, ticket: Ticket) -> Result<bool>;
     /// Ends an operation that would be polled, so that its buffer is not touched any more.
-    fn withdraw(&self, ticket: Ticket) -> Result<()>;
+    fn cancel(&self, ticket: Ticket) -> Result<()>;
     /// Serves requests of other ranks without waiting; true: there was something.
     fn serve(&self) -> bool {
         false

@@ -11,7 +11,7 @@ use crate::runtime::comm::progress;
 use crate::runtime::component::{Direct, ForeignTest, Liveness, SharedMemory, Transport};
 use crate::runtime::explain;
 use crate::runtime::registry::{self, Backend};
-use crate::sys::handles::owning_ref::Within;
+use crate::sys::handles::owning_ref::OwningRef;
 use crate::sys::sync::atomic_update::AtomicUpdate;
 use crate::sys::sync::backoff::{self, Backoff};
 use std::ffi::CStr;
@@ -35,18 +35,17 @@ pub(in crate::runtime::comm) enum Class {
 pub(in crate::runtime::comm) const TAG_BITS: u64 = DTL_TAG_MAX as u64;
 
 /// The match word of a tag (0 ... DTL_TAG_MAX, checked where it came in).
-#[inline(always)]
-pub(in crate::runtime::comm) fn word(context: u32, class: Class, tag: i32) -> u64 {
+pub(in crate::runtime::comm) fn match_bits(context: u32, class: Class, tag: i32) -> u64 {
     u64::from(context) << 32 | (class as u64) << 28 | (u64::from(tag as u32) & TAG_BITS)
 }
 
 /// An opened transport. Closes with the last communicator on it.
-pub(in crate::runtime::comm) struct Link {
+pub(in crate::runtime::comm) struct SharedTransport {
     pub(in crate::runtime::comm) transport: Arc<dyn Transport>,
     // Groups of the transport.
-    pub(in crate::runtime::comm) liveness: Option<Within<dyn Liveness, dyn Transport>>,
-    pub(in crate::runtime::comm) shared_memory: Option<Within<dyn SharedMemory, dyn Transport>>,
-    pub(in crate::runtime::comm) foreign_test: Option<Within<dyn ForeignTest, dyn Transport>>,
+    pub(in crate::runtime::comm) liveness: Option<OwningRef<dyn Liveness, dyn Transport>>,
+    pub(in crate::runtime::comm) shared_memory: Option<OwningRef<dyn SharedMemory, dyn Transport>>,
+    pub(in crate::runtime::comm) foreign_test: Option<OwningRef<dyn ForeignTest, dyn Transport>>,
     /// Its share keeps the backend registered.
     backend: Arc<Backend>,
     pub(in crate::runtime::comm) kind: &'static CStr,
@@ -66,7 +65,7 @@ pub(in crate::runtime::comm) struct Link {
     lost: AtomicBool,
 }
 
-impl Link {
+impl SharedTransport {
     pub(in crate::runtime::comm) fn new(
         transport: Box<dyn Transport>,
         backend: Arc<Backend>,
@@ -84,10 +83,10 @@ impl Link {
         }
         let lost = AtomicBool::new(false);
         let retired = hang_report::Retired::default();
-        let link = Link {
-            liveness: Within::find(Arc::clone(&transport), |of| of.groups().liveness),
-            shared_memory: Within::find(Arc::clone(&transport), |of| of.groups().shared_memory),
-            foreign_test: Within::find(Arc::clone(&transport), |of| of.groups().foreign_test),
+        let link = SharedTransport {
+            liveness: OwningRef::find(Arc::clone(&transport), |of| of.groups().liveness),
+            shared_memory: OwningRef::find(Arc::clone(&transport), |of| of.groups().shared_memory),
+            foreign_test: OwningRef::find(Arc::clone(&transport), |of| of.groups().foreign_test),
             transport,
             backend,
             kind,
@@ -136,7 +135,8 @@ impl Link {
     ) -> Result<Option<Arc<Self>>> {
         let Some(native) = self.transport.groups().native_collectives else { return Ok(None) };
         let transport = native.subset(ranks, context)?;
-        let mut link = Link::new(transport, Arc::clone(&self.backend), self.is_deterministic);
+        let mut link =
+            SharedTransport::new(transport, Arc::clone(&self.backend), self.is_deterministic);
         (link.direct, link.is_direct) = (self.direct, self.is_direct);
         Ok(Some(Arc::new(link)))
     }
@@ -187,7 +187,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for SharedTransport {
     fn drop(&mut self) {
         progress::count(self, false);
         if let Err(error) = self.transport.close() {

@@ -24,7 +24,6 @@ impl Reductions {
     }
 
     /// One's name.
-    #[inline(always)]
     #[must_use]
     pub fn get(&self, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Named> {
         *self.0.get(dtype as u32 as usize)?.get(op as u32 as usize)?

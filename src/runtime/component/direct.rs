@@ -39,27 +39,27 @@ pub trait Direct {
     fn isend(
         &self,
         host: Region,
-        twin: &Arc<Twin>,
+        twin: &Arc<HostShadow>,
         dest: i32,
         word: u64,
         mode: SendMode,
     ) -> Result<OpId>;
     /// Starts a receive of a twin's bytes. When it is over they are in one of the two memories, see
     /// [`Twin::has_landed`]. Otherwise like [`super::Transport::start_recv`].
-    fn irecv(&self, host: Region, twin: &Arc<Twin>, select: Selector) -> Result<OpId>;
+    fn irecv(&self, host: Region, twin: &Arc<HostShadow>, select: Selector) -> Result<OpId>;
 }
 
 /// The device memory of a message in flight, and where its bytes are. Shared by the transport and
 /// the thread that copies them.
-pub struct Twin {
+pub struct HostShadow {
     device: Region,
     hold: Hold,
-    bytes: Mutex<Bytes>,
+    bytes: Mutex<DataLocation>,
 }
 
 /// Where the bytes are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bytes {
+pub enum DataLocation {
     /// In the device's memory, if it is a send; nowhere yet, if it is a receive.
     Device,
     /// In the device's memory, but the transport needs them in the host's.
@@ -72,11 +72,11 @@ pub enum Bytes {
     Landed,
 }
 
-impl Twin {
+impl HostShadow {
     /// Makes the twin of a message that has not begun.
     #[must_use]
-    pub fn new(device: Region, hold: Hold) -> Twin {
-        Twin { device, hold, bytes: Mutex::new(Bytes::Device) }
+    pub fn new(device: Region, hold: Hold) -> HostShadow {
+        HostShadow { device, hold, bytes: Mutex::new(DataLocation::Device) }
     }
 
     /// The device's memory.
@@ -93,41 +93,41 @@ impl Twin {
 
     /// Where the bytes are.
     #[must_use]
-    pub fn bytes(&self) -> Bytes {
+    pub fn bytes(&self) -> DataLocation {
         *self.bytes.lock()
     }
 
     /// Requests the bytes in the host's memory; called by the transport. A later state stays.
     pub fn want(&self) {
         let mut bytes = self.bytes.lock();
-        if *bytes == Bytes::Device {
-            *bytes = Bytes::Wanted;
+        if *bytes == DataLocation::Device {
+            *bytes = DataLocation::Wanted;
         }
     }
 
     /// Records that the bytes are in the host's memory now, or never will be; called by the copying
     /// thread.
     pub fn copied(&self, is_well: bool) {
-        *self.bytes.lock() = if is_well { Bytes::Host } else { Bytes::Stuck };
+        *self.bytes.lock() = if is_well { DataLocation::Host } else { DataLocation::Stuck };
     }
 
     /// Records that no thread copies any more: bytes that are not in the host's memory never will
     /// be.
     pub fn give_up(&self) {
         let mut bytes = self.bytes.lock();
-        if matches!(*bytes, Bytes::Device | Bytes::Wanted) {
-            *bytes = Bytes::Stuck;
+        if matches!(*bytes, DataLocation::Device | DataLocation::Wanted) {
+            *bytes = DataLocation::Stuck;
         }
     }
 
     /// Records that all received bytes are in the device's memory; called by the transport.
     pub fn land(&self) {
-        *self.bytes.lock() = Bytes::Landed;
+        *self.bytes.lock() = DataLocation::Landed;
     }
 
     /// Returns true if the received bytes are in the device's memory.
     #[must_use]
     pub fn has_landed(&self) -> bool {
-        self.bytes() == Bytes::Landed
+        self.bytes() == DataLocation::Landed
     }
 }

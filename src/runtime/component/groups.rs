@@ -2,10 +2,11 @@
 //! groups at once, and a group is complete: none of its methods means "not supported".
 
 use super::{
-    CrossMemory, Direct, Done, Filling, NativeCollectives, OpId, Rma, Selector, SharedMemory,
+    Completion, CrossMemory, Direct, NativeCollectives, OpId, PipelinedSource, Rma, Selector,
+    SharedMemory,
 };
 use crate::error::Result;
-use crate::sys::compute::foreign_test::{Asking, Heard};
+use crate::sys::compute::foreign_test::{ForeignTester, TestOutputs};
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,12 +89,12 @@ pub trait PersistentOps: Send + Sync {
 pub trait Pipeline: Send + Sync {
     /// Starts a standard send of bytes that are still being written to the region, from the front.
     /// `None`: not to this rank.
-    fn isend_filling(
+    fn isend_pipelined(
         &self,
         data: Region,
         dest: i32,
         word: u64,
-        by: &Arc<Filling>,
+        by: &Arc<PipelinedSource>,
     ) -> Option<Result<OpId>>;
     /// Bytes of an incomplete receive that have arrived, from the front. They do not change any
     /// more.
@@ -112,10 +113,10 @@ pub trait Wakeup: Send + Sync {
 /// [`super::Transport::test`] (see `sys::compute::foreign_test` for the reason).
 pub trait ForeignTest: Send + Sync {
     /// The function, and when it may be called.
-    fn asking(&self) -> Arc<Asking>;
+    fn foreign_tester(&self) -> Arc<ForeignTester>;
     /// Fills in the completion of an operation that the function has completed. Needed if it
     /// failed, or if the caller reads more than success.
-    fn tell(&self, op: OpId, heard: &Heard, told: &mut Done);
+    fn fill_completion(&self, op: OpId, heard: &TestOutputs, told: &mut Completion);
 }
 
 /// Restriction of a transport to some threads.

@@ -8,7 +8,7 @@ use crate::sys::memory::buf::{Addr, Region};
 
 /// An allocation that a program made through a driver's own interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct DriverAllocation {
     /// Its kind.
     pub kind: dtl_enum_word_t,
     /// The device that it was made on.
@@ -79,7 +79,7 @@ pub trait Memory: Send + Sync {
     /// Queries the driver about an address that was not allocated here; `None` = unknown to the
     /// driver. After a failure the address may belong to the driver, so the caller must not touch
     /// the memory. Messages wait for the result. Any thread, with any device current.
-    fn identify(&self, _addr: Addr) -> Result<Option<Found>> {
+    fn identify(&self, _addr: Addr) -> Result<Option<DriverAllocation>> {
         Ok(None)
     }
     /// Allocations that cross to other processes.
@@ -90,7 +90,7 @@ pub trait Memory: Send + Sync {
 
 /// One side of a copy: where, and what kind of memory that is.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct CopySide {
     /// First byte and number of bytes (for 2-D copies: up to the end of the last row).
     pub region: Region,
     /// Its memory kind.
@@ -108,9 +108,9 @@ pub trait LentHost: Send + Sync {
 /// Copies and fills. One side is the backend's own memory, the other that or plain host memory.
 pub trait Transfer: Send + Sync {
     /// Copies all of `src` (not empty, same length as `dst`, not overlapping).
-    fn copy(&self, dst: Place, src: Place) -> Result<()>;
+    fn copy(&self, dst: CopySide, src: CopySide) -> Result<()>;
     /// Queues a copy on one of the backend's own streams.
-    fn copy_async(&self, _stream: Token, _dst: Place, _src: Place) -> Option<Result<()>> {
+    fn copy_async(&self, _stream: Token, _dst: CopySide, _src: CopySide) -> Option<Result<()>> {
         None
     }
     /// Lends host memory of `len` bytes with which copies from and to the backend's devices are
@@ -120,15 +120,15 @@ pub trait Transfer: Send + Sync {
     }
     /// Moves MANAGED memory near a device (-1: the host), in the order of one of the backend's own
     /// streams.
-    fn prefetch(&self, _stream: Token, _place: Place, _device: i32) -> Option<Result<()>> {
+    fn prefetch(&self, _stream: Token, _place: CopySide, _device: i32) -> Option<Result<()>> {
         None
     }
     /// Copies `height` rows of `width` bytes. The places span the rows with their pitches.
     fn copy_2d(
         &self,
-        _dst: Place,
+        _dst: CopySide,
         _dst_pitch: u64,
-        _src: Place,
+        _src: CopySide,
         _src_pitch: u64,
         _width: u64,
         _height: u64,
@@ -136,11 +136,11 @@ pub trait Transfer: Send + Sync {
         None
     }
     /// Sets every byte of `dst` (not empty).
-    fn fill(&self, _dst: Place, _value: u8) -> Option<Result<()>> {
+    fn fill(&self, _dst: CopySide, _value: u8) -> Option<Result<()>> {
         None
     }
     /// Queues a fill of every byte of `dst` (not empty) on one of the backend's own streams.
-    fn fill_async(&self, _stream: Token, _dst: Place, _value: u8) -> Option<Result<()>> {
+    fn fill_async(&self, _stream: Token, _dst: CopySide, _value: u8) -> Option<Result<()>> {
         None
     }
 }

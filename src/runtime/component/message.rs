@@ -16,26 +16,27 @@ impl OpId {
 
 /// How an operation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Done {
+pub struct Completion {
     /// A receive: the sender's rank.
     pub source: i32,
     /// Success, TRUNCATED, CANCELED, RANK_FAILURE ...
     pub status: dtl_status_t,
     /// A receive: the message's match word.
-    pub word: u64,
+    pub match_bits: u64,
     /// A receive: the message's true size.
     pub size: u64,
 }
 
-impl Done {
+impl Completion {
     /// Completion of a receive from (or send to) DTL_PROC_NULL.
-    pub const NOBODY: Done = Done { source: DTL_PROC_NULL, status: DTL_SUCCESS, word: 0, size: 0 };
+    pub const NOBODY: Completion =
+        Completion { source: DTL_PROC_NULL, status: DTL_SUCCESS, match_bits: 0, size: 0 };
     /// Initial value for callers that need only failures: a transport may leave it unchanged if a
     /// receive has succeeded.
-    pub const UNASKED: Done = Done { source: i32::MIN, status: DTL_SUCCESS, word: 0, size: 0 };
+    pub const UNASKED: Completion =
+        Completion { source: i32::MIN, status: DTL_SUCCESS, match_bits: 0, size: 0 };
 
     /// Returns true if it is `UNASKED`.
-    #[inline(always)]
     #[must_use]
     pub fn is_unasked(&self) -> bool {
         self.source == i32::MIN
@@ -48,7 +49,7 @@ pub struct Selector {
     /// A rank or DTL_ANY_SOURCE.
     pub source: i32,
     /// The match word.
-    pub word: u64,
+    pub match_bits: u64,
     /// Bits of it that do not matter.
     pub ignore: u64,
 }
@@ -59,7 +60,7 @@ impl Selector {
     #[must_use]
     pub fn takes(&self, source: i32, word: u64) -> bool {
         (self.source == source || self.source == DTL_ANY_SOURCE)
-            && (self.word ^ word) & !self.ignore == 0
+            && (self.match_bits ^ word) & !self.ignore == 0
     }
 }
 
@@ -82,16 +83,16 @@ pub enum RecvMode<'a> {
     /// No time: the receive is an operation.
     Request,
     /// Some hundred nanoseconds, for a message that is there or comes within that time.
-    Poll(&'a mut Done),
+    Poll(&'a mut Completion),
     /// Any time: nothing else needs progress.
-    Block(&'a mut Done),
+    Block(&'a mut Completion),
 }
 
 impl<'a> RecvMode<'a> {
     /// The place for the completion of a receive that a short poll completes.
-    #[inline(always)]
+    #[inline]
     #[must_use]
-    pub fn poll(self) -> Option<&'a mut Done> {
+    pub fn poll(self) -> Option<&'a mut Completion> {
         match self {
             RecvMode::Request => None,
             RecvMode::Poll(told) | RecvMode::Block(told) => Some(told),
@@ -105,12 +106,12 @@ pub struct Matched {
     /// Id for [`super::Transport::receive_matched`].
     pub message: OpId,
     /// Its source, match word and true size; the status is success.
-    pub done: Done,
+    pub done: Completion,
 }
 
 /// Converts the state of an operation to the result of [`super::Transport::test`]. (That type is
 /// returned in two registers; `Result<bool>` would go through memory.)
-#[inline(always)]
+#[inline]
 pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
     match is_over {
         Ok(false) => Poll::Pending,
@@ -121,10 +122,13 @@ pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
 
 /// Turns a transport's completion into what C sees.
 #[must_use]
-pub fn recv_info(done: &Done) -> dtl_recv_info_t {
+pub fn recv_info(done: &Completion) -> dtl_recv_info_t {
     // A receive from DTL_PROC_NULL has no match word.
-    let tag =
-        if done.source == DTL_PROC_NULL { DTL_ANY_TAG } else { (done.word & 0x0FFF_FFFF) as i32 };
+    let tag = if done.source == DTL_PROC_NULL {
+        DTL_ANY_TAG
+    } else {
+        (done.match_bits & 0x0FFF_FFFF) as i32
+    };
     dtl_recv_info_t {
         source: done.source,
         tag,

@@ -42,19 +42,19 @@ mod window;
 
 pub use self::mem_export::{Exports, Extent, Ticket};
 pub use self::open_args::{BOOTSTRAP_NS, Exchange, OpenArgs, all_or_none, failed_elsewhere};
-pub use self::pipelined_source::Filling;
+pub use self::pipelined_source::PipelinedSource;
 pub use self::shared_memory::{
-    Board, Member, Offer, PART_WORDS, Part, PartKey, Post, SharedMemory,
+    CollMailbox, Member, PART_WORDS, PartKey, Post, SharedMemory, SharedOffer, SharedRegion,
 };
 pub use collective::{Named, NativeCollectives, Reductions};
 pub use device_comm::{DeviceComm, DeviceComms, Invitation};
-pub use direct::{Bytes, DeviceMemory, Direct, Hold, Twin};
+pub use direct::{DataLocation, DeviceMemory, Direct, Hold, HostShadow};
 pub use groups::{
     Diagnostics, ForeignTest, Groups, Liveness, PersistentOps, Pipeline, ThreadCheck, Wakeup,
 };
-pub use memory::{Found, LentHost, Memory, Place, Transfer};
-pub use message::{Done, Matched, OpId, RecvMode, Selector, SendMode, poll_of, recv_info};
-pub use module::{Compiled, KernelFn, ModuleLaunch, Modules, Source, SourceFile, Wanted};
+pub use memory::{CopySide, DriverAllocation, LentHost, Memory, Transfer};
+pub use message::{Completion, Matched, OpId, RecvMode, Selector, SendMode, poll_of, recv_info};
+pub use module::{Compiled, KernelFn, KernelQuery, ModuleLaunch, Modules, Source, SourceFile};
 pub use transport::{Properties, Transport};
 pub use window::{Copied, CrossMemory, Reach, Remote, Rma, Spot, Swap, Window, WindowPart};
 
@@ -68,11 +68,11 @@ pub trait Presence: Send + Sync {
         Ok(())
     }
     /// Returns whether it can run here. Fails if the backend's own answer is invalid.
-    fn asked(&self) -> Result<Availability> {
+    fn query_available(&self) -> Result<Availability> {
         Ok(self.available())
     }
     /// Why the automatic choice passes it over, although it might be able to run here.
-    fn stands_aside(&self) -> Option<String> {
+    fn passed_over_reason(&self) -> Option<String> {
         None
     }
     /// Returns true if the program has initialised the backend's driver. Called often; must neither
@@ -236,7 +236,7 @@ pub trait Comm: Send + Sync {
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
     /// Returns true if `open` must be called also where the backend cannot run. It then fails, and
     /// notifies the other ranks, which would otherwise wait for this one.
-    fn tells_others(&self) -> bool {
+    fn open_notifies_peers(&self) -> bool {
         false
     }
     /// Fails if opening one as the environment variables request would fail, as far as can be
@@ -245,7 +245,7 @@ pub trait Comm: Send + Sync {
         Ok(())
     }
     /// Returns true if its ranks can meet over another communicator: `OpenArgs::over`.
-    fn meets_over(&self) -> bool {
+    fn bootstraps_over(&self) -> bool {
         false
     }
     /// Instead, for a kind that does no more than collectives of device memory, beside a

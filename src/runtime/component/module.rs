@@ -84,7 +84,7 @@ pub enum Compiled {
 
 /// Name of a kernel, and its argument types if given, in the form that `dtl_kernel_get` takes.
 #[derive(Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct KernelQuery<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its argument types.
@@ -109,7 +109,11 @@ pub trait Modules: Send + Sync {
     /// Ends a module; its kernels have ended before.
     fn destroy(&self, module: Token) -> Result<()>;
     /// Finds a kernel, and the sizes of its arguments if the module records them; 0 = unknown.
-    fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)>;
+    fn kernel(
+        &self,
+        module: Token,
+        wanted: KernelQuery<'_>,
+    ) -> Result<(Compiled, Option<Vec<u64>>)>;
     /// Ends a kernel of its own.
     fn kernel_destroy(&self, kernel: Token) -> Result<()>;
     /// Queues a kernel of its own on one of its own streams.

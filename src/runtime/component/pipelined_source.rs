@@ -4,16 +4,16 @@ use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 /// Shared by the thread that writes the bytes and the transport that sends them.
-pub struct Filling {
+pub struct PipelinedSource {
     ready: AtomicUsize,
     failed: AtomicI32,
 }
 
-impl Filling {
+impl PipelinedSource {
     /// The first `ready` bytes are there.
     #[must_use]
     pub fn new(ready: usize) -> Self {
-        Filling { ready: AtomicUsize::new(ready), failed: AtomicI32::new(DTL_SUCCESS) }
+        PipelinedSource { ready: AtomicUsize::new(ready), failed: AtomicI32::new(DTL_SUCCESS) }
     }
 
     /// Records that so many bytes are there now. A thread that sees the number sees all that was

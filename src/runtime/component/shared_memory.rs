@@ -27,7 +27,7 @@ pub struct Member {
 /// Where the ranks of a communicator that share memory put up a few bytes for each other. Each rank
 /// posts under the numbers 1, 2, 3 ..., each one when it has finished the one before. Nothing waits
 /// but `rest`.
-pub trait Board: Send + Sync {
+pub trait CollMailbox: Send + Sync {
     /// The most bytes of a post.
     fn room(&self) -> usize;
     /// Posts under the next number. False: not now, a rank may still look at what was posted long
@@ -54,7 +54,7 @@ pub const PART_WORDS: usize = 64;
 
 /// Memory that a rank offers to the others.
 #[derive(Clone, Copy, Debug)]
-pub enum Offer {
+pub enum SharedOffer {
     /// So many bytes of the transport's own, all 0.
     Fresh(usize),
     /// Memory that the program has already; it stays valid until the last rank has let go of the
@@ -67,7 +67,7 @@ pub type PartKey = [u64; 2];
 
 /// Memory of one rank that the ranks of its node load and store: its own, or another rank's as this
 /// process sees it. It goes when the last of them lets go of it.
-pub trait Part: Send + Sync {
+pub trait SharedRegion: Send + Sync {
     /// The bytes.
     fn region(&self) -> Region;
     /// Words beside them, all 0 at first, for what the ranks have to agree on: PART_WORDS.
@@ -87,12 +87,12 @@ pub trait SharedMemory: Send + Sync {
     /// Makes the board of a communicator with this context and these members, in the communicator's
     /// order. Either all members have place 0 (the first communicator), or this rank has reserved
     /// its place, which the board takes over. `None`: on no rank, for want of room.
-    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn Board>>>;
+    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>>;
     /// Offers memory of this rank that the others load and store, found by its key. `None`: such
     /// memory cannot be shared.
-    fn offer_part(&self, offer: Offer) -> Option<Result<Box<dyn Part>>>;
+    fn offer_part(&self, offer: SharedOffer) -> Option<Result<Box<dyn SharedRegion>>>;
     /// Finds what a rank (of this transport) offered under a key.
-    fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn Part>>;
+    fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn SharedRegion>>;
     /// Returns true if a rank is known to have died or left (cheap while none has).
     fn has_left(&self, rank: i32) -> bool;
     /// Makes progress, and checks now whether ranks have died or left: that may take some

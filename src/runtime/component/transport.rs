@@ -1,7 +1,7 @@
 //! Transports, on which communicators are opened: point-to-point messages, which every kind has,
 //! and the groups of methods that some kinds have besides.
 
-use super::{Done, Groups, Matched, OpId, RecvMode, Selector, SendMode};
+use super::{Completion, Groups, Matched, OpId, RecvMode, Selector, SendMode};
 use crate::error::Result;
 use crate::sys::memory::buf::Region;
 use std::borrow::Cow;
@@ -34,9 +34,9 @@ pub trait Transport: Send + Sync {
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId>;
     /// Makes progress and tests one operation. Ready: it is complete and `told` is filled in; the
     /// id is not used again. Pending: `told` is unchanged.
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>>;
+    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>>;
     /// Makes progress and looks for the message that a receive would take now; it stays.
-    fn probe(&self, select: Selector) -> Result<Option<Done>>;
+    fn probe(&self, select: Selector) -> Result<Option<Completion>>;
     /// Makes progress and takes out the message that a receive would take now: only
     /// `receive_matched` gets it.
     fn take(&self, select: Selector) -> Result<Option<Matched>>;
@@ -80,8 +80,8 @@ impl dyn Transport + '_ {
 
     /// [`Transport::test`] as a value, also of [`OpId::COMPLETED`]; `None`: the operation is
     /// incomplete.
-    pub fn outcome(&self, op: OpId) -> Result<Option<Done>> {
-        let mut told = Done::NOBODY;
+    pub fn outcome(&self, op: OpId) -> Result<Option<Completion>> {
+        let mut told = Completion::NOBODY;
         if op == OpId::COMPLETED {
             return Ok(Some(told));
         }

@@ -76,12 +76,12 @@ pub trait Window: Send + Sync {
     /// This rank's memory.
     fn memory(&self) -> Region;
     /// Returns the words that the other ranks need: the same number on every rank.
-    fn says(&self) -> Result<Vec<u64>> {
+    fn local_record(&self) -> Result<Vec<u64>> {
         Ok(Vec::new())
     }
     /// Takes the words of all ranks, by rank. Called before the first operation, if there are any
     /// words.
-    fn hears(&self, _said: &[u64]) -> Result<()> {
+    fn set_records(&self, _said: &[u64]) -> Result<()> {
         Ok(())
     }
     /// Returns true if calls may block until their operation is done, however long that takes.

@@ -18,14 +18,12 @@ pub const MOST: usize = 1024;
 const WORDS: usize = MOST / 64;
 
 /// A word without its instance.
-#[inline(always)]
 #[must_use]
 pub const fn template(word: dtl_enum_word_t) -> dtl_enum_word_t {
     word & 0xFFFF_FFFF_0000_0000
 }
 
 /// Returns true if a word is an instance of a template.
-#[inline(always)]
 #[must_use]
 pub const fn is_instance(word: dtl_enum_word_t) -> bool {
     word as u32 != 0
@@ -113,12 +111,10 @@ impl<V: Copy> Map<V> {
 
     /// Returns the first cell to look at: the middle bits of the product, which depend on all bits
     /// that distinguish words (32 to 47, and the instance's from 0 on).
-    #[inline(always)]
     fn begin(&self, word: dtl_enum_word_t) -> usize {
         (word.wrapping_mul(self.factor) >> 32) as usize & self.cells.len().wrapping_sub(1)
     }
 
-    #[inline(always)]
     fn next(&self, at: usize) -> usize {
         (at + 1) & self.cells.len().wrapping_sub(1)
     }
@@ -139,7 +135,7 @@ impl<V: Copy> Map<V> {
     }
 
     /// A word's value, if that is clear from its first cell.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn at_once(&self, word: dtl_enum_word_t) -> Option<V> {
         let cell = *self.cells.get(self.begin(word))?;
@@ -162,12 +158,12 @@ impl<V: Copy> Map<V> {
 }
 
 /// One slot's rows: the first for words that no key names.
-struct Slot {
+struct SlotRows {
     named: Map<u32>,
     rows: Box<[u64]>,
 }
 
-impl Slot {
+impl SlotRows {
     fn new(keys: &[dtl_enum_word_t], width: usize) -> (Self, Map<u64>) {
         let mut named: Vec<_> =
             keys.iter().copied().filter(|&word| word != DTL_DISPATCH_ANY).collect();
@@ -186,7 +182,10 @@ impl Slot {
         let narrow = |number: usize| rows.get(number * width).copied().unwrap_or(0);
         let words = || named.iter().copied().enumerate();
         let bits = Map::new(words().map(|(at, word)| (word, narrow(at + 1))), narrow(0));
-        (Slot { named: Map::new(words().map(|(at, word)| (word, at as u32 + 1)), 0), rows }, bits)
+        (
+            SlotRows { named: Map::new(words().map(|(at, word)| (word, at as u32 + 1)), 0), rows },
+            bits,
+        )
     }
 
     fn row(&self, word: dtl_enum_word_t, width: usize) -> &[u64] {
@@ -196,17 +195,17 @@ impl Slot {
 }
 
 /// Index of keys, in their order.
-pub struct Sieve {
+pub struct BitmapIndex {
     width: usize,
     /// Rows of up to 64 keys, where they are looked up: all that most dispatchers need. With more
     /// keys nothing is found in one look here.
     narrow: [Map<u64>; 3],
     /// Whether any key names a schedule.
     by_schedule: bool,
-    slots: [Slot; 3],
+    slots: [SlotRows; 3],
 }
 
-impl Sieve {
+impl BitmapIndex {
     /// For at most [`MOST`] keys.
     #[must_use]
     pub fn new(keys: &[Slots]) -> Self {
@@ -214,15 +213,15 @@ impl Sieve {
         let column = |slot: usize| -> Vec<_> {
             keys.iter().filter_map(|key| key.get(slot).copied()).collect()
         };
-        let [s, d, h] = [0, 1, 2].map(|slot| Slot::new(&column(slot), width));
+        let [s, d, h] = [0, 1, 2].map(|slot| SlotRows::new(&column(slot), width));
         let first = if width > 1 { Map::closed() } else { s.1 };
         let by_schedule = keys.iter().any(|key| key[2] != DTL_DISPATCH_ANY);
-        Sieve { width, narrow: [first, d.1, h.1], by_schedule, slots: [s.0, d.0, h.0] }
+        BitmapIndex { width, narrow: [first, d.1, h.1], by_schedule, slots: [s.0, d.0, h.0] }
     }
 
     /// Finds the first key that fits, if one comparison for each slot is enough. `None`: use
     /// [`Sieve::first`].
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn first_at_once(&self, &[s, d, h]: &Slots) -> Option<Option<usize>> {
         let bits = self.bits_at_once(s, d, h)?;
@@ -236,7 +235,7 @@ impl Sieve {
     }
 
     /// Which of up to 64 keys fit.
-    #[inline(always)]
+    #[inline]
     fn bits(&self, s: dtl_enum_word_t, d: dtl_enum_word_t, h: dtl_enum_word_t) -> u64 {
         match self.bits_at_once(s, d, h) {
             Some(bits) => bits,
@@ -244,7 +243,7 @@ impl Sieve {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn bits_at_once(
         &self,
         s: dtl_enum_word_t,
@@ -264,7 +263,7 @@ impl Sieve {
     }
 
     /// All keys that fit, in their order.
-    #[inline(always)]
+    #[inline(always)] // row: dispatch_predicate
     pub fn all(&self, query: &Slots) -> Fitting<'_> {
         if self.width > 1 {
             return self.all_of_many(query);
@@ -316,7 +315,7 @@ impl<'a> Fitting<'a> {
 impl Iterator for Fitting<'_> {
     type Item = usize;
 
-    #[inline(always)]
+    #[inline]
     fn next(&mut self) -> Option<usize> {
         while self.bits == 0 {
             if self.rows[0].is_empty() || !self.step() {
@@ -332,9 +331,9 @@ impl Iterator for Fitting<'_> {
 
 /// A set of positions in a sieve, without an allocation.
 #[derive(Default)]
-pub struct Marks([u64; WORDS]);
+pub struct PositionSet([u64; WORDS]);
 
-impl Marks {
+impl PositionSet {
     /// Puts one in.
     pub fn set(&mut self, at: usize) {
         if let Some(word) = self.0.get_mut(at / 64) {
@@ -386,7 +385,7 @@ mod tests {
             }
             keys.sort_by_key(|key| (rank(key), *key));
             keys.dedup();
-            let sieve = Sieve::new(&keys);
+            let sieve = BitmapIndex::new(&keys);
             for n in 0..words.len().pow(3) {
                 let query = [words[n % 7], words[n / 7 % 7], words[n / 49]];
                 let walk: Vec<usize> =
@@ -398,6 +397,6 @@ mod tests {
                 );
             }
         }
-        assert_eq!(Sieve::new(&[]).first(&[A, A, A]), None);
+        assert_eq!(BitmapIndex::new(&[]).first(&[A, A, A]), None);
     }
 }

@@ -27,13 +27,13 @@ use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::handles::handle_ref::HazardRef;
-use crate::sys::handles::handle_table::Table;
-use crate::sys::handles::rcu::Published;
+use crate::sys::handles::handle_table::HandleTable;
+use crate::sys::handles::rcu::Rcu;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use self::snapshot::{Quick, Tables};
+pub use self::snapshot::{FastLookup, Tables};
 
 /// Type byte of dispatcher handles.
 pub const TAG: u8 = 14;
@@ -46,8 +46,8 @@ pub type Query = dtl_dispatch_query_t;
 /// The default dispatcher: there from the first use of the library on.
 pub const DEFAULT: dtl_dispatcher_t = dtl_dispatcher_t { id: (TAG as u64) << 56 };
 
-static DISPATCHERS: Table<Dispatcher> = Table::new(TAG, 1);
-static REGISTRATIONS: Table<Registration> = Table::new(REGISTRATION_TAG, 0);
+static DISPATCHERS: HandleTable<Dispatcher> = HandleTable::new(TAG, 1);
+static REGISTRATIONS: HandleTable<Registration> = HandleTable::new(REGISTRATION_TAG, 0);
 
 /// The program's functions of a handler.
 pub trait Handler: Send + Sync {
@@ -103,7 +103,6 @@ pub struct Registration {
 impl Registration {
     /// Its handle.
     #[must_use]
-    #[inline(always)]
     pub fn handle(&self) -> dtl_registration_t {
         dtl_registration_t { id: self.id.load(Ordering::Relaxed) }
     }
@@ -130,7 +129,7 @@ impl Registration {
 }
 
 /// A handler to be registered.
-pub struct Wanted {
+pub struct HandlerSpec {
     /// For texts.
     pub name: String,
     /// DTL_DISPATCH_... .
@@ -148,7 +147,7 @@ pub struct Wanted {
 /// A table of handlers.
 pub struct Dispatcher {
     is_strict: bool,
-    tables: Published<Tables>,
+    tables: Rcu<Tables>,
     writer: Mutex<Writer>,
 }
 
@@ -188,7 +187,6 @@ pub fn destroy(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<()> {
 }
 
 /// A dispatcher, for the duration of a call.
-#[inline(always)]
 pub fn find_quickly(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Option<&Dispatcher> {
     DISPATCHERS.get(inside, dispatcher.id)
 }
@@ -218,11 +216,10 @@ pub fn pin(inside: &Guard, registration: dtl_registration_t) -> Option<Arc<Regis
 
 impl Dispatcher {
     fn new(is_strict: bool) -> Self {
-        Dispatcher { is_strict, tables: Published::new(Tables::new(&[])), writer: Mutex::default() }
+        Dispatcher { is_strict, tables: Rcu::new(Tables::new(&[])), writer: Mutex::default() }
     }
 
     /// Returns the present tables, for readers.
-    #[inline(always)]
     #[must_use]
     pub fn tables<'g>(&'g self, inside: &'g Guard) -> &'g Tables {
         self.tables.get(inside)
@@ -285,7 +282,7 @@ impl Dispatcher {
         &self,
         handle: dtl_dispatcher_t,
         keys: Vec<dtl_dispatch_key_t>,
-        wanted: Wanted,
+        wanted: HandlerSpec,
     ) -> Result<dtl_registration_t> {
         let role = match (wanted.has_predicate, wanted.flags & DTL_DISPATCH_DEFAULT != 0) {
             (true, _) => Role::Predicated,
@@ -436,7 +433,6 @@ impl Writer {
     }
 }
 
-#[inline(always)]
 fn slots(query: &Query) -> Slots {
     [query.source, query.destination, query.schedule]
 }
@@ -461,7 +457,7 @@ pub fn open() -> Result<()> {
             schedule: 0,
             reserved: [0; 2],
         };
-        let wanted = Wanted {
+        let wanted = HandlerSpec {
             name: "the library".to_owned(),
             flags: DTL_DISPATCH_DEFAULT,
             priority: 0,

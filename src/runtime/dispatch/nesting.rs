@@ -17,9 +17,9 @@ thread_local! {
 }
 
 /// While it lives, the calling thread is in a handler.
-struct Running;
+struct HandlerGuard;
 
-impl Drop for Running {
+impl Drop for HandlerGuard {
     fn drop(&mut self) {
         let _ = RUNNING.try_with(|running| running.borrow_mut().pop());
     }
@@ -51,13 +51,13 @@ impl Registration {
     }
 
     /// `None`: the thread is in too many. (One that ends keeps no list any more.)
-    fn run(&self) -> Option<Running> {
+    fn run(&self) -> Option<HandlerGuard> {
         let id = self.handle().id;
         let note = |running: &RefCell<Vec<u64>>| {
             let mut running = running.borrow_mut();
             (running.len() < MOST_NESTED).then(|| running.push(id))
         };
-        RUNNING.try_with(note).unwrap_or(Some(())).map(|()| Running)
+        RUNNING.try_with(note).unwrap_or(Some(())).map(|()| HandlerGuard)
     }
 
     /// Returns true if the calling thread is in this handler.

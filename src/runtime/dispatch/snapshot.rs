@@ -1,7 +1,7 @@
 //! Immutable snapshot of a dispatcher's handlers, indexed by key: made anew whenever one is
 //! registered or unregistered.
 
-use super::bitmap_index::{self, Map, Marks, Sieve, Slots};
+use super::bitmap_index::{self, BitmapIndex, Map, PositionSet, Slots};
 use super::{Action, Query, Registration, Role};
 use crate::abi::devices::dispatch::DTL_DISPATCH_ANY;
 use crate::abi::enums::*;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A handler at one of its keys.
-pub struct Entry {
+pub struct ChainEntry {
     /// The key's slots.
     pub key: Slots,
     /// The handler.
@@ -24,30 +24,30 @@ pub struct Entry {
 
 /// Handlers with their keys, in the order of the walk.
 pub struct Chain {
-    sieve: Sieve,
-    entries: Vec<Entry>,
+    sieve: BitmapIndex,
+    entries: Vec<ChainEntry>,
     /// Their handles, for callers that need no more; 0 = the handler refuses the operation.
     handles: Vec<u64>,
 }
 
 impl Chain {
-    fn new(mut entries: Vec<Entry>) -> Self {
+    fn new(mut entries: Vec<ChainEntry>) -> Self {
         entries.sort_by_key(|entry| {
             let of = &entry.registration;
             (bitmap_index::rank(&entry.key), entry.key, Reverse(of.priority))
         });
-        Chain { sieve: Sieve::new(&[]), entries, handles: Vec::new() }
+        Chain { sieve: BitmapIndex::new(&[]), entries, handles: Vec::new() }
     }
 
     /// One handler for each key: the latest, which replaces the others.
-    fn without_predicates(mut entries: Vec<Entry>) -> Self {
+    fn without_predicates(mut entries: Vec<ChainEntry>) -> Self {
         entries.reverse(); // what is equal stays in order
         let mut chain = Chain::new(entries);
         chain.entries.dedup_by_key(|entry| entry.key);
         chain.finish()
     }
 
-    fn with_predicates(entries: Vec<Entry>) -> Self {
+    fn with_predicates(entries: Vec<ChainEntry>) -> Self {
         let mut chain = Chain::new(entries);
         let mut places: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         for (at, entry) in chain.entries.iter().enumerate() {
@@ -61,7 +61,7 @@ impl Chain {
 
     fn finish(mut self) -> Self {
         let keys: Vec<_> = self.entries.iter().map(|entry| entry.key).collect();
-        self.sieve = Sieve::new(&keys);
+        self.sieve = BitmapIndex::new(&keys);
         self.handles = self.entries.iter().map(|entry| quick_handle(&entry.registration)).collect();
         self
     }
@@ -72,13 +72,13 @@ impl Chain {
     }
 
     /// All, in the order of the walk.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &ChainEntry> {
         self.entries.iter()
     }
 
     /// All that fit, in the order of the walk.
     #[inline]
-    pub fn fitting(&self, slots: &Slots) -> impl Iterator<Item = (usize, &Entry)> {
+    pub fn fitting(&self, slots: &Slots) -> impl Iterator<Item = (usize, &ChainEntry)> {
         self.sieve.all(slots).filter_map(|at| Some((at, self.entries.get(at)?)))
     }
 }
@@ -89,7 +89,7 @@ fn quick_handle(registration: &Registration) -> u64 {
 }
 
 /// Outcome of a lookup of an operation's handlers.
-pub enum Quick {
+pub enum FastLookup {
     /// The handler's handle.
     Found(u64),
     /// There are many, or an instance's template counts: a search is needed, which calls no
@@ -100,8 +100,8 @@ pub enum Quick {
 }
 
 /// The handlers of one operation.
-pub struct Operation {
-    asks: bool,
+pub struct OperationHandlers {
+    has_predicates: bool,
     /// Handle of the default; 0 = there is none, or it refuses the operation.
     default_handle: u64,
     /// Rule 2.
@@ -112,12 +112,12 @@ pub struct Operation {
     pub default: Option<Arc<Registration>>,
 }
 
-impl Operation {
+impl OperationHandlers {
     fn new(word: dtl_enum_word_t, registered: &[Arc<Registration>]) -> Self {
-        let of_role = |role: Role| -> Vec<Entry> {
-            let entries = |registration: &Arc<Registration>| -> Vec<Entry> {
+        let of_role = |role: Role| -> Vec<ChainEntry> {
+            let entries = |registration: &Arc<Registration>| -> Vec<ChainEntry> {
                 let keys = registration.keys.iter().filter(|key| key.operation == word);
-                let entry = |key| Entry {
+                let entry = |key| ChainEntry {
                     key: super::slots_of(key),
                     registration: Arc::clone(registration),
                     others: Vec::new(),
@@ -132,8 +132,8 @@ impl Operation {
         };
         let predicated = Chain::with_predicates(of_role(Role::Predicated));
         let default = of_role(Role::Default).pop().map(|entry| entry.registration);
-        Operation {
-            asks: !predicated.entries.is_empty(),
+        OperationHandlers {
+            has_predicates: !predicated.entries.is_empty(),
             default_handle: default.as_deref().map_or(0, quick_handle),
             predicated,
             plain: Chain::without_predicates(of_role(Role::Plain)),
@@ -142,36 +142,39 @@ impl Operation {
     }
 
     /// Returns true if predicates have to be called.
-    #[inline(always)]
     #[must_use]
-    pub fn asks(&self) -> bool {
-        self.asks
+    pub fn has_predicates(&self) -> bool {
+        self.has_predicates
     }
 
     /// Finds the handle of the handler without a search, if that is possible.
-    #[inline(always)]
-    fn quick_handle(&self, slots: &Slots) -> Quick {
-        if self.asks {
-            return Quick::Ask;
+    #[inline]
+    fn quick_handle(&self, slots: &Slots) -> FastLookup {
+        if self.has_predicates {
+            return FastLookup::Ask;
         }
         match self.plain.sieve.first_at_once(slots) {
             Some(first) => self.handle_at(first),
-            None => Quick::Search,
+            None => FastLookup::Search,
         }
     }
 
     /// Finds the handle of the handler by a full search. Never returns `Search`.
-    fn searched_handle(&self, slots: &Slots) -> Quick {
-        if self.asks { Quick::Ask } else { self.handle_at(self.plain.sieve.first(slots)) }
+    fn searched_handle(&self, slots: &Slots) -> FastLookup {
+        if self.has_predicates {
+            FastLookup::Ask
+        } else {
+            self.handle_at(self.plain.sieve.first(slots))
+        }
     }
 
-    #[inline(always)]
-    fn handle_at(&self, first: Option<usize>) -> Quick {
+    #[inline]
+    fn handle_at(&self, first: Option<usize>) -> FastLookup {
         let id = match first {
             Some(at) => self.plain.handles.get(at).copied().unwrap_or(0),
             None => self.default_handle,
         };
-        if id == 0 { Quick::Ask } else { Quick::Found(id) }
+        if id == 0 { FastLookup::Ask } else { FastLookup::Found(id) }
     }
 
     /// Finds the handler by rules 3 and 4, which call no predicate.
@@ -183,7 +186,7 @@ impl Operation {
     /// The handler, by rules 2 to 4.
     pub fn choose(&self, query: &Query, is_strict: bool) -> Result<Option<&Arc<Registration>>> {
         let slots = super::slots(query);
-        if self.asks() {
+        if self.has_predicates() {
             if let Some(chosen) = self.by_predicate(&slots, query, is_strict)? {
                 return Ok(Some(chosen));
             }
@@ -198,9 +201,9 @@ impl Operation {
         is_strict: bool,
     ) -> Result<Option<&Arc<Registration>>> {
         // Made when a handler with several keys refuses: 128 bytes that most queries never need.
-        let mut refused: Option<Marks> = None;
+        let mut refused: Option<PositionSet> = None;
         let mut first_key = None;
-        let mut winner: Option<&Entry> = None;
+        let mut winner: Option<&ChainEntry> = None;
         for (at, entry) in self.predicated.fitting(slots) {
             let of = &entry.registration;
             if let Some(best) = winner {
@@ -243,7 +246,7 @@ impl Operation {
 pub struct Tables {
     /// Where an operation's are.
     places: Map<u32>,
-    operations: Vec<Operation>,
+    operations: Vec<OperationHandlers>,
 }
 
 impl Tables {
@@ -254,35 +257,36 @@ impl Tables {
         let mut words: Vec<_> = keys.map(|key| key.operation).collect();
         words.sort_unstable();
         words.dedup();
-        let operations = words.iter().map(|&word| Operation::new(word, registered)).collect();
+        let operations =
+            words.iter().map(|&word| OperationHandlers::new(word, registered)).collect();
         let places = words.iter().enumerate().map(|(place, &word)| (word, place as u32));
         Tables { places: Map::new(places, u32::MAX), operations }
     }
 
     /// Those of one.
     #[must_use]
-    pub fn of(&self, operation: dtl_enum_word_t) -> Option<&Operation> {
+    pub fn of(&self, operation: dtl_enum_word_t) -> Option<&OperationHandlers> {
         self.operations.get(self.places.get(operation)? as usize)
     }
 
     /// Finds the handle of a query's handler without a search, if that is possible. Does not fail
     /// and calls no function of the program.
-    #[inline(always)]
+    #[inline]
     #[must_use]
-    pub fn look_quickly(&self, query: &Query) -> Quick {
+    pub fn look_quickly(&self, query: &Query) -> FastLookup {
         let place = self.places.at_once(query.operation);
         match place.and_then(|place| self.operations.get(place as usize)) {
             Some(operation) => operation.quick_handle(&super::slots(query)),
-            None => Quick::Search,
+            None => FastLookup::Search,
         }
     }
 
     /// Finds the handle of a query's handler by a full search. Never returns `Search`.
     #[must_use]
-    pub fn search_quickly(&self, query: &Query) -> Quick {
+    pub fn search_quickly(&self, query: &Query) -> FastLookup {
         match self.of(bitmap_index::template(query.operation)) {
             Some(operation) => operation.searched_handle(&super::slots(query)),
-            None => Quick::Ask,
+            None => FastLookup::Ask,
         }
     }
 }

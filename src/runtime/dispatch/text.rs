@@ -1,7 +1,7 @@
 //! Texts for people: keys, queries and choices.
 
 use super::bitmap_index::{self, Slots};
-use super::snapshot::{Entry, Operation};
+use super::snapshot::{ChainEntry, OperationHandlers};
 use super::{
     Action, Dispatcher, Query, REGISTRATIONS, Registration, builtin_rules, slots, template,
 };
@@ -64,7 +64,7 @@ pub fn explain(dispatcher: &Dispatcher, inside: &Guard, query: &Query) -> String
     text + &choice + "\n"
 }
 
-fn walk(text: &mut String, operation: &Operation, query: &Query) {
+fn walk(text: &mut String, operation: &OperationHandlers, query: &Query) {
     let asked = slots(query);
     for (_, entry) in operation.predicated.fitting(&asked) {
         let of = &entry.registration;
@@ -98,7 +98,7 @@ fn walk(text: &mut String, operation: &Operation, query: &Query) {
     }
 }
 
-fn line(text: &mut String, entry: &Entry, why: &str) {
+fn line(text: &mut String, entry: &ChainEntry, why: &str) {
     let of = &entry.registration;
     let _ = writeln!(text, "{} \"{}\": {why}{}", of_key(&entry.key), of.name, what(of));
 }

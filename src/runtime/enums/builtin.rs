@@ -3,7 +3,7 @@
 use super::{All, Enumeration, UNDEFINED, attrs, value_of};
 use crate::abi::enums::*;
 use crate::abi::word::*;
-use crate::runtime::append_only_table::Chunks;
+use crate::runtime::append_only_table::AppendOnlyTable;
 use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 
@@ -102,7 +102,7 @@ const DEFAULTS: [(dtl_enum_word_t, dtl_enum_word_t, dtl_enum_word_t); 3] = [
 
 /// What there is before anything is registered.
 pub(super) fn all() -> All {
-    let (by_number, mut numbers) = (Chunks::new(), BTreeMap::new());
+    let (by_number, mut numbers) = (AppendOnlyTable::new(), BTreeMap::new());
     for (number, name, members) in BUILTIN {
         // Names without a NUL, values and numbers without a double: nothing here can fail.
         let Ok(enumeration) = Enumeration::new(number, name) else { continue };

@@ -6,7 +6,7 @@ use super::attrs::{self, Attr, FIELD_LIMIT, Field, Value};
 use super::{Member, existing, json, member, never_given};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Error, Result, fail};
-use crate::runtime::append_only_table::{CHUNK, Chunks};
+use crate::runtime::append_only_table::{AppendOnlyTable, CHUNK};
 use crate::runtime::lifecycle;
 use crate::sys::compute::fnv;
 use crate::sys::sync::lock::Mutex;
@@ -32,8 +32,8 @@ pub(super) struct Instance {
     hash: u64,
 }
 
-static BY_HASH: Chunks<&'static Instance, { PLACES / CHUNK }> = Chunks::new();
-static BY_INDEX: Chunks<&'static Instance, { LIMIT / CHUNK }> = Chunks::new();
+static BY_HASH: AppendOnlyTable<&'static Instance, { PLACES / CHUNK }> = AppendOnlyTable::new();
+static BY_INDEX: AppendOnlyTable<&'static Instance, { LIMIT / CHUNK }> = AppendOnlyTable::new();
 /// Number of instances. Adding one takes the lock.
 static ADDING: Mutex<usize> = Mutex::new(0);
 

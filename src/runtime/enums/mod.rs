@@ -17,7 +17,7 @@ pub mod schedule;
 
 pub use instances::{get, instance};
 
-use super::append_only_table::{CHUNK, Chunks};
+use super::append_only_table::{AppendOnlyTable, CHUNK};
 use crate::abi::enums::{DTL_ENUM_WITH_UNDEFINED, dtl_enum_t};
 use crate::abi::word::{DTL_MEMORY_UNDEFINED, dtl_enum_word_t};
 use crate::error::{Error, Result, fail};
@@ -41,7 +41,7 @@ const ENUM_LIMIT: usize = CHUNK;
 pub(super) struct Enumeration {
     number: dtl_enum_t,
     name: &'static str,
-    by_value: Chunks<&'static Member, 256>,
+    by_value: AppendOnlyTable<&'static Member, 256>,
     book: RwLock<Book>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Member {
 }
 
 struct All {
-    by_number: Chunks<&'static Enumeration, 2>,
+    by_number: AppendOnlyTable<&'static Enumeration, 2>,
     numbers: RwLock<BTreeMap<&'static str, dtl_enum_t>>,
 }
 
@@ -188,7 +188,12 @@ impl Enumeration {
     fn new(number: dtl_enum_t, name: &str) -> Result<&'static Self> {
         let (_, name) = kept(name)?;
         let book = RwLock::new(Book::default());
-        Ok(Box::leak(Box::new(Enumeration { number, name, by_value: Chunks::new(), book })))
+        Ok(Box::leak(Box::new(Enumeration {
+            number,
+            name,
+            by_value: AppendOnlyTable::new(),
+            book,
+        })))
     }
 
     fn register(&self, name: &str, value: Option<u32>, fields: &[Attr]) -> Result<dtl_enum_word_t> {

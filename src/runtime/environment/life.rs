@@ -5,33 +5,37 @@
 //! removes the last use or hold ends the unused environments, the last started first. A thread that
 //! finds an environment starting waits for the result, unless that thread waits for it.
 
-use super::plan::Step;
+use super::plan::StartStep;
 use super::version::Need;
-use super::{CHANGED, Description, Phase, Record, STATE, State, ordered, probe, unknown};
+use super::{
+    CHANGED, Description, EnvironmentRecord, EnvironmentState, Phase, STATE, ordered, probe,
+    unknown,
+};
 use crate::error::{Error, Result, fail};
 use crate::runtime::{lifecycle, log};
-use crate::sys::memory::buf::Block;
+use crate::sys::memory::buf::AlignedBlock;
 use crate::sys::sync::lock::MutexGuard;
 use std::sync::Arc;
 
 /// Environments that are kept started, until this is dropped.
 #[derive(Default)]
-pub struct Held {
+pub struct EnvironmentRefs {
     names: Vec<String>,
     era: u64,
 }
 
-impl Held {
+impl EnvironmentRefs {
     /// Wraps the holds that the caller has taken.
-    pub(super) fn of(state: &State, names: Vec<String>) -> Self {
-        Held { names, era: state.era }
+    pub(super) fn of(state: &EnvironmentState, names: Vec<String>) -> Self {
+        EnvironmentRefs { names, era: state.era }
     }
 
     /// Starts one more, and everything that it depends on.
     pub fn add(&mut self, need: &Need) -> Result<()> {
         let (order, state) = ordered(need)?;
         self.era = state.era;
-        let mut way = Held::of(&state, Vec::new()); // keeps each step until the next one holds it
+        // Keeps each step until the next one holds it.
+        let mut way = EnvironmentRefs::of(&state, Vec::new());
         drop(state);
         for step in order {
             start(&step)?;
@@ -47,7 +51,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for EnvironmentRefs {
     fn drop(&mut self) {
         // The end of the library ends all that is there, in order; a forked child nothing.
         if self.names.is_empty() || !lifecycle::is_open() {
@@ -66,7 +70,7 @@ impl Drop for Held {
 
 /// `dtl_environment_require`.
 pub fn require(need: &Need) -> Result<()> {
-    let mut held = Held::default();
+    let mut held = EnvironmentRefs::default();
     held.add(need)?;
     let mut state = STATE.lock();
     match state.owner().and_then(|owner| state.find(&owner)) {
@@ -106,7 +110,7 @@ pub fn release(name: &str) -> Result<()> {
 }
 
 /// Takes holds back, from the last one to the first.
-fn let_go(state: &mut State, names: &[String]) {
+fn let_go(state: &mut EnvironmentState, names: &[String]) {
     for name in names.iter().rev() {
         if let Some(record) = state.find(name) {
             record.holds = record.holds.saturating_sub(1);
@@ -115,7 +119,7 @@ fn let_go(state: &mut State, names: &[String]) {
 }
 
 /// What an environment holds while it starts and is there.
-fn held_by(record: &mut Record) -> Vec<String> {
+fn held_by(record: &mut EnvironmentRecord) -> Vec<String> {
     let mut names: Vec<String> =
         record.description.depends.iter().map(|need| need.name.clone()).collect();
     names.append(&mut record.owned);
@@ -123,7 +127,7 @@ fn held_by(record: &mut Record) -> Vec<String> {
 }
 
 /// Starts one environment, whose dependencies the caller holds, and takes a hold of it.
-fn start(step: &Step) -> Result<()> {
+fn start(step: &StartStep) -> Result<()> {
     let name = step.name.as_str();
     let me = std::thread::current().id();
     let Some((mut state, description)) = claim(name)? else { return Ok(()) };
@@ -160,7 +164,7 @@ fn start(step: &Step) -> Result<()> {
     outcome
 }
 
-type Claimed = (MutexGuard<'static, State>, Arc<Description>);
+type Claimed = (MutexGuard<'static, EnvironmentState>, Arc<Description>);
 
 /// Takes the right to start an environment. `None`: it is started, and has one hold more.
 fn claim(name: &str) -> Result<Option<Claimed>> {
@@ -195,7 +199,7 @@ fn claim(name: &str) -> Result<Option<Claimed>> {
 
 /// Fails if the thread that starts or ends this environment waits, maybe by way of others, for the
 /// calling thread: a wait would deadlock.
-fn refuse_circle(state: &State, name: &str) -> Result<()> {
+fn refuse_circle(state: &EnvironmentState, name: &str) -> Result<()> {
     let me = std::thread::current().id();
     let mut way = Vec::new();
     let mut at = name;
@@ -228,9 +232,9 @@ fn refuse_circle(state: &State, name: &str) -> Result<()> {
 }
 
 /// Checks that it can be used, makes the block, calls init.
-fn begin(step: &Step, description: &Description) -> Result<Block> {
+fn begin(step: &StartStep, description: &Description) -> Result<AlignedBlock> {
     probe(step, description)?;
-    let Some(block) = Block::zeroed(description.state_size, description.state_align) else {
+    let Some(block) = AlignedBlock::zeroed(description.state_size, description.state_align) else {
         return fail!(
             DTL_ERROR_OUT_OF_MEMORY,
             "{}: no memory for its state of {} bytes",
@@ -243,7 +247,7 @@ fn begin(step: &Step, description: &Description) -> Result<Block> {
 }
 
 /// This thread's innermost function of an environment has returned.
-fn leave(state: &mut State) {
+fn leave(state: &mut EnvironmentState) {
     let me = std::thread::current().id();
     if let Some(at) = state.inside.iter().rposition(|(thread, _)| *thread == me) {
         state.inside.remove(at);
@@ -262,7 +266,7 @@ pub fn finalize_all() {
     super::forget_all();
 }
 
-fn stop_while(wanted: impl Fn(&Record) -> bool) -> Result<()> {
+fn stop_while(wanted: impl Fn(&EnvironmentRecord) -> bool) -> Result<()> {
     let mut outcome = Ok(());
     while let Some(ended) = stop_last(&wanted) {
         if let Err(error) = &ended {
@@ -274,11 +278,12 @@ fn stop_while(wanted: impl Fn(&Record) -> bool) -> Result<()> {
 }
 
 /// Ends the one that started last; `None`: there is none.
-fn stop_last(wanted: &impl Fn(&Record) -> bool) -> Option<Result<()>> {
+fn stop_last(wanted: &impl Fn(&EnvironmentRecord) -> bool) -> Option<Result<()>> {
     let me = std::thread::current().id();
     let mut state = STATE.lock();
-    let started =
-        |record: &&mut Record| matches!(record.phase, Phase::Started(_)) && wanted(record);
+    let started = |record: &&mut EnvironmentRecord| {
+        matches!(record.phase, Phase::Started(_)) && wanted(record)
+    };
     let record = state.records.iter_mut().filter(started).max_by_key(|record| record.number)?;
     let Phase::Started(block) = std::mem::replace(&mut record.phase, Phase::Stopping(me)) else {
         return None;

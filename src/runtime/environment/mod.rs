@@ -11,16 +11,16 @@ mod life;
 mod plan;
 mod version;
 
-pub use life::{Held, finalize_all, release, require};
+pub use life::{EnvironmentRefs, finalize_all, release, require};
 pub use version::{Need, check as check_version};
 
 use super::{backend_events, check_name, for_ever};
 use crate::abi::backend::environment::*;
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, fail};
-use crate::sys::memory::buf::{Addr, Block};
+use crate::sys::memory::buf::{Addr, AlignedBlock};
 use crate::sys::sync::lock::{Condvar, Mutex, MutexGuard};
-use plan::Step;
+use plan::StartStep;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::thread::ThreadId;
@@ -85,7 +85,7 @@ impl Description {
     }
 }
 
-struct Record {
+struct EnvironmentRecord {
     description: Arc<Description>,
     phase: Phase,
     /// By dtl_environment_require.
@@ -105,12 +105,12 @@ struct Record {
 enum Phase {
     Idle,
     Starting(ThreadId),
-    Started(Block),
+    Started(AlignedBlock),
     Stopping(ThreadId),
 }
 
-struct State {
-    records: Vec<Record>,
+struct EnvironmentState {
+    records: Vec<EnvironmentRecord>,
     /// Counts what has started.
     last: u64,
     /// Counts the ends of the library: what is held from before one is nothing.
@@ -121,7 +121,7 @@ struct State {
     waiting: Vec<(ThreadId, String)>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
+static STATE: Mutex<EnvironmentState> = Mutex::new(EnvironmentState {
     records: Vec::new(),
     last: 0,
     era: 0,
@@ -130,12 +130,12 @@ static STATE: Mutex<State> = Mutex::new(State {
 });
 static CHANGED: Condvar = Condvar::new();
 
-fn find<'a>(records: &'a [Record], name: &str) -> Option<&'a Record> {
+fn find<'a>(records: &'a [EnvironmentRecord], name: &str) -> Option<&'a EnvironmentRecord> {
     records.iter().find(|record| record.description.name == name)
 }
 
-impl State {
-    fn find(&mut self, name: &str) -> Option<&mut Record> {
+impl EnvironmentState {
+    fn find(&mut self, name: &str) -> Option<&mut EnvironmentRecord> {
         self.records.iter_mut().find(|record| record.description.name == name)
     }
 
@@ -146,8 +146,7 @@ impl State {
     }
 }
 
-#[cold]
-fn unknown(records: &[Record], name: &str) -> Error {
+fn unknown(records: &[EnvironmentRecord], name: &str) -> Error {
     let known: Vec<&str> = records.iter().map(|record| record.description.name.as_str()).collect();
     plan::unknown(
         &known,
@@ -173,7 +172,7 @@ pub fn register(description: Description) -> Result<bool> {
     if state.records.len() == MOST {
         return fail!(DTL_ERROR_LIMIT, "there are {MOST} environments already");
     }
-    let record = Record {
+    let record = EnvironmentRecord {
         description: Arc::new(description),
         phase: Phase::Idle,
         uses: 0,
@@ -193,7 +192,8 @@ pub fn unregister(name: &str) -> Result<()> {
     let Some(at) = state.records.iter().position(|record| record.description.name == name) else {
         return Err(unknown(&state.records, name));
     };
-    let in_use = |record: &&Record| !matches!(record.phase, Phase::Idle) || record.holds > 0;
+    let in_use =
+        |record: &&EnvironmentRecord| !matches!(record.phase, Phase::Idle) || record.holds > 0;
     if let Some(record) = state.records.get(at).filter(in_use) {
         let count = record.uses + record.holds;
         return fail!(
@@ -235,14 +235,15 @@ pub fn availability(need: &Need) -> Result<()> {
             asked.push((step, Arc::clone(&record.description)));
         }
     }
-    let _held = Held::of(&state, asked.iter().map(|(step, _)| step.name.clone()).collect());
+    let _held =
+        EnvironmentRefs::of(&state, asked.iter().map(|(step, _)| step.name.clone()).collect());
     drop(state);
     asked.iter().try_for_each(|(step, description)| probe(step, description))
 }
 
 /// Returns the environments to start, in order. Looks for plugins first if one is missing, as they
 /// may provide it.
-fn ordered(need: &Need) -> Result<(Vec<Step>, MutexGuard<'static, State>)> {
+fn ordered(need: &Need) -> Result<(Vec<StartStep>, MutexGuard<'static, EnvironmentState>)> {
     let mut state = STATE.lock();
     let mut order = plan::order(&state.records, need);
     if order.as_ref().is_err_and(|error| error.status() == DTL_ERROR_NOT_FOUND) {
@@ -254,15 +255,15 @@ fn ordered(need: &Need) -> Result<(Vec<Step>, MutexGuard<'static, State>)> {
     Ok((order?, state))
 }
 
-fn probe(step: &Step, description: &Description) -> Result<()> {
+fn probe(step: &StartStep, description: &Description) -> Result<()> {
     let failed = |error: Error| error.within("it cannot be used here").within(&step.title());
     description.calls.probe().map_err(failed)
 }
 
 /// Starts the environments that source is compiled with. Returns their holds and the lists for the
 /// compiler, nearest dependencies first.
-pub fn for_source(needs: &[Need]) -> Result<(Held, Lists)> {
-    let mut held = Held::default();
+pub fn for_source(needs: &[Need]) -> Result<(EnvironmentRefs, Lists)> {
+    let mut held = EnvironmentRefs::default();
     let mut lists = Lists::default();
     for need in needs {
         held.add(need)?;
@@ -286,7 +287,7 @@ fn add_new(all: &mut Vec<String>, more: &[String]) {
 }
 
 /// How an environment is; the texts live for ever.
-pub struct Info {
+pub struct EnvironmentInfo {
     /// DTL_ENVIRONMENT_...
     pub state: i32,
     /// How the last attempt failed.
@@ -305,18 +306,18 @@ pub fn count() -> usize {
 
 /// The one of this index.
 #[must_use]
-pub fn at(index: usize) -> Option<Info> {
+pub fn at(index: usize) -> Option<EnvironmentInfo> {
     STATE.lock().records.get(index).map(describe)
 }
 
 /// The one of this name.
-pub fn info(name: &str) -> Result<Info> {
+pub fn info(name: &str) -> Result<EnvironmentInfo> {
     let state = STATE.lock();
     find(&state.records, name).map(describe).ok_or_else(|| unknown(&state.records, name))
 }
 
-fn describe(record: &Record) -> Info {
-    let Record { description, failure, .. } = record;
+fn describe(record: &EnvironmentRecord) -> EnvironmentInfo {
+    let EnvironmentRecord { description, failure, .. } = record;
     let state = match (&record.phase, failure) {
         (Phase::Idle, Some(_)) => DTL_ENVIRONMENT_FAILED,
         (Phase::Idle, None) => DTL_ENVIRONMENT_IDLE,
@@ -335,7 +336,7 @@ fn describe(record: &Record) -> Info {
         libraries.join(", "),
         failure.as_ref().map_or(String::new(), |error| error.text().to_owned()),
     ];
-    Info {
+    EnvironmentInfo {
         state,
         status: failure.as_ref().map_or(DTL_SUCCESS, Error::status),
         uses: record.uses + record.holds,

@@ -1,20 +1,20 @@
 //! What has to be started for an environment, and in which order. Starts nothing.
 
 use super::version::Need;
-use super::{Record, find};
+use super::{EnvironmentRecord, find};
 use crate::error::{Result, fail};
 
 /// How deep environments may depend on each other.
 const DEEPEST: usize = 64;
 
 /// An environment that has to be started.
-pub(super) struct Step {
+pub(super) struct StartStep {
     pub(super) name: String,
     /// The environment that requires it; `None`: the caller does.
     asker: Option<String>,
 }
 
-impl Step {
+impl StartStep {
     /// Itself, for texts: "environment a, required by b".
     pub(super) fn title(&self) -> String {
         match &self.asker {
@@ -25,17 +25,17 @@ impl Step {
 }
 
 /// An environment and everything that it depends on, dependencies first, each once.
-pub(super) fn order(records: &[Record], need: &Need) -> Result<Vec<Step>> {
+pub(super) fn order(records: &[EnvironmentRecord], need: &Need) -> Result<Vec<StartStep>> {
     let mut walk = Walk { records, path: Vec::new(), order: Vec::new() };
     walk.visit(need)?;
     Ok(walk.order)
 }
 
 struct Walk<'a> {
-    records: &'a [Record],
+    records: &'a [EnvironmentRecord],
     /// Names on the path from the required environment to the current one.
     path: Vec<&'a str>,
-    order: Vec<Step>,
+    order: Vec<StartStep>,
 }
 
 impl<'a> Walk<'a> {
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
         }
         self.path.pop();
         let asker = self.path.last().map(|&asker| asker.to_owned());
-        self.order.push(Step { name: name.to_owned(), asker });
+        self.order.push(StartStep { name: name.to_owned(), asker });
         Ok(())
     }
 
@@ -84,7 +84,6 @@ impl<'a> Walk<'a> {
         self.path.last().map_or(String::new(), |asker| format!("for {asker} "))
     }
 
-    #[cold]
     fn unknown(&self, name: &str) -> crate::error::Error {
         let known: Vec<&str> =
             self.records.iter().map(|record| record.description.name.as_str()).collect();
@@ -95,7 +94,6 @@ impl<'a> Walk<'a> {
 }
 
 /// The error for a name that is not among the registered ones.
-#[cold]
 pub(super) fn unknown(known: &[&str], name: &str, way: &str) -> crate::error::Error {
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     crate::error::Error::new(

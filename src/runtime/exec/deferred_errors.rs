@@ -20,15 +20,15 @@ type First = Arc<Mutex<Option<(u64, Error)>>>;
 
 /// Record of the failures of the library's own work in one backend stream.
 #[derive(Default)]
-pub(super) struct Trail {
+pub(super) struct DeferredErrors {
     /// Pieces that have not ended, plus one while a failure is unreported. 0: a record has nothing
     /// to carry.
     open: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<DeferredState>,
 }
 
 #[derive(Default)]
-struct State {
+struct DeferredState {
     last: u64,
     first: First,
 }
@@ -42,7 +42,7 @@ pub(super) struct Mark {
     of: usize,
 }
 
-impl Trail {
+impl DeferredErrors {
     /// Returns true if a record made now may carry something: one load. Pieces that this thread
     /// queued before are seen; pieces that another thread queues concurrently have no order.
     #[inline]

@@ -5,7 +5,7 @@
 //!
 //! Not here: recording on a stream (`stream`), which has access to both sides.
 
-use super::deferred_errors::{Mark, Trail};
+use super::deferred_errors::{DeferredErrors, Mark};
 use super::fence::{Fence, Waited};
 use super::{exec_of, reentrancy, same_home};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
@@ -24,11 +24,11 @@ pub struct Event {
     home: Arc<Backend>,
     timing: bool,
     destroyed: AtomicBool,
-    pub(super) body: Body,
+    pub(super) body: EventImpl,
 }
 
-pub(super) enum Body {
-    Own(Own),
+pub(super) enum EventImpl {
+    Own(HostEvent),
     Backend(Foreign),
 }
 
@@ -41,9 +41,9 @@ pub(super) struct Foreign {
 }
 
 /// The library's own event.
-pub(super) struct Own(Mutex<Record>);
+pub(super) struct HostEvent(Mutex<HostEventState>);
 
-struct Record {
+struct HostEventState {
     fence: Arc<Fence>,
     recorded: bool,
     /// Fences that threads wait for, so that a destroy can reach them.
@@ -60,8 +60,8 @@ impl Event {
             );
         }
         let body = match home.exec.as_deref().filter(|exec| exec.groups().events) {
-            Some(exec) => Body::Backend(Foreign::new(exec.event_create(flags)?)),
-            None => Body::Own(Own::new()),
+            Some(exec) => EventImpl::Backend(Foreign::new(exec.event_create(flags)?)),
+            None => EventImpl::Own(HostEvent::new()),
         };
         let timing = flags & DTL_EVENT_NO_TIMING == 0;
         Ok(Event { home, timing, destroyed: AtomicBool::new(false), body })
@@ -77,14 +77,14 @@ impl Event {
     /// work failed.
     pub fn query(&self) -> Result<bool> {
         match &self.body {
-            Body::Own(own) => {
+            EventImpl::Own(own) => {
                 let fence = own.fence();
                 if !fence.is_done() {
                     return Ok(false);
                 }
                 fence.failure().map_or(Ok(true), Err)
             }
-            Body::Backend(foreign) => {
+            EventImpl::Backend(foreign) => {
                 let done = exec_of(&self.home)?.event_query(foreign.token)?;
                 if done { foreign.result().map(|()| true) } else { Ok(false) }
             }
@@ -95,8 +95,8 @@ impl Event {
     /// the calling thread does work before the record.
     pub fn sync(&self) -> Result<()> {
         match &self.body {
-            Body::Own(own) => self.wait_own(own, Deadline::NEVER),
-            Body::Backend(foreign) => {
+            EventImpl::Own(own) => self.wait_own(own, Deadline::NEVER),
+            EventImpl::Backend(foreign) => {
                 let exec = exec_of(&self.home)?;
                 foreign.check_caller(exec)?;
                 exec.event_sync(foreign.token)
@@ -115,8 +115,8 @@ impl Event {
         }
         let deadline = Deadline::after(timeout_ns);
         match &self.body {
-            Body::Own(own) => self.wait_own(own, deadline),
-            Body::Backend(foreign) => {
+            EventImpl::Own(own) => self.wait_own(own, deadline),
+            EventImpl::Backend(foreign) => {
                 foreign.check_caller(exec_of(&self.home)?)?;
                 self.poll(foreign, deadline)?;
                 foreign.result()
@@ -124,7 +124,7 @@ impl Event {
         }
     }
 
-    fn wait_own(&self, own: &Own, deadline: Deadline) -> Result<()> {
+    fn wait_own(&self, own: &HostEvent, deadline: Deadline) -> Result<()> {
         let fence = own.fence();
         if !fence.is_done() {
             own.0.lock().waiting.push(Arc::clone(&fence));
@@ -162,10 +162,10 @@ impl Event {
     /// Gate that opens when the present record is done. A backend's own event keeps its latest
     /// record only.
     #[must_use]
-    pub fn gate(self: &Arc<Self>) -> Gate {
+    pub fn gate(self: &Arc<Self>) -> EventGate {
         match &self.body {
-            Body::Own(own) => Gate::Record(own.fence()),
-            Body::Backend(_) => Gate::Latest(Arc::clone(self)),
+            EventImpl::Own(own) => EventGate::Record(own.fence()),
+            EventImpl::Backend(_) => EventGate::Latest(Arc::clone(self)),
         }
     }
 
@@ -180,7 +180,7 @@ impl Event {
             }
         }
         match (&self.body, &stop.body) {
-            (Body::Own(start), Body::Own(stop)) => {
+            (EventImpl::Own(start), EventImpl::Own(stop)) => {
                 let (start, stop) = (start.stamp("start")?, stop.stamp("stop")?);
                 stop.checked_sub(start).map_or_else(
                     || {
@@ -192,7 +192,9 @@ impl Event {
                     Ok,
                 )
             }
-            (Body::Backend(start), Body::Backend(end)) if same_home(&self.home, &stop.home) => {
+            (EventImpl::Backend(start), EventImpl::Backend(end))
+                if same_home(&self.home, &stop.home) =>
+            {
                 exec_of(&self.home)?.event_elapsed(start.token, end.token).unwrap_or_else(|| {
                     let name = self.home.name();
                     fail!(DTL_ERROR_NOT_SUPPORTED, "backend '{name}' does not time its events")
@@ -210,7 +212,7 @@ impl Event {
     /// The event's handle is gone: threads that wait get CANCELED.
     pub fn cancel_waiters(&self) {
         self.destroyed.store(true, Ordering::Release);
-        if let Body::Own(own) = &self.body {
+        if let EventImpl::Own(own) = &self.body {
             let waiting = own.0.lock().waiting.clone();
             waiting.iter().for_each(|fence| fence.nudge());
         }
@@ -218,27 +220,27 @@ impl Event {
 }
 
 /// What waits for an event, also beyond the event's destruction.
-pub enum Gate {
+pub enum EventGate {
     /// For this record.
     Record(Arc<Fence>),
     /// For the latest one.
     Latest(Arc<Event>),
 }
 
-impl Gate {
+impl EventGate {
     /// Returns true if the work before the record is done. Fails if the work failed.
     pub fn is_open(&self) -> Result<bool> {
         match self {
-            Gate::Record(fence) if !fence.is_done() => Ok(false),
-            Gate::Record(fence) => fence.failure().map_or(Ok(true), Err),
-            Gate::Latest(event) => event.query(),
+            EventGate::Record(fence) if !fence.is_done() => Ok(false),
+            EventGate::Record(fence) => fence.failure().map_or(Ok(true), Err),
+            EventGate::Latest(event) => event.query(),
         }
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if let (Body::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref()) {
+        if let (EventImpl::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref()) {
             if let Err(error) = exec.event_destroy(foreign.token) {
                 log::warning!("destroying an event: {error}"); // no caller is left to return it to
             }
@@ -253,7 +255,7 @@ impl Foreign {
 
     /// Notes that the event was recorded behind the present work of a trail.
     #[inline]
-    pub(super) fn follow(&self, trail: &Arc<Trail>) {
+    pub(super) fn follow(&self, trail: &Arc<DeferredErrors>) {
         if trail.is_open() || self.is_marked.load(Ordering::Relaxed) {
             self.put(trail.mark());
         }
@@ -288,10 +290,10 @@ impl Foreign {
     }
 }
 
-impl Own {
+impl HostEvent {
     fn new() -> Self {
         let fence = Arc::new(Fence::done());
-        Own(Mutex::new(Record { fence, recorded: false, waiting: Vec::new() }))
+        HostEvent(Mutex::new(HostEventState { fence, recorded: false, waiting: Vec::new() }))
     }
 
     /// The latest record's fence.
@@ -335,7 +337,7 @@ impl Own {
     }
 }
 
-impl Record {
+impl HostEventState {
     /// Replaces the record; the fence's memory is used again if there is no other reference to it.
     fn fresh(&mut self) -> &Arc<Fence> {
         self.recorded = true;

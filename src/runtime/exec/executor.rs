@@ -3,11 +3,11 @@
 //! Not here: how a pool shares a loop (`thread_pool`), how a reduction stays deterministic
 //! (`reduce`).
 
-use super::event::{Body as EventBody, Event};
+use super::event::{Event, EventImpl as EventBody};
 use super::fence::{Fence, Waited};
 use super::host::closure_table;
-use super::host::host_stream::{Queue, Work};
-use super::host::thread_pool::{self, Body, Pool, run_in_order};
+use super::host::host_stream::{HostStream, StreamWork};
+use super::host::thread_pool::{self, LoopBody, ThreadPool, run_in_order};
 use super::{host_of, outcome};
 use crate::abi::devices::exec::*;
 use crate::abi::status::*;
@@ -26,21 +26,21 @@ pub type TaskFn = extern "C" fn(*mut c_void) -> dtl_status_t;
 /// Runs functions and loops on the host.
 pub struct Executor {
     home: Arc<Backend>,
-    body: Kind,
+    body: ExecutorKind,
 }
 
-enum Kind {
+enum ExecutorKind {
     /// The failure of a `run_async`, for `synchronize`.
     Inline(Mutex<Option<Error>>),
-    Sequential(Queue),
-    Pool(Pool),
+    Sequential(HostStream),
+    Pool(ThreadPool),
     /// The queue serves `run_async`, which a backend's table does not have.
-    Backend(Queue),
+    Backend(HostStream),
 }
 
 /// Result of `dtl_executor_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Info {
+pub struct ExecutorInfo {
     /// DTL_EXECUTOR_...
     pub kind: u32,
     /// Most iterations at once.
@@ -54,10 +54,10 @@ impl Executor {
     /// pool's size (0 = choose).
     pub fn create(home: Arc<Backend>, kind: u32, threads: u32) -> Result<Self> {
         let hosts = home.exec.as_deref().is_some_and(|exec| exec.host().is_some());
-        let queue = || Queue::new(Arc::clone(&home), 0);
+        let queue = || HostStream::new(Arc::clone(&home), 0);
         let body = match kind {
-            DTL_EXECUTOR_INLINE => Kind::Inline(Mutex::new(None)),
-            DTL_EXECUTOR_SEQUENTIAL => Kind::Sequential(queue()),
+            DTL_EXECUTOR_INLINE => ExecutorKind::Inline(Mutex::new(None)),
+            DTL_EXECUTOR_SEQUENTIAL => ExecutorKind::Sequential(queue()),
             DTL_EXECUTOR_BACKEND if !hosts => {
                 return fail!(
                     DTL_ERROR_NOT_SUPPORTED,
@@ -65,8 +65,8 @@ impl Executor {
                     home.name()
                 );
             }
-            0 | DTL_EXECUTOR_BACKEND if hosts => Kind::Backend(queue()),
-            0 | DTL_EXECUTOR_POOL => Kind::Pool(Pool::new(pool_size(threads)?)),
+            0 | DTL_EXECUTOR_BACKEND if hosts => ExecutorKind::Backend(queue()),
+            0 | DTL_EXECUTOR_POOL => ExecutorKind::Pool(ThreadPool::new(pool_size(threads)?)),
             _ => {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
@@ -91,9 +91,9 @@ impl Executor {
     /// Runs a function and returns when it has run; its status is the result.
     pub fn run(&self, function: TaskFn, user: Addr) -> Result<()> {
         match &self.body {
-            Kind::Inline(_) | Kind::Pool(_) => call(function, user),
-            Kind::Sequential(queue) => on_worker(queue, move || call(function, user)),
-            Kind::Backend(_) => host_of(&self.home)?.execute(Some(function), user),
+            ExecutorKind::Inline(_) | ExecutorKind::Pool(_) => call(function, user),
+            ExecutorKind::Sequential(queue) => on_worker(queue, move || call(function, user)),
+            ExecutorKind::Backend(_) => host_of(&self.home)?.execute(Some(function), user),
         }
     }
 
@@ -114,7 +114,7 @@ impl Executor {
         };
         let fence = || own.map_or_else(|| Arc::new(Fence::pending()), |own| own.begin());
         match &self.body {
-            Kind::Inline(failure) => {
+            ExecutorKind::Inline(failure) => {
                 let fence = fence();
                 let result = call(function, user);
                 fence.complete(result.clone().err());
@@ -123,11 +123,11 @@ impl Executor {
                 }
                 Ok(())
             }
-            Kind::Sequential(queue) => {
+            ExecutorKind::Sequential(queue) => {
                 queue.push_with(|| marked(queue.own(fence()), move || call(function, user)))
             }
-            Kind::Pool(pool) => pool.spawn_marked(move || call(function, user), fence),
-            Kind::Backend(queue) => {
+            ExecutorKind::Pool(pool) => pool.spawn_marked(move || call(function, user), fence),
+            ExecutorKind::Backend(queue) => {
                 let home = Arc::clone(&self.home);
                 let work = move || host_of(&home)?.execute(Some(function), user);
                 queue.push_with(|| marked(queue.own(fence()), work))
@@ -148,7 +148,7 @@ impl Executor {
         if begin == end {
             return Ok(());
         }
-        if let Kind::Backend(_) = &self.body {
+        if let ExecutorKind::Backend(_) = &self.body {
             let host = host_of(&self.home)?;
             return host.parallel_for(
                 range,
@@ -157,35 +157,37 @@ impl Executor {
                 user,
             );
         }
-        self.run_loop(begin, end, grain, Body::User(body, user))
+        self.run_loop(begin, end, grain, LoopBody::User(body, user))
     }
 
     /// Runs a loop body of the library's over `begin..end`; the caller has checked the range.
     /// `grain` 0: the executor chooses the size of a piece.
-    pub fn run_loop(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
+    pub fn run_loop(&self, begin: u64, end: u64, grain: u64, body: LoopBody) -> Result<()> {
         let whole = if grain == 0 { end - begin } else { grain };
         match &self.body {
-            Kind::Inline(_) => run_in_order(begin, end, whole, &body),
-            Kind::Pool(pool) => pool.run(begin, end, grain, body),
-            Kind::Sequential(queue) => {
+            ExecutorKind::Inline(_) => run_in_order(begin, end, whole, &body),
+            ExecutorKind::Pool(pool) => pool.run(begin, end, grain, body),
+            ExecutorKind::Sequential(queue) => {
                 on_worker(queue, move || run_in_order(begin, end, whole, &body))
             }
-            Kind::Backend(_) => {
+            ExecutorKind::Backend(_) => {
                 self.run_by_backend(begin, end, self.backend_grain(end - begin, grain)?, body)
             }
         }
     }
 
     /// Runs a closure by the backend's parallel_for, which takes a C function.
-    fn run_by_backend(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
+    fn run_by_backend(&self, begin: u64, end: u64, grain: u64, body: LoopBody) -> Result<()> {
         let failure = Arc::new(Mutex::new(None));
         let keep = Arc::clone(&failure);
-        let piece = closure_table::Body::new(Arc::new(move |from, to| match body.call(from, to) {
-            Ok(()) => DTL_SUCCESS,
-            Err(error) => {
-                let status = error.status();
-                keep.lock().get_or_insert(error);
-                status
+        let piece = closure_table::RegisteredBody::new(Arc::new(move |from, to| {
+            match body.call(from, to) {
+                Ok(()) => DTL_SUCCESS,
+                Err(error) => {
+                    let status = error.status();
+                    keep.lock().get_or_insert(error);
+                    status
+                }
             }
         }));
         let host = host_of(&self.home)?;
@@ -206,39 +208,41 @@ impl Executor {
     /// Waits for everything started by `run_async`; reports the first failure, once.
     pub fn synchronize(&self) -> Result<()> {
         match &self.body {
-            Kind::Inline(failure) => failure.lock().take().map_or(Ok(()), Err),
-            Kind::Sequential(queue) | Kind::Backend(queue) => queue.synchronize("an executor"),
-            Kind::Pool(pool) => pool.synchronize(),
+            ExecutorKind::Inline(failure) => failure.lock().take().map_or(Ok(()), Err),
+            ExecutorKind::Sequential(queue) | ExecutorKind::Backend(queue) => {
+                queue.synchronize("an executor")
+            }
+            ExecutorKind::Pool(pool) => pool.synchronize(),
         }
     }
 
     /// What it is and how parallel.
-    pub fn info(&self) -> Result<Info> {
+    pub fn info(&self) -> Result<ExecutorInfo> {
         let (kind, max_parallelism) = match &self.body {
-            Kind::Inline(_) => (DTL_EXECUTOR_INLINE, 1),
-            Kind::Sequential(_) => (DTL_EXECUTOR_SEQUENTIAL, 1),
-            Kind::Pool(pool) => (DTL_EXECUTOR_POOL, pool.size()),
-            Kind::Backend(_) => {
+            ExecutorKind::Inline(_) => (DTL_EXECUTOR_INLINE, 1),
+            ExecutorKind::Sequential(_) => (DTL_EXECUTOR_SEQUENTIAL, 1),
+            ExecutorKind::Pool(pool) => (DTL_EXECUTOR_POOL, pool.size()),
+            ExecutorKind::Backend(_) => {
                 let host = host_of(&self.home)?;
                 let max_parallelism = host.max_parallelism()?;
                 let suggested_parallelism =
                     host.suggested_parallelism().unwrap_or(Ok(max_parallelism))?;
-                return Ok(Info {
+                return Ok(ExecutorInfo {
                     kind: DTL_EXECUTOR_BACKEND,
                     max_parallelism,
                     suggested_parallelism,
                 });
             }
         };
-        Ok(Info { kind, max_parallelism, suggested_parallelism: max_parallelism })
+        Ok(ExecutorInfo { kind, max_parallelism, suggested_parallelism: max_parallelism })
     }
 
     /// The handle is gone: takes no more work, finishes what is queued, ends the threads.
     pub fn close(&self) {
         match &self.body {
-            Kind::Inline(_) => {}
-            Kind::Sequential(queue) | Kind::Backend(queue) => queue.close(),
-            Kind::Pool(pool) => pool.close(),
+            ExecutorKind::Inline(_) => {}
+            ExecutorKind::Sequential(queue) | ExecutorKind::Backend(queue) => queue.close(),
+            ExecutorKind::Pool(pool) => pool.close(),
         }
     }
 }
@@ -270,8 +274,8 @@ fn call(function: TaskFn, user: Addr) -> Result<()> {
 }
 
 /// A task that completes a fence and passes its failure on to the queue as well.
-fn marked(fence: Arc<Fence>, work: impl FnOnce() -> Result<()> + Send + 'static) -> Work {
-    Work::Run(Box::new(move || {
+fn marked(fence: Arc<Fence>, work: impl FnOnce() -> Result<()> + Send + 'static) -> StreamWork {
+    StreamWork::Run(Box::new(move || {
         let result = work();
         fence.complete(result.clone().err());
         result
@@ -279,13 +283,13 @@ fn marked(fence: Arc<Fence>, work: impl FnOnce() -> Result<()> + Send + 'static)
 }
 
 /// Runs work on a queue's thread and waits for it; at once if this is that thread.
-fn on_worker(queue: &Queue, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+fn on_worker(queue: &HostStream, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     if queue.is_current() {
         return work();
     }
     let fence = Arc::new(Fence::pending());
     let done = Arc::clone(&fence);
-    queue.push(Work::Run(Box::new(move || {
+    queue.push(StreamWork::Run(Box::new(move || {
         done.complete(work().err()); // the caller reports it, so it does not stick to the queue
         Ok(())
     })))?;

@@ -17,12 +17,12 @@ pub struct Fence {
     done: AtomicBool,
     /// The queue whose work completes it, by its id in `current`; 0: none.
     queue: AtomicUsize,
-    end: Mutex<End>,
+    end: Mutex<FenceOutcome>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct End {
+struct FenceOutcome {
     stamp_ns: u64,
     failure: Option<Error>,
     waiters: u32,
@@ -44,7 +44,7 @@ impl Fence {
         Fence {
             done: AtomicBool::new(false),
             queue: AtomicUsize::new(0),
-            end: Mutex::new(End::default()),
+            end: Mutex::new(FenceOutcome::default()),
             changed: Condvar::new(),
         }
     }
@@ -61,7 +61,7 @@ impl Fence {
     pub fn reset(&mut self) {
         self.done = AtomicBool::new(false);
         self.queue = AtomicUsize::new(0);
-        *self.end.get_mut() = End::default();
+        *self.end.get_mut() = FenceOutcome::default();
     }
 
     /// Records the queue that does the work. Call it before the fence is shared.

@@ -13,7 +13,7 @@ use crate::runtime::registry::Backend;
 use crate::runtime::{device, invalid_handle};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::handles::handle_ref::HazardRef;
-use crate::sys::handles::handle_table::Table;
+use crate::sys::handles::handle_table::HandleTable;
 use crate::sys::sync::lock::RwLock;
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ const EXECUTOR: u8 = 4;
 const KERNEL: u8 = 5;
 const MODULE: u8 = 11;
 
-static STREAMS: Table<Stream> = Table::new(STREAM, 0);
-static EVENTS: Table<Event> = Table::new(EVENT, 0);
-static EXECUTORS: Table<Executor> = Table::new(EXECUTOR, 0);
-static KERNELS: Table<Kernel> = Table::new(KERNEL, 0);
-static MODULES: Table<Module> = Table::new(MODULE, 0);
+static STREAMS: HandleTable<Stream> = HandleTable::new(STREAM, 0);
+static EVENTS: HandleTable<Event> = HandleTable::new(EVENT, 0);
+static EXECUTORS: HandleTable<Executor> = HandleTable::new(EXECUTOR, 0);
+static KERNELS: HandleTable<Kernel> = HandleTable::new(KERNEL, 0);
+static MODULES: HandleTable<Module> = HandleTable::new(MODULE, 0);
 
 /// The default stream of each backend's device, made at its first use.
 static DEFAULTS: RwLock<Vec<DefaultStream>> = RwLock::new(Vec::new());
@@ -46,7 +46,7 @@ pub trait Noun: Send + Sync + Sized + 'static {
     /// Type byte.
     const TAG: u8;
     /// Where they are.
-    fn table() -> &'static Table<Self>;
+    fn table() -> &'static HandleTable<Self>;
 }
 
 macro_rules! noun {
@@ -54,7 +54,7 @@ macro_rules! noun {
         impl Noun for $type {
             const NOUN: &'static str = $name;
             const TAG: u8 = $tag;
-            fn table() -> &'static Table<Self> {
+            fn table() -> &'static HandleTable<Self> {
                 &$table
             }
         }

@@ -7,7 +7,7 @@
 //! Not here: queueing (`stream`), what kernels have of their modules (`module`).
 
 use super::host::thread_pool;
-use super::module::Part;
+use super::module::ModuleKernel;
 use super::{Limits, failed};
 use crate::abi::devices::exec::*;
 use crate::abi::status::*;
@@ -33,7 +33,7 @@ pub struct Kernel {
     /// `None`: the backend's own, in `part`.
     code: Option<Code>,
     /// Share of the module that it is from; `None`: it is not from a module.
-    part: Option<Part>,
+    part: Option<ModuleKernel>,
 }
 
 /// Host code.
@@ -56,14 +56,14 @@ impl Kernel {
 
     /// A kernel of a module that is host code.
     #[must_use]
-    pub fn of_blocks(home: Arc<Backend>, function: KernelFn, part: Part) -> Self {
+    pub fn of_blocks(home: Arc<Backend>, function: KernelFn, part: ModuleKernel) -> Self {
         let code = Code { function, user: Addr::NULL, is_whole_block: true };
         Kernel { home, code: Some(code), part: Some(part) }
     }
 
     /// A kernel of a module that is the backend's own.
     #[must_use]
-    pub fn of_module(home: Arc<Backend>, part: Part) -> Self {
+    pub fn of_module(home: Arc<Backend>, part: ModuleKernel) -> Self {
         Kernel { home, code: None, part: Some(part) }
     }
 
@@ -75,14 +75,14 @@ impl Kernel {
 
     /// Returns its share of its module, if it is from one.
     #[must_use]
-    pub fn part(&self) -> Option<&Part> {
+    pub fn part(&self) -> Option<&ModuleKernel> {
         self.part.as_ref()
     }
 
     /// Returns its name. Kernels made of functions have none.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.part.as_ref().map_or("a function", Part::name)
+        self.part.as_ref().map_or("a function", ModuleKernel::name)
     }
 
     /// The backend it was made for.
@@ -174,7 +174,7 @@ impl Grid {
             1,
             blocks,
             0,
-            thread_pool::Body::Shared(Arc::new(move |from, to| grid.run_blocks(from, to))),
+            thread_pool::LoopBody::Shared(Arc::new(move |from, to| grid.run_blocks(from, to))),
         )
     }
 
@@ -230,7 +230,6 @@ impl Grid {
     }
 }
 
-#[cold]
 fn thread_failed(status: dtl_status_t, context: &dtl_kernel_context_t) -> Error {
     let (block, thread) = (context.block_index, context.thread_index);
     failed(status, &format!("a kernel (block {block:?}, thread {thread:?})"))

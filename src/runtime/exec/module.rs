@@ -7,7 +7,7 @@ use super::kernel::Kernel;
 use super::signature::{self, Argument};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
-use crate::runtime::component::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::runtime::component::{Compiled, KernelQuery, ModuleLaunch, Modules, Source, Token};
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
 use crate::runtime::{environment, log};
@@ -21,7 +21,7 @@ pub struct Module {
     name: String,
     log: String,
     /// Environments that it was compiled with: its code may use them.
-    _environments: environment::Held,
+    _environments: environment::EnvironmentRefs,
 }
 
 impl Module {
@@ -56,7 +56,7 @@ impl Module {
     }
 
     /// Finds a kernel.
-    pub fn kernel(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<Kernel> {
+    pub fn kernel(self: &Arc<Self>, wanted: KernelQuery<'_>) -> Result<Kernel> {
         let told = wanted.signature.map(signature::parse).transpose()?;
         let (compiled, known) = modules_of(&self.home)?
             .kernel(self.token, wanted)
@@ -66,8 +66,12 @@ impl Module {
             Compiled::Blocks(_) => None,
         };
         // From here on it ends the kernel, whatever is refused below.
-        let mut part =
-            Part { module: Arc::clone(self), own, name: wanted.name.to_owned(), arguments: None };
+        let mut part = ModuleKernel {
+            module: Arc::clone(self),
+            own,
+            name: wanted.name.to_owned(),
+            arguments: None,
+        };
         if let (Some(told), Some(known)) = (&told, &known) {
             signature::fit(wanted.name, told, known)?;
         }
@@ -108,7 +112,7 @@ fn modules_of(home: &Backend) -> Result<&dyn Modules> {
 }
 
 /// A kernel's share of its module.
-pub struct Part {
+pub struct ModuleKernel {
     module: Arc<Module>,
     /// The backend's own kernel, ended with this.
     own: Option<Token>,
@@ -116,7 +120,7 @@ pub struct Part {
     arguments: Option<Vec<Argument>>,
 }
 
-impl Part {
+impl ModuleKernel {
     /// Returns its name in the source.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -140,7 +144,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for ModuleKernel {
     fn drop(&mut self) {
         let Some(own) = self.own else { return };
         let ended = modules_of(&self.module.home).and_then(|modules| modules.kernel_destroy(own));

@@ -23,7 +23,6 @@ pub(super) fn is(of: usize) -> bool {
 }
 
 /// Makes the error for a wait for an event behind the waiting work itself.
-#[cold]
 pub(super) fn refused<T>() -> Result<T> {
     fail!(
         DTL_ERROR_INVALID_STATE,

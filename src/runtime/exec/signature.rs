@@ -81,7 +81,6 @@ fn bytes(rest: &str) -> Option<(Argument, usize)> {
     Some((Argument { size, text: format!("[{number}]") }, length))
 }
 
-#[cold]
 fn misread(signature: &str, rest: &str) -> Error {
     let letters: Vec<_> =
         LETTERS.iter().map(|(letter, size)| format!("{letter} ({size})")).collect();
@@ -129,7 +128,6 @@ pub(super) fn fit(kernel: &str, told: &[Argument], known: &[u64]) -> Result<()> 
     )
 }
 
-#[cold]
 fn mismatch(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Result<()> {
     let (wanted, count) = (arguments.len(), sizes.len());
     if wanted != count {

@@ -12,11 +12,11 @@
 //! Where next: [`super::host::host_stream`] for the library's own, [`super::event`] for the other
 //! end.
 
-use super::deferred_errors::{Mark, Trail};
-use super::event::{Body as EventBody, Event};
+use super::deferred_errors::{DeferredErrors, Mark};
+use super::event::{Event, EventImpl as EventBody};
 use super::fence::{Fence, Waited};
 use super::host::closure_table;
-use super::host::host_stream::{Queue, Work};
+use super::host::host_stream::{HostStream, StreamWork};
 use super::kernel::{Code, Grid, Kernel, check_shape};
 use super::{Limits, exec_of, outcome, reentrancy, same_home};
 use crate::abi::devices::exec::dtl_launch_t;
@@ -39,11 +39,11 @@ pub struct Stream {
     home: Arc<Backend>,
     device: i32,
     limits: Limits,
-    body: Body,
+    body: StreamImpl,
 }
 
-enum Body {
-    Own(Queue),
+enum StreamImpl {
+    Own(HostStream),
     Backend(Foreign),
 }
 
@@ -54,7 +54,7 @@ struct Foreign {
     owned: bool,
     /// Work that the library does for the backend; its first failure is reported once by
     /// synchronize.
-    trail: Arc<Trail>,
+    trail: Arc<DeferredErrors>,
     /// Pieces of work queued through the library, for `probe`.
     queued: AtomicU64,
     /// An event for backends without stream_query, and `queued` when it was last recorded.
@@ -71,8 +71,10 @@ impl Stream {
             );
         }
         let body = match home.exec.as_deref().filter(|exec| exec.groups().streams) {
-            Some(exec) => Body::Backend(Foreign::new(exec.stream_create(device, flags)?, true)),
-            None => Body::Own(Queue::new(Arc::clone(&home), device)),
+            Some(exec) => {
+                StreamImpl::Backend(Foreign::new(exec.stream_create(device, flags)?, true))
+            }
+            None => StreamImpl::Own(HostStream::new(Arc::clone(&home), device)),
         };
         let limits = super::limits(&home, device);
         Ok(Stream { home, device, limits, body })
@@ -87,7 +89,7 @@ impl Stream {
                 home.name()
             );
         };
-        let body = Body::Backend(Foreign::new(exec.stream_wrap(device, native)?, false));
+        let body = StreamImpl::Backend(Foreign::new(exec.stream_wrap(device, native)?, false));
         let limits = super::limits(&home, device);
         Ok(Stream { home, device, limits, body })
     }
@@ -102,8 +104,8 @@ impl Stream {
     #[must_use]
     pub fn home_shares(&self) -> usize {
         match &self.body {
-            Body::Own(_) => 2,
-            Body::Backend(_) => 1,
+            StreamImpl::Own(_) => 2,
+            StreamImpl::Backend(_) => 1,
         }
     }
 
@@ -116,8 +118,8 @@ impl Stream {
     /// The backend's own pointer; NOT_SUPPORTED for a stream of the library's own.
     pub fn native(&self) -> Result<Token> {
         match &self.body {
-            Body::Backend(foreign) => Ok(exec_of(&self.home)?.stream_native(foreign.token)),
-            Body::Own(_) => fail!(
+            StreamImpl::Backend(foreign) => Ok(exec_of(&self.home)?.stream_native(foreign.token)),
+            StreamImpl::Own(_) => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "backend '{}' has no streams of its own: this one is the library's and has no \
                  native pointer",
@@ -130,14 +132,14 @@ impl Stream {
     #[must_use]
     pub fn token(&self) -> Option<Token> {
         match &self.body {
-            Body::Backend(foreign) => Some(foreign.token),
-            Body::Own(_) => None,
+            StreamImpl::Backend(foreign) => Some(foreign.token),
+            StreamImpl::Own(_) => None,
         }
     }
 
     /// Counts work that a component queued on [`Stream::token`] by itself.
     pub fn note_work(&self) {
-        if let Body::Backend(foreign) = &self.body {
+        if let StreamImpl::Backend(foreign) = &self.body {
             foreign.queued.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -145,8 +147,8 @@ impl Stream {
     /// Waits for all work queued so far and reports its first failure, once.
     pub fn synchronize(&self) -> Result<()> {
         match &self.body {
-            Body::Own(queue) => queue.synchronize("a stream"),
-            Body::Backend(foreign) => {
+            StreamImpl::Own(queue) => queue.synchronize("a stream"),
+            StreamImpl::Backend(foreign) => {
                 let result = exec_of(&self.home)?.stream_synchronize(foreign.token);
                 let failure = foreign.trail.take();
                 result.and(failure.map_or(Ok(()), Err))
@@ -157,9 +159,9 @@ impl Stream {
     /// Returns true if all work is done. Fails if the work failed; the failure stays unreported.
     pub fn query(&self) -> Result<bool> {
         let foreign = match &self.body {
-            Body::Own(queue) if !queue.is_finished() => return Ok(false),
-            Body::Own(queue) => return queue.failure().map_or(Ok(true), Err),
-            Body::Backend(foreign) => foreign,
+            StreamImpl::Own(queue) if !queue.is_finished() => return Ok(false),
+            StreamImpl::Own(queue) => return queue.failure().map_or(Ok(true), Err),
+            StreamImpl::Backend(foreign) => foreign,
         };
         let exec = exec_of(&self.home)?;
         let done = match exec.stream_query(foreign.token) {
@@ -180,7 +182,7 @@ impl Stream {
     #[inline]
     pub fn record(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
-            (Body::Backend(foreign), EventBody::Backend(mark))
+            (StreamImpl::Backend(foreign), EventBody::Backend(mark))
                 if same_home(&self.home, event.home()) =>
             {
                 exec_of(&self.home)?.event_record(mark.token, foreign.token)?;
@@ -195,10 +197,10 @@ impl Stream {
     #[inline(never)]
     fn record_own(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
-            (Body::Own(queue), EventBody::Own(own)) => {
+            (StreamImpl::Own(queue), EventBody::Own(own)) => {
                 queue.mark(|failure| own.complete(failure), || own.begin())
             }
-            (Body::Backend(foreign), EventBody::Own(own))
+            (StreamImpl::Backend(foreign), EventBody::Own(own))
                 if same_home(&self.home, event.home()) =>
             {
                 self.finish(foreign)?;
@@ -226,14 +228,14 @@ impl Stream {
     /// stream's.
     pub fn wait_event(&self, event: &Arc<Event>) -> Result<()> {
         match (&self.body, &event.body) {
-            (Body::Own(queue), EventBody::Own(own)) => {
+            (StreamImpl::Own(queue), EventBody::Own(own)) => {
                 let fence = own.fence();
                 if fence.is_done() && fence.failure().is_none() {
                     return Ok(());
                 }
-                queue.push(Work::Await(fence))
+                queue.push(StreamWork::Await(fence))
             }
-            (Body::Backend(foreign), EventBody::Backend(of))
+            (StreamImpl::Backend(foreign), EventBody::Backend(of))
                 if same_home(&self.home, event.home()) =>
             {
                 self.note_work();
@@ -281,7 +283,7 @@ impl Stream {
 
     /// Waits for the stream and does what its backend cannot queue. A failure is the stream's.
     pub fn run_here(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        let Body::Backend(foreign) = &self.body else { return work() };
+        let StreamImpl::Backend(foreign) = &self.body else { return work() };
         self.finish(foreign)?;
         foreign.trail.note(work());
         Ok(())
@@ -290,8 +292,8 @@ impl Stream {
     /// Calls a function on a host thread in the stream's order.
     pub fn host_callback(&self, function: dtl_task_fn_t, user: Addr) -> Result<()> {
         match &self.body {
-            Body::Own(queue) => queue.push(Work::Call(function, user)),
-            Body::Backend(_) => self.run(move || match function {
+            StreamImpl::Own(queue) => queue.push(StreamWork::Call(function, user)),
+            StreamImpl::Backend(_) => self.run(move || match function {
                 Some(function) => {
                     outcome(|| function(user.ptr()), || "a stream's host callback".to_owned())
                 }
@@ -303,8 +305,8 @@ impl Stream {
     /// Runs library code on a host thread in the stream's order; a failure sticks to the stream.
     pub fn run(&self, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         let foreign = match &self.body {
-            Body::Own(queue) => return queue.push(Work::Run(Box::new(work))),
-            Body::Backend(foreign) => foreign,
+            StreamImpl::Own(queue) => return queue.push(StreamWork::Run(Box::new(work))),
+            StreamImpl::Backend(foreign) => foreign,
         };
         self.note_work();
         let exec = exec_of(&self.home)?;
@@ -324,7 +326,7 @@ impl Stream {
                 Ok(())
             });
         queued.inspect_err(|_| {
-            if closure_table::withdraw(user) {
+            if closure_table::take_unrun(user) {
                 foreign.trail.end(number, Ok(()));
             }
         })
@@ -335,13 +337,13 @@ impl Stream {
         trace::about(|| Args::NONE.what(format_args!("{} on {}", kernel.name(), self.home.name())));
         self.check_launch(kernel, shape, args.sizes())?;
         match (&self.body, kernel.code()) {
-            (Body::Own(queue), Some(code)) => {
-                queue.push(Work::Launch(Grid::new(code, *shape, args)?))
+            (StreamImpl::Own(queue), Some(code)) => {
+                queue.push(StreamWork::Launch(Grid::new(code, *shape, args)?))
             }
-            (Body::Backend(foreign), code) => {
+            (StreamImpl::Backend(foreign), code) => {
                 self.launch_foreign(foreign, kernel, code, shape, args)
             }
-            (Body::Own(_), None) => fail!(
+            (StreamImpl::Own(_), None) => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "backend '{}' launches its kernels on streams of its own only, and this one is the \
                  library's",
@@ -408,21 +410,22 @@ impl Stream {
     /// The handle is gone: takes no more work, finishes what is queued, ends the worker.
     pub fn close(self: &Arc<Self>) {
         match &self.body {
-            Body::Own(queue) => queue.close(),
+            StreamImpl::Own(queue) => queue.close(),
             // A backend's own stream waits when it is destroyed, but only once the last call with
             // the stream has left.
-            Body::Backend(foreign) if foreign.owned && Arc::strong_count(self) > 1 => {
+            StreamImpl::Backend(foreign) if foreign.owned && Arc::strong_count(self) > 1 => {
                 // An unreported failure is dropped: the handle is gone, so no call can return it.
                 let _ = exec_of(&self.home).and_then(|exec| exec.stream_synchronize(foreign.token));
             }
-            Body::Backend(_) => {}
+            StreamImpl::Backend(_) => {}
         }
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let (Body::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref()) else {
+        let (StreamImpl::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref())
+        else {
             return;
         };
         // No caller is left to return a failure to: it is logged.

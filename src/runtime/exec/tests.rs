@@ -6,7 +6,7 @@ use super::event::Event;
 use super::executor::Executor;
 use super::host::reduce::{self, Reduction};
 use super::host::thread_pool;
-use super::host::thread_pool::{Body, Pool};
+use super::host::thread_pool::{LoopBody, ThreadPool};
 use super::kernel::{Kernel, check_shape};
 use super::mock::{home_of, mock, named, plain};
 use super::stream::Stream;
@@ -392,7 +392,7 @@ fn executors() -> Vec<Executor> {
 fn counts(executor: &Executor, begin: u64, end: u64, grain: u64) -> Vec<u32> {
     let counts: Arc<Vec<AtomicU32>> = Arc::new((begin..end).map(|_| AtomicU32::new(0)).collect());
     let seen = Arc::clone(&counts);
-    let body = Body::Shared(Arc::new(move |from, to| {
+    let body = LoopBody::Shared(Arc::new(move |from, to| {
         assert!(from < to && (grain == 0 || to - from <= grain));
         for i in from..to {
             seen[(i - begin) as usize].fetch_add(1, Ordering::Relaxed);
@@ -425,7 +425,7 @@ fn the_ends_of_the_number_range_work() {
 
 #[test]
 fn loops_nest_and_share_a_pool() {
-    let pool = Arc::new(Pool::new(3));
+    let pool = Arc::new(ThreadPool::new(3));
     let total = Arc::new(AtomicU64::new(0));
     let users: Vec<_> = (0..2)
         .map(|_| {
@@ -433,9 +433,9 @@ fn loops_nest_and_share_a_pool() {
             std::thread::spawn(move || {
                 for _ in 0..50 {
                     let (inner, total) = (Arc::clone(&pool), Arc::clone(&total));
-                    let body = Body::Shared(Arc::new(move |from, to| {
+                    let body = LoopBody::Shared(Arc::new(move |from, to| {
                         let total = Arc::clone(&total);
-                        let leaf = Body::Shared(Arc::new(move |a, b| {
+                        let leaf = LoopBody::Shared(Arc::new(move |a, b| {
                             total.fetch_add(b - a, Ordering::Relaxed);
                             Ok(())
                         }));
@@ -452,9 +452,9 @@ fn loops_nest_and_share_a_pool() {
 
 #[test]
 fn pieces_really_run_at_once() {
-    let pool = Pool::new(2);
+    let pool = ThreadPool::new(2);
     let inside = Arc::new(AtomicU32::new(0));
-    let meet = Body::Shared(Arc::new(move |_, _| {
+    let meet = LoopBody::Shared(Arc::new(move |_, _| {
         inside.fetch_add(1, Ordering::AcqRel);
         while inside.load(Ordering::Acquire) < 2 {
             std::thread::yield_now();

@@ -12,7 +12,7 @@ use super::{Allocation, drivers, find_any, kind_info};
 use crate::abi::devices::device::DTL_MEMORY_HOST_ACCESSIBLE;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
-use crate::runtime::hot_globals::ASKED;
+use crate::runtime::hot_globals::HOT;
 use crate::runtime::registry::Backend;
 use crate::runtime::zeroed_kind_info;
 use crate::sys::memory::buf::{Addr, Region};
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Live allocations that the host cannot reach, plus one for each driver that can be queried. A
 /// thread that has such a pointer got it from the thread that counted the allocation, so relaxed
 /// loads see the count, and the bounds that were written before it.
-static COUNT: &AtomicUsize = &ASKED.hidden;
+static COUNT: &AtomicUsize = &HOT.hidden;
 /// All that were counted lie within: the first byte, and the end. They only grow.
 static LOW: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGH: AtomicUsize = AtomicUsize::new(0);
@@ -40,7 +40,7 @@ static WATCHING: AtomicUsize = AtomicUsize::new(0);
 pub trait Watcher: Send + Sync {
     /// The allocation of this number goes: its memory is given back when this returns. Called by
     /// the thread that frees it, with no lock of the library's.
-    fn gone(&self, serial: u64);
+    fn freed(&self, serial: u64);
 }
 
 /// Notifies the watcher of each freed allocation, as long as the watcher lives.
@@ -53,20 +53,18 @@ pub fn watch(watcher: Weak<dyn Watcher>) {
 
 /// Notifies all watchers.
 #[cold]
-pub fn tell_gone(serial: u64) {
+pub fn notify_freed(serial: u64) {
     let watchers: Vec<_> = WATCHERS.lock().iter().filter_map(Weak::upgrade).collect();
-    watchers.iter().for_each(|watcher| watcher.gone(serial));
+    watchers.iter().for_each(|watcher| watcher.freed(serial));
 }
 
 /// Returns true if there may be memory that the host cannot reach.
-#[inline(always)]
 #[must_use]
 pub fn is_any() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
 /// Returns true if the host may be unable to reach a range. `allocation_of` gives the exact answer.
-#[inline(always)]
 #[must_use]
 pub fn may_be(region: Region) -> bool {
     is_any() && is_near(region)
@@ -115,7 +113,7 @@ pub(super) fn goes(allocation: &Allocation) {
     if allocation.hidden {
         COUNT.fetch_sub(1, Ordering::Relaxed);
         if WATCHING.load(Ordering::Relaxed) != 0 {
-            tell_gone(allocation.serial);
+            notify_freed(allocation.serial);
         }
     }
 }
@@ -156,13 +154,12 @@ pub fn allocation_at(region: Region) -> Result<Option<(Region, Allocation)>> {
 
 /// Checks that a buffer lies in one allocation, as far as is known. OUT_OF_BOUNDS if it is hidden
 /// and the buffer runs over its end.
-#[inline(always)]
 pub fn check(region: Region) -> Result<()> {
     if may_be(region) { allocation_of(region).map(drop) } else { Ok(()) }
 }
 
 /// Refuses a buffer that the host cannot reach, for what does without staging.
-#[inline(always)]
+#[inline]
 pub fn refuse(name: &str, region: Region) -> Result<()> {
     if may_be(region) { refuse_hidden(name, region) } else { Ok(()) }
 }

@@ -13,7 +13,7 @@ use super::{Allocation, device_only};
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::DTL_MEMORY_PINNED;
 use crate::error::Result;
-use crate::runtime::component::Found;
+use crate::runtime::component::DriverAllocation;
 use crate::runtime::registry::{self, Backend};
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::{Addr, Region};
@@ -98,7 +98,7 @@ pub(super) fn query(region: Region) -> Result<Option<(usize, Allocation)>> {
     for id in drivers.into_iter().filter(|id| *id != 0) {
         let Ok(backend) = registry::find(&inside, dtl_backend_t { id }) else { continue };
         match identify(backend, region) {
-            Ok(Some(Found { kind, device, base, size })) => {
+            Ok(Some(DriverAllocation { kind, device, base, size })) => {
                 return Ok(Some((base.get(), Allocation::of_others(backend, device, kind, size))));
             }
             Ok(None) => {}
@@ -110,7 +110,7 @@ pub(super) fn query(region: Region) -> Result<Option<(usize, Allocation)>> {
 
 /// Queries one backend's driver. A program that maps memory in pieces (cuMemMap) uses it as one
 /// buffer, so adjacent ranges of the same kind and device are joined, as far as the range needs.
-pub fn identify(backend: &Backend, region: Region) -> Result<Option<Found>> {
+pub fn identify(backend: &Backend, region: Region) -> Result<Option<DriverAllocation>> {
     let Some(memory) = backend.memory.as_ref() else { return Ok(None) };
     let Some(mut found) = memory.identify(region.addr())? else { return Ok(None) };
     let end = region.addr().get().saturating_add(region.len());
@@ -121,7 +121,7 @@ pub fn identify(backend: &Backend, region: Region) -> Result<Option<Found>> {
         }
         let next = Addr::new(std::ptr::with_exposed_provenance_mut(next));
         match memory.identify(next)? {
-            Some(Found { kind, device, base, size })
+            Some(DriverAllocation { kind, device, base, size })
                 if (kind, device, base) == (found.kind, found.device, next) && size > 0 =>
             {
                 found.size += size;

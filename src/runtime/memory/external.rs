@@ -15,14 +15,14 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry(usize, u64);
+pub struct ExternalEntry(usize, u64);
 
 /// Enters memory; it is in the list until [`leave`].
 #[must_use]
-pub fn enter(addr: Addr, mut allocation: Allocation) -> Entry {
+pub fn enter(addr: Addr, mut allocation: Allocation) -> ExternalEntry {
     let mut known = KNOWN.write();
     let last = known.range((addr.get(), 0)..=(addr.get(), u64::MAX)).next_back();
-    let entry = Entry(addr.get(), last.map_or(0, |((_, number), _)| number + 1));
+    let entry = ExternalEntry(addr.get(), last.map_or(0, |((_, number), _)| number + 1));
     device_only::comes(addr.get(), &mut allocation);
     known.insert((entry.0, entry.1), allocation);
     COUNT.store(known.len(), Ordering::Release);
@@ -30,7 +30,7 @@ pub fn enter(addr: Addr, mut allocation: Allocation) -> Entry {
 }
 
 /// Takes an entry out.
-pub fn leave(entry: Entry) {
+pub fn leave(entry: ExternalEntry) {
     let mut known = KNOWN.write();
     let gone = known.remove(&(entry.0, entry.1));
     COUNT.store(known.len(), Ordering::Release);

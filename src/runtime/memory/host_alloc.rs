@@ -9,7 +9,7 @@ use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
-use crate::sys::memory::heap::{self, Freed, Label, Quick};
+use crate::sys::memory::heap::{self, CachedBlock, Freed, Label};
 use crate::sys::os::hwinfo;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,7 +46,7 @@ const DEVICE: u8 = 1;
 const MANAGED: u8 = 2;
 
 /// How a block's label names a kind, and whether the allocator serves it.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub fn code(kind: dtl_enum_word_t) -> Option<u8> {
     match kind {
@@ -68,17 +68,15 @@ pub fn kind(code: u8) -> dtl_enum_word_t {
 }
 
 /// Returns true if every block is aligned to this anyway; 0 asks for no alignment.
-#[inline(always)]
 #[must_use]
-pub fn is_usual(align: u64) -> bool {
+pub fn allows_fast_path(align: u64) -> bool {
     align <= heap::ALIGNMENT && align & align.wrapping_sub(1) == 0
 }
 
 /// Fast path of allocation: takes a cached block of kind HOST, for a usual alignment. `None`: use
 /// `memory::alloc`.
-#[inline(always)]
 #[must_use]
-pub fn quick_alloc(size: u64) -> Option<Quick> {
+pub fn quick_alloc(size: u64) -> Option<CachedBlock> {
     heap::quick_alloc(size, Label::new(HOST, NO_POOL))
 }
 
@@ -94,17 +92,16 @@ pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
     }
 }
 
-/// Fast path of free: frees a block that belongs to no pool. Returns whether [`look_after`] is due.
+/// Fast path of free: frees a block that belongs to no pool. Returns whether [`housekeeping`] is due.
 /// `None`: use `memory::free`.
-#[inline(always)]
 #[must_use]
 pub fn quick_free(addr: Addr) -> Option<bool> {
     heap::quick_free(addr, Label::new(0, NO_POOL))
 }
 
 /// Does the housekeeping that the fast paths leave undone.
-pub fn look_after() {
-    heap::look_after(NO_POOL);
+pub fn housekeeping() {
+    heap::housekeeping(NO_POOL);
 }
 
 /// Returns the error for a block that could not be freed; `None` if it is not one of the

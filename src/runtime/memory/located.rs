@@ -4,7 +4,7 @@ use super::{Allocation, LEDGER, external, find, find_any, kind_info};
 use crate::abi::devices::device::DTL_MEMORY_HOST_ACCESSIBLE;
 use crate::abi::word::DTL_MEMORY_HOST;
 use crate::error::{Result, fail};
-use crate::runtime::component::Place;
+use crate::runtime::component::CopySide;
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::zeroed_kind_info;
 use crate::sys::handles::epoch::Guard;
@@ -13,7 +13,7 @@ use crate::sys::memory::buf::{Addr, Region};
 /// A range passed to a copy or fill, with the backend that owns the memory.
 pub struct Located<'g> {
     /// The range and its kind; plain host memory is DTL_MEMORY_HOST.
-    pub place: Place,
+    pub place: CopySide,
     /// The owner; `None` = host memory that is not in the library's lists.
     pub owner: Option<&'g Backend>,
 }
@@ -22,7 +22,7 @@ impl Located<'_> {
     /// Makes the description of host memory that is not in the library's lists.
     #[must_use]
     pub fn host(region: Region) -> Self {
-        Located { place: Place { region, kind: DTL_MEMORY_HOST, device: 0 }, owner: None }
+        Located { place: CopySide { region, kind: DTL_MEMORY_HOST, device: 0 }, owner: None }
     }
 
     /// Returns true if the host can read and write the range.
@@ -37,7 +37,7 @@ impl Located<'_> {
 /// Locates a range inside an allocation.
 fn within<'g>(inside: &'g Guard, region: Region, allocation: &Allocation) -> Result<Located<'g>> {
     let owner = registry::find(inside, allocation.backend)?;
-    let place = Place { region, kind: allocation.kind, device: allocation.device };
+    let place = CopySide { region, kind: allocation.kind, device: allocation.device };
     Ok(Located { place, owner: Some(owner) })
 }
 

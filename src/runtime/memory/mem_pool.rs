@@ -15,9 +15,9 @@ use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
 use crate::runtime::{device, invalid_handle};
 use crate::sys::handles::epoch::{self, Guard};
-use crate::sys::handles::handle_table::{self, Table};
+use crate::sys::handles::handle_table::{self, HandleTable};
 use crate::sys::memory::buf::Addr;
-use crate::sys::memory::heap::{self, Freed, Label, Quick};
+use crate::sys::memory::heap::{self, CachedBlock, Freed, Label};
 use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,19 +30,19 @@ const USUAL_KEEP: u64 = 256 << 20;
 /// Blocks are aligned to this at least.
 const LEAST_ALIGN: u64 = 64;
 
-static POOLS: Table<Pool> = Table::new(TAG, 0);
+static POOLS: HandleTable<MemPool> = HandleTable::new(TAG, 0);
 
 /// Fast lookup: pools of plain memory by the last bits of their handles; the first pool with these
 /// bits has the entry. An entry holds a handle only while its pool is in the table, and the entry
 /// is not reused before the pool's end. So a thread that finds the handle inside the epoch may use
 /// the entry.
-static QUICK: [Entry; ENTRIES] =
-    [const { Entry { id: AtomicU64::new(0), label: AtomicU64::new(0), owner: AtomicU64::new(0) } };
-        ENTRIES];
+static QUICK: [PoolEntry; ENTRIES] = [const {
+    PoolEntry { id: AtomicU64::new(0), label: AtomicU64::new(0), owner: AtomicU64::new(0) }
+}; ENTRIES];
 const ENTRIES: usize = 64;
 
 #[repr(align(32))]
-struct Entry {
+struct PoolEntry {
     id: AtomicU64,
     /// A label's word.
     label: AtomicU64,
@@ -50,15 +50,15 @@ struct Entry {
     owner: AtomicU64,
 }
 
-impl Entry {
+impl PoolEntry {
     fn hide(&self, id: u64) {
         // It may be another's.
         let _ = self.id.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 
-#[inline(always)]
-fn entry(id: u64) -> &'static Entry {
+#[inline]
+fn entry(id: u64) -> &'static PoolEntry {
     #[allow(
         clippy::indexing_slicing,
         reason = "masked to the array's length, which the compiler sees"
@@ -67,7 +67,7 @@ fn entry(id: u64) -> &'static Entry {
 }
 
 /// The label of a pool of plain memory, inside the epoch.
-#[inline(always)]
+#[inline]
 fn quick_label(id: u64) -> Option<Label> {
     let entry = entry(id);
     if entry.id.load(Ordering::Acquire) != id || id == 0 {
@@ -78,24 +78,22 @@ fn quick_label(id: u64) -> Option<Label> {
 
 /// Fast path of allocation: takes a cached block, for a usual alignment and while the gate lets
 /// quick calls pass. `None`: allocate from the pool.
-#[inline(always)]
 #[must_use]
-pub fn quick_alloc(id: u64, size: u64) -> Option<Quick> {
+pub fn quick_alloc(id: u64, size: u64) -> Option<CachedBlock> {
     heap::quick_alloc(size, quick_label(id)?)
 }
 
 /// Fast path of free: frees a block of this pool if that can be done at once. Returns whether
-/// [`look_after`] is due. `None`: free by the pool.
-#[inline(always)]
+/// [`housekeeping`] is due. `None`: free by the pool.
 #[must_use]
 pub fn quick_free(id: u64, addr: Addr) -> Option<bool> {
     heap::quick_free(addr, quick_label(id)?)
 }
 
 /// Does the housekeeping that the fast paths leave undone.
-pub fn look_after(inside: &Guard, id: u64) -> Result<()> {
-    if let Blocks::Plain { tag, .. } = find(inside, id)?.blocks {
-        heap::look_after(tag);
+pub fn housekeeping(inside: &Guard, id: u64) -> Result<()> {
+    if let PoolBlocks::Plain { tag, .. } = find(inside, id)?.blocks {
+        heap::housekeeping(tag);
     }
     Ok(())
 }
@@ -107,7 +105,7 @@ const NOT_POOLS: u64 =
 static LABELS: Mutex<u64> = Mutex::new(NOT_POOLS);
 
 /// Pool of a backend's memory: freed blocks are kept for later allocations.
-pub struct Pool {
+pub struct MemPool {
     backend: Arc<Backend>,
     device: i32,
     kind: dtl_enum_word_t,
@@ -117,21 +115,21 @@ pub struct Pool {
     hidden: bool,
     /// Its handle once it has one.
     id: AtomicU64,
-    blocks: Blocks,
+    blocks: PoolBlocks,
 }
 
-enum Blocks {
+enum PoolBlocks {
     /// The allocator's, with this label. Counters of the label go on from an earlier pool's.
     Plain {
         code: u8,
         tag: u8,
         before: u64,
     },
-    Kept(Mutex<Kept>),
+    Kept(Mutex<FreeLists>),
 }
 
 #[derive(Default)]
-struct Kept {
+struct FreeLists {
     /// By size and alignment.
     free: BTreeMap<(u64, u64), Vec<Addr>>,
     kept_bytes: u64,
@@ -144,7 +142,7 @@ struct Kept {
     total_count: u64,
 }
 
-impl Kept {
+impl FreeLists {
     /// Takes an unused block of this size and alignment.
     fn reuse(&mut self, room: u64, align: u64) -> Option<Addr> {
         let addr = self.free.get_mut(&(room, align))?.pop()?;
@@ -175,25 +173,25 @@ impl Kept {
     }
 }
 
-impl Pool {
+impl MemPool {
     /// A pool of a backend's memory on the thread's current device; `keep` 0 = as usual.
-    pub fn create(backend: Arc<Backend>, kind: dtl_enum_word_t, keep: u64) -> Result<Pool> {
+    pub fn create(backend: Arc<Backend>, kind: dtl_enum_word_t, keep: u64) -> Result<MemPool> {
         memory::kind_info(&backend, kind, &mut crate::runtime::zeroed_kind_info())?;
         let device = device::get_or_first(&backend)?;
         let blocks = match host_alloc::code(kind).filter(|_| host_alloc::serves(backend.handle())) {
             Some(code) => {
                 let tag = take_label()?;
-                Blocks::Plain { code, tag, before: heap::stats(tag).total_count }
+                PoolBlocks::Plain { code, tag, before: heap::stats(tag).total_count }
             }
             None => {
                 let most_bytes = if keep == 0 { USUAL_KEEP } else { keep };
-                Blocks::Kept(Mutex::new(Kept { most_bytes, ..Kept::default() }))
+                PoolBlocks::Kept(Mutex::new(FreeLists { most_bytes, ..FreeLists::default() }))
             }
         };
         let hidden =
-            matches!(blocks, Blocks::Kept(_)) && memory::device_only::is_hidden(&backend, kind);
+            matches!(blocks, PoolBlocks::Kept(_)) && memory::device_only::is_hidden(&backend, kind);
         let least_align = memory::alignment(&backend, kind, 1, 0)?.max(LEAST_ALIGN);
-        Ok(Pool { backend, device, kind, least_align, hidden, id: AtomicU64::new(0), blocks })
+        Ok(MemPool { backend, device, kind, least_align, hidden, id: AtomicU64::new(0), blocks })
     }
 
     /// Allocates from it.
@@ -203,8 +201,10 @@ impl Pool {
         });
         let align = memory::check(size, align)?;
         let kept = match &self.blocks {
-            Blocks::Plain { code, tag, .. } => return host_alloc::alloc(*code, *tag, size, align),
-            Blocks::Kept(kept) => kept,
+            PoolBlocks::Plain { code, tag, .. } => {
+                return host_alloc::alloc(*code, *tag, size, align);
+            }
+            PoolBlocks::Kept(kept) => kept,
         };
         let (room, align) = (heap::rounded(size), align.max(self.least_align));
         let reused = kept.lock().reuse(room, align);
@@ -234,7 +234,7 @@ impl Pool {
     }
 
     /// A block from the backend. If it has none, everything kept without use goes back first.
-    fn fetch(&self, kept: &Mutex<Kept>, room: u64, align: u64) -> Result<Addr> {
+    fn fetch(&self, kept: &Mutex<FreeLists>, room: u64, align: u64) -> Result<Addr> {
         let take = || {
             device::on(&self.backend, self.device, || {
                 memory::take(&self.backend, self.kind, room, align)
@@ -259,7 +259,7 @@ impl Pool {
             return Ok(());
         }
         match &self.blocks {
-            Blocks::Plain { tag, .. } => match heap::free(addr, Label::new(0, *tag)) {
+            PoolBlocks::Plain { tag, .. } => match heap::free(addr, Label::new(0, *tag)) {
                 Freed::Done => Ok(()),
                 freed => match host_alloc::refusal(freed, addr, "this pool") {
                     Some(error) => Err(error),
@@ -268,7 +268,7 @@ impl Pool {
                         .map(drop),
                 },
             },
-            Blocks::Kept(kept) => {
+            PoolBlocks::Kept(kept) => {
                 let block = memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed))?;
                 let mut now = kept.lock();
                 (now.live_bytes, now.live_count) =
@@ -285,15 +285,15 @@ impl Pool {
     /// Gives back to the backend until no more than `keep` bytes are kept without use.
     pub fn trim(&self, keep: u64) -> Result<()> {
         match &self.blocks {
-            Blocks::Plain { .. } => {
+            PoolBlocks::Plain { .. } => {
                 host_alloc::trim(keep);
                 Ok(())
             }
-            Blocks::Kept(kept) => self.shed(kept, keep),
+            PoolBlocks::Kept(kept) => self.shed(kept, keep),
         }
     }
 
-    fn shed(&self, kept: &Mutex<Kept>, most: u64) -> Result<()> {
+    fn shed(&self, kept: &Mutex<FreeLists>, most: u64) -> Result<()> {
         let mut outcome = Ok(());
         let shed = kept.lock().shed(most);
         for (addr, room, align) in shed {
@@ -310,13 +310,13 @@ impl Pool {
     /// Fills in its counters.
     pub fn stats(&self, out: &mut dtl_mem_stats_t) {
         match &self.blocks {
-            Blocks::Plain { tag, before, .. } => {
+            PoolBlocks::Plain { tag, before, .. } => {
                 let now = heap::stats(*tag);
                 (out.live_bytes, out.live_count) = (now.live_bytes, now.live_count);
                 (out.peak_bytes, out.total_count) = (now.peak_bytes, now.total_count - before);
                 out.reserved_bytes = now.live_bytes;
             }
-            Blocks::Kept(kept) => {
+            PoolBlocks::Kept(kept) => {
                 let now = kept.lock();
                 (out.live_bytes, out.live_count) = (now.live_bytes, now.live_count);
                 (out.peak_bytes, out.total_count) = (now.peak_bytes, now.total_count);
@@ -327,18 +327,18 @@ impl Pool {
 
     fn live_count(&self) -> u64 {
         match &self.blocks {
-            Blocks::Plain { tag, .. } => heap::stats(*tag).live_count,
-            Blocks::Kept(kept) => kept.lock().live_count,
+            PoolBlocks::Plain { tag, .. } => heap::stats(*tag).live_count,
+            PoolBlocks::Kept(kept) => kept.lock().live_count,
         }
     }
 }
 
-impl Drop for Pool {
+impl Drop for MemPool {
     fn drop(&mut self) {
         // At finalize there may be live blocks, else only such as another thread allocated during
         // the destroy; nobody is inside a call with this pool any more.
         match &self.blocks {
-            Blocks::Plain { tag, .. } => {
+            PoolBlocks::Plain { tag, .. } => {
                 if self.live_count() > 0 {
                     heap::free_all(*tag);
                 }
@@ -350,7 +350,7 @@ impl Drop for Pool {
                 }
                 *labels &= !(1 << tag);
             }
-            Blocks::Kept(kept) => {
+            PoolBlocks::Kept(kept) => {
                 let mut outcome = Ok(());
                 for (addr, block) in memory::leave_all(self.id.load(Ordering::Relaxed)) {
                     outcome = outcome.and(device::on(&self.backend, self.device, || {
@@ -401,7 +401,7 @@ fn take_label() -> Result<u8> {
 
 fn is_plain(id: u64) -> bool {
     let inside = epoch::enter();
-    POOLS.get(&inside, id).is_some_and(|pool| matches!(pool.blocks, Blocks::Plain { .. }))
+    POOLS.get(&inside, id).is_some_and(|pool| matches!(pool.blocks, PoolBlocks::Plain { .. }))
 }
 
 fn free_label() -> Option<u8> {
@@ -414,13 +414,13 @@ fn free_label() -> Option<u8> {
 }
 
 /// Puts a pool under a handle.
-pub fn insert(pool: Pool) -> Result<u64> {
+pub fn insert(pool: MemPool) -> Result<u64> {
     let pool = Arc::new(pool);
     let Some(id) = POOLS.insert(Arc::clone(&pool)) else {
         return fail!(DTL_ERROR_LIMIT, "no pool handle is left; destroy some");
     };
     pool.id.store(id, Ordering::Relaxed);
-    if let Blocks::Plain { code, tag, .. } = pool.blocks {
+    if let PoolBlocks::Plain { code, tag, .. } = pool.blocks {
         let _labels = LABELS.lock(); // one at a time
         let entry = entry(id);
         if entry.owner.load(Ordering::Relaxed) == 0 {
@@ -439,13 +439,13 @@ pub fn is_live(id: u64) -> bool {
 }
 
 /// The pool of a handle, for the duration of a call.
-pub fn find(inside: &Guard, id: u64) -> Result<&Pool> {
+pub fn find(inside: &Guard, id: u64) -> Result<&MemPool> {
     POOLS.get(inside, id).ok_or_else(|| invalid_handle("pool", TAG, id))
 }
 
 /// Takes a pool out of the table. Its entry goes first: a thread that still uses the entry is
 /// inside the epoch, and the pool outlives that.
-fn remove(inside: &Guard, id: u64) -> Option<Arc<Pool>> {
+fn remove(inside: &Guard, id: u64) -> Option<Arc<MemPool>> {
     entry(id).hide(id);
     POOLS.remove(inside, id)
 }

@@ -129,7 +129,7 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
 }
 
 /// Describes a block of the host's allocator as the ledger would.
-fn plain_allocation(found: heap::Found) -> Allocation {
+fn plain_allocation(found: heap::LiveBlock) -> Allocation {
     let (size, kind) = (found.size, host_alloc::kind(found.kind));
     Allocation {
         backend: host_alloc::home(),
@@ -148,7 +148,7 @@ fn plain_allocation(found: heap::Found) -> Allocation {
 /// Finds the memory in which a range begins, and its first byte, by a driver query if the memory is
 /// in no list. Inlined, because moving the large result takes a tenth of a small copy (row
 /// mem_copy_8).
-#[inline(always)]
+#[inline]
 fn find_any(region: Region) -> Result<Option<(usize, Allocation)>> {
     let found = find(region.addr());
     if found.is_none() && drivers::may_know(region) {

@@ -2,11 +2,11 @@
 //! devices (`dtl_mem_register_host`), and memory of any kind from another allocator
 //! (`dtl_mem_adopt`).
 
-use super::external::{self, Entry};
+use super::external::{self, ExternalEntry};
 use super::{Allocation, device_only, drivers, kind_info, overlapping};
 use crate::abi::word::{DTL_MEMORY_PINNED, dtl_enum_word_t};
 use crate::error::{Result, fail};
-use crate::runtime::component::Found;
+use crate::runtime::component::DriverAllocation;
 use crate::runtime::enums::describe as name_of;
 use crate::runtime::registry::Backend;
 use crate::runtime::usage::RangeUser;
@@ -19,30 +19,30 @@ use std::sync::Arc;
 
 /// The call that announced the memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
+enum RegisteredBy {
     /// `dtl_mem_register_host`: the backend has locked its pages.
     Registered,
     /// `dtl_mem_adopt`: the backend was not called.
     Adopted,
 }
 
-impl Origin {
+impl RegisteredBy {
     fn verb(self) -> &'static str {
-        if self == Origin::Registered { "registered" } else { "adopted" }
+        if self == RegisteredBy::Registered { "registered" } else { "adopted" }
     }
 
     /// The call that reverts it.
     fn inverse(self) -> &'static str {
-        if self == Origin::Registered { "dtl_mem_unregister_host" } else { "dtl_mem_release" }
+        if self == RegisteredBy::Registered { "dtl_mem_unregister_host" } else { "dtl_mem_release" }
     }
 }
 
 struct Registered {
     backend: RangeUser,
     region: Region,
-    origin: Origin,
+    origin: RegisteredBy,
     /// `None`: the backend is at it.
-    entry: Option<Entry>,
+    entry: Option<ExternalEntry>,
 }
 
 /// By first byte. Ranges do not overlap.
@@ -52,7 +52,7 @@ static LIST: Mutex<BTreeMap<usize, Registered>> = Mutex::new(BTreeMap::new());
 pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     let memory = backend.memory()?;
     let device = device::get_or_first(&backend)?;
-    reserve(&backend, region, Origin::Registered)?;
+    reserve(&backend, region, RegisteredBy::Registered)?;
     let first = region.addr().get();
     let told = kind_info(&backend, DTL_MEMORY_PINNED, &mut crate::runtime::zeroed_kind_info())
         .and_then(|()| {
@@ -87,7 +87,7 @@ pub fn adopt(
     if memory.can_identify() {
         check_with_driver(&backend, device, kind, region)?;
     }
-    reserve(&backend, region, Origin::Adopted)?;
+    reserve(&backend, region, RegisteredBy::Adopted)?;
     let entry = external::enter(
         region.addr(),
         Allocation::of_others(&backend, device, kind, region.len() as u64),
@@ -114,7 +114,7 @@ fn check_with_driver(
             backend.name()
         );
     };
-    let Found { kind: known, device: home, base, size } = found;
+    let DriverAllocation { kind: known, device: home, base, size } = found;
     if home != device {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -147,7 +147,7 @@ fn check_with_driver(
 
 /// Reserves the range in the list. Fails if a part of it is already in the library's ledger or
 /// lists.
-fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()> {
+fn reserve(backend: &Arc<Backend>, region: Region, origin: RegisteredBy) -> Result<()> {
     let (first, last) = (region.addr(), region.addr().offset(region.len() - 1));
     let mut list = LIST.lock();
     let before = list.range(..=last.get()).next_back();
@@ -167,10 +167,10 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()>
     }
     if let Some((base, _)) = overlapping(region)? {
         let (bytes, advice) = match origin {
-            Origin::Registered => {
+            RegisteredBy::Registered => {
                 ("are memory of the library", "allocate it as DTL_MEMORY_PINNED instead")
             }
-            Origin::Adopted => ("overlap memory that the library knows", "do not adopt it"),
+            RegisteredBy::Adopted => ("overlap memory that the library knows", "do not adopt it"),
         };
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -195,17 +195,17 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()>
 
 /// Reverts `register`.
 pub fn unregister(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
-    let gone = take(backend, addr, Origin::Registered)?;
+    let gone = take(backend, addr, RegisteredBy::Registered)?;
     forget(&gone)
 }
 
 /// Reverts `adopt`.
 pub fn release(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
-    take(backend, addr, Origin::Adopted).map(drop)
+    take(backend, addr, RegisteredBy::Adopted).map(drop)
 }
 
 /// Removes an entry from the list.
-fn take(backend: &Arc<Backend>, addr: Addr, origin: Origin) -> Result<Registered> {
+fn take(backend: &Arc<Backend>, addr: Addr, origin: RegisteredBy) -> Result<Registered> {
     let mut list = LIST.lock();
     let is_it = |found: &&Registered| found.backend.is_of(backend) && found.origin == origin;
     let entry = list.get(&addr.get()).filter(is_it).and_then(|found| found.entry);
@@ -240,7 +240,7 @@ pub fn describe(addr: Addr) -> Option<String> {
 
 /// Lets the backend unlock the pages of registered memory; does nothing for adopted memory.
 fn forget(gone: &Registered) -> Result<()> {
-    if gone.origin == Origin::Adopted {
+    if gone.origin == RegisteredBy::Adopted {
         return Ok(());
     }
     gone.backend.memory()?.unregister(gone.region).unwrap_or(Ok(()))

@@ -66,7 +66,7 @@ pub struct Facts {
 }
 
 /// What became of one file or folder; the texts live for ever.
-pub struct Info {
+pub struct PluginInfo {
     /// DTL_PLUGIN_LOADED, _FAILED or _IDLE.
     pub state: i32,
     /// How the last attempt ended.
@@ -77,7 +77,7 @@ pub struct Info {
     pub texts: [&'static CStr; 7],
 }
 
-struct Record {
+struct PluginRecord {
     path: PathBuf,
     identity: Option<Identity>,
     /// Origin of the request to load it.
@@ -92,9 +92,9 @@ struct Record {
     dropped: Option<Error>,
 }
 
-struct State {
+struct LoaderState {
     opener: Option<Opener>,
-    records: Vec<Record>,
+    records: Vec<PluginRecord>,
     /// The thread that loads.
     loader: Option<ThreadId>,
     /// What the plugin that is being loaded has registered, and its versions.
@@ -113,8 +113,8 @@ struct Current {
     handlers: Vec<dtl_registration_t>,
 }
 
-static STATE: Mutex<State> =
-    Mutex::new(State { opener: None, records: Vec::new(), loader: None, current: None });
+static STATE: Mutex<LoaderState> =
+    Mutex::new(LoaderState { opener: None, records: Vec::new(), loader: None, current: None });
 static CHANGED: Condvar = Condvar::new();
 /// Whether the folders have been searched since the library was opened.
 static SEARCHED: AtomicBool = AtomicBool::new(false);
@@ -125,9 +125,9 @@ pub fn open_files_with(opener: Opener) {
 }
 
 /// The right to load, held by one thread at a time.
-struct Turn;
+struct LoadGuard;
 
-impl Turn {
+impl LoadGuard {
     /// Waits for it. `None`: this thread has it, and is inside a plugin.
     fn take() -> Option<Self> {
         let me = std::thread::current().id();
@@ -139,11 +139,11 @@ impl Turn {
             state = CHANGED.wait(state);
         }
         state.loader = Some(me);
-        Some(Turn)
+        Some(LoadGuard)
     }
 }
 
-impl Drop for Turn {
+impl Drop for LoadGuard {
     fn drop(&mut self) {
         let mut state = STATE.lock();
         (state.loader, state.current) = (None, None);
@@ -166,8 +166,8 @@ pub fn load_folder(path: &Path, origin: &'static str) -> Result<u64> {
     search_folder(path, origin)
 }
 
-fn turn(call: &str) -> Result<Turn> {
-    match Turn::take() {
+fn turn(call: &str) -> Result<LoadGuard> {
+    match LoadGuard::take() {
         Some(turn) => Ok(turn),
         None => fail!(
             DTL_ERROR_BUSY,
@@ -328,8 +328,9 @@ fn loading(call: &str) -> Result<Facts> {
 /// files.
 fn error_with_owner(error: Error, name: &str) -> Error {
     let state = STATE.lock();
-    let has =
-        |record: &&Record| registered(&record.backends).iter().any(|(_, known)| known == name);
+    let has = |record: &&PluginRecord| {
+        registered(&record.backends).iter().any(|(_, known)| known == name)
+    };
     match state.records.iter().find(has) {
         Some(owner) => error.within(&format!(
             "plugin {} has registered {name}: remove one of the two files, or the folder of one \
@@ -358,7 +359,7 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
     let path = secure_path::resolve(path).unwrap_or_else(|_| path.to_owned());
     let (backends, handlers, _) = Registered::default();
     let names = Vec::new();
-    keep(Record {
+    keep(PluginRecord {
         path,
         identity: None,
         origin,
@@ -394,7 +395,7 @@ fn remember(
         log::info!("plugin {} is loaded, by {origin}", path.display());
     }
     let names = registered(&backends).into_iter().map(|(_, name)| name).collect();
-    keep(Record {
+    keep(PluginRecord {
         path,
         identity: Some(identity),
         origin,
@@ -415,9 +416,9 @@ fn remember(
 }
 
 /// Puts a record in the place of the one of the same file, or at the end.
-fn keep(record: Record) {
+fn keep(record: PluginRecord) {
     let mut state = STATE.lock();
-    let same = |known: &&mut Record| match (known.identity, record.identity) {
+    let same = |known: &&mut PluginRecord| match (known.identity, record.identity) {
         (Some(known), Some(new)) => known == new,
         _ => known.path == record.path,
     };
@@ -438,7 +439,7 @@ pub fn search() {
         return;
     }
     // Inside a plugin's load there is nothing to wait for: it goes on without.
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LoadGuard::take() else { return };
     if SEARCHED.load(Ordering::Acquire) {
         return;
     }
@@ -492,12 +493,12 @@ pub fn count() -> usize {
 
 /// What became of the one of this index.
 #[must_use]
-pub fn at(index: usize) -> Option<Info> {
-    let state: MutexGuard<State> = STATE.lock();
+pub fn at(index: usize) -> Option<PluginInfo> {
+    let state: MutexGuard<LoaderState> = STATE.lock();
     state.records.get(index).map(describe)
 }
 
-fn describe(record: &Record) -> Info {
+fn describe(record: &PluginRecord) -> PluginInfo {
     let backends: Vec<String> =
         registered(&record.backends).into_iter().map(|(_, name)| name).collect();
     let state = match &record.failure {
@@ -517,7 +518,7 @@ fn describe(record: &Record) -> Info {
         &facts.description,
         &backends.join(", "),
     ];
-    Info {
+    PluginInfo {
         state,
         status: record.failure.as_ref().map_or(DTL_SUCCESS, Error::status),
         abi_version: facts.spoken,

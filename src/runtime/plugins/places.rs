@@ -51,7 +51,7 @@ fn installed_folders() -> Vec<PathBuf> {
 #[must_use]
 pub fn advice(name: &str) -> String {
     let state = STATE.lock();
-    let had = |record: &&super::Record| record.names.iter().any(|known| known == name);
+    let had = |record: &&super::PluginRecord| record.names.iter().any(|known| known == name);
     if let Some(path) =
         state.records.iter().find(had).map(|record| record.path.display().to_string())
     {

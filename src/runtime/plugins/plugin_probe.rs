@@ -9,7 +9,7 @@ use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::error::{Error, Result, fail};
 use crate::runtime::{explain, settings};
 use crate::sys::os::dl;
-use crate::sys::os::subprocess::{self, Answer, Hear};
+use crate::sys::os::subprocess::{self, Capture, ChildOutput};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -31,17 +31,18 @@ pub fn pass(file: &Path, step: Step) -> Result<()> {
     // Without this, its trace would overwrite this process' own.
     command.env_remove("DTL_TRACE");
     let limit = Duration::from_nanos(limit_ns) + GRACE;
-    let Answer { said, in_time } = match subprocess::ask(&mut command, Hear::Output, limit) {
-        Ok(answer) => answer,
-        Err(error) => {
-            return fail!(
-                DTL_ERROR_UNAVAILABLE,
-                "not loaded, since it cannot be probed: {}: {error}; mend that, or unset \
+    let ChildOutput { output: said, in_time } =
+        match subprocess::run(&mut command, Capture::Output, limit) {
+            Ok(answer) => answer,
+            Err(error) => {
+                return fail!(
+                    DTL_ERROR_UNAVAILABLE,
+                    "not loaded, since it cannot be probed: {}: {error}; mend that, or unset \
                  DTL_PLUGIN_PROBE",
-                program.display()
-            );
-        }
-    };
+                    program.display()
+                );
+            }
+        };
     if !in_time {
         return fail!(DTL_ERROR_UNAVAILABLE, "the probe: hung: no word from {}", program.display());
     }

@@ -7,7 +7,7 @@
 //!
 //! A tuned task costs one load of a word that no thread writes. Tuning takes no lock: `tuning_run`.
 
-use super::tuning_run::{Report, Trial, Turn};
+use super::tuning_run::{Report, Trial, TuningRun};
 use crate::abi::devices::policy::dtl_task_key_t;
 use crate::error::{Result, fail};
 use crate::runtime::log;
@@ -37,7 +37,7 @@ impl Run {
     }
 }
 
-struct Entry {
+struct TuningEntry {
     key: dtl_task_key_t,
     trial: Trial,
     /// Runs since the task was tuned.
@@ -49,7 +49,7 @@ struct Stripe(AtomicU64);
 
 /// Auto-tuner of a policy: one entry per task key, with the trial runs and the fastest resource.
 pub(super) struct Tuner {
-    entries: Box<[OnceLock<Box<Entry>>]>,
+    entries: Box<[OnceLock<Box<TuningEntry>>]>,
     resources: usize,
     /// On each resource.
     warmups: usize,
@@ -81,7 +81,7 @@ impl Tuner {
 
     /// Which resource the task gets, and the run if it is timed. `None`: the task is new, see
     /// [`Tuner::enter`].
-    #[inline(always)]
+    #[inline(always)] // row: select_tuned
     #[must_use]
     pub(super) fn select(
         &self,
@@ -106,8 +106,8 @@ impl Tuner {
     }
 
     /// Returns true if it is time to tune a tuned task anew.
-    #[inline(always)]
-    fn is_due(&self, entry: &Entry, thread: usize) -> bool {
+    #[inline(always)] // row: select_tuned
+    fn is_due(&self, entry: &TuningEntry, thread: usize) -> bool {
         if self.resample == 0 {
             return false;
         }
@@ -145,8 +145,8 @@ impl Tuner {
         )
     }
 
-    fn entry(&self, key: dtl_task_key_t) -> Entry {
-        Entry {
+    fn entry(&self, key: dtl_task_key_t) -> TuningEntry {
+        TuningEntry {
             key,
             trial: Trial::new(self.resources, self.warmups, self.samples),
             since: std::array::from_fn(|_| Stripe(AtomicU64::new(0))),
@@ -156,7 +156,7 @@ impl Tuner {
     /// Reports the end of a timed run on a resource. `None`: it failed, so its time does not count.
     pub(super) fn ended(&self, run: Run, resource: usize, time_ns: Option<u64>) {
         let Some(entry) = self.entries.get(run.place()).and_then(OnceLock::get) else { return };
-        let turn = Turn { resource, part: run.part() };
+        let turn = TuningRun { resource, part: run.part() };
         if let Report::Last(best, least) = entry.trial.report(turn, time_ns) {
             self.tuning.fetch_sub(1, Ordering::Relaxed);
             log::info!(
@@ -169,7 +169,7 @@ impl Tuner {
 
     #[cold]
     #[inline(never)]
-    fn begin_anew(&self, entry: &Entry) {
+    fn begin_anew(&self, entry: &TuningEntry) {
         if entry.trial.begin_anew() {
             self.tuning.fetch_add(1, Ordering::Relaxed);
         }
@@ -178,15 +178,15 @@ impl Tuner {
 
 /// A task that is tuned now.
 #[inline(never)]
-fn next_run(entry: &Entry, place: usize, thread: usize) -> (usize, Option<Run>) {
+fn next_run(entry: &TuningEntry, place: usize, thread: usize) -> (usize, Option<Run>) {
     match entry.trial.take_run(thread) {
-        Some(Turn { resource, part }) => (resource, Some(Run::new(place, part))),
+        Some(TuningRun { resource, part }) => (resource, Some(Run::new(place, part))),
         None => (entry.trial.leader() as usize, None),
     }
 }
 
 /// Where the search for a task begins (Fibonacci hashing: Knuth, TAOCP vol. 3, 6.4).
-#[inline(always)]
+#[inline(always)] // row: select_tuned
 fn place_of(key: dtl_task_key_t) -> usize {
     let mixed = (key.task ^ key.variant.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 54) as usize

@@ -10,10 +10,10 @@ use crate::abi::devices::policy::dtl_waitable_fn_t;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
 use crate::last_error::Mark;
-use crate::runtime::exec::event::{Event, Gate};
+use crate::runtime::exec::event::{Event, EventGate};
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
-use crate::sys::sync::tsc::Stopwatch;
+use crate::sys::sync::tsc::TscTimer;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) enum Watch {
     /// By a call of dtl_selection_end.
     Told,
     /// An event of the task's own.
-    Record(Gate),
+    Record(EventGate),
     /// A function of the task's own.
     Call(dtl_waitable_fn_t, Addr),
     /// Events on the resource's stream, before (if it is timed) and behind the task's work.
@@ -39,7 +39,7 @@ pub(super) struct Ended {
     pub(super) before: Mark,
 }
 
-enum State {
+enum InFlightState {
     Free,
     /// The watch is `None` while a thread looks.
     Running(Option<Watch>),
@@ -47,10 +47,10 @@ enum State {
     Over(dtl_status_t),
 }
 
-struct Place {
+struct InFlightSlot {
     /// In tickets, so that an old one leads nowhere.
     generation: u32,
-    state: State,
+    state: InFlightState,
     /// The submission has an owner, who will query the status.
     is_kept: bool,
     picked: Picked,
@@ -59,7 +59,7 @@ struct Place {
 
 /// Tickets of one resource.
 #[derive(Default)]
-struct Rows {
+struct ResourceTickets {
     /// On its stream: they end as they were submitted.
     in_order: VecDeque<u64>,
     others: VecDeque<u64>,
@@ -67,11 +67,11 @@ struct Rows {
 
 #[derive(Default)]
 struct Places {
-    all: Vec<Place>,
+    all: Vec<InFlightSlot>,
     free: Vec<u32>,
     running: usize,
     /// By resource: what has to be looked at.
-    rows: Vec<Rows>,
+    rows: Vec<ResourceTickets>,
 }
 
 /// Table of the tasks in flight, with their tickets and scratch memory.
@@ -92,7 +92,7 @@ impl Flights {
     /// None yet, on so many resources.
     #[must_use]
     pub(super) fn new(resources: usize, scratch_bytes: u64) -> Self {
-        let rows = (0..resources).map(|_| Rows::default()).collect();
+        let rows = (0..resources).map(|_| ResourceTickets::default()).collect();
         Flights {
             places: Mutex::new(Places { rows, ..Places::default() }),
             scratch_bytes: usize::try_from(scratch_bytes).unwrap_or(usize::MAX),
@@ -111,9 +111,9 @@ impl Flights {
             Some(at) => at as usize,
             None if places.all.len() < u32::MAX as usize - 1 => {
                 let scratch = scratch(self.scratch_bytes)?;
-                places.all.push(Place {
+                places.all.push(InFlightSlot {
                     generation: 0,
-                    state: State::Free,
+                    state: InFlightState::Free,
                     is_kept,
                     picked,
                     scratch,
@@ -124,7 +124,8 @@ impl Flights {
         };
         places.running += 1;
         let Some(place) = places.all.get_mut(at) else { return Ok((0, Addr::NULL)) };
-        (place.state, place.is_kept, place.picked) = (State::Running(Some(watch)), is_kept, picked);
+        (place.state, place.is_kept, place.picked) =
+            (InFlightState::Running(Some(watch)), is_kept, picked);
         let ticket = u64::from(place.generation) << 32 | (at as u64 + 1);
         let memory = place
             .scratch
@@ -142,7 +143,7 @@ impl Flights {
         let mut places = self.places.lock();
         let place = places.running(ticket)?;
         let (picked, is_kept) = (place.picked, place.is_kept);
-        place.state = State::Over(ended.status);
+        place.state = InFlightState::Over(ended.status);
         places.running -= 1;
         if !is_kept {
             places.release(ticket);
@@ -152,7 +153,7 @@ impl Flights {
     }
 
     /// The task was not taken: as if it had never been.
-    pub(super) fn withdraw(&self, ticket: u64) -> Option<Picked> {
+    pub(super) fn cancel(&self, ticket: u64) -> Option<Picked> {
         let mut places = self.places.lock();
         let picked = places.running(ticket)?.picked;
         places.running -= 1;
@@ -166,11 +167,11 @@ impl Flights {
         let mut places = self.places.lock();
         let place = places.place(ticket).ok_or(())?;
         match place.state {
-            State::Over(status) => {
+            InFlightState::Over(status) => {
                 places.release(ticket);
                 Ok(Some(status))
             }
-            State::Running(_) if place.is_kept => Ok(None),
+            InFlightState::Running(_) if place.is_kept => Ok(None),
             _ => Err(()),
         }
     }
@@ -180,7 +181,7 @@ impl Flights {
         let mut places = self.places.lock();
         let Some(place) = places.place(ticket).filter(|place| place.is_kept) else { return false };
         place.is_kept = false;
-        if matches!(place.state, State::Over(_)) {
+        if matches!(place.state, InFlightState::Over(_)) {
             places.release(ticket);
         }
         true
@@ -202,7 +203,7 @@ impl Flights {
         let (watch, index) = {
             let mut places = self.places.lock();
             let place = places.running(ticket)?;
-            let State::Running(watch) = &mut place.state else { return None };
+            let InFlightState::Running(watch) = &mut place.state else { return None };
             if matches!(watch, Some(Watch::Told)) {
                 return None;
             }
@@ -214,7 +215,7 @@ impl Flights {
                 self.end(ticket, ended)
             }
             None => {
-                if let Some(Place { state: State::Running(place), .. }) =
+                if let Some(InFlightSlot { state: InFlightState::Running(place), .. }) =
                     self.places.lock().running(ticket)
                 {
                     *place = Some(watch);
@@ -286,21 +287,21 @@ impl Flights {
 }
 
 impl Places {
-    fn place(&mut self, ticket: u64) -> Option<&mut Place> {
+    fn place(&mut self, ticket: u64) -> Option<&mut InFlightSlot> {
         let at = (ticket & u64::from(u32::MAX)).checked_sub(1)?;
         let place = self.all.get_mut(at as usize)?;
-        let is_there =
-            u64::from(place.generation) == ticket >> 32 && !matches!(place.state, State::Free);
+        let is_there = u64::from(place.generation) == ticket >> 32
+            && !matches!(place.state, InFlightState::Free);
         is_there.then_some(place)
     }
 
-    fn running(&mut self, ticket: u64) -> Option<&mut Place> {
-        self.place(ticket).filter(|place| matches!(place.state, State::Running(_)))
+    fn running(&mut self, ticket: u64) -> Option<&mut InFlightSlot> {
+        self.place(ticket).filter(|place| matches!(place.state, InFlightState::Running(_)))
     }
 
     fn release(&mut self, ticket: u64) {
         if let Some(place) = self.place(ticket) {
-            place.state = State::Free;
+            place.state = InFlightState::Free;
             place.generation = place.generation.wrapping_add(1);
             self.free.push((ticket as u32) - 1);
         }
@@ -360,5 +361,5 @@ impl Watch {
 /// Time since a task was picked; `None` if it is not timed.
 #[must_use]
 pub(super) fn time_since(picked: &Picked) -> Option<u64> {
-    picked.started.map(Stopwatch::elapsed_ns)
+    picked.started.map(TscTimer::elapsed_ns)
 }

@@ -40,7 +40,7 @@ struct Seen {
 }
 
 impl Count {
-    #[inline(always)]
+    #[inline]
     fn see(&self) -> Seen {
         let ended = self.ended.load(Ordering::Acquire);
         let taken = self.taken.load(Ordering::Relaxed);
@@ -48,7 +48,6 @@ impl Count {
     }
 
     /// One task more, if none was given to it since.
-    #[inline(always)]
     fn take(&self, seen: u64) -> bool {
         self.taken.compare_exchange(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
@@ -90,7 +89,7 @@ impl Loads {
     }
 
     /// Takes a place on the thread's own resource if that is idle: nothing is less.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub(super) fn take_own(&self, thread: usize) -> Option<usize> {
         let own = self.0.get(thread)?;
@@ -132,7 +131,7 @@ impl Loads {
     }
 
     /// A task on it has ended, for this thread.
-    #[inline(always)]
+    #[inline]
     pub(super) fn give_back_in(&self, thread: usize, index: usize) {
         if thread != index {
             return self.give_back(index);
@@ -143,7 +142,7 @@ impl Loads {
     }
 
     /// A task on it has ended.
-    #[inline(always)]
+    #[inline]
     pub(super) fn give_back(&self, index: usize) {
         if let Some(count) = self.0.get(index) {
             count.taken.fetch_sub(1, Ordering::Release);

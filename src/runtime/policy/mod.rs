@@ -36,28 +36,30 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::invalid_handle;
 use crate::sys::handles::epoch::{self, Guard, Running, Visit};
 use crate::sys::handles::handle_ref::EpochRef;
-use crate::sys::handles::handle_table::Table;
+use crate::sys::handles::handle_table::HandleTable;
 use crate::sys::sync::atomic_update::AtomicUpdate;
 use crate::sys::sync::lock::Mutex;
-use crate::sys::sync::tsc::Stopwatch;
+use crate::sys::sync::tsc::TscTimer;
 use resources::{Resource, close_streams, info_names};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 pub use self::auto_tune::Run;
-pub use self::selector::{End, Rule};
-pub use resources::{ALL_INFO, Adapter, CustomKind, Given, Kind, List, check_count};
+pub use self::selector::{Rule, TaskEnd};
+pub use resources::{
+    ALL_INFO, Adapter, CustomKind, Given, ResourceKind, ResourceList, check_count,
+};
 
 /// Type byte of policy handles.
 const TAG: u8 = 13;
 
-static POLICIES: Table<Policy> = Table::new(TAG, 0);
+static POLICIES: HandleTable<Policy> = HandleTable::new(TAG, 0);
 
 /// A policy with its resources.
 pub struct Policy {
     id: AtomicU64,
     rule: Rule,
-    kind: Kind,
+    kind: ResourceKind,
     /// DTL_INFO_... that the rule needs.
     needed_info: u64,
     /// Unless dtl_policy_initialize gives another one.
@@ -68,11 +70,11 @@ pub struct Policy {
     closed: AtomicBool,
     /// One thread may make it ready.
     claimed: AtomicBool,
-    ready: OnceLock<Ready>,
+    ready: OnceLock<ReadyPolicy>,
 }
 
 /// What there is once the resources are known.
-struct Ready {
+struct ReadyPolicy {
     resources: Box<[Resource]>,
     chooser: Chooser,
     counts: Counts,
@@ -95,36 +97,36 @@ pub struct Picked {
     /// The resource's.
     pub index: u32,
     /// What is reported when the task has ended.
-    pub end: End,
+    pub end: TaskEnd,
     /// When, if the task is timed.
-    pub started: Option<Stopwatch>,
+    pub started: Option<TscTimer>,
 }
 
 impl Picked {
     /// Returns true if something is to be done when the task has ended.
     #[must_use]
     fn has_end(&self) -> bool {
-        !matches!(self.end, End::Nothing)
+        !matches!(self.end, TaskEnd::Nothing)
     }
 }
 
 /// A policy that can choose for a task that the submitting thread runs, for a short stay.
-pub struct Quick(EpochRef<Ready>);
+pub struct FastPolicy(EpochRef<ReadyPolicy>);
 
 /// The policy of a handle, if it is one. `None`: it is not that simple, see `submit`.
-#[inline(always)]
+#[inline]
 #[must_use]
-pub fn quick(visit: Visit, id: u64) -> Option<Quick> {
+pub fn quick(visit: Visit, id: u64) -> Option<FastPolicy> {
     POLICIES
         .visit(visit, id)?
         .filter_map(|policy| policy.ready.get().filter(|ready| ready.is_quick))
-        .map(Quick)
+        .map(FastPolicy)
 }
 
-impl Quick {
+impl FastPolicy {
     /// A resource that is known without a search, whatever the task, and the program's own name of
     /// it.
-    #[inline(always)]
+    #[inline(always)] // row: select_fixed
     #[must_use]
     pub fn at_hand(&self) -> Option<(Picked, Given)> {
         let (index, end) = self.0.chooser.at_hand(&self.0.counts, self.thread())?;
@@ -132,34 +134,32 @@ impl Quick {
     }
 
     /// Leaves the policy for a task, during which the thread counts as in a call.
-    #[inline(always)]
     #[must_use]
     pub fn into_running(self) -> Running {
         self.0.into_running()
     }
 
     /// A resource, and the program's own name of it. `None`: it is not that simple, see `submit`.
-    #[inline(always)]
+    #[inline(always)] // row: select_tuned
     #[must_use]
     pub fn choose(&self, key: dtl_task_key_t) -> Option<(Picked, Given)> {
         let (index, end) = self.0.chooser.quick(&self.0.counts, key, self.thread())?;
         self.picked(index, end)
     }
 
-    #[inline(always)]
     fn thread(&self) -> usize {
         self.0.inside().thread_number()
     }
 
-    #[inline(always)]
-    fn picked(&self, index: usize, end: End) -> Option<(Picked, Given)> {
+    #[inline(always)] // row: select_fixed
+    fn picked(&self, index: usize, end: TaskEnd) -> Option<(Picked, Given)> {
         let given = self.0.resources.get(index)?.given;
-        let started = matches!(end, End::Timed(_)).then(Stopwatch::start);
+        let started = matches!(end, TaskEnd::Timed(_)).then(TscTimer::start);
         Some((Picked { index: index as u32, end, started }, given))
     }
 
     /// The task of a picked resource has ended well; its place is free.
-    #[inline(always)]
+    #[inline]
     pub fn give_back(&self, index: u32) {
         if let Chooser::Least(loads) | Chooser::Free(loads, _) = &self.0.chooser {
             loads.give_back_in(self.thread(), index as usize);
@@ -167,10 +167,10 @@ impl Quick {
     }
 
     /// The task of a picked resource has ended well; how long it took.
-    #[inline(always)]
-    pub fn timed(&self, index: u32, run: Run, started: Option<Stopwatch>) {
+    #[inline]
+    pub fn timed(&self, index: u32, run: Run, started: Option<TscTimer>) {
         if let Chooser::Fastest(tuner) = &self.0.chooser {
-            tuner.ended(run, index as usize, started.map(Stopwatch::elapsed_ns));
+            tuner.ended(run, index as usize, started.map(TscTimer::elapsed_ns));
         }
     }
 }
@@ -180,9 +180,9 @@ pub struct Make<'a> {
     /// How it chooses.
     pub rule: Rule,
     /// Kind of its resources.
-    pub kind: Kind,
+    pub kind: ResourceKind,
     /// The resources; of no interest but for the adapter if they come later.
-    pub list: List<'a>,
+    pub list: ResourceList<'a>,
     /// dtl_policy_initialize gives them.
     pub is_later: bool,
 }
@@ -227,7 +227,7 @@ impl Policy {
     }
 
     /// Gives a policy its resources, once.
-    pub fn initialize(&self, inside: &Guard, list: &List<'_>) -> Result<()> {
+    pub fn initialize(&self, inside: &Guard, list: &ResourceList<'_>) -> Result<()> {
         if self.claimed.swap(true, Ordering::AcqRel) {
             return fail!(
                 DTL_ERROR_INVALID_STATE,
@@ -241,9 +241,9 @@ impl Policy {
         Ok(())
     }
 
-    fn make_ready(&self, inside: &Guard, list: &List<'_>) -> Result<Ready> {
+    fn make_ready(&self, inside: &Guard, list: &ResourceList<'_>) -> Result<ReadyPolicy> {
         let adapter = if list.adapter.function.is_some() { list.adapter } else { self.adapter };
-        let list = List { given: list.given, adapter };
+        let list = ResourceList { given: list.given, adapter };
         let (usable, own_streams) = self.kind.resources(inside, &list, self.needed_info)?;
         let chooser = match self.rule.over(&usable) {
             Ok(chooser) => chooser,
@@ -253,13 +253,13 @@ impl Policy {
             }
         };
         if self.needed_info & DTL_INFO_TASK_TIME != 0 {
-            let _ = Stopwatch::start(); // not the first one in a submit
+            let _ = TscTimer::start(); // not the first one in a submit
         }
         let resources = usable.resources;
         let count = resources.len();
         let scratch_bytes = self.kind.scratch_bytes(self.needed_info);
-        Ok(Ready {
-            is_quick: matches!(self.kind, Kind::Generic | Kind::Inline)
+        Ok(ReadyPolicy {
+            is_quick: matches!(self.kind, ResourceKind::Generic | ResourceKind::Inline)
                 && !matches!(self.rule, Rule::Custom(_)),
             chooser,
             counts: Counts::new(count),
@@ -273,7 +273,7 @@ impl Policy {
         })
     }
 
-    fn ready(&self) -> Result<&Ready> {
+    fn ready(&self) -> Result<&ReadyPolicy> {
         match self.ready.get() {
             Some(ready) => Ok(ready),
             None => fail!(
@@ -319,14 +319,14 @@ impl Policy {
     pub fn traits(&self) -> dtl_policy_traits_t {
         let ready = self.ready.get();
         let looks = match &self.kind {
-            Kind::Custom(custom) => custom.ops.lazy_report.is_some(),
-            Kind::Streams(_) => true,
-            Kind::Generic | Kind::Inline => false,
+            ResourceKind::Custom(custom) => custom.ops.lazy_report.is_some(),
+            ResourceKind::Streams(_) => true,
+            ResourceKind::Generic | ResourceKind::Inline => false,
         };
         dtl_policy_traits_t {
             struct_size: size_of::<dtl_policy_traits_t>() as u32,
             kind: self.kind.number(),
-            has_wait_type: u32::from(!matches!(self.kind, Kind::Inline)),
+            has_wait_type: u32::from(!matches!(self.kind, ResourceKind::Inline)),
             lazy_report: u32::from(looks),
             scratch_bytes: ready.map_or_else(
                 || self.kind.scratch_bytes(self.needed_info),
@@ -378,7 +378,7 @@ impl Drop for Policy {
         {
             destroy(own.ptr());
         }
-        if let Kind::Custom(CustomKind {
+        if let ResourceKind::Custom(CustomKind {
             ops: dtl_resource_ops_t { destroy: Some(destroy), .. },
             own,
         }) = &self.kind

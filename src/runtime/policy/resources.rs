@@ -21,7 +21,7 @@ const MOST: u64 = 4096;
 pub const ALL_INFO: u64 = DTL_INFO_TASK_SUBMISSION | DTL_INFO_TASK_COMPLETION | DTL_INFO_TASK_TIME;
 
 /// A kind of resources.
-pub enum Kind {
+pub enum ResourceKind {
     /// Anything, of which nothing is reported.
     Generic,
     /// Anything on the host: a task ends with its function.
@@ -49,7 +49,6 @@ pub struct Given {
 
 impl Given {
     /// Returns the resource as the C struct.
-    #[inline(always)]
     #[must_use]
     pub fn plain(self) -> dtl_resource_t {
         dtl_resource_t { value: self.value, user: self.user.ptr() }
@@ -69,7 +68,7 @@ pub struct Resource {
 }
 
 /// What a program gave, and what becomes of it.
-pub struct List<'a> {
+pub struct ResourceList<'a> {
     /// `None` = the kind's defaults.
     pub given: Option<&'a [dtl_resource_t]>,
     /// What is made of each element first.
@@ -93,15 +92,15 @@ pub struct Usable {
     pub left_out: Vec<(usize, String)>,
 }
 
-impl Kind {
+impl ResourceKind {
     /// DTL_RESOURCES_....
     #[must_use]
     pub fn number(&self) -> u32 {
         match self {
-            Kind::Generic => DTL_RESOURCES_GENERIC,
-            Kind::Inline => DTL_RESOURCES_INLINE,
-            Kind::Streams(_) => DTL_RESOURCES_STREAMS,
-            Kind::Custom(_) => DTL_RESOURCES_CUSTOM,
+            ResourceKind::Generic => DTL_RESOURCES_GENERIC,
+            ResourceKind::Inline => DTL_RESOURCES_INLINE,
+            ResourceKind::Streams(_) => DTL_RESOURCES_STREAMS,
+            ResourceKind::Custom(_) => DTL_RESOURCES_CUSTOM,
         }
     }
 
@@ -109,10 +108,10 @@ impl Kind {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Kind::Generic => "generic",
-            Kind::Inline => "inline",
-            Kind::Streams(_) => "streams",
-            Kind::Custom(_) => "custom",
+            ResourceKind::Generic => "generic",
+            ResourceKind::Inline => "inline",
+            ResourceKind::Streams(_) => "streams",
+            ResourceKind::Custom(_) => "custom",
         }
     }
 
@@ -120,9 +119,9 @@ impl Kind {
     #[must_use]
     pub fn supported_info(&self) -> u64 {
         match self {
-            Kind::Generic => DTL_INFO_TASK_SUBMISSION,
-            Kind::Inline | Kind::Streams(_) => ALL_INFO,
-            Kind::Custom(custom) => custom.ops.supported_info | DTL_INFO_TASK_SUBMISSION,
+            ResourceKind::Generic => DTL_INFO_TASK_SUBMISSION,
+            ResourceKind::Inline | ResourceKind::Streams(_) => ALL_INFO,
+            ResourceKind::Custom(custom) => custom.ops.supported_info | DTL_INFO_TASK_SUBMISSION,
         }
     }
 
@@ -130,7 +129,7 @@ impl Kind {
     #[must_use]
     pub fn scratch_bytes(&self, needed_info: u64) -> u64 {
         match self {
-            Kind::Custom(CustomKind { ops, own }) => {
+            ResourceKind::Custom(CustomKind { ops, own }) => {
                 ops.scratch_bytes.map_or(0, |ask| ask(own.ptr(), needed_info))
             }
             _ => 0,
@@ -141,7 +140,7 @@ impl Kind {
     pub fn resources(
         &self,
         inside: &Guard,
-        list: &List<'_>,
+        list: &ResourceList<'_>,
         needed_info: u64,
     ) -> Result<(Usable, Vec<u64>)> {
         let (given, own_streams) = match list.given {
@@ -155,7 +154,7 @@ impl Kind {
     fn usable(
         &self,
         inside: &Guard,
-        list: &List<'_>,
+        list: &ResourceList<'_>,
         given: &[dtl_resource_t],
         needed_info: u64,
     ) -> Result<Usable> {
@@ -195,7 +194,7 @@ impl Kind {
         let core = adapter.function.map_or(given.value, |adapt| adapt(adapter.user.ptr(), given));
         let given = Given { value: given.value, user: Addr::new(given.user) };
         let stream = match self {
-            Kind::Streams(_) => {
+            ResourceKind::Streams(_) => {
                 let id = handles::stream_id(inside, dtl_stream_t { id: core })?;
                 Some(handles::pin::<Stream>(inside, id)?)
             }
@@ -207,28 +206,28 @@ impl Kind {
     /// Why a resource cannot be used; `None` = it can.
     fn refusal(&self, resource: &Resource, needed_info: u64) -> Result<Option<String>> {
         match (self, &resource.stream) {
-            (Kind::Streams(_), Some(stream)) if needed_info & DTL_INFO_TASK_TIME != 0 => {
+            (ResourceKind::Streams(_), Some(stream)) if needed_info & DTL_INFO_TASK_TIME != 0 => {
                 Ok(streams::check_timing(stream).err().map(|error| error.text().to_owned()))
             }
-            (Kind::Custom(custom), _) => custom.refusal(resource.core, needed_info),
+            (ResourceKind::Custom(custom), _) => custom.refusal(resource.core, needed_info),
             _ => Ok(None),
         }
     }
 
     fn defaults(&self, inside: &Guard) -> Result<(Vec<dtl_resource_t>, Vec<u64>)> {
         match self {
-            Kind::Generic => fail!(
+            ResourceKind::Generic => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "resources is NULL, and there are no default resources of kind generic: pass a \
                  list, or leave \
                  opts.kind 0 to have the streams of all devices"
             ),
-            Kind::Inline => Ok((vec![plain(0)], Vec::new())),
-            Kind::Streams(backend) => {
+            ResourceKind::Inline => Ok((vec![plain(0)], Vec::new())),
+            ResourceKind::Streams(backend) => {
                 let own = streams::of_all_devices(inside, *backend)?;
                 Ok((own.iter().copied().map(plain).collect(), own))
             }
-            Kind::Custom(custom) => Ok((custom.defaults()?, Vec::new())),
+            ResourceKind::Custom(custom) => Ok((custom.defaults()?, Vec::new())),
         }
     }
 }

@@ -55,7 +55,7 @@ pub(super) enum Chooser {
 
 /// What is reported when a task has ended.
 #[derive(Clone, Copy)]
-pub enum End {
+pub enum TaskEnd {
     /// Nothing.
     Nothing,
     /// The resource has one task less.
@@ -154,13 +154,13 @@ impl Rule {
 impl Chooser {
     /// Selects a resource, if it is known without a search, whatever the task: its index, and what
     /// its end is for. `thread` is the calling one's number.
-    #[inline(always)]
-    pub(super) fn at_hand(&self, counts: &Counts, thread: usize) -> Option<(usize, End)> {
+    #[inline(always)] // row: select_fixed
+    pub(super) fn at_hand(&self, counts: &Counts, thread: usize) -> Option<(usize, TaskEnd)> {
         let (index, end) = match self {
-            Chooser::Fixed(index) => (*index, End::Nothing),
-            Chooser::RoundRobin => return Some((counts.take_turn(thread), End::Nothing)),
+            Chooser::Fixed(index) => (*index, TaskEnd::Nothing),
+            Chooser::RoundRobin => return Some((counts.take_turn(thread), TaskEnd::Nothing)),
             Chooser::Least(loads) | Chooser::Free(loads, _) => {
-                (loads.take_own(thread)?, End::Place)
+                (loads.take_own(thread)?, TaskEnd::Place)
             }
             Chooser::Fastest(_) | Chooser::Custom(..) => return None,
         };
@@ -170,20 +170,20 @@ impl Chooser {
 
     /// Selects a resource by a rule that needs neither a wait nor a call of the program. `None`:
     /// use `choose`.
-    #[inline(always)]
+    #[inline(always)] // row: select_tuned
     pub(super) fn quick(
         &self,
         counts: &Counts,
         key: dtl_task_key_t,
         thread: usize,
-    ) -> Option<(usize, End)> {
+    ) -> Option<(usize, TaskEnd)> {
         let (index, end) = match self {
             Chooser::Fixed(_) | Chooser::RoundRobin => return self.at_hand(counts, thread),
-            Chooser::Least(loads) => (loads.take_least(thread), End::Place),
-            Chooser::Free(loads, most) => (loads.take_free(thread, *most)?, End::Place),
+            Chooser::Least(loads) => (loads.take_least(thread), TaskEnd::Place),
+            Chooser::Free(loads, most) => (loads.take_free(thread, *most)?, TaskEnd::Place),
             Chooser::Fastest(tuner) => {
                 let (index, run) = tuner.select(key, thread)?;
-                (index, run.map_or(End::Nothing, End::Timed))
+                (index, run.map_or(TaskEnd::Nothing, TaskEnd::Timed))
             }
             Chooser::Custom(..) => return None,
         };
@@ -197,7 +197,7 @@ impl Chooser {
         counts: &Counts,
         key: dtl_task_key_t,
         thread: usize,
-    ) -> Result<(usize, End)> {
+    ) -> Result<(usize, TaskEnd)> {
         if let Some(found) = self.quick(counts, key, thread) {
             return Ok(found);
         }
@@ -222,7 +222,10 @@ impl Chooser {
                 }
                 let index = index as usize;
                 counts.add(thread, index);
-                Ok((index, if ops.needed_info == 0 { End::Nothing } else { End::Told(key) }))
+                Ok((
+                    index,
+                    if ops.needed_info == 0 { TaskEnd::Nothing } else { TaskEnd::Told(key) },
+                ))
             }
             _ => busy(),
         }
@@ -230,7 +233,7 @@ impl Chooser {
 
     /// A task is on its way.
     pub(super) fn submitted(&self, picked: &Picked) {
-        if let End::Told(key) = picked.end {
+        if let TaskEnd::Told(key) = picked.end {
             self.report(picked.index, key, DTL_INFO_TASK_SUBMISSION, 0);
         }
     }
@@ -239,13 +242,13 @@ impl Chooser {
     pub(super) fn ended(&self, picked: &Picked, status: dtl_status_t, time_ns: Option<u64>) {
         let time_ns = time_ns.filter(|_| status == DTL_SUCCESS);
         match (self, picked.end) {
-            (Chooser::Least(loads) | Chooser::Free(loads, _), End::Place) => {
+            (Chooser::Least(loads) | Chooser::Free(loads, _), TaskEnd::Place) => {
                 loads.give_back(picked.index as usize);
             }
-            (Chooser::Fastest(tuner), End::Timed(run)) => {
+            (Chooser::Fastest(tuner), TaskEnd::Timed(run)) => {
                 tuner.ended(run, picked.index as usize, time_ns)
             }
-            (Chooser::Custom(..), End::Told(key)) => {
+            (Chooser::Custom(..), TaskEnd::Told(key)) => {
                 self.report(picked.index, key, DTL_INFO_TASK_COMPLETION, i64::from(status));
                 let time = time_ns.map_or(-1, |time| i64::try_from(time).unwrap_or(i64::MAX));
                 self.report(picked.index, key, DTL_INFO_TASK_TIME, time);
@@ -262,10 +265,12 @@ impl Chooser {
     }
 
     /// Returns true if a task of this end is to be timed.
-    pub(super) fn times(&self, end: End) -> bool {
+    pub(super) fn times(&self, end: TaskEnd) -> bool {
         match (self, end) {
-            (_, End::Timed(_)) => true,
-            (Chooser::Custom(ops, _), End::Told(_)) => ops.needed_info & DTL_INFO_TASK_TIME != 0,
+            (_, TaskEnd::Timed(_)) => true,
+            (Chooser::Custom(ops, _), TaskEnd::Told(_)) => {
+                ops.needed_info & DTL_INFO_TASK_TIME != 0
+            }
             _ => false,
         }
     }

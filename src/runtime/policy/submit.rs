@@ -5,8 +5,8 @@
 //! block and call back in. No lock is held while foreign code runs.
 
 use super::in_flight::{Ended, Landed, Watch, time_since};
-use super::resources::{CustomKind, Given, Kind, Resource, slot_failed};
-use super::{Picked, Policy, Ready};
+use super::resources::{CustomKind, Given, Resource, ResourceKind, slot_failed};
+use super::{Picked, Policy, ReadyPolicy};
 use crate::abi::devices::policy::*;
 use crate::abi::handle::{dtl_event_t, dtl_policy_t};
 use crate::abi::status::*;
@@ -20,7 +20,7 @@ use crate::sys::handles::epoch;
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
-use crate::sys::sync::tsc::Stopwatch;
+use crate::sys::sync::tsc::TscTimer;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -59,7 +59,6 @@ pub const NOTHING_LEFT: dtl_waitable_t = dtl_waitable_t {
 };
 
 /// Returns true if a task has left nothing running.
-#[inline(always)]
 #[must_use]
 pub fn is_nothing(left: &dtl_waitable_t) -> bool {
     left.event.id == 0 && left.wait.is_none()
@@ -90,21 +89,21 @@ impl Policy {
             Args::NONE.what(format_args!("{}: resource {}", self.rule.name(), picked.index))
         });
         match &self.kind {
-            Kind::Generic | Kind::Inline => {
+            ResourceKind::Generic | ResourceKind::Inline => {
                 let (given, mut left) = (resource.given.plain(), NOTHING_LEFT);
                 let before = Mark::now();
                 let status = (task.function)(&raw const given, task.arg.ptr(), &raw mut left);
                 self.returned(&picked, (status, before), &left, task.is_kept)
             }
-            Kind::Streams(_) => match &resource.stream {
+            ResourceKind::Streams(_) => match &resource.stream {
                 Some(stream) => self.on_stream(ready, &picked, (resource.given, stream), task),
                 None => self.no_resource(&picked),
             },
-            Kind::Custom(custom) => self.by_table(ready, &picked, resource, custom, task),
+            ResourceKind::Custom(custom) => self.by_table(ready, &picked, resource, custom, task),
         }
     }
 
-    fn pick(&self, ready: &Ready, task: &Task, patience: Option<Deadline>) -> Result<Picked> {
+    fn pick(&self, ready: &ReadyPolicy, task: &Task, patience: Option<Deadline>) -> Result<Picked> {
         let thread = epoch::enter().thread_number();
         let mut backoff = Backoff::new();
         loop {
@@ -135,15 +134,15 @@ impl Policy {
                      (counted from 0)"
                 );
             }
-            let started = ready.chooser.times(end).then(Stopwatch::start);
+            let started = ready.chooser.times(end).then(TscTimer::start);
             return Ok(Picked { index: index as u32, end, started });
         }
     }
 
     /// Returns true if ended tasks are to be collected now. Done from time to time, as the program
     /// may never query the reports.
-    fn is_due(&self, ready: &Ready) -> bool {
-        matches!(self.kind, Kind::Custom(_))
+    fn is_due(&self, ready: &ReadyPolicy) -> bool {
+        matches!(self.kind, ResourceKind::Custom(_))
             && ready.flights.running() % LOOK_EVERY == LOOK_EVERY - 1
     }
 
@@ -171,8 +170,8 @@ impl Policy {
             }
         };
         let submission =
-            self.fly(ready, picked, watch, is_kept || matches!(self.kind, Kind::Inline))?;
-        if !matches!(self.kind, Kind::Inline) {
+            self.fly(ready, picked, watch, is_kept || matches!(self.kind, ResourceKind::Inline))?;
+        if !matches!(self.kind, ResourceKind::Inline) {
             return Ok(submission);
         }
         let before = Mark::now();
@@ -186,7 +185,7 @@ impl Policy {
     /// Reports a task that is over already, and makes its submission, which has no ticket.
     fn over(
         &self,
-        ready: &Ready,
+        ready: &ReadyPolicy,
         picked: &Picked,
         ended: Ended,
         is_kept: bool,
@@ -204,7 +203,7 @@ impl Policy {
     /// Enters a task that is still running into the table of tasks in flight.
     fn fly(
         &self,
-        ready: &Ready,
+        ready: &ReadyPolicy,
         picked: &Picked,
         watch: Watch,
         is_kept: bool,
@@ -222,7 +221,7 @@ impl Policy {
 
     fn on_stream(
         &self,
-        ready: &Ready,
+        ready: &ReadyPolicy,
         picked: &Picked,
         (given, stream): (Given, &Stream),
         task: &Task,
@@ -270,7 +269,7 @@ impl Policy {
 
     fn by_table(
         &self,
-        ready: &Ready,
+        ready: &ReadyPolicy,
         picked: &Picked,
         resource: &Resource,
         custom: &CustomKind,
@@ -300,7 +299,7 @@ impl Policy {
             submit(custom.own.ptr(), &raw const selection, Some(task.function), task.arg.ptr());
         if status != DTL_SUCCESS {
             let error = slot_failed(status, "submit", before);
-            if ready.flights.withdraw(ticket).is_some() {
+            if ready.flights.cancel(ticket).is_some() {
                 self.not_taken(ready, picked, status);
             } else {
                 let _ = ready.flights.take(ticket); // was reported as ended all the same
@@ -316,13 +315,13 @@ impl Policy {
     }
 
     /// A selection that came to nothing.
-    fn not_taken(&self, ready: &Ready, picked: &Picked, status: dtl_status_t) {
+    fn not_taken(&self, ready: &ReadyPolicy, picked: &Picked, status: dtl_status_t) {
         let ended = Ended { status, time_ns: None, before: Mark::now() };
         self.landed(ready, &Landed { picked: *picked, ended, is_unheard: false });
     }
 
     /// Reports the end of a task to the policy.
-    fn landed(&self, ready: &Ready, landed: &Landed) {
+    fn landed(&self, ready: &ReadyPolicy, landed: &Landed) {
         let Landed { picked, ended: Ended { status, time_ns, before }, is_unheard } = landed;
         if *status != DTL_SUCCESS {
             if let Some(failed) = ready.failed.get(picked.index as usize) {
@@ -335,7 +334,7 @@ impl Policy {
         }
     }
 
-    fn remember(&self, ready: &Ready, status: dtl_status_t, before: Mark) {
+    fn remember(&self, ready: &ReadyPolicy, status: dtl_status_t, before: Mark) {
         if let Err(error) = outcome(status, before) {
             ready.failure.lock().get_or_insert(error);
         }
@@ -357,15 +356,15 @@ impl Policy {
     }
 
     /// Hears of tasks that have ended, as far as that is learnt by looking.
-    fn look(&self, ready: &Ready) -> Result<()> {
+    fn look(&self, ready: &ReadyPolicy) -> Result<()> {
         match &self.kind {
-            Kind::Custom(CustomKind {
+            ResourceKind::Custom(CustomKind {
                 ops: dtl_resource_ops_t { lazy_report: Some(look), .. },
                 own,
             }) => {
                 super::resources::slot(|| look(own.ptr()), "lazy_report")?;
             }
-            Kind::Streams(_) | Kind::Generic => {
+            ResourceKind::Streams(_) | ResourceKind::Generic => {
                 for index in 0..ready.resources.len() {
                     self.look_at_some(ready, index, ready.flights.others(index));
                 }
@@ -375,7 +374,7 @@ impl Policy {
         Ok(())
     }
 
-    fn look_at_some(&self, ready: &Ready, index: usize, others: usize) {
+    fn look_at_some(&self, ready: &ReadyPolicy, index: usize, others: usize) {
         ready.flights.look_at_some(
             index,
             others,
@@ -387,7 +386,12 @@ impl Policy {
     }
 
     /// Waits until a kept task has ended: its status.
-    fn wait_for(&self, ready: &Ready, ticket: u64, deadline: Deadline) -> Result<dtl_status_t> {
+    fn wait_for(
+        &self,
+        ready: &ReadyPolicy,
+        ticket: u64,
+        deadline: Deadline,
+    ) -> Result<dtl_status_t> {
         let mut backoff = Backoff::new();
         loop {
             match ready.flights.take(ticket) {
@@ -409,7 +413,7 @@ impl Policy {
                     "the task has not ended in time; wait again or longer"
                 );
             }
-            if matches!(self.kind, Kind::Custom(_)) {
+            if matches!(self.kind, ResourceKind::Custom(_)) {
                 self.look(ready)?;
             }
             backoff.pause();
@@ -462,9 +466,9 @@ impl Policy {
         let mut result = Ok(());
         for resource in &ready.resources {
             let waited = match (&self.kind, &resource.stream) {
-                (Kind::Streams(_), Some(stream)) => wait_for_stream(stream, deadline),
+                (ResourceKind::Streams(_), Some(stream)) => wait_for_stream(stream, deadline),
                 (
-                    Kind::Custom(CustomKind {
+                    ResourceKind::Custom(CustomKind {
                         ops: dtl_resource_ops_t { wait_resource: Some(wait), .. },
                         own,
                     }),
@@ -502,7 +506,7 @@ impl Policy {
     }
 }
 
-impl Ready {
+impl ReadyPolicy {
     fn keep(&self, index: u32, event: Arc<Event>) {
         if let Some(events) = self.events.get(index as usize) {
             events.keep(event);

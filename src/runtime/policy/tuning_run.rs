@@ -33,7 +33,7 @@ const SHARES: usize = 4;
 /// Some of a tuning's runs. What threads write is on lines of its own: two, as a prefetcher takes
 /// pairs.
 #[repr(align(128))]
-struct Part {
+struct RunShard {
     /// How many runs it has.
     most: u64,
     /// Number of the next run.
@@ -41,13 +41,13 @@ struct Part {
     ended: AtomicU64,
 }
 
-impl Part {
+impl RunShard {
     fn new(most: usize) -> Self {
-        Part { most: most as u64, runs: AtomicU64::new(0), ended: AtomicU64::new(0) }
+        RunShard { most: most as u64, runs: AtomicU64::new(0), ended: AtomicU64::new(0) }
     }
 
     /// Number of a run; `None` = all are handed out.
-    #[inline(always)]
+    #[inline]
     fn take_run(&self) -> Option<u64> {
         if self.runs.load(Ordering::Relaxed) >= self.most {
             return None;
@@ -63,7 +63,7 @@ pub(super) struct Trial {
     best: AtomicU32,
     /// Fastest so far: for those that come while all runs are handed out and some are not over.
     leader: AtomicU32,
-    parts: [Part; 1 + SHARES],
+    parts: [RunShard; 1 + SHARES],
     /// Parts that have ended.
     ended: AtomicU32,
     /// Nanoseconds by resource; u64::MAX = no run has succeeded.
@@ -72,7 +72,7 @@ pub(super) struct Trial {
 
 /// A run that is handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Turn {
+pub(super) struct TuningRun {
     pub(super) resource: usize,
     /// The part that its end is reported to.
     pub(super) part: usize,
@@ -98,14 +98,14 @@ impl Trial {
         Trial {
             best: AtomicU32::new(TUNING),
             leader: AtomicU32::new(0),
-            parts: std::array::from_fn(|part| Part::new(rounds(part) * resources)),
+            parts: std::array::from_fn(|part| RunShard::new(rounds(part) * resources)),
             ended: AtomicU32::new(0),
             least_ns: (0..resources).map(|_| AtomicU64::new(u64::MAX)).collect(),
         }
     }
 
     /// The fastest resource; `None` = the task is tuned now.
-    #[inline(always)]
+    #[inline(always)] // row: select_tuned
     #[must_use]
     pub(super) fn best(&self) -> Option<u32> {
         let best = self.best.load(Ordering::Acquire);
@@ -120,16 +120,20 @@ impl Trial {
 
     /// A run of the tuning for this thread; `None` = all are handed out.
     #[must_use]
-    pub(super) fn take_run(&self, thread: usize) -> Option<Turn> {
+    pub(super) fn take_run(&self, thread: usize) -> Option<TuningRun> {
         let of = |part: usize| {
             let run = self.parts.get(part)?.take_run()?;
-            Some(Turn { resource: run as usize % self.least_ns.len(), part })
+            Some(TuningRun { resource: run as usize % self.least_ns.len(), part })
         };
         of(WARMUPS).or_else(|| (0..SHARES).find_map(|next| of(1 + (thread ^ next) % SHARES)))
     }
 
     /// A run of a part has ended; `None` = its time does not count.
-    pub(super) fn report(&self, Turn { resource, part }: Turn, time_ns: Option<u64>) -> Report {
+    pub(super) fn report(
+        &self,
+        TuningRun { resource, part }: TuningRun,
+        time_ns: Option<u64>,
+    ) -> Report {
         if let (Some(time), Some(least)) =
             (time_ns.filter(|_| part != WARMUPS), self.least_ns.get(resource))
         {
@@ -138,7 +142,9 @@ impl Trial {
                 self.leader.store(self.least().0, Ordering::Relaxed);
             }
         }
-        let Some(Part { most, ended, .. }) = self.parts.get(part) else { return Report::OneOfMany };
+        let Some(RunShard { most, ended, .. }) = self.parts.get(part) else {
+            return Report::OneOfMany;
+        };
         if ended.fetch_add(1, Ordering::AcqRel) + 1 != *most || !self.is_last_part() {
             return Report::OneOfMany;
         }

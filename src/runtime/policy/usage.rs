@@ -15,37 +15,35 @@ const ROWS: usize = 63;
 const LINE: usize = 16;
 
 /// The turn at LINE, then the resources' counts, with a cache line of padding around them.
-struct Row(Box<[AtomicU64]>);
+struct UsageRow(Box<[AtomicU64]>);
 
 /// Selections per resource and the round-robin turn, in one row per thread.
 pub(super) struct Counts {
-    rows: [Row; ROWS],
-    shared: Row,
+    rows: [UsageRow; ROWS],
+    shared: UsageRow,
     resources: usize,
 }
 
-impl Row {
+impl UsageRow {
     /// Threads begin at different resources, or the first would get the first task of each.
     fn new(resources: usize, thread: usize) -> Self {
-        let row = Row((0..LINE + 1 + resources + LINE).map(|_| AtomicU64::new(0)).collect());
+        let row = UsageRow((0..LINE + 1 + resources + LINE).map(|_| AtomicU64::new(0)).collect());
         if let Some(turn) = row.turn() {
             turn.store((thread % resources.max(1)) as u64, Ordering::Relaxed);
         }
         row
     }
 
-    #[inline(always)]
     fn turn(&self) -> Option<&AtomicU64> {
         self.0.get(LINE)
     }
 
-    #[inline(always)]
     fn count(&self, index: usize) -> Option<&AtomicU64> {
         self.0.get(LINE + 1 + index)
     }
 
     /// By the row's own thread.
-    #[inline(always)]
+    #[inline(always)] // row: select_tuned
     fn add(&self, index: usize) {
         if let Some(count) = self.count(index) {
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -58,14 +56,14 @@ impl Counts {
     #[must_use]
     pub(super) fn new(resources: usize) -> Self {
         Counts {
-            rows: std::array::from_fn(|thread| Row::new(resources, thread)),
-            shared: Row::new(resources, ROWS),
+            rows: std::array::from_fn(|thread| UsageRow::new(resources, thread)),
+            shared: UsageRow::new(resources, ROWS),
             resources,
         }
     }
 
     /// The thread has selected a resource.
-    #[inline(always)]
+    #[inline(always)] // row: select_tuned
     pub(super) fn add(&self, thread: usize, index: usize) {
         match self.rows.get(thread) {
             Some(own) => own.add(index),
@@ -81,7 +79,7 @@ impl Counts {
     }
 
     /// The thread selects the resource whose turn it is.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub(super) fn take_turn(&self, thread: usize) -> usize {
         let Some(own) = self.rows.get(thread) else { return self.take_turn_shared() };

@@ -13,7 +13,7 @@ use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
 use crate::sys::handles::epoch::{self, Guard};
-use crate::sys::handles::handle_table::Table;
+use crate::sys::handles::handle_table::HandleTable;
 use crate::sys::sync::lock::RwLock;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -118,13 +118,13 @@ impl Backend {
 
     /// Queries whether the backend can run here. An invalid answer counts as unavailable.
     pub fn availability(&self) -> Availability {
-        self.asked().unwrap_or_else(|error| Err(error.text().to_owned()))
+        self.query_available().unwrap_or_else(|error| Err(error.text().to_owned()))
     }
 
     /// Queries whether the backend can run here. Fails if its answer is invalid.
-    pub fn asked(&self) -> Result<Availability> {
+    pub fn query_available(&self) -> Result<Availability> {
         let answer = match self.needs.iter().try_for_each(environment::availability) {
-            Ok(()) => self.presence.asked(),
+            Ok(()) => self.presence.query_available(),
             Err(error) => Ok(Err(error.text().to_owned())),
         };
         let is_yes = matches!(answer, Ok(Ok(())));
@@ -148,7 +148,7 @@ impl Backend {
 
     #[cold]
     fn ready_slow(&self) -> Result<()> {
-        match self.asked()? {
+        match self.query_available()? {
             Ok(()) => self.start_needs(),
             Err(why) => {
                 fail!(DTL_ERROR_UNAVAILABLE, "backend {} cannot run here: {why}", self.name())
@@ -158,7 +158,7 @@ impl Backend {
 
     /// Starts the environments that it needs, for as long as the library is open.
     fn start_needs(&self) -> Result<()> {
-        let mut held = environment::Held::default();
+        let mut held = environment::EnvironmentRefs::default();
         let started = self.needs.iter().try_for_each(|need| held.add(need));
         started
             .map_err(|error| error.within(&format!("backend {} cannot run here", self.name())))?;
@@ -216,7 +216,7 @@ impl Backend {
     }
 }
 
-static TABLE: Table<Backend> = Table::new(TAG, 0);
+static TABLE: HandleTable<Backend> = HandleTable::new(TAG, 0);
 
 // Where both locks are held, the one of NAMED is taken first.
 
@@ -454,7 +454,8 @@ fn automatic(inside: &Guard) -> Result<&Backend> {
         .sort_by(|a, b| b.auto_priority.cmp(&a.auto_priority).then_with(|| a.name.cmp(&b.name)));
     let mut passed_over = Vec::new();
     for backend in candidates {
-        let answer = backend.presence.stands_aside().map_or_else(|| backend.availability(), Err);
+        let answer =
+            backend.presence.passed_over_reason().map_or_else(|| backend.availability(), Err);
         match answer {
             Ok(()) => {
                 let reasons = if passed_over.is_empty() {

@@ -118,7 +118,6 @@ pub fn node_of(comm: &Comm, rank: i32) -> Result<i32> {
     Ok(0)
 }
 
-#[cold]
 fn not_known<T>(comm: &Comm, why: &str) -> Result<T> {
     fail!(
         DTL_ERROR_NOT_SUPPORTED,

@@ -154,7 +154,7 @@ impl Phase {
 
 /// A begin or an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Event {
+pub(super) struct TraceEvent {
     pub(super) phase: Phase,
     pub(super) category: Name,
     pub(super) name: Name,
@@ -172,7 +172,7 @@ fn apart(pair: u64) -> (i32, i32) {
     (pair as u32 as i32, (pair >> 32) as i32)
 }
 
-impl Event {
+impl TraceEvent {
     pub(super) fn to_record(self) -> Record {
         let Args { has, bytes, peer, tag, comm, dtype, op, what } = self.args;
         let head =
@@ -199,7 +199,7 @@ impl Event {
         ]
     }
 
-    pub(super) fn of_record(record: Record) -> Option<Event> {
+    pub(super) fn of_record(record: Record) -> Option<TraceEvent> {
         let [time_ns, head, id, bytes, peers, comm, types, status, text @ ..] = record;
         let (phase, _) = *Phase::ALL.get((head & 0xFF) as usize)?;
         let ((peer, tag), (dtype, op), (status, has)) = (apart(peers), apart(types), apart(status));
@@ -209,7 +209,7 @@ impl Event {
         }
         let args = Args { has: has as u32, bytes, peer, tag, comm, dtype, op, what };
         let (category, name) = (Name((head >> 8) as u32 & 0xFF_FFFF), Name((head >> 32) as u32));
-        Some(Event { phase, category, name, id, time_ns, status, args })
+        Some(TraceEvent { phase, category, name, id, time_ns, status, args })
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
     fn events_survive_being_records() {
         let args = Args::NONE.bytes(1 << 40).peer(-2).tag(7).comm(9).op(-1).what("host → cuda");
         for (phase, _) in Phase::ALL {
-            let event = Event {
+            let event = TraceEvent {
                 phase,
                 category: Name(5),
                 name: Name(1 << 20),
@@ -230,9 +230,9 @@ mod tests {
                 status: 106,
                 args,
             };
-            assert_eq!(Event::of_record(event.to_record()), Some(event));
+            assert_eq!(TraceEvent::of_record(event.to_record()), Some(event));
         }
-        assert_eq!(Event::of_record([4; 12]), None, "no such phase");
+        assert_eq!(TraceEvent::of_record([4; 12]), None, "no such phase");
         assert_eq!(args.text(), "host → cuda");
     }
 

@@ -5,9 +5,9 @@
 //! an end that is missing. A thread whose journal is full empties it itself. Whatever goes wrong
 //! with the file ends the trace and nothing else.
 
-use super::args::{Event, Phase};
+use super::args::{Phase, TraceEvent};
 use super::names::Name;
-use super::text::{self, Place};
+use super::text::{self, EventOrigin};
 use crate::error::{Error, Result, fail};
 use crate::runtime::{launch, lifecycle, log};
 use crate::sys::os::{fd, process, thread};
@@ -37,7 +37,7 @@ pub(super) struct Trace {
     path: PathBuf,
     rank: i32,
     has_failed: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<TraceFileState>,
     /// The trace ends, or there is much to write.
     awake: Condvar,
     /// Threads that are not in it, as there was no memory for their journals.
@@ -49,7 +49,7 @@ pub(super) struct Trace {
 pub(super) struct Journal {
     /// Which file they are for.
     pub(super) trace: u64,
-    events: spsc_queue::Journal,
+    events: spsc_queue::SpscQueue,
     thread: i32,
     has_ended: AtomicBool,
 }
@@ -62,20 +62,20 @@ impl Journal {
 }
 
 /// State under the lock. The thread that holds the lock is the journals' only reader.
-struct State {
+struct TraceFileState {
     /// `None`: complete, or failed; what still comes is dropped.
     file: Option<File>,
     /// Not yet in the file.
     text: String,
     written: u64,
-    journals: Vec<Known>,
+    journals: Vec<JournalState>,
     operations: Operations,
     is_over: bool,
     failure: Option<Error>,
 }
 
 /// A journal, and what of its thread's calls is open.
-struct Known {
+struct JournalState {
     journal: Arc<Journal>,
     open: Vec<(Name, Name)>,
     /// Its thread had ended before it was last emptied: nothing more comes.
@@ -87,12 +87,16 @@ struct Known {
 #[derive(Default)]
 struct Operations {
     open: BTreeMap<u64, (Name, Name)>,
-    early: BTreeMap<u64, (Place, Event)>,
+    early: BTreeMap<u64, (EventOrigin, TraceEvent)>,
 }
 
 impl Operations {
     /// What is to be written now.
-    fn next(&mut self, place: Place, event: Event) -> [Option<(Place, Event)>; 2] {
+    fn next(
+        &mut self,
+        place: EventOrigin,
+        event: TraceEvent,
+    ) -> [Option<(EventOrigin, TraceEvent)>; 2] {
         let is_begin = event.phase == Phase::OperationBegin;
         match (is_begin, self.early.remove(&event.id)) {
             (true, Some(end)) => [Some((place, event)), Some(end)],
@@ -134,7 +138,7 @@ impl Trace {
                 path.display()
             );
         }
-        let mut state = State {
+        let mut state = TraceFileState {
             file: Some(file),
             text,
             written: 0,
@@ -193,7 +197,7 @@ impl Trace {
     /// A journal for the calling thread. `None`: there is no memory for it, and the thread is left
     /// out.
     pub(super) fn join(&self) -> Option<Arc<Journal>> {
-        let Some(events) = spsc_queue::Journal::new(ROOM) else {
+        let Some(events) = spsc_queue::SpscQueue::new(ROOM) else {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             return None;
         };
@@ -204,9 +208,9 @@ impl Trace {
             has_ended: AtomicBool::new(false),
         });
         let mut state = self.state.lock();
-        let Place { rank, thread } = self.place(&journal);
+        let EventOrigin { rank, thread } = self.place(&journal);
         text::name_thread(&mut state.text, rank, thread);
-        state.journals.push(Known {
+        state.journals.push(JournalState {
             journal: Arc::clone(&journal),
             open: Vec::new(),
             has_ended: false,
@@ -214,12 +218,12 @@ impl Trace {
         Some(journal)
     }
 
-    fn place(&self, journal: &Journal) -> Place {
-        Place { rank: self.rank, thread: journal.thread }
+    fn place(&self, journal: &Journal) -> EventOrigin {
+        EventOrigin { rank: self.rank, thread: journal.thread }
     }
 
     /// Adds an event of the calling thread, whose journal it is.
-    pub(super) fn put(&self, journal: &Journal, event: &Event) {
+    pub(super) fn put(&self, journal: &Journal, event: &TraceEvent) {
         let record = event.to_record();
         loop {
             match journal.events.push(&record) {
@@ -248,12 +252,12 @@ impl Trace {
     }
 
     /// Writes what is in the journals.
-    fn drain(&self, state: &mut State) {
+    fn drain(&self, state: &mut TraceFileState) {
         let mut known = std::mem::take(&mut state.journals);
         for known in &mut known {
             let place = self.place(&known.journal);
             known.has_ended = known.journal.has_ended.load(Ordering::Acquire);
-            while let Some(event) = known.journal.events.take().and_then(Event::of_record) {
+            while let Some(event) = known.journal.events.take().and_then(TraceEvent::of_record) {
                 let now = match event.phase {
                     Phase::Begin => {
                         known.open.push((event.category, event.name));
@@ -275,7 +279,7 @@ impl Trace {
         self.write(state);
     }
 
-    fn write(&self, state: &mut State) {
+    fn write(&self, state: &mut TraceFileState) {
         if let Err(error) = state.write() {
             state.failure = Some(said("write to", &self.path, &error));
             self.has_failed.store(true, Ordering::Relaxed);
@@ -296,7 +300,7 @@ impl Trace {
             }
         }
         for (id, (category, name)) in std::mem::take(&mut state.operations).open {
-            let place = Place { rank: self.rank, thread: process::thread_id() };
+            let place = EventOrigin { rank: self.rank, thread: process::thread_id() };
             text::unfinished(
                 &mut state.text,
                 place,
@@ -325,7 +329,7 @@ impl Trace {
     }
 }
 
-impl State {
+impl TraceFileState {
     fn write(&mut self) -> io::Result<()> {
         let (before, wanted) = (self.written, self.written + self.text.len() as u64);
         let written = match &mut self.file {

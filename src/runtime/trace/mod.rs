@@ -68,7 +68,6 @@ impl Sinks {
 }
 
 /// Returns true if anything is traced. The only check on fast paths.
-#[inline(always)]
 #[must_use]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
@@ -180,7 +179,6 @@ pub fn call_end(status: dtl_status_t) {
 /// A part of a call, from here until the end of the block: `let _span = trace::span("dispatch",
 /// "lookup", || Args::what(name));` No lock is held that the functions of a tool must not wait for.
 /// `args` is called only if something is traced.
-#[inline(always)]
 #[must_use]
 pub fn span(category: &'static str, name: &'static str, args: impl FnOnce() -> Args) -> Span {
     if is_on() { begin_span(category, name, args) } else { Span(false) }
@@ -195,7 +193,7 @@ fn begin_span(category: &'static str, name: &'static str, args: impl FnOnce() ->
 pub struct Span(bool);
 
 impl Drop for Span {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         if self.0 {
             thread::end(DTL_SUCCESS);
@@ -204,7 +202,7 @@ impl Drop for Span {
 }
 
 /// Adds arguments to the call or span that this thread is in. They are recorded at its end.
-#[inline(always)]
+#[inline]
 pub fn about(args: impl FnOnce() -> Args) {
     if is_on() {
         thread::about(&args());

@@ -4,7 +4,7 @@
 //! Reading takes no lock: the thread that writes the file reads names, and a forked child, which
 //! has a copy of everything but that thread, must not find a lock in its hands.
 
-use crate::runtime::append_only_table::Chunks;
+use crate::runtime::append_only_table::AppendOnlyTable;
 use crate::runtime::for_ever;
 use crate::sys::sync::lock::Mutex;
 use std::ffi::{CStr, CString};
@@ -13,7 +13,7 @@ use std::ffi::{CStr, CString};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Name(pub(super) u32);
 
-static NAMES: Chunks<&'static CStr, 64> = Chunks::new();
+static NAMES: AppendOnlyTable<&'static CStr, 64> = AppendOnlyTable::new();
 /// Number of names. Adding one takes the lock.
 static COUNT: Mutex<usize> = Mutex::new(0);
 
@@ -39,10 +39,10 @@ impl Name {
 
 /// The names that a thread has used: those are found without a lock. By address, as names are parts
 /// of the program.
-pub(super) struct Known([Option<(usize, usize, Name, &'static CStr)>; 64]);
+pub(super) struct NameCache([Option<(usize, usize, Name, &'static CStr)>; 64]);
 
-impl Known {
-    pub(super) const NONE: Known = Known([None; 64]);
+impl NameCache {
+    pub(super) const NONE: NameCache = NameCache([None; 64]);
 
     pub(super) fn name(&mut self, text: &'static str) -> (Name, &'static CStr) {
         let (at, len) = (text.as_ptr().addr(), text.len());

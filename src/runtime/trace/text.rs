@@ -3,7 +3,7 @@
 //! Source: "Trace Event Format" (Chromium), the JSON array format. B and E are begin and end within
 //! a thread, b and e those of an operation, found by category and id.
 
-use super::args::{Event, Phase};
+use super::args::{Phase, TraceEvent};
 use super::names::Name;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::trace::*;
@@ -17,7 +17,7 @@ use std::time::SystemTime;
 
 /// Origin of an event: rank and thread.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct EventOrigin {
     pub(super) rank: i32,
     pub(super) thread: i32,
 }
@@ -145,7 +145,7 @@ pub(super) fn name_thread(text: &mut String, rank: i32, thread: i32) {
 }
 
 /// An event.
-pub(super) fn event(text: &mut String, place: Place, event: &Event) {
+pub(super) fn event(text: &mut String, place: EventOrigin, event: &TraceEvent) {
     head(text, place, (event.phase, event.id), (event.category, event.name), event.time_ns);
     let args = &event.args;
     let mut more = More { text, is_first: true };
@@ -181,7 +181,7 @@ pub(super) fn event(text: &mut String, place: Place, event: &Event) {
 /// The end of what had none before the trace's.
 pub(super) fn unfinished(
     text: &mut String,
-    place: Place,
+    place: EventOrigin,
     which: (Phase, u64),
     names: (Name, Name),
     now: u64,
@@ -194,13 +194,13 @@ pub(super) fn unfinished(
 /// All of an event but its arguments.
 fn head(
     text: &mut String,
-    place: Place,
+    place: EventOrigin,
     (phase, id): (Phase, u64),
     (category, name): (Name, Name),
     now: u64,
 ) {
     let (category, name) = (category.text().to_string_lossy(), name.text().to_string_lossy());
-    let Place { rank, thread } = place;
+    let EventOrigin { rank, thread } = place;
     let _ =
         write!(text, "{{\"ph\":\"{}\",\"cat\":\"{category}\",\"name\":\"{name}\",", phase.letter());
     if matches!(phase, Phase::OperationBegin | Phase::OperationEnd) {

@@ -1,7 +1,7 @@
 //! A traced thread: which calls it is in, and its journal of the file.
 
-use super::args::{Args, Event, Phase};
-use super::names::Known;
+use super::args::{Args, Phase, TraceEvent};
+use super::names::NameCache;
 use super::{CHANGES, SINKS, Sinks, Tool, file};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
@@ -26,15 +26,15 @@ struct Thread {
     seen: u64,
     sinks: Sinks,
     journal: Option<Arc<file::Journal>>,
-    open: Vec<Open>,
+    open: Vec<OpenSpan>,
     /// In a tool's function: what that calls is not traced, or there would be no end of it.
     is_in_tool: bool,
     last_id: u64,
-    known: Known,
+    known: NameCache,
 }
 
 /// A call or span that has begun.
-struct Open {
+struct OpenSpan {
     kind: i32,
     category: &'static str,
     name: &'static str,
@@ -47,7 +47,7 @@ struct Open {
 }
 
 /// Event for a tool, passed on once nothing of the thread is borrowed.
-struct Telling {
+struct ToolEvent {
     tool: Tool,
     is_begin: bool,
     event: dtl_trace_event_t,
@@ -62,7 +62,7 @@ impl Thread {
         open: Vec::new(),
         is_in_tool: false,
         last_id: 0,
-        known: Known::NONE,
+        known: NameCache::NONE,
     };
 
     /// Reads the sinks again, if they have changed.
@@ -94,17 +94,18 @@ impl Thread {
     fn tell(
         &mut self,
         kind: i32,
-        event: &Told,
+        event: &SourceEvent,
         file: Option<u64>,
         tool: Option<u64>,
-    ) -> Option<Telling> {
+    ) -> Option<ToolEvent> {
         let ((category, category_text), (name, name_text)) =
             (self.known.name(event.category), self.known.name(event.name));
-        let Told { phase, id, status, args, .. } = *event;
+        let SourceEvent { phase, id, status, args, .. } = *event;
         let time_ns = clock::node_ns();
         if let (Some(trace), Some(journal)) = (&self.sinks.file, &self.journal) {
             if file == Some(trace.number()) {
-                trace.put(journal, &Event { phase, category, name, id, time_ns, status, args });
+                trace
+                    .put(journal, &TraceEvent { phase, category, name, id, time_ns, status, args });
             }
         }
         let tool = self.sinks.tool.filter(|now| tool == Some(now.number))?;
@@ -128,7 +129,7 @@ impl Thread {
         };
         let is_begin = matches!(phase, Phase::Begin | Phase::OperationBegin);
         self.is_in_tool = true;
-        Some(Telling { tool, is_begin, event, args })
+        Some(ToolEvent { tool, is_begin, event, args })
     }
 
     /// A file that failed stays to be stopped; nothing goes there any more.
@@ -142,7 +143,7 @@ impl Thread {
 }
 
 /// An event as its source has it.
-struct Told {
+struct SourceEvent {
     phase: Phase,
     category: &'static str,
     name: &'static str,
@@ -161,7 +162,7 @@ fn with_mine<R>(work: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     traced.ok().flatten()
 }
 
-impl Telling {
+impl ToolEvent {
     fn tell(mut self) {
         // Its NUL is there: `Args::what` leaves one.
         self.event.what = self.args.what.as_ptr().cast();
@@ -186,12 +187,13 @@ pub(super) fn begin(kind: i32, category: &'static str, name: &'static str, args:
             return (false, None);
         }
         let id = mine.new_id();
-        mine.open.push(Open { kind, category, name, id, file, tool, about: Args::NONE });
-        let told = Told { phase: Phase::Begin, category, name, id, status: DTL_SUCCESS, args };
+        mine.open.push(OpenSpan { kind, category, name, id, file, tool, about: Args::NONE });
+        let told =
+            SourceEvent { phase: Phase::Begin, category, name, id, status: DTL_SUCCESS, args };
         (true, mine.tell(kind, &told, file, tool))
     });
     let Some((is_open, telling)) = begun else { return false };
-    telling.into_iter().for_each(Telling::tell);
+    telling.into_iter().for_each(ToolEvent::tell);
     is_open
 }
 
@@ -199,11 +201,11 @@ pub(super) fn begin(kind: i32, category: &'static str, name: &'static str, args:
 pub(super) fn end(status: dtl_status_t) {
     let telling = with_mine(|mine| {
         mine.refresh();
-        let Open { kind, category, name, id, file, tool, about } = mine.open.pop()?;
-        let told = Told { phase: Phase::End, category, name, id, status, args: about };
+        let OpenSpan { kind, category, name, id, file, tool, about } = mine.open.pop()?;
+        let told = SourceEvent { phase: Phase::End, category, name, id, status, args: about };
         mine.tell(kind, &told, file, tool)
     });
-    telling.flatten().into_iter().for_each(Telling::tell);
+    telling.flatten().into_iter().for_each(ToolEvent::tell);
 }
 
 /// More is known of the last one that has begun.
@@ -220,12 +222,18 @@ pub(super) fn operation(begins: bool, id: u64, name: &'static str, args: &Args) 
     let telling = with_mine(|mine| {
         mine.refresh();
         let phase = if begins { Phase::OperationBegin } else { Phase::OperationEnd };
-        let told =
-            Told { phase, category: "operation", name, id, status: DTL_SUCCESS, args: *args };
+        let told = SourceEvent {
+            phase,
+            category: "operation",
+            name,
+            id,
+            status: DTL_SUCCESS,
+            args: *args,
+        };
         let (file, tool) = (mine.file_number(), mine.tool_number());
         mine.tell(DTL_TRACE_OPERATION, &told, file, tool)
     });
-    telling.flatten().into_iter().for_each(Telling::tell);
+    telling.flatten().into_iter().for_each(ToolEvent::tell);
 }
 
 impl Drop for Thread {

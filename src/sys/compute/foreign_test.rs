@@ -61,14 +61,13 @@ pub const OTHER: u64 = 2;
 
 /// The request in an operation's word. Shifted as a number with a sign: the highest bits of all
 /// requests are equal.
-#[inline(always)]
 #[must_use]
 pub fn request_in(word: u64) -> u64 {
     (word as i64 >> 2) as u64
 }
 
 /// Outputs of a test.
-pub struct Heard {
+pub struct TestOutputs {
     /// The request, as the foreign function left it.
     pub request: u64,
     /// Return value of the foreign function.
@@ -77,18 +76,17 @@ pub struct Heard {
     pub status: Status,
 }
 
-impl Heard {
+impl TestOutputs {
     /// Nothing as yet.
-    #[inline(always)]
     #[must_use]
     pub fn nothing() -> Self {
-        Heard { request: 0, code: 0, status: Status::new() }
+        TestOutputs { request: 0, code: 0, status: Status::new() }
     }
 }
 
 /// Result of a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum TestOutcome {
     /// The operation has completed or failed.
     Over,
     /// Not yet.
@@ -99,7 +97,7 @@ pub enum Answer {
 
 /// Direct call of a transport's foreign test function. All fields lie in one cache line.
 #[repr(C, align(64))]
-pub struct Asking {
+pub struct ForeignTester {
     test: Test,
     /// Passed in place of a status that nobody needs.
     nowhere: Addr,
@@ -112,7 +110,7 @@ pub struct Asking {
     odd: AtomicUsize,
 }
 
-impl Asking {
+impl ForeignTester {
     /// For the operations of one transport.
     ///
     /// # Safety
@@ -127,7 +125,7 @@ impl Asking {
         open: u32,
         often: u32,
     ) -> Self {
-        Asking {
+        ForeignTester {
             test,
             nowhere,
             state,
@@ -140,11 +138,16 @@ impl Asking {
     /// Tests an operation, and if it is not over and `is_patient`, repeatedly for some
     /// microseconds. Where two ranks take turns, as in a large message, each step that is noticed
     /// late delays the whole.
-    #[inline(always)]
-    pub fn ask(&self, word: u64, heard: &mut Heard, is_patient: impl FnOnce() -> bool) -> Answer {
+    #[inline]
+    pub fn test(
+        &self,
+        word: u64,
+        heard: &mut TestOutputs,
+        is_patient: impl FnOnce() -> bool,
+    ) -> TestOutcome {
         let is_open = self.state.load(Ordering::Acquire) == self.open;
         if !crate::sys::sync::hints::usually(word & OTHER == 0 && !self.has_odd() && is_open) {
-            return Answer::Unasked;
+            return TestOutcome::Unasked;
         }
         heard.request = request_in(word);
         // The foreign function writes less if nobody needs the status.
@@ -157,7 +160,7 @@ impl Asking {
             // complete. The pointers are to writable locals of ours and the caller's, or `nowhere`.
             heard.code = unsafe { (self.test)(&raw mut heard.request, &raw mut over, status) };
             if over != 0 || heard.code != 0 {
-                return Answer::Over;
+                return TestOutcome::Over;
             }
             // Only now: most operations are over at the first test.
             if let Some(is_patient) = is_patient.take() {
@@ -165,7 +168,7 @@ impl Asking {
             }
             left -= 1;
             if left == 0 {
-                return Answer::Pending;
+                return TestOutcome::Pending;
             }
         }
     }
@@ -182,7 +185,6 @@ impl Asking {
 
     /// Whether some operations may be more than their requests. Relaxed is enough: an operation is
     /// tested by the thread that started it, or by one that has received it from that thread.
-    #[inline(always)]
     pub fn has_odd(&self) -> bool {
         self.odd.load(Ordering::Relaxed) > 0
     }
@@ -202,11 +204,11 @@ mod tests {
 
     /// Reports completion at every third test; request 9 fails.
     unsafe extern "C" fn third(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int {
-        // SAFETY: `ask` passes a writable place, which nobody else uses during the call.
+        // SAFETY: `test` passes a writable place, which nobody else uses during the call.
         let request = unsafe { request.as_ref() };
-        // SAFETY: `ask` passes a writable local of its own.
+        // SAFETY: `test` passes a writable local of its own.
         let over = unsafe { over.as_mut() };
-        // SAFETY: `ask` passes a writable place, which nobody else uses during the call.
+        // SAFETY: `test` passes a writable place, which nobody else uses during the call.
         let status = unsafe { status.as_mut() };
         let (Some(request), Some(over), Some(status)) = (request, over, status) else { return 6 };
         if *request == 9 {
@@ -222,24 +224,27 @@ mod tests {
         let mut nowhere = Status::new();
         let at = Addr::new((&raw mut nowhere).cast());
         // SAFETY: `third` takes any request.
-        let asking = unsafe { Asking::new(third, at, &STATE, 4, 200) };
-        let mut heard = Heard::nothing();
-        assert_eq!(asking.ask(8 << 2, &mut heard, || false), Answer::Pending);
-        assert_eq!(asking.ask(8 << 2, &mut heard, || true), Answer::Over);
+        let asking = unsafe { ForeignTester::new(third, at, &STATE, 4, 200) };
+        let mut heard = TestOutputs::nothing();
+        assert_eq!(asking.test(8 << 2, &mut heard, || false), TestOutcome::Pending);
+        assert_eq!(asking.test(8 << 2, &mut heard, || true), TestOutcome::Over);
         assert_eq!((heard.request, heard.code, heard.status.0[0], nowhere.0[0]), (8, 0, 7, 0));
-        let mut heard = Heard::nothing();
-        assert_eq!(asking.ask(8 << 2 | SEND, &mut heard, || true), Answer::Over);
+        let mut heard = TestOutputs::nothing();
+        assert_eq!(asking.test(8 << 2 | SEND, &mut heard, || true), TestOutcome::Over);
         assert_eq!((heard.status.0[0], nowhere.0[0]), (0, 7));
-        assert_eq!(asking.ask(9 << 2, &mut heard, || true), Answer::Over);
+        assert_eq!(asking.test(9 << 2, &mut heard, || true), TestOutcome::Over);
         assert_eq!(heard.code, 5);
         asking.limit(0);
-        assert_eq!((asking.often(), asking.ask(8 << 2, &mut heard, || true)), (1, Answer::Pending));
-        assert_eq!(asking.ask(8 << 2 | OTHER, &mut heard, || true), Answer::Unasked);
+        assert_eq!(
+            (asking.often(), asking.test(8 << 2, &mut heard, || true)),
+            (1, TestOutcome::Pending)
+        );
+        assert_eq!(asking.test(8 << 2 | OTHER, &mut heard, || true), TestOutcome::Unasked);
         asking.set_odd(1);
-        assert_eq!(asking.ask(8 << 2, &mut heard, || true), Answer::Unasked);
+        assert_eq!(asking.test(8 << 2, &mut heard, || true), TestOutcome::Unasked);
         asking.set_odd(0);
         STATE.store(1, Ordering::Relaxed);
-        assert_eq!(asking.ask(8 << 2, &mut heard, || true), Answer::Unasked);
+        assert_eq!(asking.test(8 << 2, &mut heard, || true), TestOutcome::Unasked);
         assert_eq!(request_in(!0xFFF << 2 | 3), !0xFFF);
     }
 }

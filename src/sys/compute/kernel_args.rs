@@ -14,7 +14,7 @@ const ALIGN: usize = 16;
 
 #[derive(Clone, Copy)]
 #[repr(align(16))]
-struct Bytes([u8; INLINE_BYTES]);
+struct InlineBytes([u8; INLINE_BYTES]);
 
 /// Copy of a kernel's argument list, which lives until the kernel has run.
 #[allow(clippy::large_enum_variant, reason = "short lists are meant to need no allocation")]
@@ -27,7 +27,7 @@ pub enum ArgPack {
 
 /// A short argument list.
 pub struct Inline {
-    bytes: Bytes,
+    bytes: InlineBytes,
     sizes: [u64; INLINE_ARGS],
     count: usize,
 }
@@ -35,7 +35,7 @@ pub struct Inline {
 impl ArgPack {
     /// No arguments.
     pub const EMPTY: ArgPack = ArgPack::Inline(Inline {
-        bytes: Bytes([0; INLINE_BYTES]),
+        bytes: InlineBytes([0; INLINE_BYTES]),
         sizes: [0; INLINE_ARGS],
         count: 0,
     });
@@ -60,8 +60,11 @@ impl ArgPack {
     }
 
     fn copy_inline(args: &[Region]) -> Self {
-        let mut inline =
-            Inline { bytes: Bytes([0; INLINE_BYTES]), sizes: [0; INLINE_ARGS], count: args.len() };
+        let mut inline = Inline {
+            bytes: InlineBytes([0; INLINE_BYTES]),
+            sizes: [0; INLINE_ARGS],
+            count: args.len(),
+        };
         let mut offset = 0;
         for (arg, size) in args.iter().zip(&mut inline.sizes) {
             *size = arg.len() as u64;

@@ -40,20 +40,20 @@ const NEWS: u64 = 1 << 32;
 
 /// Board of jobs that a caller and the threads of a team work on together (fork and join).
 pub struct Team<J> {
-    board: Board<J>,
+    board: TeamBoard<J>,
     owned: Owned,
-    is_crowded: bool,
+    is_oversubscribed: bool,
 }
 
 /// Cache lines that members watch: they only change when there is news.
 #[repr(align(128))]
-struct Board<J> {
+struct TeamBoard<J> {
     /// Count of news << 32 | members asleep.
     news: AtomicU64,
-    places: [Place<J>; PLACES],
+    places: [TeamSlot<J>; PLACES],
 }
 
-struct Place<J> {
+struct TeamSlot<J> {
     /// OPEN | ASLEEP | number of members that are in.
     state: AtomicU32,
     job: AtomicPtr<J>,
@@ -68,11 +68,11 @@ impl<J: Sync> Team<J> {
     /// yields.
     #[must_use]
     pub fn new(is_crowded: bool) -> Self {
-        let place = |_| Place { state: AtomicU32::new(0), job: AtomicPtr::new(ptr::null_mut()) };
+        let place = |_| TeamSlot { state: AtomicU32::new(0), job: AtomicPtr::new(ptr::null_mut()) };
         Team {
-            board: Board { news: AtomicU64::new(0), places: std::array::from_fn(place) },
+            board: TeamBoard { news: AtomicU64::new(0), places: std::array::from_fn(place) },
             owned: Owned(std::array::from_fn(|_| AtomicBool::new(false))),
-            is_crowded,
+            is_oversubscribed: is_crowded,
         }
     }
 
@@ -131,7 +131,7 @@ impl<J: Sync> Team<J> {
     /// Waits until the count of news is not `seen` any more (or for no reason at all), looking at
     /// it after every so many pauses.
     pub fn rest(&self, seen: u32, pauses: u32) {
-        let mut patience = Patience::new(self.is_crowded);
+        let mut patience = Patience::new(self.is_oversubscribed);
         while self.news() == seen {
             if !(0..pauses).all(|_| patience.pause()) {
                 return self.sleep(seen);
@@ -153,7 +153,7 @@ impl<J: Sync> Team<J> {
 pub struct Claim<'a, J: Sync> {
     team: &'a Team<J>,
     owned: &'a AtomicBool,
-    place: &'a Place<J>,
+    place: &'a TeamSlot<J>,
     index: usize,
 }
 
@@ -170,7 +170,8 @@ impl<J: Sync> Claim<'_, J> {
     pub fn open<R>(&mut self, job: &J, helpers: u32, inside: impl FnOnce() -> R) -> R {
         self.place.job.store(ptr::from_ref(job).cast_mut(), Ordering::Relaxed);
         self.place.state.store(OPEN, Ordering::Release);
-        let _closing = Closing { state: &self.place.state, is_crowded: self.team.is_crowded };
+        let _closing =
+            Closing { state: &self.place.state, is_oversubscribed: self.team.is_oversubscribed };
         self.team.announce(helpers);
         inside()
     }
@@ -186,7 +187,7 @@ impl<J: Sync> Drop for Claim<'_, J> {
 /// Closes a place, also when the caller's part of the work unwinds.
 struct Closing<'a> {
     state: &'a AtomicU32,
-    is_crowded: bool,
+    is_oversubscribed: bool,
 }
 
 impl Drop for Closing<'_> {
@@ -200,7 +201,7 @@ impl Drop for Closing<'_> {
 
 impl Closing<'_> {
     fn join(&self) {
-        let mut patience = Patience::new(self.is_crowded);
+        let mut patience = Patience::new(self.is_oversubscribed);
         while self.state.load(Ordering::Acquire) != 0 {
             if !patience.pause() {
                 return self.sleep();
@@ -221,7 +222,7 @@ impl Closing<'_> {
 /// A member's time in a place.
 struct Visit<'a>(&'a AtomicU32);
 
-impl<J> Place<J> {
+impl<J> TeamSlot<J> {
     #[inline]
     fn enter(&self) -> Option<Visit<'_>> {
         let mut state = self.state.load(Ordering::Relaxed);

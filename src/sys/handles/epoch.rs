@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 
 /// One thread's state. Aligned so that two threads never share a line (or a prefetched pair).
 #[repr(align(128))]
-pub(super) struct Record {
+pub(super) struct ThreadRecord {
     /// Odd while the thread is inside.
     seq: AtomicU64,
     /// Entries while the thread was inside already; only the owner reads and writes it.
@@ -74,7 +74,7 @@ pub(super) struct Record {
 }
 
 global! {
-    static RECORDS: Mutex<Vec<&'static Record>> = Mutex::new(Vec::new());
+    static RECORDS: Mutex<Vec<&'static ThreadRecord>> = Mutex::new(Vec::new());
 }
 
 global! {
@@ -89,11 +89,11 @@ global! {
 struct Waiting {
     /// The object's address: only compared.
     object: usize,
-    users: Vec<(&'static Record, u64)>,
+    users: Vec<(&'static ThreadRecord, u64)>,
     free: Box<dyn FnOnce() + Send>,
 }
 
-impl Record {
+impl ThreadRecord {
     /// Whether its thread is inside a call or waits in one.
     fn is_in_call(&self) -> bool {
         self.seq.load(Ordering::Acquire) % 2 == 1
@@ -104,41 +104,39 @@ impl Record {
 }
 
 /// Whether a record's thread may still use an object that it could reach when `seq` was read.
-fn uses(record: &Record, seq: u64, object: usize) -> bool {
+fn uses(record: &ThreadRecord, seq: u64, object: usize) -> bool {
     let inside = seq % 2 == 1 && record.seq.load(Ordering::Acquire) == seq;
     inside || record.held.load(Ordering::Acquire).addr() == object
 }
 
 thread_local! {
-    static OWNER: Owner = const { Owner };
+    static OWNER: RecordGuard = const { RecordGuard };
 }
 
 /// The calling thread's record, or null.
-#[inline(always)]
-fn mine() -> *const Record {
+fn mine() -> *const ThreadRecord {
     tls::get().cast()
 }
 
 /// A number that no other thread has now: the address of the thread's record. 0: it has none yet. A
 /// later thread may get it, and then sees all that this one has written.
 #[must_use]
-#[inline(always)]
 pub fn thread_mark() -> usize {
     mine().addr()
 }
 
 /// The calling thread's free slots of a `slot_map`, once it has a record.
 #[must_use]
-#[inline(always)]
+#[inline]
 pub fn spare_slots() -> Option<&'static SpareSlots> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     unsafe { mine().as_ref() }.map(|record| &record.spare)
 }
 
 /// Gives the record back when the thread ends.
-struct Owner;
+struct RecordGuard;
 
-impl Drop for Owner {
+impl Drop for RecordGuard {
     fn drop(&mut self) {
         let mine = mine();
         tls::set(ptr::null());
@@ -157,13 +155,13 @@ pub fn prepare() {
 }
 
 #[cold]
-fn adopt_record() -> &'static Record {
+fn adopt_record() -> &'static ThreadRecord {
     let mut records = RECORDS.lock();
     let free = records.iter().copied().find(|record| {
         record.owned.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     });
     let record = free.unwrap_or_else(|| {
-        let record: &'static Record = Box::leak(Box::new(Record {
+        let record: &'static ThreadRecord = Box::leak(Box::new(ThreadRecord {
             seq: AtomicU64::new(0),
             nested: AtomicU32::new(0),
             blocked: AtomicU32::new(0),
@@ -192,12 +190,12 @@ fn adopt_record() -> &'static Record {
 
 /// A thread's presence inside. References taken from tables live no longer than this.
 pub struct Guard {
-    record: &'static Record,
+    record: &'static ThreadRecord,
 }
 
 /// Enters. Cheap: one thread-local store. Entries nest.
 #[must_use]
-#[inline(always)]
+#[inline]
 pub fn enter() -> Guard {
     let guard = enter_cheaply();
     if guard.record.needs_fence.load(Ordering::Relaxed) {
@@ -209,7 +207,7 @@ pub fn enter() -> Guard {
 /// Enters without a real fence, which is enough where [`is_cheap`] holds. A caller that finds,
 /// once inside, that it does not hold must leave before it uses any object.
 #[must_use]
-#[inline(always)]
+#[inline]
 pub fn enter_cheaply() -> Guard {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     let record = unsafe { mine().as_ref() }.unwrap_or_else(adopt_record);
@@ -239,7 +237,7 @@ pub fn is_cheap() -> bool {
 /// thread has no record yet, or is inside already. Only where a value read inside shows that
 /// [`is_cheap`] held (see `open_state`): then the compiler's fence is enough. Leavers' errands are
 /// left to others, or to the next entry.
-#[inline(always)]
+#[inline]
 pub fn step_in() -> Option<Visit> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     let record = unsafe { mine().as_ref() }?;
@@ -262,7 +260,6 @@ pub struct Visit {
 impl std::ops::Deref for Visit {
     type Target = Guard;
 
-    #[inline(always)]
     fn deref(&self) -> &Guard {
         &self.inside
     }
@@ -271,42 +268,38 @@ impl std::ops::Deref for Visit {
 impl Visit {
     /// Leaves for a call that may wait and goes on using one object, as [`Guard::into_hazard`].
     /// `None`: a call further up has the hazard pointer.
-    #[inline(always)]
     pub(super) fn into_hazard(self, object: *const ()) -> Option<HazardPointer> {
         HazardPointer::publish(self.inside.record, object)
     }
 }
 
 impl Drop for Visit {
-    #[inline(always)]
     fn drop(&mut self) {
         self.inside.record.seq.store(self.seq.wrapping_add(2), Ordering::Release);
     }
 }
 
 #[cold]
-fn enter_nested(record: &'static Record) -> Guard {
+fn enter_nested(record: &'static ThreadRecord) -> Guard {
     record.nested.store(record.nested.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     Guard { record }
 }
 
 /// Leaves one level of nesting. The last guard to go leaves the epoch, whichever it is.
 #[cold]
-fn leave_nested(record: &Record) {
+fn leave_nested(record: &ThreadRecord) {
     record.nested.store(record.nested.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
 }
 
 impl Guard {
     /// The calling thread's number: small; else as [`thread_mark`].
     #[must_use]
-    #[inline(always)]
     pub fn thread_number(&self) -> usize {
         self.record.number
     }
 
     /// [`spare_slots`].
     #[must_use]
-    #[inline(always)]
     pub fn spare_slots(&self) -> Option<&'static SpareSlots> {
         Some(&self.record.spare)
     }
@@ -314,7 +307,7 @@ impl Guard {
     /// Leaves the epoch but stays counted as a call in flight, for a call that will wait. The
     /// caller must hold pins (`Arc`s) on everything that it goes on using.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn into_blocking(self) -> Blocking {
         let record = self.record;
         record.blocked.store(record.blocked.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -347,7 +340,7 @@ impl Drop for Guard {
 
 /// Does the occasional work of a leaving thread: frees objects, gives a borrowed record back.
 #[cold]
-fn run_errands(record: &'static Record) {
+fn run_errands(record: &'static ThreadRecord) {
     // A fork meanwhile leaves the limbo, and the locks of what is freed, locked in the child.
     let errands = Aside::of(record);
     collect();
@@ -356,7 +349,7 @@ fn run_errands(record: &'static Record) {
 }
 
 /// Gives a record back that was borrowed for one call (see `adopt_record`).
-fn give_back(record: &Record) {
+fn give_back(record: &ThreadRecord) {
     if record.borrowed.load(Ordering::Relaxed) && !record.may_hold_locks() {
         record.borrowed.store(false, Ordering::Relaxed);
         tls::set(ptr::null());
@@ -368,14 +361,14 @@ fn give_back(record: &Record) {
 /// The hazard pointer of a thread in use: its call is outside the epoch because it waits, and goes
 /// on using one object.
 pub(super) struct HazardPointer {
-    record: &'static Record,
+    record: &'static ThreadRecord,
 }
 
 impl HazardPointer {
     /// Publishes an object before the sequence number becomes even: a thread that sees the even
     /// number sees the object (release).
-    #[inline(always)]
-    fn publish(record: &'static Record, object: *const ()) -> Option<HazardPointer> {
+    #[inline]
+    fn publish(record: &'static ThreadRecord, object: *const ()) -> Option<HazardPointer> {
         if !record.held.load(Ordering::Relaxed).is_null() {
             return None;
         }
@@ -385,7 +378,7 @@ impl HazardPointer {
 }
 
 impl Drop for HazardPointer {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         self.record.held.store(ptr::null_mut(), Ordering::Release);
         if ERRANDS.load(Ordering::Relaxed) != 0 {
@@ -396,7 +389,7 @@ impl Drop for HazardPointer {
 
 /// A call in flight that is outside the epoch because it waits.
 pub struct Blocking {
-    record: &'static Record,
+    record: &'static ThreadRecord,
 }
 
 impl Drop for Blocking {

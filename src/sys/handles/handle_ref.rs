@@ -19,7 +19,6 @@ pub struct EpochRef<T> {
 impl<T> EpochRef<T> {
     /// The epoch that the reference belongs to.
     #[must_use]
-    #[inline(always)]
     pub fn inside(&self) -> &Guard {
         &self.visit
     }
@@ -27,7 +26,7 @@ impl<T> EpochRef<T> {
     /// Leaves the epoch with the object, for a call that may wait. `None`: a call further up this
     /// thread has the hazard pointer.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn into_hazard(self) -> Option<HazardRef<T>> {
         let object = self.object;
         let pointer = self.visit.into_hazard(object.cast())?;
@@ -36,14 +35,13 @@ impl<T> EpochRef<T> {
 
     /// Ends the visit for a function of the program's that runs before the call is over.
     #[must_use]
-    #[inline(always)]
     pub fn into_running(self) -> Running {
         self.visit.into_running()
     }
 
     /// A part of the object.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn filter_map<U>(self, part: impl FnOnce(&T) -> Option<&U>) -> Option<EpochRef<U>> {
         let object = ptr::from_ref(part(&self)?);
         Some(EpochRef { object, visit: self.visit })
@@ -53,7 +51,7 @@ impl<T> EpochRef<T> {
 impl<T> Deref for EpochRef<T> {
     type Target = T;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &T {
         // SAFETY: `slab::Table::visit` had a reference that lives as long as the visit, and
         // `filter_map` one that lives as long as that.
@@ -109,7 +107,7 @@ impl<T> HazardRef<T> {
 impl<T> Deref for HazardRef<T> {
     type Target = T;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &T {
         // SAFETY: `_protection` keeps the object alive. With a hazard pointer, the thread's record
         // names the object until `_protection` is dropped, and `epoch::retire` frees nothing that

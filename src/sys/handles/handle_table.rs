@@ -25,16 +25,16 @@ const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
 /// Few for Miri: it looks at each of them wherever a reference to the table is passed on.
 const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK_BITS, 1) };
 
-pub(super) struct Slot<T> {
+pub(super) struct HandleSlot<T> {
     /// The handle; that XOR `ELSEWHERE` = no object.
     word: AtomicU64,
     /// From `Arc::into_raw`; null: none.
     object: AtomicPtr<T>,
 }
 
-impl<T> Slot<T> {
+impl<T> HandleSlot<T> {
     /// See [`Table::get`].
-    #[inline(always)]
+    #[inline]
     pub(super) fn object_of(&self, handle: u64) -> Option<*const T> {
         let object = self.object.load(Ordering::Acquire).cast_const();
         hints::usually(self.word.load(Ordering::Relaxed) == handle && !object.is_null())
@@ -53,21 +53,21 @@ struct Free {
 
 /// Objects of one type under their handles. A look-up reads its first line of the cache only.
 #[repr(C, align(64))]
-pub struct Table<T> {
+pub struct HandleTable<T> {
     tag: u8,
     reserved: usize,
     /// Null until the first insert that needs the chunk; then for ever.
-    chunks: [AtomicPtr<[Slot<T>; CHUNK]>; CHUNKS],
+    chunks: [AtomicPtr<[HandleSlot<T>; CHUNK]>; CHUNKS],
     free: Mutex<Free>,
 }
 
-impl<T: Send + Sync + 'static> Table<T> {
+impl<T: Send + Sync + 'static> HandleTable<T> {
     const_fn! {
         /// A table whose handles carry `tag` (not 0). The first `reserved` indices are handed out
         /// only by [`Table::put_fixed`].
         #[must_use]
         pub fn new(tag: u8, reserved: usize) -> Self {
-            Table {
+            HandleTable {
                 tag,
                 reserved,
                 chunks: sync::nulls(),
@@ -76,24 +76,24 @@ impl<T: Send + Sync + 'static> Table<T> {
         }
     }
 
-    #[inline(always)]
-    fn slot(&self, index: usize) -> Option<&Slot<T>> {
+    #[inline]
+    fn slot(&self, index: usize) -> Option<&HandleSlot<T>> {
         let chunk = self.chunks.get(index >> CHUNK_BITS)?.load(Ordering::Acquire);
         // SAFETY: null, or a leaked and hence valid chunk.
         hints::usual(unsafe { chunk.as_ref() })?.get(index % CHUNK)
     }
 
     /// Called with the list of free indices locked, so that a chunk is made once.
-    fn slot_or_grow(&self, index: usize) -> Option<&Slot<T>> {
+    fn slot_or_grow(&self, index: usize) -> Option<&HandleSlot<T>> {
         let place = self.chunks.get(index >> CHUNK_BITS)?;
         if place.load(Ordering::Relaxed).is_null() {
             let first = index >> CHUNK_BITS << CHUNK_BITS;
-            let empty = |index| Slot {
+            let empty = |index| HandleSlot {
                 word: AtomicU64::new(encode(self.tag, index, 0) ^ ELSEWHERE),
                 object: AtomicPtr::new(ptr::null_mut()),
             };
-            let slots: Box<[Slot<T>]> = (first..first + CHUNK).map(empty).collect();
-            let slots: Box<[Slot<T>; CHUNK]> = slots.try_into().ok()?;
+            let slots: Box<[HandleSlot<T>]> = (first..first + CHUNK).map(empty).collect();
+            let slots: Box<[HandleSlot<T>; CHUNK]> = slots.try_into().ok()?;
             place.store(Box::into_raw(slots), Ordering::Release);
         }
         self.slot(index)
@@ -146,7 +146,7 @@ impl<T: Send + Sync + 'static> Table<T> {
     /// is live. A thread that received the handle sees its object, or a later one whose word
     /// differs. A thread that guessed the handle may get the object before.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {
         let object = self.slot(index_of(handle))?.object_of(handle)?;
         // SAFETY: null, or an object that was in the slot while this thread was inside its epoch:
@@ -163,7 +163,7 @@ impl<T: Send + Sync + 'static> Table<T> {
 
     /// The object, for as long as the visit lasts.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn visit(&self, visit: Visit, handle: u64) -> Option<EpochRef<T>> {
         let object = ptr::from_ref(self.get(&visit, handle)?);
         Some(EpochRef { object, visit })
@@ -242,7 +242,6 @@ pub(super) fn encode(tag: u8, index: usize, generation: u64) -> u64 {
 }
 
 /// The place in its table that a handle speaks of, whether there is anything or not.
-#[inline(always)]
 #[must_use]
 pub const fn index_of(handle: u64) -> usize {
     (handle >> GENERATION_BITS) as usize & (INDEX_LIMIT - 1)
@@ -260,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_slot_shows_the_object_of_its_handle() {
-        static TABLE: Table<u64> = Table::new(3, 1);
+        static TABLE: HandleTable<u64> = HandleTable::new(3, 1);
         let guard = epoch::enter();
         let fixed = encode(3, 0, 0);
         let slot = TABLE.slot_ref(fixed);
@@ -286,7 +285,7 @@ mod tests {
 
     #[test]
     fn handles_of_several_chunks_find_their_own_objects() {
-        let table = Table::new(3, 0);
+        let table = HandleTable::new(3, 0);
         let guard = epoch::enter();
         let handles: Vec<_> = (0..3 * CHUNK).map(|n| table.insert(Arc::new(n)).unwrap()).collect();
         assert!(
@@ -296,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_handle_dies_with_its_object() {
-        let table = Table::new(3, 1);
+        let table = HandleTable::new(3, 1);
         let guard = epoch::enter();
         let handle = table.insert(Arc::new(7)).unwrap();
         assert_eq!(table.get(&guard, handle), Some(&7));
@@ -317,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_fixed_handle_can_be_opened_again() {
-        let table = Table::new(3, 1);
+        let table = HandleTable::new(3, 1);
         let guard = epoch::enter();
         let fixed = 3_u64 << 56;
         assert!(table.put_fixed(0, Arc::new(1)));
@@ -331,7 +330,7 @@ mod tests {
 
     #[test]
     fn an_object_in_use_outlives_its_handle() {
-        let table: Table<Mutex<u32>> = Table::new(3, 0);
+        let table: HandleTable<Mutex<u32>> = HandleTable::new(3, 0);
         let object = Arc::new(Mutex::new(5));
         let watch = Arc::downgrade(&object);
         let outer = epoch::enter();
@@ -358,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_held_object_outlives_its_handle() {
-        let table: Table<u32> = Table::new(3, 0);
+        let table: HandleTable<u32> = HandleTable::new(3, 0);
         let object = Arc::new(5);
         let watch = Arc::downgrade(&object);
         let handle = table.insert(object).unwrap();
@@ -387,7 +386,7 @@ mod tests {
     }
 
     /// Two threads use the current handle while `round` makes and destroys; all made are dropped.
-    fn race(rounds: u64, table: &Table<Canary>, round: impl Fn(Arc<Canary>, &AtomicU64)) {
+    fn race(rounds: u64, table: &HandleTable<Canary>, round: impl Fn(Arc<Canary>, &AtomicU64)) {
         let (current, done) = (AtomicU64::new(0), AtomicU64::new(0));
         let drops = Arc::new(AtomicU64::new(0));
         std::thread::scope(|scope| {
@@ -430,7 +429,7 @@ mod tests {
 
     #[test]
     fn destroy_may_race_use() {
-        let table = Table::new(3, 0);
+        let table = HandleTable::new(3, 0);
         race(rounds(1_000_000), &table, |canary, current| {
             let handle = table.insert(canary).unwrap();
             current.store(handle, Ordering::Relaxed);
@@ -441,7 +440,7 @@ mod tests {
 
     #[test]
     fn reopening_a_fixed_handle_may_race_use() {
-        let table = Table::new(3, 1);
+        let table = HandleTable::new(3, 1);
         let fixed = 3_u64 << 56;
         race(rounds(200_000), &table, |canary, current| {
             current.store(fixed, Ordering::Relaxed);

@@ -7,34 +7,34 @@ use std::sync::Arc;
 
 /// Shared reference (`Arc`) to a whole, together with a direct reference to one part of it.
 #[repr(C)]
-pub struct Within<T: ?Sized, W: ?Sized> {
+pub struct OwningRef<T: ?Sized, W: ?Sized> {
     whole: Arc<W>,
     part: NonNull<T>,
 }
 
 // SAFETY: it is an `Arc<W>` and a `&T`. The bounds are those under which both are Send.
-unsafe impl<T: ?Sized + Sync, W: ?Sized + Send + Sync> Send for Within<T, W> {}
+unsafe impl<T: ?Sized + Sync, W: ?Sized + Send + Sync> Send for OwningRef<T, W> {}
 // SAFETY: it is an `Arc<W>` and a `&T`. The bounds are those under which both are Sync.
-unsafe impl<T: ?Sized + Sync, W: ?Sized + Send + Sync> Sync for Within<T, W> {}
+unsafe impl<T: ?Sized + Sync, W: ?Sized + Send + Sync> Sync for OwningRef<T, W> {}
 
-impl<T: ?Sized, W: ?Sized> Within<T, W> {
+impl<T: ?Sized, W: ?Sized> OwningRef<T, W> {
     /// Makes a reference to the part that `part` returns.
     #[must_use]
     pub fn new(whole: Arc<W>, part: impl FnOnce(&W) -> &T) -> Self {
         let part = NonNull::from(part(&whole));
-        Within { whole, part }
+        OwningRef { whole, part }
     }
 
     /// Makes a reference to a part that the whole may lack; `None`: it lacks it.
     #[must_use]
     pub fn find(whole: Arc<W>, part: impl FnOnce(&W) -> Option<&T>) -> Option<Self> {
         let part = NonNull::from(part(&whole)?);
-        Some(Within { whole, part })
+        Some(OwningRef { whole, part })
     }
 
     /// The part.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn part(&self) -> &T {
         // SAFETY: it came from a reference that is valid as long as one to the whole (or for ever).
         // The whole does not move, and lives as long as this `Arc`. Nobody changes it, since no
@@ -43,7 +43,7 @@ impl<T: ?Sized, W: ?Sized> Within<T, W> {
     }
 }
 
-impl<T: ?Sized, W: ?Sized> Deref for Within<T, W> {
+impl<T: ?Sized, W: ?Sized> Deref for OwningRef<T, W> {
     type Target = Arc<W>;
 
     fn deref(&self) -> &Arc<W> {
@@ -58,11 +58,12 @@ mod tests {
     #[test]
     fn the_part_lives_as_long_as_a_share_of_the_whole() {
         let whole = Arc::new((7, Box::new(String::from("part"))));
-        let within: Within<str, _> = Within::new(Arc::clone(&whole), |whole| whole.1.as_str());
+        let within: OwningRef<str, _> =
+            OwningRef::new(Arc::clone(&whole), |whole| whole.1.as_str());
         drop(whole);
         assert_eq!((within.part(), within.0, Arc::strong_count(&within)), ("part", 7, 1));
-        assert!(Within::find(Arc::clone(&within), |_| None::<&str>).is_none());
-        let found = Within::find(Arc::clone(&within), |whole| Some(&whole.0));
+        assert!(OwningRef::find(Arc::clone(&within), |_| None::<&str>).is_none());
+        let found = OwningRef::find(Arc::clone(&within), |whole| Some(&whole.0));
         drop(within);
         assert_eq!(found.map(|found| *found.part()), Some(7));
     }

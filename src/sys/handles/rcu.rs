@@ -11,20 +11,20 @@ use super::epoch::{self, Guard};
 use crate::sys::sync::{AtomicPtr, Ordering};
 
 /// The value in force.
-pub struct Published<T> {
+pub struct Rcu<T> {
     now: AtomicPtr<T>,
 }
 
-impl<T: Send + Sync + 'static> Published<T> {
+impl<T: Send + Sync + 'static> Rcu<T> {
     /// The first value.
     #[must_use]
     pub fn new(value: T) -> Self {
-        Published { now: AtomicPtr::new(Box::into_raw(Box::new(value))) }
+        Rcu { now: AtomicPtr::new(Box::into_raw(Box::new(value))) }
     }
 
     /// The value in force, for as long as the guard lives.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn get<'g>(&'g self, _inside: &'g Guard) -> &'g T {
         let now = self.now.load(Ordering::Acquire);
         // SAFETY: from a box, never null; while this thread is inside, `replace` keeps what it has
@@ -45,7 +45,7 @@ impl<T: Send + Sync + 'static> Published<T> {
     }
 }
 
-impl<T> Drop for Published<T> {
+impl<T> Drop for Rcu<T> {
     fn drop(&mut self) {
         // SAFETY: from a box, and nobody else has this any more.
         drop(unsafe { Box::from_raw(self.now.load(Ordering::Acquire)) });

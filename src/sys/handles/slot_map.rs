@@ -74,7 +74,7 @@ struct Slot<T> {
 
 /// The table. A look-up reads its first line of the cache only.
 #[repr(C, align(64))]
-pub struct Pool<T> {
+pub struct SlotMap<T> {
     tag: u8,
     chunks: [AtomicPtr<[Slot<T>; CHUNK]>; CHUNKS],
     /// Head of the free list: count << 32 | index + 1, or 0 there.
@@ -85,7 +85,7 @@ pub struct Pool<T> {
 
 // SAFETY: an object is reached by one thread at a time (see the module's text), so it need not be
 // Sync.
-unsafe impl<T: Send> Sync for Pool<T> {}
+unsafe impl<T: Send> Sync for SlotMap<T> {}
 
 /// Fate of an object after its use.
 pub enum Then<R> {
@@ -120,8 +120,7 @@ impl SpareSlots {
     }
 
     /// Whether they are a table's.
-    #[inline(always)]
-    fn is_of<T>(&self, table: &Pool<T>) -> bool {
+    fn is_of<T>(&self, table: &SlotMap<T>) -> bool {
         ptr::eq(self.table.load(Ordering::Relaxed).cast(), table)
     }
 
@@ -138,7 +137,7 @@ impl<T> Slot<T> {
         index_of(self.word.load(Ordering::Relaxed) ^ ELSEWHERE) as u32 + 1
     }
 
-    #[inline(always)]
+    #[inline]
     fn try_lock(&self, handle: u64) -> Result<(), Missed> {
         match self.word.compare_exchange(
             handle,
@@ -156,11 +155,11 @@ impl<T> Slot<T> {
 pub struct Locked<T: 'static> {
     slot: &'static Slot<T>,
     handle: u64,
-    pool: &'static Pool<T>,
+    pool: &'static SlotMap<T>,
 }
 
 impl<T> Drop for Locked<T> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         self.slot.owner.store(0, Ordering::Relaxed);
         self.slot.word.store(self.handle, Ordering::Release);
@@ -170,7 +169,7 @@ impl<T> Drop for Locked<T> {
 impl<T> Deref for Locked<T> {
     type Target = T;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &T {
         let object = self.slot.object.get().cast::<T>();
         // SAFETY: the slot is live and `self` has its lock: the object stays and nobody changes it.
@@ -179,7 +178,7 @@ impl<T> Deref for Locked<T> {
 }
 
 impl<T> DerefMut for Locked<T> {
-    #[inline(always)]
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         let object = self.slot.object.get().cast::<T>();
         // SAFETY: the slot is live and `self` has its lock: the object is there, stays, and nobody
@@ -190,7 +189,6 @@ impl<T> DerefMut for Locked<T> {
 
 impl<T: Send + 'static> Locked<T> {
     /// Returns the group of the object.
-    #[inline(always)]
     #[must_use]
     pub fn group(&self) -> u64 {
         self.slot.group.load(Ordering::Relaxed)
@@ -203,7 +201,7 @@ impl<T: Send + 'static> Locked<T> {
     }
 
     /// Ends the object: its handle is stale. `own`: the thread's free slots.
-    #[inline(always)]
+    #[inline(always)] // row: any_source_8
     pub fn end(self, own: Option<&SpareSlots>) {
         self.slot.owner.store(0, Ordering::Relaxed);
         self.end_by(own, |object| {
@@ -213,12 +211,11 @@ impl<T: Send + 'static> Locked<T> {
     }
 
     /// Ends an object that owns nothing, and whose owner was not set: it is not dropped.
-    #[inline(always)]
     pub fn forget(self, own: Option<&SpareSlots>) {
         self.end_by(own, |_| ());
     }
 
-    #[inline(always)]
+    #[inline(always)] // row: any_source_8
     fn end_by(self, own: Option<&SpareSlots>, clear: impl FnOnce(&mut MaybeUninit<T>)) {
         let Locked { slot, handle, pool } = *ManuallyDrop::new(self);
         // First: what goes with the object may use the table, which does not list it any more.
@@ -231,17 +228,17 @@ impl<T: Send + 'static> Locked<T> {
     }
 }
 
-impl<T: Send + 'static> Pool<T> {
+impl<T: Send + 'static> SlotMap<T> {
     const_fn! {
         /// Empty; `tag` is the type byte of its handles.
         #[must_use]
         pub fn new(tag: u8) -> Self {
-            Pool { tag, chunks: sync::nulls(), free: AtomicU64::new(0), used: Mutex::new(0) }
+            SlotMap { tag, chunks: sync::nulls(), free: AtomicU64::new(0), used: Mutex::new(0) }
         }
     }
 
     /// The place of an index.
-    #[inline(always)]
+    #[inline]
     fn slot(&'static self, index: usize) -> Option<&'static Slot<T>> {
         let chunk = self.chunks.get(index >> CHUNK_BITS)?.load(Ordering::Acquire);
         // SAFETY: null, or a chunk that is published once and never freed.
@@ -271,7 +268,7 @@ impl<T: Send + 'static> Pool<T> {
     }
 
     /// Takes a free slot: of the thread's own if it has one.
-    #[inline(always)]
+    #[inline]
     fn pop(&'static self, own: Option<&SpareSlots>) -> Option<&'static Slot<T>> {
         let own = own.filter(|own| own.is_of(self));
         let slot = own.and_then(|own| free_slot(own.first.load(Ordering::Relaxed).cast()));
@@ -292,7 +289,7 @@ impl<T: Send + 'static> Pool<T> {
     }
 
     /// Gives the slot of a handle back; one that has had its last retires.
-    #[inline(always)]
+    #[inline]
     fn give_back(&'static self, own: Option<&SpareSlots>, handle: u64, slot: &'static Slot<T>) {
         if handle & LAST_GENERATION == LAST_GENERATION {
             return;
@@ -306,7 +303,7 @@ impl<T: Send + 'static> Pool<T> {
     }
 
     /// Into the thread's own list.
-    #[inline(always)]
+    #[inline]
     fn keep(&'static self, own: &SpareSlots, slot: &'static Slot<T>) {
         slot.next.store(own.first.load(Ordering::Relaxed).cast(), Ordering::Release);
         own.first.store(ptr::from_ref(slot).cast_mut().cast(), Ordering::Relaxed);
@@ -360,7 +357,7 @@ impl<T: Send + 'static> Pool<T> {
     /// Puts an object of a group under a fresh handle. `make` builds it in place: a copy would cost
     /// as much as the rest of the call. `own`: the thread's free slots. `Err`: no slot is left;
     /// `make` was not called.
-    #[inline(always)]
+    #[inline]
     pub fn put<F: FnOnce() -> T>(
         &'static self,
         own: Option<&SpareSlots>,
@@ -441,7 +438,7 @@ impl<T: Send + 'static> Pool<T> {
     }
 
     /// Locks an object without waiting. The holder decides at the end whether the object stays.
-    #[inline(always)]
+    #[inline]
     pub fn try_look(&'static self, handle: u64) -> Result<Locked<T>, Missed> {
         let Some(slot) = self.slot(index_of(handle)) else { return Err(Missed::Stale) };
         slot.try_lock(handle).map(|()| Locked { slot, handle, pool: self })
@@ -462,7 +459,7 @@ impl<T: Send + 'static> Pool<T> {
         handles
     }
 
-    #[inline(always)]
+    #[inline]
     fn handles_where(&'static self, is_meant: impl Fn(u64) -> bool) -> Vec<u64> {
         let used = *self.used.lock();
         let mut handles = Vec::new();
@@ -495,7 +492,7 @@ impl<T: Send + 'static> Pool<T> {
 }
 
 /// A slot of a list; `None`: its end.
-#[inline(always)]
+#[inline]
 fn free_slot<T>(slot: *mut Slot<T>) -> Option<&'static Slot<T>> {
     // SAFETY: null or a slot, and slots are never freed. The thread that stored the pointer had the
     // slot's chunk, and the caller is that thread or has acquired what it stored.

@@ -2,14 +2,14 @@
 //! than by its handle alone.
 
 use super::epoch::Guard;
-use super::handle_table::Slot;
+use super::handle_table::HandleSlot;
 use crate::sys::sync::hints;
 use crate::sys::sync::{AtomicPtr, AtomicU64, Ordering};
 use std::ptr;
 
 /// Reference to a slot, for use with the handle of an object that is or was in it: in the same
 /// slot, and at the same address, there may be another object later.
-pub struct SlotRef<T: 'static>(Option<&'static Slot<T>>);
+pub struct SlotRef<T: 'static>(Option<&'static HandleSlot<T>>);
 
 impl<T> Clone for SlotRef<T> {
     fn clone(&self) -> Self {
@@ -20,14 +20,13 @@ impl<T> Clone for SlotRef<T> {
 impl<T> Copy for SlotRef<T> {}
 
 impl<T> SlotRef<T> {
-    #[inline(always)]
-    pub(super) fn new(slot: Option<&'static Slot<T>>) -> Self {
+    pub(super) fn new(slot: Option<&'static HandleSlot<T>>) -> Self {
         SlotRef(slot)
     }
 
     /// The object, unless its handle is stale.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn get(self, _inside: &Guard, handle: u64) -> Option<&T> {
         let object = hints::usual(self.0)?.object_of(handle)?;
         // SAFETY: the pointer was in the slot while this thread was inside the epoch, and `remove`
@@ -40,7 +39,7 @@ impl<T> SlotRef<T> {
 /// object and before it passes the handle on. A thread that finds the object in another way at that
 /// moment may read one of the two words.
 pub struct SlotRefCell<T: 'static> {
-    slot: AtomicPtr<Slot<T>>,
+    slot: AtomicPtr<HandleSlot<T>>,
     handle: AtomicU64,
 }
 

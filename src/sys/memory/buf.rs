@@ -49,7 +49,7 @@ impl Addr {
     /// So many bytes there, if the address is one that memory can have; what is there is its
     /// giver's contract.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn some(self, bytes: usize) -> Option<Region> {
         let is_memory =
             self.get().wrapping_sub(1) < isize::MAX as usize && bytes <= isize::MAX as usize;
@@ -128,7 +128,7 @@ impl Region {
 
     /// The bytes there, if this region has them all.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn within(self, offset: u64, len: usize) -> Option<Region> {
         let end = offset.checked_add(len as u64)?;
         // An offset that is inside fits an address.
@@ -223,7 +223,7 @@ impl Region {
 
     /// Whether the two, which are equally long, share no byte.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn is_apart(self, other: Region) -> bool {
         let (a, b) = (self.addr.get(), other.addr.get());
         a.abs_diff(b) >= self.len
@@ -355,19 +355,19 @@ fn room<T>(len: usize) -> Option<Vec<MaybeUninit<T>>> {
 }
 
 /// Zeroed memory of any alignment that belongs to this object; a null address if it is of no bytes.
-pub struct Block {
+pub struct AlignedBlock {
     addr: Addr,
     size: u64,
     align: u64,
 }
 
-impl Block {
+impl AlignedBlock {
     /// `size` bytes aligned to `align` (a power of two); `None` without memory.
     #[must_use]
     pub fn zeroed(size: u64, align: u64) -> Option<Self> {
         let addr = if size == 0 { Addr::NULL } else { super::host_pages::alloc(size, align)? };
         Region { addr, len: size as usize }.fill(0);
-        Some(Block { addr, size, align })
+        Some(AlignedBlock { addr, size, align })
     }
 
     /// Its first byte.
@@ -377,7 +377,7 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for AlignedBlock {
     fn drop(&mut self) {
         if self.size > 0 {
             super::host_pages::free(self.addr, self.size, self.align);

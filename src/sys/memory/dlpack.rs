@@ -238,12 +238,12 @@ fn give_up<M>(lent: Lent<M>) {
 /// A tensor of another library: what gives it up. Nothing happens unless [`Taken::give_up`] is
 /// called.
 #[derive(Clone, Copy)]
-pub struct Taken {
+pub struct TakenTensor {
     managed: Addr,
     deleter: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
-impl Taken {
+impl TakenTensor {
     /// A tensor at this address.
     ///
     /// # Safety
@@ -254,7 +254,7 @@ impl Taken {
         managed: *mut c_void,
         deleter: Option<unsafe extern "C" fn(*mut c_void)>,
     ) -> Self {
-        Taken { managed: Addr::new(managed), deleter }
+        TakenTensor { managed: Addr::new(managed), deleter }
     }
 
     /// Whether it was lent by this library.

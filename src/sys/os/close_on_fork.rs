@@ -22,9 +22,9 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static ASKED: Once = Once::new();
 
 /// Owner of a descriptor that forked children do not keep. A child must neither drop nor use it.
-pub struct Unforked<T: AsFd>(T);
+pub struct CloseOnFork<T: AsFd>(T);
 
-impl<T: AsFd> Unforked<T> {
+impl<T: AsFd> CloseOnFork<T> {
     /// From now on.
     pub fn new(of: T) -> Self {
         ASKED.call_once(|| {
@@ -36,11 +36,11 @@ impl<T: AsFd> Unforked<T> {
             USED.fetch_max(word + 1, Ordering::Relaxed);
             NOTED.get(word).map(|bits| bits.fetch_or(bit, Ordering::Relaxed));
         }
-        Unforked(of)
+        CloseOnFork(of)
     }
 }
 
-impl<T: AsFd> Deref for Unforked<T> {
+impl<T: AsFd> Deref for CloseOnFork<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -48,7 +48,7 @@ impl<T: AsFd> Deref for Unforked<T> {
     }
 }
 
-impl<T: AsFd> Drop for Unforked<T> {
+impl<T: AsFd> Drop for CloseOnFork<T> {
     fn drop(&mut self) {
         // Before it is closed, and its number another one's.
         if let Some((word, bit)) = place(self.0.as_fd().as_raw_fd()) {
@@ -91,7 +91,7 @@ mod tests {
         let (ours, mut other) = UnixStream::pair().expect("sockets");
         let (kept, mut witness) = UnixStream::pair().expect("sockets");
         let fd = ours.as_raw_fd();
-        let ours = Unforked::new(ours);
+        let ours = CloseOnFork::new(ours);
         assert!(is_noted(fd));
         // SAFETY: the child makes system calls only.
         let child = unsafe { libc::fork() };

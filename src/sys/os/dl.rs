@@ -10,14 +10,14 @@ use std::ptr::NonNull;
 
 /// A loaded object. It is never unloaded: threads, destructors and pointers of it may outlive any
 /// owner.
-pub struct Module(NonNull<c_void>);
+pub struct SharedObject(NonNull<c_void>);
 
 // SAFETY: the loader's handle is not bound to a thread; dlsym may be called from any.
-unsafe impl Send for Module {}
+unsafe impl Send for SharedObject {}
 // SAFETY: dlsym may be called from several threads at once with one handle.
-unsafe impl Sync for Module {}
+unsafe impl Sync for SharedObject {}
 
-impl Module {
+impl SharedObject {
     /// Loads an object, all its symbols bound at once, none of them visible to others. The error is
     /// the loader's text.
     ///
@@ -28,7 +28,7 @@ impl Module {
             .map_err(|_| "a NUL in the path".to_owned())?;
         // SAFETY: a NUL-terminated path; the caller answers for the object's constructors.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        NonNull::new(handle).map(Module).ok_or_else(last_error)
+        NonNull::new(handle).map(SharedObject).ok_or_else(last_error)
     }
 
     /// Returns an object that is already loaded, by path or by the name of the request.
@@ -48,7 +48,7 @@ impl Module {
         // SAFETY: a NUL-terminated path; RTLD_NOLOAD loads nothing, so nothing runs.
         let handle =
             unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD | visible) };
-        NonNull::new(handle).map(Module)
+        NonNull::new(handle).map(SharedObject)
     }
 
     /// The address of a symbol of the object, or of those that it was loaded with.
@@ -148,8 +148,9 @@ mod tests {
         let own = own_file().expect("some file");
         assert!(is_in_program(&own), "{own:?}");
         // SAFETY: there is no such object, so nothing of it runs.
-        let error =
-            unsafe { Module::open(Path::new("/no/such/file.so")) }.err().expect("no such file");
+        let error = unsafe { SharedObject::open(Path::new("/no/such/file.so")) }
+            .err()
+            .expect("no such file");
         assert!(error.contains("/no/such/file.so"), "{error}");
     }
 
@@ -162,9 +163,9 @@ mod tests {
         let listed = loaded_files();
         let path =
             listed.iter().find(|path| std::fs::canonicalize(path).is_ok_and(|path| path == file));
-        let module = Module::loaded(path.expect("listed")).expect("loaded");
+        let module = SharedObject::loaded(path.expect("listed")).expect("loaded");
         assert_eq!(module.symbol(c"gnu_get_libc_version"), Some(function));
         assert!(process_symbol(c"no_such_symbol_anywhere").is_none());
-        assert!(Module::loaded(Path::new("/no/such/file.so")).is_none());
+        assert!(SharedObject::loaded(Path::new("/no/such/file.so")).is_none());
     }
 }

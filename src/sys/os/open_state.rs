@@ -27,18 +27,18 @@ struct Page {
 }
 
 /// State of the library that every call checks first, in a page that the kernel zeroes on fork.
-pub struct Gate {
+pub struct OpenState {
     page: AtomicPtr<Page>,
 }
 
 /// Content of a gate without a page.
 static NEVER: Page = Page { state: AtomicU32::new(UNOPENED), pass: AtomicU64::new(0) };
 
-impl Gate {
+impl OpenState {
     /// A gate that was never opened.
     #[must_use]
     pub const fn new() -> Self {
-        Gate { page: AtomicPtr::new((&raw const NEVER).cast_mut()) }
+        OpenState { page: AtomicPtr::new((&raw const NEVER).cast_mut()) }
     }
 
     /// One of the states above.
@@ -51,7 +51,7 @@ impl Gate {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn page(&self) -> &Page {
         let page = self.page.load(Ordering::Acquire);
         // SAFETY: a static, or a page that is never unmapped.
@@ -64,7 +64,6 @@ impl Gate {
 
     /// A number that the shortest calls compare with one of their own: equal means that the gate is
     /// open. 0 = it is not, or such calls are not allowed.
-    #[inline(always)]
     #[must_use]
     pub fn pass(&self) -> u64 {
         self.page().pass.load(Ordering::Acquire)
@@ -99,7 +98,7 @@ impl Gate {
     }
 }
 
-impl Default for Gate {
+impl Default for OpenState {
     fn default() -> Self {
         Self::new()
     }

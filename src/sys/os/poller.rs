@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Events of a descriptor that a poller reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Interest {
     /// Data to read, or the end.
     Reading,
     /// Data to read, the end, or room to write.
@@ -19,12 +19,12 @@ pub enum Wanted {
     Once,
 }
 
-impl Wanted {
+impl Interest {
     fn flags(self) -> EventFlags {
         match self {
-            Wanted::Reading => EventFlags::IN,
-            Wanted::Both => EventFlags::IN | EventFlags::OUT,
-            Wanted::Once => EventFlags::IN | EventFlags::ONESHOT,
+            Interest::Reading => EventFlags::IN,
+            Interest::Both => EventFlags::IN | EventFlags::OUT,
+            Interest::Once => EventFlags::IN | EventFlags::ONESHOT,
         }
     }
 }
@@ -39,12 +39,12 @@ impl Poller {
     }
 
     /// Adds a descriptor under a number.
-    pub fn add(&self, what: BorrowedFd<'_>, number: u64, wanted: Wanted) -> io::Result<()> {
+    pub fn add(&self, what: BorrowedFd<'_>, number: u64, wanted: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.0, what, EventData::new_u64(number), wanted.flags())?)
     }
 
     /// Changes the events for which a descriptor is polled.
-    pub fn change(&self, what: BorrowedFd<'_>, number: u64, wanted: Wanted) -> io::Result<()> {
+    pub fn change(&self, what: BorrowedFd<'_>, number: u64, wanted: Interest) -> io::Result<()> {
         Ok(epoll::modify(&self.0, what, EventData::new_u64(number), wanted.flags())?)
     }
 
@@ -57,14 +57,14 @@ impl Poller {
 
     /// Returns the numbers of ready descriptors, at most `MOST` of them. Waits up to `timeout_ns`
     /// for the first (`u64::MAX`: for ever). One system call.
-    pub fn ready(&self, timeout_ns: u64) -> Ready {
+    pub fn ready(&self, timeout_ns: u64) -> ReadySet {
         let mut entries = [NO_EVENT; MOST];
         // Rounded up to the kernel's milliseconds, or the last one would be spent spinning.
         let millis = timeout_ns.div_ceil(1_000_000).min(i32::MAX as u64);
         let limit = (timeout_ns != u64::MAX).then(|| timespec(millis * 1_000_000));
         // An error is a signal that came in between: the next call reports the events.
         let count = epoll::wait(&self.0, &mut entries, limit.as_ref()).unwrap_or(0);
-        Ready { entries, count }
+        ReadySet { entries, count }
     }
 }
 
@@ -80,12 +80,12 @@ const MOST: usize = 32;
 const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
 
 /// Numbers of descriptors that are ready.
-pub struct Ready {
+pub struct ReadySet {
     entries: [Event; MOST],
     count: usize,
 }
 
-impl Ready {
+impl ReadySet {
     /// The numbers.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         self.entries.iter().take(self.count).map(|entry| entry.data.u64())

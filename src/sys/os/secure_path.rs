@@ -48,7 +48,7 @@ pub fn make_folder(path: &Path) -> Result<PathBuf, Refusal> {
 }
 
 fn link_fault(_: &Path, link: &Metadata) -> Option<String> {
-    owner_fault(Own::of_this_process(), link.uid())
+    owner_fault(TrustedOwner::of_this_process(), link.uid())
 }
 
 /// Fault of a link in the path of a file that the user has named. Only a link that everybody could
@@ -119,7 +119,7 @@ pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
         return Err(Refusal::Untrusted("it is no regular file".to_owned()));
     }
     check_folder(path.parent().unwrap_or(Path::new("/")))?;
-    let own = Own::of_this_process();
+    let own = TrustedOwner::of_this_process();
     match fault(own, &about, false) {
         Some(fault) => Err(Refusal::Untrusted(format!("the file {fault}"))),
         None => {
@@ -166,7 +166,7 @@ pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     if !about.is_dir() {
         return Err(Refusal::Untrusted(format!("{} is no folder", path.display())));
     }
-    if let Some(fault) = fault(Own::of_this_process(), &about, true) {
+    if let Some(fault) = fault(TrustedOwner::of_this_process(), &about, true) {
         return Err(Refusal::Untrusted(format!("the folder {} {fault}", path.display())));
     }
     check_above(path)
@@ -213,16 +213,16 @@ impl From<io::Error> for Refusal {
 
 /// Whose files count as this process' own.
 #[derive(Clone, Copy)]
-struct Own {
+struct TrustedOwner {
     uid: u32,
     /// With raised privileges only root's files count: the program may run as the user that started
     /// it.
     is_privileged: bool,
 }
 
-impl Own {
+impl TrustedOwner {
     fn of_this_process() -> Self {
-        Own { uid: super::process::own_uid(), is_privileged: is_privileged() }
+        TrustedOwner { uid: super::process::own_uid(), is_privileged: is_privileged() }
     }
 }
 
@@ -232,11 +232,11 @@ const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
 /// Returns the fault of owner and permissions, with the remedy.
-fn fault(own: Own, about: &Metadata, is_folder: bool) -> Option<String> {
+fn fault(own: TrustedOwner, about: &Metadata, is_folder: bool) -> Option<String> {
     judge(own, about.uid(), about.mode(), is_folder)
 }
 
-fn owner_fault(own: Own, owner: u32) -> Option<String> {
+fn owner_fault(own: TrustedOwner, owner: u32) -> Option<String> {
     let who = if own.is_privileged {
         "root (the program runs with raised privileges)"
     } else {
@@ -246,7 +246,7 @@ fn owner_fault(own: Own, owner: u32) -> Option<String> {
     is_foreign.then(|| format!("belongs to user {owner}: it must belong to {who}"))
 }
 
-fn judge(own: Own, owner: u32, mode: u32, is_folder: bool) -> Option<String> {
+fn judge(own: TrustedOwner, owner: u32, mode: u32, is_folder: bool) -> Option<String> {
     if let Some(fault) = owner_fault(own, owner) {
         return Some(fault);
     }
@@ -267,17 +267,17 @@ mod tests {
 
     #[test]
     fn only_root_and_oneself_may_give_code() {
-        let me = Own { uid: 1000, is_privileged: false };
+        let me = TrustedOwner { uid: 1000, is_privileged: false };
         assert!(judge(me, 1000, 0o755, false).is_none() && judge(me, 0, 0o644, false).is_none());
         assert!(judge(me, 1001, 0o755, false).is_some_and(|text| text.contains("user 1001")));
-        let raised = Own { uid: 1000, is_privileged: true };
+        let raised = TrustedOwner { uid: 1000, is_privileged: true };
         assert!(judge(raised, 1000, 0o755, true).is_some_and(|text| text.contains("root")));
         assert!(judge(raised, 0, 0o755, true).is_none());
     }
 
     #[test]
     fn nobody_else_may_write() {
-        let me = Own { uid: 1000, is_privileged: false };
+        let me = TrustedOwner { uid: 1000, is_privileged: false };
         let text = |mode, is_folder| judge(me, 1000, mode, is_folder).unwrap_or_default();
         assert!(text(0o775, false).contains("its group (mode 0775)"));
         assert!(text(0o757, true).contains("by others"));

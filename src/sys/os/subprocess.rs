@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 
 /// Output of a program.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ChildOutput {
     /// Bytes of its standard output, and of its standard error if [`Hear::Everything`] was passed.
-    pub said: Vec<u8>,
+    pub output: Vec<u8>,
     /// Whether it ended by itself; else it was killed at the time limit.
     pub in_time: bool,
 }
 
-/// Streams that [`ask`] collects.
+/// Streams that [`run`] collects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hear {
+pub enum Capture {
     /// Its standard output.
     Output,
     /// Its standard output and standard error, as they come. The program and those that it starts
@@ -35,7 +35,7 @@ pub enum Hear {
 /// `posix_spawn`), and whatever that process does with SIGCHLD or its children: the end is seen at
 /// a descriptor. The exit status is not returned, because the process may have reaped the child;
 /// the result has to be in the output.
-pub fn ask(command: &mut Command, hear: Hear, limit: Duration) -> io::Result<Answer> {
+pub fn run(command: &mut Command, hear: Capture, limit: Duration) -> io::Result<ChildOutput> {
     let begin = Instant::now();
     let streams = fd::occupy_standard()?;
     let (mut child, pipe) = start(command, hear)?;
@@ -44,7 +44,7 @@ pub fn ask(command: &mut Command, hear: Hear, limit: Duration) -> io::Result<Ans
     // its end.
     let held = PidFd::open(i32::try_from(child.id()).unwrap_or(0)).ok();
     let heard = listen(pipe, held.as_ref(), begin, limit);
-    if hear == Hear::Everything {
+    if hear == Capture::Everything {
         if held.is_none() && matches!(heard, Ok((_, true))) {
             wait_by_looking(child.id(), begin, limit);
         }
@@ -61,7 +61,7 @@ pub fn ask(command: &mut Command, hear: Hear, limit: Duration) -> io::Result<Ans
         None => drop(child.try_wait()), // it may be taken already
     }
     let (said, in_time) = heard?;
-    Ok(Answer { said, in_time })
+    Ok(ChildOutput { output: said, in_time })
 }
 
 /// Waits for a child whose output has ended, where the kernel has no descriptor for it; it stays to
@@ -84,10 +84,10 @@ fn has_exited(id: u32) -> bool {
 }
 
 /// Starts a program with one pipe for its output.
-fn start(command: &mut Command, hear: Hear) -> io::Result<(Child, OwnedFd)> {
+fn start(command: &mut Command, hear: Capture) -> io::Result<(Child, OwnedFd)> {
     let (ours, theirs) = pipe()?;
     command.stdin(Stdio::null()).stdout(theirs.try_clone()?);
-    if hear == Hear::Everything {
+    if hear == Capture::Everything {
         command.stderr(theirs.try_clone()?).process_group(0);
     }
     drop(theirs);

@@ -20,7 +20,7 @@ use crate::sys::sync::{AtomicBool, AtomicUsize, Ordering};
 const NOBODY: usize = 1;
 
 /// Lock that is only tried, never waited for, and that is cheap for the first thread that takes it.
-pub struct Turn {
+pub struct BiasedTryLock {
     /// The first thread's mark (`epoch::thread_mark`), or [`NOBODY`].
     first: AtomicUsize,
     /// The first thread has the lock by its own word.
@@ -33,10 +33,10 @@ pub struct Turn {
     taker: AtomicUsize,
 }
 
-impl Default for Turn {
+impl Default for BiasedTryLock {
     fn default() -> Self {
         let no = || AtomicBool::new(false);
-        Turn {
+        BiasedTryLock {
             first: AtomicUsize::new(NOBODY),
             first_has: no(),
             is_shared: no(),
@@ -49,23 +49,23 @@ impl Default for Turn {
 /// Word by which a thread has the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
-pub enum Taken {
+pub enum LockWord {
     /// The first thread's own.
     First,
     /// The word that all others share.
     Shared,
 }
 
-impl Turn {
+impl BiasedTryLock {
     /// Takes the lock for the calling thread, which has this mark. `None`: it is held, perhaps by
     /// this thread itself further up.
-    #[inline(always)]
-    pub fn try_take(&self, mark: usize) -> Option<Taken> {
+    #[inline]
+    pub fn try_take(&self, mark: usize) -> Option<LockWord> {
         if self.first.load(Ordering::Relaxed) == mark && !self.first_has.load(Ordering::Relaxed) {
             self.first_has.store(true, Ordering::Relaxed);
             membarrier::light();
             if !self.is_shared.load(Ordering::Relaxed) {
-                return Some(Taken::First);
+                return Some(LockWord::First);
             }
             self.first_has.store(false, Ordering::Release);
         }
@@ -75,7 +75,7 @@ impl Turn {
 
     #[cold]
     #[inline(never)]
-    fn try_take_shared(&self, mark: usize) -> Option<Taken> {
+    fn try_take_shared(&self, mark: usize) -> Option<LockWord> {
         let is_within =
             self.first.load(Ordering::Relaxed) == mark && self.first_has.load(Ordering::Relaxed);
         if is_within
@@ -91,7 +91,7 @@ impl Turn {
             self.first.store(mark, Ordering::Relaxed);
             self.first_has.store(true, Ordering::Relaxed);
             self.taken.store(false, Ordering::Release);
-            return Some(Taken::First);
+            return Some(LockWord::First);
         }
         if !is_shared {
             self.is_shared.store(true, Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl Turn {
             return None;
         }
         self.taker.store(mark, Ordering::Relaxed);
-        Some(Taken::Shared)
+        Some(LockWord::Shared)
     }
 
     /// Whether the calling thread, which has this mark, holds the lock.
@@ -115,9 +115,9 @@ impl Turn {
     }
 
     /// Gives it back.
-    #[inline(always)]
-    pub fn give_back(&self, taken: Taken) {
-        let word = if taken == Taken::First { &self.first_has } else { &self.taken };
+    #[inline]
+    pub fn give_back(&self, taken: LockWord) {
+        let word = if taken == LockWord::First { &self.first_has } else { &self.taken };
         word.store(false, Ordering::Release);
     }
 }
@@ -130,13 +130,13 @@ mod tests {
 
     #[test]
     fn is_refused_while_somebody_has_it() {
-        let turn = Turn::default();
+        let turn = BiasedTryLock::default();
         let (first, other, none) = (0x100, 0x200, 0);
         for _ in 0..2 {
             let taken = turn.try_take(first).unwrap();
             assert_eq!(
                 (taken, turn.try_take(first)),
-                (Taken::First, None),
+                (LockWord::First, None),
                 "a call within the call"
             );
             turn.give_back(taken);
@@ -154,11 +154,11 @@ mod tests {
 
     #[test]
     fn who_has_no_mark_is_never_the_first() {
-        let turn = Turn::default();
+        let turn = BiasedTryLock::default();
         let taken = turn.try_take(0).unwrap();
-        assert_eq!((taken, turn.try_take(0)), (Taken::Shared, None));
+        assert_eq!((taken, turn.try_take(0)), (LockWord::Shared, None));
         turn.give_back(taken);
-        assert_eq!(turn.try_take(0x100), Some(Taken::Shared));
+        assert_eq!(turn.try_take(0x100), Some(LockWord::Shared));
     }
 
     #[test]
@@ -166,7 +166,8 @@ mod tests {
         epoch::prepare();
         let rounds = if cfg!(miri) { 20 } else { 200 };
         for _ in 0..rounds {
-            let (turn, within, had) = (Turn::default(), AtomicU64::new(0), AtomicU64::new(0));
+            let (turn, within, had) =
+                (BiasedTryLock::default(), AtomicU64::new(0), AtomicU64::new(0));
             std::thread::scope(|scope| {
                 for _ in 0..2 {
                     scope.spawn(|| {

@@ -9,7 +9,7 @@ pub extern "C" fn rarely() {
 }
 
 /// `is`, which it nearly always is: the compiler lays that way straight.
-#[inline(always)]
+#[inline]
 pub fn usually(is: bool) -> bool {
     if !is {
         rarely();
@@ -18,7 +18,7 @@ pub fn usually(is: bool) -> bool {
 }
 
 /// `value`, which is nearly always there.
-#[inline(always)]
+#[inline]
 pub fn usual<T>(value: Option<T>) -> Option<T> {
     if value.is_none() {
         rarely();
@@ -38,7 +38,7 @@ pub fn out_of_line<T>(general: impl FnOnce() -> T) -> T {
 }
 
 /// Prefetches a cache line that will be used soon. An invalid address does no harm.
-#[inline(always)]
+#[inline]
 pub fn prefetch<T>(soon: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: nothing that a program can see changes, whatever the address.

@@ -31,7 +31,7 @@ pub(in crate::sys) fn needs_fence() -> bool {
 }
 
 /// The cheap half.
-#[inline(always)]
+#[inline]
 pub(in crate::sys) fn light() {
     compiler_fence(Ordering::SeqCst);
     if NEEDS_FENCE.load(Ordering::Relaxed) {

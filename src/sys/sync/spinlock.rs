@@ -34,7 +34,7 @@ impl<T> SpinLock<T> {
     }
 
     /// Waits for the lock.
-    #[inline(always)]
+    #[inline]
     pub fn lock(&self) -> SpinGuard<'_, T> {
         match self.try_lock() {
             Some(guard) => guard,
@@ -43,7 +43,7 @@ impl<T> SpinLock<T> {
     }
 
     /// The lock if it is free.
-    #[inline(always)]
+    #[inline]
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         let taken =
             self.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
@@ -78,7 +78,7 @@ pub struct SpinGuard<'a, T>(&'a SpinLock<T>, PhantomData<*const ()>);
 impl<T> Deref for SpinGuard<'_, T> {
     type Target = T;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &T {
         // SAFETY: this thread has the lock.
         unsafe { &*self.0.value.get() }
@@ -86,7 +86,7 @@ impl<T> Deref for SpinGuard<'_, T> {
 }
 
 impl<T> DerefMut for SpinGuard<'_, T> {
-    #[inline(always)]
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: this thread has the lock, and the guard is borrowed by nobody else.
         unsafe { &mut *self.0.value.get() }
@@ -94,7 +94,6 @@ impl<T> DerefMut for SpinGuard<'_, T> {
 }
 
 impl<T> Drop for SpinGuard<'_, T> {
-    #[inline(always)]
     fn drop(&mut self) {
         self.0.is_taken.store(false, Ordering::Release);
     }

@@ -19,7 +19,7 @@ pub const WORDS: usize = sync::size(12, 2);
 pub type Record = [u64; WORDS];
 
 /// Bounded queue of records with one writing thread and one reader at a time.
-pub struct Journal {
+pub struct SpscQueue {
     slots: Box<[[AtomicU64; WORDS]]>,
     /// Records so far; only the writer stores it.
     written: AtomicUsize,
@@ -27,7 +27,7 @@ pub struct Journal {
     read: AtomicUsize,
 }
 
-impl Journal {
+impl SpscQueue {
     /// An empty one with room for so many records; `None`: there is no memory for them.
     #[must_use]
     pub fn new(room: usize) -> Option<Self> {
@@ -35,7 +35,7 @@ impl Journal {
         slots.try_reserve_exact(room).ok()?;
         slots.extend((0..room).map(|_| array::from_fn(|_| AtomicU64::new(0))));
         let slots = slots.into_boxed_slice();
-        Some(Journal { slots, written: AtomicUsize::new(0), read: AtomicUsize::new(0) })
+        Some(SpscQueue { slots, written: AtomicUsize::new(0), read: AtomicUsize::new(0) })
     }
 
     fn slot(&self, number: usize) -> Option<&[AtomicU64; WORDS]> {

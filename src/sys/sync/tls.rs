@@ -34,7 +34,7 @@ mod model {
 
     macro_rules! pointer {
         ($get:ident, $set:ident, $symbol:literal) => {
-            #[inline(always)]
+            #[inline]
             pub(super) fn $get() -> *const () {
                 let value: *const ();
                 // SAFETY: reads the calling thread's 8 bytes through the offset that the loader
@@ -97,7 +97,6 @@ mod model {
 }
 
 /// The calling thread's record; null until set.
-#[inline(always)]
 #[must_use]
 pub fn get() -> *const () {
     model::get()
@@ -109,7 +108,6 @@ pub fn set(value: *const ()) {
 }
 
 /// The calling thread's heap; null until set.
-#[inline(always)]
 #[must_use]
 pub fn heap() -> *const () {
     model::heap()

@@ -12,7 +12,7 @@ use crate::out::{Outcome, complain};
 use crate::probe::Helper;
 use crate::table::Unit;
 use crate::tbb::Tbb;
-use dtl::tooling::os::Module;
+use dtl::tooling::os::SharedObject;
 use dtl_sys::{
     DTL_EXECUTOR_NULL, DTL_EXECUTOR_POOL, DTL_SUCCESS, dtl_executor_create, dtl_executor_desc_t,
     dtl_executor_destroy, dtl_executor_parallel_for, dtl_executor_t, dtl_finalize, dtl_status_t,
@@ -100,7 +100,7 @@ impl Gomp {
         }
         // SAFETY: a library that a C program would be linked with; its constructors read the
         // environment.
-        let module = unsafe { Module::open(Path::new("libgomp.so.1")) };
+        let module = unsafe { SharedObject::open(Path::new("libgomp.so.1")) };
         let module = module.map_err(|why| format!("--vs libgomp: {why}; it comes with gcc"))?;
         let symbol = |name: &std::ffi::CStr| {
             module

@@ -2,7 +2,7 @@
 //!
 //! Between ranks 0 and 1 of a communicator, in memory that they share; none between nodes.
 
-use dtl::tooling::os::{Memory, Word};
+use dtl::tooling::os::{SharedMapping, SharedWord};
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -28,15 +28,15 @@ pub(crate) enum Part {
 /// One end of it.
 pub(crate) struct Probe {
     part: Part,
-    ping: Word,
-    pong: Word,
+    ping: SharedWord,
+    pong: SharedWord,
     turn: u64,
 }
 
 /// The memory of a probe.
-pub(crate) fn memory() -> Result<Arc<Memory>, String> {
+pub(crate) fn memory() -> Result<Arc<SharedMapping>, String> {
     let make = || {
-        let memory = Memory::create(4096)?;
+        let memory = SharedMapping::create(4096)?;
         memory.commit(0, 4096)?;
         Ok(memory)
     };
@@ -44,22 +44,22 @@ pub(crate) fn memory() -> Result<Arc<Memory>, String> {
 }
 
 /// Where another process of this node finds it: process and descriptor.
-pub(crate) fn address_of(memory: &Memory) -> [u64; 2] {
+pub(crate) fn address_of(memory: &SharedMapping) -> [u64; 2] {
     let descriptor =
         memory.descriptor().and_then(|it| u64::try_from(it.as_raw_fd()).ok()).unwrap_or(0);
     [u64::from(std::process::id()), descriptor]
 }
 
 /// The memory of another process.
-pub(crate) fn open([process, descriptor]: [u64; 2]) -> Result<Arc<Memory>, String> {
+pub(crate) fn open([process, descriptor]: [u64; 2]) -> Result<Arc<SharedMapping>, String> {
     let path = format!("/proc/{process}/fd/{descriptor}");
     let file = File::options().read(true).write(true).open(&path);
-    file.and_then(|file| Memory::attach(OwnedFd::from(file)))
+    file.and_then(|file| SharedMapping::attach(OwnedFd::from(file)))
         .map_err(|error| format!("{path}: {error}"))
 }
 
 impl Probe {
-    pub(crate) fn new(memory: &Arc<Memory>, part: Part) -> Option<Probe> {
+    pub(crate) fn new(memory: &Arc<SharedMapping>, part: Part) -> Option<Probe> {
         Some(Probe { part, ping: memory.word(0)?, pong: memory.word(PONG)?, turn: 0 })
     }
 
@@ -112,7 +112,7 @@ impl Helper {
     }
 }
 
-fn wait_for(word: &Word, value: u64) {
+fn wait_for(word: &SharedWord, value: u64) {
     let mut spins = 0;
     while word.load(Ordering::Acquire) != value {
         spins += 1;

@@ -2,7 +2,7 @@
 //! compiler and headers, and loaded.
 
 use crate::out::Outcome;
-use dtl::tooling::os::Module;
+use dtl::tooling::os::SharedObject;
 use std::ffi::{c_int, c_void};
 use std::fs;
 use std::path::Path;
@@ -53,7 +53,7 @@ fn load(folder: &Path) -> Outcome<Tbb> {
         ));
     }
     // SAFETY: the library that was just compiled, and TBB's own; their constructors start nothing.
-    let module = unsafe { Module::open(&folder.join("tbb.so")) }
+    let module = unsafe { SharedObject::open(&folder.join("tbb.so")) }
         .map_err(|why| format!("--vs tbb: {why}"))?;
     let symbol = module.symbol(c"dtl_bench_tbb").ok_or("--vs tbb: no dtl_bench_tbb in it")?;
     // SAFETY: the function of this name in tbb.cpp has this signature.

@@ -1,12 +1,12 @@
 //! Begin, progress and end of a connection. `frames` has the protocol on it.
 
-use super::super::socket_frames::{Channel, State};
-use super::{LISTENER, LONGEST, Life, Oob};
+use super::super::socket_frames::{Channel, ConnectionState};
+use super::{LISTENER, LONGEST, Oob, PeerLiveness};
 use crate::backend::os_error::os_error;
 use crate::error::Result;
 use crate::runtime::log;
 use crate::sys::os::fd;
-use crate::sys::os::poller::Wanted;
+use crate::sys::os::poller::Interest;
 use crate::sys::os::tcp;
 use crate::sys::sync::clock::now_ns;
 use std::io::ErrorKind;
@@ -47,7 +47,7 @@ const PAUSE_NS: u64 = 100_000_000;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
+pub(super) enum ConnectionStage {
     /// The system tries.
     Connecting,
     /// The hello is sent, the answer has not come.
@@ -63,7 +63,7 @@ pub(super) struct Connection {
     pub(super) channel: Channel,
     /// -1: not known yet.
     pub(super) peer: i32,
-    pub(super) stage: Stage,
+    pub(super) stage: ConnectionStage,
     /// It carries a few frames one way; then it ends, which means nothing.
     pub(super) is_brief: bool,
     /// Whether this side began it.
@@ -72,7 +72,7 @@ pub(super) struct Connection {
     pub(super) index: u32,
     pub(super) serial: u32,
     pub(super) since_ns: u64,
-    wanted: Wanted,
+    wanted: Interest,
     /// To be sent when it is open.
     pub(super) waiting: Vec<Frame>,
     /// The way that is tried, and others to the peer, the best last.
@@ -113,7 +113,7 @@ impl Oob {
         let none = Unreached { why: "it told no address".to_owned(), is_refused: true };
         match self.attempt(&mut ways, none)? {
             Ok((stream, way)) => {
-                let index = self.keep(stream, rank, Stage::Connecting);
+                let index = self.keep(stream, rank, ConnectionStage::Connecting);
                 if let Some(Some(one)) = self.connections.get_mut(index) {
                     (one.is_brief, one.waiting, one.way, one.ways) =
                         (is_brief, waiting, Some(way), ways);
@@ -155,9 +155,9 @@ impl Oob {
         Ok(Err(last))
     }
 
-    fn keep(&mut self, stream: TcpStream, peer: i32, stage: Stage) -> usize {
+    fn keep(&mut self, stream: TcpStream, peer: i32, stage: ConnectionStage) -> usize {
         self.serial = self.serial.wrapping_add(1) & 0x7FFF_FFFF; // never the listener's number
-        let is_ours = stage == Stage::Connecting;
+        let is_ours = stage == ConnectionStage::Connecting;
         // A slot that is empty for a moment, while its connection is looked at, is not free.
         let index = self.free.pop().unwrap_or(self.connections.len() as u32);
         let one = Connection {
@@ -169,7 +169,7 @@ impl Oob {
             index,
             serial: self.serial,
             since_ns: now_ns(),
-            wanted: if is_ours { Wanted::Both } else { Wanted::Reading },
+            wanted: if is_ours { Interest::Both } else { Interest::Reading },
             waiting: Vec::new(),
             way: None,
             ways: Vec::new(),
@@ -200,7 +200,7 @@ impl Oob {
                     // Without it only a silent machine is noticed later.
                     drop(tcp::end_if_silent(&stream, self.silent));
                     self.make_room_for_guest();
-                    let index = self.keep(stream, -1, Stage::Guest);
+                    let index = self.keep(stream, -1, ConnectionStage::Guest);
                     self.alarm(now_ns().saturating_add(GUEST_NS));
                     self.step(index);
                 }
@@ -227,12 +227,13 @@ impl Oob {
         self.accept_at = super::NEVER;
         if let Some(listener) = &self.listener {
             // It fails if the listener is in the poller already.
-            drop(self.poller.add(listener.as_fd(), LISTENER, Wanted::Reading));
+            drop(self.poller.add(listener.as_fd(), LISTENER, Interest::Reading));
         }
     }
 
     fn make_room_for_guest(&mut self) {
-        let guests = || self.connections.iter().flatten().filter(|one| one.stage == Stage::Guest);
+        let guests =
+            || self.connections.iter().flatten().filter(|one| one.stage == ConnectionStage::Guest);
         let oldest = guests().min_by_key(|one| one.since_ns).map(|one| one.index as usize);
         let is_full = guests().count() >= GUESTS;
         if let Some(one) = oldest.filter(|_| is_full).and_then(|index| self.take_out(index)) {
@@ -255,24 +256,24 @@ impl Oob {
         for index in 0..self.connections.len() {
             // What has come since the owner last looked is in time.
             let is_there = |one: &Connection| match one.stage {
-                Stage::Connecting => one.channel.stream.peer_addr().is_ok(),
-                stage => stage == Stage::Guest,
+                ConnectionStage::Connecting => one.channel.stream.peer_addr().is_ok(),
+                stage => stage == ConnectionStage::Guest,
             };
             if self.connections.get(index).and_then(Option::as_ref).is_some_and(is_there) {
                 self.step(index);
             }
             let Some(Some(one)) = self.connections.get(index) else { continue };
             let limit_ns = match one.stage {
-                Stage::Guest => GUEST_NS,
-                Stage::Connecting => self.attempt_ns(),
-                Stage::Unwelcome | Stage::Open => continue,
+                ConnectionStage::Guest => GUEST_NS,
+                ConnectionStage::Connecting => self.attempt_ns(),
+                ConnectionStage::Unwelcome | ConnectionStage::Open => continue,
             };
             let (stage, at) = (one.stage, one.since_ns.saturating_add(limit_ns));
             if now < at {
                 self.alarm(at);
             } else if let Some(one) = self.take_out(index) {
                 match stage {
-                    Stage::Guest => self.send_away(one, "it says nothing"),
+                    ConnectionStage::Guest => self.send_away(one, "it says nothing"),
                     _ => {
                         let why = unreached(&one.on_its_way("no answer"), ErrorKind::TimedOut);
                         self.try_on(one, why);
@@ -285,18 +286,21 @@ impl Oob {
     /// Moves one connection on.
     pub(super) fn step(&mut self, index: usize) {
         let Some(mut one) = self.take_out(index) else { return };
-        if one.stage == Stage::Connecting {
+        if one.stage == ConnectionStage::Connecting {
             if let Err(error) = has_connected(&one.channel.stream) {
                 let why = unreached(&one.on_its_way(&error.to_string()), error.kind());
                 return self.try_on(one, why);
             }
-            self.say_hello(&mut one);
+            self.send_hello(&mut one);
         }
         let state = one.channel.fill();
         let mut frames = Vec::new();
         loop {
-            let most =
-                if one.stage == Stage::Guest && frames.is_empty() { HELLO_BYTES } else { MOST };
+            let most = if one.stage == ConnectionStage::Guest && frames.is_empty() {
+                HELLO_BYTES
+            } else {
+                MOST
+            };
             match one.channel.next(most) {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break,
@@ -308,16 +312,16 @@ impl Oob {
                 return self.has_talked_nonsense(one, &why);
             }
         }
-        let is_over = one.is_brief && one.is_ours && one.stage == Stage::Open;
-        let gone = one.peer >= 0 && self.life(one.peer) != Life::Here;
+        let is_over = one.is_brief && one.is_ours && one.stage == ConnectionStage::Open;
+        let gone = one.peer >= 0 && self.life(one.peer) != PeerLiveness::Here;
         match state {
-            State::Ended(why) if !gone => self.has_ended(one, why),
+            ConnectionState::Ended(why) if !gone => self.has_ended(one, why),
             _ if gone => self.discard(one),
             _ => {
                 let more = one.channel.flush().unwrap_or(false);
                 if is_over && !more {
                     self.discard(one);
-                    return self.tell_on();
+                    return self.continue_notifying();
                 }
                 self.want(&mut one, more);
                 self.put_back(one);
@@ -332,7 +336,7 @@ impl Oob {
     }
 
     fn want(&self, one: &mut Connection, more: bool) {
-        let wanted = if more { Wanted::Both } else { Wanted::Reading };
+        let wanted = if more { Interest::Both } else { Interest::Reading };
         if one.wanted != wanted {
             one.wanted = wanted;
             drop(self.poller.change(one.channel.as_fd(), one.number(), wanted));
@@ -342,7 +346,7 @@ impl Oob {
     /// Writes what is queued; a failure is seen by who reads.
     pub(super) fn flush(&mut self, index: usize) {
         let Some(mut one) = self.take_out(index) else { return };
-        if one.stage != Stage::Connecting {
+        if one.stage != ConnectionStage::Connecting {
             let more = one.channel.flush().unwrap_or(false);
             self.want(&mut one, more);
         }
@@ -352,14 +356,14 @@ impl Oob {
     fn has_ended(&mut self, mut one: Connection, why: String) {
         let (peer, stage, is_brief) = (one.peer, one.stage, one.is_brief);
         match stage {
-            Stage::Guest => self.send_away(one, "it has gone again"),
-            Stage::Open => {
+            ConnectionStage::Guest => self.send_away(one, "it has gone again"),
+            ConnectionStage::Open => {
                 self.discard(one);
                 if is_brief {
-                    return self.tell_on();
+                    return self.continue_notifying();
                 }
                 self.read_others_of(peer);
-                self.is_gone(peer, Life::Dead, why);
+                self.is_gone(peer, PeerLiveness::Dead, why);
             }
             _ => {
                 let is_last = one.in_vain == CHANCES;
@@ -393,7 +397,8 @@ impl Oob {
         let why = match self.attempt(&mut one.ways, why) {
             Ok(Ok((stream, way))) => {
                 (one.channel, one.way) = (Channel::new(stream), Some(way));
-                (one.stage, one.since_ns, one.wanted) = (Stage::Connecting, now_ns(), Wanted::Both);
+                (one.stage, one.since_ns, one.wanted) =
+                    (ConnectionStage::Connecting, now_ns(), Interest::Both);
                 self.ask_after(&one);
                 self.alarm(one.since_ns.saturating_add(self.attempt_ns()));
                 return self.put_back(one);
@@ -407,7 +412,7 @@ impl Oob {
         }
         self.is_unreached(peer, is_brief, &why);
         if is_brief {
-            self.tell_on();
+            self.continue_notifying();
         }
     }
 

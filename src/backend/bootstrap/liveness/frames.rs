@@ -2,8 +2,8 @@
 //! farewell.
 
 use super::super::records::{bytes_of, words_of};
-use super::connection::{Connection, Frame, Stage, kind, unreached};
-use super::{Event, Life, Oob};
+use super::connection::{Connection, ConnectionStage, Frame, kind, unreached};
+use super::{Oob, OobEvent, PeerLiveness};
 use std::io::ErrorKind;
 
 /// Changes with everything that both sides must agree on.
@@ -18,9 +18,9 @@ impl Oob {
         [MAGIC, self.cookie, from as u64, to as u64, u64::from(is_brief)]
     }
 
-    pub(super) fn say_hello(&self, one: &mut Connection) {
+    pub(super) fn send_hello(&self, one: &mut Connection) {
         one.channel.queue(kind::HELLO, &bytes_of(&self.words(self.rank, one.peer, one.is_brief)));
-        one.stage = Stage::Unwelcome;
+        one.stage = ConnectionStage::Unwelcome;
         if one.is_brief {
             // At once, as this side may leave. They stay queued until the answer confirms that the
             // peer is the right one.
@@ -35,26 +35,26 @@ impl Oob {
         (what, bytes): Frame,
     ) -> Result<(), String> {
         match (one.stage, what) {
-            (Stage::Guest, kind::HELLO) => self.welcome(one, &words_of(&bytes)),
-            (Stage::Unwelcome, kind::WELCOME)
+            (ConnectionStage::Guest, kind::HELLO) => self.welcome(one, &words_of(&bytes)),
+            (ConnectionStage::Unwelcome, kind::WELCOME)
                 if words_of(&bytes) == self.words(one.peer, self.rank, one.is_brief) =>
             {
-                one.stage = Stage::Open;
+                one.stage = ConnectionStage::Open;
                 let waiting = std::mem::take(&mut one.waiting);
                 let to_send = waiting.iter().filter(|_| !one.is_brief);
                 to_send.for_each(|(what, bytes)| one.channel.queue(*what, bytes));
                 Ok(())
             }
-            (Stage::Open, _) if self.life(one.peer) != Life::Here => Ok(()),
-            (Stage::Open, kind::MESSAGE) => {
-                self.events.push_back(Event::Message(one.peer, bytes));
+            (ConnectionStage::Open, _) if self.life(one.peer) != PeerLiveness::Here => Ok(()),
+            (ConnectionStage::Open, kind::MESSAGE) => {
+                self.events.push_back(OobEvent::Message(one.peer, bytes));
                 Ok(())
             }
-            (Stage::Open, kind::GONE) => self.hear_of_gone(one.peer, &bytes),
-            (Stage::Open, kind::BYE) => {
-                self.hear_of_gone(one.peer, &bytes)?;
+            (ConnectionStage::Open, kind::GONE) => self.handle_gone(one.peer, &bytes),
+            (ConnectionStage::Open, kind::BYE) => {
+                self.handle_gone(one.peer, &bytes)?;
                 self.read_others_of(one.peer);
-                self.is_gone(one.peer, Life::Left, "it has left".to_owned());
+                self.is_gone(one.peer, PeerLiveness::Left, "it has left".to_owned());
                 Ok(())
             }
             (stage, what) => Err(format!("a frame of kind {what} ({stage:?})")),
@@ -67,10 +67,10 @@ impl Oob {
             return Err("another job's cookie".to_owned());
         }
         let from = i32::try_from(from).unwrap_or(-1);
-        if to != self.rank as u64 || from == self.rank || self.life(from) != Life::Here {
+        if to != self.rank as u64 || from == self.rank || self.life(from) != PeerLiveness::Here {
             return Err(format!("rank {from} for rank {to}, here is rank {}", self.rank));
         }
-        (one.peer, one.stage, one.is_brief) = (from, Stage::Open, brief != 0);
+        (one.peer, one.stage, one.is_brief) = (from, ConnectionStage::Open, brief != 0);
         self.ring.suspects.retain(|suspect| suspect.rank != from);
         one.channel.queue(kind::WELCOME, &bytes_of(&self.words(self.rank, from, one.is_brief)));
         if one.is_brief {
@@ -88,11 +88,15 @@ impl Oob {
 
     pub(super) fn has_talked_nonsense(&mut self, one: Connection, why: &str) {
         match one.stage {
-            Stage::Guest => self.send_away(one, why),
-            Stage::Open => {
+            ConnectionStage::Guest => self.send_away(one, why),
+            ConnectionStage::Open => {
                 let peer = one.peer;
                 self.discard(one);
-                self.is_gone(peer, Life::Dead, format!("it sent what makes no sense: {why}"));
+                self.is_gone(
+                    peer,
+                    PeerLiveness::Dead,
+                    format!("it sent what makes no sense: {why}"),
+                );
             }
             _ => {
                 let why = one.on_its_way("somebody else is there");

@@ -9,7 +9,7 @@
 //! suspected first: its watcher's notice, that it has left or died, may be on its way.
 
 use super::connection::{Unreached, kind};
-use super::{Event, Life, NEVER, Oob, Stage};
+use super::{ConnectionStage, NEVER, Oob, OobEvent, PeerLiveness};
 use crate::error::Result;
 use crate::runtime::log;
 use crate::sys::sync::clock::now_ns;
@@ -75,13 +75,13 @@ impl Oob {
 
     /// The living rank before this one.
     pub(super) fn watched(&self) -> Option<i32> {
-        self.before().find(|rank| self.life(*rank) == Life::Here)
+        self.before().find(|rank| self.life(*rank) == PeerLiveness::Here)
     }
 
     /// The living rank after this one.
     fn watcher(&self) -> Option<i32> {
         let (rank, size) = (self.rank, self.size());
-        (1..size).map(|on| (rank + on) % size).find(|rank| self.life(*rank) == Life::Here)
+        (1..size).map(|on| (rank + on) % size).find(|rank| self.life(*rank) == PeerLiveness::Here)
     }
 
     fn watch(&mut self) {
@@ -102,7 +102,7 @@ impl Oob {
             self.watch();
         }
         if now >= self.ring.tell_at {
-            self.tell();
+            self.notify_all();
         }
         let (over, waiting): (Vec<_>, _) = std::mem::take(&mut self.ring.suspects)
             .into_iter()
@@ -111,7 +111,11 @@ impl Oob {
         for suspect in over {
             // Ranks that leave together do not receive each other's farewell.
             let after = (suspect.rank + 1) % self.size().max(1);
-            let life = if self.life(after) == Life::Left { Life::Left } else { Life::Dead };
+            let life = if self.life(after) == PeerLiveness::Left {
+                PeerLiveness::Left
+            } else {
+                PeerLiveness::Dead
+            };
             self.is_gone(suspect.rank, life, suspect.why);
         }
         let next = self.ring.suspects.iter().map(|suspect| suspect.until_ns).min().unwrap_or(NEVER);
@@ -120,7 +124,7 @@ impl Oob {
 
     /// No way led to a rank.
     pub(super) fn is_unreached(&mut self, rank: i32, is_brief: bool, what: &Unreached) {
-        if is_brief || self.life(rank) != Life::Here || self.is_suspected(rank) {
+        if is_brief || self.life(rank) != PeerLiveness::Here || self.is_suspected(rank) {
             return; // who watches it tells
         }
         let why = format!("it cannot be reached: {}", what.why);
@@ -135,10 +139,11 @@ impl Oob {
 
     /// Its machine may have ended: the others on it would be noticed one by one.
     pub(super) fn is_silent(&mut self, rank: i32, why: String) {
-        self.is_gone(rank, Life::Dead, why);
+        self.is_gone(rank, PeerLiveness::Dead, why);
         for other in 0..self.size() {
-            let is_asked =
-                other != self.rank && self.life(other) == Life::Here && self.link(other).is_none();
+            let is_asked = other != self.rank
+                && self.life(other) == PeerLiveness::Here
+                && self.link(other).is_none();
             if is_asked && self.is_beside(rank, other) && !self.is_beside(rank, self.rank) {
                 drop(self.connect(other, Vec::new(), false));
             }
@@ -146,8 +151,8 @@ impl Oob {
     }
 
     /// Records that a rank is gone, and reports it once.
-    pub(super) fn is_gone(&mut self, rank: i32, life: Life, why: String) {
-        if self.life(rank) != Life::Here || rank == self.rank {
+    pub(super) fn is_gone(&mut self, rank: i32, life: PeerLiveness, why: String) {
+        if self.life(rank) != PeerLiveness::Here || rank == self.rank {
             return;
         }
         let was_watched = self.watched() == Some(rank);
@@ -156,32 +161,34 @@ impl Oob {
         }
         self.cut_off(rank);
         self.ring.suspects.retain(|suspect| suspect.rank != rank);
-        self.events.push_back(Event::Gone(rank, life == Life::Left, why));
+        self.events.push_back(OobEvent::Gone(rank, life == PeerLiveness::Left, why));
         if was_watched && !self.is_leaving {
-            let at = if life == Life::Left { now_ns().saturating_add(TOGETHER_NS) } else { 0 };
+            let at =
+                if life == PeerLiveness::Left { now_ns().saturating_add(TOGETHER_NS) } else { 0 };
             self.ring.tell_at = self.ring.tell_at.min(at);
             self.watch_at(at.min(self.ring.watch_at));
         }
     }
 
     /// Notifies all others of the ranks before this one that are gone.
-    fn tell(&mut self) {
+    fn notify_all(&mut self) {
         self.ring.tell_at = NEVER;
         self.ring.to_tell = (0..self.size())
-            .filter(|rank| *rank != self.rank && self.life(*rank) == Life::Here)
+            .filter(|rank| *rank != self.rank && self.life(*rank) == PeerLiveness::Here)
             .collect();
-        self.tell_on();
+        self.continue_notifying();
     }
 
     /// Goes on telling.
-    pub(super) fn tell_on(&mut self) {
-        let is_telling = |one: &&super::Connection| one.is_brief && one.stage == Stage::Connecting;
+    pub(super) fn continue_notifying(&mut self) {
+        let is_telling =
+            |one: &&super::Connection| one.is_brief && one.stage == ConnectionStage::Connecting;
         while !self.ring.to_tell.is_empty() && !self.is_leaving {
             if self.connections.iter().flatten().filter(is_telling).count() >= TOLD_AT_ONCE {
                 return; // the end of one of them leads here
             }
             let Some(rank) = self.ring.to_tell.pop() else { return };
-            if self.life(rank) == Life::Here && self.tell_one(rank).is_err() {
+            if self.life(rank) == PeerLiveness::Here && self.notify_one(rank).is_err() {
                 self.ring.to_tell.push(rank);
                 self.ring.tell_at = now_ns().saturating_add(AGAIN_NS);
                 return self.alarm(self.ring.tell_at);
@@ -190,7 +197,7 @@ impl Oob {
     }
 
     /// Notifies one rank of those before this one that are gone.
-    fn tell_one(&mut self, rank: i32) -> Result<()> {
+    fn notify_one(&mut self, rank: i32) -> Result<()> {
         let frame = (kind::GONE, self.run());
         match self.link(rank) {
             Some(_) => self.push(rank, frame),
@@ -199,12 +206,12 @@ impl Oob {
     }
 
     /// To all that there are connections with, and to the rank that watches this one.
-    pub(super) fn say_farewell(&mut self) {
+    pub(super) fn send_farewell(&mut self) {
         let (run, watcher) = (self.run(), self.watcher());
         let mut knows = false;
         // Also where no answer to the hello has come yet: the other side may have one on its way.
         let heard = |one: &&mut super::Connection| {
-            !one.is_brief && matches!(one.stage, Stage::Open | Stage::Unwelcome)
+            !one.is_brief && matches!(one.stage, ConnectionStage::Open | ConnectionStage::Unwelcome)
         };
         for one in self.connections.iter_mut().flatten().filter(heard) {
             one.channel.queue(kind::BYE, &run);
@@ -219,8 +226,8 @@ impl Oob {
     /// The ranks right before this one that are gone, as ranges.
     pub(super) fn run(&self) -> Vec<u8> {
         let mut ranges: Vec<[u32; 3]> = Vec::new();
-        for rank in self.before().take_while(|rank| self.life(*rank) != Life::Here) {
-            let (rank, left) = (rank as u32, u32::from(self.life(rank) == Life::Left));
+        for rank in self.before().take_while(|rank| self.life(*rank) != PeerLiveness::Here) {
+            let (rank, left) = (rank as u32, u32::from(self.life(rank) == PeerLiveness::Left));
             match ranges.last_mut() {
                 Some([first, count, how]) if *first == rank + 1 && *how == left => {
                     (*first, *count) = (rank, *count + 1)
@@ -232,7 +239,7 @@ impl Oob {
     }
 
     /// What `run` of another rank has made.
-    pub(super) fn hear_of_gone(
+    pub(super) fn handle_gone(
         &mut self,
         from: i32,
         bytes: &[u8],
@@ -250,13 +257,17 @@ impl Oob {
                 return Err(format!("{count} ranks from {first} of {size}"));
             }
             for rank in (first..first + count).map(|rank| rank as i32) {
-                let life = if left == 1 { Life::Left } else { Life::Dead };
+                let life = if left == 1 { PeerLiveness::Left } else { PeerLiveness::Dead };
                 if rank == self.rank {
                     log::warning!(
                         "rank {from} takes this rank for dead, so they have no more to do with \
                          each other"
                     );
-                    self.is_gone(from, Life::Dead, "it takes this rank for dead".to_owned());
+                    self.is_gone(
+                        from,
+                        PeerLiveness::Dead,
+                        "it takes this rank for dead".to_owned(),
+                    );
                 } else {
                     self.is_gone(rank, life, format!("rank {from} says so"));
                 }

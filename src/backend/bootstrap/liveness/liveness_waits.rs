@@ -7,7 +7,7 @@
 //! nothing arrives.
 
 use super::connection::Frame;
-use super::{Life, NEVER, Oob};
+use super::{NEVER, Oob, PeerLiveness};
 use crate::runtime::log;
 use crate::sys::sync::clock::now_ns;
 
@@ -81,7 +81,7 @@ impl Oob {
     /// with this one.
     fn is_unknown(&self, rank: i32) -> bool {
         let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
-        rank != self.rank && of.is_some_and(|of| of.life == Life::Here && of.link.is_none())
+        rank != self.rank && of.is_some_and(|of| of.life == PeerLiveness::Here && of.link.is_none())
     }
 
     fn is_to_be_awaited(&self, rank: i32) -> bool {

@@ -27,11 +27,11 @@ mod tests;
 
 use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
-use crate::sys::os::close_on_fork::Unforked;
-use crate::sys::os::poller::{Poller, Wanted};
+use crate::sys::os::close_on_fork::CloseOnFork;
+use crate::sys::os::poller::{Interest, Poller};
 use crate::sys::sync::clock::{Deadline, now_ns};
 use address::Address;
-use connection::{Connection, Frame, Stage, kind};
+use connection::{Connection, ConnectionStage, Frame, kind};
 use heartbeat_ring::HeartbeatRing;
 use liveness_waits::LivenessWaits;
 use std::collections::VecDeque;
@@ -79,7 +79,7 @@ impl Default for Options<'_> {
 
 /// Event that `poll` reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum OobEvent {
     /// A rank has sent this.
     Message(i32, Vec<u8>),
     /// A rank is gone: true if it has left, false if it has died; and why. Reported once per rank;
@@ -92,13 +92,13 @@ pub enum Event {
 struct Rank {
     /// The connection on which messages to it go.
     link: Option<u32>,
-    life: Life,
+    life: PeerLiveness,
     /// A message from it is awaited, so a connection to it is made or planned (`liveness_waits`).
     is_awaited: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-enum Life {
+enum PeerLiveness {
     #[default]
     Here,
     Left,
@@ -108,7 +108,7 @@ enum Life {
 /// One rank's control sockets. Dropped without `leave`, it has died for the others.
 pub struct Oob {
     poller: Poller,
-    listener: Option<Unforked<TcpListener>>,
+    listener: Option<CloseOnFork<TcpListener>>,
     own: Address,
     silent: Duration,
     rank: i32,
@@ -121,7 +121,7 @@ pub struct Oob {
     free: Vec<u32>,
     /// Counts connections: a late event is not taken for one of another.
     serial: u32,
-    events: VecDeque<Event>,
+    events: VecDeque<OobEvent>,
     ring: HeartbeatRing,
     awaited: LivenessWaits,
     /// The next time at which there is something to do without an event.
@@ -140,11 +140,11 @@ impl Oob {
         let failed =
             |error| os_error(crate::abi::status::DTL_ERROR_BACKEND, "the control sockets", &error);
         let poller = Poller::new().map_err(failed)?;
-        poller.add(listener.as_fd(), LISTENER, Wanted::Reading).map_err(failed)?;
+        poller.add(listener.as_fd(), LISTENER, Interest::Reading).map_err(failed)?;
         let words = own.words();
         let oob = Oob {
             poller,
-            listener: Some(Unforked::new(listener)),
+            listener: Some(CloseOnFork::new(listener)),
             own,
             silent: Duration::from_nanos(options.silent_ns.max(1_000_000)),
             rank: 0,
@@ -167,7 +167,7 @@ impl Oob {
 
     /// Sets this rank, the words of all ranks in their order (`WORDS` each), and the job's secret
     /// cookie. Called once; the watching begins with the next `poll`.
-    pub fn know(&mut self, rank: i32, records: Vec<u64>, cookie: u64) {
+    pub fn set_members(&mut self, rank: i32, records: Vec<u64>, cookie: u64) {
         self.ranks = vec![Rank::default(); records.len() / WORDS];
         (self.rank, self.records, self.cookie) = (rank, records, cookie);
         self.watch_at(0);
@@ -184,7 +184,7 @@ impl Oob {
                 bytes.len()
             );
         };
-        if known.life != Life::Here {
+        if known.life != PeerLiveness::Here {
             return fail!(DTL_ERROR_RANK_FAILURE, "rank {rank} has died or left");
         }
         if self.is_suspected(rank) {
@@ -197,7 +197,7 @@ impl Oob {
         let Some(index) = self.link(rank) else { return self.connect(rank, vec![frame], false) };
         if let Some(Some(connection)) = self.connections.get_mut(index) {
             match connection.stage {
-                Stage::Open => connection.channel.queue(frame.0, &frame.1),
+                ConnectionStage::Open => connection.channel.queue(frame.0, &frame.1),
                 _ => connection.waiting.push(frame),
             }
         }
@@ -206,13 +206,13 @@ impl Oob {
     }
 
     /// Moves everything on and passes each event to `tell`.
-    pub fn poll(&mut self, tell: &mut dyn FnMut(Event)) {
+    pub fn poll(&mut self, tell: &mut dyn FnMut(OobEvent)) {
         self.wait(0, tell);
     }
 
     /// Waits up to `timeout_ns` (`u64::MAX`: for ever) for an event, moves everything on, and
     /// passes each event to `tell`.
-    pub fn wait(&mut self, timeout_ns: u64, tell: &mut dyn FnMut(Event)) {
+    pub fn wait(&mut self, timeout_ns: u64, tell: &mut dyn FnMut(OobEvent)) {
         let timeout_ns = if self.events.is_empty() { timeout_ns } else { 0 };
         self.turn(timeout_ns);
         while let Some(event) = self.events.pop_front() {
@@ -243,7 +243,7 @@ impl Oob {
             return self.close();
         }
         self.turn(0); // what is known by now goes along with the farewell
-        self.say_farewell();
+        self.send_farewell();
         let deadline = Deadline::after(LEAVE_NS);
         while self.has_more_to_write() && !deadline.passed() {
             self.turn(deadline.left_ns().min(LEAVE_NS / 10));
@@ -253,7 +253,7 @@ impl Oob {
 
     fn has_more_to_write(&self) -> bool {
         let goes = |one: &Connection| match one.stage {
-            Stage::Connecting => one.is_brief,
+            ConnectionStage::Connecting => one.is_brief,
             _ => one.channel.has_more_to_write(),
         };
         self.connections.iter().flatten().any(goes)
@@ -314,11 +314,11 @@ impl Oob {
         self.due_ns = self.due_ns.min(at_ns);
     }
 
-    fn life(&self, rank: i32) -> Life {
+    fn life(&self, rank: i32) -> PeerLiveness {
         usize::try_from(rank)
             .ok()
             .and_then(|rank| self.ranks.get(rank))
-            .map_or(Life::Dead, |rank| rank.life)
+            .map_or(PeerLiveness::Dead, |rank| rank.life)
     }
 
     fn link(&self, rank: i32) -> Option<usize> {

@@ -3,10 +3,10 @@
 
 use super::super::records::bytes_of;
 use super::super::socket_frames::Channel;
-use super::connection::{Stage, kind};
-use super::{Event, LONGEST, Oob, Options, WORDS};
+use super::connection::{ConnectionStage, kind};
+use super::{LONGEST, Oob, OobEvent, Options, WORDS};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
-use crate::sys::os::close_on_fork::Unforked;
+use crate::sys::os::close_on_fork::CloseOnFork;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -17,7 +17,7 @@ const COOKIE: u64 = 0x1234_5678;
 /// Ranks, the events that they have received, and random numbers for the orders.
 struct Job {
     ranks: Vec<Option<Oob>>,
-    told: Vec<Vec<Event>>,
+    told: Vec<Vec<OobEvent>>,
     records: Vec<u64>,
     random: u64,
 }
@@ -30,7 +30,7 @@ impl Job {
             (0..size).map(|_| Oob::listen(&options).expect("listens")).unzip();
         let records: Vec<u64> = words.into_iter().flatten().collect();
         for (rank, oob) in (0..).zip(&mut ranks) {
-            oob.know(rank, records.clone(), COOKIE);
+            oob.set_members(rank, records.clone(), COOKIE);
         }
         Job {
             ranks: ranks.into_iter().map(Some).collect(),
@@ -46,7 +46,8 @@ impl Job {
         job.until(|job| {
             job.living().all(|rank| {
                 let mut open = job.of_rank(rank).connections.iter().flatten();
-                open.clone().count() >= size.min(3) - 1 && open.all(|one| one.stage == Stage::Open)
+                open.clone().count() >= size.min(3) - 1
+                    && open.all(|one| one.stage == ConnectionStage::Open)
             })
         });
         job.told.iter_mut().for_each(Vec::clear);
@@ -97,19 +98,19 @@ impl Job {
 
     /// Ranks whose end a rank has been notified of, each with whether it left.
     fn gone(&self, rank: usize) -> Vec<(i32, bool)> {
-        let of = |event: &Event| match event {
-            Event::Gone(rank, left, _) => Some((*rank, *left)),
-            Event::Message(..) => None,
+        let of = |event: &OobEvent| match event {
+            OobEvent::Gone(rank, left, _) => Some((*rank, *left)),
+            OobEvent::Message(..) => None,
         };
         self.told[rank].iter().filter_map(of).collect()
     }
 
     fn messages(&self, rank: usize) -> Vec<(i32, String)> {
-        let of = |event: &Event| match event {
-            Event::Message(from, bytes) => {
+        let of = |event: &OobEvent| match event {
+            OobEvent::Message(from, bytes) => {
                 Some((*from, String::from_utf8_lossy(bytes).into_owned()))
             }
-            Event::Gone(..) => None,
+            OobEvent::Gone(..) => None,
         };
         self.told[rank].iter().filter_map(of).collect()
     }
@@ -230,7 +231,7 @@ fn what_was_sent_before_a_death_arrives() {
     job.ranks[0] = None;
     job.until(|job| job.all_know(&[(0, false)]));
     assert_eq!(job.messages(1).last().expect("some").1, "last");
-    assert!(matches!(job.told[1].last(), Some(Event::Gone(0, false, _))));
+    assert!(matches!(job.told[1].last(), Some(OobEvent::Gone(0, false, _))));
 }
 
 #[test]
@@ -285,7 +286,7 @@ fn all_leave_together_and_no_death_is_heard_of() {
         }
     });
     for event in told.iter().flatten() {
-        assert!(matches!(event, Event::Gone(_, true, _)), "{event:?}");
+        assert!(matches!(event, OobEvent::Gone(_, true, _)), "{event:?}");
     }
 }
 
@@ -324,7 +325,7 @@ fn strangers_are_sent_away() {
     for text in ["GET / HTTP/1.0\r\n\r\n", "\0\0\0\0", "\u{1}\0\0\u{3}x"] {
         let mut stream = knock(&job);
         stream.write_all(text.as_bytes()).expect("sent");
-        guests.push(Unforked::new(stream));
+        guests.push(CloseOnFork::new(stream));
     }
     job.pass(30);
     for (number, guest) in guests.iter().enumerate() {
@@ -375,7 +376,7 @@ fn waiting_ends_with_a_message_or_in_time() {
         while got.is_empty() {
             one.wait(u64::MAX, &mut |event| got.push(event));
         }
-        assert_eq!(got, [Event::Message(0, b"now".to_vec())]);
+        assert_eq!(got, [OobEvent::Message(0, b"now".to_vec())]);
     });
 }
 
@@ -407,7 +408,7 @@ fn the_next_way_is_tried() {
     let mut of_one = said_to_be(&[[127, 0, 0, 2], [127, 0, 0, 3], [127, 0, 0, 1]], port);
     of_one[0] = of_zero[0]; // the same machine
     for (rank, oob) in [(0, &mut zero), (1, &mut one)] {
-        oob.know(rank, [of_zero, of_one].concat(), COOKIE);
+        oob.set_members(rank, [of_zero, of_one].concat(), COOKIE);
     }
     zero.send(1, b"here").expect("sent");
     let mut told = Vec::new();
@@ -417,7 +418,7 @@ fn the_next_way_is_tried() {
         one.poll(&mut |event| told.push(event));
         drop(other.accept());
     }
-    assert_eq!(told, [Event::Message(0, b"here".to_vec())]);
+    assert_eq!(told, [OobEvent::Message(0, b"here".to_vec())]);
 }
 
 #[test]
@@ -433,7 +434,7 @@ fn who_is_not_there_has_died_and_a_silent_machine_too() {
     for (at, why) in [(at, "no answer"), (nobody, "refused")] {
         let options = Options { silent_ns: 100_000_000, ..Options::default() };
         let (mut zero, of_zero) = Oob::listen(&options).expect("listens");
-        zero.know(0, [of_zero, said_to_be(&[[127, 0, 0, 1]], at.port())].concat(), COOKIE);
+        zero.set_members(0, [of_zero, said_to_be(&[[127, 0, 0, 1]], at.port())].concat(), COOKIE);
         zero.send(1, b"lost").expect("queued");
         let (mut told, start) = (Vec::new(), Instant::now());
         while told.is_empty() {
@@ -441,7 +442,7 @@ fn who_is_not_there_has_died_and_a_silent_machine_too() {
         }
         assert!(start.elapsed() >= Duration::from_millis(190), "{:?}", start.elapsed());
         let says = |text: &str| text.contains(why) && text.contains(&at.to_string());
-        assert!(matches!(&told[..], [Event::Gone(1, false, text)] if says(text)), "{told:?}");
+        assert!(matches!(&told[..], [OobEvent::Gone(1, false, text)] if says(text)), "{told:?}");
     }
 }
 
@@ -456,7 +457,7 @@ fn of_who_is_awaited_only_a_refusal_says_that_it_is_gone() {
     // In the ring rank 0 watches the last rank, which lives and sends nothing.
     let last = TcpListener::bind("127.0.0.1:0").expect("a port");
     let of = |at: SocketAddr| said_to_be(&[[127, 0, 0, 1]], at.port());
-    zero.know(0, [of_zero, of(at), of(last.local_addr().expect("bound"))].concat(), COOKIE);
+    zero.set_members(0, [of_zero, of(at), of(last.local_addr().expect("bound"))].concat(), COOKIE);
     zero.awaits(1);
     let (mut told, mut met, start) = (Vec::new(), 0, Instant::now());
     while met < 3 || start.elapsed() < Duration::from_millis(700) {
@@ -469,7 +470,10 @@ fn of_who_is_awaited_only_a_refusal_says_that_it_is_gone() {
         zero.poll(&mut |event| told.push(event));
     }
     let says = format!("it cannot be reached: {at}: Connection refused");
-    assert!(matches!(&told[..], [Event::Gone(1, false, text)] if text.contains(&says)), "{told:?}");
+    assert!(
+        matches!(&told[..], [OobEvent::Gone(1, false, text)] if text.contains(&says)),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -484,11 +488,11 @@ fn who_was_slow_to_say_hello_comes_again() {
         }
         // Rank 1 is busy with something else; rank 0 loses its patience.
         let zero = job.ranks[0].as_mut().expect("lives");
-        while !zero.connections.iter().flatten().any(|one| one.stage == Stage::Guest) {
+        while !zero.connections.iter().flatten().any(|one| one.stage == ConnectionStage::Guest) {
             zero.poll(&mut |event| panic!("{event:?}"));
         }
         zero.end_overdue(u64::MAX - 1);
-        assert!(!zero.connections.iter().flatten().any(|one| one.stage == Stage::Guest));
+        assert!(!zero.connections.iter().flatten().any(|one| one.stage == ConnectionStage::Guest));
         job.until(|job| job.messages(0) == [(1, "late".to_owned())]);
         job.pass(20);
         job.nobody_knows_more(0);

@@ -125,13 +125,13 @@ fn read(path: &Path, most: usize) -> Content {
 }
 
 /// Files that the options name.
-struct Told {
+struct IncludeOptions {
     folders: Vec<PathBuf>,
     names: Vec<Vec<u8>>,
 }
 
-fn read_options(options: &[&[u8]]) -> Option<Told> {
-    let mut told = Told { folders: Vec::new(), names: Vec::new() };
+fn read_options(options: &[&[u8]]) -> Option<IncludeOptions> {
+    let mut told = IncludeOptions { folders: Vec::new(), names: Vec::new() };
     let mut options = options.iter();
     while let Some(&option) = options.next() {
         let value =
@@ -188,50 +188,54 @@ fn names(text: &[u8]) -> Option<Vec<Vec<u8>>> {
         let behind = rest.get(length..).unwrap_or_default();
         let wanted = if is_directive { directive(behind, before) } else { question(behind) };
         match wanted {
-            Wanted::Nothing => {}
-            Wanted::Name(name) => names.push(name),
-            Wanted::Unknown => return None,
+            IncludeTarget::Nothing => {}
+            IncludeTarget::Name(name) => names.push(name),
+            IncludeTarget::Unknown => return None,
         }
     }
     Some(names)
 }
 
-enum Wanted {
+enum IncludeTarget {
     Nothing,
     Name(Vec<u8>),
     Unknown,
 }
 
 /// What comes behind a '#'.
-fn directive(behind: &[u8], before: &[u8]) -> Wanted {
+fn directive(behind: &[u8], before: &[u8]) -> IncludeTarget {
     let behind = skip_blanks(behind);
     let is_word = |word: &[u8]| behind.starts_with(word);
     if !is_word(b"include") && !is_word(b"import") && !is_word(b"embed") {
-        return Wanted::Nothing;
+        return IncludeTarget::Nothing;
     }
     let length = behind.iter().take_while(|byte| is_of_word(**byte)).count();
     let (word, argument) = behind.split_at(length);
     if word == b"include" {
         if let Some(name) = name(skip_blanks(argument)) {
-            return Wanted::Name(name);
+            return IncludeTarget::Name(name);
         }
     }
     // Words in a comment or a text look like it too, but not at a line's beginning.
     let line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
-    if line.is_empty() || line.ends_with(b"*/") { Wanted::Unknown } else { Wanted::Nothing }
+    if line.is_empty() || line.ends_with(b"*/") {
+        IncludeTarget::Unknown
+    } else {
+        IncludeTarget::Nothing
+    }
 }
 
 /// What comes behind `__has_inclu` or `__has_embed`.
-fn question(behind: &[u8]) -> Wanted {
+fn question(behind: &[u8]) -> IncludeTarget {
     let length = behind.iter().take_while(|byte| is_of_word(**byte)).count();
     let (word, rest) = behind.split_at(length);
     match skip_blanks(rest).strip_prefix(b"(") {
-        None => Wanted::Nothing, // whether there is such a question at all
+        None => IncludeTarget::Nothing, // whether there is such a question at all
         Some(argument) if word == b"de" => match name(skip_blanks(argument)) {
-            Some(name) => Wanted::Name(name),
-            None => Wanted::Unknown,
+            Some(name) => IncludeTarget::Name(name),
+            None => IncludeTarget::Unknown,
         },
-        Some(_) => Wanted::Unknown,
+        Some(_) => IncludeTarget::Unknown,
     }
 }
 

@@ -19,12 +19,12 @@ pub mod nvrtc_sys;
 mod ptx;
 mod source;
 
-use super::driver::Driver;
+use super::driver::CudaDriver;
 use super::symbols::*;
 use crate::abi::word::*;
 use crate::backend::driver::{self, Driver as _, Stream};
 use crate::error::{Result, fail};
-use crate::runtime::component::{ModuleLaunch, Source, Wanted};
+use crate::runtime::component::{KernelQuery, ModuleLaunch, Source};
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::Addr;
 use ptx::Entries;
@@ -36,8 +36,8 @@ use std::sync::Arc;
 const MOST_PARAMETERS: usize = 4096;
 
 /// What the driver loaded.
-pub struct Module {
-    driver: Arc<Driver>,
+pub struct CudaModule {
+    driver: Arc<CudaDriver>,
     device: i32,
     module: Addr,
     /// What is known of its kernels without the driver.
@@ -45,18 +45,18 @@ pub struct Module {
 }
 
 /// A kernel.
-pub struct Kernel {
+pub struct CudaKernel {
     function: Addr,
     context: Addr,
     /// The device that it was compiled for.
     device: i32,
 }
 
-impl driver::Module<Driver> for Module {
-    type Kernel = Kernel;
+impl driver::Module<CudaDriver> for CudaModule {
+    type Kernel = CudaKernel;
 
     fn compile(
-        driver: &Arc<Driver>,
+        driver: &Arc<CudaDriver>,
         device: i32,
         source: &Source,
         log: &mut String,
@@ -104,10 +104,10 @@ impl driver::Module<Driver> for Module {
             }
         };
         let inside = driver.enter(device)?;
-        let asked = module_load::Asked { cuda: driver.cuda, capability, version };
+        let asked = module_load::LoadOptions { cuda: driver.cuda, capability, version };
         let module = asked.load(&code, &options, log)?;
         drop(inside);
-        Ok(Module { driver: Arc::clone(driver), device, module, entries })
+        Ok(CudaModule { driver: Arc::clone(driver), device, module, entries })
     }
 
     fn unload(self) -> Result<()> {
@@ -117,7 +117,7 @@ impl driver::Module<Driver> for Module {
         cuda.check_release(unsafe { (cuda.cuModuleUnload)(self.module.ptr()) }, "cuModuleUnload")
     }
 
-    fn kernel(&self, wanted: Wanted<'_>) -> Result<(Kernel, Option<Vec<u64>>)> {
+    fn kernel(&self, wanted: KernelQuery<'_>) -> Result<(CudaKernel, Option<Vec<u64>>)> {
         let inside = self.driver.enter(self.device)?;
         let function = self.find(wanted.name)?;
         let sizes = self.sizes(function)?.or_else(|| self.entries.get(wanted.name).cloned());
@@ -134,11 +134,11 @@ impl driver::Module<Driver> for Module {
         self.allow_shared(function);
         drop(inside);
         let context = self.driver.context(self.device)?;
-        Ok((Kernel { function, context, device: self.device }, sizes))
+        Ok((CudaKernel { function, context, device: self.device }, sizes))
     }
 }
 
-impl Module {
+impl CudaModule {
     fn find(&self, name: &str) -> Result<Addr> {
         let (cuda, text) = (self.driver.cuda, CString::new(name).unwrap_or_default());
         let mut function = ptr::null_mut();
@@ -205,9 +205,9 @@ impl Module {
     }
 }
 
-impl driver::Kernel<Driver> for Kernel {
+impl driver::Kernel<CudaDriver> for CudaKernel {
     #[inline]
-    fn launch(&self, stream: &Stream<Driver>, launch: &ModuleLaunch<'_>) -> Result<()> {
+    fn launch(&self, stream: &Stream<CudaDriver>, launch: &ModuleLaunch<'_>) -> Result<()> {
         let queue = stream.queue();
         if queue.context != self.context {
             return fail!(

@@ -45,7 +45,7 @@ pub(super) fn options(words: &[CString]) -> Result<Vec<Choice>> {
 }
 
 /// The driver that loads code, and the properties that decide how.
-pub(super) struct Asked {
+pub(super) struct LoadOptions {
     /// The driver's functions.
     pub(super) cuda: &'static Functions,
     /// The device's, such as 90.
@@ -54,7 +54,7 @@ pub(super) struct Asked {
     pub(super) version: i32,
 }
 
-impl Asked {
+impl LoadOptions {
     /// Loads code into the current context; the driver's messages are appended to `log`.
     pub(super) fn load(&self, code: &[u8], choices: &[Choice], log: &mut String) -> Result<Addr> {
         let mut room = LOG_BYTES;
@@ -119,7 +119,6 @@ impl Asked {
         (result, Addr::new(module), [cut(errors), cut(words)])
     }
 
-    #[cold]
     fn refused(&self, code: CUresult) -> Error {
         let (cc, version) = (self.capability, self.version);
         let what = "loading the module (cuModuleLoadDataEx)";
@@ -152,7 +151,6 @@ impl Asked {
 }
 
 /// The error of a launch that the driver refused.
-#[cold]
 pub(super) fn not_launched(cuda: &Functions, code: CUresult) -> Error {
     let what = match code {
         CUDA_ERROR_INVALID_VALUE => {

@@ -199,7 +199,6 @@ impl Nvrtc {
         if code == NVRTC_SUCCESS { Ok(()) } else { Err(self.error(code, call)) }
     }
 
-    #[cold]
     fn error(&self, code: nvrtcResult, call: &str) -> Error {
         // SAFETY: takes a number; what comes back is a text that is never freed, or null.
         let name = unsafe { (self.calls.nvrtcGetErrorString)(code) };

@@ -6,10 +6,10 @@
 use super::large_count;
 use crate::backend::mpi::ids::id_of;
 use crate::backend::mpi::library::functions::{Count, Handle};
-use crate::backend::mpi::message::{self, Bytes};
-use crate::backend::mpi::op_extras::Odd;
+use crate::backend::mpi::message::{self, TypedCount};
+use crate::backend::mpi::op_extras::OpExtra;
 use crate::backend::mpi::reduce_op;
-use crate::backend::mpi::transport::Endpoint;
+use crate::backend::mpi::transport::MpiTransport;
 use crate::error::{Result, fail};
 use crate::runtime::comm::coll::{Buffer, CollArgs, Extent, Kind};
 use crate::runtime::component::{Named, NativeCollectives, OpId, Reductions, Transport};
@@ -24,7 +24,7 @@ pub(in crate::backend::mpi) const MOST: usize = c_int::MAX as usize;
 /// Whether MPI's counts hold it. All ranks must decide alike, so only arguments that are equal on
 /// all ranks count. The sizes of different blocks are not known on every rank; those collectives
 /// find a unit in which their counts fit.
-fn takes(endpoint: &Endpoint, args: &CollArgs) -> bool {
+fn takes(endpoint: &MpiTransport, args: &CollArgs) -> bool {
     let is_various = args.row.is_varied() && !args.row.reduces;
     let has = is_various || bytes(args, endpoint.size) <= MOST || large_count::take(endpoint, args);
     has && !(endpoint.is_intel && has_empty_block(args))
@@ -49,7 +49,7 @@ fn has_empty_block(args: &CollArgs) -> bool {
     args.kind == Kind::Allgatherv && args.recv.ranges().iter().any(|block| block.is_empty())
 }
 
-impl NativeCollectives for Endpoint {
+impl NativeCollectives for MpiTransport {
     fn takes(&self, args: &CollArgs) -> bool {
         takes(self, args)
     }
@@ -63,19 +63,19 @@ impl NativeCollectives for Endpoint {
             Ok(turn) => turn,
             Err(error) => return Some(Err(error)),
         };
-        let mut kept = Kept::default();
-        Some(Call { endpoint: self, request: None, kept: &mut kept, is_large }.make(args))
+        let mut kept = RetainedArgs::default();
+        Some(MpiCall { endpoint: self, request: None, kept: &mut kept, is_large }.make(args))
     }
 
     fn start(&self, args: &CollArgs) -> Result<OpId> {
         let _turn = self.mpi.enter()?;
-        let (mut request, mut kept) = (0, Kept::default());
+        let (mut request, mut kept) = (0, RetainedArgs::default());
         let is_large = bytes(args, self.size) > MOST;
         let mut call =
-            Call { endpoint: self, request: Some(&mut request), kept: &mut kept, is_large };
+            MpiCall { endpoint: self, request: Some(&mut request), kept: &mut kept, is_large };
         call.make(args)?;
         if !kept.0.is_empty() {
-            self.odd.add(request, Odd::Keeps(kept));
+            self.odd.add(request, OpExtra::Keeps(kept));
         }
         Ok(id_of(request, false))
     }
@@ -102,17 +102,17 @@ impl NativeCollectives for Endpoint {
 }
 
 /// One call of MPI: the form that waits, or the one that gives a request.
-pub(in crate::backend::mpi) struct Call<'a> {
-    pub(in crate::backend::mpi) endpoint: &'a Endpoint,
+pub(in crate::backend::mpi) struct MpiCall<'a> {
+    pub(in crate::backend::mpi) endpoint: &'a MpiTransport,
     pub(in crate::backend::mpi) request: Option<&'a mut Handle>,
-    pub(in crate::backend::mpi) kept: &'a mut Kept,
+    pub(in crate::backend::mpi) kept: &'a mut RetainedArgs,
     /// Whether `int` does not hold its bytes.
     is_large: bool,
 }
 
 /// What MPI reads until a collective is over.
 #[derive(Default)]
-pub(in crate::backend::mpi) struct Kept(Vec<Item>);
+pub(in crate::backend::mpi) struct RetainedArgs(Vec<Item>);
 
 #[allow(dead_code, reason = "read by MPI only")]
 pub(in crate::backend::mpi) enum Item {
@@ -122,7 +122,7 @@ pub(in crate::backend::mpi) enum Item {
     Data(Scratch),
 }
 
-impl Kept {
+impl RetainedArgs {
     /// Its memory does not move with it.
     pub(in crate::backend::mpi) fn push(&mut self, item: Item) {
         self.0.push(item);
@@ -155,7 +155,7 @@ struct Spread {
     is_made: bool,
 }
 
-impl Call<'_> {
+impl MpiCall<'_> {
     fn make(&mut self, args: &CollArgs) -> Result<()> {
         if self.is_large && large_count::can_be_used(self.endpoint.mpi) {
             return self.make_large(args);
@@ -302,7 +302,7 @@ impl Call<'_> {
         let all = self.spread(blocks)?;
         let (base, counts, places, unit) = (all.base, all.counts, all.places, all.unit);
         let own_bytes = if args.in_place { 0 } else { own.whole().len() };
-        let bytes = Bytes::of(self.endpoint.mpi, own_bytes)?;
+        let bytes = TypedCount::of(self.endpoint.mpi, own_bytes)?;
         let (at, n, kind, root) = (self.own(args, own), bytes.count, bytes.datatype, args.root);
         let ended = match args.kind {
             Kind::Gatherv => mpi! {

@@ -5,11 +5,11 @@
 //! functions cannot be used, the library's own algorithms run instead; blocks of various sizes get
 //! a larger unit.
 
-use super::collective::{Call, Item, MOST, at, bytes};
+use super::collective::{Item, MOST, MpiCall, at, bytes};
 use crate::backend::mpi::library::functions::{Count, Handle};
 use crate::backend::mpi::library::mpi_library::Mpi;
 use crate::backend::mpi::reduce_op;
-use crate::backend::mpi::transport::Endpoint;
+use crate::backend::mpi::transport::MpiTransport;
 use crate::error::{Result, fail};
 use crate::runtime::comm::coll::{Buffer, CollArgs, Kind};
 use crate::sys::memory::buf::{Addr, Region};
@@ -30,7 +30,7 @@ fn is_known_to_work(version: &str) -> bool {
 
 /// Whether the _c functions can run this collective. MPI passes an `int` count to reduction
 /// operations of ours.
-pub(in crate::backend::mpi) fn take(endpoint: &Endpoint, args: &CollArgs) -> bool {
+pub(in crate::backend::mpi) fn take(endpoint: &MpiTransport, args: &CollArgs) -> bool {
     let mpi = endpoint.mpi;
     let is_countable = args.reduction.is_none_or(|by| {
         bytes(args, endpoint.size) / args.element() <= MOST || reduce_op::is_mpis(mpi, &by)
@@ -69,7 +69,7 @@ struct Spread {
     places: *const isize,
 }
 
-impl Call<'_> {
+impl MpiCall<'_> {
     /// Calls the function with large counts of a collective.
     pub(in crate::backend::mpi) fn make_large(&mut self, args: &CollArgs) -> Result<()> {
         match (args.kind, &args.reduction) {

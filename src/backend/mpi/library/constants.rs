@@ -2,7 +2,7 @@
 //!
 //! Not here: their values in each binary interface (`abi`).
 
-use super::abi::{self, Abi, Int, Place, Pointer};
+use super::abi::{self, Abi, Int, Pointer, ValueSource};
 use super::functions::Handle;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Result, fail};
@@ -161,10 +161,10 @@ fn address(value: u64) -> Addr {
     Addr::new(std::ptr::without_provenance_mut::<c_void>(usize::try_from(value).unwrap_or(0)))
 }
 
-fn place(place: Place, find: Find<'_>) -> Result<u64> {
+fn place(place: ValueSource, find: Find<'_>) -> Result<u64> {
     match place {
-        Place::Value(value) => Ok(value),
-        Place::Address(symbol) => Ok(symbol_of(symbol, find)?.get() as u64),
+        ValueSource::Value(value) => Ok(value),
+        ValueSource::Address(symbol) => Ok(symbol_of(symbol, find)?.get() as u64),
     }
 }
 

@@ -9,26 +9,26 @@ use super::functions::Functions;
 use super::launcher::{self, Candidate};
 use crate::error::{Error, Result, fail};
 use crate::sys::memory::buf::Addr;
-use crate::sys::os::dl::{self, Module};
+use crate::sys::os::dl::{self, SharedObject};
 use crate::sys::os::secure_path;
 use std::ffi::{CStr, OsStr, c_int};
 use std::path::{Path, PathBuf};
 
 /// An MPI library in this process.
-pub struct Found {
-    place: Place,
+pub struct FoundLibrary {
+    place: SymbolScope,
     /// The file that its functions come from.
     pub file: PathBuf,
     /// Reason why it was taken, for messages.
     pub why: String,
 }
 
-enum Place {
+enum SymbolScope {
     /// The program's own search finds it. Then data must be found that way too: a program that is
     /// linked with the library can have its copy of them (copy relocations).
     Process,
     /// Only its handle does: somebody loaded it for himself.
-    Module(Module),
+    Module(SharedObject),
 }
 
 /// What makes a library an MPI.
@@ -36,19 +36,19 @@ const MARK: &CStr = c"MPI_Comm_rank";
 /// Name of the same function in MPI's profiling interface, which tools do not intercept.
 const OWN_MARK: &CStr = c"PMPI_Comm_rank";
 
-impl Found {
+impl FoundLibrary {
     /// A symbol of the library.
     #[must_use]
     pub fn symbol(&self, name: &CStr) -> Option<Addr> {
         match &self.place {
-            Place::Process => dl::process_symbol(name),
-            Place::Module(module) => module.symbol(name),
+            SymbolScope::Process => dl::process_symbol(name),
+            SymbolScope::Module(module) => module.symbol(name),
         }
     }
 
     /// `None`: there is no MPI at that place.
-    fn at(place: Place) -> Option<Self> {
-        let mut found = Found { place, file: PathBuf::new(), why: String::new() };
+    fn at(place: SymbolScope) -> Option<Self> {
+        let mut found = FoundLibrary { place, file: PathBuf::new(), why: String::new() };
         found.symbol(MARK)?;
         found.file = dl::file_of(found.symbol(OWN_MARK).or_else(|| found.symbol(MARK))?)?;
         Some(found)
@@ -57,22 +57,24 @@ impl Found {
     /// Lets the parts that the library itself loads when it starts see its symbols. After this it
     /// can be found by the program's own search.
     pub fn publish(&self) {
-        if matches!(self.place, Place::Module(_)) {
+        if matches!(self.place, SymbolScope::Module(_)) {
             // It is loaded, so the loader cannot but find it.
-            let _ = dl::Module::make_global(&self.file);
+            let _ = dl::SharedObject::make_global(&self.file);
         }
     }
 }
 
 /// The MPI that is in this process already, whoever brought it.
 #[must_use]
-pub fn present() -> Option<Found> {
-    let found = Found::at(Place::Process).or_else(|| {
+pub fn present() -> Option<FoundLibrary> {
+    let found = FoundLibrary::at(SymbolScope::Process).or_else(|| {
         let mut files = dl::loaded_files();
         files.retain(|file| is_called_as_an_mpi(file));
-        files.iter().find_map(|file| Found::at(Place::Module(Module::loaded(file)?)))
+        files
+            .iter()
+            .find_map(|file| FoundLibrary::at(SymbolScope::Module(SharedObject::loaded(file)?)))
     })?;
-    Some(Found {
+    Some(FoundLibrary {
         why: "it is in this process already: the program is linked with it or has loaded it"
             .to_owned(),
         ..found
@@ -86,12 +88,12 @@ fn is_called_as_an_mpi(file: &Path) -> bool {
 }
 
 /// Finds the library, and loads it if none is present. `named`: value of DTL_MPI_LIBRARY.
-pub fn locate(named: Option<&str>) -> Result<Found> {
+pub fn locate(named: Option<&str>) -> Result<FoundLibrary> {
     match (present(), named) {
         (Some(found), None) => Ok(found),
         (Some(found), Some(name)) => check_same(name, &found.file).map(|()| found),
         (None, Some(name)) => match load_named(name) {
-            Ok(found) => Ok(Found { why: "DTL_MPI_LIBRARY names it".to_owned(), ..found }),
+            Ok(found) => Ok(FoundLibrary { why: "DTL_MPI_LIBRARY names it".to_owned(), ..found }),
             Err(why) => fail!(
                 DTL_ERROR_UNAVAILABLE,
                 "no MPI: DTL_MPI_LIBRARY={name}: {why}; set it to the path or soname of an MPI \
@@ -105,7 +107,8 @@ pub fn locate(named: Option<&str>) -> Result<Found> {
 
 /// Refuses a name that means another file than that of the MPI in the process.
 pub fn check_same(name: &str, file: &Path) -> Result<()> {
-    let named = Module::loaded(Path::new(name)).and_then(|module| Found::at(Place::Module(module)));
+    let named = SharedObject::loaded(Path::new(name))
+        .and_then(|module| FoundLibrary::at(SymbolScope::Module(module)));
     if named.is_some_and(|named| named.file == file) {
         return Ok(());
     }
@@ -119,25 +122,25 @@ pub fn check_same(name: &str, file: &Path) -> Result<()> {
 }
 
 /// Loads a library by path or soname. A path that everybody could have written is refused.
-fn load_named(name: &str) -> std::result::Result<Found, String> {
+fn load_named(name: &str) -> std::result::Result<FoundLibrary, String> {
     load(&secure_path::library_path(name)?)
 }
 
 /// Loads a library with local symbols; they become global only once it has proved usable.
-fn load(path: &Path) -> std::result::Result<Found, String> {
+fn load(path: &Path) -> std::result::Result<FoundLibrary, String> {
     // SAFETY: its constructors may run: it is an MPI library by its name, or the user vouches for
     // it.
-    let module = unsafe { Module::open(path) }?;
-    Found::at(Place::Module(module))
+    let module = unsafe { SharedObject::open(path) }?;
+    FoundLibrary::at(SymbolScope::Module(module))
         .ok_or_else(|| "no MPI library (it has no function MPI_Comm_rank)".into())
 }
 
-fn search() -> Result<Found> {
+fn search() -> Result<FoundLibrary> {
     let mut tried = Vec::new();
     let around = launcher::Around::of_this_process();
     for Candidate { name, why } in launcher::candidates(&around) {
         match load_named(&name.to_string_lossy()) {
-            Ok(found) => return Ok(Found { why, ..found }),
+            Ok(found) => return Ok(FoundLibrary { why, ..found }),
             // The loader's text names the file; the text of a refusal may not.
             Err(error) if name.is_absolute() => tried.push(format!("{}: {error}", name.display())),
             Err(error) => tried.push(error),
@@ -182,7 +185,7 @@ pub(in crate::backend::mpi) fn short_name(version: &str) -> String {
 }
 
 /// The binary interface of a library.
-pub fn interface(found: &Found, call: &Functions, version: &str) -> Result<Abi> {
+pub fn interface(found: &FoundLibrary, call: &Functions, version: &str) -> Result<Abi> {
     let name = found.file.file_name().unwrap_or_default();
     if is_standard_file(name) || speaks_standard(call) {
         return Ok(abi::STANDARD);
@@ -219,7 +222,6 @@ fn is_mpich(version: &str) -> bool {
         .any(|name| version.contains(name))
 }
 
-#[cold]
 fn unknown(version: &str) -> Error {
     Error::new(
         crate::abi::status::DTL_ERROR_UNAVAILABLE,

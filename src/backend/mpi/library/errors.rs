@@ -8,13 +8,12 @@ use std::ffi::c_int;
 
 impl Mpi {
     /// Turns the code that a call returned into a result.
-    #[inline(always)]
+    #[inline]
     pub fn check(&self, call: &'static str, code: c_int) -> Result<()> {
         if code == 0 { Ok(()) } else { Err(self.failure(call, code)) }
     }
 
     /// The class of an error code.
-    #[cold]
     #[must_use]
     pub fn class(&self, code: c_int) -> c_int {
         let mut class = code;

@@ -11,7 +11,7 @@
 
 use super::abi::{DRAFT_ERRORS_RETURN, Family};
 use super::constants::Constants;
-use super::discovery::{self, Found};
+use super::discovery::{self, FoundLibrary};
 use super::functions::{Functions, Handle};
 use super::launcher;
 pub use super::thread_level::ThreadLevel;
@@ -20,7 +20,7 @@ use crate::backend::mpi::message;
 use crate::backend::symbol_table::SymbolTable as _;
 use crate::error::{Error, Result, fail};
 use crate::runtime::{explain, log, settings};
-use crate::sys::compute::foreign_test::Asking;
+use crate::sys::compute::foreign_test::ForeignTester;
 use crate::sys::os::process;
 use crate::sys::sync::lock::{Mutex, MutexGuard};
 use std::ffi::{c_int, c_void};
@@ -86,7 +86,7 @@ pub enum Left {
 
 /// The right to call MPI, until it is dropped.
 #[must_use]
-pub struct Turn<'a> {
+pub struct MpiGuard<'a> {
     _others_wait: Option<MutexGuard<'a, ()>>,
 }
 
@@ -128,7 +128,7 @@ pub fn loaded() -> Result<&'static Mpi> {
 }
 
 impl Mpi {
-    fn of(found: &Found) -> Result<&'static Mpi> {
+    fn of(found: &FoundLibrary) -> Result<&'static Mpi> {
         let file = found.file.display().to_string();
         let within = |error: Error| error.within(&format!("no MPI that can be used: {file}"));
         let symbol = |name: &std::ffi::CStr| found.symbol(name);
@@ -299,16 +299,16 @@ impl Mpi {
 
     /// Checks that this thread may call MPI now, and waits for its turn if threads take turns (else
     /// it costs a load).
-    #[inline(always)]
-    pub fn enter(&self) -> Result<Turn<'_>> {
+    #[inline]
+    pub fn enter(&self) -> Result<MpiGuard<'_>> {
         if self.state.load(Ordering::Acquire) == MULTIPLE {
-            return Ok(Turn { _others_wait: None });
+            return Ok(MpiGuard { _others_wait: None });
         }
         self.enter_by_level()
     }
 
     #[cold]
-    fn enter_by_level(&self) -> Result<Turn<'_>> {
+    fn enter_by_level(&self) -> Result<MpiGuard<'_>> {
         let turn = self.admit(self.state.load(Ordering::Acquire))?;
         // It may have ended while this thread waited.
         if self.is_over() {
@@ -321,8 +321,8 @@ impl Mpi {
 
     /// Enters MPI for calls of this thread, waiting for a turn where threads take turns; `None`:
     /// MPI is over, and with it all that was in flight.
-    #[inline(always)]
-    pub fn enter_unless_over(&self) -> Result<Option<Turn<'_>>> {
+    #[inline]
+    pub fn enter_unless_over(&self) -> Result<Option<MpiGuard<'_>>> {
         match self.enter() {
             Ok(turn) => Ok(Some(turn)),
             Err(_) if self.is_over() => Ok(None),
@@ -356,11 +356,11 @@ impl Mpi {
         }
     }
 
-    fn admit(&self, state: u32) -> Result<Turn<'_>> {
+    fn admit(&self, state: u32) -> Result<MpiGuard<'_>> {
         match state {
-            MULTIPLE => Ok(Turn { _others_wait: None }),
-            SERIALIZED => Ok(Turn { _others_wait: Some(self.turn.lock()) }),
-            SINGLE | FUNNELED if self.is_main_thread()? => Ok(Turn { _others_wait: None }),
+            MULTIPLE => Ok(MpiGuard { _others_wait: None }),
+            SERIALIZED => Ok(MpiGuard { _others_wait: Some(self.turn.lock()) }),
+            SINGLE | FUNNELED if self.is_main_thread()? => Ok(MpiGuard { _others_wait: None }),
             SINGLE | FUNNELED => {
                 let level = if state == SINGLE { "SINGLE" } else { "FUNNELED" };
                 fail!(
@@ -374,9 +374,9 @@ impl Mpi {
         }
     }
 
-    fn stopped(&self) -> Result<Turn<'_>> {
+    fn stopped(&self) -> Result<MpiGuard<'_>> {
         if self.state.load(Ordering::Acquire) == OVER {
-            return over().map(|()| Turn { _others_wait: None });
+            return over().map(|()| MpiGuard { _others_wait: None });
         }
         fail!(DTL_ERROR_INVALID_STATE, "MPI is not initialised: call MPI_Init_thread first")
     }
@@ -399,10 +399,12 @@ impl Mpi {
     }
 
     /// The test of MPI's operations; `often` is the number of attempts for a patient caller.
-    pub(in crate::backend::mpi) fn asking(&'static self, often: u32) -> Asking {
+    pub(in crate::backend::mpi) fn asking(&'static self, often: u32) -> ForeignTester {
         // SAFETY: MPI_Test, of requests of MPI's; the words are those of `ids`. Where all threads
         // may call MPI it is called without a turn.
-        unsafe { Asking::new(self.call.MPI_Test, self.status_ignore, &self.state, MULTIPLE, often) }
+        unsafe {
+            ForeignTester::new(self.call.MPI_Test, self.status_ignore, &self.state, MULTIPLE, often)
+        }
     }
 
     /// Whether all threads may call MPI at once.
@@ -459,7 +461,6 @@ pub const OVER_TEXT: &str = "MPI is finalised: it cannot be started twice in a p
                              before MPI_Finalize, or the last dtl_finalize if MPI was initialised \
                              by the library";
 
-#[cold]
 fn over() -> Result<()> {
     fail!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}")
 }

@@ -3,15 +3,15 @@
 //! too early would be retried for a long time. `reconnect` does the same for a connection that has
 //! broken.
 
-use super::peer::{Peer, Stage};
+use super::peer::{ConnectStage, Peer};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_ERROR_BUSY;
-use crate::backend::bootstrap::liveness::{Event, LONGEST};
+use crate::backend::bootstrap::liveness::{LONGEST, OobEvent};
 use crate::backend::bootstrap::records::{bytes_of, text_of, text_words, words_of};
 use crate::backend::rdma::config::Config;
-use crate::backend::rdma::engine::State;
+use crate::backend::rdma::engine::RdmaEngine;
 use crate::backend::rdma::verbs::errors::here;
-use crate::backend::rdma::verbs::qp::{End, Remote};
+use crate::backend::rdma::verbs::qp::{QpAttributes, Remote};
 use crate::error::{Error, Result, fail};
 use crate::runtime::log;
 
@@ -40,7 +40,7 @@ fn index(rank: i32) -> usize {
 
 fn ends_of(peer: &Peer) -> Vec<u64> {
     let generation = u64::from(peer.repair.generation);
-    let mut all = vec![ENDS, generation, peer.told_at(), u64::from(peer.slab_key())];
+    let mut all = vec![ENDS, generation, peer.credit_addr(), u64::from(peer.slab_key())];
     for lane in &peer.lanes {
         let end = lane.queue.end();
         let (high, low) = end.gid.split_at(8);
@@ -53,7 +53,7 @@ fn ends_of(peer: &Peer) -> Vec<u64> {
     all
 }
 
-fn end_of(words: &[u64]) -> Option<End> {
+fn end_of(words: &[u64]) -> Option<QpAttributes> {
     let [_, numbers, limits, mtu, high, low] = *words.first_chunk::<END>()?;
     let mut gid = [0; 16];
     gid.iter_mut()
@@ -61,26 +61,25 @@ fn end_of(words: &[u64]) -> Option<End> {
         .for_each(|(to, from)| *to = from);
     let (number, first_packet) = (numbers as u32, (numbers >> 32) as u32);
     let (lid, reads) = (limits as u16, (limits >> 32) as u8);
-    Some(End { number, first_packet, lid, reads, mtu: mtu as u32, gid })
+    Some(QpAttributes { number, first_packet, lid, reads, mtu: mtu as u32, gid })
 }
 
-impl State {
+impl RdmaEngine {
     /// Whether something may be sent to a rank now: BUSY while its connection is being made.
     #[inline]
     pub(in crate::backend::rdma) fn reach(&mut self, rank: usize) -> Result<()> {
-        if self.stage(rank) == Stage::Ready { Ok(()) } else { self.reach_first(rank) }
+        if self.stage(rank) == ConnectStage::Ready { Ok(()) } else { self.reach_first(rank) }
     }
 
-    #[cold]
     fn reach_first(&mut self, rank: usize) -> Result<()> {
         match self.stage(rank) {
-            Stage::Ready => Ok(()),
-            Stage::Gone => Err(self.is_gone(rank)),
-            Stage::Asked | Stage::Connected | Stage::Broken => Err(busy()),
-            Stage::None if rank == self.rank => self.connect_self(),
-            Stage::None => {
+            ConnectStage::Ready => Ok(()),
+            ConnectStage::Gone => Err(self.is_gone(rank)),
+            ConnectStage::Asked | ConnectStage::Connected | ConnectStage::Broken => Err(busy()),
+            ConnectStage::None if rank == self.rank => self.connect_self(),
+            ConnectStage::None => {
                 self.make_peer(rank)?;
-                self.say_ends(rank)?;
+                self.send_ends(rank)?;
                 Err(busy())
             }
         }
@@ -90,13 +89,13 @@ impl State {
     pub(in crate::backend::rdma) fn awaits(&mut self, source: i32) {
         if source == DTL_ANY_SOURCE {
             self.oob.awaits_any(self.happened);
-        } else if self.stage(index(source)) == Stage::None {
+        } else if self.stage(index(source)) == ConnectStage::None {
             self.oob.awaits(source);
         }
     }
 
-    fn stage(&self, rank: usize) -> Stage {
-        self.peers.get(rank).map_or(Stage::None, |peer| peer.stage)
+    fn stage(&self, rank: usize) -> ConnectStage {
+        self.peers.get(rank).map_or(ConnectStage::None, |peer| peer.stage)
     }
 
     fn generation(&self, rank: usize) -> u32 {
@@ -104,12 +103,12 @@ impl State {
     }
 
     /// Notifies a peer, which may be alive, that this side of the connection is gone.
-    pub(in crate::backend::rdma) fn say_broken(&mut self, rank: usize, why: &str) {
+    pub(in crate::backend::rdma) fn notify_broken(&mut self, rank: usize, why: &str) {
         drop(self.say_over_socket(rank, &with_text(BROKEN, why)));
     }
 
     /// Sends a peer this side's ends.
-    pub(in crate::backend::rdma) fn say_ends(&mut self, rank: usize) -> Result<()> {
+    pub(in crate::backend::rdma) fn send_ends(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let words = ends_of(peer);
         peer.lanes.iter_mut().for_each(|lane| lane.said = lane.consumed);
@@ -118,7 +117,7 @@ impl State {
 
     fn say_over_socket(&mut self, rank: usize, words: &[u64]) -> Result<()> {
         if rank == self.rank {
-            self.told(rank, words);
+            self.handle_message(rank, words);
             return Ok(());
         }
         self.oob.send(i32::try_from(rank).unwrap_or(-1), &bytes_of(words))
@@ -151,7 +150,7 @@ impl State {
         for lane in &made.lanes {
             lane.queue.connect(&lane.queue.end(), &config)?;
         }
-        made.stage = Stage::Ready;
+        made.stage = ConnectStage::Ready;
         match self.peers.make(self.rank) {
             Some(peer) => {
                 *peer = made;
@@ -163,14 +162,16 @@ impl State {
 
     /// Looks at the sockets.
     pub(in crate::backend::rdma) fn look_around(&mut self) {
-        self.hear_devices();
+        self.poll_devices();
         self.watch();
         let mut events = Vec::new();
         self.oob.poll(&mut |event| events.push(event));
         for event in events {
             match event {
-                Event::Message(rank, bytes) => self.told(index(rank), &words_of(&bytes)),
-                Event::Gone(rank, _, why) => self.fail(index(rank), &why),
+                OobEvent::Message(rank, bytes) => {
+                    self.handle_message(index(rank), &words_of(&bytes))
+                }
+                OobEvent::Gone(rank, _, why) => self.fail(index(rank), &why),
             }
         }
         if !self.mending.is_empty() {
@@ -178,9 +179,9 @@ impl State {
         }
     }
 
-    fn told(&mut self, rank: usize, words: &[u64]) {
+    fn handle_message(&mut self, rank: usize, words: &[u64]) {
         let outcome = match words {
-            [ENDS, generation, ends @ ..] => self.hear_ends(rank, *generation as u32, ends),
+            [ENDS, generation, ends @ ..] => self.handle_ends(rank, *generation as u32, ends),
             [READY, generation] => {
                 // It does not count for a connection that has broken meanwhile.
                 if *generation as u32 == self.generation(rank) {
@@ -209,14 +210,13 @@ impl State {
     }
 
     /// The peer is connected.
-    #[cold]
     pub(in crate::backend::rdma) fn ready(&mut self, rank: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         peer.repair.is_other_ready = true;
-        if peer.stage != Stage::Connected {
+        if peer.stage != ConnectStage::Connected {
             return;
         }
-        peer.stage = Stage::Ready;
+        peer.stage = ConnectStage::Ready;
         self.connecting -= 1;
         let is_again = peer.repair.generation > 0;
         if let (true, Err(error)) = (is_again, self.resume(rank)) {
@@ -225,20 +225,20 @@ impl State {
     }
 
     /// Handles the ends that the peer has sent.
-    fn hear_ends(&mut self, rank: usize, generation: u32, ends: &[u64]) -> Result<()> {
+    fn handle_ends(&mut self, rank: usize, generation: u32, ends: &[u64]) -> Result<()> {
         match self.stage(rank) {
-            Stage::Gone => return Ok(()),
-            Stage::None if rank != self.rank => {
-                let made = self.make_peer(rank).and_then(|()| self.say_ends(rank));
+            ConnectStage::Gone => return Ok(()),
+            ConnectStage::None if rank != self.rank => {
+                let made = self.make_peer(rank).and_then(|()| self.send_ends(rank));
                 if let Err(error) = made {
                     log::warning!("a connection that rank {rank} wants: {error}");
                     self.say_over_socket(rank, &with_text(REFUSED, error.text()))?;
                     return Err(here(error));
                 }
             }
-            Stage::Connected | Stage::Ready => self.broke_there(rank),
+            ConnectStage::Connected | ConnectStage::Ready => self.broke_there(rank),
             // It was connected before this side was, and that has broken.
-            Stage::Asked if self.generation(rank).wrapping_add(1) == generation => {
+            ConnectStage::Asked if self.generation(rank).wrapping_add(1) == generation => {
                 self.broke_there(rank);
             }
             _ => {}
@@ -261,7 +261,7 @@ impl State {
             );
         }
         peer.repair.heard = Some(ends.to_vec());
-        if peer.stage == Stage::Asked { self.connect(rank) } else { Ok(()) }
+        if peer.stage == ConnectStage::Asked { self.connect(rank) } else { Ok(()) }
     }
 
     /// Connects this side if the peer's ends have arrived. A failure is retried for as long as a
@@ -298,16 +298,15 @@ impl Peer {
                 lane.queue.connect(&end, config)?;
             }
             (lane.mending.is_connected, lane.mending.arrived) = (true, *messages as u32);
-            lane.hear((*messages >> 32) as u32);
+            lane.add_credits((*messages >> 32) as u32);
         }
         self.tell = Some(Remote { addr: *told_at, rkey: *key as u32 });
-        self.stage = Stage::Connected;
+        self.stage = ConnectStage::Connected;
         Ok(())
     }
 }
 
 /// "Not now": the call is made again.
-#[cold]
 pub(in crate::backend::rdma) fn busy() -> Error {
     Error::new(DTL_ERROR_BUSY, "no room now")
 }

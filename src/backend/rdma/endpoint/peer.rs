@@ -5,14 +5,14 @@
 //! into a word of our slab. So no message meets an empty receive queue, and none is spent on
 //! credits.
 
-use super::qp_state::{Flying, Lane, What, WorkId};
+use super::qp_state::{InFlightWork, Lane, OnCompletion, WorkId};
 use super::reconnect::Repair;
 use crate::backend::p2p_protocol::{FRAME_WORDS, eager_word};
 use crate::backend::rdma::atomics::Results;
 use crate::backend::rdma::config::Config;
-use crate::backend::rdma::protocol::eager_slots::{Kind, Message, Note, Slab};
-use crate::backend::rdma::protocol::header_cache::Heads;
-use crate::backend::rdma::verbs::qp::{Piece, Queue, Remote, SENDS, Work};
+use crate::backend::rdma::protocol::eager_slots::{EagerHeader, EagerKind, Note, Slab};
+use crate::backend::rdma::protocol::header_cache::HeaderCache;
+use crate::backend::rdma::verbs::qp::{Piece, QueuePair, Remote, SENDS, WorkRequest};
 use crate::backend::rdma::verbs::rail::{Completions, Registration};
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::OpId;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// How far the connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in crate::backend::rdma) enum Stage {
+pub(in crate::backend::rdma) enum ConnectStage {
     /// Not requested.
     #[default]
     None,
@@ -41,7 +41,7 @@ pub(in crate::backend::rdma) enum Stage {
 /// State kept for a peer: its queue pairs, its slots and its credits.
 #[derive(Default)]
 pub(in crate::backend::rdma) struct Peer {
-    pub(in crate::backend::rdma) stage: Stage,
+    pub(in crate::backend::rdma) stage: ConnectStage,
     /// The first carries all messages.
     pub(in crate::backend::rdma) lanes: Vec<Lane>,
     /// Ended before the memory is.
@@ -56,7 +56,7 @@ pub(in crate::backend::rdma) struct Peer {
     pub(in crate::backend::rdma) tell: Option<Remote>,
     pub(in crate::backend::rdma) depth: u32,
     /// Words of messages that both ends remember.
-    pub(in crate::backend::rdma) heads: Heads,
+    pub(in crate::backend::rdma) heads: HeaderCache,
     /// Each goes with one of the next messages.
     pub(in crate::backend::rdma) notes: VecDeque<Note>,
     /// Memory of the peer's that waits for payloads.
@@ -86,7 +86,7 @@ pub(in crate::backend::rdma) const fn registered(depth: u32) -> usize {
 
 /// Bytes beside those, with so many queue pairs.
 pub(in crate::backend::rdma) const fn bytes(depth: u32, lanes: usize) -> usize {
-    let lane = size_of::<Lane>() + (SENDS * depth) as usize * size_of::<Flying>();
+    let lane = size_of::<Lane>() + (SENDS * depth) as usize * size_of::<InFlightWork>();
     let kept = depth * crate::backend::rdma::config::INLINE;
     size_of::<Peer>() + kept as usize + sends(depth) * size_of::<usize>() + lanes * lane
 }
@@ -113,7 +113,7 @@ impl Peer {
         })?;
         let mut lanes = Vec::with_capacity(on.len());
         for (rail, completions) in on {
-            lanes.push(Lane::new(Queue::make(completions, config, depth)?, *rail, sends));
+            lanes.push(Lane::new(QueuePair::make(completions, config, depth)?, *rail, sends));
         }
         let inline = lanes.first().map_or(0, |lane| lane.queue.inline);
         let Some(kept) = Scratch::new(depth as usize * inline) else {
@@ -123,7 +123,7 @@ impl Peer {
             );
         };
         let peer = Peer {
-            stage: Stage::Asked,
+            stage: ConnectStage::Asked,
             lanes,
             slab,
             slab_keys: Some(slab_keys),
@@ -167,7 +167,7 @@ impl Peer {
         lane: usize,
         slot: u32,
     ) -> Result<()> {
-        let is_broken = self.stage == Stage::Broken;
+        let is_broken = self.stage == ConnectStage::Broken;
         let Some(of) = self.lanes.get_mut(lane) else { return Ok(()) };
         of.consumed = of.consumed.wrapping_add(1);
         if is_broken {
@@ -178,9 +178,9 @@ impl Peer {
     }
 
     /// Records the peer's count of consumed messages, which never decreases.
-    pub(in crate::backend::rdma) fn hear(&mut self, lane: usize, consumed: u32) {
+    pub(in crate::backend::rdma) fn add_credits(&mut self, lane: usize, consumed: u32) {
         if let Some(lane) = self.lanes.get_mut(lane) {
-            lane.hear(consumed);
+            lane.add_credits(consumed);
         }
     }
 
@@ -190,11 +190,11 @@ impl Peer {
         let is_out = |of: &Lane, depth: u32| of.sent.wrapping_sub(of.told) >= depth;
         let depth = self.depth;
         if notifies && self.lanes.get(lane).is_some_and(|of| is_out(of, depth)) {
-            self.hear(lane, self.slab.heard(lane));
+            self.add_credits(lane, self.slab.read_credits(lane));
         }
         let Some(of) = self.lanes.get(lane) else { return false };
-        self.stage == Stage::Ready
-            && of.flying.len() < of.queue.room
+        self.stage == ConnectStage::Ready
+            && of.in_flight.len() < of.queue.room
             && !(notifies && is_out(of, depth))
     }
 
@@ -203,23 +203,23 @@ impl Peer {
         &mut self,
         rank: usize,
         lane: usize,
-        work: Work,
+        work: WorkRequest,
         local: Piece,
-        what: What,
+        what: OnCompletion,
     ) -> Result<bool> {
         self.start_inline(rank, lane, work, local, what)
     }
 
     /// Starts work on a lane; false: there is no room. Inlined so that each small message's code is
     /// specialised for its kind of work.
-    #[inline(always)]
+    #[inline]
     fn start_inline(
         &mut self,
         rank: usize,
         lane: usize,
-        work: Work,
+        work: WorkRequest,
         local: Piece,
-        what: What,
+        what: OnCompletion,
     ) -> Result<bool> {
         let notifies = work.notifies();
         if !self.has_room(lane, notifies) {
@@ -228,11 +228,11 @@ impl Peer {
         let Some(of) = self.lanes.get_mut(lane) else { return Ok(false) };
         let number = of.number.wrapping_add(1);
         let id = WorkId { is_receive: false, rank, lane, number };
-        let taken = match of.queue.start(id.word(), work, local, of.is_told_of(what, number)) {
+        let taken = match of.queue.start(id.word(), work, local, of.is_signaled(what, number)) {
             Ok(taken) => taken,
             Err(error)
                 if error.status() == crate::abi::status::DTL_ERROR_OUT_OF_MEMORY
-                    && !of.flying.is_empty() =>
+                    && !of.in_flight.is_empty() =>
             {
                 return Ok(false);
             }
@@ -241,15 +241,15 @@ impl Peer {
         of.number = number;
         of.sent = of.sent.wrapping_add(u32::from(notifies));
         let (what, local) = match what {
-            What::Slot(slot) if taken => {
+            OnCompletion::Slot(slot) if taken => {
                 self.free.push(slot);
-                (What::Nothing, self.keep(local))
+                (OnCompletion::Nothing, self.keep(local))
             }
-            What::Nothing if notifies => (what, self.keep(local)),
+            OnCompletion::Nothing if notifies => (what, self.keep(local)),
             what => (what, local),
         };
         if let Some(of) = self.lanes.get_mut(lane) {
-            of.flying.push_back(Flying { number, what, work, local });
+            of.in_flight.push_back(InFlightWork { number, what, work, local });
         }
         Ok(true)
     }
@@ -271,15 +271,15 @@ impl Peer {
     pub(in crate::backend::rdma) fn send(
         &mut self,
         rank: usize,
-        kind: Kind,
+        kind: EagerKind,
         word: u32,
         head: &[u64],
         data: Region,
     ) -> Result<bool> {
         // A frame may refer to an earlier note, so all notes but one go first; that one goes with
         // the frame.
-        while kind == Kind::Frame && self.notes.len() > 1 {
-            if !self.send(rank, Kind::Note, 0, &[], Region::EMPTY)? {
+        while kind == EagerKind::Frame && self.notes.len() > 1 {
+            if !self.send(rank, EagerKind::Note, 0, &[], Region::EMPTY)? {
                 return Ok(false);
             }
         }
@@ -288,7 +288,7 @@ impl Peer {
         }
         let Some(slot) = self.free.pop() else { return Ok(false) };
         let consumed = self.lanes.first().map_or(0, |lane| lane.consumed);
-        let message = Message {
+        let message = EagerHeader {
             consumed,
             kind,
             word,
@@ -296,7 +296,7 @@ impl Peer {
             note: self.notes.front().copied(),
         };
         let region = message.write(self.slab.send(slot), head, data);
-        let sent = self.post_slot(rank, slot, Work::Send, region, consumed)?;
+        let sent = self.post_slot(rank, slot, WorkRequest::Send, region, consumed)?;
         if sent {
             self.notes.pop_front();
         }
@@ -305,10 +305,10 @@ impl Peer {
 
     /// Records the lower 16 bits of the peer's count of consumed messages.
     #[inline]
-    pub(in crate::backend::rdma) fn hear_brief(&mut self, consumed: u16) {
+    pub(in crate::backend::rdma) fn add_brief_credits(&mut self, consumed: u16) {
         let told = self.lanes.first().map_or(0, |lane| lane.told);
         let more = consumed.wrapping_sub(told as u16) as i16;
-        self.hear(0, told.wrapping_add_signed(i32::from(more)));
+        self.add_credits(0, told.wrapping_add_signed(i32::from(more)));
     }
 
     /// Sends a frame; false: there is no room. A whole message whose word was sent before goes
@@ -321,11 +321,11 @@ impl Peer {
         payload: Region,
     ) -> Result<bool> {
         let Some(word) = eager_word(head) else {
-            return self.send(rank, Kind::Frame, 0, head, payload);
+            return self.send(rank, EagerKind::Frame, 0, head, payload);
         };
         let (place, is_known) = self.heads.place(word);
         if !is_known || !self.notes.is_empty() {
-            let sent = self.send(rank, Kind::Frame, place as u32 + 1, head, payload)?;
+            let sent = self.send(rank, EagerKind::Frame, place as u32 + 1, head, payload)?;
             if sent {
                 self.heads.tell(place, word);
             }
@@ -339,8 +339,13 @@ impl Peer {
         if payload.len() <= self.inline() {
             // The work request takes the bytes with it, from any memory.
             let local = Piece { region: payload, lkey: 0, is_device: false };
-            let sent =
-                self.start_inline(rank, 0, Work::SendNotify(number), local, What::Nothing)?;
+            let sent = self.start_inline(
+                rank,
+                0,
+                WorkRequest::SendNotify(number),
+                local,
+                OnCompletion::Nothing,
+            )?;
             if let (true, Some(lane)) = (sent, self.lanes.first_mut()) {
                 lane.said = consumed;
             }
@@ -349,7 +354,7 @@ impl Peer {
         let Some(slot) = self.free.pop() else { return Ok(false) };
         let region = self.slab.send(slot).part(0, payload.len());
         region.copy_from(payload);
-        self.post_slot(rank, slot, Work::SendNotify(number), region, consumed)
+        self.post_slot(rank, slot, WorkRequest::SendNotify(number), region, consumed)
     }
 
     /// Posts a message that is in a slot.
@@ -358,12 +363,12 @@ impl Peer {
         &mut self,
         rank: usize,
         slot: usize,
-        work: Work,
+        work: WorkRequest,
         region: Region,
         consumed: u32,
     ) -> Result<bool> {
         let local = Piece { region, lkey: self.lkey(), is_device: false };
-        let started = self.start(rank, 0, work, local, What::Slot(slot));
+        let started = self.start(rank, 0, work, local, OnCompletion::Slot(slot));
         match (&started, self.lanes.first_mut()) {
             (Ok(true), Some(lane)) => lane.said = consumed,
             _ => self.free.push(slot),
@@ -390,9 +395,9 @@ impl Peer {
         let started = self.start(
             rank,
             0,
-            Work::Write(to),
+            WorkRequest::Write(to),
             Piece { region, lkey: self.lkey(), is_device: false },
-            What::Sent(op, slot),
+            OnCompletion::Sent(op, slot),
         );
         self.started_with(slot, started, from)
     }
@@ -407,11 +412,11 @@ impl Peer {
     ) -> Result<Option<Region>> {
         let Some(slot) = self.free.pop() else { return Ok(None) };
         let region = self.slab.send(slot).part(0, into.len());
-        let what = What::Got(op, slot, into);
+        let what = OnCompletion::Got(op, slot, into);
         let started = self.start(
             rank,
             0,
-            Work::Read(from),
+            WorkRequest::Read(from),
             Piece { region, lkey: self.lkey(), is_device: false },
             what,
         );
@@ -433,7 +438,7 @@ impl Peer {
     /// Sends notes that wait by themselves; whether none is left.
     pub(in crate::backend::rdma) fn send_notes(&mut self, rank: usize) -> Result<bool> {
         while !self.notes.is_empty() {
-            if !self.send(rank, Kind::Note, 0, &[], Region::EMPTY)? {
+            if !self.send(rank, EagerKind::Note, 0, &[], Region::EMPTY)? {
                 return Ok(false);
             }
         }
@@ -441,14 +446,16 @@ impl Peer {
     }
 
     /// Whether half of its messages' room waits for hearing what was consumed.
-    pub(in crate::backend::rdma) fn owes(&self) -> bool {
+    pub(in crate::backend::rdma) fn owes_credits(&self) -> bool {
         self.lanes.iter().any(|lane| lane.consumed.wrapping_sub(lane.said) >= self.depth / 2)
     }
 
     /// Reports the consumed messages to the peer once they are half of its credits. Returns whether
     /// nothing is left to report.
-    pub(in crate::backend::rdma) fn tell_consumed(&mut self, rank: usize) -> Result<bool> {
-        let Some(tell) = self.tell.filter(|_| self.stage == Stage::Ready) else { return Ok(true) };
+    pub(in crate::backend::rdma) fn return_credits(&mut self, rank: usize) -> Result<bool> {
+        let Some(tell) = self.tell.filter(|_| self.stage == ConnectStage::Ready) else {
+            return Ok(true);
+        };
         let mut all_told = true;
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get(index) else { break };
@@ -456,10 +463,10 @@ impl Peer {
             if consumed.wrapping_sub(lane.said) < self.depth / 2 {
                 continue;
             }
-            let region = self.slab.tell(index, consumed);
+            let region = self.slab.write_credits(index, consumed);
             let local = Piece { region, lkey: self.lkey(), is_device: false };
             let to = Remote { addr: tell.addr + 4 * index as u64, rkey: tell.rkey };
-            if self.start(rank, 0, Work::Write(to), local, What::Nothing)? {
+            if self.start(rank, 0, WorkRequest::Write(to), local, OnCompletion::Nothing)? {
                 if let Some(lane) = self.lanes.get_mut(index) {
                     lane.said = consumed;
                 }
@@ -479,28 +486,32 @@ impl Peer {
     ) {
         loop {
             let Some(of) = self.lanes.get_mut(lane) else { return };
-            let is_over = |next: &Flying| (number.wrapping_sub(next.number) as i32) >= 0;
-            if !of.flying.front().is_some_and(is_over) {
+            let is_over = |next: &InFlightWork| (number.wrapping_sub(next.number) as i32) >= 0;
+            if !of.in_flight.front().is_some_and(is_over) {
                 return;
             }
-            let Some(flying) = of.flying.pop_front() else { return };
+            let Some(flying) = of.in_flight.pop_front() else { return };
             self.settle(flying.what, &mut part);
         }
     }
 
     /// What follows when a work request is over.
     #[inline]
-    pub(in crate::backend::rdma) fn settle(&mut self, what: What, part: &mut impl FnMut(OpId)) {
+    pub(in crate::backend::rdma) fn settle(
+        &mut self,
+        what: OnCompletion,
+        part: &mut impl FnMut(OpId),
+    ) {
         match what {
-            What::Nothing | What::Mark => {}
-            What::Slot(slot) => self.free.push(slot),
-            What::Part(op) => part(op),
-            What::Answer(slot) => self.results.heard.push(slot),
-            What::Sent(op, slot) => {
+            OnCompletion::Nothing | OnCompletion::Mark => {}
+            OnCompletion::Slot(slot) => self.free.push(slot),
+            OnCompletion::Part(op) => part(op),
+            OnCompletion::Answer(slot) => self.results.heard.push(slot),
+            OnCompletion::Sent(op, slot) => {
                 self.free.push(slot);
                 part(op);
             }
-            What::Got(op, slot, into) => {
+            OnCompletion::Got(op, slot, into) => {
                 into.copy_from(self.slab.send(slot));
                 self.free.push(slot);
                 part(op);
@@ -511,7 +522,7 @@ impl Peer {
     /// Ends its queue pairs: afterwards no device touches memory for it. What has arrived stays to
     /// be read.
     pub(in crate::backend::rdma) fn give_up(&mut self) {
-        self.stage = Stage::Gone;
+        self.stage = ConnectStage::Gone;
         self.lanes.clear();
         self.slab_keys = None;
         self.notes.clear();
@@ -521,8 +532,8 @@ impl Peer {
     }
 
     /// Returns the address in our slab where the peer writes its counts of consumed messages.
-    pub(in crate::backend::rdma) fn told_at(&self) -> u64 {
-        self.slab.told(0).addr().get() as u64
+    pub(in crate::backend::rdma) fn credit_addr(&self) -> u64 {
+        self.slab.credit_word(0).addr().get() as u64
     }
 }
 

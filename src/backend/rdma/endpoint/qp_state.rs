@@ -1,7 +1,7 @@
 //! A queue pair of a peer's, what is under way on it, and how its work requests are named.
 
 use crate::backend::rdma::protocol::eager_slots::LANES;
-use crate::backend::rdma::verbs::qp::{Piece, Queue, Work};
+use crate::backend::rdma::verbs::qp::{Piece, QueuePair, WorkRequest};
 use crate::backend::rdma::watchdog::Watched;
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::Region;
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// A queue pair and what is under way on it.
 pub(in crate::backend::rdma) struct Lane {
-    pub(in crate::backend::rdma) queue: Queue,
+    pub(in crate::backend::rdma) queue: QueuePair,
     /// Which rail it is on.
     pub(in crate::backend::rdma) rail: usize,
     /// Messages that used a receive of the peer's, and how many of them it has reported as
@@ -26,7 +26,7 @@ pub(in crate::backend::rdma) struct Lane {
     /// Mask: of the work requests that need no completion, every (mask + 1)-th is posted signaled,
     /// to bound the send queue.
     quiet: u32,
-    pub(in crate::backend::rdma) flying: VecDeque<Flying>,
+    pub(in crate::backend::rdma) in_flight: VecDeque<InFlightWork>,
     pub(in crate::backend::rdma) mending: Mending,
     pub(in crate::backend::rdma) watched: Watched,
 }
@@ -52,7 +52,7 @@ pub(in crate::backend::rdma) struct Mending {
 
 impl Lane {
     /// With so many slots for what is sent.
-    pub(in crate::backend::rdma) fn new(queue: Queue, rail: usize, slots: usize) -> Lane {
+    pub(in crate::backend::rdma) fn new(queue: QueuePair, rail: usize, slots: usize) -> Lane {
         // A power of two, and at most half of the slots and of the work requests that may be under
         // way.
         let every = SIGNALS.min(1 << (queue.room.min(slots) / 2).max(1).ilog2());
@@ -65,7 +65,7 @@ impl Lane {
             received: 0,
             number: 0,
             quiet: every - 1,
-            flying: VecDeque::with_capacity(queue.room),
+            in_flight: VecDeque::with_capacity(queue.room),
             mending: Mending::default(),
             watched: Watched::default(),
             queue,
@@ -74,16 +74,20 @@ impl Lane {
 
     /// Returns whether a work request is posted signaled.
     #[inline]
-    pub(in crate::backend::rdma) fn is_told_of(&self, what: What, number: u32) -> bool {
+    pub(in crate::backend::rdma) fn is_signaled(&self, what: OnCompletion, number: u32) -> bool {
         match what {
-            What::Part(_) | What::Mark | What::Sent(..) | What::Got(..) | What::Answer(_) => true,
-            What::Slot(_) | What::Nothing => number & self.quiet == 0,
+            OnCompletion::Part(_)
+            | OnCompletion::Mark
+            | OnCompletion::Sent(..)
+            | OnCompletion::Got(..)
+            | OnCompletion::Answer(_) => true,
+            OnCompletion::Slot(_) | OnCompletion::Nothing => number & self.quiet == 0,
         }
     }
 
     /// Records the peer's count of consumed messages, which never decreases.
     #[inline]
-    pub(in crate::backend::rdma) fn hear(&mut self, consumed: u32) {
+    pub(in crate::backend::rdma) fn add_credits(&mut self, consumed: u32) {
         if (consumed.wrapping_sub(self.told) as i32) > 0 {
             self.told = consumed;
         }
@@ -91,29 +95,32 @@ impl Lane {
 
     /// The number of the last work request that is over.
     pub(in crate::backend::rdma) fn over(&self) -> u32 {
-        self.number.wrapping_sub(self.flying.len() as u32)
+        self.number.wrapping_sub(self.in_flight.len() as u32)
     }
 }
 
 /// A work request that is not known to be over, with all that is needed to start it again.
-pub(in crate::backend::rdma) struct Flying {
+pub(in crate::backend::rdma) struct InFlightWork {
     pub(in crate::backend::rdma) number: u32,
-    pub(in crate::backend::rdma) what: What,
-    pub(in crate::backend::rdma) work: Work,
+    pub(in crate::backend::rdma) what: OnCompletion,
+    pub(in crate::backend::rdma) work: WorkRequest,
     pub(in crate::backend::rdma) local: Piece,
 }
 
-impl Flying {
+impl InFlightWork {
     /// Returns whether it needs no replay: it only reported a count, which each connection reports
     /// again, or marked the completion of all before it.
     pub(in crate::backend::rdma) fn is_of_no_use_again(&self) -> bool {
-        matches!((self.what, self.work), (What::Nothing | What::Mark, Work::Write(_)))
+        matches!(
+            (self.what, self.work),
+            (OnCompletion::Nothing | OnCompletion::Mark, WorkRequest::Write(_))
+        )
     }
 }
 
 /// What to do when a work request is over.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::backend::rdma) enum What {
+pub(in crate::backend::rdma) enum OnCompletion {
     Nothing,
     /// Nothing but a signaled completion, which completes all before it.
     Mark,

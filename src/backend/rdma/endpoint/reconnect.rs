@@ -12,14 +12,14 @@
 //! Nothing of before reaches anybody later: what a queue pair had on its way ends with the peer's,
 //! which stops before it reports what it has received.
 
-use super::peer::{Peer, Stage};
-use super::qp_state::{Flying, Lane, WorkId};
+use super::peer::{ConnectStage, Peer};
+use super::qp_state::{InFlightWork, Lane, WorkId};
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::backend::rdma::config::Config;
-use crate::backend::rdma::engine::State;
+use crate::backend::rdma::engine::RdmaEngine;
 use crate::backend::rdma::operation::part_over;
 use crate::backend::rdma::verbs::errors::here;
-use crate::backend::rdma::verbs::qp::{Piece, Queue, Remote, Work};
+use crate::backend::rdma::verbs::qp::{Piece, QueuePair, Remote, WorkRequest};
 use crate::backend::rdma::watchdog::Watched;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
@@ -68,9 +68,8 @@ impl Repair {
     }
 }
 
-impl State {
+impl RdmaEngine {
     /// A peer's queue pairs are of no use any more, for a reason that may pass.
-    #[cold]
     pub(in crate::backend::rdma) fn broke(&mut self, rank: usize, why: &str) {
         self.make_anew(rank, why, false);
     }
@@ -84,8 +83,10 @@ impl State {
     fn make_anew(&mut self, rank: usize, why: &str, is_told: bool) {
         let limit = self.config.reconnect_ns();
         let Some(peer) = self.peers.get_mut(rank) else { return };
-        if !matches!(peer.stage, Stage::Asked | Stage::Connected | Stage::Ready)
-            || peer.failing.is_some()
+        if !matches!(
+            peer.stage,
+            ConnectStage::Asked | ConnectStage::Connected | ConnectStage::Ready
+        ) || peer.failing.is_some()
         {
             return;
         }
@@ -101,8 +102,8 @@ impl State {
             return self.fail(rank, &text);
         }
         log::warning!("rdma: the connection to rank {rank} has broken ({why}); it is made anew");
-        self.connecting += usize::from(peer.stage == Stage::Ready);
-        peer.stage = Stage::Broken;
+        self.connecting += usize::from(peer.stage == ConnectStage::Ready);
+        peer.stage = ConnectStage::Broken;
         self.mending.push(rank);
         if let Err(error) = peer.stop() {
             self.fail_here(rank, error);
@@ -125,9 +126,9 @@ impl State {
         let now = now_ns();
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(true) };
         match peer.stage {
-            Stage::Asked if now >= peer.repair.at => self.connect(rank).map(|()| true),
-            Stage::Asked => Ok(false),
-            Stage::Broken => {
+            ConnectStage::Asked if now >= peer.repair.at => self.connect(rank).map(|()| true),
+            ConnectStage::Asked => Ok(false),
+            ConnectStage::Broken => {
                 let has_stopped = peer.has_stopped(rank).map_err(here)?;
                 if !has_stopped && now >= peer.repair.until {
                     return fail!(
@@ -139,7 +140,7 @@ impl State {
                     return Ok(false);
                 }
                 peer.make_queues(rank, &self.config).map_err(here)?;
-                self.say_ends(rank)?;
+                self.send_ends(rank)?;
                 self.connect(rank).map(|()| true)
             }
             _ => Ok(true),
@@ -169,7 +170,7 @@ impl State {
                 }
             }
             if let Some(of) = peer.lanes.get_mut(lane) {
-                of.mending.before = (of.received, before, !of.flying.is_empty());
+                of.mending.before = (of.received, before, !of.in_flight.is_empty());
                 of.watched = Watched::default();
             }
         }
@@ -234,7 +235,8 @@ impl Peer {
                     Piece { region: Region::EMPTY, lkey: 0, is_device: false },
                     Remote { addr: 0, rkey: 0 },
                 );
-                match lane.queue.start_rarely(id.word(), Work::Write(nowhere), nothing, true) {
+                match lane.queue.start_rarely(id.word(), WorkRequest::Write(nowhere), nothing, true)
+                {
                     Ok(_) => lane.mending.last = Some((number, false)),
                     Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY => {}
                     Err(error) => return Err(error),
@@ -263,7 +265,7 @@ impl Peer {
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(index) else { break };
             let completions = Arc::clone(lane.queue.completions());
-            let queue = Queue::make(&completions, &config, config.depth)?;
+            let queue = QueuePair::make(&completions, &config, config.depth)?;
             if queue.inline < lane.queue.inline || queue.room < lane.queue.room {
                 return fail!(DTL_ERROR_VERBS, "its new queue pair takes less than the one before");
             }
@@ -272,20 +274,20 @@ impl Peer {
             let idle = std::mem::take(&mut lane.mending.idle);
             idle.into_iter().try_for_each(|slot| self.post(rank, index, slot))?;
         }
-        (self.stage, self.repair.until) = (Stage::Asked, 0);
+        (self.stage, self.repair.until) = (ConnectStage::Asked, 0);
         Ok(())
     }
 
     /// Starts a work request again.
-    fn start_again(&mut self, rank: usize, lane: usize, flying: Flying) -> Result<()> {
+    fn start_again(&mut self, rank: usize, lane: usize, flying: InFlightWork) -> Result<()> {
         let Some(of) = self.lanes.get_mut(lane) else { return Ok(()) };
         let number = of.number.wrapping_add(1);
         let id = WorkId { is_receive: false, rank, lane, number };
-        let is_told = of.is_told_of(flying.what, number);
+        let is_told = of.is_signaled(flying.what, number);
         of.number = number;
         of.sent = of.sent.wrapping_add(u32::from(flying.work.notifies()));
         of.queue.start_rarely(id.word(), flying.work, flying.local, is_told)?;
-        of.flying.push_back(Flying { number, ..flying });
+        of.in_flight.push_back(InFlightWork { number, ..flying });
         Ok(())
     }
 }
@@ -293,8 +295,8 @@ impl Peer {
 impl Lane {
     /// What is over of what was under way, and what is to be started again; nothing is under way
     /// then.
-    fn sort(&mut self) -> Result<(Vec<Flying>, Vec<Flying>)> {
-        let flying = std::mem::take(&mut self.flying);
+    fn sort(&mut self) -> Result<(Vec<InFlightWork>, Vec<InFlightWork>)> {
+        let flying = std::mem::take(&mut self.in_flight);
         let notifying = flying.iter().filter(|flying| flying.work.notifies()).count() as u32;
         let arrived = self.mending.arrived.wrapping_sub(self.sent.wrapping_sub(notifying));
         if arrived > notifying {
@@ -315,7 +317,7 @@ impl Lane {
             left -= u32::from(left > 0 && one.work.notifies());
             if is_there || one.is_of_no_use_again() { over.push(one) } else { again.push(one) }
         }
-        self.flying.reserve(self.queue.room);
+        self.in_flight.reserve(self.queue.room);
         Ok((over, again))
     }
 }

@@ -12,12 +12,12 @@
 
 use super::reg_cache::{Cache, Registered};
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
-use crate::backend::p2p_protocol::{Held, WireDevices};
+use crate::backend::p2p_protocol::{DeviceMapping, WireDevices};
 use crate::backend::rdma::config::Devices;
 use crate::backend::rdma::verbs::rail::Rail;
 use crate::backend::rdma::wire::RdmaWire;
 use crate::error::{Error, Result};
-use crate::runtime::component::{DeviceMemory, Hold, OpId, Twin};
+use crate::runtime::component::{DeviceMemory, Hold, HostShadow, OpId};
 use crate::runtime::log;
 use crate::runtime::memory::device_only::{self, Watcher};
 use crate::sys::memory::buf::Region;
@@ -33,12 +33,12 @@ const BY_ADDRESS: &str = "cuda";
 /// Registrations of device memory, by allocation. Innermost lock: no other lock is taken while it
 /// is held.
 #[derive(Default)]
-pub(in crate::backend::rdma) struct Registrations(Mutex<Known>);
+pub(in crate::backend::rdma) struct Registrations(Mutex<DeviceMrTable>);
 
 #[derive(Default)]
-struct Known {
+struct DeviceMrTable {
     /// By the allocation's number.
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, DeviceMrEntry>,
     bytes: u64,
     clock: u64,
     /// Why no more are made.
@@ -47,7 +47,7 @@ struct Known {
     has_said: bool,
 }
 
-struct Entry {
+struct DeviceMrEntry {
     /// `None`: there is no way to.
     registered: Option<Arc<Registered>>,
     bytes: u64,
@@ -82,7 +82,7 @@ impl Registrations {
         let mut known = self.0.lock();
         known.clock += 1;
         let bytes = if registered.is_some() { bytes } else { 0 };
-        let entry = Entry { registered, bytes, used: known.clock };
+        let entry = DeviceMrEntry { registered, bytes, used: known.clock };
         known.bytes += bytes;
         let before = known.entries.insert(serial, entry);
         known.bytes -= before.as_ref().map_or(0, |entry| entry.bytes);
@@ -92,8 +92,9 @@ impl Registrations {
     /// Drops what was not used for longest and is not in use now.
     pub(in crate::backend::rdma) fn drop_oldest(&self) -> bool {
         let mut known = self.0.lock();
-        let is_idle =
-            |entry: &Entry| entry.registered.as_ref().is_some_and(|of| Arc::strong_count(of) == 1);
+        let is_idle = |entry: &DeviceMrEntry| {
+            entry.registered.as_ref().is_some_and(|of| Arc::strong_count(of) == 1)
+        };
         let idle = known.entries.iter().filter(|(_, entry)| is_idle(entry));
         let Some(serial) = idle.min_by_key(|(_, entry)| entry.used).map(|(serial, _)| *serial)
         else {
@@ -116,7 +117,7 @@ impl Registrations {
 }
 
 impl Watcher for Registrations {
-    fn gone(&self, serial: u64) {
+    fn freed(&self, serial: u64) {
         let mut known = self.0.lock();
         let gone = known.entries.remove(&serial);
         known.bytes -= gone.as_ref().map_or(0, |entry| entry.bytes);
@@ -158,7 +159,6 @@ impl Cache {
         }
     }
 
-    #[cold]
     fn refuse(&self, memory: &DeviceMemory<'_>, error: &Error) {
         let bytes = memory.region.len();
         let why = format!(
@@ -170,7 +170,6 @@ impl Cache {
         self.devices.refuse(why);
     }
 
-    #[cold]
     fn has_no_dmabuf(&self, memory: &DeviceMemory<'_>, error: &Error) {
         self.devices.put(memory.serial, 0, None);
         if !std::mem::replace(&mut self.devices.0.lock().has_said, true) {
@@ -186,15 +185,15 @@ impl Cache {
 }
 
 impl WireDevices for RdmaWire {
-    fn find(&mut self, memory: &DeviceMemory<'_>) -> Held {
-        let Some(state) = &self.state else { return Held::No };
+    fn find(&mut self, memory: &DeviceMemory<'_>) -> DeviceMapping {
+        let Some(state) = &self.state else { return DeviceMapping::No };
         let by_dmabuf = state.config.device_memory == Devices::Dmabuf;
         match state.cache.devices.find(memory.serial) {
-            Some(Some(registered)) => Held::Yes(registered),
-            Some(None) => Held::No,
-            None if memory.region.len() as u64 > state.config.cache_bytes => Held::No,
-            None if by_dmabuf || memory.backend == BY_ADDRESS => Held::New { by_dmabuf },
-            None => Held::No,
+            Some(Some(registered)) => DeviceMapping::Yes(registered),
+            Some(None) => DeviceMapping::No,
+            None if memory.region.len() as u64 > state.config.cache_bytes => DeviceMapping::No,
+            None if by_dmabuf || memory.backend == BY_ADDRESS => DeviceMapping::New { by_dmabuf },
+            None => DeviceMapping::No,
         }
     }
 
@@ -221,16 +220,28 @@ impl WireDevices for RdmaWire {
         self.state.as_ref().and_then(|state| state.cache.devices.refusal())
     }
 
-    fn isend(&mut self, host: Region, twin: &Arc<Twin>, dest: i32, word: u64) -> Result<OpId> {
+    fn isend(
+        &mut self,
+        host: Region,
+        twin: &Arc<HostShadow>,
+        dest: i32,
+        word: u64,
+    ) -> Result<OpId> {
         self.send(host, Some(twin), dest, word)
     }
 
-    fn irecv(&mut self, host: Region, twin: &Arc<Twin>, source: i32, word: u64) -> Result<OpId> {
+    fn irecv(
+        &mut self,
+        host: Region,
+        twin: &Arc<HostShadow>,
+        source: i32,
+        word: u64,
+    ) -> Result<OpId> {
         self.receive(host, Some(twin), source, word)
     }
 }
 
 /// The registration that a message of device memory came with.
-pub(in crate::backend::rdma) fn registration(twin: &Twin) -> Option<Arc<Registered>> {
+pub(in crate::backend::rdma) fn registration(twin: &HostShadow) -> Option<Arc<Registered>> {
     Arc::clone(twin.hold()).downcast().ok()
 }

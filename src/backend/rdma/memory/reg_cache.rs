@@ -6,7 +6,7 @@
 //! not be those that the device has: that memory is moved through slots.
 
 use super::device_mr::Registrations;
-use crate::backend::rdma::engine::State;
+use crate::backend::rdma::engine::RdmaEngine;
 use crate::backend::rdma::protocol::eager_slots::RAILS;
 use crate::backend::rdma::verbs::rail::{Rail, Registration};
 use crate::error::Result;
@@ -49,7 +49,7 @@ pub(in crate::backend::rdma) fn register(
     Ok(Registered::new(region, keys))
 }
 
-struct Entry {
+struct RegCacheEntry {
     registered: Arc<Registered>,
     /// Clock of the last lookup that returned it.
     used: u64,
@@ -58,7 +58,7 @@ struct Entry {
 /// Registration cache: memory regions of the library's allocator, kept registered on all rails.
 pub(in crate::backend::rdma) struct Cache {
     rails: Vec<Arc<Rail>>,
-    entries: BTreeMap<usize, Entry>,
+    entries: BTreeMap<usize, RegCacheEntry>,
     bytes: u64,
     limit: u64,
     clock: u64,
@@ -121,7 +121,7 @@ impl Cache {
             }
         };
         self.bytes += bytes;
-        let entry = Entry { registered: Arc::clone(&made), used: self.clock };
+        let entry = RegCacheEntry { registered: Arc::clone(&made), used: self.clock };
         self.entries.insert(mapping.addr().get(), entry);
         Some(made)
     }
@@ -169,7 +169,8 @@ impl Cache {
             return;
         }
         for gone in self.returned.take() {
-            let overlaps = |(_, entry): &(&usize, &Entry)| entry.registered.region.overlaps(gone);
+            let overlaps =
+                |(_, entry): &(&usize, &RegCacheEntry)| entry.registered.region.overlaps(gone);
             let hit: Vec<usize> = self.entries.iter().filter(overlaps).map(|(at, _)| *at).collect();
             hit.into_iter().for_each(|at| self.remove(at));
         }
@@ -181,7 +182,7 @@ impl Cache {
     }
 }
 
-impl State {
+impl RdmaEngine {
     /// What is registered and was, for people.
     pub(in crate::backend::rdma) fn memory(&self) -> String {
         let one = |rail: &Arc<Rail>| {

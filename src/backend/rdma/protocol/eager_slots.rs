@@ -20,7 +20,7 @@ pub(in crate::backend::rdma) const RAILS: usize = 4;
 
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::backend::rdma) enum Kind {
+pub(in crate::backend::rdma) enum EagerKind {
     /// A frame.
     Frame = 1,
     /// Bytes of a payload, in order; more follow.
@@ -58,15 +58,15 @@ pub(in crate::backend::rdma) struct Note {
 
 /// A message's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::backend::rdma) struct Message {
+pub(in crate::backend::rdma) struct EagerHeader {
     pub(in crate::backend::rdma) consumed: u32,
-    pub(in crate::backend::rdma) kind: Kind,
+    pub(in crate::backend::rdma) kind: EagerKind,
     pub(in crate::backend::rdma) word: u32,
     pub(in crate::backend::rdma) len: usize,
     pub(in crate::backend::rdma) note: Option<Note>,
 }
 
-impl Message {
+impl EagerHeader {
     /// Writes it and its bytes to a slot; what is to be sent.
     #[inline]
     pub(in crate::backend::rdma) fn write(
@@ -100,16 +100,19 @@ impl Message {
 
     /// Reads what arrived, `len` bytes, and where its own bytes are; `None`: it is nothing of ours.
     #[inline]
-    pub(in crate::backend::rdma) fn read(slot: Region, len: usize) -> Option<(Message, Region)> {
+    pub(in crate::backend::rdma) fn read(
+        slot: Region,
+        len: usize,
+    ) -> Option<(EagerHeader, Region)> {
         if len < HEADER {
             return None;
         }
         let [first, second] = slot.first_words();
         let kind = match (first >> 32) as u8 {
-            1 => Kind::Frame,
-            2 => Kind::Piece,
-            3 => Kind::LastPiece,
-            4 => Kind::Note,
+            1 => EagerKind::Frame,
+            2 => EagerKind::Piece,
+            3 => EagerKind::LastPiece,
+            4 => EagerKind::Note,
             _ => return None,
         };
         let bytes = (second >> 32) as usize;
@@ -119,7 +122,7 @@ impl Message {
             _ => return None,
         };
         let message =
-            Message { consumed: first as u32, kind, word: second as u32, len: bytes, note };
+            EagerHeader { consumed: first as u32, kind, word: second as u32, len: bytes, note };
         (at + bytes == len).then(|| (message, slot.part(at, bytes)))
     }
 }
@@ -184,12 +187,12 @@ impl Slab {
     }
 
     /// Where the peer writes how much it consumed of a lane.
-    pub(in crate::backend::rdma) fn told(&self, lane: usize) -> Region {
+    pub(in crate::backend::rdma) fn credit_word(&self, lane: usize) -> Region {
         self.word(0, lane)
     }
 
     /// What is written to the peer, with its value.
-    pub(in crate::backend::rdma) fn tell(&self, lane: usize, consumed: u32) -> Region {
+    pub(in crate::backend::rdma) fn write_credits(&self, lane: usize, consumed: u32) -> Region {
         let word = self.word(1, lane);
         // SAFETY: the variable outlives the copy, which only reads it.
         word.copy_from(unsafe { Region::new((&raw const consumed).cast_mut().cast(), 4) });
@@ -197,8 +200,8 @@ impl Slab {
     }
 
     /// What the peer has written.
-    pub(in crate::backend::rdma) fn heard(&self, lane: usize) -> u32 {
-        let at = self.told(lane).addr().ptr().cast::<u32>();
+    pub(in crate::backend::rdma) fn read_credits(&self, lane: usize) -> u32 {
+        let at = self.credit_word(lane).addr().ptr().cast::<u32>();
         // SAFETY: aligned memory of this slab; the device may write it at any time, in one piece of
         // four bytes.
         unsafe { at.read_volatile() }
@@ -221,21 +224,23 @@ mod tests {
             len: 1 << 40,
             keys: [1, 2, 3, u32::MAX],
         };
-        for (kind, note) in
-            [(Kind::Frame, None), (Kind::Piece, Some(note)), (Kind::Note, Some(note))]
-        {
-            let message = Message { consumed: u32::MAX, kind, word: 1 << 27, len: 100, note };
+        for (kind, note) in [
+            (EagerKind::Frame, None),
+            (EagerKind::Piece, Some(note)),
+            (EagerKind::Note, Some(note)),
+        ] {
+            let message = EagerHeader { consumed: u32::MAX, kind, word: 1 << 27, len: 100, note };
             let sent = message.write(slab.send(0), &[], data.region());
             let slot = slab.receive(1);
             slot.copy_from(sent);
-            let (read, bytes) = Message::read(slot, sent.len()).expect("a message");
+            let (read, bytes) = EagerHeader::read(slot, sent.len()).expect("a message");
             assert_eq!((read, bytes.len()), (message, 100));
             assert_eq!(Scratch::copy_of(bytes).expect("memory").words(), data.words());
-            assert!(Message::read(slot, sent.len() - 1).is_none());
-            assert!(Message::read(slot, sent.len() + 1).is_none());
-            assert!(Message::read(slot, 7).is_none());
+            assert!(EagerHeader::read(slot, sent.len() - 1).is_none());
+            assert!(EagerHeader::read(slot, sent.len() + 1).is_none());
+            assert!(EagerHeader::read(slot, 7).is_none());
         }
         slab.receive(0).fill(0xFF);
-        assert!(Message::read(slab.receive(0), 100).is_none());
+        assert!(EagerHeader::read(slab.receive(0), 100).is_none());
     }
 }

@@ -8,18 +8,18 @@ const HEADS: usize = 64;
 
 /// The match words of messages that both ends remember, each at the place that the word gives it:
 /// what the one has sent and the other received, in the same order.
-pub(in crate::backend::rdma) struct Heads {
+pub(in crate::backend::rdma) struct HeaderCache {
     sent: [Option<u64>; HEADS],
     received: [Option<u64>; HEADS],
 }
 
-impl Default for Heads {
+impl Default for HeaderCache {
     fn default() -> Self {
-        Heads { sent: [None; HEADS], received: [None; HEADS] }
+        HeaderCache { sent: [None; HEADS], received: [None; HEADS] }
     }
 }
 
-impl Heads {
+impl HeaderCache {
     /// Returns a word's place, and whether the peer has the word there.
     #[inline]
     pub(in crate::backend::rdma) fn place(&self, word: u64) -> (usize, bool) {
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn what_one_end_tells_the_other_knows() {
-        let (mut ours, mut theirs) = (Heads::default(), Heads::default());
+        let (mut ours, mut theirs) = (HeaderCache::default(), HeaderCache::default());
         for word in (0..1000).map(|number| number << 32 | number) {
             let (place, is_known) = ours.place(word);
             assert!(!is_known);
@@ -64,6 +64,6 @@ mod tests {
         }
         theirs.learn(0, &eager_head(5, 0));
         theirs.learn(HEADS as u32 + 1, &eager_head(5, 0));
-        assert_eq!(Heads::default().known(7), None);
+        assert_eq!(HeaderCache::default().known(7), None);
     }
 }

@@ -35,7 +35,6 @@ pub(in crate::backend::rdma) fn call_failed(what: &str, code: i32) -> Error {
 }
 
 /// Makes the error of a failed call that sets errno.
-#[cold]
 pub(in crate::backend::rdma) fn last_failed(what: &str) -> Error {
     call_failed(what, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
@@ -43,7 +42,6 @@ pub(in crate::backend::rdma) fn last_failed(what: &str) -> Error {
 /// True if this failure may be transient: the path to the peer was interrupted, or a queue pair
 /// ended. A later work request may succeed. soft-RoCE reports a local operation error when the
 /// interface is down.
-#[cold]
 pub(in crate::backend::rdma) fn may_pass(status: u32) -> bool {
     matches!(
         status,
@@ -59,7 +57,6 @@ pub(in crate::backend::rdma) fn may_pass(status: u32) -> bool {
 }
 
 /// Formats a completion's status: the library's text, the numbers and our advice.
-#[cold]
 pub(in crate::backend::rdma) fn completion_text(
     calls: &Functions,
     status: u32,
@@ -86,7 +83,6 @@ pub(in crate::backend::rdma) fn completion_text(
 }
 
 /// Marks an error as one of this rank, for the report on the peer that is lost by it.
-#[cold]
 pub(in crate::backend::rdma) fn here(error: Error) -> Error {
     error.within("on this rank")
 }

@@ -109,8 +109,8 @@ pub const LAYOUT: &[(&str, usize)] = &[
     ("sizeof(struct ibv_wc)", size_of::<Wc>()),
     ("offsetof(struct ibv_wc, imm_data)", offset_of!(Wc, imm_data)),
     ("offsetof(struct ibv_wc, wc_flags)", offset_of!(Wc, wc_flags)),
-    ("sizeof(struct ibv_async_event)", size_of::<Event>()),
-    ("offsetof(struct ibv_async_event, event_type)", offset_of!(Event, event_type)),
+    ("sizeof(struct ibv_async_event)", size_of::<AsyncEvent>()),
+    ("offsetof(struct ibv_async_event, event_type)", offset_of!(AsyncEvent, event_type)),
 ];
 
 macro_rules! constants {

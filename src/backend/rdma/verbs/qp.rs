@@ -21,7 +21,7 @@ pub(in crate::backend::rdma) const SENDS: u32 = 4;
 const HOPS: u8 = 64;
 
 /// Queue pair: one end of a reliable connection to a peer. Destroyed before its completions.
-pub(in crate::backend::rdma) struct Queue {
+pub(in crate::backend::rdma) struct QueuePair {
     qp: *mut Qp,
     completions: Arc<Completions>,
     pub(in crate::backend::rdma) number: u32,
@@ -33,13 +33,13 @@ pub(in crate::backend::rdma) struct Queue {
 }
 
 // SAFETY: verbs are thread safe.
-unsafe impl Send for Queue {}
+unsafe impl Send for QueuePair {}
 // SAFETY: verbs are thread safe, so shared references may be used from several threads at once.
-unsafe impl Sync for Queue {}
+unsafe impl Sync for QueuePair {}
 
 /// Attributes of this end that the other needs to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::backend::rdma) struct End {
+pub(in crate::backend::rdma) struct QpAttributes {
     pub(in crate::backend::rdma) number: u32,
     pub(in crate::backend::rdma) first_packet: u32,
     pub(in crate::backend::rdma) lid: u16,
@@ -67,7 +67,7 @@ pub(in crate::backend::rdma) struct Remote {
 
 /// A work request.
 #[derive(Clone, Copy)]
-pub(in crate::backend::rdma) enum Work {
+pub(in crate::backend::rdma) enum WorkRequest {
     Send,
     /// With a number.
     SendNotify(u32),
@@ -78,26 +78,32 @@ pub(in crate::backend::rdma) enum Work {
     CompareSwap(Remote, u64, u64),
 }
 
-impl Work {
+impl WorkRequest {
     /// Whether it uses a receive of the peer's.
     #[inline]
     pub(in crate::backend::rdma) fn notifies(&self) -> bool {
-        matches!(self, Work::Send | Work::SendNotify(_) | Work::WriteNotify(..))
+        matches!(
+            self,
+            WorkRequest::Send | WorkRequest::SendNotify(_) | WorkRequest::WriteNotify(..)
+        )
     }
 
     /// Whether the peer's answer has bytes.
     pub(in crate::backend::rdma) fn asks(&self) -> bool {
-        matches!(self, Work::Read(_) | Work::FetchAdd(..) | Work::CompareSwap(..))
+        matches!(
+            self,
+            WorkRequest::Read(_) | WorkRequest::FetchAdd(..) | WorkRequest::CompareSwap(..)
+        )
     }
 }
 
-impl Queue {
+impl QueuePair {
     /// Makes one, ready for receives.
     pub(in crate::backend::rdma) fn make(
         completions: &Arc<Completions>,
         config: &Config,
         receives: u32,
-    ) -> Result<Queue> {
+    ) -> Result<QueuePair> {
         let rail = &completions.rail;
         let most = rail.limits.max_qp_wr.max(1).unsigned_abs();
         let mut inline = config.inline;
@@ -127,7 +133,7 @@ impl Queue {
         // SAFETY: made now.
         let number = unsafe { (*qp).qp_num };
         let first_packet = crate::sys::os::process::random_u64().unwrap_or(0) as u32 & 0x00FF_FFFF;
-        let queue = Queue {
+        let queue = QueuePair {
             qp,
             completions: Arc::clone(completions),
             number,
@@ -169,9 +175,9 @@ impl Queue {
     }
 
     /// This end, for the peer.
-    pub(in crate::backend::rdma) fn end(&self) -> End {
+    pub(in crate::backend::rdma) fn end(&self) -> QpAttributes {
         let rail = self.rail();
-        End {
+        QpAttributes {
             number: self.number,
             first_packet: self.first_packet,
             lid: rail.lid,
@@ -206,7 +212,11 @@ impl Queue {
     }
 
     /// Connects it to the peer's end.
-    pub(in crate::backend::rdma) fn connect(&self, to: &End, config: &Config) -> Result<()> {
+    pub(in crate::backend::rdma) fn connect(
+        &self,
+        to: &QpAttributes,
+        config: &Config,
+    ) -> Result<()> {
         let rail = self.rail();
         let mut attr = QpAttr::zeroed();
         attr.qp_state = STATE_RTR;
@@ -270,7 +280,7 @@ impl Queue {
     pub(in crate::backend::rdma) fn start_rarely(
         &self,
         id: u64,
-        work: Work,
+        work: WorkRequest,
         local: Piece,
         signaled: bool,
     ) -> Result<bool> {
@@ -278,11 +288,11 @@ impl Queue {
     }
 
     /// Starts work; `true`: it took the bytes with it, which may change at once.
-    #[inline(always)]
+    #[inline]
     pub(in crate::backend::rdma) fn start(
         &self,
         id: u64,
-        work: Work,
+        work: WorkRequest,
         local: Piece,
         signaled: bool,
     ) -> Result<bool> {
@@ -292,22 +302,22 @@ impl Queue {
         wr.sg_list = &raw mut sge;
         wr.num_sge = c_int::from(!local.region.is_empty());
         let (opcode, remote, takes) = match work {
-            Work::Send => (WR_SEND, None, true),
-            Work::SendNotify(word) => {
+            WorkRequest::Send => (WR_SEND, None, true),
+            WorkRequest::SendNotify(word) => {
                 wr.imm_data = word.to_be();
                 (WR_SEND_WITH_IMM, None, true)
             }
-            Work::Write(remote) => (WR_RDMA_WRITE, Some(remote), true),
-            Work::WriteNotify(remote, word) => {
+            WorkRequest::Write(remote) => (WR_RDMA_WRITE, Some(remote), true),
+            WorkRequest::WriteNotify(remote, word) => {
                 wr.imm_data = word.to_be();
                 (WR_RDMA_WRITE_WITH_IMM, Some(remote), true)
             }
-            Work::Read(remote) => (WR_RDMA_READ, Some(remote), false),
-            Work::FetchAdd(remote, add) => {
+            WorkRequest::Read(remote) => (WR_RDMA_READ, Some(remote), false),
+            WorkRequest::FetchAdd(remote, add) => {
                 wr.rkey_or_compare = add;
                 (WR_FETCH_AND_ADD, Some(remote), false)
             }
-            Work::CompareSwap(remote, compare, swap) => {
+            WorkRequest::CompareSwap(remote, compare, swap) => {
                 (wr.rkey_or_compare, wr.swap) = (compare, swap);
                 (WR_COMPARE_AND_SWAP, Some(remote), false)
             }
@@ -316,7 +326,9 @@ impl Queue {
         if let Some(remote) = remote {
             wr.remote_addr = remote.addr;
             match work {
-                Work::FetchAdd(..) | Work::CompareSwap(..) => wr.atomic_rkey = remote.rkey,
+                WorkRequest::FetchAdd(..) | WorkRequest::CompareSwap(..) => {
+                    wr.atomic_rkey = remote.rkey
+                }
                 _ => wr.rkey_or_compare = first_half(remote.rkey),
             }
         }
@@ -332,7 +344,7 @@ impl Queue {
     }
 }
 
-impl Drop for Queue {
+impl Drop for QueuePair {
     fn drop(&mut self) {
         // SAFETY: ours; afterwards the device touches no memory for it, neither for us nor for the
         // peer.

@@ -320,7 +320,6 @@ fn gid_index(config: &Config, port: u8, gids: &[GidSeen], layer: u8) -> Result<u
     }
 }
 
-#[cold]
 fn no_dmabuf() -> Error {
     Error::new(
         crate::abi::status::DTL_ERROR_NOT_SUPPORTED,

@@ -63,7 +63,7 @@ pub type QpInitAttrIn = *mut QpInitAttr;
 /// `struct ibv_qp_attr *`
 pub type QpAttrIn = *mut QpAttr;
 /// `struct ibv_async_event *`
-pub type EventOut = *mut Event;
+pub type EventOut = *mut AsyncEvent;
 
 /// `union ibv_gid`: the bytes as they travel.
 pub type Gid = [u8; 16];
@@ -364,7 +364,7 @@ pub struct Wc {
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(missing_docs, reason = "as in verbs.h")]
-pub struct Event {
+pub struct AsyncEvent {
     pub element: At,
     pub event_type: c_uint,
 }
@@ -385,4 +385,4 @@ impl Zeroed for QpInitAttr {}
 impl Zeroed for QpAttr {}
 impl Zeroed for SendWr {}
 impl Zeroed for Wc {}
-impl Zeroed for Event {}
+impl Zeroed for AsyncEvent {}

@@ -17,7 +17,7 @@
 
 use crate::error::{Result, fail};
 use crate::sys::memory::buf::Region;
-use crate::sys::os::shm_segment::{Memory, Span};
+use crate::sys::os::shm_segment::{SharedMapping, Span};
 use crate::sys::sync::Ordering::{Acquire, Release};
 use crate::sys::sync::{self, AtomicU64};
 use std::ops::Range;
@@ -43,17 +43,17 @@ pub(in crate::backend::shm) const STRIDE: usize =
 const NOBODY: u16 = u16::MAX;
 
 /// A pool's memory.
-struct Place {
+struct CellMemory {
     words: Span,
     cells: Span,
 }
 
-impl Place {
-    fn new(memory: &Arc<Memory>, offset: usize) -> Result<Place> {
+impl CellMemory {
+    fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<CellMemory> {
         let words = memory.span(offset, 8 * usize::from(CELLS));
         let cells = memory.span(offset + HEADER, usize::from(CELLS) * CELL);
         match (words, cells) {
-            (Some(words), Some(cells)) => Ok(Place { words, cells }),
+            (Some(words), Some(cells)) => Ok(CellMemory { words, cells }),
             _ => fail!(
                 DTL_ERROR_INTERNAL,
                 "cells at {offset} lie outside the {} shared bytes",
@@ -73,8 +73,8 @@ impl Place {
 }
 
 /// The sender's side: its own cells.
-pub(in crate::backend::shm) struct Pool {
-    place: Place,
+pub(in crate::backend::shm) struct CellPool {
+    place: CellMemory,
     /// Of each cell: how often it was sent, and to whom last.
     sent: Vec<(u64, u16)>,
     /// Cells that are known to be free, and those that are neither that nor sent; a bit for each.
@@ -92,9 +92,12 @@ fn cells_of(group: u16) -> Range<u16> {
     group * GROUP..(group + 1) * GROUP
 }
 
-impl Pool {
+impl CellPool {
     /// A pool whose memory is committed and that nobody has used yet.
-    pub(in crate::backend::shm) fn new(memory: &Arc<Memory>, offset: usize) -> Result<Pool> {
+    pub(in crate::backend::shm) fn new(
+        memory: &Arc<SharedMapping>,
+        offset: usize,
+    ) -> Result<CellPool> {
         let mut sent = Vec::new();
         if sent.try_reserve_exact(CELLS.into()).is_err() {
             return fail!(
@@ -103,7 +106,7 @@ impl Pool {
             );
         }
         sent.resize(CELLS.into(), (0, NOBODY));
-        Ok(Pool { place: Place::new(memory, offset)?, sent, free: 0, held: 0, group: 0 })
+        Ok(CellPool { place: CellMemory::new(memory, offset)?, sent, free: 0, held: 0, group: 0 })
     }
 
     /// Takes a free cell, if a few looks find one.
@@ -165,12 +168,15 @@ impl Pool {
 }
 
 /// The receiver's side: another rank's cells.
-pub(in crate::backend::shm) struct Cells(Place);
+pub(in crate::backend::shm) struct PeerCells(CellMemory);
 
-impl Cells {
+impl PeerCells {
     /// The cells of a pool whose memory is committed.
-    pub(in crate::backend::shm) fn new(memory: &Arc<Memory>, offset: usize) -> Result<Cells> {
-        Place::new(memory, offset).map(Cells)
+    pub(in crate::backend::shm) fn new(
+        memory: &Arc<SharedMapping>,
+        offset: usize,
+    ) -> Result<PeerCells> {
+        CellMemory::new(memory, offset).map(PeerCells)
     }
 
     /// The bytes that a record refers to, until the cell is freed; `None`: there is no such cell.
@@ -191,14 +197,14 @@ mod tests {
     use super::*;
     use crate::sys::memory::buf::Scratch;
 
-    fn both() -> (Pool, Cells) {
-        let memory = Memory::create(STRIDE).expect("memfd");
+    fn both() -> (CellPool, PeerCells) {
+        let memory = SharedMapping::create(STRIDE).expect("memfd");
         memory.commit(0, STRIDE).expect("commit");
-        (Pool::new(&memory, 0).expect("pool"), Cells::new(&memory, 0).expect("cells"))
+        (CellPool::new(&memory, 0).expect("pool"), PeerCells::new(&memory, 0).expect("cells"))
     }
 
     /// All that can be had, in order.
-    fn all(pool: &mut Pool) -> Vec<u16> {
+    fn all(pool: &mut CellPool) -> Vec<u16> {
         let mut had: Vec<u16> = (0..2 * CELLS).filter_map(|_| pool.take()).collect();
         had.sort_unstable();
         had

@@ -30,10 +30,10 @@ const LONGEST_WRITE: usize = 1 << 20;
 /// The ranks whose memory is open.
 pub(in crate::backend::shm) struct Copies {
     mode: Mode,
-    open: Mutex<Vec<(usize, Weak<Memory>)>>,
+    open: Mutex<Vec<(usize, Weak<CmaMemory>)>>,
 }
 
-struct Memory {
+struct CmaMemory {
     memory: ForeignMemory,
     /// Address of the word that the rank has published, and the word.
     probe: (u64, u64),
@@ -66,14 +66,14 @@ impl Copies {
             return Ok(memory);
         }
         let failed = |error| why_not(rank, pid, &error);
-        let memory = Arc::new(Memory { memory: ForeignMemory::open(pid).map_err(failed)?, probe });
+        let memory =
+            Arc::new(CmaMemory { memory: ForeignMemory::open(pid).map_err(failed)?, probe });
         memory.check().map_err(failed)?;
         open.push((rank, Arc::downgrade(&memory)));
         Ok(memory)
     }
 }
 
-#[cold]
 fn why_not(rank: usize, pid: i32, error: &io::Error) -> Error {
     let is_gone =
         matches!(error.raw_os_error(), None | Some(libc::ENOENT | libc::ESRCH | libc::EIO));
@@ -88,7 +88,7 @@ fn why_not(rank: usize, pid: i32, error: &io::Error) -> Error {
     Error::new(if is_gone { DTL_ERROR_RANK_FAILURE } else { DTL_ERROR_NOT_SUPPORTED }, text)
 }
 
-impl Memory {
+impl CmaMemory {
     /// Checks that it is the rank's memory and can be read and written. An error without an errno,
     /// or EIO, means that it is the memory of another program.
     fn check(&self) -> io::Result<()> {
@@ -115,7 +115,7 @@ impl Memory {
     }
 }
 
-impl Remote for Memory {
+impl Remote for CmaMemory {
     fn read(&self, address: u64, into: Region) -> Copied {
         if into.len() >= LONG_READ && self.read_at_once(address, into) {
             return Copied::All;

@@ -1,17 +1,17 @@
 //! Boards in a communicator's shared memory. What a board is: `component::board`. Who waits for a
 //! post sleeps by the clock; nobody wakes processes.
 
-use super::segment::{Segment, State};
-use crate::backend::coll_mailbox::{Board, Places, ROOM};
+use super::segment::{PeerState, Segment};
+use crate::backend::coll_mailbox::{MailboxView, Places, ROOM};
 use crate::backend::os_error::memory_error;
 use crate::error::Result;
 use crate::runtime::component::{self, Member, Post};
 use crate::sys::memory::buf::Region;
 
 /// A board whose sheets are in the segment.
-struct Shared(Board);
+struct ShmCollMailbox(MailboxView);
 
-impl component::Board for Shared {
+impl component::CollMailbox for ShmCollMailbox {
     fn room(&self) -> usize {
         ROOM
     }
@@ -50,7 +50,7 @@ pub(in crate::backend::shm) fn reserve(
     if !segment.has_boards() {
         return None;
     }
-    let (place, is_first) = places.reserve(|rank| segment.state(rank) != State::Present)?;
+    let (place, is_first) = places.reserve(|rank| segment.state(rank) != PeerState::Present)?;
     // Before the place is sent to the other ranks: they read the sheet without checking whether it
     // has pages.
     if is_first && segment.commit_sheets(place, own..own + 1).is_err() {
@@ -73,11 +73,11 @@ pub(in crate::backend::shm) fn open(
     own: usize,
     context: u32,
     members: &[Member],
-) -> Result<Box<dyn component::Board>> {
+) -> Result<Box<dyn component::CollMailbox>> {
     if members.iter().any(|member| member.place == 0) {
         commit_first(segment)?;
     }
     let sheets = [segment.sheets(), segment.sheets()];
     let board = places.open(sheets, (segment.size(), own), context, members)?;
-    Ok(Box::new(Shared(board)))
+    Ok(Box::new(ShmCollMailbox(board)))
 }

@@ -19,10 +19,10 @@
 //! that place again. Each word has one writer, so no store needs more than that. Claims have orders
 //! of their own (`rndv_claims`).
 
-use super::rndv_claims::{self, Offered, Offers};
+use super::rndv_claims::{self, OwnClaims, PeerClaims};
 use crate::error::{Result, fail};
 use crate::sys::memory::buf::Region;
-use crate::sys::os::shm_segment::{Memory, Span, Word};
+use crate::sys::os::shm_segment::{SharedMapping, SharedWord, Span};
 use crate::sys::sync;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub(in crate::backend::shm) const STRIDE: usize =
 
 /// What a record is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::backend::shm) enum Kind {
+pub(in crate::backend::shm) enum RecordKind {
     /// A whole message. Key: match word.
     Eager = 2,
     /// A large message is offered. Key: match word; arguments: size, operation, address or 0,
@@ -85,10 +85,10 @@ pub(in crate::backend::shm) enum Kind {
     Broken = 11,
 }
 
-impl Kind {
+impl RecordKind {
     #[inline]
-    fn of(number: u64) -> Option<Kind> {
-        use Kind::*;
+    fn of(number: u64) -> Option<RecordKind> {
+        use RecordKind::*;
         [Eager, Offer, Clear, Data, Finish, Cell, Long, More, Sweep, Broken]
             .into_iter()
             .find(|&kind| kind as u64 == number)
@@ -104,8 +104,8 @@ pub(in crate::backend::shm) enum Payload {
 
 /// A record read in place. Its payload is valid until it is popped.
 #[derive(Clone, Copy)]
-pub(in crate::backend::shm) struct Record {
-    pub(in crate::backend::shm) kind: Kind,
+pub(in crate::backend::shm) struct RingRecord {
+    pub(in crate::backend::shm) kind: RecordKind,
     pub(in crate::backend::shm) claim: u16,
     pub(in crate::backend::shm) key: u64,
     /// The words of a control record.
@@ -118,14 +118,14 @@ pub(in crate::backend::shm) struct Record {
 
 /// Both ends' view of a ring's memory.
 struct Ring {
-    head: Word,
-    freed: Word,
+    head: SharedWord,
+    freed: SharedWord,
     slots: Span,
     bytes: Span,
 }
 
 impl Ring {
-    fn at(memory: &Arc<Memory>, offset: usize) -> Option<Ring> {
+    fn at(memory: &Arc<SharedMapping>, offset: usize) -> Option<Ring> {
         Some(Ring {
             head: memory.word(offset + HEAD_AT)?,
             freed: memory.word(offset + FREED_AT)?,
@@ -134,7 +134,7 @@ impl Ring {
         })
     }
 
-    fn new(memory: &Arc<Memory>, offset: usize) -> Result<Ring> {
+    fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<Ring> {
         match Ring::at(memory, offset) {
             Some(ring) => Ok(ring),
             None => {
@@ -160,7 +160,7 @@ impl Ring {
     }
 }
 
-fn claims_of(memory: &Arc<Memory>, offset: usize) -> Result<Span> {
+fn claims_of(memory: &Arc<SharedMapping>, offset: usize) -> Result<Span> {
     match memory.span(offset + CLAIMS_AT, rndv_claims::BYTES) {
         Some(span) => Ok(span),
         None => fail!(
@@ -190,7 +190,7 @@ fn space_of(len: usize) -> u64 {
 
 /// The first word of a slot: the number of the record, from 1 on, in the low half.
 #[inline]
-fn stamp(number: u64, kind: Kind, claim_or_len: u64) -> u64 {
+fn stamp(number: u64, kind: RecordKind, claim_or_len: u64) -> u64 {
     u64::from(number.wrapping_add(1) as u32) | (kind as u64) << 32 | claim_or_len << 40
 }
 
@@ -204,13 +204,17 @@ pub(in crate::backend::shm) struct Producer {
     /// Bytes of longer payloads written, and given back as last seen.
     filled: u64,
     freed: u64,
-    pub(in crate::backend::shm) offers: Offers,
+    pub(in crate::backend::shm) offers: OwnClaims,
 }
 
 impl Producer {
     /// The end of a ring whose memory is committed and that nobody has written yet.
-    pub(in crate::backend::shm) fn new(memory: &Arc<Memory>, offset: usize) -> Result<Producer> {
-        let (ring, offers) = (Ring::new(memory, offset)?, Offers::new(claims_of(memory, offset)?));
+    pub(in crate::backend::shm) fn new(
+        memory: &Arc<SharedMapping>,
+        offset: usize,
+    ) -> Result<Producer> {
+        let (ring, offers) =
+            (Ring::new(memory, offset)?, OwnClaims::new(claims_of(memory, offset)?));
         Ok(Producer { ring, tail: 0, head: 0, filled: 0, freed: 0, offers })
     }
 
@@ -218,7 +222,7 @@ impl Producer {
     #[inline]
     pub(in crate::backend::shm) fn push(
         &mut self,
-        kind: Kind,
+        kind: RecordKind,
         claim: u16,
         key: u64,
         payload: Payload,
@@ -269,7 +273,7 @@ impl Producer {
         self.has_bytes(start + space).then_some((start, start + space))
     }
 
-    fn push_long(&mut self, kind: Kind, key: u64, bytes: Region) -> bool {
+    fn push_long(&mut self, kind: RecordKind, key: u64, bytes: Region) -> bool {
         debug_assert!(bytes.len() <= FRAGMENT);
         if !self.has_slot() {
             return false;
@@ -283,7 +287,7 @@ impl Producer {
     }
 
     #[inline]
-    fn publish(&mut self, kind: Kind, claim_or_len: u64, key: u64) {
+    fn publish(&mut self, kind: RecordKind, claim_or_len: u64, key: u64) {
         let at = slot_of(self.tail);
         self.ring.put(at + 8, key);
         if let Some(word) = self.ring.slots.word(at) {
@@ -323,19 +327,23 @@ pub(in crate::backend::shm) struct Consumer {
     /// The head as last reported to the producer.
     told: u64,
     told_bytes: u64,
-    pub(in crate::backend::shm) offers: Offered,
+    pub(in crate::backend::shm) offers: PeerClaims,
 }
 
 impl Consumer {
     /// The end of a ring whose memory is committed and that nobody has read yet.
-    pub(in crate::backend::shm) fn new(memory: &Arc<Memory>, offset: usize) -> Result<Consumer> {
-        let (ring, offers) = (Ring::new(memory, offset)?, Offered::new(claims_of(memory, offset)?));
+    pub(in crate::backend::shm) fn new(
+        memory: &Arc<SharedMapping>,
+        offset: usize,
+    ) -> Result<Consumer> {
+        let (ring, offers) =
+            (Ring::new(memory, offset)?, PeerClaims::new(claims_of(memory, offset)?));
         Ok(Consumer { ring, head: 0, read: 0, told: 0, told_bytes: 0, offers })
     }
 
     /// The next record. `Err`: what lies there is no record (the producer is broken).
     #[inline]
-    pub(in crate::backend::shm) fn peek(&mut self) -> std::result::Result<Option<Record>, ()> {
+    pub(in crate::backend::shm) fn peek(&mut self) -> std::result::Result<Option<RingRecord>, ()> {
         let at = slot_of(self.head);
         let word = self.ring.slots.word(at).map_or(0, |word| word.load(Acquire));
         if word as u32 != self.head.wrapping_add(1) as u32 {
@@ -345,9 +353,9 @@ impl Consumer {
     }
 
     #[inline]
-    fn record(&self, at: usize, word: u64) -> Option<Record> {
-        let (kind, claim_or_len) = (Kind::of(word >> 32 & 0xFF)?, (word >> 40) as usize);
-        let mut record = Record {
+    fn record(&self, at: usize, word: u64) -> Option<RingRecord> {
+        let (kind, claim_or_len) = (RecordKind::of(word >> 32 & 0xFF)?, (word >> 40) as usize);
+        let mut record = RingRecord {
             kind,
             claim: claim_or_len as u16,
             key: self.ring.get(at + 8),
@@ -356,14 +364,19 @@ impl Consumer {
             end: self.read,
         };
         match kind {
-            Kind::Offer | Kind::Clear | Kind::Cell | Kind::Long | Kind::More | Kind::Broken => {
+            RecordKind::Offer
+            | RecordKind::Clear
+            | RecordKind::Cell
+            | RecordKind::Long
+            | RecordKind::More
+            | RecordKind::Broken => {
                 record.words = [0, 8, 16, 24].map(|word| self.ring.get(at + WORDS + word))
             }
-            Kind::Finish | Kind::Sweep => {}
-            Kind::Eager | Kind::Data if claim_or_len <= IN_SLOT => {
+            RecordKind::Finish | RecordKind::Sweep => {}
+            RecordKind::Eager | RecordKind::Data if claim_or_len <= IN_SLOT => {
                 record.payload = self.ring.slots.region().part(at + WORDS, claim_or_len);
             }
-            Kind::Eager | Kind::Data => {
+            RecordKind::Eager | RecordKind::Data => {
                 record.end = self.ring.get(at + WORDS);
                 record.payload = self.long(claim_or_len, record.end)?;
             }
@@ -388,7 +401,7 @@ impl Consumer {
 
     /// Frees the record that was peeked.
     #[inline]
-    pub(in crate::backend::shm) fn pop(&mut self, record: &Record) {
+    pub(in crate::backend::shm) fn pop(&mut self, record: &RingRecord) {
         self.head += 1;
         self.read = record.end;
         // Telling the producer costs a cache line's journey; a quarter of the ring at a time will
@@ -396,13 +409,13 @@ impl Consumer {
         if self.head - self.told >= SLOTS / 4
             || self.read - self.told_bytes >= (CAPACITY / 4) as u64
         {
-            self.tell();
+            self.publish_free();
         }
     }
 
     /// Publishes to the producer what is free.
     #[inline]
-    pub(in crate::backend::shm) fn tell(&mut self) {
+    pub(in crate::backend::shm) fn publish_free(&mut self) {
         if self.told != self.head {
             (self.told, self.told_bytes) = (self.head, self.read);
             self.ring.freed.store(self.read, Release);
@@ -417,7 +430,7 @@ mod tests {
     use crate::sys::memory::buf::Scratch;
 
     fn ends() -> (Producer, Consumer) {
-        let memory = Memory::create(STRIDE).expect("memfd");
+        let memory = SharedMapping::create(STRIDE).expect("memfd");
         memory.commit(0, STRIDE).expect("commit");
         (Producer::new(&memory, 0).expect("ring"), Consumer::new(&memory, 0).expect("ring"))
     }
@@ -425,7 +438,7 @@ mod tests {
     fn send(producer: &mut Producer, key: u64, len: usize) -> bool {
         let data = Scratch::new(len).expect("memory");
         data.region().fill(key as u8);
-        producer.push(Kind::Eager, 0, key, Payload::Bytes(data.region()))
+        producer.push(RecordKind::Eager, 0, key, Payload::Bytes(data.region()))
     }
 
     fn next(consumer: &mut Consumer) -> Option<(u64, usize)> {
@@ -445,7 +458,7 @@ mod tests {
             let len = key as usize * 7919 % (FRAGMENT + 1);
             assert!(send(&mut producer, key, len));
             assert_eq!(next(&mut consumer), Some((key, len)));
-            consumer.tell();
+            consumer.publish_free();
         }
         assert_eq!(next(&mut consumer), None);
     }
@@ -461,7 +474,7 @@ mod tests {
         for key in 0..sent {
             assert_eq!(next(&mut consumer), Some((key, 5000)));
         }
-        consumer.tell();
+        consumer.publish_free();
         assert!(send(&mut producer, 7, FRAGMENT));
         assert_eq!(next(&mut consumer), Some((7, FRAGMENT)));
     }
@@ -469,11 +482,11 @@ mod tests {
     #[test]
     fn control_words() {
         let (mut producer, mut consumer) = ends();
-        assert!(producer.push(Kind::Offer, 7, 5, Payload::Words([u64::MAX, 2, 3, 4])));
+        assert!(producer.push(RecordKind::Offer, 7, 5, Payload::Words([u64::MAX, 2, 3, 4])));
         let record = consumer.peek().expect("sound").expect("record");
         assert_eq!(
             (record.kind, record.claim, record.key, record.words),
-            (Kind::Offer, 7, 5, [u64::MAX, 2, 3, 4])
+            (RecordKind::Offer, 7, 5, [u64::MAX, 2, 3, 4])
         );
     }
 
@@ -482,14 +495,14 @@ mod tests {
         let (producer, mut consumer) = ends();
         producer.ring.put(0, 1 | 99 << 32);
         assert!(consumer.peek().is_err(), "no kind");
-        producer.ring.put(0, stamp(0, Kind::Eager, FRAGMENT as u64 + 1));
+        producer.ring.put(0, stamp(0, RecordKind::Eager, FRAGMENT as u64 + 1));
         assert!(consumer.peek().is_err(), "too long");
         for end in [0, 64, CAPACITY as u64 + 64, u64::MAX] {
-            producer.ring.put(0, stamp(0, Kind::Eager, 1000));
+            producer.ring.put(0, stamp(0, RecordKind::Eager, 1000));
             producer.ring.put(WORDS, end);
             assert!(consumer.peek().is_err(), "bytes that end at {end}");
         }
-        producer.ring.put(0, stamp(SLOTS, Kind::Eager, 0));
+        producer.ring.put(0, stamp(SLOTS, RecordKind::Eager, 0));
         assert!(matches!(consumer.peek(), Ok(None)), "the number of a later record");
     }
 
@@ -511,7 +524,7 @@ mod tests {
                         assert_eq!(found, (key, (key % 300) as usize));
                         break;
                     }
-                    consumer.tell();
+                    consumer.publish_free();
                     std::thread::yield_now();
                 }
             }

@@ -83,7 +83,7 @@ fn take_some(
 }
 
 /// The sender's side.
-pub(in crate::backend::shm) struct Offers {
+pub(in crate::backend::shm) struct OwnClaims {
     words: Span,
     /// Short numbers: there is a list for each rank with messages.
     free: Vec<u16>,
@@ -97,9 +97,9 @@ pub(in crate::backend::shm) struct Offers {
     not_before_ns: u64,
 }
 
-impl Offers {
-    pub(in crate::backend::shm) fn new(words: Span) -> Offers {
-        Offers {
+impl OwnClaims {
+    pub(in crate::backend::shm) fn new(words: Span) -> OwnClaims {
+        OwnClaims {
             words,
             free: (0..FIRST_CLAIMS).collect(),
             withdrawn: Vec::with_capacity(FIRST_CLAIMS.into()),
@@ -167,7 +167,7 @@ impl Offers {
     }
 
     /// Withdraws an offer; false if the receiver has taken it already.
-    pub(in crate::backend::shm) fn withdraw(&mut self, claim: u16) -> bool {
+    pub(in crate::backend::shm) fn cancel(&mut self, claim: u16) -> bool {
         let won = change(&self.words, claim, OFFERED, WITHDRAWN);
         if won {
             self.withdrawn.push(claim);
@@ -188,13 +188,13 @@ impl Offers {
 }
 
 /// The receiver's side.
-pub(in crate::backend::shm) struct Offered {
+pub(in crate::backend::shm) struct PeerClaims {
     words: Span,
 }
 
-impl Offered {
-    pub(in crate::backend::shm) fn new(words: Span) -> Offered {
-        Offered { words }
+impl PeerClaims {
+    pub(in crate::backend::shm) fn new(words: Span) -> PeerClaims {
+        PeerClaims { words }
     }
 
     /// Whether an offer could be taken now.
@@ -240,29 +240,29 @@ impl Offered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::os::shm_segment::Memory;
+    use crate::sys::os::shm_segment::SharedMapping;
 
     #[test]
     fn an_offer_is_taken_or_withdrawn() {
-        let memory = Memory::create(BYTES).expect("memfd");
+        let memory = SharedMapping::create(BYTES).expect("memfd");
         memory.commit(0, BYTES).expect("commit");
         let span = || memory.span(0, BYTES).expect("inside");
-        let (mut offers, offered) = (Offers::new(span()), Offered::new(span()));
+        let (mut offers, offered) = (OwnClaims::new(span()), PeerClaims::new(span()));
         let claim = offers.open().expect("claim");
         assert!(offered.is_open(claim) && offered.take(claim) && !offered.is_open(claim));
-        assert!(!offers.withdraw(claim), "taken");
+        assert!(!offers.cancel(claim), "taken");
         offers.close(claim);
         let all: Vec<_> = std::iter::from_fn(|| offers.open()).collect();
         assert_eq!(all.len(), usize::from(FIRST_CLAIMS));
         assert!(offers.can_grow(0) && !offers.should_ask());
-        assert!(offers.withdraw(all[0]));
+        assert!(offers.cancel(all[0]));
         assert_eq!(offers.open(), None, "the receiver has not seen it");
         assert!(!offers.can_grow(0) && offers.should_ask(), "there is something to wait for");
         offers.asked();
         assert!(!offers.should_ask());
         assert!(!offered.take(all[0]));
         assert_eq!(offers.open(), Some(all[0]));
-        assert!(offers.withdraw(all[1]) && offers.should_ask());
+        assert!(offers.cancel(all[1]) && offers.should_ask());
         assert!(offered.release_withdrawn(all[1]) && !offered.release_withdrawn(all[2]));
         assert_eq!((offers.open(), offers.open()), (Some(all[1]), None));
         offers.refused(5);
@@ -277,10 +277,10 @@ mod tests {
 
     #[test]
     fn pieces_are_taken_from_both_ends() {
-        let memory = Memory::create(BYTES).expect("memfd");
+        let memory = SharedMapping::create(BYTES).expect("memfd");
         memory.commit(0, BYTES).expect("commit");
         let span = || memory.span(0, BYTES).expect("inside");
-        let (offers, offered) = (Offers::new(span()), Offered::new(span()));
+        let (offers, offered) = (OwnClaims::new(span()), PeerClaims::new(span()));
         assert_eq!((offers.take_piece(5), offered.take_pieces(5, 3)), (None, None));
         offered.share(5, 0..6);
         assert_eq!((offers.take_piece(5), offered.take_pieces(5, 3)), (Some(0), Some(3..6)));

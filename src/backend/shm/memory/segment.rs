@@ -8,14 +8,14 @@
 //! boards, committed when a communicator gets one. Behind the end come the parts of windows: the
 //! file grows by them when they are made, and each rank maps those that it uses by themselves.
 
-use super::cells::{self, Cells, Pool};
+use super::cells::{self, CellPool, PeerCells};
 use super::ring::{self, Consumer, Producer, STRIDE};
 use crate::backend::coll_mailbox;
 use crate::backend::os_error::memory_error;
 use crate::error::{Result, fail};
 use crate::sys::memory::host_pages::page_size;
 use crate::sys::os::hwinfo;
-use crate::sys::os::shm_segment::{Memory, Span};
+use crate::sys::os::shm_segment::{SharedMapping, Span};
 use crate::sys::sync::atomic_update::AtomicUpdate;
 use std::io;
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub const MOST_RANKS: usize = 1024;
 
 /// How a rank is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::backend::shm) enum State {
+pub(in crate::backend::shm) enum PeerState {
     /// Not known to be gone.
     Present,
     /// It closed the communicator.
@@ -54,7 +54,7 @@ const PAGE: usize = 4096;
 
 /// The shared memory of a communicator, mapped in this process.
 pub(in crate::backend::shm) struct Segment {
-    memory: Arc<Memory>,
+    memory: Arc<SharedMapping>,
     control: Span,
     size: usize,
 }
@@ -91,7 +91,7 @@ fn total(size: usize) -> usize {
 impl Segment {
     /// Makes the memory for `size` ranks (1 ... MOST_RANKS).
     pub(in crate::backend::shm) fn create(size: usize) -> Result<Segment> {
-        let memory = Memory::create(total(size))
+        let memory = SharedMapping::create(total(size))
             .map_err(|error| memory_error("making shared memory", &error))?;
         memory
             .commit(0, rings_at(size))
@@ -101,12 +101,12 @@ impl Segment {
 
     /// Maps what rank 0 made.
     pub(in crate::backend::shm) fn attach(fd: OwnedFd, size: usize) -> Result<Segment> {
-        let memory =
-            Memory::attach(fd).map_err(|error| memory_error("mapping shared memory", &error))?;
+        let memory = SharedMapping::attach(fd)
+            .map_err(|error| memory_error("mapping shared memory", &error))?;
         Segment::of(memory, size)
     }
 
-    fn of(memory: Arc<Memory>, size: usize) -> Result<Segment> {
+    fn of(memory: Arc<SharedMapping>, size: usize) -> Result<Segment> {
         let control = memory.span(0, rings_at(size)).filter(|_| memory.len() == total(size));
         match control {
             Some(control) => Ok(Segment { memory, control, size }),
@@ -126,7 +126,7 @@ impl Segment {
         Segment::of(Arc::clone(&self.memory), self.size)
     }
 
-    pub(in crate::backend::shm) fn memory(&self) -> &Arc<Memory> {
+    pub(in crate::backend::shm) fn memory(&self) -> &Arc<SharedMapping> {
         &self.memory
     }
 
@@ -169,17 +169,17 @@ impl Segment {
 
     /// A rank's state. What a rank that left or died had written into its rings is visible to who
     /// has seen that here (Acquire; the writer of the state had it before its Release).
-    pub(in crate::backend::shm) fn state(&self, rank: usize) -> State {
+    pub(in crate::backend::shm) fn state(&self, rank: usize) -> PeerState {
         match self.rank_word(rank, STATE).map_or(0, |word| word.load(Acquire)) {
-            0 => State::Present,
-            1 => State::Left,
-            _ => State::Dead,
+            0 => PeerState::Present,
+            1 => PeerState::Left,
+            _ => PeerState::Dead,
         }
     }
 
     /// Publishes that a rank left or died; the first state counts.
-    pub(in crate::backend::shm) fn mark(&self, rank: usize, state: State) {
-        let number = if state == State::Left { 1 } else { 2 };
+    pub(in crate::backend::shm) fn mark(&self, rank: usize, state: PeerState) {
+        let number = if state == PeerState::Left { 1 } else { 2 };
         let word = self.rank_word(rank, STATE);
         if word.is_some_and(|word| word.compare_exchange(0, number, AcqRel, Relaxed).is_ok()) {
             if let Some(changes) = self.word(CHANGES_AT) {
@@ -214,7 +214,7 @@ impl Segment {
     }
 
     /// Whether the ranks are more than the processors that they may run on, all together.
-    pub(in crate::backend::shm) fn is_crowded(&self) -> bool {
+    pub(in crate::backend::shm) fn is_oversubscribed(&self) -> bool {
         let all = |index: usize| {
             let of = |rank| self.rank_word(rank, PROCESSORS + 8 * index);
             (0..self.size).filter_map(of).fold(0, |bits, word| bits | word.load(Acquire))
@@ -294,17 +294,17 @@ impl Segment {
     }
 
     /// Gets memory for a rank's own cells.
-    pub(in crate::backend::shm) fn open_cells(&self, rank: usize) -> Result<Pool> {
+    pub(in crate::backend::shm) fn open_cells(&self, rank: usize) -> Result<CellPool> {
         let offset = self.cells_offset(rank);
         self.memory
             .commit(offset, cells::STRIDE)
             .map_err(|error| memory_error(&format!("cells of rank {rank}"), &error))?;
-        Pool::new(&self.memory, offset)
+        CellPool::new(&self.memory, offset)
     }
 
     /// The cells of another rank, which has sent one of them.
-    pub(in crate::backend::shm) fn read_cells(&self, rank: usize) -> Result<Cells> {
-        Cells::new(&self.memory, self.cells_offset(rank))
+    pub(in crate::backend::shm) fn read_cells(&self, rank: usize) -> Result<PeerCells> {
+        PeerCells::new(&self.memory, self.cells_offset(rank))
     }
 }
 
@@ -317,11 +317,14 @@ mod tests {
         let one = Segment::create(3).expect("segment");
         let fd = one.descriptor().expect("file").try_clone_to_owned().expect("dup");
         let two = Segment::attach(fd, 3).expect("attach");
-        assert_eq!((two.changes(), two.state(1)), (0, State::Present));
-        one.mark(1, State::Left);
-        two.mark(1, State::Dead);
-        one.mark(2, State::Dead);
-        assert_eq!((two.changes(), two.state(1), one.state(2)), (2, State::Left, State::Dead));
+        assert_eq!((two.changes(), two.state(1)), (0, PeerState::Present));
+        one.mark(1, PeerState::Left);
+        two.mark(1, PeerState::Dead);
+        one.mark(2, PeerState::Dead);
+        assert_eq!(
+            (two.changes(), two.state(1), one.state(2)),
+            (2, PeerState::Left, PeerState::Dead)
+        );
         one.set_probe(2, 77, 88);
         assert_eq!(two.probe(2), (77, 88));
     }

@@ -8,14 +8,14 @@
 //! before the count goes down, and whoever takes it down to the dead alone is the last: nobody
 //! looks at the header afterwards.
 
-use super::segment::{MOST_RANKS, Segment, State};
+use super::segment::{MOST_RANKS, PeerState, Segment};
 use crate::backend::os_error::memory_error;
 use crate::backend::shm::transport;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{self, PART_WORDS, PartKey};
 use crate::sys::memory::buf::Region;
 use crate::sys::memory::host_pages::page_size;
-use crate::sys::os::shm_segment::{Memory, Span};
+use crate::sys::os::shm_segment::{SharedMapping, Span};
 use crate::sys::sync::atomic_update::AtomicUpdate;
 use crate::sys::sync::clock;
 use std::sync::Arc;
@@ -42,15 +42,15 @@ pub(in crate::backend::shm) struct Parts {
 }
 
 /// A part as this process sees it.
-struct Part {
+struct ShmRegion {
     parts: Parts,
-    memory: Arc<Memory>,
+    memory: Arc<SharedMapping>,
     span: Span,
     key: PartKey,
     len: usize,
 }
 
-fn span_of(memory: &Arc<Memory>) -> Result<Span> {
+fn span_of(memory: &Arc<SharedMapping>) -> Result<Span> {
     match memory.span(0, memory.len()) {
         Some(span) => Ok(span),
         None => fail!(DTL_ERROR_INTERNAL, "a part lies outside of its memory"),
@@ -79,7 +79,10 @@ impl Parts {
     }
 
     /// Makes one of this rank.
-    pub(in crate::backend::shm) fn offer(&self, bytes: usize) -> Result<Box<dyn component::Part>> {
+    pub(in crate::backend::shm) fn offer(
+        &self,
+        bytes: usize,
+    ) -> Result<Box<dyn component::SharedRegion>> {
         let place = room(bytes).and_then(|room| Some((self.segment.reserve_part(room)?, room)));
         let Some((offset, room)) = place else {
             return fail!(
@@ -106,7 +109,7 @@ impl Parts {
         &self,
         rank: i32,
         key: PartKey,
-    ) -> Result<Box<dyn component::Part>> {
+    ) -> Result<Box<dyn component::SharedRegion>> {
         let failed = |error| memory_error(&format!("mapping memory of rank {rank}"), &error);
         let place = usize::try_from(key[0])
             .ok()
@@ -133,15 +136,15 @@ impl Parts {
     /// One that is counted already.
     fn part(
         &self,
-        memory: Arc<Memory>,
+        memory: Arc<SharedMapping>,
         span: Span,
         key: PartKey,
         len: usize,
-    ) -> Box<dyn component::Part> {
+    ) -> Box<dyn component::SharedRegion> {
         if let Some(word) = span.word(BITS_AT + self.rank / 64 * 8) {
             word.fetch_or(1 << (self.rank % 64), Relaxed);
         }
-        Box::new(Part { parts: self.clone(), memory, span, key, len })
+        Box::new(ShmRegion { parts: self.clone(), memory, span, key, len })
     }
 
     /// The header at an offset, as it was a moment ago.
@@ -166,7 +169,6 @@ impl Header {
     }
 }
 
-#[cold]
 fn gone(rank: i32) -> Error {
     use crate::abi::status::DTL_ERROR_NOT_FOUND;
     Error::new(
@@ -178,7 +180,7 @@ fn gone(rank: i32) -> Error {
     )
 }
 
-impl component::Part for Part {
+impl component::SharedRegion for ShmRegion {
     fn region(&self) -> Region {
         self.span.region().part(DATA_AT, self.len)
     }
@@ -192,10 +194,10 @@ impl component::Part for Part {
     }
 }
 
-impl Part {
+impl ShmRegion {
     /// Those of its users that have died.
     fn dead(&self) -> u64 {
-        let is_dead = |rank: usize| self.parts.segment.state(rank) == State::Dead;
+        let is_dead = |rank: usize| self.parts.segment.state(rank) == PeerState::Dead;
         let of_word = |(index, word): (usize, &AtomicU64)| {
             let bits = word.load(Acquire);
             (0..64).filter(|bit| bits >> bit & 1 == 1 && is_dead(64 * index + bit)).count() as u64
@@ -224,7 +226,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for ShmRegion {
     fn drop(&mut self) {
         // A forked child's copy must not release its parent's part.
         if transport::is_opener(self.parts.opener) && self.leave() {
@@ -252,7 +254,7 @@ mod tests {
         (all, move || file.metadata().expect("metadata").blocks() * 512)
     }
 
-    fn word(part: &dyn component::Part, index: usize) -> &AtomicU64 {
+    fn word(part: &dyn component::SharedRegion, index: usize) -> &AtomicU64 {
         &part.words()[index]
     }
 
@@ -349,7 +351,7 @@ mod tests {
                 if owner == 0 { (own, other, finder) } else { (other, own, owner) };
             // Its process ends, and with it the mapping, without a word.
             std::mem::forget(goes);
-            ranks[1].segment.mark(dead, State::Dead);
+            ranks[1].segment.mark(dead, PeerState::Dead);
             drop(one);
             assert!(held() > before, "somebody still uses it");
             drop(stays);

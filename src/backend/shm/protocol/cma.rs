@@ -5,9 +5,9 @@
 //! receiver takes pieces only while nothing comes from it: it computes, or waits its turn for a
 //! processor. What is taken has to be read before the sender may go on, so it is little at a time.
 
-use super::engine::{Answer, Engine, Operation, Receive, Taken};
+use super::engine::{ControlRecord, Engine, Receive, ShmOperation, TakenOffer};
 use super::pipeline::{PIECE, pieces_of};
-use crate::backend::shm::memory::segment::State;
+use crate::backend::shm::memory::segment::PeerState;
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::clock::now_ns;
@@ -47,12 +47,12 @@ impl Engine {
     }
 
     fn help(&mut self, id: OpId) -> Looked {
-        let Some(Operation::Receive(Receive { into, taken: Some(taken), .. })) =
+        let Some(ShmOperation::Receive(Receive { into, taken: Some(taken), .. })) =
             self.operations.get_mut(id)
         else {
             return Looked::Over;
         };
-        if taken.answer != Answer::None {
+        if taken.answer != ControlRecord::None {
             // Not yet cleared, or complete.
             return Looked::Waits;
         }
@@ -89,7 +89,7 @@ impl Engine {
 
     /// Reads what was taken.
     fn read_on(&mut self, id: OpId, into: Region) -> Looked {
-        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+        let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)
         else {
             return Looked::Over;
@@ -100,7 +100,7 @@ impl Engine {
         match peer.read(taken.offer.address.wrapping_add(help.next as u64), piece) {
             // The sender's process has ended; the next round settles that.
             Ok(0) => {
-                self.segment.mark(taken.source, State::Dead);
+                self.segment.mark(taken.source, PeerState::Dead);
                 return Looked::Waits;
             }
             Ok(count) => help.next += count,
@@ -123,12 +123,12 @@ impl Engine {
 
     /// Not possible after all (or not from that memory): what was taken is the sender's again.
     fn return_pieces(&mut self, id: OpId) {
-        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+        let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)
         else {
             return;
         };
-        let Taken { source, offer, help, .. } = *taken;
+        let TakenOffer { source, offer, help, .. } = *taken;
         let count = pieces_of(help.from - help.first);
         let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
         consumer.inspect(|consumer| {
@@ -136,7 +136,7 @@ impl Engine {
         });
         taken.help.first = help.from;
         // The sender may have nothing left to do: Clear is sent again.
-        taken.answer = Answer::Clear;
+        taken.answer = ControlRecord::Clear;
         self.queue_answer(source, id);
     }
 }

@@ -21,14 +21,14 @@
 use super::pipeline::pieces_of;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
-use crate::backend::match_queues::{Matcher, Message};
+use crate::backend::match_queues::{Matcher, UnexpectedMessage};
 use crate::backend::op_table::Operations;
-use crate::backend::shm::memory::cells::Pool;
-use crate::backend::shm::memory::ring::{FRAGMENT, Kind, Payload};
-use crate::backend::shm::memory::segment::{Segment, State};
+use crate::backend::shm::memory::cells::CellPool;
+use crate::backend::shm::memory::ring::{FRAGMENT, Payload, RecordKind};
+use crate::backend::shm::memory::segment::{PeerState, Segment};
 use crate::backend::shm::peer::{Link, Peers};
 use crate::error::{Result, fail};
-use crate::runtime::component::{Done, Filling, OpId, Selector, SendMode};
+use crate::runtime::component::{Completion, OpId, PipelinedSource, Selector, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::os::poller::Poller;
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ const BUDGET: usize = 256;
 pub(in crate::backend::shm) struct Engine {
     pub(in crate::backend::shm) rank: usize,
     pub(in crate::backend::shm) segment: Segment,
-    pub(in crate::backend::shm) operations: Operations<Operation>,
+    pub(in crate::backend::shm) operations: Operations<ShmOperation>,
     pub(in crate::backend::shm) matcher: Matcher<OpId, Arrival>,
     pub(in crate::backend::shm) peers: Peers,
     /// Ranks whose rings to us have memory.
@@ -50,7 +50,7 @@ pub(in crate::backend::shm) struct Engine {
     /// Ranks for which something is queued.
     pub(in crate::backend::shm) outbound: Vec<usize>,
     /// This rank's cells. `None`: not requested yet; `Some(None)`: no memory for them.
-    pub(in crate::backend::shm) pool: Option<Option<Pool>>,
+    pub(in crate::backend::shm) pool: Option<Option<CellPool>>,
     /// Receives that can read in their sender's memory.
     pub(in crate::backend::shm) helping: VecDeque<OpId>,
     /// Whether others may read this process' memory.
@@ -71,22 +71,22 @@ pub(in crate::backend::shm) struct Liveness {
 }
 
 /// An operation in flight.
-pub(in crate::backend::shm) enum Operation {
+pub(in crate::backend::shm) enum ShmOperation {
     Send(Send),
     Receive(Receive),
     /// A message that was taken for a receive to come.
-    Taken(Message<Arrival>),
+    Taken(UnexpectedMessage<Arrival>),
     /// A taken message that its sender has withdrawn since. Holds the outcome of its receive.
-    Withdrawn(Done),
-    Done(Done),
+    Withdrawn(Completion),
+    Done(Completion),
 }
 
-impl Operation {
+impl ShmOperation {
     /// Whether its message is on its way, piece by piece.
     pub(in crate::backend::shm) fn is_in_pieces(&self) -> bool {
         match self {
-            Operation::Send(send) => matches!(send.stage, SendStage::Streaming { .. }),
-            Operation::Receive(receive) => receive.taken.is_some(),
+            ShmOperation::Send(send) => matches!(send.stage, SendStage::Streaming { .. }),
+            ShmOperation::Receive(receive) => receive.taken.is_some(),
             _ => false,
         }
     }
@@ -99,7 +99,7 @@ pub(in crate::backend::shm) struct Send {
     pub(in crate::backend::shm) mode: SendMode,
     pub(in crate::backend::shm) stage: SendStage,
     /// How much of `data` is there; `None`: all of it.
-    pub(in crate::backend::shm) filling: Option<Arc<Filling>>,
+    pub(in crate::backend::shm) filling: Option<Arc<PipelinedSource>>,
 }
 
 #[derive(Clone, Copy)]
@@ -118,19 +118,19 @@ pub(in crate::backend::shm) struct Receive {
     pub(in crate::backend::shm) into: Region,
     /// Whom it names.
     pub(in crate::backend::shm) source: i32,
-    pub(in crate::backend::shm) taken: Option<Taken>,
+    pub(in crate::backend::shm) taken: Option<TakenOffer>,
 }
 
 /// An offer that a receive has taken.
 #[derive(Clone, Copy)]
-pub(in crate::backend::shm) struct Taken {
+pub(in crate::backend::shm) struct TakenOffer {
     pub(in crate::backend::shm) source: usize,
     pub(in crate::backend::shm) word: u64,
-    pub(in crate::backend::shm) offer: Offer,
+    pub(in crate::backend::shm) offer: RndvOffer,
     /// Bytes that have come through cells or the ring, from the front; bytes that fit.
     pub(in crate::backend::shm) have: usize,
     pub(in crate::backend::shm) want: usize,
-    pub(in crate::backend::shm) answer: Answer,
+    pub(in crate::backend::shm) answer: ControlRecord,
     pub(in crate::backend::shm) help: Help,
 }
 
@@ -150,7 +150,7 @@ pub(in crate::backend::shm) struct Help {
     pub(in crate::backend::shm) since_ns: u64,
 }
 
-impl Taken {
+impl TakenOffer {
     pub(in crate::backend::shm) fn is_complete(&self) -> bool {
         self.have == self.help.from
     }
@@ -168,7 +168,7 @@ impl Taken {
 
 /// The control record that a receive has to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::backend::shm) enum Answer {
+pub(in crate::backend::shm) enum ControlRecord {
     None,
     Clear,
     Finish,
@@ -178,14 +178,14 @@ pub(in crate::backend::shm) enum Answer {
 pub(in crate::backend::shm) enum Arrival {
     Copied(Scratch),
     /// With the pieces that came behind the offer.
-    Offered(Offer, Option<Scratch>),
+    Offered(RndvOffer, Option<Scratch>),
     /// From this rank to itself: its send operation.
     Own(OpId),
 }
 
 /// Content of an Offer record.
 #[derive(Clone, Copy)]
-pub(in crate::backend::shm) struct Offer {
+pub(in crate::backend::shm) struct RndvOffer {
     pub(in crate::backend::shm) size: u64,
     pub(in crate::backend::shm) send: u64,
     pub(in crate::backend::shm) address: u64,
@@ -199,8 +199,8 @@ pub(in crate::backend::shm) fn done(
     status: dtl_status_t,
     word: u64,
     size: u64,
-) -> Done {
-    Done { source: i32::try_from(source).unwrap_or(i32::MAX), status, word, size }
+) -> Completion {
+    Completion { source: i32::try_from(source).unwrap_or(i32::MAX), status, match_bits: word, size }
 }
 
 pub(in crate::backend::shm) fn fitting(size: u64, into: Region) -> dtl_status_t {
@@ -244,9 +244,9 @@ impl Engine {
         }
     }
 
-    pub(in crate::backend::shm) fn finish(&mut self, id: OpId, done: Done) {
+    pub(in crate::backend::shm) fn finish(&mut self, id: OpId, done: Completion) {
         if let Some(operation) = self.operations.get_mut(id) {
-            *operation = Operation::Done(done);
+            *operation = ShmOperation::Done(done);
         }
     }
 
@@ -277,11 +277,11 @@ impl Engine {
         data: Region,
         word: u64,
         mode: SendMode,
-        filling: Option<Arc<Filling>>,
+        filling: Option<Arc<PipelinedSource>>,
     ) -> Result<OpId> {
         let rank = self.rank;
-        if self.peers.get(dest).is_none_or(|peer| peer.state != State::Present) {
-            return self.operations.add(Operation::Done(done(
+        if self.peers.get(dest).is_none_or(|peer| peer.state != PeerState::Present) {
+            return self.operations.add(ShmOperation::Done(done(
                 dest,
                 DTL_ERROR_RANK_FAILURE,
                 word,
@@ -294,7 +294,7 @@ impl Engine {
         }
         let waits = !link.starts.is_empty();
         let send = Send { dest, word, data, mode, stage: SendStage::Queued, filling };
-        let id = self.operations.add(Operation::Send(send))?;
+        let id = self.operations.add(ShmOperation::Send(send))?;
         if waits || !self.start(dest, id) {
             make_link(&mut self.peers, dest)?.starts.push_back(id);
             self.list(dest);
@@ -315,28 +315,28 @@ impl Engine {
             return false;
         }
         let Ok(dest) = usize::try_from(dest) else { return false };
-        self.mind_others();
-        let is_present = self.peers.get(dest).is_some_and(|peer| peer.state == State::Present);
+        self.progress_others();
+        let is_present = self.peers.get(dest).is_some_and(|peer| peer.state == PeerState::Present);
         let link = self.peers.link_mut(dest).filter(|link| is_present && link.starts.is_empty());
         // No ring leads to this rank itself.
         let Some(producer) = link.and_then(|link| link.producer.as_mut()) else { return false };
-        producer.push(Kind::Eager, 0, word, Payload::Bytes(data))
+        producer.push(RecordKind::Eager, 0, word, Payload::Bytes(data))
     }
 
     fn send_to_self(&mut self, data: Region, word: u64, mode: SendMode) -> Result<OpId> {
         let over = done(self.rank, DTL_SUCCESS, word, data.len() as u64);
         if let Some(posted) = self.matcher.take_posted(self.own(), word) {
             self.deliver(posted, self.rank, word, data);
-            return self.operations.add(Operation::Done(over));
+            return self.operations.add(ShmOperation::Done(over));
         }
         let is_copied = data.len() <= FRAGMENT && mode != SendMode::Synchronous;
         let copy = if is_copied { Scratch::copy_of(data) } else { None };
         let (id, arrival) = match copy {
-            Some(copy) => (self.operations.add(Operation::Done(over))?, Arrival::Copied(copy)),
+            Some(copy) => (self.operations.add(ShmOperation::Done(over))?, Arrival::Copied(copy)),
             None => {
                 let (dest, stage) = (self.rank, SendStage::Queued);
                 let send = Send { dest, word, data, mode, stage, filling: None };
-                let id = self.operations.add(Operation::Send(send))?;
+                let id = self.operations.add(ShmOperation::Send(send))?;
                 (id, Arrival::Own(id))
             }
         };
@@ -352,7 +352,7 @@ impl Engine {
         if select.source != DTL_ANY_SOURCE {
             self.rank_of(select.source)?;
         }
-        let id = self.operations.add(Operation::Receive(Receive {
+        let id = self.operations.add(ShmOperation::Receive(Receive {
             into,
             source: select.source,
             taken: None,
@@ -372,12 +372,14 @@ impl Engine {
     }
 
     /// Starts what a receive has to do for its message.
-    pub(in crate::backend::shm) fn give(&mut self, id: OpId, message: Message<Arrival>) {
+    pub(in crate::backend::shm) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = usize::try_from(message.source).unwrap_or(0);
         match message.what {
-            Arrival::Copied(copy) => self.deliver(id, source, message.word, copy.region()),
+            Arrival::Copied(copy) => self.deliver(id, source, message.match_bits, copy.region()),
             Arrival::Own(send) => self.deliver_own(id, send),
-            Arrival::Offered(offer, early) => self.begin(id, source, message.word, offer, early),
+            Arrival::Offered(offer, early) => {
+                self.begin(id, source, message.match_bits, offer, early)
+            }
         }
     }
 
@@ -385,7 +387,7 @@ impl Engine {
     /// decides whether a death ends one from any source, since it has the list of members.)
     pub(in crate::backend::shm) fn gone(&self, source: i32) -> Option<usize> {
         let rank = usize::try_from(source).ok()?;
-        self.peers.get(rank).filter(|peer| peer.state != State::Present).map(|_| rank)
+        self.peers.get(rank).filter(|peer| peer.state != PeerState::Present).map(|_| rank)
     }
 
     pub(in crate::backend::shm) fn deliver(
@@ -395,7 +397,7 @@ impl Engine {
         word: u64,
         data: Region,
     ) {
-        if let Some(&Operation::Receive(Receive { into, .. })) = self.operations.get(id) {
+        if let Some(&ShmOperation::Receive(Receive { into, .. })) = self.operations.get(id) {
             // A rank may receive into what it sends to itself.
             if source == self.rank {
                 into.copy_from(data)
@@ -408,19 +410,19 @@ impl Engine {
     }
 
     fn deliver_own(&mut self, id: OpId, send: OpId) {
-        if let Some(&Operation::Send(Send { word, data, .. })) = self.operations.get(send) {
+        if let Some(&ShmOperation::Send(Send { word, data, .. })) = self.operations.get(send) {
             self.deliver(id, self.rank, word, data);
             self.finish(send, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
         }
     }
 
     /// Makes a message the receiver's: from here on its sender cannot withdraw it. False if it has.
-    pub(in crate::backend::shm) fn claim(&self, message: &Message<Arrival>) -> bool {
+    pub(in crate::backend::shm) fn claim(&self, message: &UnexpectedMessage<Arrival>) -> bool {
         let Arrival::Offered(offer, _) = &message.what else { return true };
         self.claim_offer(usize::try_from(message.source).unwrap_or(0), *offer)
     }
 
-    pub(in crate::backend::shm) fn claim_offer(&self, source: usize, offer: Offer) -> bool {
+    pub(in crate::backend::shm) fn claim_offer(&self, source: usize, offer: RndvOffer) -> bool {
         let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
         consumer.is_some_and(|consumer| consumer.offers.take(offer.claim))
     }
@@ -431,19 +433,20 @@ impl Engine {
         id: OpId,
         source: usize,
         word: u64,
-        offer: Offer,
+        offer: RndvOffer,
         early: Option<Scratch>,
     ) {
         let readable =
             offer.address != 0 && self.peers.get(source).is_some_and(|peer| peer.readable);
-        let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
+        let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let want = usize::try_from(offer.size).unwrap_or(usize::MAX).min(receive.into.len());
         let help = Help { from: want, first: want, next: want, seen: 0, quiet: 0, since_ns: 0 };
-        let mut taken = Taken { source, word, offer, have: 0, want, answer: Answer::None, help };
+        let mut taken =
+            TakenOffer { source, word, offer, have: 0, want, answer: ControlRecord::None, help };
         if want == 0 {
-            taken.answer = Answer::Finish;
+            taken.answer = ControlRecord::Finish;
         } else if !taken.is_early() {
-            taken.answer = Answer::Clear;
+            taken.answer = ControlRecord::Clear;
             let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
             consumer.inspect(|consumer| {
                 consumer.offers.share(offer.claim, offer.early..taken.pieces())
@@ -453,7 +456,7 @@ impl Engine {
             }
         }
         receive.taken = Some(taken);
-        if taken.answer != Answer::None {
+        if taken.answer != ControlRecord::None {
             self.queue_answer(source, id);
         }
         if let Some(early) = early {
@@ -478,22 +481,22 @@ impl Engine {
     /// Tries to withdraw an operation.
     pub(in crate::backend::shm) fn cancel(&mut self, id: OpId) {
         let withdrawn = match self.operations.get(id) {
-            Some(&Operation::Receive(Receive { source, taken: None, .. })) => {
-                self.matcher.withdraw(source, &id)
+            Some(&ShmOperation::Receive(Receive { source, taken: None, .. })) => {
+                self.matcher.cancel(source, &id)
             }
-            Some(&Operation::Send(Send { dest, stage: SendStage::Queued, .. }))
+            Some(&ShmOperation::Send(Send { dest, stage: SendStage::Queued, .. }))
                 if dest == self.rank =>
             {
-                self.withdraw_own(id)
+                self.cancel_own(id)
             }
-            Some(&Operation::Send(Send { dest, stage, .. })) => {
+            Some(&ShmOperation::Send(Send { dest, stage, .. })) => {
                 self.peers.link_mut(dest).is_some_and(|link| match stage {
                     SendStage::Queued => {
                         link.starts.retain(|start| *start != id);
                         true
                     }
                     SendStage::Offered { claim } => {
-                        link.producer.as_mut().is_some_and(|p| p.offers.withdraw(claim))
+                        link.producer.as_mut().is_some_and(|p| p.offers.cancel(claim))
                     }
                     SendStage::Streaming { .. } | SendStage::Meeting { .. } => false,
                 })
@@ -531,7 +534,7 @@ impl Engine {
                 bits &= bits - 1;
                 let is_read = self.peers.link(source).is_some_and(|link| link.consumer.is_some());
                 let is_present =
-                    self.peers.get(source).is_some_and(|peer| peer.state == State::Present);
+                    self.peers.get(source).is_some_and(|peer| peer.state == PeerState::Present);
                 if !is_read && is_present {
                     self.read_from(source);
                 }

@@ -3,18 +3,21 @@
 //! The sender can withdraw an offered message until its receive starts; the receive then ends with
 //! CANCELED. So a sender's time limit holds whatever the receiver does with the message.
 
-use super::engine::{Arrival, Engine, Operation, Receive, done};
+use super::engine::{Arrival, Engine, Receive, ShmOperation, done};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::op_table::Operations;
-use crate::backend::shm::memory::segment::State;
+use crate::backend::shm::memory::segment::PeerState;
 use crate::error::{Result, fail};
-use crate::runtime::component::{Done, Matched, OpId, Selector};
+use crate::runtime::component::{Completion, Matched, OpId, Selector};
 use crate::sys::memory::buf::Region;
 
 impl Engine {
     /// The message that a receive would take now. Offers that their senders have withdrawn go.
-    pub(in crate::backend::shm) fn probe(&mut self, select: Selector) -> Result<Option<Done>> {
+    pub(in crate::backend::shm) fn probe(
+        &mut self,
+        select: Selector,
+    ) -> Result<Option<Completion>> {
         if select.source != DTL_ANY_SOURCE {
             self.rank_of(select.source)?;
         }
@@ -33,13 +36,13 @@ impl Engine {
                     offer.size
                 }
             };
-            return Ok(Some(done(source, DTL_SUCCESS, message.word, size)));
+            return Ok(Some(done(source, DTL_SUCCESS, message.match_bits, size)));
         }
     }
 
     fn size_of(&self, send: OpId) -> u64 {
         match self.operations.get(send) {
-            Some(Operation::Send(send)) => send.data.len() as u64,
+            Some(ShmOperation::Send(send)) => send.data.len() as u64,
             _ => 0,
         }
     }
@@ -61,19 +64,18 @@ impl Engine {
             Arrival::Offered(offer, _) => !consumer.offers.release_withdrawn(offer.claim),
             _ => true,
         });
-        withdraw_probed(&mut self.operations, from, |what| match what {
+        cancel_probed(&mut self.operations, from, |what| match what {
             Arrival::Offered(offer, _) => consumer.offers.release_withdrawn(offer.claim),
             _ => false,
         });
     }
 
     /// Removes a message of this rank to itself whose receive has not started.
-    pub(in crate::backend::shm) fn withdraw_own(&mut self, id: OpId) -> bool {
+    pub(in crate::backend::shm) fn cancel_own(&mut self, id: OpId) -> bool {
         let own = self.own();
         let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
         let matcher = &mut self.matcher;
-        matcher.remove_unexpected(own, is).is_some()
-            || withdraw_probed(&mut self.operations, own, is)
+        matcher.remove_unexpected(own, is).is_some() || cancel_probed(&mut self.operations, own, is)
     }
 
     fn nothing<T>(&self, select: Selector) -> Result<Option<T>> {
@@ -90,11 +92,11 @@ impl Engine {
     pub(in crate::backend::shm) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
         let Some(done) = self.probe(select)? else { return Ok(None) };
         // The slot is allocated first, so that no message is lost if there is no memory.
-        let message = self.operations.add(Operation::Done(done))?;
+        let message = self.operations.add(ShmOperation::Done(done))?;
         if let (Some(taken), Some(place)) =
             (self.matcher.take_unexpected(&select), self.operations.get_mut(message))
         {
-            *place = Operation::Taken(taken);
+            *place = ShmOperation::Taken(taken);
         }
         Ok(Some(Matched { message, done }))
     }
@@ -106,7 +108,7 @@ impl Engine {
         into: Region,
     ) -> Result<OpId> {
         let place = self.operations.get_mut(message);
-        let Some(place @ (Operation::Taken(_) | Operation::Withdrawn(_))) = place else {
+        let Some(place @ (ShmOperation::Taken(_) | ShmOperation::Withdrawn(_))) = place else {
             return fail!(
                 DTL_ERROR_INVALID_HANDLE,
                 "message {:#x} was received or never taken",
@@ -115,22 +117,22 @@ impl Engine {
         };
         let taken = std::mem::replace(
             place,
-            Operation::Receive(Receive { into, source: DTL_ANY_SOURCE, taken: None }),
+            ShmOperation::Receive(Receive { into, source: DTL_ANY_SOURCE, taken: None }),
         );
         let taken = match taken {
-            Operation::Taken(taken) => taken,
-            Operation::Withdrawn(outcome) => {
+            ShmOperation::Taken(taken) => taken,
+            ShmOperation::Withdrawn(outcome) => {
                 self.finish(message, outcome);
                 return Ok(message);
             }
             _ => return Ok(message),
         };
         let source = usize::try_from(taken.source).unwrap_or(0);
-        let is_gone = self.peers.get(source).is_none_or(|peer| peer.state != State::Present);
+        let is_gone = self.peers.get(source).is_none_or(|peer| peer.state != PeerState::Present);
         if is_gone && matches!(taken.what, Arrival::Offered(..)) {
             self.finish_failed(message, source);
         } else if !self.claim(&taken) {
-            self.finish(message, done(source, DTL_ERROR_CANCELED, taken.word, 0));
+            self.finish(message, done(source, DTL_ERROR_CANCELED, taken.match_bits, 0));
         } else {
             self.give(message, taken);
         }
@@ -140,17 +142,18 @@ impl Engine {
 
 /// Marks the probed messages of a source that `is_withdrawn` selects. Returns whether there was
 /// one.
-fn withdraw_probed(
-    operations: &mut Operations<Operation>,
+fn cancel_probed(
+    operations: &mut Operations<ShmOperation>,
     from: i32,
     is_withdrawn: impl Fn(&Arrival) -> bool,
 ) -> bool {
     let mut found = false;
     for (_, operation) in operations.iter_mut() {
-        let Operation::Taken(taken) = operation else { continue };
+        let ShmOperation::Taken(taken) = operation else { continue };
         if taken.source == from && is_withdrawn(&taken.what) {
             let source = usize::try_from(from).unwrap_or(0);
-            *operation = Operation::Withdrawn(done(source, DTL_ERROR_CANCELED, taken.word, 0));
+            *operation =
+                ShmOperation::Withdrawn(done(source, DTL_ERROR_CANCELED, taken.match_bits, 0));
             found = true;
         }
     }

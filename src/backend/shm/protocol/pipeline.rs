@@ -6,11 +6,11 @@
 //! keeps unrequested pieces if no receive matches yet, so a cell is never held by a message that
 //! waits.
 
-use super::engine::{Engine, Operation, Send, SendStage, done};
+use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
-use crate::backend::shm::memory::cells::{CELL, Pool};
-use crate::backend::shm::memory::ring::{FRAGMENT, Kind, Payload};
-use crate::runtime::component::{Filling, OpId};
+use crate::backend::shm::memory::cells::{CELL, CellPool};
+use crate::backend::shm::memory::ring::{FRAGMENT, Payload, RecordKind};
+use crate::runtime::component::{OpId, PipelinedSource};
 use crate::runtime::log::warning;
 use crate::sys::memory::buf::Region;
 
@@ -41,7 +41,7 @@ enum Streamed {
 }
 
 /// Bytes that are there, or why no more will be.
-fn ready(filling: &Filling) -> Result<usize, dtl_status_t> {
+fn ready(filling: &PipelinedSource) -> Result<usize, dtl_status_t> {
     match filling.failure() {
         DTL_SUCCESS => Ok(filling.ready()),
         status => Err(status),
@@ -63,7 +63,7 @@ impl Engine {
             return false;
         }
         let Some(cells) = self.take_cells(count) else { return false };
-        self.send_first(dest, Kind::Long, word, data, cells.into_iter().take(count));
+        self.send_first(dest, RecordKind::Long, word, data, cells.into_iter().take(count));
         true
     }
 
@@ -101,7 +101,7 @@ impl Engine {
     pub(in crate::backend::shm) fn send_first(
         &mut self,
         dest: usize,
-        first: Kind,
+        first: RecordKind,
         word: u64,
         data: Region,
         cells: impl Iterator<Item = u16>,
@@ -111,7 +111,7 @@ impl Engine {
             let bytes = data.part(index * PIECE, PIECE);
             self.pool().into_iter().for_each(|pool| pool.fill(cell, bytes));
             self.send_cell(dest, kind, word, cell, [bytes.len(), data.len()]);
-            kind = Kind::More;
+            kind = RecordKind::More;
         }
     }
 
@@ -142,7 +142,8 @@ impl Engine {
 
     /// Sends the next piece of a large message.
     fn stream(&mut self, dest: usize, id: OpId) -> Streamed {
-        let Some(&Operation::Send(Send { data, stage, ref filling, .. })) = self.operations.get(id)
+        let Some(&ShmOperation::Send(Send { data, stage, ref filling, .. })) =
+            self.operations.get(id)
         else {
             return Streamed::Over;
         };
@@ -157,7 +158,7 @@ impl Engine {
             Err(status) => return self.break_off(dest, (id, claim), receiver, status),
         }
         // First the room for it: a piece that is taken must be sent.
-        let cell = self.pool().and_then(Pool::take);
+        let cell = self.pool().and_then(CellPool::take);
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
         let Some(producer) = producer else { return Streamed::Over };
         if cell.is_none() && !producer.has_room(bytes.len()) {
@@ -172,10 +173,10 @@ impl Engine {
         match cell {
             Some(cell) => {
                 self.pool().into_iter().for_each(|pool| pool.fill(cell, bytes));
-                self.send_cell(dest, Kind::Cell, receiver, cell, [bytes.len(), 0]);
+                self.send_cell(dest, RecordKind::Cell, receiver, cell, [bytes.len(), 0]);
             }
             None => {
-                self.push(dest, Kind::Data, 0, receiver, Payload::Bytes(bytes));
+                self.push(dest, RecordKind::Data, 0, receiver, Payload::Bytes(bytes));
             }
         }
         match self.are_pieces_left(dest, claim) {
@@ -193,7 +194,7 @@ impl Engine {
         status: dtl_status_t,
     ) -> Streamed {
         let words = [u64::from(status.unsigned_abs()), 0, 0, 0];
-        if !self.push(dest, Kind::Broken, 0, receiver, Payload::Words(words)) {
+        if !self.push(dest, RecordKind::Broken, 0, receiver, Payload::Words(words)) {
             return Streamed::Full;
         }
         if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
@@ -215,7 +216,14 @@ impl Engine {
     }
 
     /// Announces a filled cell: bytes there and in all.
-    fn send_cell(&mut self, dest: usize, kind: Kind, key: u64, cell: u16, [len, all]: [usize; 2]) {
+    fn send_cell(
+        &mut self,
+        dest: usize,
+        kind: RecordKind,
+        key: u64,
+        cell: u16,
+        [len, all]: [usize; 2],
+    ) {
         let number = self.pool().map_or(0, |pool| pool.send(cell, dest));
         let words = [u64::from(cell), number, len as u64, all as u64];
         self.push(dest, kind, 0, key, Payload::Words(words));
@@ -223,7 +231,7 @@ impl Engine {
 
     /// All pieces are copied, or taken by the receiver, for whose word the send then waits.
     fn end_pieces_of(&mut self, id: OpId) -> Streamed {
-        let Some(Operation::Send(send)) = self.operations.get_mut(id) else {
+        let Some(ShmOperation::Send(send)) = self.operations.get_mut(id) else {
             return Streamed::Over;
         };
         let SendStage::Streaming { claim, end, .. } = send.stage else { return Streamed::Over };
@@ -237,7 +245,7 @@ impl Engine {
     }
 
     /// This rank's cells; `None`: there is no memory for them, and pieces go through the rings.
-    fn pool(&mut self) -> Option<&mut Pool> {
+    fn pool(&mut self) -> Option<&mut CellPool> {
         let (segment, rank) = (&self.segment, self.rank);
         let pool = self.pool.get_or_insert_with(|| {
             let opened = segment.open_cells(rank);

@@ -6,8 +6,8 @@
 //! take it, no message of that rank has been kept, and it is the ring's next.
 
 use super::engine::{Engine, done, fitting};
-use crate::backend::shm::memory::ring::Kind;
-use crate::runtime::component::{Done, Selector};
+use crate::backend::shm::memory::ring::RecordKind;
+use crate::runtime::component::{Completion, Selector};
 use crate::sys::memory::buf::Region;
 
 /// Looks at a ring, with the transport locked: a few hundred nanoseconds, in which other threads of
@@ -20,8 +20,8 @@ const TURN: u32 = 64;
 impl Engine {
     /// A short way moves nothing else on. Now and then everything is, so that a stream of short
     /// messages keeps no other rank waiting for ever.
-    #[inline(always)]
-    pub(in crate::backend::shm) fn mind_others(&mut self) {
+    #[inline]
+    pub(in crate::backend::shm) fn progress_others(&mut self) {
         self.short_ways = self.short_ways.wrapping_add(1);
         if self.short_ways % TURN == 0 {
             self.progress();
@@ -35,10 +35,10 @@ impl Engine {
         &mut self,
         into: Region,
         select: &Selector,
-        told: &mut Done,
+        told: &mut Completion,
     ) -> Option<()> {
         let source = usize::try_from(select.source).ok()?;
-        self.mind_others();
+        self.progress_others();
         if !self.matcher.is_idle(select.source) {
             return None;
         }
@@ -49,7 +49,7 @@ impl Engine {
                 std::hint::spin_loop();
                 continue;
             };
-            if record.kind != Kind::Eager || !select.takes(select.source, record.key) {
+            if record.kind != RecordKind::Eager || !select.takes(select.source, record.key) {
                 return None;
             }
             into.copy_across(record.payload);

@@ -1,13 +1,14 @@
 //! The protocol's receiving side: records that come out of rings.
 
 use super::engine::{
-    Answer, Arrival, Engine, Offer, Operation, Receive, Send, SendStage, done, fitting,
+    Arrival, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation, done,
+    fitting,
 };
 use super::pipeline::{LONG, PIECE, pieces_of};
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
-use crate::backend::shm::memory::cells::Cells;
-use crate::backend::shm::memory::ring::{Kind, Record};
-use crate::backend::shm::memory::segment::State;
+use crate::backend::shm::memory::cells::PeerCells;
+use crate::backend::shm::memory::ring::{RecordKind, RingRecord};
+use crate::backend::shm::memory::segment::PeerState;
 use crate::error::is_status;
 use crate::runtime::component::OpId;
 use crate::runtime::log::warning;
@@ -43,7 +44,7 @@ enum Into {
     Taken(OpId),
     /// Memory, as nobody wanted them when they began: a whole message, or the first pieces of an
     /// offer.
-    Kept(Scratch, Option<Offer>),
+    Kept(Scratch, Option<RndvOffer>),
 }
 
 impl Engine {
@@ -72,35 +73,35 @@ impl Engine {
                 Ok(None) => break,
                 Err(()) => {
                     // No record of ours: whoever writes there is not to be trusted any more.
-                    self.segment.mark(source, State::Dead);
+                    self.segment.mark(source, PeerState::Dead);
                     break;
                 }
             }
         }
         if let Some(consumer) = self.peers.link_mut(source).and_then(|link| link.consumer.as_mut())
         {
-            consumer.tell();
+            consumer.publish_free();
         }
         count
     }
 
-    fn accept(&mut self, source: usize, record: &Record) -> bool {
+    fn accept(&mut self, source: usize, record: &RingRecord) -> bool {
         match record.kind {
-            Kind::Eager => return self.accept_eager(source, record),
-            Kind::Offer => return self.accept_offer(source, record),
-            Kind::Clear => self.accept_clear(source, record),
-            Kind::Data => self.accept_piece(source, OpId(record.key), record.payload),
-            Kind::Cell => self.accept_cell(source, record),
-            Kind::Long => return self.accept_long(source, record),
-            Kind::More => self.accept_more(source, record),
-            Kind::Finish => self.accept_finish(source, record),
-            Kind::Sweep => self.drop_all_withdrawn(source),
-            Kind::Broken => self.accept_broken(source, record),
+            RecordKind::Eager => return self.accept_eager(source, record),
+            RecordKind::Offer => return self.accept_offer(source, record),
+            RecordKind::Clear => self.accept_clear(source, record),
+            RecordKind::Data => self.accept_piece(source, OpId(record.key), record.payload),
+            RecordKind::Cell => self.accept_cell(source, record),
+            RecordKind::Long => return self.accept_long(source, record),
+            RecordKind::More => self.accept_more(source, record),
+            RecordKind::Finish => self.accept_finish(source, record),
+            RecordKind::Sweep => self.drop_all_withdrawn(source),
+            RecordKind::Broken => self.accept_broken(source, record),
         }
         true
     }
 
-    fn accept_eager(&mut self, source: usize, record: &Record) -> bool {
+    fn accept_eager(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = i32::try_from(source).unwrap_or(i32::MAX);
         if let Some(id) = self.matcher.take_posted(from, record.key) {
             self.deliver(id, source, record.key, record.payload);
@@ -114,11 +115,11 @@ impl Engine {
         true
     }
 
-    fn accept_offer(&mut self, source: usize, record: &Record) -> bool {
+    fn accept_offer(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = i32::try_from(source).unwrap_or(i32::MAX);
         let [size, send, address, early] = record.words;
         let early = u32::try_from(early).unwrap_or(0).min(pieces_of(LONG));
-        let offer = Offer { size, send, address, early, claim: record.claim };
+        let offer = RndvOffer { size, send, address, early, claim: record.claim };
         let size = usize::try_from(size).unwrap_or(usize::MAX).min(early as usize * PIECE);
         let into = if self.matcher.is_wanted(from, record.key) {
             let id =
@@ -143,9 +144,9 @@ impl Engine {
         true
     }
 
-    fn accept_clear(&mut self, source: usize, record: &Record) {
+    fn accept_clear(&mut self, source: usize, record: &RingRecord) {
         let id = OpId(record.key);
-        let Some(Operation::Send(send)) = self.operations.get_mut(id) else { return };
+        let Some(ShmOperation::Send(send)) = self.operations.get_mut(id) else { return };
         let (SendStage::Offered { claim } | SendStage::Meeting { claim }) = send.stage else {
             return;
         };
@@ -161,13 +162,13 @@ impl Engine {
         self.list(source);
     }
 
-    fn accept_cell(&mut self, source: usize, record: &Record) {
+    fn accept_cell(&mut self, source: usize, record: &RingRecord) {
         let Some(bytes) = self.cell_of(source, record) else { return };
         self.accept_piece(source, OpId(record.key), bytes);
         self.free_cell(source, record);
     }
 
-    fn accept_long(&mut self, source: usize, record: &Record) -> bool {
+    fn accept_long(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = i32::try_from(source).unwrap_or(i32::MAX);
         let [.., size] = record.words;
         let size = usize::try_from(size).unwrap_or(0).min(LONG);
@@ -188,7 +189,7 @@ impl Engine {
         true
     }
 
-    fn accept_more(&mut self, source: usize, record: &Record) {
+    fn accept_more(&mut self, source: usize, record: &RingRecord) {
         let Some(bytes) = self.cell_of(source, record) else { return };
         let long = self.peers.link_mut(source).and_then(|link| link.long.as_mut());
         if let Some(long) = long {
@@ -202,7 +203,7 @@ impl Engine {
                     self.accept_piece(source, id, bytes);
                 }
                 Into::Posted(id) => {
-                    if let Some(Operation::Receive(receive)) = self.operations.get(*id) {
+                    if let Some(ShmOperation::Receive(receive)) = self.operations.get(*id) {
                         receive.into.part(at, bytes.len()).copy_across(bytes);
                     }
                 }
@@ -222,7 +223,8 @@ impl Engine {
         match into {
             Into::Taken(_) => {}
             Into::Posted(id) => {
-                if let Some(&Operation::Receive(Receive { into, .. })) = self.operations.get(id) {
+                if let Some(&ShmOperation::Receive(Receive { into, .. })) = self.operations.get(id)
+                {
                     self.finish(id, done(source, fitting(size as u64, into), word, size as u64));
                 }
             }
@@ -253,19 +255,19 @@ impl Engine {
     }
 
     /// The bytes in the cell that a record refers to.
-    fn cell_of(&mut self, source: usize, record: &Record) -> Option<Region> {
+    fn cell_of(&mut self, source: usize, record: &RingRecord) -> Option<Region> {
         let [cell, _, len, _] = record.words;
         self.cells_of(source)?.bytes(u16::try_from(cell).ok()?, usize::try_from(len).ok()?)
     }
 
-    fn free_cell(&mut self, source: usize, record: &Record) {
+    fn free_cell(&mut self, source: usize, record: &RingRecord) {
         let [cell, number, ..] = record.words;
         if let (Some(cells), Ok(cell)) = (self.cells_of(source), u16::try_from(cell)) {
             cells.free(cell, number);
         }
     }
 
-    fn cells_of(&mut self, source: usize) -> Option<&Cells> {
+    fn cells_of(&mut self, source: usize) -> Option<&PeerCells> {
         let link = self.peers.link_mut(source)?;
         if link.cells.is_none() {
             link.cells = self.segment.read_cells(source).ok();
@@ -275,7 +277,7 @@ impl Engine {
 
     /// The next piece of an offer that a receive has taken.
     pub(in crate::backend::shm) fn accept_piece(&mut self, source: usize, id: OpId, bytes: Region) {
-        let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
+        let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else {
             return;
         };
@@ -292,9 +294,10 @@ impl Engine {
     }
 
     /// The sender cannot send the rest.
-    fn accept_broken(&mut self, source: usize, record: &Record) {
+    fn accept_broken(&mut self, source: usize, record: &RingRecord) {
         let (id, [status, ..]) = (OpId(record.key), record.words);
-        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id)
+        let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
+            self.operations.get(id)
         else {
             return;
         };
@@ -308,14 +311,14 @@ impl Engine {
     /// Bytes of a receive that is not over which are there, from the front.
     pub(in crate::backend::shm) fn arrived(&self, id: OpId) -> usize {
         match self.operations.get(id) {
-            Some(Operation::Receive(Receive { taken: Some(taken), .. })) => taken.have,
+            Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) => taken.have,
             _ => 0,
         }
     }
 
-    fn accept_finish(&mut self, source: usize, record: &Record) {
+    fn accept_finish(&mut self, source: usize, record: &RingRecord) {
         let id = OpId(record.key);
-        let Some(&Operation::Send(Send { dest, stage, .. })) = self.operations.get(id) else {
+        let Some(&ShmOperation::Send(Send { dest, stage, .. })) = self.operations.get(id) else {
             return;
         };
         match stage {
@@ -333,7 +336,7 @@ impl Engine {
     /// Ends a receive that has all its pieces. If it has read some by itself, or all came
     /// unrequested, the sender waits for a Finish.
     pub(in crate::backend::shm) fn end_pieces(&mut self, id: OpId) {
-        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+        let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)
         else {
             return;
@@ -341,7 +344,7 @@ impl Engine {
         if taken.help.from == taken.want && !taken.is_early() {
             self.finish_receive(id);
         } else {
-            taken.answer = Answer::Finish;
+            taken.answer = ControlRecord::Finish;
             let source = taken.source;
             self.queue_answer(source, id);
         }
@@ -349,7 +352,7 @@ impl Engine {
 
     /// Ends a receive that has all its bytes.
     pub(in crate::backend::shm) fn finish_receive(&mut self, id: OpId) {
-        let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) =
+        let Some(&ShmOperation::Receive(Receive { into, taken: Some(taken), .. })) =
             self.operations.get(id)
         else {
             return;

@@ -1,10 +1,10 @@
 //! The protocol's sending side: what is queued for each rank goes into its ring as there is room.
 //! `pipeline` has the pieces of large messages.
 
-use super::engine::{Answer, Engine, Operation, Receive, Send, SendStage, done};
+use super::engine::{ControlRecord, Engine, Receive, Send, SendStage, ShmOperation, done};
 use super::pipeline::LONG;
 use crate::abi::status::DTL_SUCCESS;
-use crate::backend::shm::memory::ring::{FRAGMENT, Kind, Payload};
+use crate::backend::shm::memory::ring::{FRAGMENT, Payload, RecordKind};
 use crate::runtime::component::{OpId, SendMode};
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::clock::now_ns;
@@ -51,7 +51,7 @@ impl Engine {
     pub(in crate::backend::shm) fn push(
         &mut self,
         dest: usize,
-        kind: Kind,
+        kind: RecordKind,
         claim: u16,
         key: u64,
         payload: Payload,
@@ -67,31 +67,32 @@ impl Engine {
 
     /// Sends a receive's answer; false if there is no room.
     fn answer(&mut self, dest: usize, id: OpId) -> bool {
-        let Some(&Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id)
+        let Some(&ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
+            self.operations.get(id)
         else {
             return true;
         };
         let (kind, words) = match taken.answer {
-            Answer::Clear => (Kind::Clear, [id.0, taken.want as u64, 0, 0]),
-            Answer::Finish => (Kind::Finish, [0; 4]),
-            Answer::None => return true,
+            ControlRecord::Clear => (RecordKind::Clear, [id.0, taken.want as u64, 0, 0]),
+            ControlRecord::Finish => (RecordKind::Finish, [0; 4]),
+            ControlRecord::None => return true,
         };
         if !self.push(dest, kind, 0, taken.offer.send, Payload::Words(words)) {
             return false;
         }
-        if taken.answer == Answer::Finish {
+        if taken.answer == ControlRecord::Finish {
             self.finish_receive(id);
-        } else if let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+        } else if let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)
         {
-            taken.answer = Answer::None;
+            taken.answer = ControlRecord::None;
         }
         true
     }
 
     /// Starts a send; false if there is no room.
     pub(in crate::backend::shm) fn start(&mut self, dest: usize, id: OpId) -> bool {
-        let Some(&Operation::Send(Send { word, data, mode, ref filling, .. })) =
+        let Some(&ShmOperation::Send(Send { word, data, mode, ref filling, .. })) =
             self.operations.get(id)
         else {
             return true;
@@ -100,7 +101,7 @@ impl Engine {
             return self.offer(dest, id, word, data, false);
         }
         if data.len() <= FRAGMENT && mode != SendMode::Synchronous {
-            let started = self.push(dest, Kind::Eager, 0, word, Payload::Bytes(data));
+            let started = self.push(dest, RecordKind::Eager, 0, word, Payload::Bytes(data));
             if started {
                 self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             }
@@ -121,7 +122,7 @@ impl Engine {
         let address = if self.lends && is_there { data.addr().get() as u64 } else { 0 };
         let (cells, count) = self.cells_for_first(dest, if is_there { data.len() } else { 0 });
         let words = [data.len() as u64, id.0, address, count as u64];
-        let started = self.push(dest, Kind::Offer, claim, word, Payload::Words(words));
+        let started = self.push(dest, RecordKind::Offer, claim, word, Payload::Words(words));
         if !started {
             // There was no room for one record, so no cells were taken.
             if let Some(producer) =
@@ -131,10 +132,10 @@ impl Engine {
             }
             return false;
         }
-        if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
+        if let Some(ShmOperation::Send(send)) = self.operations.get_mut(id) {
             send.stage = SendStage::Offered { claim };
         }
-        self.send_first(dest, Kind::More, word, data, cells.into_iter().take(count));
+        self.send_first(dest, RecordKind::More, word, data, cells.into_iter().take(count));
         true
     }
 
@@ -145,7 +146,7 @@ impl Engine {
         let (own, now) = (self.rank, now_ns());
         let offers = &self.peers.link_mut(dest)?.producer.as_mut()?.offers;
         let (should_ask, can_grow) = (offers.should_ask(), offers.can_grow(now));
-        if should_ask && !self.push(dest, Kind::Sweep, 0, 0, Payload::Words([0; 4])) {
+        if should_ask && !self.push(dest, RecordKind::Sweep, 0, 0, Payload::Words([0; 4])) {
             return None;
         }
         let is_grown = can_grow && self.segment.commit_claims(own, dest).is_ok();
@@ -162,7 +163,8 @@ impl Engine {
     }
 
     pub(in crate::backend::shm) fn finish_send(&mut self, id: OpId, claim: u16) {
-        let Some(&Operation::Send(Send { dest, word, data, .. })) = self.operations.get(id) else {
+        let Some(&ShmOperation::Send(Send { dest, word, data, .. })) = self.operations.get(id)
+        else {
             return;
         };
         if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {

@@ -9,7 +9,7 @@
 //! such a library has.
 
 use super::schedule::Advance;
-use super::{Begun, CollArgs};
+use super::{CollArgs, StartedColl};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Backend of a rank's part, and how the communicator is to use it.
-pub(in crate::runtime::comm) struct Wanted {
+pub(in crate::runtime::comm) struct DeviceCommSpec {
     /// Its share keeps the backend there.
     pub(in crate::runtime::comm) backend: Arc<Backend>,
     /// Whether what the library does not have is staged.
@@ -38,14 +38,14 @@ pub(in crate::runtime::comm) struct Wanted {
 }
 
 /// A communicator's part: the device library's communicator, and how it is used.
-pub(in crate::runtime::comm) struct Part {
+pub(in crate::runtime::comm) struct DeviceCommPart {
     comm: Box<dyn DeviceComm>,
     pub(in crate::runtime::comm) kind: &'static CStr,
-    wanted: Wanted,
+    wanted: DeviceCommSpec,
     explained: AtomicBool,
 }
 
-impl Part {
+impl DeviceCommPart {
     pub(in crate::runtime::comm) fn describe(&self) -> String {
         self.comm.describe()
     }
@@ -116,7 +116,7 @@ impl Part {
 
 /// Begins a collective if its buffers are of the communicator's device. `None`: it has none, or
 /// they are not, or it is to be staged.
-pub(super) fn begin(comm: &Comm, args: &CollArgs) -> Result<Option<Begun>> {
+pub(super) fn begin(comm: &Comm, args: &CollArgs) -> Result<Option<StartedColl>> {
     let Some(part) = &comm.device else { return Ok(None) };
     if !part.holds(args)? {
         return Ok(None);
@@ -173,8 +173,8 @@ pub(in crate::runtime::comm) fn leave(comm: &Comm) {
 
 /// Passes device collectives on to a communicator made of this one. Collective over its ranks.
 pub(in crate::runtime::comm) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
-    let Some(Part { comm, wanted, .. }) = from.device.as_deref() else { return Ok(made) };
-    let wanted = Wanted { backend: Arc::clone(&wanted.backend), ..*wanted };
+    let Some(DeviceCommPart { comm, wanted, .. }) = from.device.as_deref() else { return Ok(made) };
+    let wanted = DeviceCommSpec { backend: Arc::clone(&wanted.backend), ..*wanted };
     attach(made, wanted, comm.another())
 }
 
@@ -182,7 +182,7 @@ pub(in crate::runtime::comm) fn pass_on(from: &Comm, made: Comm) -> Result<Comm>
 /// over its ranks, also for ranks that have no device communicator.
 pub(in crate::runtime::comm) fn attach(
     mut comm: Comm,
-    wanted: Wanted,
+    wanted: DeviceCommSpec,
     mine: Result<Box<dyn DeviceComm>>,
 ) -> Result<Comm> {
     let (mine, _) = together(&comm, mine, Invitation::default())?;
@@ -203,8 +203,12 @@ pub(in crate::runtime::comm) fn attach(
         &format!("communicators of kind {}", kind.to_string_lossy()),
         &format!("collectives of device memory by {}, all else over {below}", mine.describe()),
     );
-    comm.device =
-        Some(Box::new(Part { comm: mine, kind, wanted, explained: AtomicBool::new(false) }));
+    comm.device = Some(Box::new(DeviceCommPart {
+        comm: mine,
+        kind,
+        wanted,
+        explained: AtomicBool::new(false),
+    }));
     Ok(comm)
 }
 

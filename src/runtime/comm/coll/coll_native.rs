@@ -4,11 +4,11 @@
 
 use super::coll_exec::Beginning;
 use super::schedule::Advance;
-use super::{Begun, Buffer, CallMode, CollArgs};
+use super::{Buffer, CallMode, CollArgs, StartedColl};
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::dtl_reduce_op_t;
 use crate::error::{Error, Result};
-use crate::runtime::comm::op_desc::{Call, Kind};
+use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::p2p::send_recv::Data;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{NativeCollectives, OpId};
@@ -25,7 +25,7 @@ pub(super) fn begin(
     native: &dyn NativeCollectives,
     mode: CallMode,
     args: &CollArgs,
-) -> Result<Option<Begun>> {
+) -> Result<Option<StartedColl>> {
     // Of a neighborhood collective each rank has its own neighbors: they cannot decide alike.
     if args.neighbors.is_some() {
         return Ok(None);
@@ -33,7 +33,7 @@ pub(super) fn begin(
     if mode == CallMode::Request {
         return if native.takes(args) { start(comm, args).map(Some) } else { Ok(None) };
     }
-    let call = Call::of(args);
+    let call = OpDesc::of(args);
     let turn = comm.enter(&call)?;
     let Beginning { ticket, call, .. } = comm.begin(call, turn);
     let ended = progress::while_blocked(|| native.run(args));
@@ -41,7 +41,7 @@ pub(super) fn begin(
     match ended {
         Some(Ok(())) => {
             comm.leave(turn);
-            Ok(Some(Begun::Over(call.kind)))
+            Ok(Some(StartedColl::Over(call.kind)))
         }
         Some(Err(error)) => Err(failed(comm, Beginning { ticket, call, turn }, args, error)),
         None => {
@@ -53,15 +53,15 @@ pub(super) fn begin(
 }
 
 #[inline(never)]
-fn start(comm: &Comm, args: &CollArgs) -> Result<Begun> {
-    let call = Call::of(args);
+fn start(comm: &Comm, args: &CollArgs) -> Result<StartedColl> {
+    let call = OpDesc::of(args);
     let turn = comm.enter(&call)?;
-    Ok(Begun::Going(comm.begin(call, turn).native(args.clone())))
+    Ok(StartedColl::Going(comm.begin(call, turn).native(args.clone())))
 }
 
 /// Fast path of a blocking allreduce: of memory that the host reaches, by the transport's own
 /// operation, while nothing else wants progress. `None`: it is not that, and nothing was done.
-#[inline(always)]
+#[inline]
 pub fn allreduce(
     comm: &HazardRef<Comm>,
     send: Option<Region>,
@@ -76,7 +76,7 @@ pub fn allreduce(
         return None;
     }
     let turn = comm.try_enter()?;
-    let call = Call { op, ..Call::new(Kind::Allreduce).with(recv.count, recv.dtype) };
+    let call = OpDesc { op, ..OpDesc::new(Kind::Allreduce).with(recv.count, recv.dtype) };
     let begun = comm.begin(call, turn);
     let from = send.map_or(Addr::NULL, Region::addr);
     let ended = native.allreduce(from, recv.bytes.addr(), count, by);

@@ -41,13 +41,13 @@ impl Access {
 
 /// Host memory that stands for buffers of one collective.
 #[derive(Default)]
-pub(in crate::runtime::comm) struct Stage {
+pub(in crate::runtime::comm) struct StagedBuffers {
     memory: Vec<Scratch>,
     /// Device buffers that get results, and where these are.
     results: Vec<(Region, Region)>,
 }
 
-impl Stage {
+impl StagedBuffers {
     /// Whether there is none: the host reaches all buffers.
     pub(super) fn is_empty(&self) -> bool {
         self.memory.is_empty()
@@ -129,8 +129,8 @@ impl Stage {
 }
 
 /// Replaces the buffers that the host cannot reach by host memory that stands for them.
-pub(super) fn stage(comm: &Comm, mut args: CollArgs) -> Result<(CollArgs, Stage)> {
-    let mut stage = Stage::default();
+pub(super) fn stage(comm: &Comm, mut args: CollArgs) -> Result<(CollArgs, StagedBuffers)> {
+    let mut stage = StagedBuffers::default();
     let recv = Access::of_result(&args, comm.rank);
     let row = args.row;
     if args.in_place && row.root == Root::Send {

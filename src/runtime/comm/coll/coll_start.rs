@@ -2,13 +2,13 @@
 //! handles it.
 
 use super::algorithms::choice::{Algorithm, Allowed, choose};
-use super::algorithms::{self as algorithm, Way};
+use super::algorithms::{self as algorithm, AlgorithmChoice};
 use super::coll_exec::Run;
-use super::coll_staging::Stage;
+use super::coll_staging::StagedBuffers;
 use super::{Buffer, CollArgs, Root, coll_device, coll_native, coll_staging};
 use crate::error::{Result, fail};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::op_desc::{Call, Kind};
+use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::p2p::posted::Posted;
 use crate::runtime::explain;
 use crate::runtime::memory::device_only;
@@ -26,43 +26,43 @@ pub enum CallMode {
 
 /// A collective that has begun.
 #[allow(clippy::large_enum_variant, reason = "on the stack, and moved once")]
-pub enum Begun {
+pub enum StartedColl {
     /// It is over already.
     Over(Kind),
     /// It is in progress.
     Going(Run),
 }
 
-impl Begun {
+impl StartedColl {
     pub(in crate::runtime::comm) fn kind(&self) -> Kind {
         match self {
-            Begun::Over(kind) => *kind,
-            Begun::Going(run) => run.call().kind,
+            StartedColl::Over(kind) => *kind,
+            StartedColl::Going(run) => run.call().kind,
         }
     }
 
     /// Copies results to device memory when it is over.
-    fn with(self, stage: Stage) -> Result<Self> {
+    fn with(self, stage: StagedBuffers) -> Result<Self> {
         match self {
-            Begun::Over(kind) => match stage.deliver() {
-                Ok(()) => Ok(Begun::Over(kind)),
+            StartedColl::Over(kind) => match stage.deliver() {
+                Ok(()) => Ok(StartedColl::Over(kind)),
                 Err(error) => Err(error.within(kind.name())),
             },
-            Begun::Going(run) => Ok(Begun::Going(run.with(stage))),
+            StartedColl::Going(run) => Ok(StartedColl::Going(run.with(stage))),
         }
     }
 
     /// Starts it as a request: what can be done at once is done. `None`: it is over.
     pub(in crate::runtime::comm) fn start(self, comm: &Comm) -> Result<Option<Run>> {
         match self {
-            Begun::Over(_) => Ok(None),
-            Begun::Going(run) => run.start(comm),
+            StartedColl::Over(_) => Ok(None),
+            StartedColl::Going(run) => run.start(comm),
         }
     }
 }
 
 /// Checks what the library cannot run, whatever its algorithm.
-#[inline(always)]
+#[inline]
 fn check(comm: &Comm, args: &CollArgs) -> Result<()> {
     if args.row.root != Root::None {
         check_root(comm, args)?;
@@ -120,8 +120,8 @@ fn check_apart(comm: &Comm, args: &CollArgs) -> Result<()> {
 }
 
 /// Begins a collective.
-#[inline(always)]
-pub fn begin(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
+#[inline(always)] // row: bcast_8
+pub fn begin(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<StartedColl> {
     check(comm, args)?;
     if device_only::is_any() {
         begin_hidden(comm, mode, args)
@@ -134,7 +134,7 @@ pub fn begin(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
 /// collectives of that device, else on host memory that stands for it.
 #[cold]
 #[inline(never)]
-fn begin_hidden(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
+fn begin_hidden(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<StartedColl> {
     if let Some(begun) = coll_device::begin(comm, args)? {
         return Ok(begun);
     }
@@ -144,8 +144,8 @@ fn begin_hidden(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
 }
 
 /// Begins a collective on memory that the host reaches: the transport's own, if any, else by steps.
-#[inline(always)]
-fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
+#[inline(always)] // row: bcast_8
+fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<StartedColl> {
     if let Some(native) = &comm.native_collectives {
         if let Some(begun) = coll_native::begin(comm, native.part(), mode, args)? {
             return Ok(begun);
@@ -159,26 +159,26 @@ fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> 
 }
 
 #[inline(never)]
-fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<Begun> {
-    let way = Way { how, levels: comm.levels.as_ref() };
-    comm.prepare(Call::of(args), args.reduction, |s, g| (args.row.list)(s, g, way, args))
+fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<StartedColl> {
+    let way = AlgorithmChoice { how, levels: comm.levels.as_ref() };
+    comm.prepare(OpDesc::of(args), args.reduction, |s, g| (args.row.list)(s, g, way, args))
 }
 
 /// Begins a barrier under another name, by the library's own algorithms, so that this rank serves
 /// others while it waits.
-pub(in crate::runtime::comm) fn meet(comm: &Comm, kind: Kind) -> Result<Begun> {
+pub(in crate::runtime::comm) fn meet(comm: &Comm, kind: Kind) -> Result<StartedColl> {
     let args = CollArgs::new(kind);
     match &comm.flat {
         Some(flat) => comm.prepare_flat(&args, flat),
-        None => comm.prepare(Call::of(&args), None, |s, g| algorithm::barrier(s, g)),
+        None => comm.prepare(OpDesc::of(&args), None, |s, g| algorithm::barrier(s, g)),
     }
 }
 
 /// Waits for the end of one that was to begin. After a failure nothing touches the caller's
 /// buffers.
-#[inline(always)]
-pub fn wait(comm: &Comm, begun: Result<Begun>) -> Result<()> {
-    if let Ok(Begun::Over(_)) = begun {
+#[inline]
+pub fn wait(comm: &Comm, begun: Result<StartedColl>) -> Result<()> {
+    if let Ok(StartedColl::Over(_)) = begun {
         // It owns nothing; to drop it is a call.
         std::mem::forget(begun);
         return Ok(());
@@ -187,11 +187,11 @@ pub fn wait(comm: &Comm, begun: Result<Begun>) -> Result<()> {
 }
 
 #[inline(never)]
-fn wait_for(comm: &Comm, begun: Result<Begun>) -> Result<()> {
+fn wait_for(comm: &Comm, begun: Result<StartedColl>) -> Result<()> {
     // As a whole, for taking it to pieces first would move it.
     match begun {
-        Ok(Begun::Over(_)) => Ok(()),
-        Ok(Begun::Going(run)) => run.wait(comm),
+        Ok(StartedColl::Over(_)) => Ok(()),
+        Ok(StartedColl::Going(run)) => run.wait(comm),
         Err(error) => Err(error),
     }
 }
@@ -242,7 +242,7 @@ pub(in crate::runtime::comm) fn allgather_words(
     let all = memory(Scratch::new(size_of_val(mine) * comm.size as usize))?;
     let mine = memory(Scratch::of_words(mine))?;
     let (send, recv) = (mine.region(), all.region());
-    let begun = comm.prepare(Call::new(kind), None, |s, g| {
+    let begun = comm.prepare(OpDesc::new(kind), None, |s, g| {
         algorithm::allgather(s, g, Algorithm::Bruck, (send, recv))
     });
     wait(comm, begun)?;

@@ -1,24 +1,24 @@
 //! Collectives as operations in records and reports.
 
 use super::CollArgs;
-use crate::runtime::comm::op_desc::Call;
+use crate::runtime::comm::op_desc::OpDesc;
 
-impl Call {
+impl OpDesc {
     /// Describes a collective.
-    #[inline(always)]
-    pub(in crate::runtime::comm) fn of(args: &CollArgs) -> Call {
-        Call {
+    #[inline]
+    pub(in crate::runtime::comm) fn of(args: &CollArgs) -> OpDesc {
+        OpDesc {
             peer: args.root,
             op: args.reduction.map_or(-1, |reduction| reduction.op),
-            ..Call::new(args.kind).with(args.count, args.dtype)
+            ..OpDesc::new(args.kind).with(args.count, args.dtype)
         }
     }
 
     /// Whether the calls of two ranks can belong to one collective. Counts may differ where each
     /// rank passes its own.
-    pub(in crate::runtime::comm) fn goes_with(&self, other: &Call) -> bool {
+    pub(in crate::runtime::comm) fn goes_with(&self, other: &OpDesc) -> bool {
         let uniform = !self.kind.row().is_varied();
-        let compared = |call: &Call| {
+        let compared = |call: &OpDesc| {
             let call = call.portable();
             (call.kind, call.dtype, call.op, call.peer)
         };

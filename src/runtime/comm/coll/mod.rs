@@ -26,8 +26,8 @@ pub(super) mod small_coll;
 
 pub use self::algorithms::args::{Buffer, CollArgs, Neighbors};
 pub(super) use self::algorithms::table::rows;
-pub use self::algorithms::table::{Extent, Root, Row};
+pub use self::algorithms::table::{CollectiveRow, Extent, Root};
 pub use self::coll_native::allreduce as native_allreduce;
-pub use self::coll_start::{Begun, CallMode, begin, wait};
+pub use self::coll_start::{CallMode, StartedColl, begin, wait};
 pub(super) use self::coll_start::{allgather_words, meet};
 pub use crate::runtime::op_kind::Kind;

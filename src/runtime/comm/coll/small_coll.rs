@@ -15,15 +15,15 @@ use super::schedule::Advance;
 use crate::error::{Result, fail};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{Board, Post};
+use crate::runtime::component::{CollMailbox, Post};
 use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::backoff::Backoff;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A communicator's board, and how far this rank is with it.
-pub(in crate::runtime::comm) struct Flat {
-    board: Box<dyn Board>,
+pub(in crate::runtime::comm) struct SmallColl {
+    board: Box<dyn CollMailbox>,
     /// Most bytes of each rank: each reads those of all.
     most: usize,
     begun: AtomicU64,
@@ -48,8 +48,8 @@ pub(in crate::runtime::comm) fn most_bytes(room: usize, ranks: i32) -> usize {
     room.min(MOST_BYTES / ranks as usize).min(PARTIAL_BYTES / levels)
 }
 
-impl Flat {
-    pub(in crate::runtime::comm) fn new(board: Box<dyn Board>, ranks: i32) -> Result<Self> {
+impl SmallColl {
+    pub(in crate::runtime::comm) fn new(board: Box<dyn CollMailbox>, ranks: i32) -> Result<Self> {
         let Some(room) = Scratch::unwritten(PARTIAL_BYTES) else {
             return fail!(
                 DTL_ERROR_OUT_OF_MEMORY,
@@ -58,7 +58,7 @@ impl Flat {
         };
         let most = most_bytes(board.room(), ranks);
         let (begun, over) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Flat { board, most, begun, over, is_moving: AtomicBool::new(false), room })
+        Ok(SmallColl { board, most, begun, over, is_moving: AtomicBool::new(false), room })
     }
 
     /// Whether so many bytes of each rank are few enough.
@@ -108,7 +108,7 @@ impl Steps {
     #[inline]
     pub(in crate::runtime::comm) fn new(
         comm: &Comm,
-        flat: &Flat,
+        flat: &SmallColl,
         args: &CollArgs,
         what: u32,
     ) -> Self {
@@ -139,7 +139,7 @@ impl Steps {
     pub(in crate::runtime::comm) fn advance(
         &mut self,
         comm: &Comm,
-        flat: &Flat,
+        flat: &SmallColl,
     ) -> Result<Advance> {
         if !self.is_posted && !self.post(comm, flat)? {
             return Ok(Advance::Waiting);
@@ -161,16 +161,16 @@ impl Steps {
     }
 
     /// Whether those before it are over.
-    pub(in crate::runtime::comm) fn is_next(&self, flat: &Flat) -> bool {
+    pub(in crate::runtime::comm) fn is_next(&self, flat: &SmallColl) -> bool {
         self.is_posted || self.is_its_turn(flat)
     }
 
-    fn is_its_turn(&self, flat: &Flat) -> bool {
+    fn is_its_turn(&self, flat: &SmallColl) -> bool {
         flat.over.load(Ordering::Acquire) + 1 == self.number
     }
 
     #[inline]
-    fn post(&mut self, comm: &Comm, flat: &Flat) -> Result<bool> {
+    fn post(&mut self, comm: &Comm, flat: &SmallColl) -> Result<bool> {
         if !self.is_its_turn(flat) {
             // One before it has failed: it never comes to its turn.
             return if comm.is_broken() { Err(comm.fail_with_first()) } else { Ok(false) };
@@ -212,7 +212,7 @@ impl Steps {
     }
 
     /// All parts that this rank needs are there.
-    fn conclude(&self, comm: &Comm, flat: &Flat) {
+    fn conclude(&self, comm: &Comm, flat: &SmallColl) {
         let part =
             |rank: i32| flat.board.look(rank, self.number).map_or(Region::EMPTY, |post| post.data);
         let (recv, root, len) = (self.recv, self.root, self.len);
@@ -237,7 +237,7 @@ impl Steps {
     pub(in crate::runtime::comm) fn awaited(
         &self,
         comm: &Comm,
-        flat: &Flat,
+        flat: &SmallColl,
     ) -> impl Iterator<Item = i32> {
         let (from, to) = match self.is_posted {
             true => (self.next, self.end),
@@ -250,7 +250,12 @@ impl Steps {
 
     /// Whether the rank that it waits for has gone without its part.
     /// `looks`: also at the marks of ranks that have destroyed the communicator.
-    pub(in crate::runtime::comm) fn is_lost(&self, comm: &Comm, flat: &Flat, looks: bool) -> bool {
+    pub(in crate::runtime::comm) fn is_lost(
+        &self,
+        comm: &Comm,
+        flat: &SmallColl,
+        looks: bool,
+    ) -> bool {
         // First whether it has gone: what it did before is seen after that.
         self.awaited(comm, flat).next().is_some_and(|rank| {
             let has_gone = comm.has_closed(rank) || (looks && comm.has_left(rank));
@@ -260,10 +265,15 @@ impl Steps {
 
     /// Between two looks of a call that waits.
     #[inline]
-    pub(in crate::runtime::comm) fn pause(&self, comm: &Comm, flat: &Flat, backoff: &mut Backoff) {
+    pub(in crate::runtime::comm) fn pause(
+        &self,
+        comm: &Comm,
+        flat: &SmallColl,
+        backoff: &mut Backoff,
+    ) {
         if !self.is_posted && !self.is_its_turn(flat) {
             let over = flat.over.load(Ordering::Relaxed);
-            self.move_others(comm, flat);
+            self.progress_others(comm, flat);
             if flat.over.load(Ordering::Relaxed) != over {
                 *backoff = Backoff::new();
                 return;
@@ -281,7 +291,7 @@ impl Steps {
     }
 
     /// After a look of a request that found nothing new.
-    pub(in crate::runtime::comm) fn move_others(&self, comm: &Comm, flat: &Flat) {
+    pub(in crate::runtime::comm) fn progress_others(&self, comm: &Comm, flat: &SmallColl) {
         comm.link.transport.progress();
         if !self.is_its_turn(flat) && !flat.is_moving.swap(true, Ordering::Acquire) {
             progress::others(comm);

@@ -10,11 +10,11 @@ use crate::error::Result;
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::algorithms::choice::{Algorithm, Allowed, choose};
 use crate::runtime::comm::coll::algorithms::levels::Levels;
-use crate::runtime::comm::coll::algorithms::{Group, Way};
+use crate::runtime::comm::coll::algorithms::{AlgorithmChoice, Group};
 use crate::runtime::comm::coll::schedule;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::runtime::comm::coll::small_coll;
-use crate::runtime::comm::coll::{self, Buffer, CollArgs, Extent, Kind, Neighbors, Row};
+use crate::runtime::comm::coll::{self, Buffer, CollArgs, CollectiveRow, Extent, Kind, Neighbors};
 use crate::runtime::comm::flight_recorder::Recorder;
 use crate::runtime::comm::rank_map::Members;
 use crate::runtime::types;
@@ -22,7 +22,7 @@ use crate::sys::memory::buf::{Addr, Region};
 
 /// Arguments of a collective, and the number of ranks.
 #[derive(Clone, Copy, Debug)]
-pub struct Job {
+pub struct DryRunJob {
     /// Number of ranks, at least 1.
     pub ranks: i32,
     /// Bytes of one rank's data or, where there are blocks, of a block. Those of the v-forms are
@@ -40,7 +40,7 @@ pub struct Job {
 
 /// One step, as far as it costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum PlanStep {
     /// A message to a rank.
     Send {
         /// The receiver.
@@ -80,24 +80,24 @@ pub fn collectives() -> impl Iterator<Item = &'static str> {
 }
 
 /// A collective of a job, with the algorithm that the library chooses.
-pub struct Plan {
-    row: &'static Row,
+pub struct CollectivePlan {
+    row: &'static CollectiveRow,
     how: Algorithm,
-    job: Job,
+    job: DryRunJob,
     levels: Option<Levels>,
 }
 
-impl Plan {
+impl CollectivePlan {
     /// `None`: no collective has that name.
     #[must_use]
-    pub fn new(collective: &str, job: Job) -> Option<Plan> {
+    pub fn new(collective: &str, job: DryRunJob) -> Option<CollectivePlan> {
         let row = coll::rows().find(|row| row.kind.name() == collective)?;
         let levels = match job.per_node {
             0 => None,
             each => Levels::new(0, (0..job.ranks).map(|rank| rank / each)),
         };
-        let plan = Plan { row, how: Algorithm::Linear, job, levels };
-        Some(Plan { how: plan.choose(false), ..plan })
+        let plan = CollectivePlan { row, how: Algorithm::Linear, job, levels };
+        Some(CollectivePlan { how: plan.choose(false), ..plan })
     }
 
     /// The algorithm; among them that over a board, if there is one.
@@ -147,21 +147,21 @@ impl Plan {
     ///
     /// # Errors
     /// Those of the functions that generate steps; none today.
-    pub fn tell(&mut self, rank: i32, heard: &mut impl FnMut(Step)) -> Result<Size> {
+    pub fn for_each_step(&mut self, rank: i32, heard: &mut impl FnMut(PlanStep)) -> Result<Size> {
         if let Some(levels) = &mut self.levels {
             levels.set_rank(rank);
         }
         let mut told =
-            Told { heard, waiting: Vec::new(), depth: 0, next: FIRST, size: Size::default() };
+            StepSink { heard, waiting: Vec::new(), depth: 0, next: FIRST, size: Size::default() };
         let g = Group { rank, size: self.job.ranks };
-        let way = Way { how: self.how, levels: self.levels.as_ref() };
+        let way = AlgorithmChoice { how: self.how, levels: self.levels.as_ref() };
         let args = self.args(&mut told, g)?;
         (self.row.list)(&mut told, g, way, &args)?;
         Ok(told.size)
     }
 
-    fn args<F: FnMut(Step)>(&self, s: &mut Told<'_, F>, g: Group) -> Result<CollArgs> {
-        let (row, Job { bytes, root, element, commutes, .. }) = (self.row, self.job);
+    fn args<F: FnMut(PlanStep)>(&self, s: &mut StepSink<'_, F>, g: Group) -> Result<CollArgs> {
+        let (row, DryRunJob { bytes, root, element, commutes, .. }) = (self.row, self.job);
         // Nothing is reduced: only these two properties of the operation count.
         let reduction = match row.reduces {
             true => {
@@ -200,16 +200,16 @@ fn with_neighbors(args: CollArgs, g: Group) -> CollArgs {
 const FIRST: usize = 4096;
 
 /// Passes steps on. Steps that are to be renamed wait for the end of their list.
-struct Told<'a, F> {
+struct StepSink<'a, F> {
     heard: &'a mut F,
-    waiting: Vec<Step>,
+    waiting: Vec<PlanStep>,
     depth: u32,
     /// Where the next made-up buffer is.
     next: usize,
     size: Size,
 }
 
-impl<F: FnMut(Step)> Told<'_, F> {
+impl<F: FnMut(PlanStep)> StepSink<'_, F> {
     /// A buffer that is nowhere, and beside no other.
     fn buffer(&mut self, len: usize) -> Region {
         let region = Region::allocated(Addr::NULL.offset(self.next), len);
@@ -217,7 +217,7 @@ impl<F: FnMut(Step)> Told<'_, F> {
         region
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: PlanStep) {
         self.size.steps += 1;
         match self.depth {
             0 => (self.heard)(step),
@@ -226,31 +226,31 @@ impl<F: FnMut(Step)> Told<'_, F> {
     }
 }
 
-impl<F: FnMut(Step)> Steps for Told<'_, F> {
+impl<F: FnMut(PlanStep)> Steps for StepSink<'_, F> {
     fn send(&mut self, to: i32, data: Region) {
-        self.step(Step::Send { to, bytes: data.len() as u64 });
+        self.step(PlanStep::Send { to, bytes: data.len() as u64 });
     }
 
     fn recv(&mut self, from: i32, data: Region) {
-        self.step(Step::Recv { from, bytes: data.len() as u64 });
+        self.step(PlanStep::Recv { from, bytes: data.len() as u64 });
     }
 
     fn reduce(&mut self, _into: Region, _from: Region) {
-        self.step(Step::Local);
+        self.step(PlanStep::Local);
     }
 
     fn reduce_to_right(&mut self, _left: Region, _right: Region) {
-        self.step(Step::Local);
+        self.step(PlanStep::Local);
     }
 
     fn copy(&mut self, into: Region, from: Region) {
         if into != from {
-            self.step(Step::Local);
+            self.step(PlanStep::Local);
         }
     }
 
     fn round(&mut self) {
-        self.step(Step::Round);
+        self.step(PlanStep::Round);
     }
 
     fn scratch(&mut self, len: usize) -> Result<Region> {
@@ -271,7 +271,7 @@ impl<F: FnMut(Step)> Steps for Told<'_, F> {
         let listed = list(self);
         self.depth -= 1;
         for step in self.waiting.iter_mut().skip(first) {
-            if let Step::Send { to: peer, .. } | Step::Recv { from: peer, .. } = step {
+            if let PlanStep::Send { to: peer, .. } | PlanStep::Recv { from: peer, .. } = step {
                 *peer = real(*peer);
             }
         }

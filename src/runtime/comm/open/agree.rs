@@ -13,19 +13,19 @@
 //! stay posted and its words stay valid, and the next call on this rank continues it. So a late
 //! rank adopts the decision that the others reached with its words, and attempts need no numbers.
 
-use super::group::{Seat, derive};
+use super::group::{MailboxReservation, derive};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::absence;
 use crate::runtime::comm::comm_handles::check_outside;
-use crate::runtime::comm::comm_state::State;
+use crate::runtime::comm::comm_state::CommState;
 use crate::runtime::comm::diagnostics::hang_report;
-use crate::runtime::comm::op_desc::{Call, Kind};
+use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::p2p::posted::Posted;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, coll, insert, progress};
-use crate::runtime::component::Done;
+use crate::runtime::component::Completion;
 use crate::sys::sync::backoff::Backoff;
 
 /// Rounds of one agreement have tags of their own.
@@ -33,7 +33,7 @@ const ROUNDS: u32 = 1 << 12;
 
 /// Message of a rank in a round.
 #[derive(Clone, PartialEq, Eq)]
-struct Word {
+struct AgreeMessage {
     decided: bool,
     /// The context that this rank would give the new communicator, or the decided one.
     context: u32,
@@ -52,7 +52,7 @@ fn places_told(size: usize) -> usize {
     if size > MOST_PLACES { 0 } else { size }
 }
 
-impl Word {
+impl AgreeMessage {
     fn words(&self) -> Vec<u64> {
         let bits = self.failed.chunks(64).map(|chunk| {
             (0..).zip(chunk).fold(0_u64, |bits, (at, failed)| bits | u64::from(*failed) << at)
@@ -61,14 +61,14 @@ impl Word {
         [head].into_iter().chain(bits).chain(self.places.iter().copied().map(u64::from)).collect()
     }
 
-    fn parse(words: &[u64], size: usize) -> Word {
+    fn parse(words: &[u64], size: usize) -> AgreeMessage {
         let (head, bits) = words.split_first().map_or((0, words), |(head, bits)| (*head, bits));
         let failed = (0..size)
             .map(|rank| bits.get(rank / 64).is_some_and(|word| word >> (rank % 64) & 1 == 1));
         let places =
             bits.iter().skip(size.div_ceil(64)).take(places_told(size)).map(|place| *place as u32);
         let (failed, places) = (failed.collect(), places.collect());
-        Word { decided: head >> 32 != 0, context: head as u32, failed, places }
+        AgreeMessage { decided: head >> 32 != 0, context: head as u32, failed, places }
     }
 
     fn survivors(&self) -> Vec<i32> {
@@ -96,7 +96,7 @@ impl Shrinking {
 
 /// A working communicator of the ranks that are left. All of them call it.
 pub fn shrink(comm: &Comm) -> Result<dtl_comm_t> {
-    if comm.standing.state() == State::Closed {
+    if comm.standing.state() == CommState::Closed {
         return Err(comm.ended());
     }
     check_outside(comm, "dtl_comm_shrink")?;
@@ -135,7 +135,7 @@ fn continue_shrink(
         Some(suspended) => suspended,
         None => agreement.insert(Box::new(Agreement::new(comm, completed)?)),
     };
-    let ticket = comm.recorder.begin(Call::new(Kind::Shrink).words());
+    let ticket = comm.recorder.begin(OpDesc::new(Kind::Shrink).words());
     let reached = agreement.reach(comm);
     comm.recorder.end(ticket);
     reached?;
@@ -167,12 +167,12 @@ struct Agreement {
     round: u32,
     own_context: u32,
     /// This rank's place for the new communicator's board, until that takes it.
-    seat: Option<Seat>,
+    seat: Option<MailboxReservation>,
     /// This rank's word in this round. If it is decided, it is the result, which is sent to the
     /// survivors.
-    mine: Word,
+    mine: AgreeMessage,
     /// Words of this round, by rank.
-    heard: Vec<Option<Word>>,
+    heard: Vec<Option<AgreeMessage>>,
     /// Ranks for which this round's receive, and this round's send, is still to be posted.
     to_receive: Vec<i32>,
     to_send: Vec<i32>,
@@ -188,8 +188,8 @@ impl Agreement {
         let size = comm.size as usize;
         let own_context = comm.link.new_context()?;
         let (failed, places) = (vec![false; size], vec![0; places_told(size)]);
-        let mut mine = Word { decided: false, context: own_context, failed, places };
-        let seat = Seat::reserve(comm);
+        let mut mine = AgreeMessage { decided: false, context: own_context, failed, places };
+        let seat = MailboxReservation::reserve(comm);
         if let Some(place) = mine.places.get_mut(comm.rank as usize) {
             *place = seat.place;
         }
@@ -238,7 +238,7 @@ impl Agreement {
             }
             comm.pause(&mut backoff);
             if backoff.is_long() {
-                if comm.standing.state() == State::Closed {
+                if comm.standing.state() == CommState::Closed {
                     return Err(comm.ended());
                 }
                 if deadline.passed() {
@@ -287,7 +287,7 @@ impl Agreement {
             };
             let (rank, posted) = self.receiving.swap_remove(at);
             if let Some(slot) = self.heard.get_mut(rank as usize).filter(|_| arrived) {
-                *slot = Some(Word::parse(&posted.words(), comm.size as usize));
+                *slot = Some(AgreeMessage::parse(&posted.words(), comm.size as usize));
             }
         }
         let mut at = 0;
@@ -333,9 +333,9 @@ impl Agreement {
                     heard.get(leader as usize).and_then(Option::as_ref).map(|word| word.context);
                 let context =
                     if leader == comm.rank { self.own_context } else { theirs.unwrap_or(0) };
-                Word { decided: true, context, failed, places }
+                AgreeMessage { decided: true, context, failed, places }
             }
-            None => Word { decided: false, context: self.own_context, failed, places },
+            None => AgreeMessage { decided: false, context: self.own_context, failed, places },
         };
         self.round += 1;
         if self.round >= ROUNDS {
@@ -375,13 +375,13 @@ fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
         None => return Ok(None),
     };
     match done {
-        Some(Done { status: DTL_ERROR_RANK_FAILURE, .. }) => Ok(Some(false)),
+        Some(Completion { status: DTL_ERROR_RANK_FAILURE, .. }) => Ok(Some(false)),
         Some(done) => comm.check_done(&done, "agreement with", peer).map(|()| Some(true)),
         None => Ok(None),
     }
 }
 
-impl Word {
+impl AgreeMessage {
     /// Returns the ranks that this word reports as failed and `known` does not.
     fn survivors_missing_from(&self, known: &[bool]) -> Vec<i32> {
         let pairs = (0..).zip(self.failed.iter().zip(known));
@@ -403,11 +403,12 @@ mod tests {
     fn words_survive_the_way() {
         let mut failed = vec![false; 70];
         (failed[3], failed[69]) = (true, true);
-        let word = Word { decided: true, context: 77, failed, places: Vec::new() };
-        let again = Word::parse(&word.words(), 70);
+        let word = AgreeMessage { decided: true, context: 77, failed, places: Vec::new() };
+        let again = AgreeMessage::parse(&word.words(), 70);
         assert!(again == word && again.survivors().len() == 68);
         let failed = vec![false, true, false];
-        let word = Word { decided: false, context: u32::MAX, failed, places: vec![7, 0, 63] };
-        assert!(Word::parse(&word.words(), 3) == word);
+        let word =
+            AgreeMessage { decided: false, context: u32::MAX, failed, places: vec![7, 0, 63] };
+        assert!(AgreeMessage::parse(&word.words(), 3) == word);
     }
 }

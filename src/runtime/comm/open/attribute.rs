@@ -52,7 +52,6 @@ pub fn destroy_key(number: i32) -> Result<()> {
     }
 }
 
-#[cold]
 fn unknown(number: i32) -> Error {
     Error::new(
         crate::abi::status::DTL_ERROR_INVALID_HANDLE,

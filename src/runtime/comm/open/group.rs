@@ -10,7 +10,7 @@ use crate::runtime::comm::comm_handles::put;
 use crate::runtime::comm::diagnostics::hang_report;
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::rank_map::Members;
-use crate::runtime::comm::shared_transport::Link;
+use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::comm::{Comm, insert, progress};
 use crate::sys::os::hwinfo;
 use std::sync::Arc;
@@ -23,18 +23,18 @@ fn proposal(comm: &Comm) -> u64 {
 /// Reservation of this rank's place for its part of a board. It is made before the ranks exchange
 /// their places, so that another thread that makes a communicator at the same time cannot get the
 /// place. Released on drop, unless a board took the place.
-pub(in crate::runtime::comm) struct Seat {
-    link: Arc<Link>,
+pub(in crate::runtime::comm) struct MailboxReservation {
+    link: Arc<SharedTransport>,
     /// 0: there is none.
     pub(in crate::runtime::comm) place: u32,
 }
 
-impl Seat {
+impl MailboxReservation {
     pub(in crate::runtime::comm) fn reserve(comm: &Comm) -> Self {
         let link = Arc::clone(&comm.link);
         let shared = link.shared_memory.as_ref();
         let place = shared.and_then(|shared| shared.part().reserve_place()).unwrap_or(0);
-        Seat { link, place }
+        MailboxReservation { link, place }
     }
 
     /// Gives a communicator a board if all its ranks have a place. `places`: by rank; 0 = the rank
@@ -48,7 +48,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for MailboxReservation {
     fn drop(&mut self) {
         if let (Some(shared), 1..) = (&self.link.shared_memory, self.place) {
             shared.part().release_place(self.place);
@@ -79,7 +79,7 @@ pub(in crate::runtime::comm) fn derive(
     comm: &Comm,
     ranks: &[i32],
     context: u32,
-    seats: Option<(Seat, Vec<u32>)>,
+    seats: Option<(MailboxReservation, Vec<u32>)>,
     number: u64,
 ) -> Result<Comm> {
     or_absent(comm, number, derive_part(comm, ranks, context, seats, number))
@@ -89,7 +89,7 @@ fn derive_part(
     comm: &Comm,
     ranks: &[i32],
     context: u32,
-    seats: Option<(Seat, Vec<u32>)>,
+    seats: Option<(MailboxReservation, Vec<u32>)>,
     number: u64,
 ) -> Result<Comm> {
     let Some(rank) =
@@ -97,7 +97,7 @@ fn derive_part(
     else {
         return fail!(DTL_ERROR_INTERNAL, "this rank is not in its own group");
     };
-    let outer: Vec<i32> = ranks.iter().map(|member| comm.outer(*member)).collect();
+    let outer: Vec<i32> = ranks.iter().map(|member| comm.to_world(*member)).collect();
     let size = i32::try_from(ranks.len()).unwrap_or(i32::MAX);
     if let Some(own) = comm.link.subset(&outer, context)? {
         return Comm::new(own, 0, None, (rank, size), comm.timeout_ns)
@@ -114,7 +114,7 @@ fn derive_part(
 
 /// Duplicates a communicator. The keys' callbacks decide which attributes are copied.
 pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
-    let copy = twin(comm, Kind::Dup)?;
+    let copy = internal_dup(comm, Kind::Dup)?;
     let number = comm.latest_number();
     let copied = coll_device::pass_on(comm, copy).and_then(|copy| {
         attribute::copy_all(comm, handle, &copy)?;
@@ -124,18 +124,18 @@ pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
 }
 
 /// Makes a communicator of the same ranks with messages of its own, and copies nothing else.
-pub(in crate::runtime::comm) fn twin(comm: &Comm, kind: Kind) -> Result<Comm> {
-    Ok(twin_saying(comm, kind, [])?.0)
+pub(in crate::runtime::comm) fn internal_dup(comm: &Comm, kind: Kind) -> Result<Comm> {
+    Ok(dup_and_exchange(comm, kind, [])?.0)
 }
 
-/// Makes a communicator of the same ranks as [`twin`] does. Also exchanges `N` words of each rank,
+/// Makes a communicator of the same ranks as [`internal_dup`] does. Also exchanges `N` words of each rank,
 /// and returns them in the order of ranks.
-fn twin_saying<const N: usize>(
+fn dup_and_exchange<const N: usize>(
     comm: &Comm,
     kind: Kind,
     says: [u64; N],
 ) -> Result<(Comm, Vec<[u64; N]>)> {
-    let seat = Seat::reserve(comm);
+    let seat = MailboxReservation::reserve(comm);
     let mine: Vec<u64> = [proposal(comm), u64::from(seat.place)].into_iter().chain(says).collect();
     let words = allgather_words(comm, kind, &mine)?;
     let context = context_of(words.first().copied().unwrap_or(0))?;
@@ -157,7 +157,7 @@ pub(in crate::runtime::comm) fn private<const N: usize>(
     kind: Kind,
     says: [u64; N],
 ) -> Result<(Arc<Comm>, Vec<[u64; N]>)> {
-    let (made, said) = twin_saying(comm, kind, says)?;
+    let (made, said) = dup_and_exchange(comm, kind, says)?;
     let number = comm.latest_number();
     let made = Arc::new(made);
     progress::add(&made);
@@ -174,7 +174,7 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
     if color < 0 && color != DTL_UNDEFINED {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "color {color}: use 0 or more, or DTL_UNDEFINED");
     }
-    let seat = Seat::reserve(comm);
+    let seat = MailboxReservation::reserve(comm);
     let mine = [color as u32 as u64, key as u32 as u64, proposal(comm), u64::from(seat.place)];
     let words = allgather_words(comm, kind, &mine)?;
     let context = context_of(words.get(2).copied().unwrap_or(0))?;

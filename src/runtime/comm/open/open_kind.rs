@@ -6,9 +6,9 @@ use crate::abi::comm::communicator::{
 };
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
-use crate::runtime::comm::coll::coll_device::{self, Wanted};
+use crate::runtime::comm::coll::coll_device::{self, DeviceCommSpec};
 use crate::runtime::comm::op_desc::Kind;
-use crate::runtime::comm::shared_transport::Link;
+use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::comm::{Comm, TABLE, insert, progress};
 use crate::runtime::component::{BOOTSTRAP_NS, OpenArgs, Transport};
 use crate::runtime::launch::{self, Launch};
@@ -133,7 +133,7 @@ fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm>
         }
         Some(over) => {
             check_place(description)?;
-            group::twin(over, Kind::Open)?
+            group::internal_dup(over, Kind::Open)?
         }
     };
     if raw.timeout_ns != 0 {
@@ -145,7 +145,8 @@ fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm>
         None => Err(backend.lacks("comm")),
     };
     let is_deterministic = raw.flags & DTL_COMM_DETERMINISTIC != 0 || below.link.is_deterministic;
-    let wanted = Wanted { backend, stages: raw.flags & DTL_COMM_STAGE != 0, is_deterministic };
+    let wanted =
+        DeviceCommSpec { backend, stages: raw.flags & DTL_COMM_STAGE != 0, is_deterministic };
     coll_device::attach(below, wanted, prepared)
 }
 
@@ -165,7 +166,7 @@ fn check_place(description: &Description) -> Result<()> {
 fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
     let kind = description.kind.as_deref().unwrap_or("auto");
     let meets =
-        |backend: &Arc<Backend>| backend.comm.as_deref().is_some_and(|comm| comm.meets_over());
+        |backend: &Arc<Backend>| backend.comm.as_deref().is_some_and(|comm| comm.bootstraps_over());
     let Some(backend) = registry::lookup(kind).filter(meets) else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -249,16 +250,16 @@ pub fn choose(
 }
 
 /// Chooses the backend of a kind to open a communicator with. A backend that cannot run here is
-/// also returned if its open reports that to the other ranks (`tells_others`).
+/// also returned if its open reports that to the other ranks (`open_notifies_peers`).
 fn choose_to_open(
     kind: &str,
     named: Option<(i32, i32)>,
     launch: Option<&Launch>,
 ) -> Result<Arc<Backend>> {
     choose(Some(kind), named, launch).or_else(|error| {
-        let backend = find(kind)
-            .ok()
-            .filter(|backend| backend.comm.as_deref().is_some_and(|comm| comm.tells_others()));
+        let backend = find(kind).ok().filter(|backend| {
+            backend.comm.as_deref().is_some_and(|comm| comm.open_notifies_peers())
+        });
         backend.ok_or(error)
     })
 }
@@ -400,7 +401,7 @@ pub(in crate::runtime::comm) fn assemble(
 ) -> Result<Comm> {
     let is_deterministic = flags & DTL_COMM_DETERMINISTIC != 0 || settings::current().deterministic;
     let place = (transport.rank(), transport.size());
-    let link = Link::new(transport, backend, is_deterministic);
+    let link = SharedTransport::new(transport, backend, is_deterministic);
     let link = if flags & DTL_COMM_STAGE == 0 { link.with_direct() } else { link };
     Comm::new(Arc::new(link), 0, None, place, timeout_ns).with_board(std::iter::repeat(0))
 }

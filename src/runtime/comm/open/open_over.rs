@@ -42,7 +42,7 @@ pub(in crate::runtime::comm) fn make(
     let timeout_ns = if timeout_ns == 0 { over.timeout_ns } else { timeout_ns };
     let limit_ns = timeout_ns.min(BOOTSTRAP_NS);
     // A communicator of the library's own, of the same ranks, which serves nothing else.
-    let mut twin = group::twin(over, Kind::Open)?;
+    let mut twin = group::internal_dup(over, Kind::Open)?;
     twin.timeout_ns = limit_ns;
     all_or_none(&twin, backend.ready(), &[], |rank, status| {
         failed_elsewhere(rank, status, &format!("cannot use kind \"{}\"", backend.name()))
@@ -76,7 +76,7 @@ mod tests {
     struct Meets(Mutex<Fabric>);
 
     impl component::Comm for Meets {
-        fn meets_over(&self) -> bool {
+        fn bootstraps_over(&self) -> bool {
             true
         }
 

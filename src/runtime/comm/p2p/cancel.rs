@@ -1,11 +1,11 @@
 //! Cancelling operations: requested once, or until the transport lets go of the buffer.
 
-use super::send_recv::Started;
+use super::send_recv::OpHandle;
 use crate::abi::status::DTL_ERROR_CANCELED;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::shared_transport::Link;
-use crate::runtime::component::{Done, OpId};
+use crate::runtime::comm::shared_transport::SharedTransport;
+use crate::runtime::component::{Completion, OpId};
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
 use std::task::Poll;
@@ -20,7 +20,7 @@ const KEPT: &str = "the transport has not given the buffer back and may access i
 
 /// Tries until there is an answer, or a transport that may keep operations has done so.
 pub(in crate::runtime::comm) fn until<T>(
-    link: &Link,
+    link: &SharedTransport,
     mut attempt: impl FnMut() -> Result<Poll<T>>,
 ) -> Result<T> {
     let grace = if link.has_lost() { LATER_GRACE_NS } else { GRACE_NS };
@@ -43,29 +43,28 @@ pub(in crate::runtime::comm) fn until<T>(
 }
 
 /// The error of an operation that has failed and whose buffer the transport still has.
-#[cold]
 pub(in crate::runtime::comm) fn kept(error: &Error) -> Error {
     Error::new(error.status(), format!("{}; {KEPT}", error.text()))
 }
 
-impl Link {
+impl SharedTransport {
     /// Cancels an operation and waits until the transport lets go of its buffer (see `until`).
     /// `Some` = it had completed before it could be cancelled.
-    pub(in crate::runtime::comm) fn withdraw(&self, op: OpId) -> Result<Option<Done>> {
-        until(self, || self.try_withdraw(op))
+    pub(in crate::runtime::comm) fn cancel(&self, op: OpId) -> Result<Option<Completion>> {
+        until(self, || self.try_cancel(op))
     }
 
     /// Cancels an operation without waiting. `Some`: it had completed before it could be cancelled.
     /// Pending: it is matched and not over; call again, as its sender may cancel the message.
-    fn try_withdraw(&self, op: OpId) -> Result<Poll<Option<Done>>> {
-        let withdrawn = self.ask_to_withdraw(op);
+    fn try_cancel(&self, op: OpId) -> Result<Poll<Option<Completion>>> {
+        let withdrawn = self.request_cancel(op);
         if withdrawn.is_err() {
             self.lose();
         }
         withdrawn
     }
 
-    fn ask_to_withdraw(&self, op: OpId) -> Result<Poll<Option<Done>>> {
+    fn request_cancel(&self, op: OpId) -> Result<Poll<Option<Completion>>> {
         // An operation that is already over need not be cancelled, which some transports cannot do.
         let mut done = self.transport.outcome(op)?;
         if done.is_none() {
@@ -82,20 +81,23 @@ impl Link {
 impl Comm {
     /// Cancels a started operation, and waits for it if it has been matched (`until`); `Some` = it
     /// had completed before that.
-    pub(in crate::runtime::comm) fn take_back(&self, started: Started) -> Result<Option<Done>> {
-        until(&self.link, || self.try_take_back(started))
+    pub(in crate::runtime::comm) fn cancel_started(
+        &self,
+        started: OpHandle,
+    ) -> Result<Option<Completion>> {
+        until(&self.link, || self.try_cancel_started(started))
     }
 
     /// Cancels without waiting. `Some`: it had completed before. Pending: matched; call again.
-    pub(in crate::runtime::comm) fn try_take_back(
+    pub(in crate::runtime::comm) fn try_cancel_started(
         &self,
-        started: Started,
-    ) -> Result<Poll<Option<Done>>> {
+        started: OpHandle,
+    ) -> Result<Poll<Option<Completion>>> {
         Ok(match started {
-            Started::Nothing => Poll::Ready(Some(Done::NOBODY)),
-            Started::Sent => Poll::Ready(Some(self.sent())),
-            Started::Op(op) | Started::FromAny(op) | Started::Kept(op) => {
-                self.link.try_withdraw(op)?.map(|done| done.map(|done| self.inner(done)))
+            OpHandle::Nothing => Poll::Ready(Some(Completion::NOBODY)),
+            OpHandle::Sent => Poll::Ready(Some(self.sent())),
+            OpHandle::Op(op) | OpHandle::FromAny(op) | OpHandle::Kept(op) => {
+                self.link.try_cancel(op)?.map(|done| done.map(|done| self.localized(done)))
             }
         })
     }

@@ -8,13 +8,13 @@
 //! message gets the dma-buf from the backend, and holds no lock then.
 
 use super::p2p_staging;
-use super::send_recv::Started;
+use super::send_recv::OpHandle;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_PROC_NULL};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::shared_transport::Class;
-use crate::runtime::component::{DeviceMemory, Direct, SendMode, Twin};
+use crate::runtime::component::{DeviceMemory, Direct, HostShadow, SendMode};
 use crate::runtime::memory::{self, Allocation, device_only};
 use crate::runtime::registry;
 use crate::sys::handles::epoch;
@@ -24,7 +24,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Makes the host shadow of a device buffer that is to go directly. `None`: the buffer is staged.
-pub(in crate::runtime::comm) fn twin(comm: &Comm, buffer: Region) -> Result<Option<Arc<Twin>>> {
+pub(in crate::runtime::comm) fn host_shadow(
+    comm: &Comm,
+    buffer: Region,
+) -> Result<Option<Arc<HostShadow>>> {
     let Some(direct) = comm.link.direct() else { return Ok(None) };
     if buffer.len() <= direct.above() || direct.refusal().is_some() {
         return Ok(None);
@@ -49,7 +52,7 @@ pub(in crate::runtime::comm) fn twin(comm: &Comm, buffer: Region) -> Result<Opti
         p2p_staging::explain_staged(comm, &allocation, direct.refusal());
         return Ok(None);
     };
-    Ok(Some(Arc::new(Twin::new(buffer, hold))))
+    Ok(Some(Arc::new(HostShadow::new(buffer, hold))))
 }
 
 /// Checks that the buffer was not freed meanwhile: it is still in the allocation `was`.
@@ -57,7 +60,7 @@ fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
     match device_only::allocation_of(buffer)? {
         Some(is) if is.serial == was.serial => Ok(()),
         _ => {
-            device_only::tell_gone(was.serial);
+            device_only::notify_freed(was.serial);
             fail!(
                 DTL_ERROR_INVALID_STATE,
                 "the device buffer of a message was freed before the message began"
@@ -95,38 +98,38 @@ pub(in crate::runtime::comm) fn refused(why: &str) -> String {
 
 impl Comm {
     /// Starts to send by a host shadow, or from `host` if the link has no direct path.
-    pub(in crate::runtime::comm) fn start_send_twin(
+    pub(in crate::runtime::comm) fn start_send_shadow(
         &self,
         host: Region,
-        twin: &Arc<Twin>,
+        twin: &Arc<HostShadow>,
         dest: i32,
         tag: i32,
         mode: SendMode,
-    ) -> Result<Started> {
+    ) -> Result<OpHandle> {
         let Some(direct) = self.link.direct() else {
             return self.start_send(Class::User, host, dest, tag, mode);
         };
-        let word = self.word(Class::User, tag);
-        direct.isend(host, twin, self.outer(dest), word, mode).map(Started::Op)
+        let word = self.match_bits(Class::User, tag);
+        direct.isend(host, twin, self.to_world(dest), word, mode).map(OpHandle::Op)
     }
 
     /// Starts to receive by a host shadow, or into `host` if the link has no direct path.
-    pub(in crate::runtime::comm) fn start_recv_twin(
+    pub(in crate::runtime::comm) fn start_recv_shadow(
         &self,
         host: Region,
-        twin: &Arc<Twin>,
+        twin: &Arc<HostShadow>,
         source: i32,
         tag: i32,
-    ) -> Result<Started> {
+    ) -> Result<OpHandle> {
         let Some(direct) = self.link.direct().filter(|_| source != DTL_PROC_NULL) else {
             return self.start_recv(Class::User, host, source, tag);
         };
         let op = direct.irecv(host, twin, self.selector(Class::User, source, tag))?;
-        Ok(if source == DTL_ANY_SOURCE { Started::FromAny(op) } else { Started::Op(op) })
+        Ok(if source == DTL_ANY_SOURCE { OpHandle::FromAny(op) } else { OpHandle::Op(op) })
     }
 
     /// Whether a rank is this process.
     pub(in crate::runtime::comm) fn is_self(&self, rank: i32) -> bool {
-        rank != DTL_PROC_NULL && self.outer(rank) == self.link.transport.rank()
+        rank != DTL_PROC_NULL && self.to_world(rank) == self.link.transport.rank()
     }
 }

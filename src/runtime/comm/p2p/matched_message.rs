@@ -2,18 +2,18 @@
 
 use super::p2p_staging::{BufferPath, Staged};
 use super::probe;
-use super::send_recv::{self, Data, Started};
+use super::send_recv::{self, Data, OpHandle};
 use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::abi::handle::dtl_message_t;
 use crate::error::{Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::shared_transport::Class;
-use crate::runtime::component::{Done, OpId};
+use crate::runtime::component::{Completion, OpId};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::device_only;
 use crate::sys::handles::epoch::{self, Guard};
-use crate::sys::handles::handle_table::Table;
+use crate::sys::handles::handle_table::HandleTable;
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
@@ -22,10 +22,10 @@ use std::sync::Arc;
 /// Type byte of message handles.
 pub const TAG: u8 = 8;
 
-static TABLE: Table<Message> = Table::new(TAG, 0);
+static TABLE: HandleTable<MatchedMessage> = HandleTable::new(TAG, 0);
 
 /// A taken message.
-pub struct Message {
+pub struct MatchedMessage {
     comm: Arc<Comm>,
     /// `None`: from DTL_PROC_NULL.
     taken: Option<OpId>,
@@ -34,20 +34,24 @@ pub struct Message {
 }
 
 /// A matched message, and the completion that its receive will return.
-pub type Found = (dtl_message_t, Done);
+pub type Found = (dtl_message_t, Completion);
 
 /// Looks for a message that a receive would take, and takes it.
 pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>> {
     send_recv::check_recv(comm, source, tag)?;
     if source == DTL_PROC_NULL {
-        let message = Message { comm: Arc::clone(comm), taken: None, source, tag };
-        return Ok(Some((insert(message)?, Done::NOBODY)));
+        let message = MatchedMessage { comm: Arc::clone(comm), taken: None, source, tag };
+        return Ok(Some((insert(message)?, Completion::NOBODY)));
     }
     let look = || comm.link.transport.take(comm.selector(Class::User, source, tag));
     let Some(matched) = probe::find(comm, source, look)? else { return Ok(None) };
-    let done = comm.inner(matched.done);
-    let message =
-        Message { comm: Arc::clone(comm), taken: Some(matched.message), source: done.source, tag };
+    let done = comm.localized(matched.done);
+    let message = MatchedMessage {
+        comm: Arc::clone(comm),
+        taken: Some(matched.message),
+        source: done.source,
+        tag,
+    };
     Ok(Some((insert(message)?, done)))
 }
 
@@ -56,7 +60,7 @@ pub fn mprobe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Found> {
     probe::until(comm, || improbe(comm, source, tag))
 }
 
-fn insert(message: Message) -> Result<dtl_message_t> {
+fn insert(message: MatchedMessage) -> Result<dtl_message_t> {
     match TABLE.insert(Arc::new(message)) {
         Some(id) => Ok(dtl_message_t { id }),
         None => {
@@ -73,13 +77,13 @@ pub fn is_live(id: u64) -> bool {
 
 /// Takes the message from under its handle, for a receive into a buffer that is well: one receive
 /// gets it.
-pub fn claim(inside: &Guard, handle: dtl_message_t, data: &Data) -> Result<Arc<Message>> {
+pub fn claim(inside: &Guard, handle: dtl_message_t, data: &Data) -> Result<Arc<MatchedMessage>> {
     device_only::check(data.bytes)?;
     TABLE.remove(inside, handle.id).ok_or_else(|| invalid_handle("message", TAG, handle.id))
 }
 
 /// Receives a matched message. The status in `Ok(done)` may be TRUNCATED.
-pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
+pub fn mrecv(message: &MatchedMessage, data: Data) -> Result<(Completion, Arc<Comm>)> {
     let comm = &message.comm;
     let done = comm.recorder.during(data.words(Kind::Recv, message.source, message.tag), || {
         if device_only::is_any() {
@@ -92,25 +96,28 @@ pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
 }
 
 /// Starts to receive a matched message.
-pub(in crate::runtime::comm) fn start(message: &Message, into: Region) -> Result<Started> {
+pub(in crate::runtime::comm) fn start(message: &MatchedMessage, into: Region) -> Result<OpHandle> {
     if let Err(error) = message.comm.check_open() {
         message.discard(Deadline::after(LONGEST_END_NS));
         return Err(error);
     }
     match message.taken {
-        Some(taken) => message.comm.link.transport.receive_matched(taken, into).map(Started::Op),
-        None => Ok(Started::Nothing),
+        Some(taken) => message.comm.link.transport.receive_matched(taken, into).map(OpHandle::Op),
+        None => Ok(OpHandle::Nothing),
     }
 }
 
 /// Starts to receive a matched message into memory that the host may not reach.
 #[cold]
-pub(in crate::runtime::comm) fn start_staged(message: &Message, data: Data) -> Result<Staged> {
+pub(in crate::runtime::comm) fn start_staged(
+    message: &MatchedMessage,
+    data: Data,
+) -> Result<Staged> {
     let path = BufferPath::of_matched(&message.comm, data.bytes)?;
     Staged::recv_with(path, data.bytes, |into, _| start(message, into))
 }
 
-impl Message {
+impl MatchedMessage {
     pub(in crate::runtime::comm) fn comm(&self) -> &Comm {
         &self.comm
     }
@@ -137,7 +144,7 @@ pub(in crate::runtime::comm) fn drop_all(comm: &Arc<Comm>) {
 /// their senders.
 const LONGEST_END_NS: u64 = 100_000_000;
 
-impl Message {
+impl MatchedMessage {
     /// Receives it into nothing, so that its sender is not left with it: that may be this rank.
     fn discard(&self, limit: Deadline) {
         let Some(taken) = self.taken else { return };

@@ -8,6 +8,7 @@
 //! - `matched_message`: messages found by a matched probe
 //! - `cancel`: cancellation
 //! - `posted`: memory of the library with the operation posted into it
+//! - `staging_memory`: host memory of a staged message
 //! - `p2p_staging`: messages staged through host memory
 //! - `gpu_direct`: messages of device memory that the transport moves
 

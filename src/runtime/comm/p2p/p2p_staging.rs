@@ -12,7 +12,7 @@
 //! Not here: which memory that is (`memory::device_only`), requests (`request`), collectives
 //! (`coll::coll_staging`).
 
-use super::send_recv::Started;
+use super::send_recv::OpHandle;
 use super::staging_memory::{StagingMemory, host_memory};
 use super::{cancel, gpu_direct};
 use crate::abi::comm::communicator::DTL_PROC_NULL;
@@ -23,7 +23,7 @@ use crate::runtime::comm::absence;
 use crate::runtime::comm::flight_recorder::Ticket;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{Bytes, Done, Filling, SendMode, Twin};
+use crate::runtime::component::{Completion, DataLocation, HostShadow, PipelinedSource, SendMode};
 use crate::runtime::enums::describe;
 use crate::runtime::memory::device_only;
 use crate::runtime::memory::{Allocation, kind_info};
@@ -38,7 +38,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 /// How a message ended, and the copies that went with it.
-type Ended = (Done, Result<()>);
+type Ended = (Completion, Result<()>);
 
 /// Bytes of a part.
 const PART: usize = 1 << 20;
@@ -64,12 +64,12 @@ pub(in crate::runtime::comm) enum BufferPath {
     /// Through host memory, in parts while others travel.
     Pipelined,
     /// The transport moves device memory. Host memory beside it is used only where it cannot.
-    Direct(Arc<Twin>),
+    Direct(Arc<HostShadow>),
 }
 
 impl BufferPath {
     /// Path of a message that this rank sends.
-    #[inline(always)]
+    #[inline]
     pub(in crate::runtime::comm) fn of_send(
         comm: &Comm,
         data: Region,
@@ -87,7 +87,7 @@ impl BufferPath {
     }
 
     /// Path of a message that this rank receives.
-    #[inline(always)]
+    #[inline]
     pub(in crate::runtime::comm) fn of_recv(comm: &Comm, into: Region) -> Result<BufferPath> {
         if device_only::may_be(into) {
             Self::of_hidden(comm, into, true, true)
@@ -111,7 +111,7 @@ impl BufferPath {
         if !is_staged(comm, buffer)? {
             return Ok(BufferPath::Host);
         }
-        let twin = if may_be_direct { gpu_direct::twin(comm, buffer)? } else { None };
+        let twin = if may_be_direct { gpu_direct::host_shadow(comm, buffer)? } else { None };
         Ok(twin.map_or_else(|| Self::through_host(comm, in_parts), BufferPath::Direct))
     }
 
@@ -121,7 +121,6 @@ impl BufferPath {
     }
 
     /// Whether the transport is given the buffer.
-    #[inline(always)]
     pub(in crate::runtime::comm) fn is_host(&self) -> bool {
         matches!(self, BufferPath::Host)
     }
@@ -276,7 +275,7 @@ pub(in crate::runtime::comm) fn copy_out(device: Region) -> Result<Scratch> {
 
 /// A message in flight whose buffer is perhaps not the host's.
 pub(in crate::runtime::comm) struct Staged {
-    started: Started,
+    started: OpHandle,
     path: BufferPath,
     /// Whether it is a receive.
     receives: bool,
@@ -285,7 +284,7 @@ pub(in crate::runtime::comm) struct Staged {
     /// Bytes copied between the two, from the front.
     copied: usize,
     /// Bytes that a pipelined send has copied, for the transport.
-    filling: Option<Arc<Filling>>,
+    filling: Option<Arc<PipelinedSource>>,
     /// A copy failed.
     failed: Option<Error>,
     pub(in crate::runtime::comm) ticket: Option<Ticket>,
@@ -294,7 +293,7 @@ pub(in crate::runtime::comm) struct Staged {
 
 impl Staged {
     fn new(path: BufferPath, receives: bool, device: Region, host: StagingMemory) -> Self {
-        let (started, copied, filling, failed, ticket) = (Started::Nothing, 0, None, None, None);
+        let (started, copied, filling, failed, ticket) = (OpHandle::Nothing, 0, None, None, None);
         Staged {
             started,
             path,
@@ -325,14 +324,14 @@ impl Staged {
                 return Ok(staged);
             }
             BufferPath::Direct(twin) => {
-                staged.started = comm.start_send_twin(room, twin, dest, tag, mode)?;
+                staged.started = comm.start_send_shadow(room, twin, dest, tag, mode)?;
                 return Ok(staged);
             }
             BufferPath::Pipelined => {
                 transfer::stage_out(room.part(0, PART), data.part(0, PART))?;
                 staged.copied = PART;
-                let filling = Arc::new(Filling::new(PART));
-                if let Some(started) = comm.start_filling(room, dest, tag, &filling) {
+                let filling = Arc::new(PipelinedSource::new(PART));
+                if let Some(started) = comm.start_pipelined(room, dest, tag, &filling) {
                     (staged.started, staged.filling) = (started?, Some(filling));
                     return Ok(staged);
                 }
@@ -355,7 +354,7 @@ impl Staged {
         tag: i32,
     ) -> Result<Staged> {
         Self::recv_with(path, into, |into, path| match path {
-            BufferPath::Direct(twin) => comm.start_recv_twin(into, twin, source, tag),
+            BufferPath::Direct(twin) => comm.start_recv_shadow(into, twin, source, tag),
             _ => comm.start_recv(Class::User, into, source, tag),
         })
     }
@@ -364,7 +363,7 @@ impl Staged {
     pub(in crate::runtime::comm) fn recv_with(
         path: BufferPath,
         into: Region,
-        start: impl FnOnce(Region, &BufferPath) -> Result<Started>,
+        start: impl FnOnce(Region, &BufferPath) -> Result<OpHandle>,
     ) -> Result<Staged> {
         let host = memory_for(&path, into)?;
         let room = if path.is_host() { into } else { host.region() };
@@ -404,7 +403,7 @@ impl Staged {
             && end > self.copied
             && match self.started {
                 _ if !self.receives => self.filling.is_some(),
-                Started::Op(op) | Started::FromAny(op) if end - self.copied == PART => {
+                OpHandle::Op(op) | OpHandle::FromAny(op) if end - self.copied == PART => {
                     comm.link.transport.groups().pipeline.map_or(0, |pipeline| pipeline.arrived(op))
                         >= end
                 }
@@ -423,8 +422,8 @@ impl Staged {
     }
 
     /// Copies all of a send that was to go as it is, if the transport needs that.
-    fn copy_wanted(&mut self, twin: &Twin) -> bool {
-        if twin.bytes() != Bytes::Wanted {
+    fn copy_wanted(&mut self, twin: &HostShadow) -> bool {
+        if twin.bytes() != DataLocation::Wanted {
             return false;
         }
         self.copy_to(self.device.len());
@@ -445,7 +444,7 @@ impl Staged {
         }
     }
 
-    fn end(&mut self, done: Done) -> (Done, Result<()>) {
+    fn end(&mut self, done: Completion) -> (Completion, Result<()>) {
         let is_staged = self.receives && !self.path.is_host();
         if is_staged && matches!(done.status, DTL_SUCCESS | DTL_ERROR_TRUNCATED) {
             let end = usize::try_from(done.size).unwrap_or(usize::MAX).min(self.device.len());
@@ -457,7 +456,7 @@ impl Staged {
         match self.failed.take() {
             Some(error) if done.status != DTL_ERROR_CANCELED => {
                 let error = error.within("the copy between device and host");
-                (Done { status: error.status(), ..done }, Err(error))
+                (Completion { status: error.status(), ..done }, Err(error))
             }
             _ => (done, Ok(())),
         }
@@ -469,12 +468,15 @@ impl Staged {
     }
 
     /// Cancels the message and waits for that. `Some`: it had been matched, and is over now.
-    pub(in crate::runtime::comm) fn take_back(&mut self, comm: &Comm) -> Result<Option<Ended>> {
-        cancel::until(&comm.link, || self.try_take_back(comm))
+    pub(in crate::runtime::comm) fn cancel_and_wait(
+        &mut self,
+        comm: &Comm,
+    ) -> Result<Option<Ended>> {
+        cancel::until(&comm.link, || self.try_cancel(comm))
     }
 
     /// Cancels the message without waiting. `Some`: matched and over. Pending: matched, not over.
-    pub(in crate::runtime::comm) fn try_take_back(
+    pub(in crate::runtime::comm) fn try_cancel(
         &mut self,
         comm: &Comm,
     ) -> Result<Poll<Option<Ended>>> {
@@ -497,7 +499,7 @@ impl Staged {
         comm: &Comm,
         peer: i32,
         deadline: Deadline,
-    ) -> Result<Done> {
+    ) -> Result<Completion> {
         let mut backoff = Backoff::new();
         loop {
             let before = self.copied;
@@ -517,13 +519,13 @@ impl Staged {
             progress::others(comm);
             if comm.is_absent(peer) {
                 comm.catch_up(peer);
-                if let Poll::Ready(ended) = self.try_take_back(comm)? {
+                if let Poll::Ready(ended) = self.try_cancel(comm)? {
                     return ended
                         .map_or(Ok(absence::failed(peer)), |(done, copied)| copied.map(|()| done));
                 }
             }
         }
-        match self.take_back(comm)? {
+        match self.cancel_and_wait(comm)? {
             Some((done, copied)) => copied.map(|()| done),
             None => Err(comm.gave_up()),
         }

@@ -2,21 +2,21 @@
 //!
 //! Not here: its request, and starting one as an ordinary operation each time (`request`).
 
-use super::send_recv::Started;
+use super::send_recv::OpHandle;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_PROC_NULL};
 use crate::error::Result;
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::shared_transport::{Class, Link};
+use crate::runtime::comm::shared_transport::{Class, SharedTransport};
 use crate::runtime::component::{OpId, PersistentOps};
-use crate::sys::handles::owning_ref::Within;
+use crate::sys::handles::owning_ref::OwningRef;
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
 /// A persistent operation of the transport. It ends with its request.
 pub(in crate::runtime::comm) struct Persistent {
-    group: Within<dyn PersistentOps, Link>,
+    group: OwningRef<dyn PersistentOps, SharedTransport>,
     op: OpId,
-    started: fn(OpId) -> Started,
+    started: fn(OpId) -> OpHandle,
 }
 
 impl Comm {
@@ -31,8 +31,9 @@ impl Comm {
             return Ok(None);
         }
         let Some(group) = self.persistent_ops() else { return Ok(None) };
-        let made = group.part().make_send(data, self.outer(dest), self.word(Class::User, tag));
-        persistent(group, made, Started::Op)
+        let made =
+            group.part().make_send(data, self.to_world(dest), self.match_bits(Class::User, tag));
+        persistent(group, made, OpHandle::Op)
     }
 
     /// Makes a persistent receive in the transport. `None`: each start posts an ordinary one.
@@ -50,26 +51,26 @@ impl Comm {
         persistent(
             group,
             made,
-            if source == DTL_ANY_SOURCE { Started::FromAny } else { Started::Op },
+            if source == DTL_ANY_SOURCE { OpHandle::FromAny } else { OpHandle::Op },
         )
     }
 
-    fn persistent_ops(&self) -> Option<Within<dyn PersistentOps, Link>> {
-        Within::find(Arc::clone(&self.link), |link| link.transport.groups().persistent)
+    fn persistent_ops(&self) -> Option<OwningRef<dyn PersistentOps, SharedTransport>> {
+        OwningRef::find(Arc::clone(&self.link), |link| link.transport.groups().persistent)
     }
 }
 
 fn persistent(
-    group: Within<dyn PersistentOps, Link>,
+    group: OwningRef<dyn PersistentOps, SharedTransport>,
     made: Option<Result<OpId>>,
-    started: fn(OpId) -> Started,
+    started: fn(OpId) -> OpHandle,
 ) -> Result<Option<Persistent>> {
     made.transpose().map(|op| op.map(|op| Persistent { group, op, started }))
 }
 
 impl Persistent {
     /// Starts it; it is at rest.
-    pub(in crate::runtime::comm) fn start(&self) -> Result<Started> {
+    pub(in crate::runtime::comm) fn start(&self) -> Result<OpHandle> {
         self.group.part().start(self.op).map(|()| (self.started)(self.op))
     }
 }

@@ -1,11 +1,11 @@
 //! Memory of the library together with the operation posted into it. The memory is freed only when
 //! the transport no longer uses it.
 
-use super::send_recv::Started;
+use super::send_recv::OpHandle;
 use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::shared_transport::{Class, Link};
-use crate::runtime::component::{Done, OpId, SendMode};
+use crate::runtime::comm::shared_transport::{Class, SharedTransport};
+use crate::runtime::component::{Completion, OpId, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// the transport cannot cancel the operation, the memory is leaked: a transport that still has a
 /// buffer may write to it at any time.
 pub(in crate::runtime::comm) struct Posted {
-    link: Arc<Link>,
+    link: Arc<SharedTransport>,
     memory: Scratch,
     op: Option<OpId>,
 }
@@ -25,7 +25,7 @@ impl Posted {
     /// cancels itself. `memory` is `None` if the allocation failed; the error then names `what` it
     /// was for.
     pub(in crate::runtime::comm) fn lent(
-        link: &Arc<Link>,
+        link: &Arc<SharedTransport>,
         memory: Option<Scratch>,
         what: &str,
     ) -> Result<Posted> {
@@ -68,7 +68,7 @@ impl Posted {
         what: &str,
     ) -> Result<Posted> {
         let mut posted = Posted::lent(&comm.link, Scratch::new(8 * count), what)?;
-        posted.op = comm.start_recv(class, posted.region(), source, tag).map(Started::op)?;
+        posted.op = comm.start_recv(class, posted.region(), source, tag).map(OpHandle::op)?;
         Ok(posted)
     }
 
@@ -83,7 +83,7 @@ impl Posted {
     }
 
     /// Makes progress. Returns `Some` once, when the operation completes.
-    pub(in crate::runtime::comm) fn poll(&mut self) -> Result<Option<Done>> {
+    pub(in crate::runtime::comm) fn poll(&mut self) -> Result<Option<Completion>> {
         let Some(op) = self.op else { return Ok(None) };
         let done = self.link.transport.outcome(op)?;
         if done.is_some() {
@@ -93,9 +93,9 @@ impl Posted {
     }
 
     /// Cancels the operation. Returns `Some` if it had completed before.
-    pub(in crate::runtime::comm) fn cancel(&mut self) -> Result<Option<Done>> {
+    pub(in crate::runtime::comm) fn cancel(&mut self) -> Result<Option<Completion>> {
         let Some(op) = self.op else { return Ok(None) };
-        let done = self.link.withdraw(op)?;
+        let done = self.link.cancel(op)?;
         self.op = None;
         Ok(done)
     }

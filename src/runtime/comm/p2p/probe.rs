@@ -4,26 +4,26 @@ use super::send_recv;
 use crate::abi::comm::communicator::*;
 use crate::error::{Result, fail};
 use crate::runtime::comm::absence;
-use crate::runtime::comm::op_desc::{Call, Kind};
+use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::Done;
+use crate::runtime::component::Completion;
 use crate::sys::sync::backoff::Backoff;
 
 /// Waits for a message that a receive would take; it stays.
-pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Done> {
-    let call = Call { peer: source, tag, ..Call::new(Kind::Probe) };
+pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Completion> {
+    let call = OpDesc { peer: source, tag, ..OpDesc::new(Kind::Probe) };
     comm.recorder.during(call.words(), || until(comm, || iprobe(comm, source, tag)))
 }
 
 /// Looks for a message that a receive would take; it stays.
-pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Done>> {
+pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Completion>> {
     send_recv::check_recv(comm, source, tag)?;
     if source == DTL_PROC_NULL {
-        return Ok(Some(Done::NOBODY));
+        return Ok(Some(Completion::NOBODY));
     }
     let look = || comm.link.transport.probe(comm.selector(Class::User, source, tag));
-    Ok(find(comm, source, look)?.map(|done| comm.inner(done)))
+    Ok(find(comm, source, look)?.map(|done| comm.localized(done)))
 }
 
 /// Looks for a message. Fails if there is none and none can come: one from any rank may be one that

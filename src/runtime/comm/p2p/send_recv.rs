@@ -9,7 +9,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::comm::op_desc::{Kind, Tagged};
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{Done, Filling, OpId, RecvMode, SendMode};
+use crate::runtime::component::{Completion, OpId, PipelinedSource, RecvMode, SendMode};
 use crate::runtime::memory::device_only;
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::backoff::Backoff;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// A started operation.
 #[derive(Clone, Copy)]
-pub(in crate::runtime::comm) enum Started {
+pub(in crate::runtime::comm) enum OpHandle {
     /// With DTL_PROC_NULL: over before it began.
     Nothing,
     /// A send that was over at once.
@@ -32,32 +32,32 @@ pub(in crate::runtime::comm) enum Started {
     Kept(OpId),
 }
 
-impl Started {
+impl OpHandle {
     /// Returns a send that a transport has begun.
-    #[inline(always)]
-    pub(super) fn send(begun: OpId) -> Started {
-        if begun == OpId::COMPLETED { Started::Sent } else { Started::Op(begun) }
+    #[inline(always)] // row: send_recv_8
+    pub(super) fn send(begun: OpId) -> OpHandle {
+        if begun == OpId::COMPLETED { OpHandle::Sent } else { OpHandle::Op(begun) }
     }
 
     /// Returns a receive that a transport has begun.
-    #[inline(always)]
-    pub(super) fn recv(begun: OpId, source: i32) -> Started {
-        if source == DTL_ANY_SOURCE { Started::FromAny(begun) } else { Started::Op(begun) }
+    #[inline(always)] // row: send_recv_8
+    pub(super) fn recv(begun: OpId, source: i32) -> OpHandle {
+        if source == DTL_ANY_SOURCE { OpHandle::FromAny(begun) } else { OpHandle::Op(begun) }
     }
 
     /// Returns the operation marked as one of a persistent request.
-    pub(in crate::runtime::comm) fn kept(self) -> Started {
+    pub(in crate::runtime::comm) fn kept(self) -> OpHandle {
         match self {
-            Started::Op(op) => Started::Kept(op),
-            Started::Sent => Started::Nothing,
+            OpHandle::Op(op) => OpHandle::Kept(op),
+            OpHandle::Sent => OpHandle::Nothing,
             other => other,
         }
     }
 
     pub(in crate::runtime::comm) fn op(self) -> Option<OpId> {
         match self {
-            Started::Op(op) | Started::FromAny(op) | Started::Kept(op) => Some(op),
-            Started::Nothing | Started::Sent => None,
+            OpHandle::Op(op) | OpHandle::FromAny(op) | OpHandle::Kept(op) => Some(op),
+            OpHandle::Nothing | OpHandle::Sent => None,
         }
     }
 }
@@ -65,7 +65,7 @@ impl Started {
 impl Comm {
     /// Whether a message needs no check: its rank and tag are numbers in their ranges, the host
     /// reaches its memory, and the communicator is open.
-    #[inline(always)]
+    #[inline(always)] // row: send_recv_8
     pub(super) fn is_plain(&self, data: Region, peer: i32, tag: i32) -> bool {
         // Neither is negative, and no tag above DTL_TAG_MAX, which is all ones; ranks that are do
         // not exist.
@@ -73,7 +73,7 @@ impl Comm {
         usually(is_known) && !device_only::may_be(data)
     }
 
-    #[inline(always)]
+    #[inline(always)] // row: send_recv_8
     pub(in crate::runtime::comm) fn start_send(
         &self,
         class: Class,
@@ -81,49 +81,50 @@ impl Comm {
         dest: i32,
         tag: i32,
         mode: SendMode,
-    ) -> Result<Started> {
+    ) -> Result<OpHandle> {
         if dest == DTL_PROC_NULL {
-            return Ok(Started::Nothing);
+            return Ok(OpHandle::Nothing);
         }
-        let (transport, dest, word) = (self.link.part(), self.outer(dest), self.word(class, tag));
-        transport.start_send(data, dest, word, mode, false).map(Started::send)
+        let (transport, dest, word) =
+            (self.link.part(), self.to_world(dest), self.match_bits(class, tag));
+        transport.start_send(data, dest, word, mode, false).map(OpHandle::send)
     }
 
     /// Starts a standard send of bytes that are still being written. `None`: the transport cannot.
-    pub(in crate::runtime::comm) fn start_filling(
+    pub(in crate::runtime::comm) fn start_pipelined(
         &self,
         data: Region,
         dest: i32,
         tag: i32,
-        by: &Arc<Filling>,
-    ) -> Option<Result<Started>> {
-        let word = self.word(Class::User, tag);
+        by: &Arc<PipelinedSource>,
+    ) -> Option<Result<OpHandle>> {
+        let word = self.match_bits(Class::User, tag);
         let pipeline = self.link.transport.groups().pipeline?;
-        let begun = pipeline.isend_filling(data, self.outer(dest), word, by)?;
-        Some(begun.map(Started::Op))
+        let begun = pipeline.isend_pipelined(data, self.to_world(dest), word, by)?;
+        Some(begun.map(OpHandle::Op))
     }
 
-    #[inline(always)]
+    #[inline(always)] // row: send_recv_8
     pub(in crate::runtime::comm) fn start_recv(
         &self,
         class: Class,
         data: Region,
         source: i32,
         tag: i32,
-    ) -> Result<Started> {
+    ) -> Result<OpHandle> {
         if source == DTL_PROC_NULL {
-            return Ok(Started::Nothing);
+            return Ok(OpHandle::Nothing);
         }
         let select = self.selector(class, source, tag);
         let op = self.link.part().start_recv(data, select, RecvMode::Request)?;
-        Ok(Started::recv(op, source))
+        Ok(OpHandle::recv(op, source))
     }
 
     /// Sends a message: within the transport, if nothing else needs progress meanwhile.
-    #[inline(always)]
+    #[inline(always)] // row: send_recv_8
     fn send_message(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
-        let (transport, word) = (self.link.part(), self.word(Class::User, tag));
-        match transport.start_send(data, self.outer(dest), word, mode, progress::may_block())? {
+        let (transport, word) = (self.link.part(), self.match_bits(Class::User, tag));
+        match transport.start_send(data, self.to_world(dest), word, mode, progress::may_block())? {
             OpId::COMPLETED => Ok(()),
             op => self.wait_for_send(op, dest),
         }
@@ -131,19 +132,19 @@ impl Comm {
 
     #[inline(never)]
     fn wait_for_send(&self, op: OpId, dest: i32) -> Result<()> {
-        let done = self.complete(Started::Op(op), dest, self.deadline())?;
+        let done = self.complete(OpHandle::Op(op), dest, self.deadline())?;
         self.check_done(&done, "send to", dest)
     }
 
     /// Receives a message: within the transport, if nothing else needs progress meanwhile, or if it
     /// is there.
-    #[inline(always)]
-    fn receive(&self, data: Region, source: i32, tag: i32, told: &mut Done) -> Result<()> {
+    #[inline(always)] // row: send_recv_8
+    fn receive(&self, data: Region, source: i32, tag: i32, told: &mut Completion) -> Result<()> {
         let select = self.selector(Class::User, source, tag);
         let mode = if progress::may_block() { RecvMode::Block(told) } else { RecvMode::Poll(told) };
         match self.link.part().start_recv(data, select, mode)? {
             OpId::COMPLETED => {
-                self.tell_inner(told);
+                self.localize(told);
                 Ok(())
             }
             op => self.wait_for_receive(op, source, told),
@@ -151,22 +152,22 @@ impl Comm {
     }
 
     #[inline(never)]
-    fn wait_for_receive(&self, op: OpId, source: i32, told: &mut Done) -> Result<()> {
-        *told = self.complete(Started::recv(op, source), source, self.deadline())?;
+    fn wait_for_receive(&self, op: OpId, source: i32, told: &mut Completion) -> Result<()> {
+        *told = self.complete(OpHandle::recv(op, source), source, self.deadline())?;
         Ok(())
     }
 
     /// Asks after an operation, making progress.
-    #[inline(always)]
-    pub(in crate::runtime::comm) fn poll(&self, started: Started) -> Result<Option<Done>> {
+    #[inline(always)] // row: send_recv_8
+    pub(in crate::runtime::comm) fn poll(&self, started: OpHandle) -> Result<Option<Completion>> {
         let (op, is_from_any) = match started {
-            Started::Op(op) | Started::Kept(op) => (op, false),
-            Started::FromAny(op) => (op, true),
-            Started::Nothing => return Ok(Some(Done::NOBODY)),
-            Started::Sent => return Ok(Some(self.sent())),
+            OpHandle::Op(op) | OpHandle::Kept(op) => (op, false),
+            OpHandle::FromAny(op) => (op, true),
+            OpHandle::Nothing => return Ok(Some(Completion::NOBODY)),
+            OpHandle::Sent => return Ok(Some(self.sent())),
         };
         match self.link.transport.outcome(op)? {
-            Some(done) => Ok(Some(self.inner(done))),
+            Some(done) => Ok(Some(self.localized(done))),
             // It may have been the dead rank's message that this receive waits for.
             None if is_from_any && self.has_died() => self.fail_from_any(op).map(Some),
             None => Ok(None),
@@ -174,22 +175,26 @@ impl Comm {
     }
 
     /// Fills the completion of a send that is over, if it is needed. None of its values matters.
-    #[inline(always)]
-    pub(in crate::runtime::comm) fn tell_sent(&self, told: &mut Done) {
+    #[inline(always)] // row: send_recv_8
+    pub(in crate::runtime::comm) fn tell_sent(&self, told: &mut Completion) {
         if !told.is_unasked() {
             *told = self.sent();
         }
     }
 
-    pub(in crate::runtime::comm) fn sent(&self) -> Done {
-        Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 }
+    pub(in crate::runtime::comm) fn sent(&self) -> Completion {
+        Completion { source: self.rank, status: DTL_SUCCESS, match_bits: 0, size: 0 }
     }
 
     #[cold]
-    fn fail_from_any(&self, op: OpId) -> Result<Done> {
-        let failed =
-            Done { source: DTL_ANY_SOURCE, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
-        Ok(self.link.withdraw(op)?.map_or(failed, |done| self.inner(done)))
+    fn fail_from_any(&self, op: OpId) -> Result<Completion> {
+        let failed = Completion {
+            source: DTL_ANY_SOURCE,
+            status: DTL_ERROR_RANK_FAILURE,
+            match_bits: 0,
+            size: 0,
+        };
+        Ok(self.link.cancel(op)?.map_or(failed, |done| self.localized(done)))
     }
 
     /// Waits for an operation with a rank, or from any. At the deadline, when the communicator
@@ -197,17 +202,17 @@ impl Comm {
     /// buffer after the return; one that has been matched finishes first.
     pub(in crate::runtime::comm) fn complete(
         &self,
-        started: Started,
+        started: OpHandle,
         peer: i32,
         deadline: Deadline,
-    ) -> Result<Done> {
+    ) -> Result<Completion> {
         let mut backoff = Backoff::new();
         loop {
             match self.poll(started) {
                 Ok(None) => self.pause(&mut backoff),
                 Ok(Some(done)) => return Ok(done),
                 Err(error) => {
-                    let back = self.take_back(started);
+                    let back = self.cancel_started(started);
                     return Err(if back.is_ok() { error } else { cancel::kept(&error) });
                 }
             }
@@ -222,7 +227,7 @@ impl Comm {
                 return Ok(failed);
             }
         }
-        match self.take_back(started)? {
+        match self.cancel_started(started)? {
             Some(done) => Ok(done),
             None => Err(self.gave_up()),
         }
@@ -242,10 +247,10 @@ impl Comm {
     }
 
     /// Turns an unsuccessful completion into an error that names the peer.
-    #[inline(always)]
+    #[inline(always)] // row: send_recv_8
     pub(in crate::runtime::comm) fn check_done(
         &self,
-        done: &Done,
+        done: &Completion,
         what: &str,
         peer: i32,
     ) -> Result<()> {
@@ -253,7 +258,7 @@ impl Comm {
     }
 
     #[cold]
-    fn bad_done(&self, done: &Done, what: &str, peer: i32) -> Error {
+    fn bad_done(&self, done: &Completion, what: &str, peer: i32) -> Error {
         let name =
             if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") };
         let text = match done.status {
@@ -293,7 +298,7 @@ impl Comm {
 }
 
 /// Checks a send's arguments.
-#[inline(always)]
+#[inline(always)] // row: send_recv_8
 pub fn check_send(comm: &Comm, dest: i32, tag: i32) -> Result<()> {
     comm.check_open()?;
     comm.check_peer("dest", dest, false)?;
@@ -304,7 +309,7 @@ pub fn check_send(comm: &Comm, dest: i32, tag: i32) -> Result<()> {
 }
 
 /// Checks a receive's arguments.
-#[inline(always)]
+#[inline(always)] // row: send_recv_8
 pub fn check_recv(comm: &Comm, source: i32, tag: i32) -> Result<()> {
     comm.check_open()?;
     comm.check_peer("source", source, true)?;
@@ -327,13 +332,13 @@ pub struct Data {
 
 impl Data {
     /// The recorder's words of an operation on it.
-    #[inline(always)]
+    #[inline(always)] // row: send_recv_8
     pub(super) fn words(&self, kind: Kind, peer: i32, tag: i32) -> [u64; 3] {
         Tagged::new(kind, tag).words(peer, self.count, self.dtype)
     }
 }
 
-#[inline(always)]
+#[inline(always)] // row: send_recv_8
 fn send_kind(mode: SendMode) -> Kind {
     match mode {
         SendMode::Standard | SendMode::Notice => Kind::Send,
@@ -342,7 +347,7 @@ fn send_kind(mode: SendMode) -> Kind {
 }
 
 /// Sends a message in either mode and returns when the buffer may be used again.
-#[inline(always)]
+#[inline(always)] // row: send_recv_8
 pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     if !comm.is_plain(data.bytes, dest, tag) {
         return send_checked(comm, data, dest, tag, mode);
@@ -372,8 +377,8 @@ fn send_checked(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) ->
 }
 
 /// Receives a message; its status may be TRUNCATED or RANK_FAILURE.
-#[inline(always)]
-pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
+#[inline(always)] // row: send_recv_8
+pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Completion) -> Result<()> {
     if !comm.is_plain(data.bytes, source, tag) {
         return recv_checked(comm, data, source, tag, told);
     }
@@ -388,12 +393,18 @@ pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done) -> 
 /// be out of the host's reach, and whose arguments may be wrong.
 #[cold]
 #[inline(never)]
-fn recv_checked(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
+fn recv_checked(
+    comm: &Comm,
+    data: Data,
+    source: i32,
+    tag: i32,
+    told: &mut Completion,
+) -> Result<()> {
     check_recv(comm, source, tag)?;
     let path = BufferPath::of_recv(comm, data.bytes)?;
     comm.recorder.during(data.words(Kind::Recv, source, tag), || {
         match path {
-            BufferPath::Host if source == DTL_PROC_NULL => *told = Done::NOBODY,
+            BufferPath::Host if source == DTL_PROC_NULL => *told = Completion::NOBODY,
             BufferPath::Host => return comm.receive(data.bytes, source, tag, told),
             path => {
                 let mut staged = Staged::recv(comm, path, data.bytes, source, tag)?;
@@ -408,7 +419,7 @@ fn recv_checked(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done)
 pub type Side = (Data, i32, i32);
 
 /// Sends and receives at the same time, so that a ring of exchanges cannot deadlock.
-pub fn sendrecv(comm: &Comm, out: Side, into: Side) -> Result<Done> {
+pub fn sendrecv(comm: &Comm, out: Side, into: Side) -> Result<Completion> {
     check_send(comm, out.1, out.2)?;
     check_recv(comm, into.1, into.2)?;
     if out.0.bytes.overlaps(into.0.bytes) {
@@ -418,7 +429,12 @@ pub fn sendrecv(comm: &Comm, out: Side, into: Side) -> Result<Done> {
 }
 
 /// Sends and receives with one buffer: the received message replaces the sent one.
-pub fn sendrecv_replace(comm: &Comm, data: Data, to: (i32, i32), from: (i32, i32)) -> Result<Done> {
+pub fn sendrecv_replace(
+    comm: &Comm,
+    data: Data,
+    to: (i32, i32),
+    from: (i32, i32),
+) -> Result<Completion> {
     check_send(comm, to.0, to.1)?;
     check_recv(comm, from.0, from.1)?;
     let is_hidden = device_only::may_be(data.bytes) && p2p_staging::is_hidden(comm, data.bytes)?;
@@ -432,7 +448,11 @@ pub fn sendrecv_replace(comm: &Comm, data: Data, to: (i32, i32), from: (i32, i32
     exchange(comm, (sent, to.0, to.1), (data, from.0, from.1))
 }
 
-fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) -> Result<Done> {
+fn exchange(
+    comm: &Comm,
+    (out, dest, stag): Side,
+    (into, source, rtag): Side,
+) -> Result<Completion> {
     if device_only::may_be(out.bytes) || device_only::may_be(into.bytes) {
         return exchange_staged(comm, (out, dest, stag), (into, source, rtag));
     }
@@ -447,7 +467,7 @@ fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) ->
             Ok(()) => comm.complete(receiving, source, deadline),
             Err(error) => {
                 if let Some(op) = receiving.op() {
-                    comm.link.withdraw(op)?;
+                    comm.link.cancel(op)?;
                 }
                 Err(error)
             }
@@ -462,7 +482,7 @@ fn exchange_staged(
     comm: &Comm,
     (out, dest, stag): Side,
     (into, source, rtag): Side,
-) -> Result<Done> {
+) -> Result<Completion> {
     let deadline = comm.deadline();
     comm.recorder.during(out.words(Kind::Sendrecv, dest, stag), || {
         let path = BufferPath::of_recv(comm, into.bytes)?;
@@ -474,13 +494,13 @@ fn exchange_staged(
             .and_then(|done| comm.check_done(&done, "send to", dest));
         match sent {
             Ok(()) => receiving.complete(comm, source, deadline),
-            Err(error) => receiving.take_back(comm).and(Err(error)),
+            Err(error) => receiving.cancel_and_wait(comm).and(Err(error)),
         }
     })
 }
 
 /// The error of a finished receive, if it has one.
-#[inline(always)]
-pub fn received(comm: &Comm, done: &Done, source: i32) -> Result<()> {
+#[inline(always)] // row: send_recv_8
+pub fn received(comm: &Comm, done: &Completion, source: i32) -> Result<()> {
     comm.check_done(done, "receive from", source)
 }

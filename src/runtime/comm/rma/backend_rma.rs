@@ -10,7 +10,7 @@ use super::active_messages::Active;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT};
 use crate::abi::word::dtl_dtype_t;
 use crate::error::{Error, Result};
-use crate::runtime::comm::rma_path::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
+use crate::runtime::comm::rma_path::{Asked, Change, Reach, RmaPath, RmaStart, Spot, Swap, Ticket};
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{self, OpId};
 use crate::runtime::types::reduction;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Way of a window by the transport's own window.
-pub(super) struct Own {
+pub(super) struct BackendRma {
     window: Box<dyn component::Window>,
     blocks: bool,
     asked: Mutex<Asking>,
@@ -35,30 +35,30 @@ pub(super) struct Own {
 /// Operations that requests poll. Requests outlive calls on the window, so their polls check
 /// whether it is there; other calls hold the window, which `window::destroy` closes when none does.
 struct Asking {
-    life: Life,
+    life: WindowLife,
     ops: Vec<OpId>,
 }
 
 /// Whether the transport's window is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Life {
+enum WindowLife {
     Open,
     /// Everything was over before.
     Ended,
     Dropped,
 }
 
-impl Own {
+impl BackendRma {
     pub(super) fn new(
         comm: Arc<Comm>,
         window: Box<dyn component::Window>,
         is_one_process: bool,
-    ) -> Result<Own> {
+    ) -> Result<BackendRma> {
         let active = Active::new(Arc::clone(&comm), window.memory(), is_one_process)?;
-        Ok(Own {
+        Ok(BackendRma {
             blocks: window.blocks(),
             window,
-            asked: Mutex::new(Asking { life: Life::Open, ops: Vec::new() }),
+            asked: Mutex::new(Asking { life: WindowLife::Open, ops: Vec::new() }),
             active,
             has_messages: AtomicBool::new(false),
             allocated: Mutex::new(None),
@@ -74,14 +74,13 @@ impl Own {
         *self.allocated.lock() = Some(allocated);
     }
 
-    fn begun(&self, op: Option<OpId>, asked: Asked) -> Begun {
-        let Some(op) = op.filter(|_| asked) else { return Begun::Over };
+    fn begun(&self, op: Option<OpId>, asked: Asked) -> RmaStart {
+        let Some(op) = op.filter(|_| asked) else { return RmaStart::Over };
         self.asked.lock().ops.push(op);
-        Begun::Pending(Ticket(op.0))
+        RmaStart::Pending(Ticket(op.0))
     }
 
     /// Whether the transport applies operations to elements of a dtype there: aligned ones.
-    #[inline(always)]
     fn applies(&self, dtype: dtl_dtype_t, element: usize, to: Spot) -> bool {
         to.offset % element.max(1) == 0 && self.window.has_atomics(dtype)
     }
@@ -92,7 +91,6 @@ impl Own {
     }
 
     /// A call that may stay in the transport until it is done.
-    #[inline(always)]
     fn wait_in<T>(&self, call: impl FnOnce() -> T) -> T {
         if self.blocks { progress::while_blocked(call) } else { call() }
     }
@@ -106,47 +104,54 @@ impl Own {
     }
 }
 
-#[cold]
 fn destroyed() -> Error {
     Error::new(DTL_ERROR_CANCELED, "the window was destroyed by another thread")
 }
 
-impl Way for Own {
+impl RmaPath for BackendRma {
     fn describe(&self) -> &'static str {
         self.window.describe()
     }
 
     #[inline]
-    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun> {
+    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<RmaStart> {
         self.window.put(to, from, asked).map(|op| self.begun(op, asked))
     }
 
     #[inline]
-    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun> {
+    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<RmaStart> {
         self.window.get(into, from, asked).map(|op| self.begun(op, asked))
     }
 
-    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<Begun> {
+    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<RmaStart> {
         if !self.applies(by.dtype, by.size(), to) {
             return self.by_messages().accumulate(to, from, by);
         }
-        self.window.accumulate(to, from, None, &reduction(by.dtype, by.op)?).map(|()| Begun::Over)
+        self.window
+            .accumulate(to, from, None, &reduction(by.dtype, by.op)?)
+            .map(|()| RmaStart::Over)
     }
 
-    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun> {
+    fn get_accumulate(
+        &self,
+        to: Spot,
+        from: Region,
+        result: Region,
+        by: &Change,
+    ) -> Result<RmaStart> {
         if !self.applies(by.dtype, by.size(), to) {
             return self.by_messages().get_accumulate(to, from, result, by);
         }
         self.window
             .accumulate(to, from, Some(result), &reduction(by.dtype, by.op)?)
-            .map(|()| Begun::Over)
+            .map(|()| RmaStart::Over)
     }
 
-    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun> {
+    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<RmaStart> {
         if !self.applies(swap.dtype, to.len, to) {
             return self.by_messages().compare_and_swap(to, swap);
         }
-        self.window.compare_and_swap(to, swap).map(|()| Begun::Over)
+        self.window.compare_and_swap(to, swap).map(|()| RmaStart::Over)
     }
 
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {
@@ -177,7 +182,7 @@ impl Way for Own {
         let mut asked = self.asked.lock();
         let Some(at) = asked.ops.iter().position(|known| known.0 == op) else {
             // All operations were polled when all ranks ended the window, and were over then.
-            return if asked.life == Life::Ended { Ok(true) } else { Err(destroyed()) };
+            return if asked.life == WindowLife::Ended { Ok(true) } else { Err(destroyed()) };
         };
         let over = self.window.test(OpId(op));
         if !matches!(over, Ok(false)) {
@@ -190,7 +195,7 @@ impl Way for Own {
     }
 
     /// Waits until the operation is over, as nothing is cancelled.
-    fn withdraw(&self, ticket: Ticket) -> Result<()> {
+    fn cancel(&self, ticket: Ticket) -> Result<()> {
         self.active.wait("an operation on a window did not end", || self.is_over(ticket))
     }
 
@@ -208,10 +213,10 @@ impl Way for Own {
 
     fn close(&self, together: bool) {
         let mut asked = self.asked.lock();
-        if asked.life != Life::Open {
+        if asked.life != WindowLife::Open {
             return;
         }
-        asked.life = if together { Life::Ended } else { Life::Dropped };
+        asked.life = if together { WindowLife::Ended } else { WindowLife::Dropped };
         // They are over, if all is. This last poll releases them in the transport.
         let ops = std::mem::take(&mut asked.ops);
         drop(asked);

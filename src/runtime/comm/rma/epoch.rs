@@ -56,7 +56,6 @@ impl Epochs {
         }
     }
 
-    #[inline(always)]
     fn slot(&self, target: i32) -> Option<&AtomicU8> {
         self.locked.get(usize::try_from(target).ok()?)
     }
@@ -66,13 +65,12 @@ impl Epochs {
         target.map_or(Some(&self.all), |target| self.slot(target))
     }
 
-    #[inline(always)]
     fn has(&self, target: i32) -> bool {
         self.slot(target).is_some_and(|slot| slot.load(Relaxed) == HELD)
     }
 
     /// Whether an operation on a target is in an epoch, which is then one that was used.
-    #[inline(always)]
+    #[inline]
     pub(super) fn admits(&self, target: i32) -> bool {
         match self.fence.load(Relaxed) {
             NONE => self.has_lock(target),
@@ -90,7 +88,6 @@ impl Epochs {
     }
 
     /// Whether this rank has a lock of a target.
-    #[inline(always)]
     pub(super) fn has_lock(&self, target: i32) -> bool {
         self.all.load(Relaxed) == HELD || self.has(target)
     }
@@ -278,7 +275,6 @@ impl Epochs {
 }
 
 /// Why a lock is refused.
-#[cold]
 fn is_twice(name: &str, target: Option<i32>, claimed: u32) -> Error {
     if claimed == FENCE {
         let text =

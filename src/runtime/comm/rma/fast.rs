@@ -7,7 +7,7 @@
 //! error. Nothing here can wait or panic.
 
 use super::TABLE;
-use super::rma_ops::{Place, is_swapped};
+use super::rma_ops::{TargetAddr, is_swapped};
 use crate::abi::handle::dtl_win_t;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
 use crate::runtime::memory::device_only;
@@ -19,11 +19,11 @@ use crate::sys::memory::buf::{Addr, Region};
 const FEW: usize = 1024;
 
 /// The bytes at the target, where they are apart from the caller's buffers.
-#[inline(always)]
+#[inline]
 fn reach(
     inside: &Guard,
     win: dtl_win_t,
-    Place { target, disp }: Place,
+    TargetAddr { target, disp }: TargetAddr,
     buffers: &[Region],
 ) -> Option<Region> {
     let window = TABLE.get(inside, win.id)?;
@@ -38,8 +38,8 @@ fn reach(
 }
 
 /// `dtl_win_put`.
-#[inline(always)]
-pub fn put(inside: &Guard, win: dtl_win_t, from: Region, place: Place) -> Option<()> {
+#[inline]
+pub fn put(inside: &Guard, win: dtl_win_t, from: Region, place: TargetAddr) -> Option<()> {
     if from.len() > FEW {
         return None;
     }
@@ -48,8 +48,8 @@ pub fn put(inside: &Guard, win: dtl_win_t, from: Region, place: Place) -> Option
 }
 
 /// `dtl_win_get`.
-#[inline(always)]
-pub fn get(inside: &Guard, win: dtl_win_t, into: Region, place: Place) -> Option<()> {
+#[inline]
+pub fn get(inside: &Guard, win: dtl_win_t, into: Region, place: TargetAddr) -> Option<()> {
     if into.len() > FEW {
         return None;
     }
@@ -58,7 +58,7 @@ pub fn get(inside: &Guard, win: dtl_win_t, into: Region, place: Place) -> Option
 }
 
 /// Changes a few elements. If they need a lock, only if no rank holds it now.
-#[inline(always)]
+#[inline(always)] // row: win_accumulate_8
 fn change(
     inside: &Guard,
     (win, target): (dtl_win_t, i32),
@@ -74,13 +74,13 @@ fn change(
 }
 
 /// `dtl_win_fetch_op`.
-#[inline(always)]
+#[inline]
 pub fn fetch_op(
     inside: &Guard,
     win: dtl_win_t,
     (value, result): (Addr, Addr),
     (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
-    place: Place,
+    place: TargetAddr,
 ) -> Option<()> {
     if shared_atomics::is_counter(dtype, op) {
         let (value, result) = (value.some(8)?, result.some(8)?);
@@ -99,13 +99,13 @@ pub fn fetch_op(
 }
 
 /// `dtl_win_accumulate`.
-#[inline(always)]
+#[inline]
 pub fn accumulate(
     inside: &Guard,
     win: dtl_win_t,
     from: Region,
     (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
-    place: Place,
+    place: TargetAddr,
 ) -> Option<()> {
     let update = shared_atomics::update(dtype, op).filter(|_| from.len() <= FEW)?;
     let memory = reach(inside, win, place, &[from])?;
@@ -113,13 +113,13 @@ pub fn accumulate(
 }
 
 /// `dtl_win_compare_and_swap` of an element that needs no lock.
-#[inline(always)]
+#[inline]
 pub fn compare_and_swap(
     inside: &Guard,
     win: dtl_win_t,
     dtype: dtl_dtype_t,
     (value, expected, result): (Region, Region, Region),
-    place: Place,
+    place: TargetAddr,
 ) -> Option<()> {
     if !is_swapped(dtype) {
         return None;
@@ -134,7 +134,7 @@ pub fn compare_and_swap(
 }
 
 /// `dtl_win_flush`, `dtl_win_flush_local`.
-#[inline(always)]
+#[inline]
 pub fn flush(inside: &Guard, win: dtl_win_t, target: i32, is_local: bool) -> Option<()> {
     let window = TABLE.get(inside, win.id)?;
     let direct = window.direct.as_deref()?;

@@ -1,15 +1,15 @@
 //! Operations by loads and stores: every rank has the memory of all others before it, as its own.
 //!
 //! For ranks of one node, and memory that their transport lets all of them reach
-//! (`runtime::component::Part`): what a window allocates, within one process also what the program
+//! (`runtime::component::SharedRegion`): what a window allocates, within one process also what the program
 //! has. An operation is over when its call returns, and a rank that synchronises with this one
 //! afterwards sees it. Locks are in the words of the target's part; those of ranks that have died
 //! are taken over. No rank has to serve others.
 
 use crate::error::{Error, Result, fail};
-use crate::runtime::comm::rma_path::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
+use crate::runtime::comm::rma_path::{Asked, Change, Reach, RmaPath, RmaStart, Spot, Swap, Ticket};
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{PART_WORDS, Part, PartKey};
+use crate::runtime::component::{PART_WORDS, PartKey, SharedRegion};
 use crate::sys::compute::shared_atomics;
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -50,7 +50,7 @@ pub(super) struct Direct {
 struct Target {
     /// As this process sees it.
     memory: Region,
-    part: Box<dyn Part>,
+    part: Box<dyn SharedRegion>,
 }
 
 impl Target {
@@ -59,7 +59,6 @@ impl Target {
     }
 
     /// Held exclusively, for the duration of an operation.
-    #[inline(always)]
     fn elements(&self) -> Option<SharedLock<'_>> {
         SharedLock::new(self.part.words().get(ELEMENTS..)?)
     }
@@ -83,7 +82,7 @@ pub(super) fn has_room(ranks: usize) -> bool {
 }
 
 /// Copies between a caller's buffer and a target's memory.
-#[inline(always)]
+#[inline]
 fn copy(into: Region, from: Region) {
     if from.len() < LONG || into.overlaps(from) {
         into.copy_from(from);
@@ -94,13 +93,17 @@ fn copy(into: Region, from: Region) {
 
 impl Direct {
     /// `own`: what this rank has offered; `keys`: by rank, what each has.
-    pub(super) fn new(comm: Arc<Comm>, own: Box<dyn Part>, keys: &[PartKey]) -> Result<Self> {
+    pub(super) fn new(
+        comm: Arc<Comm>,
+        own: Box<dyn SharedRegion>,
+        keys: &[PartKey],
+    ) -> Result<Self> {
         let mut own = Some(own);
         let mut find = |(rank, key): (i32, &PartKey)| -> Result<Target> {
             let part = match own.take_if(|_| rank == comm.rank) {
                 Some(own) => own,
                 None => match &comm.link.shared_memory {
-                    Some(shared) => shared.part().find_part(comm.outer(rank), *key)?,
+                    Some(shared) => shared.part().find_part(comm.to_world(rank), *key)?,
                     None => {
                         return fail!(DTL_ERROR_NOT_SUPPORTED, "the ranks share no memory");
                     }
@@ -112,7 +115,7 @@ impl Direct {
         Ok(Direct { comm, targets, looked_ns: AtomicU64::new(0) })
     }
 
-    #[inline(always)]
+    #[inline]
     fn target(&self, rank: i32) -> Result<&Target> {
         match self.targets.get(rank as usize) {
             Some(target) => Ok(target),
@@ -259,30 +262,30 @@ impl Direct {
     }
 
     /// Ends an operation. If no flush is to report whether its target is alive, this does.
-    #[inline(always)]
-    fn over(&self, rank: i32, asked: Asked) -> Result<Begun> {
+    #[inline]
+    fn over(&self, rank: i32, asked: Asked) -> Result<RmaStart> {
         if asked {
             self.check_alive(&(rank..rank + 1))?;
         }
-        Ok(Begun::Over)
+        Ok(RmaStart::Over)
     }
 
-    #[inline(always)]
-    fn change(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun> {
+    #[inline]
+    fn change(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<RmaStart> {
         let (memory, update) = (self.memory(to)?, by.update);
         if update.is_lock_free(memory) {
             update.apply(memory, from, result);
-            return Ok(Begun::Over);
+            return Ok(RmaStart::Over);
         }
         for at in (0..to.len).step_by(RUN) {
             let run = |all: Region| all.part(at, RUN);
             self.locked(to.target, || update.apply_locked(run(memory), run(from), run(result)))?;
         }
-        Ok(Begun::Over)
+        Ok(RmaStart::Over)
     }
 
     /// A flush of one target that finds nothing wrong; false: look closer.
-    #[inline(always)]
+    #[inline]
     pub(super) fn flush_at_once(&self, target: i32) -> bool {
         fence(SeqCst);
         !self.is_due(clock::coarse_ns())
@@ -290,7 +293,6 @@ impl Direct {
             && self.target(target).is_ok_and(|target| !target.is_closed())
     }
 
-    #[inline(always)]
     fn is_due(&self, now: u64) -> bool {
         now.wrapping_sub(self.looked_ns.load(Relaxed)) >= LOOK_EVERY_NS
     }
@@ -336,32 +338,38 @@ fn no_words() -> Error {
     Error::new(DTL_ERROR_INTERNAL, "a part of the window has too few words for its locks")
 }
 
-impl Way for Direct {
+impl RmaPath for Direct {
     fn describe(&self) -> &'static str {
         "loads, stores and atomics on memory that all ranks share"
     }
 
-    #[inline(always)]
-    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun> {
+    #[inline]
+    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<RmaStart> {
         copy(self.memory(to)?, from);
         self.over(to.target, asked)
     }
 
-    #[inline(always)]
-    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun> {
+    #[inline]
+    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<RmaStart> {
         copy(into, self.memory(from)?);
         self.over(from.target, asked)
     }
 
-    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<Begun> {
+    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<RmaStart> {
         self.change(to, from, Region::EMPTY, by)
     }
 
-    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun> {
+    fn get_accumulate(
+        &self,
+        to: Spot,
+        from: Region,
+        result: Region,
+        by: &Change,
+    ) -> Result<RmaStart> {
         self.change(to, from, result, by)
     }
 
-    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun> {
+    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<RmaStart> {
         let memory = self.memory(to)?;
         let swap = shared_atomics::Swap {
             value: swap.value,
@@ -373,7 +381,7 @@ impl Way for Direct {
         } else {
             self.locked(to.target, || shared_atomics::compare_and_swap_locked(memory, swap))?;
         }
-        Ok(Begun::Over)
+        Ok(RmaStart::Over)
     }
 
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {
@@ -403,7 +411,7 @@ impl Way for Direct {
 
     /// Every operation was over with its call; what is left is that the others see it, whatever
     /// they look at.
-    #[inline(always)]
+    #[inline]
     fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
         if reach == Reach::Local {
             return Ok(());
@@ -416,7 +424,7 @@ impl Way for Direct {
         Ok(true)
     }
 
-    fn withdraw(&self, _ticket: Ticket) -> Result<()> {
+    fn cancel(&self, _ticket: Ticket) -> Result<()> {
         Ok(())
     }
 

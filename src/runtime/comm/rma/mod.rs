@@ -26,12 +26,12 @@ mod select;
 pub mod sync;
 
 use self::load_store::Direct;
-use self::select::{Chosen, Had, Kept};
+use self::select::{Chosen, Had, WindowMemory};
 use super::absence::HERE;
 use super::diagnostics::hang_report;
 use super::op_desc::Kind;
 use super::open::group;
-use super::rma_path::Way;
+use super::rma_path::RmaPath;
 use super::{Comm, coll};
 use crate::abi::comm::window::dtl_win_info_t;
 use crate::abi::handle::dtl_win_t;
@@ -42,7 +42,7 @@ use crate::runtime::{component, copy_text, invalid_handle};
 use crate::sys::handles::epoch as inside_out;
 use crate::sys::handles::epoch::Guard;
 use crate::sys::handles::handle_ref::HazardRef;
-use crate::sys::handles::handle_table::Table;
+use crate::sys::handles::handle_table::HandleTable;
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::backoff::Backoff;
 use epoch::Epochs;
@@ -54,11 +54,11 @@ use std::sync::{Arc, OnceLock};
 /// Type byte of window handles.
 const TAG: u8 = 10;
 
-static TABLE: Table<Window> = Table::new(TAG, 0);
+static TABLE: HandleTable<Window> = HandleTable::new(TAG, 0);
 
 /// One rank's part of a window.
 #[derive(Clone, Copy)]
-struct Part {
+struct RankWindow {
     size: u64,
     disp_unit: u64,
     /// Tells processes apart.
@@ -71,43 +71,44 @@ struct Part {
 pub struct Window {
     /// The window's own communicator.
     comm: Arc<Comm>,
-    way: Arc<dyn Way>,
+    way: Arc<dyn RmaPath>,
     /// The way as a `Direct`, if it is one. Its type is concrete, so that an operation of some ten
     /// nanoseconds makes no call.
     direct: Option<Arc<Direct>>,
     /// By rank.
-    parts: Vec<Part>,
+    parts: Vec<RankWindow>,
     /// This rank's memory, and what keeps it.
     memory: Region,
-    _kept: Kept,
+    _kept: WindowMemory,
     epochs: Epochs,
 }
 
 /// This rank's part of a window to be made.
-pub struct Offer {
-    memory: component::Offer,
+pub struct WindowOffer {
+    memory: component::SharedOffer,
     disp_unit: u64,
 }
 
-impl Offer {
+impl WindowOffer {
     /// The caller's memory, which stays valid until the window's end.
-    pub fn of(memory: Region, disp_unit: u64) -> Result<Offer> {
+    pub fn of(memory: Region, disp_unit: u64) -> Result<WindowOffer> {
         check_unit(disp_unit)?;
         device_only::refuse("base", memory)?;
-        Ok(Offer { memory: component::Offer::Own(memory), disp_unit })
+        Ok(WindowOffer { memory: component::SharedOffer::Own(memory), disp_unit })
     }
 
     /// Zeroed memory that goes with the window.
-    pub fn allocate(size: u64, disp_unit: u64) -> Result<Offer> {
+    pub fn allocate(size: u64, disp_unit: u64) -> Result<WindowOffer> {
         check_unit(disp_unit)?;
         match usize::try_from(size).ok().filter(|size| *size <= isize::MAX as usize) {
-            Some(size) => Ok(Offer { memory: component::Offer::Fresh(size), disp_unit }),
+            Some(size) => {
+                Ok(WindowOffer { memory: component::SharedOffer::Fresh(size), disp_unit })
+            }
             None => Err(no_memory(size)),
         }
     }
 }
 
-#[cold]
 fn no_memory(size: impl std::fmt::Display) -> Error {
     let text = format!(
         "no {size} bytes for this rank's part of the window; free memory or raise the limit \
@@ -136,7 +137,7 @@ fn process_mark() -> u64 {
 
 /// Makes a window of what each rank offers. All ranks call it; if one has nothing to offer (its
 /// error), it fails on all.
-pub fn create(comm: &Comm, offer: Result<Offer>) -> Result<(dtl_win_t, Addr)> {
+pub fn create(comm: &Comm, offer: Result<WindowOffer>) -> Result<(dtl_win_t, Addr)> {
     let had = offer.and_then(|offer| Had::of(comm, offer));
     let status = had.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
     let [size, unit, place, check, windows, base] = had.as_ref().map_or([0; 6], Had::words);
@@ -151,14 +152,14 @@ pub fn create(comm: &Comm, offer: Result<Offer>) -> Result<(dtl_win_t, Addr)> {
     }
 }
 
-type Said = [u64; 8];
+type PartRecord = [u64; 8];
 
-fn build(own: &Arc<Comm>, had: Result<Had>, said: &[Said]) -> Result<(dtl_win_t, Addr)> {
+fn build(own: &Arc<Comm>, had: Result<Had>, said: &[PartRecord]) -> Result<(dtl_win_t, Addr)> {
     let had = had?;
     select::check_all("make its part of the window", said.iter().map(|[status, ..]| *status))?;
-    let mut parts: Vec<Part> = said
+    let mut parts: Vec<RankWindow> = said
         .iter()
-        .map(|&[_, process, size, disp_unit, ..]| Part {
+        .map(|&[_, process, size, disp_unit, ..]| RankWindow {
             size,
             disp_unit,
             process,
@@ -267,11 +268,11 @@ fn meet_last(window: &Window) -> Result<bool> {
 }
 
 impl Window {
-    fn part(&self, rank: i32) -> Option<Part> {
+    fn part(&self, rank: i32) -> Option<RankWindow> {
         usize::try_from(rank).ok().and_then(|rank| self.parts.get(rank)).copied()
     }
 
-    fn check_target(&self, name: &str, target: i32) -> Result<Part> {
+    fn check_target(&self, name: &str, target: i32) -> Result<RankWindow> {
         match self.part(target) {
             Some(part) => Ok(part),
             None => fail!(

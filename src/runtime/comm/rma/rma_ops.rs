@@ -1,7 +1,7 @@
 //! Operations on targets: checked against the target's part and this rank's epochs, then handed to
 //! the window's way. Errors are found before anything moves.
 
-use super::{Part, Window};
+use super::{RankWindow, Window};
 use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::{DTL_ERROR_INVALID_STATE, DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_TYPE};
@@ -9,7 +9,7 @@ use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::p2p::request;
-use crate::runtime::comm::rma_path::{Begun, Change, Spot};
+use crate::runtime::comm::rma_path::{Change, RmaStart, Spot};
 use crate::runtime::component::Swap;
 use crate::runtime::memory::device_only;
 use crate::runtime::trace::{self, Args};
@@ -19,7 +19,7 @@ use crate::sys::memory::buf::Region;
 
 /// Where at which target.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct TargetAddr {
     /// A rank or DTL_PROC_NULL.
     pub target: i32,
     /// In the target's units.
@@ -28,8 +28,8 @@ pub struct Place {
 
 impl Window {
     /// The bytes at the target, if the window is open, has them, and an epoch for them.
-    #[inline(always)]
-    pub(super) fn find(&self, Place { target, disp }: Place, len: usize) -> Option<Spot> {
+    #[inline]
+    pub(super) fn find(&self, TargetAddr { target, disp }: TargetAddr, len: usize) -> Option<Spot> {
         let part = self.part(target)?;
         let offset = disp.checked_mul(part.disp_unit)?;
         let is_inside = offset.checked_add(len as u64)? <= part.size;
@@ -39,7 +39,7 @@ impl Window {
     }
 
     /// Checks a place and returns its bytes. `None`: DTL_PROC_NULL, or the length is 0.
-    fn spot(&self, name: &str, place: Place, len: usize) -> Result<Option<Spot>> {
+    fn spot(&self, name: &str, place: TargetAddr, len: usize) -> Result<Option<Spot>> {
         trace::about(|| {
             Args::NONE.bytes(len as u64).peer(place.target).comm(self.comm.handle().id)
         });
@@ -53,7 +53,7 @@ impl Window {
     }
 
     #[cold]
-    fn why_not(&self, name: &str, place: Place, len: usize) -> Error {
+    fn why_not(&self, name: &str, place: TargetAddr, len: usize) -> Error {
         let part = self.comm.check_open().and_then(|()| self.check_target(name, place.target));
         match part {
             Err(error) => error,
@@ -75,9 +75,9 @@ fn no_epoch(name: &str, target: i32) -> Error {
 #[cold]
 fn outside(
     name: &str,
-    Place { target, disp }: Place,
+    TargetAddr { target, disp }: TargetAddr,
     len: usize,
-    Part { size, disp_unit, .. }: Part,
+    RankWindow { size, disp_unit, .. }: RankWindow,
 ) -> Error {
     let text = format!(
         "{name}: {len} bytes at displacement {disp} of target {target} (steps of {disp_unit} \
@@ -88,7 +88,7 @@ fn outside(
 }
 
 /// Copies to the target; `from` is the caller's until a flush, unlock or fence.
-pub fn put(window: &Window, from: Region, place: Place) -> Result<()> {
+pub fn put(window: &Window, from: Region, place: TargetAddr) -> Result<()> {
     const NAME: &str = "dtl_win_put";
     device_only::refuse(NAME, from)?;
     let Some(spot) = window.spot(NAME, place, from.len())? else { return Ok(()) };
@@ -96,7 +96,7 @@ pub fn put(window: &Window, from: Region, place: Place) -> Result<()> {
 }
 
 /// Copies from the target; `into` is the library's until a flush, unlock or fence.
-pub fn get(window: &Window, into: Region, place: Place) -> Result<()> {
+pub fn get(window: &Window, into: Region, place: TargetAddr) -> Result<()> {
     const NAME: &str = "dtl_win_get";
     device_only::refuse(NAME, into)?;
     let Some(spot) = window.spot(NAME, place, into.len())? else { return Ok(()) };
@@ -104,21 +104,21 @@ pub fn get(window: &Window, into: Region, place: Place) -> Result<()> {
 }
 
 /// Puts data to a target, with a request that ends when the put is over locally.
-pub fn rput(window: &Window, from: Region, place: Place) -> Result<dtl_request_t> {
+pub fn rput(window: &Window, from: Region, place: TargetAddr) -> Result<dtl_request_t> {
     const NAME: &str = "dtl_win_rput";
     device_only::refuse(NAME, from)?;
     let spot = window.spot(NAME, place, from.len())?;
-    let begun = spot.map_or(Ok(Begun::Over), |spot| window.way.put(spot, from, true));
+    let begun = spot.map_or(Ok(RmaStart::Over), |spot| window.way.put(spot, from, true));
     let begun = begun.map_err(|error| error.within(NAME))?;
     request::of_window(&window.comm, (Kind::Put, place.target), &window.way, begun)
 }
 
 /// Gets data from a target, with a request that ends when the data are there.
-pub fn rget(window: &Window, into: Region, place: Place) -> Result<dtl_request_t> {
+pub fn rget(window: &Window, into: Region, place: TargetAddr) -> Result<dtl_request_t> {
     const NAME: &str = "dtl_win_rget";
     device_only::refuse(NAME, into)?;
     let spot = window.spot(NAME, place, into.len())?;
-    let begun = spot.map_or(Ok(Begun::Over), |spot| window.way.get(into, spot, true));
+    let begun = spot.map_or(Ok(RmaStart::Over), |spot| window.way.get(into, spot, true));
     let begun = begun.map_err(|error| error.within(NAME))?;
     request::of_window(&window.comm, (Kind::Get, place.target), &window.way, begun)
 }
@@ -167,7 +167,7 @@ impl Window {
 }
 
 /// `target = target op from`.
-pub fn accumulate(window: &Window, from: Region, place: Place, by: &Change) -> Result<()> {
+pub fn accumulate(window: &Window, from: Region, place: TargetAddr, by: &Change) -> Result<()> {
     const NAME: &str = "dtl_win_accumulate";
     device_only::refuse(NAME, from)?;
     let spot = window.spot(NAME, place, from.len())?;
@@ -181,7 +181,7 @@ pub fn get_accumulate(
     window: &Window,
     name: &str,
     (from, result): (Region, Region),
-    place: Place,
+    place: TargetAddr,
     by: &Change,
 ) -> Result<()> {
     [from, result].into_iter().try_for_each(|buffer| device_only::refuse(name, buffer))?;
@@ -196,7 +196,6 @@ pub fn get_accumulate(
 }
 
 /// Whether elements of a dtype are compared and swapped: integers and bytes.
-#[inline(always)]
 pub(super) fn is_swapped(dtype: dtl_dtype_t) -> bool {
     matches!(dtype, DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 | DTL_DTYPE_BYTE | DTL_DTYPE_BOOL)
 }
@@ -215,7 +214,7 @@ pub fn check_swapped(dtype: dtl_dtype_t) -> Result<()> {
 }
 
 /// Stores `value` if the target holds `expected`; `result` gets what it held.
-pub fn compare_and_swap(window: &Window, swap: Swap, place: Place) -> Result<()> {
+pub fn compare_and_swap(window: &Window, swap: Swap, place: TargetAddr) -> Result<()> {
     let Swap { value, expected, result, .. } = swap;
     if result.overlaps(value) || result.overlaps(expected) {
         return fail!(

@@ -6,8 +6,8 @@
 //! more and more seldom.
 
 use crate::error::{Result, fail};
-use crate::runtime::comm::progress::{List, TURNS};
-use crate::runtime::comm::rma_path::Way;
+use crate::runtime::comm::progress::{ProgressList, TURNS};
+use crate::runtime::comm::rma_path::RmaPath;
 use crate::sys::handles::epoch;
 use crate::sys::os::thread::spawn;
 use crate::sys::sync::lock::Mutex;
@@ -16,26 +16,26 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-static SERVED: List<dyn Way> = List::new();
+static SERVED: ProgressList<dyn RmaPath> = ProgressList::new();
 static THREAD: Mutex<Thread> = Mutex::new(Thread { needed: 0, running: None });
 
 struct Thread {
     /// Windows that need it.
     needed: usize,
-    running: Option<(JoinHandle<()>, Arc<Told>)>,
+    running: Option<(JoinHandle<()>, Arc<ThreadControl>)>,
 }
 
 /// State that is passed to the thread. Not static: a fork may leave its lock taken, and then no
 /// thread in the child needs it.
 #[derive(Default)]
-struct Told {
+struct ThreadControl {
     ends: AtomicBool,
     /// Changes with what follows.
     version: AtomicU64,
     /// Windows that need it.
     needed: AtomicUsize,
     /// New windows, which the thread has not taken over yet.
-    new: Mutex<Vec<Weak<dyn Way>>>,
+    new: Mutex<Vec<Weak<dyn RmaPath>>>,
 }
 
 /// How long the thread sleeps after so many looks in vain.
@@ -52,7 +52,7 @@ const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 /// Adds the way of a new window.
-pub(super) fn add(way: &Arc<dyn Way>, needs_thread: bool) -> Result<()> {
+pub(super) fn add(way: &Arc<dyn RmaPath>, needs_thread: bool) -> Result<()> {
     if needs_thread {
         let mut thread = THREAD.lock();
         thread.start()?;
@@ -64,7 +64,7 @@ pub(super) fn add(way: &Arc<dyn Way>, needs_thread: bool) -> Result<()> {
 }
 
 /// Takes the way of a window out that ends.
-pub(super) fn remove(way: &Arc<dyn Way>) {
+pub(super) fn remove(way: &Arc<dyn RmaPath>) {
     if SERVED.remove(Arc::as_ptr(way).addr()) && way.needs_thread() {
         let mut thread = THREAD.lock();
         thread.needed = thread.needed.saturating_sub(1);
@@ -77,7 +77,7 @@ impl Thread {
         if self.running.is_some() {
             return Ok(());
         }
-        let told = Arc::new(Told::default());
+        let told = Arc::new(ThreadControl::default());
         let its = Arc::clone(&told);
         match spawn("dtl-window", move || work(&its)) {
             Ok(handle) => self.running = Some((handle, told)),
@@ -92,7 +92,7 @@ impl Thread {
     }
 
     /// Gives the thread a new one, and how many there are.
-    fn tell(&self, new: Option<&Arc<dyn Way>>) {
+    fn tell(&self, new: Option<&Arc<dyn RmaPath>>) {
         if let Some((handle, told)) = &self.running {
             told.new.lock().extend(new.map(Arc::downgrade));
             told.needed.store(self.needed, Ordering::Relaxed);
@@ -150,8 +150,8 @@ pub(super) fn serve_all() {
 }
 
 /// The thread's work.
-fn work(told: &Told) {
-    let (mut known, mut ways) = (0, Vec::<Weak<dyn Way>>::new());
+fn work(told: &ThreadControl) {
+    let (mut known, mut ways) = (0, Vec::<Weak<dyn RmaPath>>::new());
     let mut vain = 0_u32;
     while !told.ends.load(Ordering::Acquire) {
         let version = told.version.load(Ordering::Acquire);
@@ -175,7 +175,7 @@ fn work(told: &Told) {
 }
 
 /// Serves all of them, so many times or until there was something.
-fn look(ways: &[Weak<dyn Way>], times: u32) -> bool {
+fn look(ways: &[Weak<dyn RmaPath>], times: u32) -> bool {
     (0..times).any(|number| {
         if number > 0 {
             thread::park_timeout(BETWEEN_LOOKS);

@@ -2,15 +2,15 @@
 //! all ranks. Shared memory first, then what the transport does itself, then messages.
 
 use super::active_messages::Active;
-use super::backend_rma::Own;
+use super::backend_rma::BackendRma;
 use super::load_store::{self, Direct};
-use super::{Offer, Part, no_memory};
+use super::{RankWindow, WindowOffer, no_memory};
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::{self, Error, Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll;
 use crate::runtime::comm::op_desc::Kind;
-use crate::runtime::comm::rma_path::Way;
+use crate::runtime::comm::rma_path::RmaPath;
 use crate::runtime::component::{self, WindowPart};
 use crate::runtime::explain;
 use crate::sys::memory::buf::{Region, Scratch};
@@ -21,7 +21,7 @@ enum Source {
     Given(Region),
     Scratch(Scratch),
     /// Memory that the ranks of this node can use by themselves.
-    Shared(Box<dyn component::Part>),
+    Shared(Box<dyn component::SharedRegion>),
     Later(usize),
 }
 
@@ -42,16 +42,18 @@ const OF_ITS_OWN: u64 = 3;
 const LATER: u64 = 4;
 
 impl Had {
-    pub(super) fn of(comm: &Comm, Offer { memory, disp_unit }: Offer) -> Result<Had> {
+    pub(super) fn of(comm: &Comm, WindowOffer { memory, disp_unit }: WindowOffer) -> Result<Had> {
         let can_share = load_store::has_room(comm.size.unsigned_abs() as usize);
         let windows = comm.link.transport.groups().rma.map(|rma| rma.allocates());
         let shared = comm.link.shared_memory.as_ref().filter(|_| can_share);
         let part = shared.and_then(|shared| shared.part().offer_part(memory)).transpose()?;
         let source = match (part, memory) {
             (Some(part), _) => Source::Shared(part),
-            (None, component::Offer::Own(memory)) => Source::Given(memory),
-            (None, component::Offer::Fresh(size)) if windows == Ok(true) => Source::Later(size),
-            (None, component::Offer::Fresh(size)) => Source::allocate(size)?,
+            (None, component::SharedOffer::Own(memory)) => Source::Given(memory),
+            (None, component::SharedOffer::Fresh(size)) if windows == Ok(true) => {
+                Source::Later(size)
+            }
+            (None, component::SharedOffer::Fresh(size)) => Source::allocate(size)?,
         };
         Ok(Had { source, disp_unit, windows })
     }
@@ -93,27 +95,27 @@ impl Source {
 }
 
 /// Owner of a window's memory.
-pub(super) enum Kept {
+pub(super) enum WindowMemory {
     /// The program, or the way.
     Elsewhere,
     Scratch(#[allow(dead_code, reason = "it is to be kept")] Scratch),
-    Shared(#[allow(dead_code, reason = "it is to be kept")] Box<dyn component::Part>),
+    Shared(#[allow(dead_code, reason = "it is to be kept")] Box<dyn component::SharedRegion>),
 }
 
 /// A way, and this rank's memory.
 pub(super) struct Chosen {
-    pub(super) way: Arc<dyn Way>,
+    pub(super) way: Arc<dyn RmaPath>,
     /// The way as a `Direct`, if it is one.
     pub(super) direct: Option<Arc<Direct>>,
     pub(super) memory: Region,
-    pub(super) kept: Kept,
+    pub(super) kept: WindowMemory,
 }
 
 /// Chooses the way of a window and its memory. `said` has the words of each rank.
 pub(super) fn choose(
     own: &Arc<Comm>,
     mut had: Had,
-    parts: &[Part],
+    parts: &[RankWindow],
     said: &[Words],
 ) -> Result<Chosen> {
     let keys: Vec<_> = said.iter().map(|&[_, _, place, check, ..]| [place, check]).collect();
@@ -155,17 +157,17 @@ pub(super) fn choose(
     let bases: Vec<u64> = said.iter().map(|&[.., base]| base).collect();
     let copies = way.use_copies(&bases);
     let way = Arc::new(way);
-    tell(&*way, &format!("{why}{copies}"));
+    record_choice(&*way, &format!("{why}{copies}"));
     let kept = match had.source {
-        Source::Scratch(scratch) => Kept::Scratch(scratch),
-        Source::Shared(part) => Kept::Shared(part),
-        Source::Given(_) | Source::Later(_) => Kept::Elsewhere,
+        Source::Scratch(scratch) => WindowMemory::Scratch(scratch),
+        Source::Shared(part) => WindowMemory::Shared(part),
+        Source::Given(_) | Source::Later(_) => WindowMemory::Elsewhere,
     };
     Ok(Chosen { way, direct: None, memory, kept })
 }
 
 /// Records the way, and why it is that one.
-fn tell(way: &dyn Way, why: &str) {
+fn record_choice(way: &dyn RmaPath, why: &str) {
     explain::chose("window", &format!("{} ({why})", way.describe()));
 }
 
@@ -194,13 +196,13 @@ fn by_shared_memory(own: &Arc<Comm>, had: Had, keys: &[component::PartKey]) -> R
     let statuses = gather_status(own, &direct)?;
     let direct = direct?;
     check_all("reach all parts of the window", statuses.into_iter())?;
-    tell(&direct, "every rank reaches the memory of all parts by itself");
+    record_choice(&direct, "every rank reaches the memory of all parts by itself");
     let direct = Arc::new(direct);
     Ok(Chosen {
         way: Arc::clone(&direct) as _,
         direct: Some(direct),
         memory,
-        kept: Kept::Elsewhere,
+        kept: WindowMemory::Elsewhere,
     })
 }
 
@@ -222,7 +224,7 @@ fn have_memory(own: &Comm, had: &mut Had, said: &[Words]) -> Result<()> {
 fn by_transport(
     own: &Arc<Comm>,
     had: Had,
-    parts: &[Part],
+    parts: &[RankWindow],
     is_one_process: bool,
 ) -> Result<std::result::Result<Chosen, (Had, String)>> {
     let sizes: Vec<u64> = parts.iter().map(|part| part.size).collect();
@@ -236,8 +238,8 @@ fn by_transport(
         window.iter().for_each(|window| window.close(false));
         return Ok(Err((had, why)));
     }
-    let way =
-        window.and_then(|window| Own::new(Arc::clone(own), window, is_one_process).map(Arc::new));
+    let way = window
+        .and_then(|window| BackendRma::new(Arc::clone(own), window, is_one_process).map(Arc::new));
     let why = failure(own, &way)?;
     let way = match (way, why) {
         (Ok(way), None) => way,
@@ -246,23 +248,23 @@ fn by_transport(
             return Ok(Err((had, why.unwrap_or_default())));
         }
     };
-    tell(&*way, "the transport has windows of its own");
+    record_choice(&*way, "the transport has windows of its own");
     let memory = way.memory();
     if let Source::Scratch(scratch) = had.source {
         way.keep(scratch);
     }
-    Ok(Ok(Chosen { way, direct: None, memory, kept: Kept::Elsewhere }))
+    Ok(Ok(Chosen { way, direct: None, memory, kept: WindowMemory::Elsewhere }))
 }
 
 /// Tells the windows of all ranks of each other, as far as they wish. `Some`: why it failed, on
 /// some rank.
 fn introduce(own: &Comm, window: &Result<Box<dyn component::Window>>) -> Result<Option<String>> {
-    let says = window.as_ref().map_err(Error::clone).and_then(|window| window.says());
+    let says = window.as_ref().map_err(Error::clone).and_then(|window| window.local_record());
     let why = failure(own, &says)?;
     match (window, says) {
         (Ok(window), Ok(says)) if why.is_none() && !says.is_empty() => {
             let said = coll::allgather_words(own, Kind::WinCreate, &says)?;
-            failure(own, &window.hears(&said))
+            failure(own, &window.set_records(&said))
         }
         _ => Ok(why),
     }

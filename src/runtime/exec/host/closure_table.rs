@@ -18,15 +18,17 @@ type Once = Box<dyn FnOnce() -> dtl_status_t + Send>;
 /// A loop body as the library's own code has it.
 pub(in crate::runtime::exec) type Piece = Arc<dyn Fn(u64, u64) -> dtl_status_t + Send + Sync>;
 
-struct Desk<T> {
+struct ClosureTable<T> {
     next: usize,
     waiting: BTreeMap<usize, T>,
 }
 
-static ONCE: Mutex<Desk<Once>> = Mutex::new(Desk { next: 1, waiting: BTreeMap::new() });
-static PIECES: Mutex<Desk<Piece>> = Mutex::new(Desk { next: 1, waiting: BTreeMap::new() });
+static ONCE: Mutex<ClosureTable<Once>> =
+    Mutex::new(ClosureTable { next: 1, waiting: BTreeMap::new() });
+static PIECES: Mutex<ClosureTable<Piece>> =
+    Mutex::new(ClosureTable { next: 1, waiting: BTreeMap::new() });
 
-impl<T> Desk<T> {
+impl<T> ClosureTable<T> {
     fn put(&mut self, item: T) -> usize {
         let number = self.next;
         self.next += 1;
@@ -35,14 +37,14 @@ impl<T> Desk<T> {
     }
 }
 
-/// A task that is run once, or given back with [`withdraw`].
+/// A task that is run once, or given back with [`take_unrun`].
 pub(in crate::runtime::exec) fn issue(task: Once) -> (dtl_task_fn_t, Addr) {
     let number = ONCE.lock().put(task);
     (Some(redeem), Addr::new(without_provenance_mut(number)))
 }
 
 /// Takes back a task that will not be run; whether it was still there.
-pub(in crate::runtime::exec) fn withdraw(user: Addr) -> bool {
+pub(in crate::runtime::exec) fn take_unrun(user: Addr) -> bool {
     let task = ONCE.lock().waiting.remove(&user.get());
     task.is_some()
 }
@@ -54,11 +56,11 @@ extern "C" fn redeem(user: *mut c_void) -> dtl_status_t {
 }
 
 /// A loop body under a number until it is dropped.
-pub(in crate::runtime::exec) struct Body(usize);
+pub(in crate::runtime::exec) struct RegisteredBody(usize);
 
-impl Body {
+impl RegisteredBody {
     pub(in crate::runtime::exec) fn new(piece: Piece) -> Self {
-        Body(PIECES.lock().put(piece))
+        RegisteredBody(PIECES.lock().put(piece))
     }
 
     pub(in crate::runtime::exec) fn user(&self) -> Addr {
@@ -66,7 +68,7 @@ impl Body {
     }
 }
 
-impl Drop for Body {
+impl Drop for RegisteredBody {
     fn drop(&mut self) {
         drop(PIECES.lock().waiting.remove(&self.0));
     }

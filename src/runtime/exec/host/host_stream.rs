@@ -33,7 +33,7 @@ const SPINS: u32 = 300;
 
 /// What a queue does in its order.
 #[allow(clippy::large_enum_variant, reason = "a boxed launch would allocate at each launch")]
-pub enum Work {
+pub enum StreamWork {
     /// Calls a user's function.
     Call(dtl_task_fn_t, Addr),
     /// Runs a kernel over its grid.
@@ -45,18 +45,18 @@ pub enum Work {
 }
 
 #[allow(clippy::large_enum_variant, reason = "as above")]
-enum Task {
-    Work(Work),
+enum StreamTask {
+    Work(StreamWork),
     /// Completes a fence: everything before it is done.
     Mark(Arc<Fence>),
 }
 
 /// In-order task queue with one worker thread.
-pub struct Queue {
-    shared: Arc<Shared>,
+pub struct HostStream {
+    shared: Arc<StreamShared>,
 }
 
-struct Shared {
+struct StreamShared {
     home: Arc<Backend>,
     device: i32,
     /// Tasks ever queued and ever finished: equal = idle. Written under the lock.
@@ -64,15 +64,15 @@ struct Shared {
     completed: AtomicU64,
     /// Whether `State::failure` is set.
     failed: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<StreamState>,
     /// The worker waits here for tasks.
     work: Condvar,
     /// Synchronizers wait here for progress.
     progress: Condvar,
 }
 
-struct State {
-    tasks: VecDeque<Task>,
+struct StreamState {
+    tasks: VecDeque<StreamTask>,
     failure: Option<Error>,
     worker: Option<JoinHandle<()>>,
     worker_id: Option<ThreadId>,
@@ -82,11 +82,11 @@ struct State {
     wanted: u64,
 }
 
-impl Queue {
+impl HostStream {
     /// An empty queue; its worker will make `device` current before its first task.
     #[must_use]
     pub fn new(home: Arc<Backend>, device: i32) -> Self {
-        let state = State {
+        let state = StreamState {
             tasks: VecDeque::with_capacity(CAPACITY),
             failure: None,
             worker: None,
@@ -95,8 +95,8 @@ impl Queue {
             closing: false,
             wanted: u64::MAX,
         };
-        Queue {
-            shared: Arc::new(Shared {
+        HostStream {
+            shared: Arc::new(StreamShared {
                 home,
                 device,
                 submitted: AtomicU64::new(0),
@@ -110,16 +110,19 @@ impl Queue {
     }
 
     /// Appends work.
-    pub fn push(&self, work: Work) -> Result<()> {
+    pub fn push(&self, work: StreamWork) -> Result<()> {
         self.push_with(|| work)
     }
 
     /// Appends the work that `make` gives; `make` is called only if nothing can fail any more.
-    pub(in crate::runtime::exec) fn push_with(&self, make: impl FnOnce() -> Work) -> Result<()> {
-        self.append(&mut self.shared.state.lock(), || Task::Work(make()))
+    pub(in crate::runtime::exec) fn push_with(
+        &self,
+        make: impl FnOnce() -> StreamWork,
+    ) -> Result<()> {
+        self.append(&mut self.shared.state.lock(), || StreamTask::Work(make()))
     }
 
-    fn append(&self, state: &mut State, make: impl FnOnce() -> Task) -> Result<()> {
+    fn append(&self, state: &mut StreamState, make: impl FnOnce() -> StreamTask) -> Result<()> {
         if state.closing {
             return fail!(
                 DTL_ERROR_CANCELED,
@@ -137,7 +140,7 @@ impl Queue {
         Ok(())
     }
 
-    fn start_worker(&self, state: &mut State) -> Result<()> {
+    fn start_worker(&self, state: &mut StreamState) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let id = self.id();
         match spawn("dtl-stream", move || reentrancy::during(id, || shared.work_off())) {
@@ -199,7 +202,7 @@ impl Queue {
             now(failure);
             return Ok(());
         }
-        self.append(&mut state, || Task::Mark(self.own(later())))
+        self.append(&mut state, || StreamTask::Mark(self.own(later())))
     }
 
     /// Makes a fence one of this queue's work.
@@ -258,7 +261,7 @@ impl Queue {
     }
 }
 
-impl Drop for Queue {
+impl Drop for HostStream {
     fn drop(&mut self) {
         self.close();
     }
@@ -273,7 +276,7 @@ fn spin_until(ready: impl Fn() -> bool) {
     }
 }
 
-impl Shared {
+impl StreamShared {
     fn is_idle(&self) -> bool {
         // In this order: tasks that finished before the first load were counted before the second.
         let completed = self.completed.load(Ordering::Acquire);
@@ -304,8 +307,8 @@ impl Shared {
                 continue;
             };
             let work = match task {
-                Task::Work(work) => work,
-                Task::Mark(fence) => {
+                StreamTask::Work(work) => work,
+                StreamTask::Mark(fence) => {
                     // Under the lock, so that fence and count change together (see `is_finished`).
                     fence.complete(state.failure.clone());
                     drop(fence);
@@ -324,7 +327,7 @@ impl Shared {
     }
 
     /// One more task is done.
-    fn count(&self, state: &mut State) {
+    fn count(&self, state: &mut StreamState) {
         let completed = self.completed.fetch_add(1, Ordering::Release) + 1;
         if completed >= state.wanted {
             state.wanted = u64::MAX;
@@ -332,7 +335,7 @@ impl Shared {
         }
     }
 
-    fn keep(&self, state: &mut State, error: Error) {
+    fn keep(&self, state: &mut StreamState, error: Error) {
         if state.failure.is_none() {
             state.failure = Some(error);
             self.failed.store(true, Ordering::Release);
@@ -340,7 +343,7 @@ impl Shared {
     }
 }
 
-fn run_caught(work: Work) -> Result<()> {
+fn run_caught(work: StreamWork) -> Result<()> {
     let _aside = epoch::aside();
     match catch_unwind(AssertUnwindSafe(|| run(work))) {
         Ok(result) => result,
@@ -348,23 +351,23 @@ fn run_caught(work: Work) -> Result<()> {
     }
 }
 
-fn run(work: Work) -> Result<()> {
+fn run(work: StreamWork) -> Result<()> {
     let name = match &work {
-        Work::Call(..) => "host callback",
-        Work::Launch(_) => "kernel",
-        Work::Await(_) => "wait for an event",
-        Work::Run(_) => "task",
+        StreamWork::Call(..) => "host callback",
+        StreamWork::Launch(_) => "kernel",
+        StreamWork::Await(_) => "wait for an event",
+        StreamWork::Run(_) => "task",
     };
     let _span = trace::span("stream", name, || Args::NONE);
     match work {
-        Work::Call(Some(function), user) => {
+        StreamWork::Call(Some(function), user) => {
             outcome(|| function(user.ptr()), || "a stream's host callback".to_owned())
         }
-        Work::Call(None, _) => Ok(()),
-        Work::Launch(grid) => grid.run(),
-        Work::Await(fence) => match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
+        StreamWork::Call(None, _) => Ok(()),
+        StreamWork::Launch(grid) => grid.run(),
+        StreamWork::Await(fence) => match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
             Waited::Done | Waited::Canceled => fence.failure().map_or(Ok(()), Err),
         },
-        Work::Run(work) => work(),
+        StreamWork::Run(work) => work(),
     }
 }

@@ -4,7 +4,7 @@
 //! the partial results are combined in order, in the calling thread. Long ranges go in rounds, so
 //! that the partial results take bounded memory.
 
-use super::thread_pool::Body;
+use super::thread_pool::LoopBody;
 use crate::abi::status::*;
 use crate::error::{Result, fail};
 use crate::runtime::exec::executor::Executor;
@@ -66,7 +66,7 @@ pub fn run(executor: &Executor, reduction: Reduction, out: Region) -> Result<()>
     while first < pieces {
         let count = per_round.min(pieces - first);
         let share = Arc::clone(&round);
-        let body = Body::Shared(Arc::new(move |from, to| share.fold(first, from, to)));
+        let body = LoopBody::Shared(Arc::new(move |from, to| share.fold(first, from, to)));
         executor.run_loop(0, count, at_once, body)?;
         for index in 0..count {
             let from = round.partial(index).addr().ptr();

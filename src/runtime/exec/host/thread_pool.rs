@@ -47,22 +47,22 @@ pub const LARGEST: u32 = 4096;
 pub type RangeFn = extern "C" fn(u64, u64, *mut c_void) -> dtl_status_t;
 
 /// Function that a loop runs for each piece.
-pub enum Body {
+pub enum LoopBody {
     /// A user's function and its pointer.
     User(RangeFn, Addr),
     /// The library's own.
     Shared(Arc<dyn Fn(u64, u64) -> Result<()> + Send + Sync>),
 }
 
-impl Body {
+impl LoopBody {
     /// Runs the iterations begin ... end-1.
     pub fn call(&self, begin: u64, end: u64) -> Result<()> {
         match self {
-            Body::User(function, user) => outcome(
+            LoopBody::User(function, user) => outcome(
                 || function(begin, end, user.ptr()),
                 || format!("the loop body for {begin}..{end}"),
             ),
-            Body::Shared(body) => body(begin, end),
+            LoopBody::Shared(body) => body(begin, end),
         }
     }
 }
@@ -82,11 +82,11 @@ pub fn default_size() -> u32 {
 
 /// The pool that launches on the host share, made at the first launch that needs it.
 #[must_use]
-pub fn machine() -> Arc<Pool> {
-    Arc::clone(MACHINE.lock().get_or_insert_with(|| Arc::new(Pool::new(default_size()))))
+pub fn machine() -> Arc<ThreadPool> {
+    Arc::clone(MACHINE.lock().get_or_insert_with(|| Arc::new(ThreadPool::new(default_size()))))
 }
 
-static MACHINE: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
+static MACHINE: Mutex<Option<Arc<ThreadPool>>> = Mutex::new(None);
 
 /// Ends the machine pool's threads; a later launch makes a new one.
 pub fn close_machine() {
@@ -104,11 +104,11 @@ pub fn forget_machine() {
 }
 
 /// Pool of host threads that share loops with their callers and run spawned tasks.
-pub struct Pool {
-    shared: Arc<Shared>,
+pub struct ThreadPool {
+    shared: Arc<PoolShared>,
 }
 
-struct Shared {
+struct PoolShared {
     size: u32,
     team: Team<Loop>,
     /// The pieces of the loop in each of the team's places.
@@ -118,13 +118,13 @@ struct Shared {
     /// Tasks that wait for a worker: a hint to look.
     queued: AtomicUsize,
     closing: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Synchronizers wait here for tasks.
     change: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     tasks: VecDeque<Box<dyn FnOnce() -> Result<()> + Send>>,
     workers: Vec<JoinHandle<()>>,
     ids: Vec<ThreadId>,
@@ -138,27 +138,27 @@ struct Loop {
     begin: u64,
     end: u64,
     grain: u64,
-    body: Body,
+    body: LoopBody,
     has_failed: AtomicBool,
     failure: Mutex<Option<Error>>,
 }
 
-impl Pool {
+impl ThreadPool {
     /// A pool of `size` threads, callers included. Makes no thread yet.
     #[must_use]
     pub fn new(size: u32) -> Self {
         let size = size.max(1);
-        let shared = Shared {
+        let shared = PoolShared {
             size,
             team: Team::new(size > hwinfo::usable_cores()),
             shares: (0..PLACES).map(|_| Shares::new(size as usize)).collect(),
             hired: AtomicUsize::new(0),
             queued: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
-            state: Mutex::new(State::default()),
+            state: Mutex::new(PoolState::default()),
             change: Condvar::new(),
         };
-        Pool { shared: Arc::new(shared) }
+        ThreadPool { shared: Arc::new(shared) }
     }
 
     /// Number of threads, the caller included.
@@ -177,7 +177,7 @@ impl Pool {
 
     /// Runs begin ... end-1 (begin <= end) in pieces of `grain` (0 = choose); the caller takes
     /// part.
-    pub fn run(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
+    pub fn run(&self, begin: u64, end: u64, grain: u64, body: LoopBody) -> Result<()> {
         let grain = if grain == 0 { self.grain(end - begin) } else { grain };
         if end - begin <= grain || self.shared.size == 1 {
             return run_in_order(begin, end, grain, &body);
@@ -264,7 +264,7 @@ impl Pool {
         Ok(())
     }
 
-    fn add_worker(&self, state: &mut State) -> Result<()> {
+    fn add_worker(&self, state: &mut PoolState) -> Result<()> {
         if self.shared.closing.load(Ordering::Relaxed) {
             return fail!(DTL_ERROR_CANCELED, "the executor is being destroyed");
         }
@@ -314,13 +314,13 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl Shared {
+impl PoolShared {
     /// A worker's life.
     fn work_off(&self, member: usize) {
         crate::runtime::lifecycle::enter_own_thread();
@@ -436,7 +436,7 @@ fn caught(work: impl FnOnce() -> Result<()>) -> Result<()> {
 
 /// Runs a loop on the calling thread, in pieces of `grain` indices and in ascending order. The
 /// first failure ends it.
-pub fn run_in_order(begin: u64, end: u64, grain: u64, body: &Body) -> Result<()> {
+pub fn run_in_order(begin: u64, end: u64, grain: u64, body: &LoopBody) -> Result<()> {
     let mut at = begin;
     while at < end {
         let stop = at + grain.max(1).min(end - at);
@@ -452,7 +452,7 @@ mod tests {
     use std::time::Duration;
 
     fn loop_of(pieces: u64) -> Loop {
-        let body = Body::Shared(Arc::new(|_, _| Ok(())));
+        let body = LoopBody::Shared(Arc::new(|_, _| Ok(())));
         let has_failed = AtomicBool::new(false);
         Loop {
             begin: 5,
@@ -480,12 +480,12 @@ mod tests {
 
     #[test]
     fn more_callers_than_places_all_get_their_loops_done() {
-        let pool = Pool::new(3);
+        let pool = ThreadPool::new(3);
         let claims: Vec<_> = std::iter::from_fn(|| pool.shared.team.claim()).collect();
         assert_eq!(claims.len(), PLACES);
         let total = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&total);
-        let body = Body::Shared(Arc::new(move |from, to| {
+        let body = LoopBody::Shared(Arc::new(move |from, to| {
             seen.fetch_add((to - from) as usize, Ordering::Relaxed);
             Ok(())
         }));
@@ -496,8 +496,8 @@ mod tests {
 
     #[test]
     fn a_failure_is_kept_over_the_rounds_of_a_very_long_loop() {
-        let pool = Pool::new(2);
-        let body = Body::Shared(Arc::new(|from, _| {
+        let pool = ThreadPool::new(2);
+        let body = LoopBody::Shared(Arc::new(|from, _| {
             if from == 7 { fail!(DTL_ERROR_BUSY, "at seven") } else { Ok(()) }
         }));
         let error = pool.run(0, u64::MAX, 1, body).unwrap_err();

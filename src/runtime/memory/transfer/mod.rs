@@ -11,7 +11,7 @@ pub mod strided;
 use super::{Located, locate};
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::{Place, Transfer};
+use crate::runtime::component::{CopySide, Transfer};
 use crate::runtime::library_ops::{self, Axes};
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
@@ -136,12 +136,11 @@ fn copy_between(dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
 
 fn part<'g>(whole: &Located<'g>, offset: usize) -> Located<'g> {
     Located {
-        place: Place { region: whole.place.region.part(offset, STAGE), ..whole.place },
+        place: CopySide { region: whole.place.region.part(offset, STAGE), ..whole.place },
         owner: whole.owner,
     }
 }
 
-#[cold]
 fn no_stage(len: usize) -> Error {
     Error::new(
         crate::abi::status::DTL_ERROR_OUT_OF_MEMORY,
@@ -185,26 +184,32 @@ pub fn copy_2d(inside: &Guard, dst: Rows, src: Rows, width: u64, height: u64) ->
             dst.region.addr()
         );
     }
-    let to = Side { all: locate(inside, "destination", dst.region)?, pitch: dst.pitch };
-    let from = Side { all: locate(inside, "source", src.region)?, pitch: src.pitch };
+    let to = LocatedRows { all: locate(inside, "destination", dst.region)?, pitch: dst.pitch };
+    let from = LocatedRows { all: locate(inside, "source", src.region)?, pitch: src.pitch };
     copy_rows(inside, &to, &from, width, height)
 }
 
 /// Rows whose memory is known.
-struct Side<'g> {
+struct LocatedRows<'g> {
     all: Located<'g>,
     pitch: u64,
 }
 
 /// The rows that begin `offset` bytes into a range.
-fn rows_of<'g>(whole: &Located<'g>, offset: u64, pitch: u64, width: u64, height: u64) -> Side<'g> {
-    Side { all: row_of(whole, offset, pitch * (height - 1) + width), pitch }
+fn rows_of<'g>(
+    whole: &Located<'g>,
+    offset: u64,
+    pitch: u64,
+    width: u64,
+    height: u64,
+) -> LocatedRows<'g> {
+    LocatedRows { all: row_of(whole, offset, pitch * (height - 1) + width), pitch }
 }
 
 fn copy_rows(
     inside: &Guard,
-    to: &Side<'_>,
-    from: &Side<'_>,
+    to: &LocatedRows<'_>,
+    from: &LocatedRows<'_>,
     width: u64,
     height: u64,
 ) -> Result<()> {
@@ -238,8 +243,8 @@ fn copy_rows(
 #[cold]
 fn route_rows(
     inside: &Guard,
-    to: &Side<'_>,
-    from: &Side<'_>,
+    to: &LocatedRows<'_>,
+    from: &LocatedRows<'_>,
     width: u64,
     height: u64,
 ) -> Result<bool> {
@@ -256,7 +261,7 @@ fn route_rows(
 
 fn row_of<'g>(whole: &Located<'g>, offset: u64, width: u64) -> Located<'g> {
     Located {
-        place: Place {
+        place: CopySide {
             region: whole.place.region.part(offset as usize, width as usize),
             ..whole.place
         },

@@ -31,22 +31,22 @@ struct Axis {
 
 /// A side: where its lowest byte is, how many there are from it to the last, and where the first
 /// element lies among them.
-struct Side {
+struct StridedSide {
     region: Region,
     first: u64,
 }
 
 /// A strided copy: regions of both sides and the axes, outermost first.
 pub struct Strided {
-    dst: Side,
-    src: Side,
+    dst: StridedSide,
+    src: StridedSide,
     axes: Vec<Axis>,
     /// Bytes that lie in a row on both sides.
     run: u64,
 }
 
 /// Plan of a strided copy: its merged axes, and the extent of each side.
-pub struct Plan {
+pub struct StridedPlan {
     axes: Vec<Axis>,
     run: u64,
     /// Bytes before and from the first element on, of each side.
@@ -54,9 +54,9 @@ pub struct Plan {
     src: (u64, u64),
 }
 
-impl Plan {
+impl StridedPlan {
     /// Checks a shape and puts its axes together. `None`: there is nothing to copy.
-    pub fn new(axes: &Axes<'_>) -> Result<Option<Plan>> {
+    pub fn new(axes: &Axes<'_>) -> Result<Option<StridedPlan>> {
         if axes.shape.len() > MOST_AXES {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
@@ -108,7 +108,7 @@ impl Plan {
             );
         }
         let run = merge(&mut list, axes.element_bytes);
-        Ok(Some(Plan { axes: list, run, dst, src }))
+        Ok(Some(StridedPlan { axes: list, run, dst, src }))
     }
 
     /// Bytes before the first element of the destination, and from it on.
@@ -126,8 +126,10 @@ impl Plan {
     /// The copy, between regions that begin with the lowest byte of each side.
     #[must_use]
     pub fn over(self, dst: Region, src: Region) -> Strided {
-        let (dst, src) =
-            (Side { region: dst, first: self.dst.0 }, Side { region: src, first: self.src.0 });
+        let (dst, src) = (
+            StridedSide { region: dst, first: self.dst.0 },
+            StridedSide { region: src, first: self.src.0 },
+        );
         Strided { dst, src, axes: self.axes, run: self.run }
     }
 }
@@ -220,7 +222,7 @@ impl Strided {
         if !self.dst.region.overlaps(self.src.region) {
             return false;
         }
-        let first = |side: &Side| side.region.addr().get() as i128 + i128::from(side.first);
+        let first = |side: &StridedSide| side.region.addr().get() as i128 + i128::from(side.first);
         let is_same = self.axes.iter().all(|axis| axis.dst == axis.src);
         !is_same || reaches(&self.axes, first(&self.dst) - first(&self.src), i128::from(self.run))
     }
@@ -319,9 +321,14 @@ pub fn lowest(first: Addr, below: u64) -> Addr {
 mod tests {
     use super::*;
 
-    fn plan(shape: &[u64], dst: &[i64], src: &[i64], element_bytes: u64) -> Result<Option<Plan>> {
+    fn plan(
+        shape: &[u64],
+        dst: &[i64],
+        src: &[i64],
+        element_bytes: u64,
+    ) -> Result<Option<StridedPlan>> {
         let (d, s) = (Addr::NULL, Addr::NULL);
-        Plan::new(&Axes {
+        StridedPlan::new(&Axes {
             dst: d,
             src: s,
             shape,

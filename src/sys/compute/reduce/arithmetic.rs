@@ -8,21 +8,15 @@ use super::ops::{Arithmetic, Ordered, Truth};
 macro_rules! integers {
     ($($t:ty),+) => {$(
         impl Arithmetic for $t {
-            #[inline(always)]
             fn sum(self, other: Self) -> Self { self.wrapping_add(other) }
-            #[inline(always)]
             fn product(self, other: Self) -> Self { self.wrapping_mul(other) }
         }
         impl Ordered for $t {
-            #[inline(always)]
             fn lower(self, other: Self) -> Self { self.min(other) }
-            #[inline(always)]
             fn higher(self, other: Self) -> Self { self.max(other) }
         }
         impl Truth for $t {
-            #[inline(always)]
             fn is_true(self) -> bool { self != 0 }
-            #[inline(always)]
             fn truth(value: bool) -> Self { Self::from(value) }
         }
     )+};
@@ -44,21 +38,16 @@ pub(super) trait Float:
 macro_rules! floats {
     ($($t:ident $nan:literal),+) => {$(
         impl Float for $t {
-            #[inline(always)]
             fn one_nan(self) -> Self { if self.is_nan() { $t::from_bits($nan) } else { self } }
         }
         impl Arithmetic for $t {
-            #[inline(always)]
             fn sum(self, other: Self) -> Self { (self + other).one_nan() }
-            #[inline(always)]
             fn product(self, other: Self) -> Self { (self * other).one_nan() }
         }
         impl Ordered for $t {
-            #[inline(always)]
             fn lower(self, other: Self) -> Self {
                 if other < self || other.is_nan() { other } else { self }
             }
-            #[inline(always)]
             fn higher(self, other: Self) -> Self {
                 if other > self || other.is_nan() { other } else { self }
             }

@@ -31,7 +31,7 @@ const BEYOND: u32 = (127 + 16) << 23;
 const INFINITE: u32 = 255 << 23;
 
 impl Half {
-    #[inline(always)]
+    #[inline]
     pub(super) fn wide(self) -> f32 {
         let sign = u32::from(self.0 & 0x8000) << 16;
         let moved = u32::from(self.0 & 0x7FFF) << SHIFT;
@@ -45,7 +45,7 @@ impl Half {
     }
 
     /// Rounded to nearest even; a NaN becomes the one NaN.
-    #[inline(always)]
+    #[inline]
     pub(super) fn rounded(value: f32) -> Self {
         /// Added to a small number, leaves its fraction rounded where binary16 has it.
         const ALIGN: f32 = 0.5;
@@ -61,13 +61,12 @@ impl Half {
 }
 
 impl Brain {
-    #[inline(always)]
     pub(super) fn wide(self) -> f32 {
         f32::from_bits(u32::from(self.0) << 16)
     }
 
     /// Rounded to nearest even; a NaN becomes the one NaN.
-    #[inline(always)]
+    #[inline]
     pub(super) fn rounded(value: f32) -> Self {
         let bits = value.to_bits();
         let odd = (bits >> 16) & 1;
@@ -79,18 +78,16 @@ impl Brain {
 macro_rules! by_binary32 {
     ($($t:ty),+) => {$(
         impl Arithmetic for $t {
-            #[inline(always)]
             fn sum(self, other: Self) -> Self { Self::rounded(self.wide() + other.wide()) }
-            #[inline(always)]
             fn product(self, other: Self) -> Self { Self::rounded(self.wide() * other.wide()) }
         }
         impl Ordered for $t {
-            #[inline(always)]
+            #[inline]
             fn lower(self, other: Self) -> Self {
                 let (a, b) = (self.wide(), other.wide());
                 if b < a || b.is_nan() { other } else { self }
             }
-            #[inline(always)]
+            #[inline]
             fn higher(self, other: Self) -> Self {
                 let (a, b) = (self.wide(), other.wide());
                 if b > a || b.is_nan() { other } else { self }

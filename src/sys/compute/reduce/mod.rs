@@ -65,7 +65,6 @@ const OP_NAMES: [&CStr; 14] = [
 
 /// Size of a built-in dtype in bytes.
 #[must_use]
-#[inline(always)]
 pub fn dtype_size(dtype: dtl_dtype_t) -> Option<usize> {
     Some(DTYPES.get(usize::try_from(dtype).ok()?)?.1)
 }
@@ -90,7 +89,7 @@ pub fn commutes(op: dtl_reduce_op_t) -> bool {
 
 /// Which operand the result takes the place of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
+pub enum OperandSide {
     /// `into = into op from`
     Left,
     /// `into = from op into`
@@ -107,8 +106,8 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    fn of(kernel: impl Fn(Side) -> Option<Kernel>) -> Option<Self> {
-        Some(Kernels { to_left: kernel(Side::Left)?, to_right: kernel(Side::Right)? })
+    fn of(kernel: impl Fn(OperandSide) -> Option<Kernel>) -> Option<Self> {
+        Some(Kernels { to_left: kernel(OperandSide::Left)?, to_right: kernel(OperandSide::Right)? })
     }
 }
 
@@ -130,15 +129,15 @@ pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Kerne
 /// The kernels of an operation that goes with every dtype, whatever its elements are.
 #[must_use]
 pub fn kernels_of_bytes(op: dtl_reduce_op_t) -> Option<&'static Kernels> {
-    kernels(DTL_DTYPE_BYTE, op).filter(|_| kernel_of_bytes(Side::Left, op).is_some())
+    kernels(DTL_DTYPE_BYTE, op).filter(|_| kernel_of_bytes(OperandSide::Left, op).is_some())
 }
 
-fn kernel_of_bytes(side: Side, op: dtl_reduce_op_t) -> Option<Kernel> {
+fn kernel_of_bytes(side: OperandSide, op: dtl_reduce_op_t) -> Option<Kernel> {
     match (op, side) {
-        (DTL_OP_REPLACE, Side::Left) | (DTL_OP_NO_OP, Side::Right) => {
+        (DTL_OP_REPLACE, OperandSide::Left) | (DTL_OP_NO_OP, OperandSide::Right) => {
             Some(|into, from| into.copy_from(from))
         }
-        (DTL_OP_NO_OP, Side::Left) | (DTL_OP_REPLACE, Side::Right) => Some(|_, _| {}),
+        (DTL_OP_NO_OP, OperandSide::Left) | (DTL_OP_REPLACE, OperandSide::Right) => Some(|_, _| {}),
         _ => None,
     }
 }
@@ -147,7 +146,7 @@ fn kernel_of_bytes(side: Side, op: dtl_reduce_op_t) -> Option<Kernel> {
 #[must_use]
 pub fn kernel_at(
     level: Level,
-    side: Side,
+    side: OperandSide,
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> Option<Kernel> {
@@ -181,14 +180,14 @@ pub fn kernel_at(
     })
 }
 
-type How = (Level, Side);
+type How = (Level, OperandSide);
 
 /// For rules that pick an operand: which one it is of two that compare as equal depends on the
 /// side. All others give the same bits either way.
 fn sided<R: Rule>((level, side): How) -> Kernel {
     match side {
-        Side::Left => kernel_of::<R>(level),
-        Side::Right => kernel_of::<Swapped<R>>(level),
+        OperandSide::Left => kernel_of::<R>(level),
+        OperandSide::Right => kernel_of::<Swapped<R>>(level),
     }
 }
 
@@ -239,7 +238,7 @@ fn logical<T: Truth>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
 }
 
 /// Pairs are compared one by one: wide instructions do not help.
-fn located<V, I>(side: Side, op: dtl_reduce_op_t) -> Option<Kernel>
+fn located<V, I>(side: OperandSide, op: dtl_reduce_op_t) -> Option<Kernel>
 where
     V: PartialOrd + Copy + 'static,
     I: Ord + Copy + 'static,

@@ -15,7 +15,6 @@ pub(super) trait Rule: 'static {
 pub(super) struct Swapped<R>(PhantomData<R>);
 impl<R: Rule> Rule for Swapped<R> {
     type Element = R::Element;
-    #[inline(always)]
     fn of(left: R::Element, right: R::Element) -> R::Element {
         R::of(right, left)
     }
@@ -44,7 +43,6 @@ macro_rules! rules {
         pub(super) struct $name<$t>(PhantomData<$t>);
         impl<$t: $can> Rule for $name<$t> {
             type Element = $t;
-            #[inline(always)]
             fn of($a: $t, $b: $t) -> $t { $of }
         }
     )+};
@@ -64,7 +62,6 @@ macro_rules! bit_rules {
         pub(super) struct $name;
         impl Rule for $name {
             type Element = u8;
-            #[inline(always)]
             fn of($a: u8, $b: u8) -> u8 { $of }
         }
     )+};
@@ -80,7 +77,6 @@ macro_rules! location_rules {
         pub(super) struct $name<V, I>(PhantomData<(V, I)>);
         impl<V: PartialOrd + Copy + 'static, I: Ord + Copy + 'static> Rule for $name<V, I> {
             type Element = Pair<V, I>;
-            #[inline(always)]
             fn of(a: Pair<V, I>, b: Pair<V, I>) -> Pair<V, I> { a.better(b, $better) }
         }
     )+};

@@ -13,13 +13,12 @@ pub(super) struct Complex<T> {
 }
 
 impl<T: Float> Arithmetic for Complex<T> {
-    #[inline(always)]
     fn sum(self, other: Self) -> Self {
         Complex { re: (self.re + other.re).one_nan(), im: (self.im + other.im).one_nan() }
     }
 
     /// The plain formula: infinities are not repaired as C's Annex G does.
-    #[inline(always)]
+    #[inline]
     fn product(self, other: Self) -> Self {
         let re = self.re * other.re - self.im * other.im;
         let im = self.re * other.im + self.im * other.re;
@@ -38,7 +37,7 @@ pub(super) struct Pair<V, I> {
 impl<V: PartialOrd + Copy, I: Ord + Copy> Pair<V, I> {
     /// The better one. A NaN (which does not compare with itself) beats numbers; where neither is
     /// better, the lower index decides.
-    #[inline(always)]
+    #[inline]
     pub(super) fn better(self, other: Self, is_better: impl Fn(V, V) -> bool) -> Self {
         let is_nan = |pair: Self| pair.value.partial_cmp(&pair.value).is_none();
         let other_wins = match (is_nan(self), is_nan(other)) {

@@ -52,10 +52,32 @@ impl Level {
     }
 }
 
+/// Loop that folds element by element. A macro, so that each function with target features contains
+/// the loop: a call would run a loop that is compiled without them.
+macro_rules! fold {
+    ($rule:ty, $into:ident, $from:ident) => {
+        let count = $into.len().min($from.len()) / size_of::<<$rule as Rule>::Element>();
+        let to = $into.addr().ptr().cast::<<$rule as Rule>::Element>();
+        let other = $from.addr().ptr().cast::<<$rule as Rule>::Element>();
+        for index in 0..count {
+            let (a, b) = (to.wrapping_add(index), other.wrapping_add(index));
+            // SAFETY: index < count, so the element lies in `into`, whose maker guarantees its
+            // bytes.
+            let left = unsafe { a.read_unaligned() };
+            // SAFETY: index < count, so the element lies in `from`, whose maker guarantees its
+            // bytes.
+            let right = unsafe { b.read_unaligned() };
+            // SAFETY: index < count, so the element lies in `into`, whose maker guarantees its
+            // bytes. Elements are made of plain numbers, for which any bits are valid.
+            unsafe { a.write_unaligned(<$rule>::of(left, right)) };
+        }
+    };
+}
+
 /// The loop of a rule in an instruction set.
 pub(super) fn kernel_of<R: Rule>(level: Level) -> Kernel {
     match level.0 {
-        Set::Plain => fold::<R>,
+        Set::Plain => fold_plain::<R>,
         #[cfg(target_arch = "x86_64")]
         // SAFETY: only `Level::all` makes this level, after it has detected AVX2.
         Set::Avx2 => |into, from| unsafe { fold_avx2::<R>(into, from) },
@@ -65,12 +87,16 @@ pub(super) fn kernel_of<R: Rule>(level: Level) -> Kernel {
     }
 }
 
+fn fold_plain<R: Rule>(into: Region, from: Region) {
+    fold!(R, into, from);
+}
+
 /// # Safety
 /// The processor has AVX2. (Safe functions with target features need rustc 1.86.)
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn fold_avx2<R: Rule>(into: Region, from: Region) {
-    fold::<R>(into, from);
+    fold!(R, into, from);
 }
 
 /// # Safety
@@ -78,23 +104,5 @@ unsafe fn fold_avx2<R: Rule>(into: Region, from: Region) {
 #[cfg(all(target_arch = "x86_64", dtl_avx512))]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn fold_avx512<R: Rule>(into: Region, from: Region) {
-    fold::<R>(into, from);
-}
-
-/// Folds element by element. Inlined into each function with target features, which vectorizes it.
-#[inline(always)]
-fn fold<R: Rule>(into: Region, from: Region) {
-    let count = into.len().min(from.len()) / size_of::<R::Element>();
-    let (to, other) =
-        (into.addr().ptr().cast::<R::Element>(), from.addr().ptr().cast::<R::Element>());
-    for index in 0..count {
-        let (a, b) = (to.wrapping_add(index), other.wrapping_add(index));
-        // SAFETY: index < count, so the element lies in `into`, whose maker guarantees its bytes.
-        let left = unsafe { a.read_unaligned() };
-        // SAFETY: index < count, so the element lies in `from`, whose maker guarantees its bytes.
-        let right = unsafe { b.read_unaligned() };
-        // SAFETY: index < count, so the element lies in `into`, whose maker guarantees its bytes.
-        // Elements are made of plain numbers, for which any bits are valid.
-        unsafe { a.write_unaligned(R::of(left, right)) };
-    }
+    fold!(R, into, from);
 }

@@ -29,7 +29,10 @@ fn folded<T: Copy>(dtype: dtl_dtype_t, op: dtl_reduce_op_t, into: &[T], from: &[
     };
     let mut results = Level::all().into_iter().map(|level| {
         let (mut into, mut from) = (into.to_vec(), from.to_vec());
-        kernel_at(level, Side::Left, dtype, op).unwrap()(region(&mut into), region(&mut from));
+        kernel_at(level, OperandSide::Left, dtype, op).unwrap()(
+            region(&mut into),
+            region(&mut from),
+        );
         into
     });
     let mut first = results.next().unwrap();
@@ -311,8 +314,8 @@ proptest! {
             for (dtype, op) in pairs() {
                 for level in Level::all() {
                     let kernel = |side| kernel_at(level, side, dtype, op);
-                    let (Some(to_left), Some(to_right)) = (kernel(Side::Left),
-                        kernel(Side::Right)) else { continue };
+                    let (Some(to_left), Some(to_right)) = (kernel(OperandSide::Left),
+                        kernel(OperandSide::Right)) else { continue };
                     let [mut a, mut b, mut c, mut d] = [&left, &right, &left, &right]
                         .map(Vec::clone);
                     to_left(region(&mut a), region(&mut b));
@@ -331,7 +334,7 @@ proptest! {
         shift in 0..16_usize) {
         for (dtype, op) in pairs() {
             for level in Level::all() {
-                let Some(kernel) = kernel_at(level, Side::Left, dtype, op) else { continue };
+                let Some(kernel) = kernel_at(level, OperandSide::Left, dtype, op) else { continue };
                 let len = (bytes.len() - 16) / 16 * 16;
                 let (mut plain, mut moved) = (bytes[..len].to_vec(), vec![0; len + 16]);
                 moved[shift..shift + len].copy_from_slice(&plain);

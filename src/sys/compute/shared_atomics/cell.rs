@@ -23,9 +23,8 @@ macro_rules! cells {
     ($($atomic:ty: $bits:ty),+) => {$(
         impl $crate::sys::compute::shared_atomics::cell::Cell for $atomic {
             type Bits = $bits;
-            #[inline(always)]
             fn load(&self, order: $crate::sys::sync::Ordering) -> $bits { self.load(order) }
-            #[inline(always)]
+            #[inline]
             fn swap_if(
                 &self, from: $bits, to: $bits,
                 (done, not): ($crate::sys::sync::Ordering, $crate::sys::sync::Ordering),
@@ -40,7 +39,7 @@ cells!(AtomicU64: u64);
 
 /// Replaces the value by the result of `apply`, and returns the old value. The thread that changes
 /// it next sees everything that this thread has written before.
-#[inline(always)]
+#[inline]
 pub fn update<C: Cell>(cell: &C, mut apply: impl FnMut(C::Bits) -> C::Bits) -> C::Bits {
     let mut was = cell.load(Acquire);
     loop {

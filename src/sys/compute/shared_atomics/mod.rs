@@ -23,7 +23,7 @@ pub mod cell;
 #[cfg(test)]
 mod tests;
 
-use super::reduce::{self, Kernel, Level, Side};
+use super::reduce::{self, Kernel, Level, OperandSide};
 use crate::abi::word::*;
 use crate::sys::memory::buf::Region;
 use std::array;
@@ -87,7 +87,7 @@ fn make(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Update> {
         DTL_OP_NO_OP => Act::Look,
         _ => Act::Fold,
     };
-    let kernel = reduce::kernel_at(Level::PLAIN, Side::Left, dtype, op)?;
+    let kernel = reduce::kernel_at(Level::PLAIN, OperandSide::Left, dtype, op)?;
     let wide = reduce::kernels(dtype, op)?.to_left;
     let padding = if dtype == DTL_DTYPE_INT16_INT32 { (2, 2) } else { (0, 0) };
     let size = reduce::dtype_size(dtype)?;
@@ -97,13 +97,12 @@ fn make(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Update> {
 
 /// Whether it is the sum of integers of 8 bytes: one instruction, where all else would be a call.
 #[must_use]
-#[inline(always)]
 pub fn is_counter(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
     op == DTL_OP_SUM && matches!(dtype, DTL_DTYPE_INT64 | DTL_DTYPE_UINT64)
 }
 
 /// Adds to such an element, which needs no lock; `old` gets what was there, unless it is empty.
-#[inline(always)]
+#[inline]
 pub fn add(target: Region, operand: Region, old: Region) {
     write::<AtomicU64>(
         old,
@@ -112,7 +111,6 @@ pub fn add(target: Region, operand: Region, old: Region) {
 }
 
 /// Whether integers of this size are changed by atomic instructions.
-#[inline(always)]
 const fn is_word(size: usize) -> bool {
     matches!(size, 4 | 8)
 }
@@ -127,21 +125,19 @@ pub fn is_lock_free(target: Region, size: usize) -> bool {
 impl Update {
     /// Bytes of an element.
     #[must_use]
-    #[inline(always)]
     pub fn size(&self) -> usize {
         self.size as usize
     }
 
     /// Whether the elements there need no lock.
     #[must_use]
-    #[inline(always)]
     pub fn is_lock_free(&self, target: Region) -> bool {
         target.addr().get() & self.misplaced == 0
     }
 
     /// Changes each whole element of `target`, for which no lock is needed. `operand` has as many,
     /// unless the operation only looks; `old` gets what was there, unless it is empty.
-    #[inline(always)]
+    #[inline]
     pub fn apply(&self, target: Region, operand: Region, old: Region) {
         if self.size == 8 && target.len() == 8 && self.act == Act::Add {
             add(target, operand, old);
@@ -201,7 +197,7 @@ trait Width: cell::Cell<Bits: Default + PartialEq> + 'static {
 macro_rules! widths {
     ($($atomic:ty),+) => {$(
         impl Width for $atomic {
-            #[inline(always)]
+            #[inline]
             fn act(&self, act: Act, value: Self::Bits) -> Self::Bits {
                 match act {
                     Act::Add => self.fetch_add(value, AcqRel),
@@ -218,7 +214,7 @@ macro_rules! widths {
 widths!(AtomicU32, AtomicU64);
 
 /// The element that begins a region, as an atomic.
-#[inline(always)]
+#[inline]
 fn cell_of<'a, W: Width>(target: Region) -> &'a W {
     // SAFETY: aligned and large enough (callers check); the region's maker guarantees that it is
     // valid while the operation lasts. All that change it meanwhile use atomics of this width.
@@ -226,7 +222,7 @@ fn cell_of<'a, W: Width>(target: Region) -> &'a W {
 }
 
 /// The first element of a region; of none: zero.
-#[inline(always)]
+#[inline]
 fn read<W: Width>(from: Region) -> W::Bits {
     if from.len() < size_of::<W::Bits>() {
         return W::Bits::default();
@@ -236,7 +232,7 @@ fn read<W: Width>(from: Region) -> W::Bits {
 }
 
 /// Puts one there, unless the region has no room.
-#[inline(always)]
+#[inline]
 fn write<W: Width>(into: Region, value: W::Bits) {
     if into.len() >= size_of::<W::Bits>() {
         // SAFETY: so many bytes are valid by the maker's promise.
@@ -244,7 +240,7 @@ fn write<W: Width>(into: Region, value: W::Bits) {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn each<W: Width>(update: &Update, target: Region, operand: Region, old: Region) {
     let size = size_of::<W::Bits>();
     if target.len() == size {
@@ -256,7 +252,7 @@ fn each<W: Width>(update: &Update, target: Region, operand: Region, old: Region)
     }
 }
 
-#[inline(always)]
+#[inline]
 fn one<W: Width>(update: &Update, target: Region, operand: Region, old: Region) {
     let cell = cell_of::<W>(target);
     let was = match update.act {
@@ -286,7 +282,7 @@ pub fn compare_and_swap(target: Region, swap: Swap) {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn swap_one<W: Width>(target: Region, swap: Swap) {
     let (value, expected) = (read::<W>(swap.value), read::<W>(swap.expected));
     let tried = cell_of::<W>(target).swap_if(expected, value, (AcqRel, Acquire));

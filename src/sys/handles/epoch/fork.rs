@@ -3,11 +3,11 @@
 //! Not here: which process is a fork (`sys::os::open_state`) and what the child forgets
 //! (`runtime::lifecycle`).
 
-use super::{RECORDS, Record, adopt_record, give_back, mine, prepare};
+use super::{RECORDS, ThreadRecord, adopt_record, give_back, mine, prepare};
 use crate::sys::sync::{Ordering, compiler_fence};
 use std::ptr;
 
-impl Record {
+impl ThreadRecord {
     /// Whether its thread may hold a lock of the library.
     pub(super) fn may_hold_locks(&self) -> bool {
         self.is_in_call() || self.aside.load(Ordering::Acquire) > 0
@@ -42,11 +42,11 @@ pub fn is_aside() -> bool {
 
 /// Guard of [`aside`]: while it lives, a forked child finds the thread.
 pub struct Aside {
-    record: &'static Record,
+    record: &'static ThreadRecord,
 }
 
 impl Aside {
-    pub(super) fn of(record: &'static Record) -> Aside {
+    pub(super) fn of(record: &'static ThreadRecord) -> Aside {
         record.aside.store(record.aside.load(Ordering::Relaxed) + 1, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
         Aside { record }
@@ -97,7 +97,7 @@ mod tests {
     use std::time::Duration;
 
     /// The calling thread's own record, which tests in other threads do not change.
-    fn own_record() -> &'static Record {
+    fn own_record() -> &'static ThreadRecord {
         // SAFETY: a leaked record.
         unsafe { mine().as_ref() }.expect("the thread has entered before")
     }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_handle_dies_with_its_object() {
-    static POOL: Pool<u64> = Pool::new(5);
+    static POOL: SlotMap<u64> = SlotMap::new(5);
     let pool = &POOL;
     let handle = pool.put(epoch::spare_slots(), 1, || 7).ok().unwrap();
     assert_eq!(pool.with(handle, |n| Then::Keep(**n)), Ok(7));
@@ -30,7 +30,7 @@ fn a_handle_dies_with_its_object() {
 
 #[test]
 fn an_object_that_is_looked_at_is_busy_and_may_use_the_table_at_its_end() {
-    static POOL: Pool<Ends> = Pool::new(5);
+    static POOL: SlotMap<Ends> = SlotMap::new(5);
     struct Ends(Option<u64>);
     impl Drop for Ends {
         fn drop(&mut self) {
@@ -52,7 +52,7 @@ fn an_object_that_is_looked_at_is_busy_and_may_use_the_table_at_its_end() {
 
 #[test]
 fn many_threads_put_and_end() {
-    static POOL: Pool<u64> = Pool::new(5);
+    static POOL: SlotMap<u64> = SlotMap::new(5);
     std::thread::scope(|scope| {
         for thread in 0..4_u64 {
             scope.spawn(move || {

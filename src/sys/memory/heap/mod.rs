@@ -42,7 +42,7 @@ pub struct Label(u64);
 
 impl Label {
     /// A label.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub const fn new(kind: u8, tag: u8) -> Self {
         Label(
@@ -51,21 +51,18 @@ impl Label {
     }
 
     /// As a number.
-    #[inline(always)]
     #[must_use]
     pub const fn word(self) -> u64 {
         self.0
     }
 
     /// The label of a number that [`Label::word`] gave.
-    #[inline(always)]
     #[must_use]
     pub const fn of_word(word: u64) -> Self {
         Label(word)
     }
 
     /// The label's word with its tag alone, without the kind.
-    #[inline(always)]
     const fn tag(self) -> u64 {
         self.0 & 0xFF << remote_free::TAG_SHIFT
     }
@@ -88,7 +85,7 @@ pub enum Freed {
 
 /// A live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct LiveBlock {
     /// Its first byte.
     pub base: usize,
     /// The requested bytes.
@@ -133,34 +130,34 @@ pub fn rounded(size: u64) -> u64 {
 
 /// A block that was at hand.
 #[derive(Clone, Copy, Debug)]
-pub struct Quick {
+pub struct CachedBlock {
     /// Its address.
     pub addr: Addr,
-    /// [`look_after`] is to be called next.
+    /// [`housekeeping`] is to be called next.
     pub due: bool,
 }
 
 /// A block for `size` (1 to 1 GiB) bytes aligned to 64, if one is at hand: no lock, no system call,
 /// no function call.
-#[inline(always)]
+#[inline]
 #[must_use]
-pub fn quick_alloc(size: u64, label: Label) -> Option<Quick> {
+pub fn quick_alloc(size: u64, label: Label) -> Option<CachedBlock> {
     let (at, due) = thread_heap::mine()?.quick_alloc(size as usize, label.0)?;
-    Some(Quick { addr: address(at), due })
+    Some(CachedBlock { addr: address(at), due })
 }
 
 /// Frees a block on the fast path: it has this label's tag, is this thread's and lies in a slab at
-/// hand. Returns whether [`look_after`] is due. `None`: call [`free`].
-#[inline(always)]
+/// hand. Returns whether [`housekeeping`] is due. `None`: call [`free`].
+#[inline(always)] // row: alloc_free_64
 #[must_use]
 pub fn quick_free(addr: Addr, label: Label) -> Option<bool> {
     thread_heap::mine()?.quick_free(addr.get(), label.tag())
 }
 
 /// Does what was due after a quick call of this thread with this tag.
-pub fn look_after(tag: u8) {
+pub fn housekeeping(tag: u8) {
     if let Some(heap) = thread_heap::mine() {
-        heap.look_after(usize::from(tag));
+        heap.housekeeping(usize::from(tag));
     }
 }
 
@@ -198,7 +195,7 @@ pub fn retag(addr: Addr, from: u8, to: u8) -> Freed {
 
 /// The live block that an address (any) lies in.
 #[must_use]
-pub fn find(addr: Addr) -> Option<Found> {
+pub fn find(addr: Addr) -> Option<LiveBlock> {
     let segment = page_map::find(addr.get())?;
     let slab = segment.slab_of(addr.get());
     let (base, block) = (slab.base.get(), slab.block.get());
@@ -209,7 +206,7 @@ pub fn find(addr: Addr) -> Option<Found> {
     // The slab may be serving another class since.
     let index = offset.checked_div(block).filter(|index| *index < segment.most())?;
     let word = slab.word(index).load(Ordering::Acquire);
-    let found = Found {
+    let found = LiveBlock {
         base: base + index * block,
         size: word & remote_free::SIZE,
         kind: (word >> remote_free::KIND_SHIFT) as u8 & 31,

@@ -4,7 +4,7 @@
 //! One lock protects all of it. It is taken only where a thread's own memory does not suffice. No
 //! page is written or given back under it.
 
-use super::relaxed_cell::Link;
+use super::relaxed_cell::RelaxedPtr;
 use super::segment::{Segment, Slab};
 use super::size_class::{self, CUTS, SEGMENT, SPANS};
 use super::thread_heap::Heap;
@@ -33,23 +33,23 @@ static BUDGET: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 struct Store {
     /// Segments of each cut with a slab that nobody owns.
-    with_room: [Link<Segment>; SPANS],
+    with_room: [RelaxedPtr<Segment>; SPANS],
     /// Descriptions of segments of each cut that have gone.
-    spare: [Link<Segment>; SPANS + 1],
+    spare: [RelaxedPtr<Segment>; SPANS + 1],
     /// Every heap ever made.
-    heaps: Link<Heap>,
+    heaps: RelaxedPtr<Heap>,
     /// Those that no thread has.
-    idle: Link<Heap>,
+    idle: RelaxedPtr<Heap>,
     /// Where the next descriptions go.
     next: usize,
     end: usize,
 }
 
 static STORE: Mutex<Store> = Mutex::new(Store {
-    with_room: [const { Link::none() }; SPANS],
-    spare: [const { Link::none() }; SPANS + 1],
-    heaps: Link::none(),
-    idle: Link::none(),
+    with_room: [const { RelaxedPtr::none() }; SPANS],
+    spare: [const { RelaxedPtr::none() }; SPANS + 1],
+    heaps: RelaxedPtr::none(),
+    idle: RelaxedPtr::none(),
     next: 0,
     end: 0,
 });

@@ -2,7 +2,7 @@
 //! entry for each 2 MiB of addresses.
 
 use super::os;
-use super::relaxed_cell::Link;
+use super::relaxed_cell::RelaxedPtr;
 use super::segment::Segment;
 use super::size_class::SEGMENT;
 
@@ -14,11 +14,11 @@ const UNIT_BITS: u32 = SEGMENT.trailing_zeros();
 const ROOTS: usize = 1 << (ADDRESS_BITS - UNIT_BITS - LEAF_BITS);
 
 /// The entries of 16 GiB of addresses.
-pub(super) struct Leaf([Link<Segment>; 1 << LEAF_BITS]);
+pub(super) struct Leaf([RelaxedPtr<Segment>; 1 << LEAF_BITS]);
 
-static ROOT: [Link<Leaf>; ROOTS] = [const { Link::none() }; ROOTS];
+static ROOT: [RelaxedPtr<Leaf>; ROOTS] = [const { RelaxedPtr::none() }; ROOTS];
 
-fn entry(unit: usize) -> Option<&'static Link<Segment>> {
+fn entry(unit: usize) -> Option<&'static RelaxedPtr<Segment>> {
     ROOT.get(unit >> LEAF_BITS)?.get()?.0.get(unit % (1 << LEAF_BITS))
 }
 
@@ -41,7 +41,7 @@ pub(super) fn find_within(first: usize, last: usize) -> Option<&'static Segment>
         let is_there = |segment: &&Segment| {
             first < segment.base.get() + segment.bytes.get() && last >= segment.base.get()
         };
-        if let Some(segment) = entry(unit).and_then(Link::get).filter(is_there) {
+        if let Some(segment) = entry(unit).and_then(RelaxedPtr::get).filter(is_there) {
             return Some(segment);
         }
         unit += 1;
@@ -76,7 +76,7 @@ pub(super) fn leave(segment: &Segment) {
 
 /// Calls `f` for every segment once. It may take the segment out.
 pub(super) fn for_each(mut f: impl FnMut(&'static Segment)) {
-    for leaf in ROOT.iter().filter_map(Link::get) {
+    for leaf in ROOT.iter().filter_map(RelaxedPtr::get) {
         for entry in &leaf.0 {
             if let Some(segment) = entry.get() {
                 f(segment);

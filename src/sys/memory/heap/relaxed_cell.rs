@@ -12,25 +12,21 @@ pub(super) struct Number(AtomicUsize);
 
 impl Number {
     /// Its value.
-    #[inline(always)]
     pub(super) fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
     /// Sets it.
-    #[inline(always)]
     pub(super) fn set(&self, value: usize) {
         self.0.store(value, Ordering::Relaxed);
     }
 
     /// Adds, for the only writer: no locked instruction.
-    #[inline(always)]
     pub(super) fn add(&self, value: usize) {
         self.set(self.get().wrapping_add(value));
     }
 
     /// Subtracts, for the only writer.
-    #[inline(always)]
     pub(super) fn sub(&self, value: usize) {
         self.set(self.get().wrapping_sub(value));
     }
@@ -49,23 +45,23 @@ impl Number {
 }
 
 /// A pointer to something that lives for ever, or nothing.
-pub(super) struct Link<T: 'static>(AtomicPtr<T>);
+pub(super) struct RelaxedPtr<T: 'static>(AtomicPtr<T>);
 
-impl<T> Link<T> {
+impl<T> RelaxedPtr<T> {
     /// Nothing.
     pub(super) const fn none() -> Self {
-        Link(AtomicPtr::new(ptr::null_mut()))
+        RelaxedPtr(AtomicPtr::new(ptr::null_mut()))
     }
 
     /// Returns the target.
-    #[inline(always)]
+    #[inline]
     pub(super) fn get(&self) -> Option<&'static T> {
         // SAFETY: null, or from a `&'static T` that `set` was given.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
     /// Points it somewhere. What was written to the target before is seen through the link.
-    #[inline(always)]
+    #[inline]
     pub(super) fn set(&self, target: Option<&'static T>) {
         self.0.store(
             target.map_or(ptr::null_mut(), |target| ptr::from_ref(target).cast_mut()),
@@ -74,7 +70,6 @@ impl<T> Link<T> {
     }
 
     /// Whether it points to this very one.
-    #[inline(always)]
     pub(super) fn is(&self, target: &T) -> bool {
         ptr::eq(self.0.load(Ordering::Relaxed), target)
     }

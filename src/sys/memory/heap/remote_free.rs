@@ -33,12 +33,12 @@ pub(super) const SIZE: u64 = (1 << KIND_SHIFT) - 1;
 
 /// Blocks that other threads have freed, for the owner of their slabs.
 #[derive(Default)]
-pub(super) struct Mail {
+pub(super) struct RemoteFreeList {
     /// The last one pushed; 0 = none.
     head: AtomicU64,
 }
 
-impl Mail {
+impl RemoteFreeList {
     /// Whether a thread has pushed.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {

@@ -3,7 +3,7 @@
 //! Their descriptions lie apart from the memory they describe, so a program that writes outside of
 //! its block does not hit them, and live for ever (see `relaxed_cell`).
 
-use super::relaxed_cell::{Link, Number};
+use super::relaxed_cell::{Number, RelaxedPtr};
 use super::remote_free::{LIVE, SENT, TAG_SHIFT};
 use super::size_class::{self, CUTS, OWN, SPANS};
 use super::thread_heap::Heap;
@@ -30,9 +30,9 @@ pub(super) struct Segment {
     /// One bit for each slab without an owner.
     pub(super) free: Number,
     /// In the store's lists.
-    pub(super) next: Link<Segment>,
+    pub(super) next: RelaxedPtr<Segment>,
     /// In the store's lists.
-    pub(super) prev: Link<Segment>,
+    pub(super) prev: RelaxedPtr<Segment>,
     /// Its slabs.
     pub(super) slabs: AtomicPtr<Slab>,
 }
@@ -87,11 +87,11 @@ pub(super) struct Slab {
     /// CURRENT, LISTED or APART.
     pub(super) place: Number,
     /// Heap that allocates from it.
-    pub(super) owner: Link<Heap>,
+    pub(super) owner: RelaxedPtr<Heap>,
     /// In its owner's list.
-    pub(super) next: Link<Slab>,
+    pub(super) next: RelaxedPtr<Slab>,
     /// In its owner's list.
-    pub(super) prev: Link<Slab>,
+    pub(super) prev: RelaxedPtr<Slab>,
     // The fields that each call needs, in one cache line. It is the second one: programs write to
     // the first bytes of pages more than to others, and a processor takes a store for one to any
     // address with the same lower 12 bits until it has compared the rest (4K aliasing; measured: 14
@@ -109,14 +109,14 @@ pub(super) struct Slab {
     /// One word for each block (see `remote_free`).
     pub(super) words: AtomicPtr<AtomicU64>,
     /// The heap that has it as CURRENT one.
-    pub(super) current_of: Link<Heap>,
+    pub(super) current_of: RelaxedPtr<Heap>,
     /// The segment it is a part of, for ever.
-    pub(super) segment: Link<Segment>,
+    pub(super) segment: RelaxedPtr<Segment>,
 }
 
 impl Slab {
     /// A block's word.
-    #[inline(always)]
+    #[inline]
     pub(super) fn word(&self, index: usize) -> &'static AtomicU64 {
         let words = self.words.load(Ordering::Relaxed);
         // SAFETY: callers pass indices below `count`, and the store has made at least as many
@@ -128,13 +128,12 @@ impl Slab {
 
     /// The number of the block that an address in the slab lies in, exact for its first byte: the
     /// inverse is rounded up, and offsets are below 2^21 wherever it is not 0.
-    #[inline(always)]
     pub(super) fn index_at(&self, offset: usize) -> usize {
         offset.wrapping_mul(self.inverse.get()) >> 32
     }
 
     /// The block that begins at an address.
-    #[inline(always)]
+    #[inline]
     pub(super) fn index_of(&self, addr: usize) -> Option<usize> {
         let offset = addr.wrapping_sub(self.base.get());
         let index = self.index_at(offset);
@@ -211,7 +210,7 @@ impl Slab {
     }
 
     /// Takes a free block, the first of the list; `live` is its word from now on.
-    #[inline(always)]
+    #[inline]
     pub(super) fn take(&self, head: usize, live: u64) {
         let word = self.word(self.index_at(head.wrapping_sub(self.base.get())));
         self.head.set(word.load(Ordering::Relaxed) as usize);
@@ -219,7 +218,7 @@ impl Slab {
     }
 
     /// Takes a block back from its user.
-    #[inline(always)]
+    #[inline]
     pub(super) fn put(&self, addr: usize, word: &AtomicU64) {
         word.store(self.head.get() as u64, Ordering::Relaxed);
         self.head.set(addr);

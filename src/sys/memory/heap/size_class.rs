@@ -19,7 +19,7 @@ pub(super) const SEGMENT: usize = 1 << 21;
 
 /// The class of a size from 1 to `LARGEST`: four times the number of doublings beyond 512, plus the
 /// leading three bits of what is left of size - 1 (or its multiple of 64, up to 512).
-#[inline(always)]
+#[inline]
 pub(super) const fn of(size: usize) -> usize {
     let last = size - 1;
     let top = (last | 511).ilog2() as usize;

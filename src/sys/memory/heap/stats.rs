@@ -49,7 +49,7 @@ pub(super) fn reset(tag: usize) {
 /// A thread's counters of one account. The blocks that it frees may have been allocated by others,
 /// so a single thread's numbers have no meaning alone, and its balance may be below 0.
 #[derive(Default)]
-pub(super) struct Account {
+pub(super) struct ThreadStats {
     /// Charged to the total.
     charged: Number,
     /// How much of that it does not hold.
@@ -69,9 +69,9 @@ pub(super) struct Sum {
     pub(super) frees: u64,
 }
 
-impl Account {
+impl ThreadStats {
     /// After an allocation. True: `settle` is due.
-    #[inline(always)]
+    #[inline]
     pub(super) fn took(&self, size: usize) -> bool {
         self.allocs.add(1);
         let room = self.room.get().wrapping_sub(size);
@@ -80,7 +80,7 @@ impl Account {
     }
 
     /// After a free. True now and then: time for `settle` and for the mail.
-    #[inline(always)]
+    #[inline]
     pub(super) fn gave(&self, size: usize) -> bool {
         self.room.add(size);
         let frees = self.frees.get().wrapping_add(1);

@@ -29,7 +29,7 @@ fn blocks_are_aligned_and_found() {
             let at = alloc(size, align, label(60)).expect("memory");
             assert_eq!(at.get() as u64 % align.max(ALIGNMENT), 0, "{size} {align}");
             fill(at, size.min(5000), 7);
-            let found = Found { base: at.get(), size, kind: 1, tag: 60 };
+            let found = LiveBlock { base: at.get(), size, kind: 1, tag: 60 };
             assert_eq!((find(at), find(at.offset(size as usize - 1))), (Some(found), Some(found)));
             // What is not this block may be one of another test's.
             let is_ours = |at| find(at).is_some_and(|found| found.tag == 60);

@@ -4,11 +4,11 @@
 //! only blocks that other threads send (`remote_free`) need a locked instruction. A heap outlives
 //! its thread: the next thread gets it with everything in it.
 
-use super::relaxed_cell::{Link, Number};
-use super::remote_free::{self, Mail};
+use super::relaxed_cell::{Number, RelaxedPtr};
+use super::remote_free::{self, RemoteFreeList};
 use super::segment::{APART, CURRENT, LISTED, Slab};
 use super::size_class::{self, FIRST_SPAN, LARGEST, OWN, QUANTUM, SEGMENT};
-use super::stats::{Account, TAGS};
+use super::stats::{TAGS, ThreadStats};
 use super::{Freed, page_heap, page_map};
 use crate::sys::handles::epoch::aside;
 use crate::sys::sync::AtomicU64;
@@ -24,10 +24,10 @@ const SMALLS: usize = SMALL / QUANTUM;
 #[repr(C, align(128))]
 pub(super) struct Heap {
     /// The slab last allocated from: likely that of the next block to be freed.
-    last: Link<Slab>,
+    last: RelaxedPtr<Slab>,
     /// For each number of quanta up to `SMALL` the current slab of its class.
-    small: [Link<Slab>; SMALLS],
-    mail: Mail,
+    small: [RelaxedPtr<Slab>; SMALLS],
+    mail: RemoteFreeList,
     /// Another thread has requested the memory that is not in use.
     wanted: AtomicBool,
     /// Bytes kept without use: slabs without live blocks, and every CURRENT one of a large class.
@@ -35,19 +35,19 @@ pub(super) struct Heap {
     /// So many may be kept.
     granted: Number,
     /// In the store's list of all heaps.
-    pub(super) next: Link<Heap>,
+    pub(super) next: RelaxedPtr<Heap>,
     /// In the store's list of heaps without a thread.
-    pub(super) idle: Link<Heap>,
-    accounts: [Account; TAGS],
+    pub(super) idle: RelaxedPtr<Heap>,
+    accounts: [ThreadStats; TAGS],
     /// For each class the slab to allocate from; it may be full. A power of two, so that masking
     /// replaces a check.
-    current: [Link<Slab>; BINS],
+    current: [RelaxedPtr<Slab>; BINS],
     /// For each class others that have free blocks.
-    listed: [Link<Slab>; BINS],
+    listed: [RelaxedPtr<Slab>; BINS],
 }
 
 /// The calling thread's heap, if it has one.
-#[inline(always)]
+#[inline]
 pub(super) fn mine() -> Option<&'static Heap> {
     // SAFETY: null, or a heap, which lives for ever.
     unsafe { tls::heap().cast::<Heap>().as_ref() }
@@ -88,7 +88,6 @@ pub(super) fn with<T>(act: impl FnOnce(&'static Heap) -> Option<T>) -> Option<T>
 }
 
 /// Returns the word of a live block. `label` has kind and tag.
-#[inline(always)]
 fn live(size: usize, label: u64) -> u64 {
     remote_free::LIVE | label | size as u64
 }
@@ -98,8 +97,8 @@ fn tag_of(label: u64) -> usize {
 }
 
 impl Heap {
-    #[inline(always)]
-    fn current(&self, class: usize) -> &Link<Slab> {
+    #[inline]
+    fn current(&self, class: usize) -> &RelaxedPtr<Slab> {
         #[allow(
             clippy::indexing_slicing,
             reason = "masked to the array's length, which the compiler sees"
@@ -108,8 +107,8 @@ impl Heap {
     }
 
     /// The slab at hand for a size; `None`: no class has it.
-    #[inline(always)]
-    fn at_hand(&self, size: usize) -> Option<&Link<Slab>> {
+    #[inline]
+    fn at_hand(&self, size: usize) -> Option<&RelaxedPtr<Slab>> {
         let last = size.wrapping_sub(1);
         if last < SMALL {
             #[allow(
@@ -129,7 +128,7 @@ impl Heap {
         self.small.get(range).into_iter().flatten().for_each(|small| small.set(slab));
     }
 
-    fn listed(&self, class: usize) -> &Link<Slab> {
+    fn listed(&self, class: usize) -> &RelaxedPtr<Slab> {
         #[allow(
             clippy::indexing_slicing,
             reason = "masked to the array's length, which the compiler sees"
@@ -137,8 +136,8 @@ impl Heap {
         &self.listed[class % BINS]
     }
 
-    #[inline(always)]
-    fn account(&self, tag: usize) -> &Account {
+    #[inline]
+    fn account(&self, tag: usize) -> &ThreadStats {
         #[allow(
             clippy::indexing_slicing,
             reason = "masked to the array's length, which the compiler sees"
@@ -147,18 +146,22 @@ impl Heap {
     }
 
     /// The counters of an account.
-    pub(super) fn counters(&self, tag: usize) -> &Account {
+    pub(super) fn counters(&self, tag: usize) -> &ThreadStats {
         self.account(tag)
     }
 
-    /// A block for a size, if the slab at hand has one, and whether `look_after` is due.
-    #[inline(always)]
+    /// A block for a size, if the slab at hand has one, and whether `housekeeping` is due.
     pub(super) fn quick_alloc(&self, size: usize, label: u64) -> Option<(usize, bool)> {
         self.alloc_from(self.at_hand(size)?, size, label)
     }
 
-    #[inline(always)]
-    fn alloc_from(&self, slab: &Link<Slab>, size: usize, label: u64) -> Option<(usize, bool)> {
+    #[inline]
+    fn alloc_from(
+        &self,
+        slab: &RelaxedPtr<Slab>,
+        size: usize,
+        label: u64,
+    ) -> Option<(usize, bool)> {
         let slab = slab.get()?;
         let at = slab.head.get();
         if at == 0 {
@@ -270,7 +273,7 @@ impl Heap {
     }
 
     /// The slab that an address lies in, and the offset there.
-    #[inline(always)]
+    #[inline]
     fn locate(&self, addr: usize) -> Option<(&'static Slab, usize)> {
         if let Some(last) = self.last.get() {
             let offset = addr.wrapping_sub(last.base.get());
@@ -284,8 +287,8 @@ impl Heap {
     }
 
     /// Frees the block that begins at an address if its tag is that of the label and nothing more
-    /// is to be done; whether `look_after` is due.
-    #[inline(always)]
+    /// is to be done; whether `housekeeping` is due.
+    #[inline(always)] // row: alloc_free_64
     pub(super) fn quick_free(&self, addr: usize, label: u64) -> Option<bool> {
         let (slab, offset) = self.locate(addr)?;
         let index = slab.index_at(offset);
@@ -312,7 +315,7 @@ impl Heap {
     pub(super) fn free(&'static self, addr: usize, label: u64) -> Freed {
         if let Some(due) = self.quick_free(addr, label) {
             if due {
-                self.look_after(tag_of(label));
+                self.housekeeping(tag_of(label));
             }
             return Freed::Done;
         }
@@ -329,7 +332,7 @@ impl Heap {
         if freed == Freed::Done
             && self.account(tag_of(label)).gave((was & remote_free::SIZE) as usize)
         {
-            self.look_after(tag_of(label));
+            self.housekeeping(tag_of(label));
         }
         freed
     }
@@ -355,7 +358,7 @@ impl Heap {
         let size = (was & remote_free::SIZE) as usize;
         let due = (self.account(tag_of(from)).gave(size), self.account(tag_of(to)).took(size));
         if due.0 {
-            self.look_after(tag_of(from));
+            self.housekeeping(tag_of(from));
         }
         if due.1 {
             self.account(tag_of(to)).settle(tag_of(to));
@@ -427,7 +430,7 @@ impl Heap {
     }
 
     /// Now and then: what was put off.
-    pub(super) fn look_after(&'static self, tag: usize) {
+    pub(super) fn housekeeping(&'static self, tag: usize) {
         self.account(tag).settle(tag);
         self.collect();
         if self.wanted.load(Ordering::Relaxed) {
@@ -498,6 +501,6 @@ impl Heap {
         self.kept.set(0);
         self.granted.set(0);
         self.current.iter().chain(&self.listed).chain(&self.small).for_each(|link| link.set(None));
-        self.accounts.iter().for_each(Account::clear);
+        self.accounts.iter().for_each(ThreadStats::clear);
     }
 }

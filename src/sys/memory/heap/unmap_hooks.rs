@@ -8,23 +8,23 @@ use std::sync::{Arc, Weak};
 /// Ranges that are kept apart; with more, everything counts as returned.
 const RANGES: usize = 64;
 
-static WATCHERS: Mutex<Vec<Weak<List>>> = Mutex::new(Vec::new());
+static WATCHERS: Mutex<Vec<Weak<HookRanges>>> = Mutex::new(Vec::new());
 /// Number of watchers: a thread that gives pages back pays one load while there are none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-struct List {
+struct HookRanges {
     is_any: AtomicBool,
     ranges: Mutex<Vec<Region>>,
 }
 
 /// Ranges returned since the last query. A range is added before its pages go: a thread that then
 /// gets memory at the same addresses finds it here, as the system's own locks stand in between.
-pub struct Returned(Arc<List>);
+pub struct Returned(Arc<HookRanges>);
 
 /// Watches from now on, until it is dropped.
 #[must_use]
 pub fn watch() -> Returned {
-    let list = Arc::new(List {
+    let list = Arc::new(HookRanges {
         is_any: AtomicBool::new(false),
         ranges: Mutex::new(Vec::with_capacity(RANGES)),
     });

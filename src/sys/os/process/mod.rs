@@ -105,7 +105,7 @@ pub fn pid_namespace() -> io::Result<u64> {
 
 /// Credentials of the peer of a connected Unix socket, as the kernel reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub struct PeerCredentials {
     /// Its process id; 0 if it lives in a namespace that this process cannot see.
     pub pid: i32,
     /// Its effective user id when it connected or listened.
@@ -114,7 +114,7 @@ pub struct Peer {
 
 /// The process at the other end of a Unix socket. `fd` may be any number: what is no socket is an
 /// error.
-pub fn peer_of(fd: RawFd) -> io::Result<Peer> {
+pub fn peer_of(fd: RawFd) -> io::Result<PeerCredentials> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into `peer`, which is that large.
@@ -130,7 +130,7 @@ pub fn peer_of(fd: RawFd) -> io::Result<Peer> {
     if rc != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Peer { pid: peer.pid, uid: peer.uid })
+    Ok(PeerCredentials { pid: peer.pid, uid: peer.uid })
 }
 
 /// A process held by a descriptor: unlike its id, it never comes to mean another one.
@@ -270,7 +270,7 @@ pub fn random_u64() -> io::Result<u64> {
 mod tests {
     use super::*;
     use crate::sys::memory::buf::Scratch;
-    use crate::sys::os::poller::{Poller, Wanted};
+    use crate::sys::os::poller::{Interest, Poller};
 
     #[test]
     fn start_time_of_self_is_stable() {
@@ -289,7 +289,7 @@ mod tests {
             .expect("spawn");
         let held = PidFd::open(child.id() as i32).expect("pidfd");
         let poller = Poller::new().expect("epoll");
-        poller.add(held.as_fd(), 7, Wanted::Once).expect("watched");
+        poller.add(held.as_fd(), 7, Interest::Once).expect("watched");
         let look = || poller.ready(0).numbers().collect::<Vec<_>>();
         assert!(!held.exited() && look().is_empty());
         drop(child.stdin.take());

@@ -8,15 +8,15 @@ use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 
 /// File that closes its descriptor on drop only if the number still refers to this file.
-pub(super) struct Kept {
+pub(super) struct GuardedFd {
     file: ManuallyDrop<File>,
     identity: (u64, u64),
 }
 
-impl Kept {
+impl GuardedFd {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let identity = identity(&file)?;
-        Ok(Kept { file: ManuallyDrop::new(file), identity })
+        Ok(GuardedFd { file: ManuallyDrop::new(file), identity })
     }
 }
 
@@ -26,14 +26,14 @@ fn identity(file: &File) -> io::Result<(u64, u64)> {
     Ok((seen.dev(), seen.ino()))
 }
 
-impl Deref for Kept {
+impl Deref for GuardedFd {
     type Target = File;
     fn deref(&self) -> &File {
         &self.file
     }
 }
 
-impl Drop for Kept {
+impl Drop for GuardedFd {
     fn drop(&mut self) {
         if identity(&self.file).is_ok_and(|now| now == self.identity) {
             // SAFETY: dropped once, here, and not used again.

@@ -17,7 +17,7 @@ use super::process::file_size_limit;
 use super::{fd, hwinfo};
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::memory::host_pages::page_size;
-use guarded_fd::Kept;
+use guarded_fd::GuardedFd;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use std::ffi::CStr;
 use std::fs::File;
@@ -28,19 +28,19 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use va_reserve::Room;
+use va_reserve::VaReservation;
 
 /// The mapping. Its words and spans keep it alive.
-pub struct Memory {
+pub struct SharedMapping {
     /// `None`: of this process alone.
-    file: Option<Arc<Kept>>,
+    file: Option<Arc<GuardedFd>>,
     /// Where in the file it begins.
     start: usize,
     base: Addr,
     len: usize,
 }
 
-impl Memory {
+impl SharedMapping {
     /// Makes `len` bytes, all zero, none committed. The size is sealed: no process that gets the
     /// descriptor can shrink it under the others. (It may grow.)
     pub fn create(len: usize) -> io::Result<Arc<Self>> {
@@ -53,13 +53,13 @@ impl Memory {
     pub fn block(name: &CStr, len: usize, align: usize) -> io::Result<Arc<Self>> {
         let file = sealed_file(name, len, BLOCK_SEALS)?;
         allocate_if_free(&file, 0, len)?;
-        Self::map(Some(Arc::new(Kept::new(file)?)), 0, 0, len, align)
+        Self::map(Some(Arc::new(GuardedFd::new(file)?)), 0, 0, len, align)
     }
 
     /// Maps the block that another process made. The descriptor is not kept. `len` is a multiple of
     /// [`page_size`], `align` a power of two.
     pub fn block_of(fd: OwnedFd, len: usize, align: usize) -> io::Result<Arc<Self>> {
-        let file = Arc::new(Kept::new(File::from(fd))?);
+        let file = Arc::new(GuardedFd::new(File::from(fd))?);
         if !seals(&file).contains(BLOCK_SEALS) || file.metadata()?.len() != len as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no block of that size"));
         }
@@ -93,11 +93,11 @@ impl Memory {
 
     fn map_file(file: File) -> io::Result<Arc<Self>> {
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        Self::map(Some(Arc::new(Kept::new(file)?)), 0, 0, len, 1)
+        Self::map(Some(Arc::new(GuardedFd::new(file)?)), 0, 0, len, 1)
     }
 
     fn map(
-        file: Option<Arc<Kept>>,
+        file: Option<Arc<GuardedFd>>,
         more: i32,
         start: usize,
         len: usize,
@@ -110,7 +110,7 @@ impl Memory {
             None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | more, -1),
         };
         // Otherwise at an address of the kernel's choice, which is a page's.
-        let room = if align > page_size() { Some(Room::new(len, align)?) } else { None };
+        let room = if align > page_size() { Some(VaReservation::new(len, align)?) } else { None };
         let (at, fixed) =
             room.as_ref().map_or((Addr::NULL, 0), |room| (room.base, libc::MAP_FIXED));
         // SAFETY: a new mapping where the kernel likes, or in the place of addresses that are only
@@ -120,7 +120,7 @@ impl Memory {
             return Err(io::Error::last_os_error());
         }
         std::mem::forget(room);
-        Ok(Arc::new(Memory { file, start, base: Addr::new(base), len }))
+        Ok(Arc::new(SharedMapping { file, start, base: Addr::new(base), len }))
     }
 
     /// Number of bytes.
@@ -200,16 +200,16 @@ impl Memory {
         }
     }
 
-    fn shared_file(&self) -> io::Result<&Arc<Kept>> {
+    fn shared_file(&self) -> io::Result<&Arc<GuardedFd>> {
         self.file.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
     }
 
     /// The 64-bit word at an offset (a multiple of 8 inside the memory).
     #[must_use]
-    pub fn word(self: &Arc<Self>, offset: usize) -> Option<Word> {
+    pub fn word(self: &Arc<Self>, offset: usize) -> Option<SharedWord> {
         let inside = offset % 8 == 0 && offset.checked_add(8)? <= self.len;
         let at = NonNull::new(self.base.offset(offset).ptr().cast::<AtomicU64>())?;
-        inside.then(|| Word { at, _memory: Arc::clone(self) })
+        inside.then(|| SharedWord { at, _memory: Arc::clone(self) })
     }
 
     /// A range of bytes (a multiple of 8 inside the memory).
@@ -226,7 +226,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for SharedMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and words and spans keep the value alive.
         let _ = unsafe { libc::munmap(self.base.ptr(), self.len) };
@@ -234,17 +234,17 @@ impl Drop for Memory {
 }
 
 /// An atomic word in shared memory.
-pub struct Word {
+pub struct SharedWord {
     at: NonNull<AtomicU64>,
-    _memory: Arc<Memory>,
+    _memory: Arc<SharedMapping>,
 }
 
 // SAFETY: a reference to an atomic may move to another thread; `_memory` keeps it mapped.
-unsafe impl Send for Word {}
+unsafe impl Send for SharedWord {}
 // SAFETY: threads may share a reference to an atomic; `_memory` keeps it mapped.
-unsafe impl Sync for Word {}
+unsafe impl Sync for SharedWord {}
 
-impl Deref for Word {
+impl Deref for SharedWord {
     type Target = AtomicU64;
     #[inline]
     fn deref(&self) -> &AtomicU64 {
@@ -256,7 +256,7 @@ impl Deref for Word {
 /// A range of bytes in shared memory.
 pub struct Span {
     region: Region,
-    _memory: Arc<Memory>,
+    _memory: Arc<SharedMapping>,
 }
 
 impl Span {
@@ -294,7 +294,7 @@ impl Span {
 
     /// This core will write the line at an offset soon: it is fetched from the other core that had
     /// it last, while this one does something else.
-    #[inline(always)]
+    #[inline]
     pub fn will_write(&self, offset: usize) {
         // As an instruction, because the compiler's own hint does not mean "to write" for every
         // processor. A processor without it does nothing.
@@ -311,7 +311,7 @@ impl Span {
     }
 
     /// The two words at an offset (a multiple of 8) of the span, and the `len` bytes behind them.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn block(&self, offset: usize, len: usize) -> Option<([&AtomicU64; 2], Region)> {
         if offset % 8 != 0 || offset.checked_add(16)?.checked_add(len)? > self.region.len() {
@@ -387,10 +387,11 @@ mod tests {
 
     #[test]
     fn two_mappings_see_each_other() {
-        let one = Memory::create(1 << 16).expect("memfd");
-        let two =
-            Memory::attach(one.descriptor().expect("file").try_clone_to_owned().expect("dup"))
-                .expect("attach");
+        let one = SharedMapping::create(1 << 16).expect("memfd");
+        let two = SharedMapping::attach(
+            one.descriptor().expect("file").try_clone_to_owned().expect("dup"),
+        )
+        .expect("attach");
         one.commit(0, 4096).expect("commit");
         one.word(8).expect("inside").store(42, Ordering::Release);
         assert_eq!(two.word(8).expect("inside").load(Ordering::Acquire), 42);
@@ -403,7 +404,7 @@ mod tests {
 
     #[test]
     fn the_outside_is_refused() {
-        let memory = Memory::create(4096).expect("memfd");
+        let memory = SharedMapping::create(4096).expect("memfd");
         assert!(
             memory.word(4096).is_none()
                 && memory.word(4).is_none()
@@ -420,23 +421,24 @@ mod tests {
     }
 
     /// Bytes that a file has in memory.
-    fn held(memory: &Memory) -> u64 {
+    fn held(memory: &SharedMapping) -> u64 {
         use std::os::unix::fs::MetadataExt;
         memory.file.as_ref().expect("file").metadata().expect("metadata").blocks() * 512
     }
 
     #[test]
     fn ranges_come_and_go() {
-        let (page, one) = (page_size(), Memory::create(1 << 16).expect("memfd"));
-        let two =
-            Memory::attach(one.descriptor().expect("file").try_clone_to_owned().expect("dup"))
-                .expect("attach");
+        let (page, one) = (page_size(), SharedMapping::create(1 << 16).expect("memfd"));
+        let two = SharedMapping::attach(
+            one.descriptor().expect("file").try_clone_to_owned().expect("dup"),
+        )
+        .expect("attach");
         assert!(two.range(1 << 16, page).is_err(), "nobody made it");
         let made = one.extend(4 << 20, 10 * page).expect("extend");
         let is_what_was_asked_for = |bytes: u64| (10 * page as u64..=4 << 20).contains(&bytes);
         assert!(is_what_was_asked_for(held(&one)), "{} bytes", held(&one));
         let found = two.range(4 << 20, 10 * page).expect("range");
-        let words = |memory: &Arc<Memory>| memory.span(0, 10 * page).expect("inside");
+        let words = |memory: &Arc<SharedMapping>| memory.span(0, 10 * page).expect("inside");
         let (mine, theirs) = (words(&made), words(&found));
         mine.words(8, 2).expect("inside")[1].store(7, Ordering::Release);
         assert_eq!(theirs.word(16).expect("inside").load(Ordering::Acquire), 7);
@@ -459,21 +461,23 @@ mod tests {
         let (_, total) = hwinfo::memory();
         let refused = one.extend(4 << 20, total as usize + page).err().expect("more than there is");
         assert!(refused.raw_os_error() == Some(libc::ENOMEM) && held(&one) < 4 << 20);
-        assert!(Memory::private(page).expect("memory").extend(0, page).is_err());
+        assert!(SharedMapping::private(page).expect("memory").extend(0, page).is_err());
     }
 
     #[test]
     fn memory_of_this_process_has_no_descriptor() {
-        let memory = Memory::private(1 << 20).expect("memory");
+        let memory = SharedMapping::private(1 << 20).expect("memory");
         let word = memory.word((1 << 20) - 8).expect("inside");
         assert!(memory.descriptor().is_none() && word.load(Ordering::Relaxed) == 0);
         memory.commit(0, 4096).expect("nothing to do");
-        assert!(Memory::reserved(1 << 20).is_ok() && Memory::reserved(1 << 60).is_err());
+        assert!(
+            SharedMapping::reserved(1 << 20).is_ok() && SharedMapping::reserved(1 << 60).is_err()
+        );
     }
 
     #[test]
     fn an_unsealed_file_is_refused() {
         let file = File::open("/proc/self/exe").expect("open");
-        assert!(Memory::attach(OwnedFd::from(file)).is_err());
+        assert!(SharedMapping::attach(OwnedFd::from(file)).is_err());
     }
 }

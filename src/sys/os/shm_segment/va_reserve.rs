@@ -5,13 +5,13 @@ use crate::sys::memory::buf::Addr;
 use std::io;
 
 /// Addresses that nobody gets, until something is mapped there.
-pub(super) struct Room {
+pub(super) struct VaReservation {
     /// The first.
     pub(super) base: Addr,
     len: usize,
 }
 
-impl Room {
+impl VaReservation {
     /// `len` bytes from a multiple of `align` on; both are multiples of a page.
     pub(super) fn new(len: usize, align: usize) -> io::Result<Self> {
         let all =
@@ -26,13 +26,13 @@ impl Room {
         let before = at.get().next_multiple_of(align) - at.get();
         let base = at.offset(before);
         // The rest around it is unmapped at once.
-        drop(Room { base: at, len: before });
-        drop(Room { base: base.offset(len), len: all - before - len });
-        Ok(Room { base, len })
+        drop(VaReservation { base: at, len: before });
+        drop(VaReservation { base: base.offset(len), len: all - before - len });
+        Ok(VaReservation { base, len })
     }
 }
 
-impl Drop for Room {
+impl Drop for VaReservation {
     fn drop(&mut self) {
         if self.len > 0 {
             // SAFETY: this value's own part of a mapping, in which nothing lies.
@@ -43,7 +43,7 @@ impl Drop for Room {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Memory;
+    use super::super::SharedMapping;
     use crate::sys::memory::host_pages::page_size;
     use std::sync::atomic::Ordering;
 
@@ -51,7 +51,7 @@ mod tests {
     fn blocks_begin_where_they_are_asked_to_and_cannot_change_their_size() {
         let (page, large) = (page_size(), 4 << 20);
         for align in [1, page, 2 * page, large] {
-            let block = Memory::block(c"dtl-test", 3 * page, align).expect("memfd");
+            let block = SharedMapping::block(c"dtl-test", 3 * page, align).expect("memfd");
             assert_eq!(block.base().get() % align, 0);
             let again = || block.descriptor().expect("file").try_clone_to_owned().expect("dup");
             let file = std::fs::File::from(again());
@@ -59,15 +59,15 @@ mod tests {
                 file.set_len(0).is_err() && file.set_len(4 << 20).is_err(),
                 "the size is sealed"
             );
-            let other = Memory::block_of(again(), 3 * page, large).expect("the same block");
+            let other = SharedMapping::block_of(again(), 3 * page, large).expect("the same block");
             assert!(other.base().get() % large == 0 && other.descriptor().is_none());
-            assert!(Memory::block_of(again(), 2 * page, 1).is_err(), "another size");
+            assert!(SharedMapping::block_of(again(), 2 * page, 1).is_err(), "another size");
             block.word(8).expect("inside").store(7, Ordering::Release);
             drop(block);
             assert_eq!(other.word(8).expect("inside").load(Ordering::Acquire), 7);
         }
-        let growing = Memory::create(page).expect("memfd");
+        let growing = SharedMapping::create(page).expect("memfd");
         let fd = growing.descriptor().expect("file").try_clone_to_owned().expect("dup");
-        assert!(Memory::block_of(fd, page, 1).is_err(), "it may grow: no block");
+        assert!(SharedMapping::block_of(fd, page, 1).is_err(), "it may grow: no block");
     }
 }

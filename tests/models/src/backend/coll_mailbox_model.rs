@@ -4,12 +4,12 @@
 //! A sheet has two blocks of one word here, and a page for two. A block that is read too early or
 //! taken back too early is an unordered access to its bytes, which loom refuses.
 
-use super::coll_mailbox::{Board, Places, SHEET, place_bytes};
-use super::wakeup::Bell;
+use super::coll_mailbox::{MailboxView, Places, SHEET, place_bytes};
+use super::wakeup::Doorbell;
 use crate::Model;
 use crate::runtime::component::Member;
 use crate::sys::memory::buf::Region;
-use crate::sys::os::shm_segment::Memory;
+use crate::sys::os::shm_segment::SharedMapping;
 use crate::sys::sync::{AtomicU64, Ordering};
 use loom::thread;
 use std::sync::Arc;
@@ -25,23 +25,28 @@ pub const ALL: &[Model] = &[
     ("bell: a post against a sleep", post_against_sleep),
 ];
 
-fn board(memory: &Arc<Memory>, own: usize) -> Board {
-    Board::new(memory.span(0, memory.len()).unwrap(), Box::new([0, SHEET as u32]), own * SHEET, 0)
+fn board(memory: &Arc<SharedMapping>, own: usize) -> MailboxView {
+    MailboxView::new(
+        memory.span(0, memory.len()).unwrap(),
+        Box::new([0, SHEET as u32]),
+        own * SHEET,
+        0,
+    )
 }
 
-fn post(board: &Board, number: u64, data: Region) {
+fn post(board: &MailboxView, number: u64, data: Region) {
     while !board.post(number, 1, data) {
         thread::yield_now();
     }
 }
 
-fn post_word(board: &Board, number: u64, word: u64) {
-    let data = Memory::create(8);
+fn post_word(board: &MailboxView, number: u64, word: u64) {
+    let data = SharedMapping::create(8);
     data.region().write(0, word);
     post(board, number, data.region());
 }
 
-fn read(board: &Board, rank: i32, number: u64) -> u64 {
+fn read(board: &MailboxView, rank: i32, number: u64) -> u64 {
     loop {
         if let Some(post) = board.look(rank, number) {
             assert_eq!((post.what, post.data.len()), (1, 8));
@@ -52,8 +57,8 @@ fn read(board: &Board, rank: i32, number: u64) -> u64 {
 }
 
 /// Both ranks of two, in threads of their own.
-fn two(body: impl Fn(&Board, usize) + Send + Sync + Copy + 'static) {
-    let memory = Memory::create(2 * SHEET);
+fn two(body: impl Fn(&MailboxView, usize) + Send + Sync + Copy + 'static) {
+    let memory = SharedMapping::create(2 * SHEET);
     let other = board(&memory, 1);
     let second = thread::spawn(move || body(&other, 1));
     body(&board(&memory, 0), 0);
@@ -73,7 +78,7 @@ fn all_read() {
 }
 
 /// A broadcast from rank 0.
-fn broadcast(board: &Board, own: usize, number: u64) {
+fn broadcast(board: &MailboxView, own: usize, number: u64) {
     if own == 0 {
         post_word(board, number, number);
     } else {
@@ -92,7 +97,7 @@ fn pages_ahead() {
     two(|board, own| {
         for number in 1..=3 {
             if own == 0 {
-                let data = Memory::create(16);
+                let data = SharedMapping::create(16);
                 data.region().write(0, number);
                 data.region().write(1, number + 10);
                 post(board, number, data.region());
@@ -137,13 +142,16 @@ fn turns() {
 
 /// Rank 0's sheet is reserved for another board as soon as rank 1 no longer reads it there.
 fn used_again() {
-    let memory = Memory::create(3 * place_bytes(2));
-    let open =
-        |places: &mut Places, memory: &Arc<Memory>, own: usize, context: u32, at: [u32; 2]| {
-            let span = || memory.span(0, memory.len());
-            let members = [0, 1].map(|rank| Member { rank, place: at[rank as usize] });
-            places.open([span(), span()], (2, own), context, &members).unwrap()
-        };
+    let memory = SharedMapping::create(3 * place_bytes(2));
+    let open = |places: &mut Places,
+                memory: &Arc<SharedMapping>,
+                own: usize,
+                context: u32,
+                at: [u32; 2]| {
+        let span = || memory.span(0, memory.len());
+        let members = [0, 1].map(|rank| Member { rank, place: at[rank as usize] });
+        places.open([span(), span()], (2, own), context, &members).unwrap()
+    };
     let theirs = Arc::clone(&memory);
     let reader = thread::spawn(move || {
         let board = open(&mut Places::default(), &theirs, 1, 5, [1, 1]);
@@ -166,7 +174,7 @@ fn used_again() {
 /// Two that sleep until a word is there. If the one that stores it did not wake both, they would
 /// sleep for ever.
 fn post_against_sleep() {
-    let it = Arc::new((Bell::default(), AtomicU64::new(0)));
+    let it = Arc::new((Doorbell::default(), AtomicU64::new(0)));
     let sleepers: Vec<_> = (0..2)
         .map(|_| {
             let it = Arc::clone(&it);

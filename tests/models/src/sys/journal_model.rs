@@ -1,6 +1,6 @@
 //! Models of a traced thread's journal: its writer against who reads.
 
-use super::sync::spsc_queue::{Journal, WORDS};
+use super::sync::spsc_queue::{SpscQueue, WORDS};
 use crate::Model;
 use loom::thread;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub const ALL: &[Model] = &[
 /// A writer with more records than there may be room for, against a reader. What was pushed comes
 /// out, each once.
 fn against(room: usize, records: u64, looks: usize) {
-    let journal = Arc::new(Journal::new(room).expect("memory"));
+    let journal = Arc::new(SpscQueue::new(room).expect("memory"));
     let theirs = Arc::clone(&journal);
     let reader =
         thread::spawn(move || (0..looks).filter_map(|_| take(&theirs)).collect::<Vec<_>>());
@@ -24,7 +24,7 @@ fn against(room: usize, records: u64, looks: usize) {
     assert_eq!(taken, pushed);
 }
 
-fn take(journal: &Journal) -> Option<u64> {
+fn take(journal: &SpscQueue) -> Option<u64> {
     let record = journal.take()?;
     assert!(record.iter().all(|word| *word == record[0]), "half of a record: {record:?}");
     Some(record[0])

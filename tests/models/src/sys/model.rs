@@ -4,11 +4,11 @@
 //! `sys::handles::epoch` says why that stands for both forms.
 
 use super::handles::epoch;
-use super::handles::handle_table::Table;
-use super::handles::rcu::Published;
-use super::handles::slot_map::{Locked, Pool, Then};
+use super::handles::handle_table::HandleTable;
+use super::handles::rcu::Rcu;
+use super::handles::slot_map::{Locked, SlotMap, Then};
 use super::sync::Arc as Share;
-use super::sync::biased_trylock::Turn;
+use super::sync::biased_trylock::BiasedTryLock;
 use super::sync::spinlock::SpinLock;
 use crate::Model;
 use loom::cell::UnsafeCell;
@@ -82,13 +82,13 @@ unsafe impl Sync for Object {}
 /// A table and the number of objects of it that have gone.
 #[derive(Clone)]
 struct World {
-    table: Arc<Table<Object>>,
+    table: Arc<HandleTable<Object>>,
     drops: Arc<AtomicUsize>,
 }
 
 impl World {
     fn new(reserved: usize) -> World {
-        World { table: Arc::new(Table::new(TAG, reserved)), drops: Arc::default() }
+        World { table: Arc::new(HandleTable::new(TAG, reserved)), drops: Arc::default() }
     }
 
     fn object(&self, number: u64) -> Share<Object> {
@@ -111,27 +111,27 @@ impl World {
     }
 }
 
-type Use = fn(&Table<Object>, u64) -> Option<u64>;
+type Use = fn(&HandleTable<Object>, u64) -> Option<u64>;
 
-fn get(table: &Table<Object>, handle: u64) -> Option<u64> {
+fn get(table: &HandleTable<Object>, handle: u64) -> Option<u64> {
     let inside = epoch::enter();
     table.get(&inside, handle).map(Object::number)
 }
 
-fn pin(table: &Table<Object>, handle: u64) -> Option<u64> {
+fn pin(table: &HandleTable<Object>, handle: u64) -> Option<u64> {
     let share = table.pin(&epoch::enter(), handle)?;
     Some(share.number())
 }
 
-fn hold(table: &Table<Object>, handle: u64) -> Option<u64> {
+fn hold(table: &HandleTable<Object>, handle: u64) -> Option<u64> {
     let held = table.hold(epoch::enter(), handle).ok()?;
     Some(held.number())
 }
 
 /// By the slot of the object.
-fn at_slot(table: &Arc<Table<Object>>, handle: u64) -> impl FnOnce() -> Option<u64> + use<> {
+fn at_slot(table: &Arc<HandleTable<Object>>, handle: u64) -> impl FnOnce() -> Option<u64> + use<> {
     // SAFETY: as long as `table`, which every caller outlives.
-    let kept: &'static Table<Object> = unsafe { &*Arc::as_ptr(table) };
+    let kept: &'static HandleTable<Object> = unsafe { &*Arc::as_ptr(table) };
     let (slot, table) = (kept.slot_ref(handle), Arc::clone(table));
     move || {
         let inside = epoch::enter();
@@ -194,7 +194,7 @@ fn used_against_remove(using: Use) {
 fn read_against_replace() {
     let drops = Arc::<AtomicUsize>::default();
     let object = |number| Object::new(number, &drops);
-    let published = Arc::new(Published::new(object(1)));
+    let published = Arc::new(Rcu::new(object(1)));
     let read = Arc::clone(&published);
     let user = thread::spawn(move || {
         let inside = epoch::enter();
@@ -213,7 +213,7 @@ fn read_against_replace() {
 fn reads_go_forward() {
     let drops = Arc::<AtomicUsize>::default();
     let object = |number| Object::new(number, &drops);
-    let published = Arc::new(Published::new(object(1)));
+    let published = Arc::new(Rcu::new(object(1)));
     let read = Arc::clone(&published);
     let user = thread::spawn(move || {
         let first = read.get(&epoch::enter()).number();
@@ -370,23 +370,23 @@ fn numbered(number: u64) -> Object {
 
 /// Runs two of them at the same time on one pool.
 fn both(
-    pool: &'static Pool<Object>,
-    here: impl FnOnce(&'static Pool<Object>) -> usize,
-    there: impl FnOnce(&'static Pool<Object>) -> usize + Send + 'static,
+    pool: &'static SlotMap<Object>,
+    here: impl FnOnce(&'static SlotMap<Object>) -> usize,
+    there: impl FnOnce(&'static SlotMap<Object>) -> usize + Send + 'static,
 ) -> usize {
     let thread = thread::spawn(move || there(pool));
     here(pool) + thread.join().unwrap()
 }
 
 /// Runs a model with a pool of its own. In the library pools live for ever.
-fn with_pool(model: impl FnOnce(&'static Pool<Object>)) {
-    let pool = Box::new(Pool::new(TAG));
+fn with_pool(model: impl FnOnce(&'static SlotMap<Object>)) {
+    let pool = Box::new(SlotMap::new(TAG));
     // SAFETY: the threads that use it are joined before the model returns.
     model(unsafe { &*std::ptr::from_ref(&*pool) });
 }
 
 /// Puts an object that was just written.
-fn put(pool: &'static Pool<Object>, number: u64) -> u64 {
+fn put(pool: &'static SlotMap<Object>, number: u64) -> u64 {
     let object = numbered(0);
     // SAFETY: nobody else has it yet.
     object.number.with_mut(|at| unsafe { *at = number });
@@ -396,7 +396,7 @@ fn put(pool: &'static Pool<Object>, number: u64) -> u64 {
 fn pool_ends_once() {
     with_pool(|pool| {
         let handle = put(pool, 7);
-        let end = move |pool: &'static Pool<Object>| {
+        let end = move |pool: &'static SlotMap<Object>| {
             usize::from(pool.with(handle, |object| Then::End(object.number())) == Ok(7))
         };
         assert_eq!(both(pool, end, end), 1);
@@ -408,14 +408,14 @@ fn pool_ends_once() {
 fn pool_reuse() {
     with_pool(|pool| {
         let handle = put(pool, 7);
-        let look = move |pool: &'static Pool<Object>| match pool.try_look(handle) {
+        let look = move |pool: &'static SlotMap<Object>| match pool.try_look(handle) {
             Ok(object) => {
                 assert_eq!(object.number(), 7);
                 1
             }
             Err(_) => 0,
         };
-        let reuse = move |pool: &'static Pool<Object>| {
+        let reuse = move |pool: &'static SlotMap<Object>| {
             assert_eq!(pool.with(handle, |_| Then::End(())), Ok(()));
             let again = put(pool, 8);
             assert_eq!(pool.with(again, |object| Then::Keep(object.number())), Ok(8));
@@ -429,12 +429,12 @@ fn pool_reuse() {
 fn pool_group() {
     with_pool(|pool| {
         let handle = put(pool, 7);
-        let ask = move |pool: &'static Pool<Object>| {
+        let ask = move |pool: &'static SlotMap<Object>| {
             let group = pool.group_of(handle);
             assert!(group.is_none_or(|group| group == 7));
             usize::from(group.is_some())
         };
-        let reuse = move |pool: &'static Pool<Object>| {
+        let reuse = move |pool: &'static SlotMap<Object>| {
             assert_eq!(pool.with(handle, |_| Then::End(())), Ok(()));
             let again = put(pool, 8);
             assert_eq!(pool.group_of(again), Some(8));
@@ -450,7 +450,7 @@ fn pool_guessed() {
         let handle = put(pool, 1);
         assert_eq!(pool.with(handle, |_| Then::End(())), Ok(()));
         let guess = handle + 1;
-        let look = move |pool: &'static Pool<Object>| match pool
+        let look = move |pool: &'static SlotMap<Object>| match pool
             .with(guess, |object| Then::Keep(object.number()))
         {
             Ok(seen) => {
@@ -459,7 +459,7 @@ fn pool_guessed() {
             }
             Err(_) => 0,
         };
-        let first = |pool: &'static Pool<Object>| usize::from(put(pool, 7) == 0);
+        let first = |pool: &'static SlotMap<Object>| usize::from(put(pool, 7) == 0);
         assert!(both(pool, first, look) <= 1);
     });
 }
@@ -470,7 +470,7 @@ fn pool_slots_go_round() {
         let used = [put(pool, 1), put(pool, 2)];
         used.iter().for_each(|handle| assert_eq!(pool.with(*handle, |_| Then::End(())), Ok(())));
         let round = |number: u64| {
-            move |pool: &'static Pool<Object>| {
+            move |pool: &'static SlotMap<Object>| {
                 let handle = put(pool, number);
                 assert_eq!(pool.with(handle, |object| Then::End(object.number())), Ok(number));
                 0
@@ -484,7 +484,7 @@ fn pool_slots_go_round() {
 fn pool_looks_follow() {
     with_pool(|pool| {
         let handle = put(pool, 7);
-        let add = move |pool: &'static Pool<Object>| {
+        let add = move |pool: &'static SlotMap<Object>| {
             let change = |object: &mut Locked<Object>| {
                 // SAFETY: loom fails the model if another thread is here.
                 object.number.with_mut(|number| unsafe { *number += 1 });
@@ -518,8 +518,8 @@ fn spin_lock() {
 
 /// Whoever has the turn is alone and sees what the one before has done; at the end it is free.
 fn turns(has_first: bool) {
-    let all = Arc::new((Turn::default(), UnsafeCell::new(0_u32)));
-    let add_in_turn = |all: &(Turn, UnsafeCell<u32>), mark| {
+    let all = Arc::new((BiasedTryLock::default(), UnsafeCell::new(0_u32)));
+    let add_in_turn = |all: &(BiasedTryLock, UnsafeCell<u32>), mark| {
         let (turn, number) = all;
         let Some(taken) = turn.try_take(mark) else { return 0 };
         // SAFETY: what is tried: whoever has the turn is alone.

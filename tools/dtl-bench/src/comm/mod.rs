@@ -21,7 +21,7 @@ use crate::probe::{self, Part, Probe};
 use crate::stats::Samples;
 use crate::table::{Line, Progress};
 use batch::{Buffers, Place, batch, verify};
-use dtl::tooling::os::Memory;
+use dtl::tooling::os::SharedMapping;
 use dtl::tooling::os::hwinfo;
 use endpoint::Endpoint;
 use ours::Ours;
@@ -151,7 +151,7 @@ impl Bench for Rank<'_> {
 /// this memory. Collective.
 fn probe_between(
     ours: &Ours,
-    shared: Option<&Arc<Memory>>,
+    shared: Option<&Arc<SharedMapping>>,
     processors: usize,
 ) -> Outcome<Result<Probe, String>> {
     let node = hwinfo::node_id().unwrap_or(0);

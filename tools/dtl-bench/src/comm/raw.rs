@@ -7,7 +7,7 @@
 use super::endpoint::{ELEMENT, Endpoint};
 use crate::out::Outcome;
 use dtl::tooling::mpi::{self, Family, Handle, Mpi, RequestOut, Status, StatusOut, check_launcher};
-use dtl::tooling::os::Module;
+use dtl::tooling::os::SharedObject;
 use dtl_sys::{DTL_DTYPE_FLOAT32, DTL_OP_SUM};
 use std::ffi::c_int;
 use std::path::Path;
@@ -101,7 +101,7 @@ impl Raw {
 
 /// Its function MPI_Waitall, which the library does not use.
 fn wait_all_of(mpi: &Mpi) -> Outcome<WaitAll> {
-    let module = Module::loaded(Path::new(&mpi.file));
+    let module = SharedObject::loaded(Path::new(&mpi.file));
     let at = module.and_then(|module| module.symbol(c"MPI_Waitall"));
     let at = at.ok_or_else(|| format!("{} has no function MPI_Waitall", mpi.file))?;
     // SAFETY: the function of this name has this signature in the MPI standard.

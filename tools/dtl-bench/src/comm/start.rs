@@ -12,7 +12,7 @@ use crate::options::{Comm, CommPeer};
 use crate::out::{Outcome, Stop, complain};
 use crate::table::Table;
 use crate::{library::call, probe, table};
-use dtl::tooling::os::Memory;
+use dtl::tooling::os::SharedMapping;
 use dtl_sys::{dtl_finalize, dtl_init};
 use serde_json::{Value, json};
 use std::os::unix::process::CommandExt;
@@ -157,7 +157,7 @@ fn one(
     wanted: &Comm,
     rows: &[Row],
     ours: Ours,
-    shared: Option<&Arc<Memory>>,
+    shared: Option<&Arc<SharedMapping>>,
     peer: Option<&mut Peer>,
 ) -> Outcome {
     if ours.size < 2 {

@@ -10,7 +10,7 @@
 use super::count::{Counts, chosen};
 use super::wanted::{MOST_RANKS, Network};
 use crate::out::Outcome;
-use dtl::tooling::schedules::{Job, Plan, Step};
+use dtl::tooling::schedules::{CollectivePlan, DryRunJob, PlanStep};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -49,7 +49,12 @@ impl Costs {
 }
 
 /// Times of a plan that sends so much in all.
-pub(crate) fn times(plan: &mut Plan, job: &Job, counts: &Counts, costs: &Costs) -> Outcome<Times> {
+pub(crate) fn times(
+    plan: &mut CollectivePlan,
+    job: &DryRunJob,
+    counts: &Counts,
+    costs: &Costs,
+) -> Outcome<Times> {
     // Where not even the counts are of all ranks, their lists are too long.
     match counts.is_exact && counts.messages <= MOST_MESSAGES {
         true => Ok(Times { is_exact: true, ..simulate(&Lists::new(plan, 0..job.ranks)?, costs)? }),
@@ -106,26 +111,26 @@ struct Lists {
 }
 
 impl Lists {
-    fn new(plan: &mut Plan, ranks: Range<i32>) -> Outcome<Self> {
+    fn new(plan: &mut CollectivePlan, ranks: Range<i32>) -> Outcome<Self> {
         let first_rank = ranks.start.unsigned_abs();
         let mut lists =
             Lists { first_rank, ops: Vec::new(), starts: vec![0], sizes: Sizes::default() };
         for rank in ranks {
             let Lists { ops, starts, sizes, .. } = &mut lists;
             let first = ops.len();
-            let told = plan.tell(rank, &mut |step| match step {
-                Step::Send { to, bytes } => {
+            let told = plan.for_each_step(rank, &mut |step| match step {
+                PlanStep::Send { to, bytes } => {
                     ops.push(Op { peer: to.unsigned_abs(), size: sizes.place(bytes) });
                 }
-                Step::Recv { from, bytes } => {
+                PlanStep::Recv { from, bytes } => {
                     ops.push(Op { peer: from.unsigned_abs() | RECEIVES, size: sizes.place(bytes) });
                 }
-                Step::Round if ops.len() > first => {
+                PlanStep::Round if ops.len() > first => {
                     if let Some(last) = ops.last_mut() {
                         last.peer |= ENDS_ROUND;
                     }
                 }
-                Step::Local | Step::Round => {}
+                PlanStep::Local | PlanStep::Round => {}
             });
             told.map_err(|error| error.to_string())?;
             starts.push(ops.len());
@@ -376,7 +381,7 @@ impl Simulation<'_> {
 
 /// The times of some ranks: each with those of its node, where what they do follows from the nodes,
 /// else alone. Others are taken to have begun each round when who hears of them did.
-fn estimate(plan: &mut Plan, job: &Job, costs: &Costs) -> Outcome<Times> {
+fn estimate(plan: &mut CollectivePlan, job: &DryRunJob, costs: &Costs) -> Outcome<Times> {
     let each = if plan.is_two_level() { job.per_node } else { 1 };
     let mut most = Times { ns: 0.0, steps: 0, is_exact: false };
     let mut done = 0;

@@ -1,7 +1,7 @@
 //! What ranks send and receive: of all ranks where that is quickly told, else of some.
 
 use crate::out::Outcome;
-use dtl::tooling::schedules::{Job, Plan, Step};
+use dtl::tooling::schedules::{CollectivePlan, DryRunJob, PlanStep};
 
 /// Steps of all ranks together up to which all are gone through.
 const ALL_STEPS: u64 = 300_000_000;
@@ -63,7 +63,7 @@ impl Counter {
         Counter { met_by: vec![0; ranks.unsigned_abs() as usize], number: 0 }
     }
 
-    fn count(&mut self, plan: &mut Plan, rank: i32) -> Outcome<Rank> {
+    fn count(&mut self, plan: &mut CollectivePlan, rank: i32) -> Outcome<Rank> {
         self.number += 1;
         let mut all = Rank::default();
         let (met_by, number) = (&mut self.met_by, self.number);
@@ -72,16 +72,16 @@ impl Counter {
             let is_new = std::mem::replace(last, number) != number;
             u64::from(is_new)
         };
-        let told = plan.tell(rank, &mut |step| match step {
-            Step::Send { to, bytes } => {
+        let told = plan.for_each_step(rank, &mut |step| match step {
+            PlanStep::Send { to, bytes } => {
                 (all.sent, all.sent_bytes) = (all.sent + 1, all.sent_bytes + bytes);
                 all.partners += meet(to);
             }
-            Step::Recv { from, bytes } => {
+            PlanStep::Recv { from, bytes } => {
                 (all.received, all.received_bytes) = (all.received + 1, all.received_bytes + bytes);
                 all.partners += meet(from);
             }
-            Step::Local | Step::Round => {}
+            PlanStep::Local | PlanStep::Round => {}
         });
         let size = told.map_err(|error| error.to_string())?;
         (all.steps, all.scratch) = (size.steps, size.scratch);
@@ -92,7 +92,7 @@ impl Counter {
 /// Ranks that differ from others in some algorithm: the first and last, the root and its
 /// neighbours, those around the middle and around the bounds of what is beyond a power of two, and
 /// of the first node.
-pub(crate) fn chosen(job: &Job) -> Vec<i32> {
+pub(crate) fn chosen(job: &DryRunJob) -> Vec<i32> {
     let (size, root) = (job.ranks, job.root);
     let extra = 2 * (size - (1 << size.ilog2()));
     let around = |rank: i32| [rank - 1, rank, rank + 1];
@@ -105,7 +105,7 @@ pub(crate) fn chosen(job: &Job) -> Vec<i32> {
 }
 
 /// Counts what a plan tells.
-pub(crate) fn count(plan: &mut Plan, job: &Job) -> Outcome<Counts> {
+pub(crate) fn count(plan: &mut CollectivePlan, job: &DryRunJob) -> Outcome<Counts> {
     let mut counter = Counter::new(job.ranks);
     let some = chosen(job);
     let ranks: Outcome<Vec<(i32, Rank)>> =
@@ -146,7 +146,7 @@ const SPREAD_STEPS: u64 = ALL_STEPS / 30;
 
 /// So many ranks without 0 and the root, evenly spread, and at no fixed distance, as there may be a
 /// pattern in them.
-fn spread(job: &Job, number: u64) -> Vec<i32> {
+fn spread(job: &DryRunJob, number: u64) -> Vec<i32> {
     let ranks = u64::from(job.ranks.unsigned_abs());
     // Multiples of the golden ratio's fraction.
     let place = |at: u64| at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
@@ -162,9 +162,15 @@ mod tests {
     #[test]
     fn some_ranks_tell_about_all() {
         for (op, per_node) in [("allreduce", 16), ("barrier", 64), ("bcast", 0), ("scan", 0)] {
-            let job =
-                Job { ranks: 20_000, bytes: 8, root: 3, element: 8, commutes: true, per_node };
-            let mut plan = Plan::new(op, job).expect("a collective");
+            let job = DryRunJob {
+                ranks: 20_000,
+                bytes: 8,
+                root: 3,
+                element: 8,
+                commutes: true,
+                per_node,
+            };
+            let mut plan = CollectivePlan::new(op, job).expect("a collective");
             let mut counter = Counter::new(job.ranks);
             let mut mean = |ranks: Vec<i32>| {
                 let number = ranks.len() as f64;

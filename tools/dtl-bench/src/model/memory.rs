@@ -3,13 +3,15 @@
 
 use super::count::Counts;
 use super::wanted::Kind;
-use dtl::tooling::schedules::{Job, Plan, STEP_BYTES, comm_bytes, hier, p2p_protocol, rdma, shm};
+use dtl::tooling::schedules::{
+    CollectivePlan, DryRunJob, STEP_BYTES, comm_bytes, hier, p2p_protocol, rdma, shm,
+};
 
 /// The most ranks of kind shm.
 pub(crate) const SHM_RANKS: i32 = shm::MOST_RANKS as i32;
 
 /// Whether a board of this kind, on so many ranks, is used for a collective.
-pub(crate) fn has_board(kind: Kind, job: &Job, plan: &Plan) -> bool {
+pub(crate) fn has_board(kind: Kind, job: &DryRunJob, plan: &CollectivePlan) -> bool {
     let ranks = job.ranks.unsigned_abs() as usize;
     kind == Kind::Shm && ranks <= shm::BOARD_RANKS && plan.prefers_board(shm::BOARD_ROOM)
 }
@@ -28,7 +30,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn of(kind: Kind, job: &Job, counts: &Counts) -> Memory {
+    pub(crate) fn of(kind: Kind, job: &DryRunJob, counts: &Counts) -> Memory {
         let ranks = u64::from(job.ranks.unsigned_abs());
         let (fixed, each, partner) = match kind {
             Kind::Mpi => {

@@ -18,7 +18,7 @@ use crate::out::{Outcome, Stop, say};
 use crate::table::Progress;
 use clock::{Costs, Times};
 use count::Counts;
-use dtl::tooling::schedules::{Job, Plan};
+use dtl::tooling::schedules::{CollectivePlan, DryRunJob};
 use memory::Memory;
 use wanted::Kind;
 
@@ -107,8 +107,9 @@ fn check(wanted: &Model, ranks: &[i32]) -> Result<(), Stop> {
 fn row(wanted: &Model, op: &'static str, ranks: i32, bytes: usize) -> Outcome<Row> {
     let per_node = wanted.per_node.unwrap_or(0);
     let (root, element, commutes) = (wanted.root, wanted.element as usize, !wanted.ordered);
-    let job = Job { ranks, bytes, root, element, commutes, per_node };
-    let mut plan = Plan::new(op, job).ok_or_else(|| format!("no collective is named {op}"))?;
+    let job = DryRunJob { ranks, bytes, root, element, commutes, per_node };
+    let mut plan =
+        CollectivePlan::new(op, job).ok_or_else(|| format!("no collective is named {op}"))?;
     let counts = count::count(&mut plan, &job)?;
     let costs = Costs { network: wanted.network(), within: wanted.within, per_node };
     let times = clock::times(&mut plan, &job, &counts, &costs)?;

@@ -1,6 +1,6 @@
 //! Predefined handles and the pointer constant, with their value in each interface.
 
-use super::Place::{self, Address, Value};
+use super::ValueSource::{self, Address, Value};
 use super::names;
 
 /// `MPI_ERRORS_RETURN` of a library that was made after a draft of the standard ABI, such as Intel
@@ -14,7 +14,7 @@ names! {
     /// A predefined handle.
     ///
     /// `MPI_ERRORS_RETURN` of the standard ABI can also be [`DRAFT_ERRORS_RETURN`].
-    Handle, place -> Place,
+    Handle, place -> ValueSource,
 
     // communicators, requests, windows, info
     CommWorld MPI_COMM_WORLD: Address("ompi_mpi_comm_world"), Value(0x4400_0000), Value(0x101);
@@ -73,7 +73,7 @@ names! {
 
 names! {
     /// A constant that is passed where a pointer is expected.
-    Pointer, place -> Place,
+    Pointer, place -> ValueSource,
 
     InPlace MPI_IN_PLACE: Value(1), Value(u64::MAX), Value(1);
     StatusIgnore MPI_STATUS_IGNORE: Value(0), Value(1), Value(0);

@@ -35,7 +35,7 @@ pub enum Family {
 
 /// Where the value of a name comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ValueSource {
     /// This value, in the low 32 bits where handles have 4 bytes.
     Value(u64),
     /// The address of this data symbol. In a program linked with the library it can lie in the
@@ -97,13 +97,13 @@ pub use crate::sys::compute::foreign_test::STATUS_ROOM;
 impl Abi {
     /// The value of a predefined handle.
     #[must_use]
-    pub const fn handle(&self, name: Handle) -> Place {
+    pub const fn handle(&self, name: Handle) -> ValueSource {
         name.place(self.family)
     }
 
     /// The value of a pointer constant.
     #[must_use]
-    pub const fn pointer(&self, name: Pointer) -> Place {
+    pub const fn pointer(&self, name: Pointer) -> ValueSource {
         name.place(self.family)
     }
 

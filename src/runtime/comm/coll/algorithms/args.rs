@@ -1,7 +1,7 @@
 //! Arguments of a collective on one rank, in one value.
 
 use super::Folding;
-use super::table::{Extent, Root, Row};
+use super::table::{CollectiveRow, Extent, Root};
 use crate::abi::word::dtl_dtype_t;
 use crate::runtime::op_kind::Kind;
 use crate::runtime::types::Reduction;
@@ -23,7 +23,7 @@ impl Buffer {
 
     /// The range of a buffer that is one.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn whole(&self) -> Region {
         match self {
             Buffer::Whole(region) => *region,
@@ -74,7 +74,7 @@ pub struct CollArgs {
     /// The collective.
     pub kind: Kind,
     /// Its properties.
-    pub row: &'static Row,
+    pub row: &'static CollectiveRow,
     /// Whether one buffer is DTL_IN_PLACE. That buffer then names its place in the other one.
     pub in_place: bool,
     /// Root; -1: none.
@@ -99,7 +99,7 @@ pub struct CollArgs {
 impl CollArgs {
     /// A collective without data.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn new(kind: Kind) -> CollArgs {
         CollArgs {
             kind,
@@ -118,7 +118,6 @@ impl CollArgs {
 
     /// Whether operands may be taken in any order.
     #[must_use]
-    #[inline(always)]
     pub fn commutes(&self) -> bool {
         self.reduction.is_none_or(|reduction| reduction.commutes)
     }

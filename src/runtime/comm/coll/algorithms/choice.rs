@@ -48,7 +48,7 @@ impl Algorithm {
     }
 }
 
-struct Row {
+struct ChoiceRow {
     kind: Kind,
     /// From this many ranks on.
     ranks: i32,
@@ -63,11 +63,11 @@ struct Row {
 
 const ANY: usize = usize::MAX;
 
-const fn row(kind: Kind, ranks: i32, from: usize, below: usize, algorithm: Algorithm) -> Row {
-    Row { kind, ranks, from, below, commutes: false, algorithm }
+const fn row(kind: Kind, ranks: i32, from: usize, below: usize, algorithm: Algorithm) -> ChoiceRow {
+    ChoiceRow { kind, ranks, from, below, commutes: false, algorithm }
 }
 
-const TABLE: &[Row] = &[
+const TABLE: &[ChoiceRow] = &[
     // Few ranks that share memory. Operands are grouped as by recursive doubling and by the
     // binomial tree.
     row(Kind::Barrier, 0, 0, ANY, Algorithm::Flat),
@@ -88,10 +88,10 @@ const TABLE: &[Row] = &[
     row(Kind::Barrier, 0, 0, ANY, Algorithm::Dissemination),
     row(Kind::Bcast, 4, 256 << 10, ANY, Algorithm::ScatterRing),
     row(Kind::Bcast, 0, 0, ANY, Algorithm::Binomial),
-    Row { commutes: true, ..row(Kind::Reduce, 4, 256 << 10, ANY, Algorithm::HalvingGather) },
+    ChoiceRow { commutes: true, ..row(Kind::Reduce, 4, 256 << 10, ANY, Algorithm::HalvingGather) },
     row(Kind::Reduce, 0, 0, ANY, Algorithm::Binomial),
     row(Kind::Allreduce, 0, 0, 16 << 10, Algorithm::RecursiveDoubling),
-    Row { commutes: true, ..row(Kind::Allreduce, 0, 0, ANY, Algorithm::Rabenseifner) },
+    ChoiceRow { commutes: true, ..row(Kind::Allreduce, 0, 0, ANY, Algorithm::Rabenseifner) },
     row(Kind::Allreduce, 0, 0, ANY, Algorithm::PairwiseRing),
     row(Kind::ReduceScatter, 0, 0, ANY, Algorithm::Pairwise),
     row(Kind::ReduceScatterBlock, 0, 0, ANY, Algorithm::Pairwise),
@@ -129,7 +129,7 @@ pub(crate) fn choose(
     commutes: bool,
     allowed: Allowed,
 ) -> Algorithm {
-    let fits = |row: &&Row| {
+    let fits = |row: &&ChoiceRow| {
         row.kind == kind
             && ranks >= row.ranks
             && (row.from..row.below).contains(&bytes)

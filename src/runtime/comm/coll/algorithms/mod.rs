@@ -100,13 +100,13 @@ pub(crate) struct Folding {
 
 /// How a collective goes.
 #[derive(Clone, Copy)]
-pub(crate) struct Way<'a> {
+pub(crate) struct AlgorithmChoice<'a> {
     pub(in crate::runtime::comm) how: Algorithm,
     /// The nodes, if the communicator has several.
     pub(in crate::runtime::comm) levels: Option<&'a Levels>,
 }
 
-impl<'a> Way<'a> {
+impl<'a> AlgorithmChoice<'a> {
     /// The nodes, if the algorithm goes by them.
     pub(in crate::runtime::comm) fn nodes(self) -> Option<&'a Levels> {
         self.levels.filter(|_| self.how == Algorithm::TwoLevel)

@@ -1,7 +1,7 @@
 //! The collectives: a row for each.
 
 use super::args::CollArgs;
-use super::{Group, Way, two_level};
+use super::{AlgorithmChoice, Group, two_level};
 use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::runtime::op_kind::Kind;
@@ -33,11 +33,11 @@ pub enum Root {
 }
 
 /// Appends the steps of this rank.
-type List = fn(&mut dyn Steps, Group, Way<'_>, &CollArgs) -> Result<()>;
+type List = fn(&mut dyn Steps, Group, AlgorithmChoice<'_>, &CollArgs) -> Result<()>;
 
 /// Properties of a collective.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct CollectiveRow {
     /// The collective.
     pub kind: Kind,
     /// Extent of the buffer with the data of a rank.
@@ -52,7 +52,7 @@ pub struct Row {
     pub(crate) list: List,
 }
 
-impl Row {
+impl CollectiveRow {
     /// Whether ranks may pass different counts.
     #[must_use]
     pub fn is_varied(&self) -> bool {
@@ -71,35 +71,40 @@ impl Row {
 impl Kind {
     /// Properties of a collective. All that is not in the table is a barrier under another name.
     #[must_use]
-    #[inline(always)]
-    pub fn row(self) -> &'static Row {
+    pub fn row(self) -> &'static CollectiveRow {
         TABLE.get((self as usize).wrapping_sub(Kind::Barrier as usize)).unwrap_or(&BARRIER)
     }
 }
 
 /// The rows.
-pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
+pub(crate) fn rows() -> impl Iterator<Item = &'static CollectiveRow> {
     TABLE.iter()
 }
 
-const fn row(kind: Kind, send: Extent, recv: Extent, root: Root, list: List) -> Row {
-    Row { kind, send, recv, root, reduces: false, list }
+const fn row(kind: Kind, send: Extent, recv: Extent, root: Root, list: List) -> CollectiveRow {
+    CollectiveRow { kind, send, recv, root, reduces: false, list }
 }
 
-const fn reduction(kind: Kind, send: Extent, recv: Extent, root: Root, list: List) -> Row {
-    Row { reduces: true, ..row(kind, send, recv, root, list) }
+const fn reduction(
+    kind: Kind,
+    send: Extent,
+    recv: Extent,
+    root: Root,
+    list: List,
+) -> CollectiveRow {
+    CollectiveRow { reduces: true, ..row(kind, send, recv, root, list) }
 }
 
 use Extent::{All, Nothing, Own, Varied};
 
-const BARRIER: Row =
+const BARRIER: CollectiveRow =
     row(Kind::Barrier, Nothing, Nothing, Root::None, |s, g, way, _| match way.nodes() {
         Some(levels) => two_level::barrier(s, levels),
         None => super::barrier(s, g),
     });
 
 /// In the order of kinds.
-static TABLE: [Row; 17] = [
+static TABLE: [CollectiveRow; 17] = [
     BARRIER,
     row(Kind::Bcast, Nothing, Own, Root::Everywhere, |s, g, way, a| match way.nodes() {
         Some(levels) => two_level::bcast(s, levels, a.root, a.recv.whole()),

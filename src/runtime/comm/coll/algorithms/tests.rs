@@ -8,7 +8,7 @@
 use super::alltoall::exchange;
 use super::choice::{Algorithm, Allowed, choose};
 use super::levels::Levels;
-use super::{Group, Way};
+use super::{AlgorithmChoice, Group};
 use crate::abi::word::{DTL_DTYPE_BYTE, DTL_OP_REPLACE};
 use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
@@ -160,7 +160,7 @@ impl Case {
         for rank in 0..self.ranks {
             let mut s = Recorder::default();
             let levels = Levels::new(rank, self.nodes.iter().copied());
-            let way = Way { how: self.how, levels: levels.as_ref() };
+            let way = AlgorithmChoice { how: self.how, levels: levels.as_ref() };
             self.list(&mut s, Group { rank, size: self.ranks }, way).unwrap();
             writeln!(text, "rank {rank}").unwrap();
             for line in s.lines {
@@ -171,7 +171,7 @@ impl Case {
         text
     }
 
-    fn list(&self, s: &mut Recorder, g: Group, way: Way) -> Result<()> {
+    fn list(&self, s: &mut Recorder, g: Group, way: AlgorithmChoice) -> Result<()> {
         let (recv, root) = (buffer(1, self.bytes), self.root);
         let send = if self.in_place { recv } else { buffer(0, self.bytes) };
         match self.kind {
@@ -190,7 +190,7 @@ impl Case {
         &self,
         s: &mut Recorder,
         g: Group,
-        way: Way,
+        way: AlgorithmChoice,
         (send, recv): (Region, Region),
     ) -> Result<()> {
         let mut by = reduction(DTL_DTYPE_BYTE, DTL_OP_REPLACE)?;
@@ -208,7 +208,7 @@ impl Case {
 
     /// Collectives with a block for each rank. In place: this rank's block is in the buffer of all
     /// blocks.
-    fn list_blocks(&self, s: &mut Recorder, g: Group, way: Way) -> Result<()> {
+    fn list_blocks(&self, s: &mut Recorder, g: Group, way: AlgorithmChoice) -> Result<()> {
         let (len, root, ranks) = (self.bytes, self.root, g.size as usize);
         let all = |index| buffer(index, len * ranks);
         let block = |whole: Region| move |rank: i32| whole.part(rank as usize * len, len);

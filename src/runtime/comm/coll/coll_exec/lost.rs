@@ -1,7 +1,7 @@
 //! Whether a collective can still come to its end, and why not: ranks that died, left or are
 //! absent, and ranks that gave it up.
 
-use super::{Run, Work, report_on};
+use super::{CollWork, Run, report_on};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
@@ -37,7 +37,7 @@ impl Run {
     /// Whether it is this one that the ranks are at: one begun later fails with it, and names it.
     fn is_next(&self, comm: &Comm) -> bool {
         match (&self.work, &comm.flat) {
-            (Work::Flat(steps), Some(flat)) => steps.is_next(flat),
+            (CollWork::Flat(steps), Some(flat)) => steps.is_next(flat),
             _ => true,
         }
     }
@@ -45,8 +45,8 @@ impl Run {
     /// Whether a rank has gone without its part.
     fn is_lost(&mut self, comm: &Comm, looks: bool) -> Result<bool> {
         match (&mut self.work, &comm.flat) {
-            (Work::Flat(steps), Some(flat)) => Ok(steps.is_lost(comm, flat, looks)),
-            (Work::Steps(schedule), Some(_)) if looks => {
+            (CollWork::Flat(steps), Some(flat)) => Ok(steps.is_lost(comm, flat, looks)),
+            (CollWork::Steps(schedule), Some(_)) if looks => {
                 schedule.end_with_left(comm).map(|()| false)
             }
             _ => Ok(false),
@@ -55,7 +55,6 @@ impl Run {
 
     /// Returns the error that names the gone ranks as the reason. A rank that gave up, and has
     /// destroyed the communicator since, is none: its notice names those that are.
-    #[cold]
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();
         comm.catch_up_with_left();
@@ -64,7 +63,6 @@ impl Run {
         self.cannot_complete(comm, &told.or(|| gone))
     }
 
-    #[cold]
     fn cannot_complete(&self, comm: &Comm, gone: &Gone) -> Error {
         comm.reports.note_cause(gone);
         let text = format!("{} cannot complete {}", self.call, comm.gone_text_of(gone));
@@ -73,7 +71,6 @@ impl Run {
 
     /// Another rank has given it up, or one before it. If that is because of ranks that are gone,
     /// these are the reason here, too: the other ranks need not be queried for where they are.
-    #[cold]
     fn given_up(&self, comm: &Comm, first: &GivenUp, inquiry: &Inquiry) -> Error {
         if let Some(gone) = first.cause(comm) {
             return self.cannot_complete(comm, &gone);
@@ -88,7 +85,6 @@ impl Run {
 
     /// The rank that this one waited for may be gone because it had given the collective up, and
     /// reported why.
-    #[cold]
     pub(super) fn with_cause(&self, comm: &Comm, error: Error) -> Error {
         if comm.is_broken() {
             return error; // It has the reason of the first failure.

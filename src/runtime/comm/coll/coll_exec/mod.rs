@@ -11,26 +11,26 @@ mod lost;
 mod questions;
 
 use super::algorithms::Group;
-use super::coll_staging::Stage;
+use super::coll_staging::StagedBuffers;
 use super::schedule::{Advance, Schedule};
-use super::small_coll::{self, Flat};
-use super::{Begun, CollArgs, coll_device, coll_native};
+use super::small_coll::{self, SmallColl};
+use super::{CollArgs, StartedColl, coll_device, coll_native};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::comm_handles::check_outside;
 use crate::runtime::comm::departed::Turns;
 use crate::runtime::comm::diagnostics::hang_report::{self, Inquiry};
 use crate::runtime::comm::flight_recorder::Ticket;
-use crate::runtime::comm::op_desc::Call;
+use crate::runtime::comm::op_desc::OpDesc;
 use crate::runtime::comm::p2p::cancel;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::OpId;
 use crate::runtime::types::Reduction;
 use crate::sys::handles::epoch;
 use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::biased_trylock::Taken;
+use crate::sys::sync::biased_trylock::LockWord;
 use crate::sys::sync::hints::usually;
-use questions::Questions;
+use questions::LivenessQueries;
 use std::sync::atomic::Ordering;
 
 /// Bits of a collective's number in its messages' tags; the others are its signature.
@@ -50,7 +50,7 @@ fn kept_bytes(ranks: i32) -> usize {
 }
 
 /// Work of a collective.
-enum Work {
+enum CollWork {
     /// Steps of the library's own algorithms.
     Steps(Schedule),
     /// One of the transport's own; `Some` once it is in flight.
@@ -63,24 +63,24 @@ enum Work {
 
 /// A collective that was started.
 pub struct Run {
-    work: Work,
-    call: Call,
+    work: CollWork,
+    call: OpDesc,
     number: u64,
     tag: i32,
     ticket: Ticket,
-    turn: Taken,
+    turn: LockWord,
     death_seen: Option<u64>,
     /// Turns of its polls as a request.
     turns: Turns,
     /// Buffers that the host cannot reach.
-    stage: Option<Box<Stage>>,
+    stage: Option<Box<StagedBuffers>>,
 }
 
 /// A collective's number is taken, and it is noted.
 pub(in crate::runtime::comm) struct Beginning {
     pub(in crate::runtime::comm) ticket: Ticket,
-    pub(in crate::runtime::comm) call: Call,
-    pub(in crate::runtime::comm) turn: Taken,
+    pub(in crate::runtime::comm) call: OpDesc,
+    pub(in crate::runtime::comm) turn: LockWord,
 }
 
 impl Beginning {
@@ -94,7 +94,7 @@ impl Beginning {
         u32::from(self.call.signature()) << NUMBER_BITS | self.number() & ((1 << NUMBER_BITS) - 1)
     }
 
-    fn run(self, work: Work) -> Run {
+    fn run(self, work: CollWork) -> Run {
         let (tag, number) = (self.tag() as i32, u64::from(self.number()));
         let Beginning { ticket, call, turn } = self;
         Run {
@@ -112,7 +112,7 @@ impl Beginning {
 
     /// Returns the run of a transport's own collective that has not started.
     pub(in crate::runtime::comm) fn native(self, args: CollArgs) -> Run {
-        self.run(Work::Native(args, None))
+        self.run(CollWork::Native(args, None))
     }
 }
 
@@ -156,10 +156,10 @@ impl Comm {
     /// Begins one collective by the library's own algorithms: `generate` appends its steps.
     pub(in crate::runtime::comm) fn prepare(
         &self,
-        call: Call,
+        call: OpDesc,
         reduction: Option<Reduction>,
         generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
-    ) -> Result<Begun> {
+    ) -> Result<StartedColl> {
         let turn = self.enter(&call)?;
         let mut schedule = self.spare.lock().pop().unwrap_or_default();
         schedule.reset(reduction);
@@ -168,7 +168,7 @@ impl Comm {
             self.leave(turn);
             return Err(error.within(call.kind.name()));
         }
-        Ok(Begun::Going(self.begin(call, turn).run(Work::Steps(schedule))))
+        Ok(StartedColl::Going(self.begin(call, turn).run(CollWork::Steps(schedule))))
     }
 
     /// Begins a collective over the board. A collective that is over at once never becomes a `Run`,
@@ -177,37 +177,40 @@ impl Comm {
     pub(in crate::runtime::comm) fn prepare_flat(
         &self,
         args: &CollArgs,
-        flat: &Flat,
-    ) -> Result<Begun> {
-        let call = Call::of(args);
+        flat: &SmallColl,
+    ) -> Result<StartedColl> {
+        let call = OpDesc::of(args);
         let turn = self.enter(&call)?;
         let begin = self.begin(call, turn);
         let mut steps = small_coll::Steps::new(self, flat, args, begin.tag());
         if let Ok(Advance::Done) = steps.advance(self, flat) {
             self.recorder.end(begin.ticket);
             self.leave(turn);
-            return Ok(Begun::Over(call.kind));
+            return Ok(StartedColl::Over(call.kind));
         }
         // The call that moves the collective on will meet a failure again.
-        Ok(Begun::Going(begin.run(Work::Flat(steps))))
+        Ok(StartedColl::Going(begin.run(CollWork::Flat(steps))))
     }
 
     /// Begins a collective on device memory.
-    pub(in crate::runtime::comm) fn prepare_on_device(&self, args: CollArgs) -> Result<Begun> {
-        let call = Call::of(&args);
+    pub(in crate::runtime::comm) fn prepare_on_device(
+        &self,
+        args: CollArgs,
+    ) -> Result<StartedColl> {
+        let call = OpDesc::of(&args);
         let turn = self.enter(&call)?;
-        Ok(Begun::Going(self.begin(call.on_device(), turn).run(Work::Device(args, None))))
+        Ok(StartedColl::Going(self.begin(call.on_device(), turn).run(CollWork::Device(args, None))))
     }
 
     /// Collectives are called one at a time, by threads that may call the transport.
     #[inline]
-    pub(in crate::runtime::comm) fn enter(&self, call: &Call) -> Result<Taken> {
+    pub(in crate::runtime::comm) fn enter(&self, call: &OpDesc) -> Result<LockWord> {
         self.try_enter().map_or_else(|| self.enter_checked(call.kind.name()), Ok)
     }
 
     /// Enters a collective while nothing is in the way. `None`: `enter_checked`.
-    #[inline(always)]
-    pub(in crate::runtime::comm) fn try_enter(&self) -> Option<Taken> {
+    #[inline]
+    pub(in crate::runtime::comm) fn try_enter(&self) -> Option<LockWord> {
         let is_well =
             self.is_open() && !self.is_broken.load(Ordering::Relaxed) && !self.is_for_some;
         if usually(is_well) { self.in_collective.try_take(epoch::thread_mark()) } else { None }
@@ -216,7 +219,7 @@ impl Comm {
     /// A thread that is refused has not begun one: those of the others are not disturbed.
     #[cold]
     #[inline(never)]
-    fn enter_checked(&self, name: &str) -> Result<Taken> {
+    fn enter_checked(&self, name: &str) -> Result<LockWord> {
         self.check_open()?;
         if self.is_broken.load(Ordering::Relaxed) {
             return Err(self.refuse(name));
@@ -236,23 +239,22 @@ impl Comm {
     }
 
     /// Others may call one.
-    #[inline(always)]
-    pub(in crate::runtime::comm) fn leave(&self, turn: Taken) {
+    pub(in crate::runtime::comm) fn leave(&self, turn: LockWord) {
         self.in_collective.give_back(turn);
     }
 
     #[inline]
-    pub(in crate::runtime::comm) fn begin(&self, call: Call, turn: Taken) -> Beginning {
+    pub(in crate::runtime::comm) fn begin(&self, call: OpDesc, turn: LockWord) -> Beginning {
         let call = self.numbered(call);
         Beginning { ticket: self.recorder.begin(call.words()), call, turn }
     }
 
-    #[inline(always)]
-    fn numbered(&self, call: Call) -> Call {
+    #[inline]
+    fn numbered(&self, call: OpDesc) -> OpDesc {
         // One thread at a time is here (`enter`), so a load and a store are enough.
         let number = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(number.wrapping_add(1), Ordering::Relaxed);
-        Call { tag: (number & i32::MAX as u32) as i32, ..call }
+        OpDesc { tag: (number & i32::MAX as u32) as i32, ..call }
     }
 
     fn put_back(&self, schedule: Schedule) {
@@ -271,10 +273,10 @@ impl Comm {
 impl Run {
     pub(in crate::runtime::comm) fn advance(&mut self, comm: &Comm) -> Result<Advance> {
         let advance = match &mut self.work {
-            Work::Steps(schedule) => schedule.advance(comm, self.tag),
-            Work::Native(args, op) => coll_native::advance(comm, args, op),
-            Work::Device(args, started) => coll_device::advance(comm, args, started),
-            Work::Flat(steps) => match &comm.flat {
+            CollWork::Steps(schedule) => schedule.advance(comm, self.tag),
+            CollWork::Native(args, op) => coll_native::advance(comm, args, op),
+            CollWork::Device(args, started) => coll_device::advance(comm, args, started),
+            CollWork::Flat(steps) => match &comm.flat {
                 Some(flat) => steps.advance(comm, flat),
                 None => Ok(Advance::Done),
             },
@@ -293,8 +295,8 @@ impl Run {
         if advance == Advance::Waiting {
             let looks = self.turns.is_turn();
             self.check_hope(comm, &Inquiry::never(), looks)?;
-            if let (Work::Flat(steps), Some(flat)) = (&self.work, &comm.flat) {
-                steps.move_others(comm, flat);
+            if let (CollWork::Flat(steps), Some(flat)) = (&self.work, &comm.flat) {
+                steps.progress_others(comm, flat);
             }
         }
         Ok(advance)
@@ -329,7 +331,6 @@ impl Run {
     }
 
     /// It is over: buffers that the host cannot reach get their results.
-    #[inline(always)]
     pub(in crate::runtime::comm) fn deliver(&mut self) -> Result<()> {
         if self.stage.is_none() { Ok(()) } else { self.deliver_stage() }
     }
@@ -342,25 +343,25 @@ impl Run {
             .map_or(Ok(()), |stage| stage.deliver().map_err(|error| error.within(name)))
     }
 
-    pub(in crate::runtime::comm) fn call(&self) -> &Call {
+    pub(in crate::runtime::comm) fn call(&self) -> &OpDesc {
         &self.call
     }
 
     /// Returns the run with the staging of buffers that get their results when the run is over.
-    pub(in crate::runtime::comm) fn with(self, stage: Stage) -> Run {
+    pub(in crate::runtime::comm) fn with(self, stage: StagedBuffers) -> Run {
         Run { stage: Some(Box::new(stage)), ..self }
     }
 
     /// Keeps its lists' memory for the next one.
     pub(in crate::runtime::comm) fn recycle(&mut self, comm: &Comm) {
-        if let Work::Steps(schedule) = &mut self.work {
+        if let CollWork::Steps(schedule) = &mut self.work {
             comm.put_back(std::mem::take(schedule));
         }
     }
 
     /// Whether it was passed to the transport, which cannot cancel it.
     pub(in crate::runtime::comm) fn is_irrevocable(&self) -> bool {
-        matches!(self.work, Work::Native(_, Some(_)))
+        matches!(self.work, CollWork::Native(_, Some(_)))
     }
 
     pub(in crate::runtime::comm) fn wait(mut self, comm: &Comm) -> Result<()> {
@@ -379,7 +380,7 @@ impl Run {
         let deadline = comm.deadline();
         let mut backoff = Backoff::new();
         let (mut questions, mut inquiry) =
-            (Questions::new(), Inquiry::before(deadline, comm.timeout_ns));
+            (LivenessQueries::new(), Inquiry::before(deadline, comm.timeout_ns));
         loop {
             match self.advance(comm) {
                 Ok(Advance::Done) => return Ok(()),
@@ -388,9 +389,9 @@ impl Run {
                 Err(error) => return Err(self.placed(comm, error, &inquiry)),
             }
             match (&self.work, &comm.flat) {
-                (Work::Flat(steps), Some(flat)) => steps.pause(comm, flat, &mut backoff),
+                (CollWork::Flat(steps), Some(flat)) => steps.pause(comm, flat, &mut backoff),
                 // No event of the transport ends it.
-                (Work::Device(..), _) => backoff.pause(),
+                (CollWork::Device(..), _) => backoff.pause(),
                 _ => comm.pause(&mut backoff),
             }
             if backoff.is_long() {
@@ -399,16 +400,21 @@ impl Run {
                 if deadline.passed() {
                     return Err(self.too_late(comm, &inquiry));
                 }
-                inquiry.ask(comm, Some(self.call.tag));
+                inquiry.send_when_due(comm, Some(self.call.tag));
                 match (&self.work, &comm.flat) {
-                    (Work::Steps(schedule), _) => {
-                        questions.ask(comm, &self.call, &inquiry, schedule.awaited())?;
+                    (CollWork::Steps(schedule), _) => {
+                        questions.send_due(comm, &self.call, &inquiry, schedule.awaited())?;
                     }
-                    (Work::Flat(steps), Some(flat)) => {
-                        questions.ask(comm, &self.call, &inquiry, steps.awaited(comm, flat))?;
+                    (CollWork::Flat(steps), Some(flat)) => {
+                        questions.send_due(
+                            comm,
+                            &self.call,
+                            &inquiry,
+                            steps.awaited(comm, flat),
+                        )?;
                     }
-                    (Work::Device(..), _) => {
-                        questions.ask(comm, &self.call, &inquiry, comm.next_ranks())?;
+                    (CollWork::Device(..), _) => {
+                        questions.send_due(comm, &self.call, &inquiry, comm.next_ranks())?;
                     }
                     _ => {}
                 }
@@ -431,14 +437,14 @@ impl Run {
 
     /// Whether it has failed and the transport has kept operations of it.
     pub(in crate::runtime::comm) fn is_kept(&self) -> bool {
-        matches!(&self.work, Work::Steps(schedule) if schedule.is_in_use())
+        matches!(&self.work, CollWork::Steps(schedule) if schedule.is_in_use())
     }
 
     /// Cancels what is in flight, and notifies the other ranks that this rank does not go on.
     pub(in crate::runtime::comm) fn fail(&mut self, comm: &Comm, error: &Error) {
         match &mut self.work {
-            Work::Steps(schedule) => schedule.abandon(comm),
-            Work::Device(..) => coll_device::give_up(comm),
+            CollWork::Steps(schedule) => schedule.abandon(comm),
+            CollWork::Device(..) => coll_device::give_up(comm),
             _ => {}
         }
         if self.is_kept() || self.is_irrevocable() {

@@ -5,25 +5,25 @@ use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::diagnostics::hang_report::{self, Inquiry};
-use crate::runtime::comm::op_desc::Call;
+use crate::runtime::comm::op_desc::OpDesc;
 use crate::sys::sync::clock::now_ns;
 
 /// Timer of a long wait's queries whether the other ranks are in the same collective.
-pub(super) struct Questions {
+pub(super) struct LivenessQueries {
     since: u64,
     next_ns: u64,
     news: u64,
 }
 
-impl Questions {
+impl LivenessQueries {
     pub(super) fn new() -> Self {
-        Questions { since: 0, next_ns: hang_report::FIRST_QUESTION_NS, news: 0 }
+        LivenessQueries { since: 0, next_ns: hang_report::FIRST_QUESTION_NS, news: 0 }
     }
 
-    pub(super) fn ask(
+    pub(super) fn send_due(
         &mut self,
         comm: &Comm,
-        call: &Call,
+        call: &OpDesc,
         inquiry: &Inquiry,
         awaited: impl Iterator<Item = i32>,
     ) -> Result<()> {
@@ -32,7 +32,7 @@ impl Questions {
         }
         if now_ns().saturating_sub(self.since) > self.next_ns {
             self.next_ns += hang_report::NEXT_QUESTION_NS;
-            hang_report::ask(comm, awaited);
+            hang_report::query(comm, awaited);
         }
         let news = comm.reports.news();
         if news != self.news {

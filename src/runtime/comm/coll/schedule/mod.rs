@@ -12,9 +12,9 @@ use super::schedule_builder::Steps;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::p2p::send_recv::Started;
+use crate::runtime::comm::p2p::send_recv::OpHandle;
 use crate::runtime::comm::shared_transport::Class;
-use crate::runtime::component::{Done, SendMode};
+use crate::runtime::component::{Completion, SendMode};
 use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::{Region, Scratch};
 
@@ -56,7 +56,7 @@ enum Step {
 pub(in crate::runtime::comm) const STEP_BYTES: usize = size_of::<Step>();
 
 struct Pending {
-    started: Started,
+    started: OpHandle,
     peer: i32,
     /// A receive's size; `None` for a send.
     expected: Option<usize>,
@@ -178,7 +178,7 @@ impl Schedule {
     pub(in crate::runtime::comm) fn poll_with(
         &mut self,
         comm: &Comm,
-        ask: impl Fn(Started, i32) -> Result<Option<Done>>,
+        ask: impl Fn(OpHandle, i32) -> Result<Option<Completion>>,
     ) -> Result<bool> {
         let before = self.pending.len();
         for index in (0..before).rev() {
@@ -220,7 +220,7 @@ impl Schedule {
     /// in use.
     pub(in crate::runtime::comm) fn abandon(&mut self, comm: &Comm) {
         self.pending.retain(|pending| match pending.started {
-            Started::Op(op) => comm.link.withdraw(op).is_err(),
+            OpHandle::Op(op) => comm.link.cancel(op).is_err(),
             _ => false,
         });
         self.at = self.steps.len();
@@ -305,7 +305,7 @@ impl Steps for Schedule {
     }
 }
 
-fn check_size(done: &Done, expected: Option<usize>, peer: i32) -> Result<()> {
+fn check_size(done: &Completion, expected: Option<usize>, peer: i32) -> Result<()> {
     let arrived = [DTL_SUCCESS, DTL_ERROR_TRUNCATED].contains(&done.status);
     match expected {
         Some(expected) if arrived && done.size != expected as u64 => Err(Error::new(

@@ -6,12 +6,12 @@ use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_SUM};
 use crate::runtime::comm::coll::coll_exec::Run;
 use crate::runtime::comm::coll::schedule::Advance;
-use crate::runtime::comm::coll::{Begun, CallMode};
+use crate::runtime::comm::coll::{CallMode, StartedColl};
 use crate::runtime::comm::op_desc::KINDS;
-use crate::runtime::comm::shared_transport::Link;
+use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::component::{
-    Done, Groups, Matched, OpId, Presence, Properties, RecvMode, Selector, SendMode, Transport,
-    poll_of,
+    Completion, Groups, Matched, OpId, Presence, Properties, RecvMode, Selector, SendMode,
+    Transport, poll_of,
 };
 use crate::runtime::registry::Backend;
 use crate::runtime::types::reduction;
@@ -89,27 +89,32 @@ impl Transport for Wire {
         net.receives.insert(id, (data, select));
         Ok(OpId(id))
     }
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
         let mut test = || -> Result<bool> {
             let mut net = self.net.lock();
-            let done = |source, word, size| Done { source, status: DTL_SUCCESS, word, size };
+            let done = |source, word, size| Completion {
+                source,
+                status: DTL_SUCCESS,
+                match_bits: word,
+                size,
+            };
             if op == SENT {
                 *told = done(self.rank, 0, 0);
                 return Ok(true);
             }
             let (data, select) = net.receives[&op.0];
-            let queue = net.messages.get_mut(&(select.source, self.rank, select.word));
+            let queue = net.messages.get_mut(&(select.source, self.rank, select.match_bits));
             let Some(message) = queue.and_then(VecDeque::pop_front) else { return Ok(false) };
             net.receives.remove(&op.0);
             data.copy_from(message.region());
             let bytes = message.region().len() as u64;
             net.counts[self.rank as usize].receives(select.source, bytes);
-            *told = done(select.source, select.word, bytes);
+            *told = done(select.source, select.match_bits, bytes);
             Ok(true)
         };
         poll_of(test())
     }
-    fn probe(&self, _select: Selector) -> Result<Option<Done>> {
+    fn probe(&self, _select: Selector) -> Result<Option<Completion>> {
         Ok(None)
     }
     fn take(&self, _select: Selector) -> Result<Option<Matched>> {
@@ -133,7 +138,7 @@ impl Presence for Nothing {}
 
 /// All ranks of a communicator, with room for what each gives and gets.
 struct Ranks {
-    job: Job,
+    job: DryRunJob,
     net: Arc<Mutex<Net>>,
     comms: Vec<Comm>,
     send: Vec<Scratch>,
@@ -141,7 +146,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    fn new(job: Job) -> Self {
+    fn new(job: DryRunJob) -> Self {
         let counts = vec![Count::default(); job.ranks as usize];
         let net = Arc::new(Mutex::new(Net { counts, ..Net::default() }));
         let open = |rank: i32| {
@@ -151,7 +156,7 @@ impl Ranks {
             let wire = Box::new(Wire { rank, properties, net: Arc::clone(&net) });
             let backend = Arc::new(Backend::new(c"counts", 0, true, Box::new(Nothing)));
             Comm::new(
-                Arc::new(Link::new(wire, backend, false)),
+                Arc::new(SharedTransport::new(wire, backend, false)),
                 0,
                 None,
                 (rank, job.ranks),
@@ -192,10 +197,10 @@ impl Ranks {
         std::mem::replace(&mut net.counts, none)
     }
 
-    fn begin(&self, name: &str, rank: i32) -> Result<Begun> {
+    fn begin(&self, name: &str, rank: i32) -> Result<StartedColl> {
         let row = coll::rows().find(|row| row.kind.name() == name).unwrap();
         let (comm, at) = (&self.comms[rank as usize], rank as usize);
-        let Job { bytes, root, commutes, ranks, .. } = self.job;
+        let DryRunJob { bytes, root, commutes, ranks, .. } = self.job;
         let peers = [(rank + ranks - 1) % ranks, (rank + 1) % ranks];
         let is_neighborhood = row.kind == Kind::NeighborAlltoallv;
         let buffer = |extent, all: Region| match extent {
@@ -227,12 +232,12 @@ impl Ranks {
     }
 }
 
-fn told(plan: &mut Plan, rank: i32) -> Count {
+fn told(plan: &mut CollectivePlan, rank: i32) -> Count {
     let mut count = Count::default();
-    plan.tell(rank, &mut |step| match step {
-        Step::Send { to, bytes } => count.sends(to, bytes),
-        Step::Recv { from, bytes } => count.receives(from, bytes),
-        Step::Local | Step::Round => {}
+    plan.for_each_step(rank, &mut |step| match step {
+        PlanStep::Send { to, bytes } => count.sends(to, bytes),
+        PlanStep::Recv { from, bytes } => count.receives(from, bytes),
+        PlanStep::Local | PlanStep::Round => {}
     })
     .unwrap();
     count
@@ -243,14 +248,18 @@ fn has_root(name: &str) -> bool {
 }
 
 /// Compares each rank of each collective; the algorithms that were met.
-fn compare(job: Job, names: &[&'static str], met: &mut BTreeSet<(&'static str, &'static str)>) {
+fn compare(
+    job: DryRunJob,
+    names: &[&'static str],
+    met: &mut BTreeSet<(&'static str, &'static str)>,
+) {
     for name in names {
         let some =
             if job.bytes > 16 << 10 { vec![1] } else { vec![0, 1, job.ranks / 2, job.ranks - 1] };
         let roots = if has_root(name) { some } else { vec![0] };
         for root in roots.into_iter().collect::<BTreeSet<_>>() {
-            let job = Job { root, ..job };
-            let mut plan = Plan::new(name, job).unwrap();
+            let job = DryRunJob { root, ..job };
+            let mut plan = CollectivePlan::new(name, job).unwrap();
             met.insert((name, plan.algorithm()));
             let expected: Vec<Count> = (0..job.ranks).map(|rank| told(&mut plan, rank)).collect();
             assert_eq!(
@@ -270,17 +279,17 @@ fn plans_tell_what_is_sent() {
     let mut met = BTreeSet::new();
     for ranks in 2..=16 {
         for commutes in [true, false] {
-            let job = Job { ranks, bytes: 8, root: 0, element: 8, commutes, per_node: 0 };
+            let job = DryRunJob { ranks, bytes: 8, root: 0, element: 8, commutes, per_node: 0 };
             for bytes in [8, 5 << 10] {
-                compare(Job { bytes, ..job }, &all, &mut met);
+                compare(DryRunJob { bytes, ..job }, &all, &mut met);
             }
             for bytes in
                 [24 << 10, 264 << 10].into_iter().filter(|_| [2, 4, 7, 16].contains(&ranks))
             {
-                compare(Job { bytes, ..job }, &large, &mut met);
+                compare(DryRunJob { bytes, ..job }, &large, &mut met);
             }
             for per_node in [2, 3, 4] {
-                compare(Job { per_node, ..job }, &all, &mut met);
+                compare(DryRunJob { per_node, ..job }, &all, &mut met);
             }
         }
     }
@@ -307,8 +316,8 @@ fn what_is_sent_is_received() {
         ("bcast", Algorithm::ScatterRing),
     ] {
         for (ranks, bytes) in [(2, 3 << 20), (7, 1 << 30), (64, 5_000_001), (100, 1 << 30)] {
-            let job = Job { ranks, bytes, root: 1, element: 1, commutes: true, per_node: 0 };
-            let mut plan = Plan::new(name, job).unwrap().by(how);
+            let job = DryRunJob { ranks, bytes, root: 1, element: 1, commutes: true, per_node: 0 };
+            let mut plan = CollectivePlan::new(name, job).unwrap().by(how);
             let counts: Vec<Count> = (0..ranks).map(|rank| told(&mut plan, rank)).collect();
             let sum = |of: fn(&Count) -> u64| counts.iter().map(of).sum::<u64>();
             assert_eq!(sum(|count| count.sent), sum(|count| count.received));
@@ -319,14 +328,20 @@ fn what_is_sent_is_received() {
 
 #[test]
 fn a_plan_of_a_million_ranks_takes_no_memory_of_theirs() {
-    let job =
-        Job { ranks: 1 << 20, bytes: 1 << 30, root: 5, element: 8, commutes: true, per_node: 0 };
+    let job = DryRunJob {
+        ranks: 1 << 20,
+        bytes: 1 << 30,
+        root: 5,
+        element: 8,
+        commutes: true,
+        per_node: 0,
+    };
     for name in collectives() {
-        let mut plan = Plan::new(name, job).unwrap();
+        let mut plan = CollectivePlan::new(name, job).unwrap();
         let (mut sent, mut steps) = (0, 0);
-        let size = plan.tell(7, &mut |step| {
+        let size = plan.for_each_step(7, &mut |step| {
             steps += 1;
-            sent += u64::from(matches!(step, Step::Send { .. }));
+            sent += u64::from(matches!(step, PlanStep::Send { .. }));
         });
         assert_eq!(size.unwrap().steps, steps, "{name}");
         assert!(steps > 0 && (sent > 0 || has_root(name)), "{name}");
@@ -337,7 +352,7 @@ fn a_plan_of_a_million_ranks_takes_no_memory_of_theirs() {
 /// under that name.
 #[test]
 fn only_what_is_one_list_of_steps_is_offered() {
-    let job = Job { ranks: 16, bytes: 8, root: 0, element: 8, commutes: true, per_node: 0 };
+    let job = DryRunJob { ranks: 16, bytes: 8, root: 0, element: 8, commutes: true, per_node: 0 };
     let others = [
         "send",
         "put",
@@ -352,12 +367,13 @@ fn only_what_is_one_list_of_steps_is_offered() {
     for name in others {
         assert!(KINDS.iter().any(|(_, known)| *known == name), "{name}");
         assert!(
-            Plan::new(name, job).is_none() && collectives().all(|offered| offered != name),
+            CollectivePlan::new(name, job).is_none()
+                && collectives().all(|offered| offered != name),
             "{name}"
         );
     }
     for name in collectives() {
-        let is_all_at_once = Plan::new(name, job).unwrap().algorithm() == "all at once";
+        let is_all_at_once = CollectivePlan::new(name, job).unwrap().algorithm() == "all at once";
         assert_eq!(is_all_at_once, ["alltoallv", "neighbor_alltoallv"].contains(&name), "{name}");
     }
 }
@@ -365,8 +381,8 @@ fn only_what_is_one_list_of_steps_is_offered() {
 #[test]
 fn few_bytes_of_few_ranks_go_over_a_board() {
     let prefers = |name: &str, ranks, bytes, commutes| {
-        let job = Job { ranks, bytes, root: 0, element: 8, commutes, per_node: 0 };
-        Plan::new(name, job).unwrap().prefers_board(2048)
+        let job = DryRunJob { ranks, bytes, root: 0, element: 8, commutes, per_node: 0 };
+        CollectivePlan::new(name, job).unwrap().prefers_board(2048)
     };
     for name in ["barrier", "bcast", "reduce", "allreduce", "allgather"] {
         assert!(prefers(name, 2, 8, true) && prefers(name, 64, 512, false), "{name}");

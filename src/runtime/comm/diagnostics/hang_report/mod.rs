@@ -17,10 +17,10 @@ use crate::abi::status::{DTL_ERROR_RANK_FAILURE, DTL_SUCCESS, dtl_status_t};
 use crate::error::Error;
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::absence::{self, Absences, Gone};
-use crate::runtime::comm::op_desc::Call;
+use crate::runtime::comm::op_desc::OpDesc;
 use crate::runtime::comm::p2p::posted::Posted;
 use crate::runtime::comm::shared_transport::{self, Class};
-use crate::runtime::component::{Done, Selector, SendMode};
+use crate::runtime::component::{Completion, Selector, SendMode};
 use crate::sys::memory::buf::Scratch;
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::{Deadline, now_ns};
@@ -43,7 +43,7 @@ pub(in crate::runtime::comm) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 /// Reports of the other ranks' operations on a communicator.
 #[derive(Default)]
 pub(in crate::runtime::comm) struct Reports {
-    heard: Mutex<Heard>,
+    heard: Mutex<ReceivedNotices>,
     /// Counts the notices received.
     news: AtomicU64,
     /// Notices that found no room yet.
@@ -54,7 +54,7 @@ pub(in crate::runtime::comm) struct Reports {
 }
 
 #[derive(Default)]
-struct Heard {
+struct ReceivedNotices {
     latest: BTreeMap<i32, Notice>,
     since_asked: BTreeSet<i32>,
     /// The first one.
@@ -116,10 +116,10 @@ fn own(comm: &Comm, why: Why, status: dtl_status_t, number: u64) -> Notice {
     Notice { why, status, number, gone: Gone::default(), calls }
 }
 
-fn tell(comm: &Comm, rank: i32, notice: &Notice) {
+fn notify(comm: &Comm, rank: i32, notice: &Notice) {
     let message = Scratch::of_words(&notice.words());
     let Ok(mut message) = Posted::lent(&comm.link, message, "a notice") else { return };
-    let (word, dest) = (comm.word(Class::Service, 0), comm.outer(rank));
+    let (word, dest) = (comm.match_bits(Class::Service, 0), comm.to_world(rank));
     let transport = &comm.link.transport;
     // A rank that cannot be reached is one of the findings.
     let sent = message.post(|data| transport.isend(data, dest, word, SendMode::Notice));
@@ -130,15 +130,15 @@ fn tell(comm: &Comm, rank: i32, notice: &Notice) {
     comm.reports.is_sending.store(true, Ordering::Relaxed);
 }
 
-fn tell_all(comm: &Comm, notice: &Notice) {
-    (0..comm.size).filter(|rank| *rank != comm.rank).for_each(|rank| tell(comm, rank, notice));
+fn notify_all(comm: &Comm, notice: &Notice) {
+    (0..comm.size).filter(|rank| *rank != comm.rank).for_each(|rank| notify(comm, rank, notice));
 }
 
 /// Sends a notice that concerns this communicator alone. Ranks that are absent are left out: they
 /// have destroyed the communicator and read nothing more, or never had it and read nothing at all.
-fn tell_present(comm: &Comm, notice: &Notice) {
+fn notify_present(comm: &Comm, notice: &Notice) {
     let others = (0..comm.size).filter(|rank| *rank != comm.rank && !comm.is_absent(*rank));
-    others.for_each(|rank| tell(comm, rank, notice));
+    others.for_each(|rank| notify(comm, rank, notice));
 }
 
 /// Number in a notice that is about no collective.
@@ -146,9 +146,9 @@ const NONE: u64 = absence::HERE;
 
 /// Queries the ranks that this one waits for; they answer when they are in a call. Not all ranks:
 /// of those that wait in vain, some wait for one that is elsewhere, and they notify the others.
-pub(in crate::runtime::comm) fn ask(comm: &Comm, awaited: impl Iterator<Item = i32>) {
+pub(in crate::runtime::comm) fn query(comm: &Comm, awaited: impl Iterator<Item = i32>) {
     let notice = own(comm, Why::Ask, DTL_SUCCESS, NONE);
-    awaited.collect::<BTreeSet<_>>().into_iter().for_each(|rank| tell(comm, rank, &notice));
+    awaited.collect::<BTreeSet<_>>().into_iter().for_each(|rank| notify(comm, rank, &notice));
 }
 
 /// Tells all others that this rank does not go on with a collective. Those begun after it are given
@@ -168,23 +168,23 @@ pub(in crate::runtime::comm) fn give_up(comm: &Comm, number: u64, status: dtl_st
     }
     let call = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
     match call {
-        Some((call, _)) if !call.kind.makes_comm() => tell_present(comm, &notice),
+        Some((call, _)) if !call.kind.makes_comm() => notify_present(comm, &notice),
         // The communicator that it makes may have been made on others, which have destroyed this
         // one.
-        _ => tell_all(comm, &notice),
+        _ => notify_all(comm, &notice),
     }
 }
 
 /// Tells all others that the communicator is being shrunk.
 pub(in crate::runtime::comm) fn revoke(comm: &Comm) {
-    tell_present(comm, &own(comm, Why::Revoke, DTL_SUCCESS, NONE));
+    notify_present(comm, &own(comm, Why::Revoke, DTL_SUCCESS, NONE));
 }
 
 /// Notifies all other ranks that this rank is absent from the communicator that the collective of
 /// this number made.
 pub(in crate::runtime::comm) fn absent(comm: &Comm, number: u64) {
     let notice = own(comm, Why::Absent, DTL_SUCCESS, number);
-    if number == absence::HERE { tell_present(comm, &notice) } else { tell_all(comm, &notice) }
+    if number == absence::HERE { notify_present(comm, &notice) } else { notify_all(comm, &notice) }
 }
 
 /// Reads notices and answers questions.
@@ -204,12 +204,12 @@ pub(in crate::runtime::comm) fn serve_own(comm: &Comm) {
         comm.reports.is_sending.store(!sending.is_empty(), Ordering::Relaxed);
     }
     while let Some((outer, notice)) = next_notice(comm, comm.context) {
-        let from = comm.members.as_ref().map_or(Some(outer), |members| members.inner(outer));
+        let from = comm.members.as_ref().map_or(Some(outer), |members| members.to_local(outer));
         let Some(from) = from else { continue };
         if notice.why == Why::Ask {
-            tell(comm, from, &own(comm, Why::Answer, DTL_SUCCESS, notice.number));
+            notify(comm, from, &own(comm, Why::Answer, DTL_SUCCESS, notice.number));
         }
-        hear(comm, (from, outer), notice);
+        handle_notice(comm, (from, outer), notice);
     }
 }
 
@@ -230,10 +230,11 @@ fn next_notice(comm: &Comm, context: u32) -> Option<(i32, Notice)> {
 }
 
 /// Receives the next message of a class of the library's own: as much of it as a notice has words.
-fn next_message(comm: &Comm, context: u32, class: Class) -> Option<(Done, Vec<u64>)> {
+fn next_message(comm: &Comm, context: u32, class: Class) -> Option<(Completion, Vec<u64>)> {
     let transport = &comm.link.transport;
-    let word = shared_transport::word(context, class, 0);
-    let any = Selector { source: DTL_ANY_SOURCE, word, ignore: shared_transport::TAG_BITS };
+    let word = shared_transport::match_bits(context, class, 0);
+    let any =
+        Selector { source: DTL_ANY_SOURCE, match_bits: word, ignore: shared_transport::TAG_BITS };
     let matched = transport.take(any).ok()??;
     let mut message = Posted::lent(&comm.link, Scratch::new(8 * WORDS), "a notice").ok()?;
     message.post(|room| transport.receive_matched(matched.message, room)).ok()?;
@@ -255,7 +256,7 @@ fn note_absence(absences: &Absences, outer: i32, notice: &Notice) {
     }
 }
 
-fn hear(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
+fn handle_notice(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
     if notice.why == Why::Revoke {
         comm.standing.revoke();
     }
@@ -274,9 +275,9 @@ fn hear(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
 }
 
 /// A rank that is in another collective under the same number, if one is known.
-pub(in crate::runtime::comm) fn mismatch(comm: &Comm, call: &Call) -> bool {
+pub(in crate::runtime::comm) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
     let heard = comm.reports.heard.lock();
-    let same_number = |other: &Call| other.kind.is_collective() && other.tag == call.tag;
+    let same_number = |other: &OpDesc| other.kind.is_collective() && other.tag == call.tag;
     let calls = heard.latest.values().flat_map(|notice| notice.calls.iter().map(|(call, _)| call));
     calls.into_iter().any(|other| same_number(other) && !other.goes_with(call))
 }
@@ -285,30 +286,30 @@ pub(in crate::runtime::comm) fn mismatch(comm: &Comm, call: &Call) -> bool {
 /// half a second at most, and a moment only beyond a time limit.
 pub(in crate::runtime::comm) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
     comm.reports.heard.lock().since_asked.clear();
-    ask_silent(comm, about);
-    hear_all(comm, limit.left_ns().clamp(MOMENT_NS, PATIENCE_NS));
+    query_silent(comm, about);
+    await_replies(comm, limit.left_ns().clamp(MOMENT_NS, PATIENCE_NS));
 }
 
 /// Queries the ranks that have not answered yet.
-fn ask_silent(comm: &Comm, about: Option<i32>) {
+fn query_silent(comm: &Comm, about: Option<i32>) {
     let number = about.and_then(|number| u64::try_from(number).ok()).unwrap_or(NONE);
     let notice = own(comm, Why::Ask, DTL_SUCCESS, number);
     let answered = comm.reports.heard.lock().since_asked.clone();
     let silent = (0..comm.size).filter(|rank| *rank != comm.rank && !answered.contains(rank));
-    silent.filter(|rank| !comm.is_absent(*rank)).for_each(|rank| tell(comm, rank, &notice));
+    silent.filter(|rank| !comm.is_absent(*rank)).for_each(|rank| notify(comm, rank, &notice));
 }
 
 /// Queries all ranks except those that have given up: where they were when they did counts.
-fn ask_others(comm: &Comm, about: Option<i32>) {
+fn query_others(comm: &Comm, about: Option<i32>) {
     let mut heard = comm.reports.heard.lock();
-    let Heard { latest, since_asked, .. } = &mut *heard;
+    let ReceivedNotices { latest, since_asked, .. } = &mut *heard;
     since_asked.retain(|rank| latest.get(rank).is_some_and(|notice| notice.why == Why::GaveUp));
     drop(heard);
-    ask_silent(comm, about);
+    query_silent(comm, about);
 }
 
 /// Waits until all have answered, for so long at most.
-fn hear_all(comm: &Comm, limit_ns: u64) {
+fn await_replies(comm: &Comm, limit_ns: u64) {
     let deadline = Deadline::after(limit_ns);
     let mut backoff = Backoff::new();
     let Gone { failed, absent } = comm.gone();
@@ -345,10 +346,10 @@ impl Inquiry {
     }
 
     /// Sends the query, once, when it is due.
-    pub(in crate::runtime::comm) fn ask(&mut self, comm: &Comm, about: Option<i32>) {
+    pub(in crate::runtime::comm) fn send_when_due(&mut self, comm: &Comm, about: Option<i32>) {
         if self.asked.is_none() && self.due.passed() {
             self.asked = Some((now_ns(), about));
-            ask_others(comm, about);
+            query_others(comm, about);
         }
     }
 
@@ -359,11 +360,11 @@ impl Inquiry {
             Some((at, asked)) if asked == about => {
                 let since = now_ns().saturating_sub(at);
                 let left = self.limit.left_ns().min(PATIENCE_NS.saturating_sub(since));
-                hear_all(comm, left.max(MOMENT_NS.saturating_sub(since)));
+                await_replies(comm, left.max(MOMENT_NS.saturating_sub(since)));
             }
             _ => {
-                ask_others(comm, about);
-                hear_all(comm, self.limit.left_ns().clamp(MOMENT_NS, PATIENCE_NS));
+                query_others(comm, about);
+                await_replies(comm, self.limit.left_ns().clamp(MOMENT_NS, PATIENCE_NS));
             }
         }
     }
@@ -458,7 +459,8 @@ pub fn dump(comm: &Comm) -> String {
         heard.latest.iter().map(|(rank, notice)| (*rank, notice)).chain([(comm.rank, &own)]);
     let _ = writeln!(text, "last operations, the latest first (* = not over):");
     for (rank, notice) in known.collect::<BTreeMap<_, _>>() {
-        let mark = |(call, over): &(Call, bool)| format!("{}{call}", if *over { "" } else { "*" });
+        let mark =
+            |(call, over): &(OpDesc, bool)| format!("{}{call}", if *over { "" } else { "*" });
         let calls: Vec<_> = notice.calls.iter().map(mark).collect();
         let _ = writeln!(text, "  rank {rank}: {}", calls.join(", "));
     }

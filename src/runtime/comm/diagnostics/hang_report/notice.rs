@@ -2,7 +2,7 @@
 
 use crate::abi::status::dtl_status_t;
 use crate::runtime::comm::absence::Gone;
-use crate::runtime::comm::op_desc::Call;
+use crate::runtime::comm::op_desc::OpDesc;
 use std::fmt::Write;
 
 /// Operations reported in one notice.
@@ -34,7 +34,7 @@ pub(super) struct Notice {
     /// The ranks because of which it was given up: the first `NAMED` of them.
     pub(super) gone: Gone,
     /// Latest first, and whether each is over.
-    pub(super) calls: Vec<(Call, bool)>,
+    pub(super) calls: Vec<(OpDesc, bool)>,
 }
 
 impl Notice {
@@ -56,7 +56,7 @@ impl Notice {
             .into_iter()
             .find(|w| *w as u64 == why)?;
         let calls = calls.chunks_exact(4).filter_map(|entry| match *entry {
-            [state @ 1..=2, a, b, c] => Some((Call::from_words([a, b, c])?, state == 2)),
+            [state @ 1..=2, a, b, c] => Some((OpDesc::from_words([a, b, c])?, state == 2)),
             _ => None,
         });
         let (status, gone) = (status as u32 as i32, parse_gone(gone));
@@ -64,12 +64,12 @@ impl Notice {
     }
 
     /// The operation it is in, if it is in one.
-    pub(super) fn present(&self) -> Option<&Call> {
+    pub(super) fn present(&self) -> Option<&OpDesc> {
         self.calls.iter().find(|(_, over)| !over).map(|(call, _)| call)
     }
 
     /// The first collective that is not over.
-    pub(super) fn stuck(&self) -> Option<&Call> {
+    pub(super) fn stuck(&self) -> Option<&OpDesc> {
         let unfinished =
             self.calls.iter().filter(|(call, over)| !over && call.kind.is_collective());
         unfinished.map(|(call, _)| call).min_by_key(|call| call.tag)
@@ -78,7 +78,7 @@ impl Notice {
     /// Where it is, in words: the latest operation that is not over; the first collective that is
     /// not, if it is another one; and the one of number `about`, if that is over.
     pub(super) fn place(&self, about: Option<i32>) -> String {
-        let is_collective = |(call, _): &&(Call, bool)| call.kind.is_collective();
+        let is_collective = |(call, _): &&(OpDesc, bool)| call.kind.is_collective();
         let stuck = self.stuck();
         let meant = self
             .calls
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn notices_survive_being_words() {
-        let call = Call { peer: 1, ..Call::new(Kind::Bcast).with(7, 2) };
+        let call = OpDesc { peer: 1, ..OpDesc::new(Kind::Bcast).with(7, 2) };
         let gone = Gone { failed: vec![0, 77], absent: vec![5] };
         let calls = vec![(call, false), (call, true)];
         let notice = Notice { why: Why::GaveUp, status: 104, number: 9, gone, calls };
@@ -145,10 +145,10 @@ mod tests {
 
     #[test]
     fn a_place_names_what_is_stuck_and_what_is_meant() {
-        let call = |kind, tag| Call { tag, ..Call::new(kind) };
+        let call = |kind, tag| OpDesc { tag, ..OpDesc::new(kind) };
         let (barrier, bcast, scan) =
             (call(Kind::Barrier, 9), call(Kind::Bcast, 5), call(Kind::Scan, 3));
-        let of = |calls: &[(Call, bool)], about| {
+        let of = |calls: &[(OpDesc, bool)], about| {
             let (gone, calls) = (Gone::default(), calls.to_vec());
             Notice { why: Why::Answer, status: 0, number: 0, gone, calls }.place(about)
         };

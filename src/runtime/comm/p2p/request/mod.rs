@@ -23,34 +23,34 @@ pub mod wait;
 use self::non_p2p::Other;
 pub use self::non_p2p::isend_on;
 pub use self::start::begin;
-use self::state::Life;
+use self::state::RequestPhase;
 pub(in crate::runtime::comm) use self::state::Standing;
 pub(in crate::runtime::comm) use self::teardown::{
-    check_revocable, end_all, end_if_absent, end_with_comm, withdraw_all,
+    cancel_all, check_revocable, end_all, end_if_absent, end_with_comm,
 };
 pub use self::teardown::{destroy, destroy_all, forget_all};
-pub(in crate::runtime::comm) use self::test::{Asked, ask};
+pub(in crate::runtime::comm) use self::test::{RequestState, poll_request};
 use super::matched_message;
 use super::p2p_staging::BufferPath;
 use super::persistent::Persistent;
-use super::send_recv::{self, Data, Started};
+use super::send_recv::{self, Data, OpHandle};
 use super::{cancel, p2p_staging};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::{DTL_ERROR_BUSY, DTL_ERROR_LIMIT, DTL_SUCCESS};
 use crate::error::{Error, Result, fail};
-use crate::runtime::comm::coll::Begun;
+use crate::runtime::comm::coll::StartedColl;
 use crate::runtime::comm::flight_recorder::Ticket;
 use crate::runtime::comm::op_desc::Kind;
 pub use crate::runtime::comm::op_desc::Tagged;
 use crate::runtime::comm::rma_path;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{Done, SendMode};
+use crate::runtime::component::{Completion, SendMode};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::device_only;
 use crate::sys::handles::epoch::{self, Guard};
-use crate::sys::handles::slot_map::{Locked, Missed, Pool, SpareSlots, Then};
+use crate::sys::handles::slot_map::{Locked, Missed, SlotMap, SpareSlots, Then};
 use crate::sys::handles::slot_ref::SlotRef;
 use crate::sys::sync::hints;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ use std::task::Poll;
 pub const TAG: u8 = 7;
 
 /// Each request's group is the handle of its communicator.
-static TABLE: Pool<Request> = Pool::new(TAG);
+static TABLE: SlotMap<Request> = SlotMap::new(TAG);
 
 /// An operation in flight, or a persistent one at rest. Everything below that takes one has its
 /// lock. The fields that are read most stand first, in one cache line with the slot's own words.
@@ -68,7 +68,7 @@ static TABLE: Pool<Request> = Pool::new(TAG);
 struct Request {
     /// Slot of its communicator, to which it holds no reference.
     place: SlotRef<Comm>,
-    life: Life<Operation, Outcome>,
+    life: RequestPhase<RequestOp, Outcome>,
     what: Tagged,
     peer: i32,
     /// For a persistent request: the operation that `start` starts.
@@ -77,7 +77,7 @@ struct Request {
 
 /// Operation that a persistent request starts.
 struct Again {
-    plan: Plan,
+    plan: PersistentArgs,
     /// Whether the buffer was such that the host cannot reach: each start stages it anew.
     was_hidden: bool,
     /// The transport's persistent operation, if it has such.
@@ -86,24 +86,24 @@ struct Again {
 
 /// A message's arguments.
 #[derive(Clone, Copy)]
-struct Plan {
+struct PersistentArgs {
     data: Data,
     peer: i32,
     what: Tagged,
 }
 
 /// Operation in flight.
-enum Operation {
-    Started(Started, Ticket),
+enum RequestOp {
+    Started(OpHandle, Ticket),
     /// In one variant, so that messages distinguish no more cases than they need.
     Other(Box<Other>),
 }
 
 /// Completion of a finished request, and its error if it failed.
-pub type Outcome = (Done, Result<()>);
+pub type Outcome = (Completion, Result<()>);
 
 /// Puts a request under a handle.
-#[inline(always)]
+#[inline(always)] // row: message_8
 fn insert(
     own: Option<&SpareSlots>,
     comm: &Comm,
@@ -120,24 +120,24 @@ fn insert(
 #[inline(never)]
 fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
     let mut request = make();
-    drop(cancel::until(&comm.link, || request.take_back(comm)));
+    drop(cancel::until(&comm.link, || request.cancel(comm)));
     Error::new(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
 /// Puts a message under a handle that has begun, or fails as its start did. (It was recorded before
 /// it began: otherwise a trace could show that the other rank has the message before this one has
 /// sent it.)
-#[inline(always)]
+#[inline(always)] // row: message_8
 fn started(
     inside: &Guard,
     comm: &Comm,
     (what, peer): (Tagged, i32),
     ticket: Ticket,
-    begun: Result<Started>,
+    begun: Result<OpHandle>,
 ) -> Result<dtl_request_t> {
     match begun {
         Ok(begun) => insert(inside.spare_slots(), comm, move || {
-            let life = Life::Active(Operation::Started(begun, ticket));
+            let life = RequestPhase::Active(RequestOp::Started(begun, ticket));
             Request { place: comm.slot.get(), what, peer, again: None, life }
         }),
         Err(error) => {
@@ -154,7 +154,7 @@ fn not_begun(comm: &Comm, ticket: Ticket, error: Error) -> Error {
     error
 }
 
-impl Plan {
+impl PersistentArgs {
     fn check(&self, comm: &Comm) -> Result<()> {
         if self.is_recv() {
             send_recv::check_recv(comm, self.peer, self.what.tag())
@@ -163,8 +163,8 @@ impl Plan {
         }
     }
 
-    #[inline(always)]
-    fn start(&self, comm: &Comm) -> Result<Started> {
+    #[inline(always)] // row: message_8
+    fn start(&self, comm: &Comm) -> Result<OpHandle> {
         let (bytes, peer, tag) = (self.data.bytes, self.peer, self.what.tag());
         if self.is_recv() {
             comm.start_recv(Class::User, bytes, peer, tag)
@@ -173,13 +173,13 @@ impl Plan {
         }
     }
 
-    #[inline(always)]
+    #[inline(always)] // row: message_8
     fn is_recv(&self) -> bool {
         self.what.is(Kind::Recv)
     }
 
     /// Mode of a send.
-    #[inline(always)]
+    #[inline(always)] // row: message_8
     fn mode(&self) -> SendMode {
         if self.what.is(Kind::Ssend) { SendMode::Synchronous } else { SendMode::Standard }
     }
@@ -194,7 +194,7 @@ impl Plan {
     }
 
     /// The recorder's words of its operation.
-    #[inline(always)]
+    #[inline(always)] // row: message_8
     fn words(&self) -> [u64; 3] {
         self.what.words(self.peer, self.data.count, self.data.dtype)
     }
@@ -203,11 +203,11 @@ impl Plan {
 /// Starts the receive of a probed message.
 pub fn imrecv(
     inside: &Guard,
-    message: &matched_message::Message,
+    message: &matched_message::MatchedMessage,
     data: Data,
 ) -> Result<dtl_request_t> {
     let (comm, peer, what) = (message.comm(), message.source(), Tagged::new(Kind::Recv, 0));
-    let plan = Plan { data, peer, what };
+    let plan = PersistentArgs { data, peer, what };
     if device_only::may_be(data.bytes) && p2p_staging::is_hidden(comm, data.bytes)? {
         return non_p2p::insert_staged(comm, &plan, matched_message::start_staged(message, data)?);
     }
@@ -217,15 +217,15 @@ pub fn imrecv(
 
 /// Makes a persistent send (standard) at rest.
 pub fn send_init(comm: &Comm, data: Data, dest: i32, tag: i32) -> Result<dtl_request_t> {
-    persistent(comm, Plan { data, peer: dest, what: Tagged::new(Kind::Send, tag) })
+    persistent(comm, PersistentArgs { data, peer: dest, what: Tagged::new(Kind::Send, tag) })
 }
 
 /// Makes a persistent receive at rest.
 pub fn recv_init(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
-    persistent(comm, Plan { data, peer: source, what: Tagged::new(Kind::Recv, tag) })
+    persistent(comm, PersistentArgs { data, peer: source, what: Tagged::new(Kind::Recv, tag) })
 }
 
-fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
+fn persistent(comm: &Comm, plan: PersistentArgs) -> Result<dtl_request_t> {
     plan.check(comm)?;
     let (bytes, what, peer) = (plan.data.bytes, plan.what, plan.peer);
     let was_hidden = device_only::may_be(bytes) && p2p_staging::is_hidden(comm, bytes)?;
@@ -242,7 +242,7 @@ fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
         what,
         peer,
         again,
-        life: Life::AtRest,
+        life: RequestPhase::AtRest,
     })
 }
 
@@ -250,7 +250,7 @@ fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
 pub fn start(inside: &Guard, handle: dtl_request_t) -> Result<()> {
     let is_staged = look(inside, handle, |request, comm| {
         request.start(comm)?;
-        Ok(matches!(request.life, Life::Active(Operation::Other(_))))
+        Ok(matches!(request.life, RequestPhase::Active(RequestOp::Other(_))))
     })?;
     if is_staged {
         progress::add_running_again(handle);
@@ -259,14 +259,17 @@ pub fn start(inside: &Guard, handle: dtl_request_t) -> Result<()> {
 }
 
 /// Puts a collective under a handle.
-pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
+pub fn collective(comm: &Comm, begun: StartedColl) -> Result<dtl_request_t> {
     let kind = begun.kind();
     let (life, runs) = match begun.start(comm)? {
-        None => (Life::Over(at_rest()), false),
+        None => (RequestPhase::Over(at_rest()), false),
         Some(run) => {
             let moves_itself =
                 run.is_irrevocable() && !comm.link.transport.properties().needs_progress;
-            (Life::Active(Operation::Other(Box::new(Other::Collective(run)))), !moves_itself)
+            (
+                RequestPhase::Active(RequestOp::Other(Box::new(Other::Collective(run)))),
+                !moves_itself,
+            )
         }
     };
     let what = Tagged::new(kind, 0);
@@ -287,15 +290,15 @@ pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
 pub(in crate::runtime::comm) fn of_window(
     comm: &Comm,
     (kind, peer): (Kind, i32),
-    way: &Arc<dyn rma_path::Way>,
-    begun: rma_path::Begun,
+    way: &Arc<dyn rma_path::RmaPath>,
+    begun: rma_path::RmaStart,
 ) -> Result<dtl_request_t> {
     insert(epoch::spare_slots(), comm, || {
         let life = match begun {
-            rma_path::Begun::Over => Life::Over(at_rest()),
-            rma_path::Begun::Pending(ticket) => {
-                Life::Active(Operation::Other(Box::new(Other::Window(Arc::clone(way), ticket))))
-            }
+            rma_path::RmaStart::Over => RequestPhase::Over(at_rest()),
+            rma_path::RmaStart::Pending(ticket) => RequestPhase::Active(RequestOp::Other(
+                Box::new(Other::Window(Arc::clone(way), ticket)),
+            )),
         };
         Request { place: comm.slot.get(), what: Tagged::new(kind, 0), peer, again: None, life }
     })
@@ -303,7 +306,7 @@ pub(in crate::runtime::comm) fn of_window(
 
 /// Outcome of waiting for an inactive persistent request.
 pub(in crate::runtime::comm) fn at_rest() -> Outcome {
-    (Done::NOBODY, Ok(()))
+    (Completion::NOBODY, Ok(()))
 }
 
 /// Moves a request on and returns its state. Its outcome stays in it.
@@ -316,7 +319,7 @@ pub(in crate::runtime::comm) fn standing(handle: dtl_request_t) -> Result<Option
 pub(in crate::runtime::comm) fn serve(handle: dtl_request_t) {
     let may = |request: &Request, comm: &Comm| {
         comm.link.transport.properties().allows_progress_thread
-            && !matches!(&request.life, Life::Active(Operation::Other(other))
+            && !matches!(&request.life, RequestPhase::Active(RequestOp::Other(other))
                 if other.calls_program())
     };
     // A failure is returned to the thread that waits for the request.
@@ -406,7 +409,7 @@ pub(in crate::runtime::comm) fn stale(handle: dtl_request_t) -> Error {
 
 impl Locked<Request> {
     /// Its communicator, unless that is destroyed.
-    #[inline(always)]
+    #[inline(always)] // row: message_8
     fn comm<'g>(&self, inside: &'g Guard) -> Option<&'g Comm> {
         self.place.get(inside, self.group())
     }
@@ -433,7 +436,7 @@ impl Request {
                 None => plan.start(comm)?,
             };
             let ticket = comm.recorder.begin(plan.words());
-            Ok(Operation::Started(operation.kept(), ticket))
+            Ok(RequestOp::Started(operation.kept(), ticket))
         };
         self.life.start(begin).unwrap_or_else(|| {
             fail!(
@@ -453,23 +456,23 @@ impl Request {
 
     /// Cancels the operation; `None` = cancelled. A collective is given up, for all ranks. Pending:
     /// it has been matched and is not over, so it goes on; call again.
-    fn take_back(&mut self, comm: &Comm) -> Result<Poll<Option<Outcome>>> {
+    fn cancel(&mut self, comm: &Comm) -> Result<Poll<Option<Outcome>>> {
         let (kind, peer) = (self.what.kind(), self.peer);
-        self.life.take_back(at_rest(), |operation| match operation {
-            Operation::Started(started, ticket) => {
-                let Poll::Ready(done) = comm.try_take_back(*started)? else {
+        self.life.cancel(at_rest(), |operation| match operation {
+            RequestOp::Started(started, ticket) => {
+                let Poll::Ready(done) = comm.try_cancel_started(*started)? else {
                     return Ok(Poll::Pending);
                 };
                 comm.recorder.end(*ticket);
                 Ok(Poll::Ready(done.map(|done| (done, outcome(comm, (kind, peer), &done)))))
             }
-            Operation::Other(other) => other.take_back(comm, (kind, peer)),
+            RequestOp::Other(other) => other.cancel(comm, (kind, peer)),
         })
     }
 
     /// Returns the request's name for error texts.
     fn name(&self) -> String {
-        if let Life::Active(Operation::Other(other)) = &self.life {
+        if let RequestPhase::Active(RequestOp::Other(other)) = &self.life {
             if let Some(call) = other.call() {
                 return call.to_string();
             }
@@ -494,25 +497,25 @@ fn what(kind: Kind) -> &'static str {
     }
 }
 
-#[inline(always)]
-fn outcome(comm: &Comm, (kind, peer): (Kind, i32), done: &Done) -> Result<()> {
+#[inline(always)] // row: message_8
+fn outcome(comm: &Comm, (kind, peer): (Kind, i32), done: &Completion) -> Result<()> {
     if done.status == DTL_SUCCESS { Ok(()) } else { comm.check_done(done, what(kind), peer) }
 }
 
-#[inline(always)]
-fn poll(comm: &Comm, of: (Kind, i32), operation: &mut Operation) -> Result<Option<Outcome>> {
+#[inline(always)] // row: message_8
+fn poll(comm: &Comm, of: (Kind, i32), operation: &mut RequestOp) -> Result<Option<Outcome>> {
     match operation {
-        Operation::Started(started, ticket) => {
+        RequestOp::Started(started, ticket) => {
             let Some(done) = comm.poll(*started)? else { return Ok(None) };
             comm.recorder.end(*ticket);
             Ok(Some((done, outcome(comm, of, &done))))
         }
-        Operation::Other(other) => other.poll(comm, of),
+        RequestOp::Other(other) => other.poll(comm, of),
     }
 }
 
 pub(in crate::runtime::comm) fn failed(error: Error) -> Outcome {
-    (Done { status: error.status(), ..Done::NOBODY }, Err(error))
+    (Completion { status: error.status(), ..Completion::NOBODY }, Err(error))
 }
 
 /// Whether a handle still names a request.
@@ -525,7 +528,7 @@ pub fn is_alive(handle: dtl_request_t) -> bool {
 /// Whether it is over, or gone; does not move it on.
 pub(in crate::runtime::comm) fn is_at_rest(handle: dtl_request_t) -> bool {
     match TABLE.try_look(handle.id) {
-        Ok(request) => !matches!(request.life, Life::Active(_)),
+        Ok(request) => !matches!(request.life, RequestPhase::Active(_)),
         Err(missed) => missed == Missed::Stale,
     }
 }
@@ -533,14 +536,14 @@ pub(in crate::runtime::comm) fn is_at_rest(handle: dtl_request_t) -> bool {
 /// Tries to cancel the operation; the request then completes through wait or test.
 pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
     look(inside, handle, |request, comm| match &mut request.life {
-        Life::Active(Operation::Started(started, _)) => {
+        RequestPhase::Active(RequestOp::Started(started, _)) => {
             started.op().map_or(Ok(()), |op| comm.link.transport.cancel(op))
         }
-        Life::Over(_) => Ok(()),
-        Life::AtRest => {
+        RequestPhase::Over(_) => Ok(()),
+        RequestPhase::AtRest => {
             fail!(DTL_ERROR_INVALID_STATE, "the request ({}) is not active", request.name())
         }
-        Life::Active(Operation::Other(other)) => {
+        RequestPhase::Active(RequestOp::Other(other)) => {
             let why = match &mut **other {
                 Other::Collective(_) => "the other ranks are in it too",
                 Other::Window(..) => "wait for it",

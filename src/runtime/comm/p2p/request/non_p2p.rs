@@ -1,20 +1,23 @@
 //! Requests besides messages from or to the host's memory: a collective that was started, an
 //! operation on a window, a message that is staged, a send that waits for an event.
 
-use super::{Data, Life, Operation, Outcome, Plan, Request, at_rest, failed, insert, outcome};
+use super::{
+    Data, Outcome, PersistentArgs, Request, RequestOp, RequestPhase, at_rest, failed, insert,
+    outcome,
+};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_ERROR_CANCELED;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::coll::coll_exec::Run;
 use crate::runtime::comm::coll::schedule::Advance;
 use crate::runtime::comm::flight_recorder::Ticket;
-use crate::runtime::comm::op_desc::{Call, Kind, Tagged};
+use crate::runtime::comm::op_desc::{Kind, OpDesc, Tagged};
 use crate::runtime::comm::p2p::cancel;
 use crate::runtime::comm::p2p::p2p_staging::{self, BufferPath, Staged};
 use crate::runtime::comm::rma_path;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::Done;
-use crate::runtime::exec::event::{Event, Gate};
+use crate::runtime::component::Completion;
+use crate::runtime::exec::event::{Event, EventGate};
 use crate::runtime::id_table;
 use crate::runtime::memory::device_only;
 use crate::sys::handles::epoch;
@@ -25,7 +28,7 @@ use std::task::Poll;
 pub(super) enum Other {
     Collective(Run),
     /// An operation on a window, with its ticket in the window's way.
-    Window(Arc<dyn rma_path::Way>, rma_path::Ticket),
+    Window(Arc<dyn rma_path::RmaPath>, rma_path::Ticket),
     /// A message whose buffer the host perhaps cannot reach.
     Staged(Staged),
     /// A send that has not begun.
@@ -34,8 +37,8 @@ pub(super) enum Other {
 
 /// A send that begins when an event is done.
 pub(super) struct Gated {
-    gate: Gate,
-    plan: Plan,
+    gate: EventGate,
+    plan: PersistentArgs,
     /// Whether the buffer was such that the host cannot reach.
     was_hidden: bool,
     ticket: Ticket,
@@ -49,11 +52,11 @@ impl Gated {
     }
 
     /// Polls the wait for the event: it has ended, or the send has begun.
-    fn look(&mut self, comm: &Comm, of: (Kind, i32)) -> Option<Begun> {
+    fn look(&mut self, comm: &Comm, of: (Kind, i32)) -> Option<StartedOther> {
         if self.is_canceled {
             comm.recorder.end(self.ticket);
-            let done = Done { status: DTL_ERROR_CANCELED, ..Done::NOBODY };
-            return Some(Begun::Over((done, outcome(comm, of, &done))));
+            let done = Completion { status: DTL_ERROR_CANCELED, ..Completion::NOBODY };
+            return Some(StartedOther::Over((done, outcome(comm, of, &done))));
         }
         let begun = match self.gate.is_open() {
             Ok(false) => return None,
@@ -64,24 +67,24 @@ impl Gated {
         Some(match begun {
             Ok(mut staged) => {
                 staged.ticket = Some(self.ticket);
-                Begun::Sending(staged)
+                StartedOther::Sending(staged)
             }
             Err(error) => {
                 comm.recorder.end(self.ticket);
-                Begun::Over(failed(error))
+                StartedOther::Over(failed(error))
             }
         })
     }
 }
 
 #[allow(clippy::large_enum_variant, reason = "taken to pieces at once")]
-enum Begun {
+enum StartedOther {
     Sending(Staged),
     Over(Outcome),
 }
 
 /// Starts the message of a plan by a path.
-fn stage(comm: &Comm, plan: &Plan, path: BufferPath) -> Result<Staged> {
+fn stage(comm: &Comm, plan: &PersistentArgs, path: BufferPath) -> Result<Staged> {
     let (bytes, peer, tag) = (plan.data.bytes, plan.peer, plan.what.tag());
     if plan.is_recv() {
         Staged::recv(comm, path, bytes, peer, tag)
@@ -92,32 +95,40 @@ fn stage(comm: &Comm, plan: &Plan, path: BufferPath) -> Result<Staged> {
 
 /// Starts a message again, as an operation of its persistent request.
 #[cold]
-pub(super) fn begin_staged(comm: &Comm, plan: &Plan) -> Result<Operation> {
+pub(super) fn begin_staged(comm: &Comm, plan: &PersistentArgs) -> Result<RequestOp> {
     let staged = stage(comm, plan, plan.path(comm)?)?;
     Ok(operation(comm, plan, staged))
 }
 
-fn operation(comm: &Comm, plan: &Plan, mut staged: Staged) -> Operation {
+fn operation(comm: &Comm, plan: &PersistentArgs, mut staged: Staged) -> RequestOp {
     staged.ticket = Some(comm.recorder.begin(plan.words()));
-    Operation::Other(Box::new(Other::Staged(staged)))
+    RequestOp::Other(Box::new(Other::Staged(staged)))
 }
 
 /// Starts the message of a plan by a path, under a handle.
 #[cold]
-pub(super) fn staged(comm: &Comm, plan: &Plan, path: BufferPath) -> Result<dtl_request_t> {
+pub(super) fn staged(
+    comm: &Comm,
+    plan: &PersistentArgs,
+    path: BufferPath,
+) -> Result<dtl_request_t> {
     insert_staged(comm, plan, stage(comm, plan, path)?)
 }
 
 /// Puts a message that was started under a handle.
 #[cold]
-pub(super) fn insert_staged(comm: &Comm, plan: &Plan, staged: Staged) -> Result<dtl_request_t> {
+pub(super) fn insert_staged(
+    comm: &Comm,
+    plan: &PersistentArgs,
+    staged: Staged,
+) -> Result<dtl_request_t> {
     put(comm, plan, operation(comm, plan, staged))
 }
 
 /// Puts it into a request. Calls that wait for others move it on as well, as they copy its parts.
-fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> {
+fn put(comm: &Comm, plan: &PersistentArgs, operation: RequestOp) -> Result<dtl_request_t> {
     let (place, what, peer) = (comm.slot.get(), plan.what, plan.peer);
-    let life = Life::Active(operation);
+    let life = RequestPhase::Active(operation);
     let handle =
         insert(epoch::spare_slots(), comm, || Request { place, what, peer, again: None, life })?;
     // Unless another thread's calls are not welcome, as over an MPI that is not for several.
@@ -135,7 +146,7 @@ pub fn isend_on(
     tag: i32,
     event: &Arc<Event>,
 ) -> Result<dtl_request_t> {
-    let plan = Plan { data, peer: dest, what: Tagged::new(Kind::Send, tag) };
+    let plan = PersistentArgs { data, peer: dest, what: Tagged::new(Kind::Send, tag) };
     plan.check(comm)?;
     let was_hidden = device_only::may_be(data.bytes) && p2p_staging::is_hidden(comm, data.bytes)?;
     if was_hidden {
@@ -143,7 +154,7 @@ pub fn isend_on(
     }
     let ticket = comm.recorder.begin(plan.words());
     let gated = Gated { gate: event.gate(), plan, was_hidden, ticket, is_canceled: false };
-    put(comm, &plan, Operation::Other(Box::new(Other::Gated(gated))))
+    put(comm, &plan, RequestOp::Other(Box::new(Other::Gated(gated))))
 }
 
 /// Checks that device memory is of the event's backend: an event orders no other backend's work.
@@ -181,8 +192,8 @@ impl Other {
         if let Other::Gated(gated) = self {
             match gated.look(comm, of) {
                 None => return Ok(None),
-                Some(Begun::Over(outcome)) => return Ok(Some(outcome)),
-                Some(Begun::Sending(staged)) => *self = Other::Staged(staged),
+                Some(StartedOther::Over(outcome)) => return Ok(Some(outcome)),
+                Some(StartedOther::Sending(staged)) => *self = Other::Staged(staged),
             }
         }
         let Other::Staged(staged) = self else { return Ok(None) };
@@ -191,11 +202,7 @@ impl Other {
     }
 
     /// Takes it back; `Some` = it was over. Pending: it has been matched and is not over.
-    pub(super) fn take_back(
-        &mut self,
-        comm: &Comm,
-        of: (Kind, i32),
-    ) -> Result<Poll<Option<Outcome>>> {
+    pub(super) fn cancel(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Poll<Option<Outcome>>> {
         Ok(Poll::Ready(match self {
             Other::Collective(run) => {
                 run.fail(
@@ -204,9 +211,9 @@ impl Other {
                 );
                 None
             }
-            Other::Window(way, ticket) => way.withdraw(*ticket).map(|()| None)?,
+            Other::Window(way, ticket) => way.cancel(*ticket).map(|()| None)?,
             Other::Staged(staged) => {
-                let Poll::Ready(ended) = staged.try_take_back(comm)? else {
+                let Poll::Ready(ended) = staged.try_cancel(comm)? else {
                     return Ok(Poll::Pending);
                 };
                 staged.ticket.into_iter().for_each(|ticket| comm.recorder.end(ticket));
@@ -220,7 +227,7 @@ impl Other {
     }
 
     /// Returns the call of a collective.
-    pub(super) fn call(&self) -> Option<&Call> {
+    pub(super) fn call(&self) -> Option<&OpDesc> {
         match self {
             Other::Collective(run) => Some(run.call()),
             _ => None,
@@ -242,7 +249,7 @@ impl Other {
     }
 }
 
-#[inline(always)]
+#[inline(always)] // row: message_8
 fn poll_collective(comm: &Comm, run: &mut Run) -> Option<Outcome> {
     match run.progress(comm) {
         Ok(Advance::Done) => {
@@ -264,7 +271,7 @@ fn end(
     comm: &Comm,
     of: (Kind, i32),
     staged: &Staged,
-    (done, copied): (Done, Result<()>),
+    (done, copied): (Completion, Result<()>),
 ) -> Outcome {
     staged.ticket.into_iter().for_each(|ticket| comm.recorder.end(ticket));
     let result = copied.and_then(|()| outcome(comm, of, &done));

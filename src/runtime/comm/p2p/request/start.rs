@@ -1,6 +1,6 @@
 //! Starting messages.
 
-use super::{Plan, non_p2p, started};
+use super::{PersistentArgs, non_p2p, started};
 use crate::abi::handle::dtl_request_t;
 use crate::error::Result;
 use crate::runtime::comm::Comm;
@@ -10,7 +10,7 @@ use crate::runtime::comm::p2p::send_recv::Data;
 use crate::sys::handles::epoch::Guard;
 
 /// Starts a message and passes its handle to `out`.
-#[inline(always)]
+#[inline(always)] // row: message_8
 pub fn begin(
     inside: &Guard,
     comm: &Comm,
@@ -19,13 +19,13 @@ pub fn begin(
     out: impl FnOnce(dtl_request_t),
 ) -> Result<()> {
     if !comm.is_plain(data.bytes, peer, what.tag()) {
-        return begin_checked(inside, comm, &Plan { data, peer, what }).map(out);
+        return begin_checked(inside, comm, &PersistentArgs { data, peer, what }).map(out);
     }
-    begin_plain(inside, comm, &Plan { data, peer, what }).map(out)
+    begin_plain(inside, comm, &PersistentArgs { data, peer, what }).map(out)
 }
 
-#[inline(always)]
-fn begin_plain(inside: &Guard, comm: &Comm, plan: &Plan) -> Result<dtl_request_t> {
+#[inline(always)] // row: message_8
+fn begin_plain(inside: &Guard, comm: &Comm, plan: &PersistentArgs) -> Result<dtl_request_t> {
     let ticket = comm.recorder.begin(plan.words());
     started(inside, comm, (plan.what, plan.peer), ticket, plan.start(comm))
 }
@@ -34,7 +34,7 @@ fn begin_plain(inside: &Guard, comm: &Comm, plan: &Plan) -> Result<dtl_request_t
 /// memory may be out of the host's reach, and whose arguments may be wrong.
 #[cold]
 #[inline(never)]
-fn begin_checked(inside: &Guard, comm: &Comm, plan: &Plan) -> Result<dtl_request_t> {
+fn begin_checked(inside: &Guard, comm: &Comm, plan: &PersistentArgs) -> Result<dtl_request_t> {
     plan.check(comm)?;
     match plan.path(comm)? {
         BufferPath::Host => begin_plain(inside, comm, plan),

@@ -9,7 +9,7 @@
 use std::task::Poll;
 
 /// A request with operation `A` and outcome `O`.
-pub(in crate::runtime::comm) enum Life<A, O> {
+pub(in crate::runtime::comm) enum RequestPhase<A, O> {
     /// Persistent and not started.
     AtRest,
     Active(A),
@@ -25,16 +25,16 @@ pub(in crate::runtime::comm) enum Standing {
     Over,
 }
 
-impl<A, O> Life<A, O> {
+impl<A, O> RequestPhase<A, O> {
     /// Starts what is at rest; `None` = it is not. If `begin` fails, it rests on.
     pub(in crate::runtime::comm) fn start<E>(
         &mut self,
         begin: impl FnOnce() -> Result<A, E>,
     ) -> Option<Result<(), E>> {
-        if !matches!(self, Life::AtRest) {
+        if !matches!(self, RequestPhase::AtRest) {
             return None;
         }
-        Some(begin().map(|operation| *self = Life::Active(operation)))
+        Some(begin().map(|operation| *self = RequestPhase::Active(operation)))
     }
 
     /// Moves the request on without waiting; `poll` returns the outcome of an operation that is
@@ -45,22 +45,22 @@ impl<A, O> Life<A, O> {
         poll: impl FnOnce(&mut A) -> Result<Option<O>, E>,
     ) -> Result<Standing, E> {
         let outcome = match self {
-            Life::AtRest => return Ok(Standing::AtRest),
-            Life::Over(_) => return Ok(Standing::Over),
-            Life::Active(operation) => match poll(operation)? {
+            RequestPhase::AtRest => return Ok(Standing::AtRest),
+            RequestPhase::Over(_) => return Ok(Standing::Over),
+            RequestPhase::Active(operation) => match poll(operation)? {
                 Some(outcome) => outcome,
                 None => return Ok(Standing::Active),
             },
         };
-        *self = Life::Over(outcome);
+        *self = RequestPhase::Over(outcome);
         Ok(Standing::Over)
     }
 
     /// Takes the outcome of a request that is over. It is then at rest: no other caller gets it.
     #[inline]
     pub(in crate::runtime::comm) fn take_outcome(&mut self) -> Option<O> {
-        match std::mem::replace(self, Life::AtRest) {
-            Life::Over(outcome) => Some(outcome),
+        match std::mem::replace(self, RequestPhase::AtRest) {
+            RequestPhase::Over(outcome) => Some(outcome),
             other => {
                 *self = other;
                 None
@@ -70,18 +70,18 @@ impl<A, O> Life<A, O> {
 
     /// Ends the request, so that it rests: an active operation is passed to `withdraw`; if that
     /// fails or is pending, it stays active. `None` = cancelled; `resting`: the outcome at rest.
-    pub(in crate::runtime::comm) fn take_back<E>(
+    pub(in crate::runtime::comm) fn cancel<E>(
         &mut self,
         resting: O,
         withdraw: impl FnOnce(&mut A) -> Result<Poll<Option<O>>, E>,
     ) -> Result<Poll<Option<O>>, E> {
         let taken = match self {
-            Life::Active(operation) => withdraw(operation)?,
-            Life::Over(_) => return Ok(Poll::Ready(self.take_outcome())),
-            Life::AtRest => return Ok(Poll::Ready(Some(resting))),
+            RequestPhase::Active(operation) => withdraw(operation)?,
+            RequestPhase::Over(_) => return Ok(Poll::Ready(self.take_outcome())),
+            RequestPhase::AtRest => return Ok(Poll::Ready(Some(resting))),
         };
         if taken.is_ready() {
-            *self = Life::AtRest;
+            *self = RequestPhase::AtRest;
         }
         Ok(taken)
     }

@@ -5,8 +5,8 @@
 //! time: a search for another communicator's requests would wait, too.
 
 use super::{
-    Life, Operation, Outcome, Request, TABLE, comm_of, in_own_hands, is_alive, missed_by, outcome,
-    stale,
+    Outcome, Request, RequestOp, RequestPhase, TABLE, comm_of, in_own_hands, is_alive, missed_by,
+    outcome, stale,
 };
 use crate::abi::handle::dtl_request_t;
 use crate::error::{Result, fail};
@@ -30,7 +30,7 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
     for id in handles_of(comm) {
         let stays = TABLE.with(id, |request| {
             let is_stuck = match &request.life {
-                Life::Active(Operation::Other(other)) => other.is_irrevocable(),
+                RequestPhase::Active(RequestOp::Other(other)) => other.is_irrevocable(),
                 _ => false,
             };
             Then::Keep(is_stuck.then(|| request.name()))
@@ -52,10 +52,10 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
 
 /// Takes a communicator's operations back, so that no buffer is touched afterwards. The handles of
 /// its requests become stale. Pending: some have been matched and are not over.
-pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm) -> Result<Poll<()>> {
+pub(in crate::runtime::comm) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
     let mut all = Poll::Ready(());
     for id in handles_of(comm) {
-        let withdrawn = TABLE.with(id, |request| match request.take_back(comm) {
+        let withdrawn = TABLE.with(id, |request| match request.cancel(comm) {
             Ok(Poll::Ready(_)) => Then::End(Ok(Poll::Ready(()))),
             Ok(Poll::Pending) => Then::Keep(Ok(Poll::Pending)),
             Err(error) => Then::Keep(Err(error)),
@@ -80,7 +80,7 @@ pub(in crate::runtime::comm) fn end_with_comm(
     handle: dtl_request_t,
 ) -> Result<Option<Outcome>> {
     let taken = TABLE.with(handle.id, |request| {
-        let taken = request.take_back(comm);
+        let taken = request.cancel(comm);
         if matches!(taken, Ok(Poll::Ready(_))) && request.again.is_none() {
             Then::End(taken)
         } else {
@@ -102,8 +102,8 @@ pub(in crate::runtime::comm) fn end_if_absent(comm: &Comm, handle: dtl_request_t
     let Ok(mut request) = TABLE.try_look(handle.id) else { return };
     request.set_owner();
     let is_message = match &request.life {
-        Life::Active(Operation::Started(..)) => true,
-        Life::Active(Operation::Other(other)) => other.is_message(),
+        RequestPhase::Active(RequestOp::Started(..)) => true,
+        RequestPhase::Active(RequestOp::Other(other)) => other.is_message(),
         _ => false,
     };
     let (kind, peer) = (request.what.kind(), request.peer);
@@ -111,10 +111,10 @@ pub(in crate::runtime::comm) fn end_if_absent(comm: &Comm, handle: dtl_request_t
         return;
     }
     comm.catch_up(peer);
-    if let Ok(Poll::Ready(ended)) = request.take_back(comm) {
+    if let Ok(Poll::Ready(ended)) = request.cancel(comm) {
         let failed = absence::failed(peer);
         let failed = || (failed, outcome(comm, (kind, peer), &failed));
-        request.life = Life::Over(ended.unwrap_or_else(failed));
+        request.life = RequestPhase::Over(ended.unwrap_or_else(failed));
     }
 }
 
@@ -143,14 +143,15 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
 }
 
 fn try_destroy(request: &mut Request, comm: &Comm) -> Then<Result<Poll<()>>> {
-    if matches!(&request.life, Life::Active(Operation::Other(other)) if !other.is_message()) {
+    if matches!(&request.life, RequestPhase::Active(RequestOp::Other(other)) if !other.is_message())
+    {
         let name = request.name();
         return Then::Keep(fail!(
             DTL_ERROR_BUSY,
             "what was started ({name}) cannot be withdrawn: wait for it"
         ));
     }
-    match request.take_back(comm) {
+    match request.cancel(comm) {
         Ok(Poll::Ready(_)) => Then::End(Ok(Poll::Ready(()))),
         Ok(Poll::Pending) => Then::Keep(Ok(Poll::Pending)),
         Err(error) => Then::Keep(Err(error)),
@@ -169,7 +170,7 @@ pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
         for _ in 0..PATIENCE {
             match TABLE.try_look(id) {
                 Ok(mut request) => {
-                    drop(cancel::until(&comm.link, || request.take_back(comm)));
+                    drop(cancel::until(&comm.link, || request.cancel(comm)));
                     request.end(epoch::spare_slots());
                     break;
                 }
@@ -186,7 +187,7 @@ pub fn destroy_all() {
     for id in TABLE.handles() {
         let _ended = TABLE.with(id, |request| {
             if let Some(comm) = request.comm(&inside) {
-                drop(cancel::until(&comm.link, || request.take_back(comm)));
+                drop(cancel::until(&comm.link, || request.cancel(comm)));
             }
             Then::End(())
         });

@@ -1,21 +1,21 @@
 //! Polling of a request.
 
-use super::{Life, Operation, Outcome, Request, Standing, TABLE, at_rest, outcome};
+use super::{Outcome, Request, RequestOp, RequestPhase, Standing, TABLE, at_rest, outcome};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
 use crate::runtime::comm::flight_recorder::Ticket;
-use crate::runtime::comm::p2p::send_recv::Started;
+use crate::runtime::comm::p2p::send_recv::OpHandle;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{Done, OpId};
-use crate::sys::compute::foreign_test::{Answer, Heard};
+use crate::runtime::component::{Completion, OpId};
+use crate::sys::compute::foreign_test::{TestOutcome, TestOutputs};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::handles::slot_map::{Locked, Missed};
 use crate::sys::sync::hints;
 use std::task::Poll;
 
 /// State of a request, as a poll returns it.
-pub(in crate::runtime::comm) enum Asked {
+pub(in crate::runtime::comm) enum RequestState {
     /// It is over, the caller has its outcome, and its handle is stale unless it is persistent.
     Over,
     /// Persistent, and not started.
@@ -27,43 +27,47 @@ pub(in crate::runtime::comm) enum Asked {
     Stale,
 }
 
-impl Asked {
+impl RequestState {
     /// State of a request that is not over.
-    fn active(comm: &Comm) -> Asked {
-        if comm.is_open() { Asked::Active } else { Asked::Closed }
+    fn active(comm: &Comm) -> RequestState {
+        if comm.is_open() { RequestState::Active } else { RequestState::Closed }
     }
 }
 
 /// Polls a request, and writes its outcome to `told` if it is over. Does not wait for another
 /// thread that polls it at the same time. A caller that `waits` for nothing else may spend some
 /// microseconds on a message. On entry, `told` is empty (`wait::untold`).
-#[inline(always)]
-pub(in crate::runtime::comm) fn ask(
+#[inline(always)] // row: wait
+pub(in crate::runtime::comm) fn poll_request(
     inside: &Guard,
     handle: dtl_request_t,
     told: &mut Outcome,
     waits: bool,
-) -> Result<Asked> {
+) -> Result<RequestState> {
     let request = match TABLE.try_look(handle.id) {
         Ok(request) => request,
         Err(missed) => {
             hints::rarely();
-            return Ok(if missed == Missed::Stale { Asked::Stale } else { Asked::Active });
+            return Ok(if missed == Missed::Stale {
+                RequestState::Stale
+            } else {
+                RequestState::Active
+            });
         }
     };
-    let Some(comm) = request.comm(inside) else { return Ok(Asked::Closed) };
+    let Some(comm) = request.comm(inside) else { return Ok(RequestState::Closed) };
     let Some(message) = hints::usual(request.message()) else {
-        return ask_other(inside, request, comm, told);
+        return poll_other(inside, request, comm, told);
     };
     Ok(match end_message(inside, request, comm, message, told, waits)? {
-        Poll::Ready(()) => Asked::Over,
-        Poll::Pending => Asked::active(comm),
+        Poll::Ready(()) => RequestState::Over,
+        Poll::Pending => RequestState::active(comm),
     })
 }
 
 /// Polls a message; its request ends with it. Inlined into the caller, as returning outcomes by
 /// value from one function to the next takes longer than the poll.
-#[inline(always)]
+#[inline(always)] // row: wait
 fn end_message(
     inside: &Guard,
     request: Locked<Request>,
@@ -75,9 +79,9 @@ fn end_message(
     match op {
         Some(op) => {
             match comm.ask_foreign_test(op, &mut told.0, waits) {
-                Answer::Over => {}
-                Answer::Pending => return Poll::Pending,
-                Answer::Unasked => {
+                TestOutcome::Over => {}
+                TestOutcome::Pending => return Poll::Pending,
+                TestOutcome::Unasked => {
                     let tested = comm.link.part().test(op, &mut told.0);
                     if !matches!(tested, Poll::Ready(Ok(()))) {
                         hints::rarely();
@@ -85,14 +89,14 @@ fn end_message(
                     }
                 }
             }
-            comm.tell_inner(&mut told.0);
+            comm.localize(&mut told.0);
         }
         None => comm.tell_sent(&mut told.0),
     }
     comm.recorder.end(ticket);
     if told.0.status != DTL_SUCCESS {
         hints::rarely();
-        request.tell_failure(comm, told);
+        request.report_failure(comm, told);
     }
     request.forget(inside.spare_slots());
     Poll::Ready(Ok(()))
@@ -101,12 +105,12 @@ fn end_message(
 impl Comm {
     /// Polls an operation by the transport's foreign test function, if it has one. A caller that
     /// `waits` and has nothing else to do gets its end at once.
-    #[inline(always)]
-    fn ask_foreign_test(&self, op: OpId, told: &mut Done, waits: bool) -> Answer {
-        let Some(asking) = &self.asking else { return Answer::Unasked };
-        let mut heard = Heard::nothing();
-        let answer = asking.ask(op.0, &mut heard, || waits && progress::is_idle());
-        if answer == Answer::Over && !hints::usually(heard.code == 0 && told.is_unasked()) {
+    #[inline(always)] // row: wait
+    fn ask_foreign_test(&self, op: OpId, told: &mut Completion, waits: bool) -> TestOutcome {
+        let Some(asking) = &self.asking else { return TestOutcome::Unasked };
+        let mut heard = TestOutputs::nothing();
+        let answer = asking.test(op.0, &mut heard, || waits && progress::is_idle());
+        if answer == TestOutcome::Over && !hints::usually(heard.code == 0 && told.is_unasked()) {
             self.tell_tested(op, &heard, told);
         }
         answer
@@ -115,9 +119,9 @@ impl Comm {
     /// Fills the completion of an operation that the foreign test function reports as over.
     #[cold]
     #[inline(never)]
-    fn tell_tested(&self, op: OpId, heard: &Heard, told: &mut Done) {
+    fn tell_tested(&self, op: OpId, heard: &TestOutputs, told: &mut Completion) {
         if let Some(test) = &self.link.foreign_test {
-            test.part().tell(op, heard, told);
+            test.part().fill_completion(op, heard, told);
         }
     }
 }
@@ -125,42 +129,46 @@ impl Comm {
 /// Polls a request that is more than a message.
 #[cold]
 #[inline(never)]
-fn ask_other(
+fn poll_other(
     inside: &Guard,
     mut request: Locked<Request>,
     comm: &Comm,
     told: &mut Outcome,
-) -> Result<Asked> {
+) -> Result<RequestState> {
     request.set_owner();
-    let is_active = matches!(request.life, Life::Active(_));
+    let is_active = matches!(request.life, RequestPhase::Active(_));
     if is_active && request.settle(comm)? == Standing::Active {
-        return Ok(Asked::active(comm));
+        return Ok(RequestState::active(comm));
     }
     let Some(outcome) = request.life.take_outcome() else {
         *told = at_rest();
-        return Ok(Asked::AtRest);
+        return Ok(RequestState::AtRest);
     };
     *told = outcome;
     if request.again.is_none() {
         request.end(inside.spare_slots());
     }
-    Ok(Asked::Over)
+    Ok(RequestState::Over)
 }
 
 impl Request {
     #[cold]
     #[inline(never)]
-    fn tell_failure(&self, comm: &Comm, told: &mut Outcome) {
+    fn report_failure(&self, comm: &Comm, told: &mut Outcome) {
         told.1 = outcome(comm, (self.what.kind(), self.peer), &told.0);
     }
 
     /// A message from or to one rank that is no persistent one: its operation, or `None` for a send
     /// that was over at once. Such a request owns nothing.
-    #[inline(always)]
+    #[inline(always)] // row: wait
     fn message(&self) -> Option<(Option<OpId>, Ticket)> {
         match self.life {
-            Life::Active(Operation::Started(Started::Op(op), ticket)) => Some((Some(op), ticket)),
-            Life::Active(Operation::Started(Started::Sent, ticket)) => Some((None, ticket)),
+            RequestPhase::Active(RequestOp::Started(OpHandle::Op(op), ticket)) => {
+                Some((Some(op), ticket))
+            }
+            RequestPhase::Active(RequestOp::Started(OpHandle::Sent, ticket)) => {
+                Some((None, ticket))
+            }
             _ => None,
         }
     }

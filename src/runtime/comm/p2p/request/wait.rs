@@ -1,6 +1,6 @@
 //! Waiting for requests, and testing them without waiting: one, all, any, some.
 
-use super::{Asked, Outcome, Standing};
+use super::{Outcome, RequestState, Standing};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -9,7 +9,7 @@ use crate::runtime::comm::diagnostics::hang_report::{self, Inquiry};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::p2p::request;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::Done;
+use crate::runtime::component::Completion;
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
@@ -19,9 +19,9 @@ fn at(index: usize) -> impl Fn(Error) -> Error {
 }
 
 /// Empty outcome, for a test or wait to fill. (All zero, so that no constant has to be loaded.)
-#[inline(always)]
-pub fn untold() -> Outcome {
-    (Done { source: 0, status: DTL_SUCCESS, word: 0, size: 0 }, Ok(()))
+#[inline(always)] // row: wait
+pub fn empty_outcome() -> Outcome {
+    (Completion { source: 0, status: DTL_SUCCESS, match_bits: 0, size: 0 }, Ok(()))
 }
 
 /// A wait that lasts as long as this does not look at the clock first.
@@ -29,23 +29,23 @@ const SHORT_NS: u64 = 100_000;
 
 /// Polls a request, for some microseconds if the caller waits long enough. True: it is over, its
 /// outcome is in `told`, and its handle is stale unless it is persistent.
-#[inline(always)]
+#[inline(always)] // row: wait
 pub fn is_over(
     inside: &Guard,
     handle: dtl_request_t,
     timeout_ns: u64,
     told: &mut Outcome,
 ) -> Result<bool> {
-    let asked = request::ask(inside, handle, told, timeout_ns >= SHORT_NS)?;
-    Ok(matches!(asked, Asked::Over | Asked::AtRest))
+    let asked = request::poll_request(inside, handle, told, timeout_ns >= SHORT_NS)?;
+    Ok(matches!(asked, RequestState::Over | RequestState::AtRest))
 }
 
 /// Polls a request. True: it is over, its outcome is in `told`, and its handle is stale unless it
 /// is persistent.
 pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<bool> {
-    match request::ask(inside, handle, told, false)? {
-        Asked::Over | Asked::AtRest => Ok(true),
-        Asked::Active | Asked::Closed => {
+    match request::poll_request(inside, handle, told, false)? {
+        RequestState::Over | RequestState::AtRest => Ok(true),
+        RequestState::Active | RequestState::Closed => {
             progress::running();
             if let Some(comm) = request::comm_here(inside, handle) {
                 if absence::looked_in_vain(comm) {
@@ -54,13 +54,13 @@ pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result
             }
             Ok(false)
         }
-        Asked::Stale => Err(request::stale(handle)),
+        RequestState::Stale => Err(request::stale(handle)),
     }
 }
 
 /// Waits for a request. `Err`: it is still alive (TIMEOUT), stale, or the poll failed.
 fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
-    let mut told = untold();
+    let mut told = empty_outcome();
     let inside = epoch::enter();
     if is_over(&inside, handle, timeout_ns, &mut told)? || test(&inside, handle, &mut told)? {
         return Ok(told);
@@ -102,15 +102,15 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
             if let Some(inquiry) =
                 asking.get_or_insert_with(|| inquiry(handle, timeout_ns, deadline))
             {
-                inquiry.ask(&comm, None);
+                inquiry.send_when_due(&comm, None);
             }
         }
-        let asked = request::ask(&epoch::enter(), handle, told, false)?;
+        let asked = request::poll_request(&epoch::enter(), handle, told, false)?;
         match asked {
-            Asked::Over | Asked::AtRest => return Ok(()),
-            Asked::Active | Asked::Closed => {}
-            Asked::Stale if !comm.is_open() => return Err(comm.ended()),
-            Asked::Stale => return Err(completed_elsewhere()),
+            RequestState::Over | RequestState::AtRest => return Ok(()),
+            RequestState::Active | RequestState::Closed => {}
+            RequestState::Stale if !comm.is_open() => return Err(comm.ended()),
+            RequestState::Stale => return Err(completed_elsewhere()),
         }
     }
 }
@@ -157,7 +157,7 @@ fn late(comm: &Comm, handle: dtl_request_t, timeout_ns: u64, inquiry: Option<Inq
 pub fn wait_all(
     requests: &mut [dtl_request_t],
     timeout_ns: u64,
-    mut tell: impl FnMut(usize, &Done),
+    mut tell: impl FnMut(usize, &Completion),
 ) -> Result<()> {
     check_all(requests)?;
     let deadline = Deadline::after(timeout_ns);
@@ -207,7 +207,7 @@ fn clear_if_over(requests: &mut [dtl_request_t], index: usize) {
 /// failure is returned. Otherwise nothing is passed.
 pub fn test_all(
     requests: &mut [dtl_request_t],
-    mut tell: impl FnMut(usize, &Done),
+    mut tell: impl FnMut(usize, &Completion),
 ) -> Result<(bool, Result<()>)> {
     check_all(requests)?;
     let inside = epoch::enter();
@@ -235,12 +235,12 @@ pub fn test_all(
         if handle.id == 0 {
             continue;
         }
-        let mut told = untold();
-        let (done, result) = match request::ask(&inside, handle, &mut told, false) {
-            Ok(Asked::Over) => told,
-            Ok(Asked::AtRest | Asked::Active | Asked::Closed) => continue,
+        let mut told = empty_outcome();
+        let (done, result) = match request::poll_request(&inside, handle, &mut told, false) {
+            Ok(RequestState::Over) => told,
+            Ok(RequestState::AtRest | RequestState::Active | RequestState::Closed) => continue,
             // It was listed twice, or another thread has completed it meanwhile.
-            Ok(Asked::Stale) => request::failed(request::stale(handle)),
+            Ok(RequestState::Stale) => request::failed(request::stale(handle)),
             Err(error) => request::failed(error),
         };
         clear_if_over(requests, index);
@@ -265,17 +265,17 @@ fn take_over(
         if handle.id == 0 {
             continue;
         }
-        let mut outcome = untold();
-        let asked =
-            request::ask(&epoch::enter(), handle, &mut outcome, false).map_err(at(index))?;
+        let mut outcome = empty_outcome();
+        let asked = request::poll_request(&epoch::enter(), handle, &mut outcome, false)
+            .map_err(at(index))?;
         let outcome = match asked {
-            Asked::AtRest => continue,
-            Asked::Active => {
+            RequestState::AtRest => continue,
+            RequestState::Active => {
                 active += 1;
                 continue;
             }
-            Asked::Over => outcome,
-            Asked::Closed => match end_if_closed(handle) {
+            RequestState::Over => outcome,
+            RequestState::Closed => match end_if_closed(handle) {
                 Ok(None) => {
                     active += 1;
                     continue;
@@ -283,7 +283,7 @@ fn take_over(
                 Ok(Some(outcome)) => outcome,
                 Err(error) => request::failed(error),
             },
-            Asked::Stale => return Err(at(index)(request::stale(handle))),
+            RequestState::Stale => return Err(at(index)(request::stale(handle))),
         };
         clear_if_over(requests, index);
         told(index, outcome);

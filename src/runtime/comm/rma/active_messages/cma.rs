@@ -18,10 +18,10 @@ use std::sync::{Arc, OnceLock};
 /// Targets of a window whose memory the kernel copies.
 pub(super) struct Copies {
     /// By rank; empty if the kernel copies for no target.
-    targets: Vec<Target>,
+    targets: Vec<CmaTarget>,
 }
 
-struct Target {
+struct CmaTarget {
     /// Address of its part of the window, in its process.
     base: u64,
     /// Opened by the first operation; `None`: the kernel does not copy its memory.
@@ -39,7 +39,7 @@ impl Copies {
         let own = comm.rank;
         let near = (1..comm.size).map(|by| (own + by) % comm.size);
         let kernel = comm.link.transport.groups().cross_memory;
-        let mut found = near.filter_map(|rank| kernel?.remote(comm.outer(rank)));
+        let mut found = near.filter_map(|rank| kernel?.remote(comm.to_world(rank)));
         // A process that has ended meanwhile does not show whether the kernel copies for the
         // others.
         let is_there = |found: &Result<_>| !matches!(found, Err(error) if is_gone(error));
@@ -49,7 +49,7 @@ impl Copies {
                 (Copies::NONE, format!("; no copies by the kernel: {}", error.text()))
             }
             Some(Ok(_)) => {
-                let target = |&base: &u64| Target {
+                let target = |&base: &u64| CmaTarget {
                     base,
                     memory: OnceLock::new(),
                     is_gone: AtomicBool::new(false),
@@ -108,11 +108,10 @@ fn is_gone(error: &Error) -> bool {
     error.status() == DTL_ERROR_RANK_FAILURE
 }
 
-impl Target {
-    #[cold]
+impl CmaTarget {
     fn find(&self, comm: &Comm, rank: i32) -> Option<Arc<dyn Remote>> {
         let kernel = comm.link.transport.groups().cross_memory?;
-        let error = match kernel.remote(comm.outer(rank))? {
+        let error = match kernel.remote(comm.to_world(rank))? {
             Ok(memory) => return Some(memory),
             Err(error) => error,
         };

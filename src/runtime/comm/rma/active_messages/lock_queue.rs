@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 /// A rank that requested the lock, and the tag of the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Asker {
+pub(super) struct LockRequester {
     pub(super) origin: i32,
     pub(super) tag: i32,
     pub(super) exclusive: bool,
@@ -14,17 +14,17 @@ pub(super) struct Asker {
 #[derive(Default)]
 pub(super) struct Locks {
     /// One, or several with shared locks.
-    holders: Vec<Asker>,
-    waiting: VecDeque<Asker>,
+    holders: Vec<LockRequester>,
+    waiting: VecDeque<LockRequester>,
 }
 
 impl Locks {
-    pub(super) fn ask(&mut self, asker: Asker) {
+    pub(super) fn request(&mut self, asker: LockRequester) {
         self.waiting.push_back(asker);
     }
 
     /// Shares the lock at once, if no rank has it alone or waits for it.
-    pub(super) fn share_if_free(&mut self, asker: Asker) -> bool {
+    pub(super) fn share_if_free(&mut self, asker: LockRequester) -> bool {
         let is_free =
             self.waiting.is_empty() && self.holders.iter().all(|holder| !holder.exclusive);
         if is_free {
@@ -34,7 +34,7 @@ impl Locks {
     }
 
     /// Grants the lock to the next rank that waits, and returns that. Call until there is none.
-    pub(super) fn grant(&mut self) -> Option<Asker> {
+    pub(super) fn grant(&mut self) -> Option<LockRequester> {
         let next = *self.waiting.front()?;
         let is_free = self.holders.is_empty();
         let is_shared = !next.exclusive && self.holders.iter().all(|holder| !holder.exclusive);
@@ -56,7 +56,7 @@ impl Locks {
     /// Cancels a rank's request for the lock under this tag, or takes the lock from it if it was
     /// granted. True: it was waiting.
     pub(super) fn forget(&mut self, origin: i32, tag: i32) -> bool {
-        let is_it = |asker: &Asker| asker.origin == origin && asker.tag == tag;
+        let is_it = |asker: &LockRequester| asker.origin == origin && asker.tag == tag;
         let before = self.waiting.len();
         self.waiting.retain(|asker| !is_it(asker));
         self.holders.retain(|asker| !is_it(asker));
@@ -85,8 +85,8 @@ impl Locks {
 mod tests {
     use super::*;
 
-    fn asker(origin: i32, exclusive: bool) -> Asker {
-        Asker { origin, tag: origin + 1, exclusive }
+    fn asker(origin: i32, exclusive: bool) -> LockRequester {
+        LockRequester { origin, tag: origin + 1, exclusive }
     }
 
     fn granted(locks: &mut Locks) -> Vec<i32> {
@@ -97,7 +97,7 @@ mod tests {
     fn shared_together_exclusive_alone_in_order() {
         let mut locks = Locks::default();
         for (origin, exclusive) in [(0, false), (1, false), (2, true), (3, false)] {
-            locks.ask(asker(origin, exclusive));
+            locks.request(asker(origin, exclusive));
         }
         assert_eq!(granted(&mut locks), [0, 1]);
         locks.release(0);
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(granted(&mut locks), [3]);
         assert!(locks.share_if_free(asker(4, false)), "it is shared");
         assert_eq!(locks.in_the_way().count(), 0, "nobody waits");
-        locks.ask(asker(5, true));
+        locks.request(asker(5, true));
         assert!(!locks.share_if_free(asker(6, false)), "one waits");
         assert_eq!(locks.in_the_way().collect::<Vec<_>>(), [3, 4]);
         [3, 4].into_iter().for_each(|origin| locks.release(origin));
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn who_gives_up_or_dies_is_in_nobodys_way() {
         let mut locks = Locks::default();
-        (0..5).for_each(|origin| locks.ask(asker(origin, true)));
+        (0..5).for_each(|origin| locks.request(asker(origin, true)));
         assert_eq!(granted(&mut locks), [0]);
         assert!(locks.forget(1, 2) && !locks.forget(0, 1));
         assert_eq!(granted(&mut locks), [2]);

@@ -4,8 +4,8 @@
 //! leaves the receive with the origin (`Origin::abandon`), so that no later receive with the same
 //! tag takes that answer, and nothing is left unreceived at the end.
 
-use super::wire_format::{Head, What};
-use super::{Active, Answer, note_first, text};
+use super::wire_format::{Head, RequestKind};
+use super::{Active, PendingReply, note_first, text};
 use crate::error::Result;
 use crate::sys::sync::clock::Deadline;
 use std::ops::Range;
@@ -13,8 +13,8 @@ use std::ops::Range;
 impl Active {
     /// Takes the lock of one target.
     pub(super) fn lock_one(&self, target: i32, exclusive: bool, deadline: Deadline) -> Result<()> {
-        let head = Head { op: i32::from(exclusive), ..Head::new(What::Lock) };
-        self.ask_for_locks(target..target + 1, head, deadline).map(drop)
+        let head = Head { op: i32::from(exclusive), ..Head::new(RequestKind::Lock) };
+        self.request_locks(target..target + 1, head, deadline).map(drop)
     }
 
     /// Takes shared locks of all these targets.
@@ -51,7 +51,8 @@ impl Active {
     /// Takes the locks that are free, up to the first that is not. Returns that one's target, or
     /// the end.
     fn lock_free_ones(&self, targets: Range<i32>, deadline: Deadline) -> Result<i32> {
-        let answers = self.ask_for_locks(targets.clone(), Head::new(What::LockIfFree), deadline)?;
+        let answers =
+            self.request_locks(targets.clone(), Head::new(RequestKind::LockIfFree), deadline)?;
         let refused = answers.iter().filter(|answer| answer.is_refused).map(|answer| answer.target);
         let Some(first) = refused.min() else { return Ok(targets.end) };
         let above = answers.iter().filter(|answer| answer.target > first && !answer.is_refused);
@@ -62,15 +63,15 @@ impl Active {
 
     /// Asks for the locks of these targets and waits until all have answered. After a failure this
     /// rank has none.
-    fn ask_for_locks(
+    fn request_locks(
         &self,
         targets: Range<i32>,
         head: Head,
         deadline: Deadline,
-    ) -> Result<Vec<Answer>> {
+    ) -> Result<Vec<PendingReply>> {
         let (mut answers, mut failed) = (Vec::with_capacity(targets.len()), Ok(()));
         for target in targets.clone() {
-            match self.ask(target, head, 0) {
+            match self.send_request(target, head, 0) {
                 Ok(answer) => answers.push(answer),
                 Err(error) => {
                     note_first(&mut failed, Err(error));
@@ -99,9 +100,9 @@ impl Active {
     }
 
     /// Gives up locks that were requested; those that were granted are given back.
-    fn forget_locks(&self, answers: Vec<Answer>) {
+    fn forget_locks(&self, answers: Vec<PendingReply>) {
         for answer in answers {
-            let head = Head { tag: answer.tag, ..Head::new(What::Forget) };
+            let head = Head { tag: answer.tag, ..Head::new(RequestKind::Forget) };
             let mut origin = self.origin.lock();
             // A target that has died needs no message.
             drop(origin.post(&self.comm, answer.target, &head, &[]));
@@ -115,9 +116,10 @@ impl Active {
     pub(super) fn give_back(&self, targets: Range<i32>) -> Result<()> {
         let mut given = Ok(());
         for target in targets {
-            let head = Head::new(What::Unlock);
-            let posted =
-                self.asking().and_then(|mut origin| origin.post(&self.comm, target, &head, &[]));
+            let head = Head::new(RequestKind::Unlock);
+            let posted = self
+                .lock_origin()
+                .and_then(|mut origin| origin.post(&self.comm, target, &head, &[]));
             note_first(&mut given, posted);
         }
         given

@@ -26,14 +26,14 @@ mod wire_format;
 
 use self::cma::Copies;
 use self::target::Server;
-use self::wire_format::{Head, INLINE, PIECE, What, answer_tag, data_tag};
+use self::wire_format::{Head, INLINE, PIECE, RequestKind, answer_tag, data_tag};
 use super::rma_progress as serving;
 use crate::abi::status::*;
 use crate::abi::word::DTL_OP_NO_OP;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::p2p::posted::Posted;
-use crate::runtime::comm::p2p::send_recv::Started;
-use crate::runtime::comm::rma_path::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
+use crate::runtime::comm::p2p::send_recv::OpHandle;
+use crate::runtime::comm::rma_path::{Asked, Change, Reach, RmaPath, RmaStart, Spot, Swap, Ticket};
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{Copied, Remote, SendMode};
@@ -41,7 +41,7 @@ use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
 use crate::sys::sync::lock::{Mutex, MutexGuard};
-use origin::{Origin, Room};
+use origin::{Origin, SendRoom};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,10 +60,10 @@ pub(super) struct Active {
 }
 
 /// An answer that is waited for.
-struct Answer {
+struct PendingReply {
     target: i32,
     tag: i32,
-    started: Started,
+    started: OpHandle,
     /// Number of the messages sent to the target that are done when this answer is there.
     goal: u64,
     is_there: bool,
@@ -105,7 +105,7 @@ impl Active {
     }
 
     /// Locks the origin's side, to start something.
-    fn asking(&self) -> Result<MutexGuard<'_, Origin>> {
+    fn lock_origin(&self) -> Result<MutexGuard<'_, Origin>> {
         let origin = self.origin.lock();
         if self.is_closed.load(Ordering::Acquire) {
             return Err(Error::new(
@@ -156,38 +156,38 @@ impl Active {
 
     /// Waits until one more request may be sent to a target.
     fn make_room(&self, target: i32) -> Result<()> {
-        let room = || self.asking()?.room(&self.comm, target);
+        let room = || self.lock_origin()?.room(&self.comm, target);
         match room()? {
-            Room::Free => Ok(()),
-            Room::Flush => self.finish(target..target + 1, Reach::Target),
-            Room::Later => {
+            SendRoom::Free => Ok(()),
+            SendRoom::Flush => self.finish(target..target + 1, Reach::Target),
+            SendRoom::Later => {
                 let what = |limit: &str| {
                     format!(
                         "no room for it: operations before it, of target {target} among others, \
                          did not end {limit}"
                     )
                 };
-                self.until(self.comm.deadline(), what, || Ok(room()? != Room::Later))
+                self.until(self.comm.deadline(), what, || Ok(room()? != SendRoom::Later))
             }
         }
     }
 
     /// Asks a target for something that it answers by yes (a message without data) or no (a byte).
-    fn ask(&self, target: i32, head: Head, goal: u64) -> Result<Answer> {
-        let mut origin = self.asking()?;
+    fn send_request(&self, target: i32, head: Head, goal: u64) -> Result<PendingReply> {
+        let mut origin = self.lock_origin()?;
         let tag = answer_tag(origin.next());
         let started = self.comm.start_recv(Class::User, self.refusal.region(), target, tag)?;
         if let Err(error) = origin.post(&self.comm, target, &Head { tag, ..head }, &[]) {
-            if self.comm.take_back(started).is_err() {
+            if self.comm.cancel_started(started).is_err() {
                 origin.abandon(started);
             }
             return Err(error);
         }
-        Ok(Answer { target, tag, started, goal, is_there: false, is_refused: false })
+        Ok(PendingReply { target, tag, started, goal, is_there: false, is_refused: false })
     }
 
     /// Whether an answer is there, or will never be.
-    fn is_answered(&self, answer: &mut Answer, what: &str, failed: &mut Result<()>) -> bool {
+    fn is_answered(&self, answer: &mut PendingReply, what: &str, failed: &mut Result<()>) -> bool {
         if answer.is_there {
             return true;
         }
@@ -213,7 +213,7 @@ impl Active {
         if reach == Reach::Target {
             for target in targets.clone() {
                 let Some(goal) = self.origin.lock().unanswered(target) else { continue };
-                match self.ask(target, Head::new(What::Flush), goal) {
+                match self.send_request(target, Head::new(RequestKind::Flush), goal) {
                     Ok(answer) => answers.push(answer),
                     Err(error) => {
                         self.origin.lock().answered(target, goal);
@@ -273,14 +273,14 @@ impl Active {
         into: Region,
         what: &'static str,
         asked: Asked,
-    ) -> Result<Begun> {
+    ) -> Result<RmaStart> {
         self.make_room(target)?;
-        let mut origin = self.asking()?;
+        let mut origin = self.lock_origin()?;
         let number = origin.next();
         let tag = answer_tag(number);
         let started = self.comm.start_recv(Class::User, into, target, tag)?;
         if let Err(error) = origin.post(&self.comm, target, &Head { tag, ..head }, data) {
-            self.comm.take_back(started)?;
+            self.comm.cancel_started(started)?;
             return Err(error);
         }
         Ok(origin.add(number, (what, target), started, asked))
@@ -311,11 +311,11 @@ fn text(targets: &Range<i32>) -> String {
     }
 }
 
-fn of(what: What, by: &Change) -> Head {
+fn of(what: RequestKind, by: &Change) -> Head {
     Head { op: by.op, dtype: by.dtype, ..Head::new(what) }
 }
 
-impl Way for Active {
+impl RmaPath for Active {
     fn describe(&self) -> &'static str {
         if self.copies.is_any() {
             "copies by the kernel, and messages"
@@ -328,25 +328,25 @@ impl Way for Active {
         }
     }
 
-    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun> {
+    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<RmaStart> {
         if let Some(own) = self.own(to) {
             own.copy_from(from);
-            return Ok(Begun::Over);
+            return Ok(RmaStart::Over);
         }
         if self.copy(to, cma::write(from))? {
-            return Ok(Begun::Over);
+            return Ok(RmaStart::Over);
         }
         self.make_room(to.target)?;
-        let mut origin = self.asking()?;
+        let mut origin = self.lock_origin()?;
         if to.len <= INLINE {
-            let head = Head::new(What::Put).at(to.offset, to.len);
+            let head = Head::new(RequestKind::Put).at(to.offset, to.len);
             origin.post(&self.comm, to.target, &head, &[from])?;
             origin.note(to.target);
-            return Ok(Begun::Over);
+            return Ok(RmaStart::Over);
         }
         let number = origin.next();
         let tag = data_tag(number);
-        let head = Head { tag, ..Head::new(What::PutLarge) }.at(to.offset, to.len);
+        let head = Head { tag, ..Head::new(RequestKind::PutLarge) }.at(to.offset, to.len);
         origin.post(&self.comm, to.target, &head, &[])?;
         origin.note(to.target);
         let started =
@@ -354,44 +354,50 @@ impl Way for Active {
         Ok(origin.add(number, ("put to", to.target), started, asked))
     }
 
-    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun> {
+    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<RmaStart> {
         if let Some(own) = self.own(from) {
             into.copy_from(own);
-            return Ok(Begun::Over);
+            return Ok(RmaStart::Over);
         }
         if self.copy(from, cma::read(into))? {
-            return Ok(Begun::Over);
+            return Ok(RmaStart::Over);
         }
-        let head = Head::new(What::Get).at(from.offset, from.len);
+        let head = Head::new(RequestKind::Get).at(from.offset, from.len);
         self.fetch((head, &[], from.target), into, "get from", asked)
     }
 
-    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<Begun> {
+    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<RmaStart> {
         if let Some(own) = self.own(to) {
             let _alone = self.server.lock();
             by.update.apply_locked(own, from, Region::EMPTY);
-            return Ok(Begun::Over);
+            return Ok(RmaStart::Over);
         }
         Self::in_pieces(to, by.size(), |at, len| {
             self.make_room(to.target)?;
-            let head = of(What::Accumulate, by).at(to.offset + at, len);
-            let mut origin = self.asking()?;
+            let head = of(RequestKind::Accumulate, by).at(to.offset + at, len);
+            let mut origin = self.lock_origin()?;
             origin.post(&self.comm, to.target, &head, &[from.part(at, len)])?;
             origin.note(to.target);
             Ok(())
         })?;
-        Ok(Begun::Over)
+        Ok(RmaStart::Over)
     }
 
-    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun> {
+    fn get_accumulate(
+        &self,
+        to: Spot,
+        from: Region,
+        result: Region,
+        by: &Change,
+    ) -> Result<RmaStart> {
         if let Some(own) = self.own(to) {
             let _alone = self.server.lock();
             by.update.apply_locked(own, from, result);
-            return Ok(Begun::Over);
+            return Ok(RmaStart::Over);
         }
-        let mut begun = Begun::Over;
+        let mut begun = RmaStart::Over;
         Self::in_pieces(to, by.size(), |at, len| {
-            let head = of(What::GetAccumulate, by).at(to.offset + at, len);
+            let head = of(RequestKind::GetAccumulate, by).at(to.offset + at, len);
             let data = if by.op == DTL_OP_NO_OP { Region::EMPTY } else { from.part(at, len) };
             let (request, into) = ((head, &[data][..], to.target), result.part(at, len));
             begun = self.fetch(request, into, "accumulate at", false)?;
@@ -400,14 +406,14 @@ impl Way for Active {
         Ok(begun)
     }
 
-    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun> {
+    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<RmaStart> {
         if let Some(own) = self.own(to) {
             let _alone = self.server.lock();
             swap.result.copy_from(own);
             own.swap_if(swap.expected, swap.value);
-            return Ok(Begun::Over);
+            return Ok(RmaStart::Over);
         }
-        let head = Head::new(What::Swap).at(to.offset, to.len);
+        let head = Head::new(RequestKind::Swap).at(to.offset, to.len);
         self.fetch(
             (head, &[swap.value, swap.expected], to.target),
             swap.result,
@@ -444,7 +450,7 @@ impl Way for Active {
     }
 
     fn is_over(&self, ticket: Ticket) -> Result<bool> {
-        let asked = self.origin.lock().ask(&self.comm, ticket);
+        let asked = self.origin.lock().poll(&self.comm, ticket);
         match asked {
             Some(Ok(false)) => {
                 self.serve_here();
@@ -455,9 +461,9 @@ impl Way for Active {
         }
     }
 
-    fn withdraw(&self, ticket: Ticket) -> Result<()> {
+    fn cancel(&self, ticket: Ticket) -> Result<()> {
         let taken = self.origin.lock().take(ticket);
-        taken.map_or(Ok(()), |started| self.comm.take_back(started).map(drop))
+        taken.map_or(Ok(()), |started| self.comm.cancel_started(started).map(drop))
     }
 
     fn serve(&self) -> bool {

@@ -4,8 +4,8 @@
 use super::wire_format::{HEAD, Head, REQUEST, ROOM};
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::p2p::send_recv::Started;
-use crate::runtime::comm::rma_path::{Asked, Begun, Ticket};
+use crate::runtime::comm::p2p::send_recv::OpHandle;
+use crate::runtime::comm::rma_path::{Asked, RmaStart, Ticket};
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{OpId, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
@@ -27,13 +27,13 @@ struct Pending {
     ticket: Ticket,
     target: i32,
     what: &'static str,
-    started: Started,
+    started: OpHandle,
     asked: Asked,
 }
 
 /// Requests to a target that are answered for together, by a flush: sent, and known to be done.
 #[derive(Clone, Copy, Default)]
-struct Peer {
+struct TargetCounts {
     sent: u64,
     done: u64,
 }
@@ -46,15 +46,15 @@ pub(super) struct Origin {
     over: Vec<(Ticket, Result<()>)>,
     /// By target, failures that no flush has returned.
     failed: Vec<(i32, Error)>,
-    peers: Vec<Peer>,
+    peers: Vec<TargetCounts>,
     number: u64,
     /// Receives of answers that no call waits for any more.
-    abandoned: Vec<Started>,
+    abandoned: Vec<OpHandle>,
 }
 
 /// Why a request has to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Room {
+pub(super) enum SendRoom {
     Free,
     /// Until some of what is on its way is over.
     Later,
@@ -70,28 +70,28 @@ impl Origin {
             pending: VecDeque::new(),
             over: Vec::new(),
             failed: Vec::new(),
-            peers: vec![Peer::default(); ranks],
+            peers: vec![TargetCounts::default(); ranks],
             number: 0,
             abandoned: Vec::new(),
         }
     }
 
-    fn peer(&mut self, target: i32) -> Option<&mut Peer> {
+    fn peer(&mut self, target: i32) -> Option<&mut TargetCounts> {
         self.peers.get_mut(usize::try_from(target).ok()?)
     }
 
     /// Whether there is room for one more request to a target.
-    pub(super) fn room(&mut self, comm: &Comm, target: i32) -> Result<Room> {
+    pub(super) fn room(&mut self, comm: &Comm, target: i32) -> Result<SendRoom> {
         self.collect_staged(comm);
         if self.pending.len() >= MOST_PENDING {
             self.collect(comm, &(0..comm.size), true)?;
         }
         Ok(if self.staged.len() >= MOST_STAGED || self.pending.len() >= MOST_PENDING {
-            Room::Later
+            SendRoom::Later
         } else if self.peer(target).is_some_and(|peer| peer.sent - peer.done >= MOST_UNANSWERED) {
-            Room::Flush
+            SendRoom::Flush
         } else {
-            Room::Free
+            SendRoom::Free
         })
     }
 
@@ -141,7 +141,7 @@ impl Origin {
         let message = scratch.region().part(0, end);
         let sent = comm.start_send(Class::User, message, target, REQUEST, SendMode::Standard);
         match sent {
-            Ok(Started::Op(op)) => self.staged.push((op, scratch)),
+            Ok(OpHandle::Op(op)) => self.staged.push((op, scratch)),
             _ => self.keep(scratch),
         }
         sent.map(drop)
@@ -160,7 +160,7 @@ impl Origin {
     }
 
     /// Leaves an answer alone that will come.
-    pub(super) fn abandon(&mut self, started: Started) {
+    pub(super) fn abandon(&mut self, started: OpHandle) {
         self.abandoned.push(started);
     }
 
@@ -190,15 +190,15 @@ impl Origin {
         &mut self,
         number: u64,
         (what, target): (&'static str, i32),
-        started: Started,
+        started: OpHandle,
         asked: Asked,
-    ) -> Begun {
-        if !matches!(started, Started::Op(_)) {
-            return Begun::Over;
+    ) -> RmaStart {
+        if !matches!(started, OpHandle::Op(_)) {
+            return RmaStart::Over;
         }
         let ticket = Ticket(number);
         self.pending.push_back(Pending { ticket, target, what, started, asked });
-        Begun::Pending(ticket)
+        RmaStart::Pending(ticket)
     }
 
     /// Whether all operations on these targets are over locally. Polls up to the first that is not
@@ -245,7 +245,7 @@ impl Origin {
     }
 
     /// Polls an operation by its ticket: whether it is over, or its error. `None`: there is none.
-    pub(super) fn ask(&mut self, comm: &Comm, ticket: Ticket) -> Option<Result<bool>> {
+    pub(super) fn poll(&mut self, comm: &Comm, ticket: Ticket) -> Option<Result<bool>> {
         if let Some(at) = self.pending.iter().position(|pending| pending.ticket == ticket) {
             match self.pending.get(at).map_or(Ok(None), |pending| ending(comm, pending)) {
                 Ok(Some(end)) => self.settle(at, end),
@@ -258,7 +258,7 @@ impl Origin {
     }
 
     /// Takes an operation out, to be cancelled.
-    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Started> {
+    pub(super) fn take(&mut self, ticket: Ticket) -> Option<OpHandle> {
         self.over.retain(|(of, _)| *of != ticket);
         let at = self.pending.iter().position(|pending| pending.ticket == ticket)?;
         self.pending.remove(at).map(|pending| pending.started)
@@ -267,21 +267,21 @@ impl Origin {
     /// Cancels everything.
     pub(super) fn close(&mut self, comm: &Comm) {
         for (op, scratch) in self.staged.drain(..) {
-            withdraw(comm, op, Some(scratch));
+            cancel(comm, op, Some(scratch));
         }
         let pending = self.pending.drain(..).map(|pending| pending.started);
         for started in pending.chain(self.abandoned.drain(..)) {
-            if let Started::Op(op) = started {
-                withdraw(comm, op, None);
+            if let OpHandle::Op(op) = started {
+                cancel(comm, op, None);
             }
         }
     }
 }
 
 /// Cancels an operation of the library's own.
-pub(super) fn withdraw(comm: &Comm, op: OpId, scratch: Option<Scratch>) {
+pub(super) fn cancel(comm: &Comm, op: OpId, scratch: Option<Scratch>) {
     // Memory of an operation that cannot be cancelled may still be read, so it is leaked.
-    if comm.link.withdraw(op).is_err() {
+    if comm.link.cancel(op).is_err() {
         std::mem::forget(scratch);
     }
 }

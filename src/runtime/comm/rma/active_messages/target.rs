@@ -1,18 +1,18 @@
 //! The serving side: takes requests one after the other and does them on this rank's memory. One
 //! thread at a time is here, so accumulating operations are atomic; nothing is waited for.
 
-use super::lock_queue::{Asker, Locks};
-use super::origin::withdraw;
-use super::wire_format::{HEAD, Head, REQUEST, ROOM, What};
+use super::lock_queue::{LockRequester, Locks};
+use super::origin::cancel;
+use super::wire_format::{HEAD, Head, REQUEST, ROOM, RequestKind};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::DTL_OP_NO_OP;
 use crate::error::{Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::p2p::posted::Posted;
-use crate::runtime::comm::p2p::send_recv::Started;
+use crate::runtime::comm::p2p::send_recv::OpHandle;
 use crate::runtime::comm::shared_transport::Class;
-use crate::runtime::component::{Done, OpId, SendMode};
+use crate::runtime::component::{Completion, OpId, SendMode};
 use crate::runtime::types;
 use crate::sys::memory::buf::{Region, Scratch};
 
@@ -75,7 +75,7 @@ impl Server {
             let Some(done) = self.next(comm) else { break };
             moved = true;
             if done.status == DTL_SUCCESS {
-                self.take(comm, comm.inner(done));
+                self.take(comm, comm.localized(done));
             }
         }
         self.look_for_gone(comm, moved);
@@ -95,7 +95,7 @@ impl Server {
     }
 
     /// The next request, in `room`.
-    fn next(&mut self, comm: &Comm) -> Option<Done> {
+    fn next(&mut self, comm: &Comm) -> Option<Completion> {
         let transport = &comm.link.transport;
         let op = match self.coming {
             Some(op) => op,
@@ -152,60 +152,64 @@ impl Server {
         scratch: Option<Scratch>,
     ) {
         match comm.start_send(Class::User, data, origin, tag, SendMode::Standard) {
-            Ok(Started::Op(op)) => self.answering.push((op, scratch)),
+            Ok(OpHandle::Op(op)) => self.answering.push((op, scratch)),
             _ => scratch.into_iter().for_each(|scratch| self.keep(scratch)),
         }
     }
 
     /// Does a request.
-    fn take(&mut self, comm: &Comm, done: Done) {
+    fn take(&mut self, comm: &Comm, done: Completion) {
         let origin = done.source;
         let Some(head) = Head::parse(self.room.first_words()) else { return };
         // Clipped to this rank's part, in which the origin has seen that they are.
         let place = self.memory.part(head.offset as usize, head.len as usize);
         let data = self.room.region().part(HEAD, (done.size as usize).saturating_sub(HEAD));
         match head.what {
-            What::Put => place.copy_from(data),
-            What::PutLarge => self.receive(comm, place, (origin, head.tag)),
-            What::Get => self.answer(comm, (origin, head.tag), place, None),
-            What::Accumulate => apply(&head, place, data),
-            What::GetAccumulate => {
+            RequestKind::Put => place.copy_from(data),
+            RequestKind::PutLarge => self.receive(comm, place, (origin, head.tag)),
+            RequestKind::Get => self.answer(comm, (origin, head.tag), place, None),
+            RequestKind::Accumulate => apply(&head, place, data),
+            RequestKind::GetAccumulate => {
                 self.fetch_and(comm, (origin, head.tag), place, || apply(&head, place, data));
             }
-            What::Swap => {
+            RequestKind::Swap => {
                 let (value, expected) =
                     (data.part(0, place.len()), data.part(place.len(), place.len()));
                 self.fetch_and(comm, (origin, head.tag), place, || place.swap_if(expected, value));
             }
-            What::Lock => {
-                self.locks.ask(Asker { origin, tag: head.tag, exclusive: head.op == 1 });
+            RequestKind::Lock => {
+                self.locks.request(LockRequester {
+                    origin,
+                    tag: head.tag,
+                    exclusive: head.op == 1,
+                });
                 self.grant(comm);
             }
-            What::LockIfFree => {
-                let asker = Asker { origin, tag: head.tag, exclusive: false };
+            RequestKind::LockIfFree => {
+                let asker = LockRequester { origin, tag: head.tag, exclusive: false };
                 let is_shared = self.locks.share_if_free(asker);
                 let data = if is_shared { Region::EMPTY } else { self.refusal.region() };
                 self.answer(comm, (origin, head.tag), data, None);
             }
-            What::Unlock => {
+            RequestKind::Unlock => {
                 self.locks.release(origin);
                 self.grant(comm);
             }
-            What::Forget => {
+            RequestKind::Forget => {
                 if self.locks.forget(origin, head.tag) {
                     self.answer(comm, (origin, head.tag), Region::EMPTY, None);
                 }
                 self.grant(comm);
             }
-            What::Flush if self.receiving.iter().any(|(_, of)| *of == origin) => {
+            RequestKind::Flush if self.receiving.iter().any(|(_, of)| *of == origin) => {
                 self.flushing.push((origin, head.tag));
             }
-            What::Flush => self.answer(comm, (origin, head.tag), Region::EMPTY, None),
+            RequestKind::Flush => self.answer(comm, (origin, head.tag), Region::EMPTY, None),
         }
     }
 
     fn receive(&mut self, comm: &Comm, place: Region, (origin, tag): (i32, i32)) {
-        if let Ok(Started::Op(op)) = comm.start_recv(Class::User, place, origin, tag) {
+        if let Ok(OpHandle::Op(op)) = comm.start_recv(Class::User, place, origin, tag) {
             self.receiving.push((op, origin));
         }
     }
@@ -236,10 +240,10 @@ impl Server {
     pub(super) fn close(&mut self, comm: &Comm) {
         let room = std::mem::take(&mut self.room);
         if let Some(op) = self.coming.take() {
-            withdraw(comm, op, Some(room));
+            cancel(comm, op, Some(room));
         }
-        self.receiving.drain(..).for_each(|(op, _)| withdraw(comm, op, None));
-        self.answering.drain(..).for_each(|(op, scratch)| withdraw(comm, op, scratch));
+        self.receiving.drain(..).for_each(|(op, _)| cancel(comm, op, None));
+        self.answering.drain(..).for_each(|(op, scratch)| cancel(comm, op, scratch));
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) const PIECE: usize = (ROOM - HEAD) / 16 * 16;
 /// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum What {
+pub(super) enum RequestKind {
     /// The data follow.
     Put = 1,
     /// The data come as a message of their own.
@@ -41,24 +41,24 @@ pub(super) enum What {
     Flush,
 }
 
-const ALL: [What; 11] = [
-    What::Put,
-    What::PutLarge,
-    What::Get,
-    What::Accumulate,
-    What::GetAccumulate,
-    What::Swap,
-    What::Lock,
-    What::LockIfFree,
-    What::Unlock,
-    What::Forget,
-    What::Flush,
+const ALL: [RequestKind; 11] = [
+    RequestKind::Put,
+    RequestKind::PutLarge,
+    RequestKind::Get,
+    RequestKind::Accumulate,
+    RequestKind::GetAccumulate,
+    RequestKind::Swap,
+    RequestKind::Lock,
+    RequestKind::LockIfFree,
+    RequestKind::Unlock,
+    RequestKind::Forget,
+    RequestKind::Flush,
 ];
 
 /// The head of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
-    pub(super) what: What,
+    pub(super) what: RequestKind,
     /// DTL_OP_...
     pub(super) op: i32,
     /// DTL_DTYPE_...
@@ -70,7 +70,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub(super) fn new(what: What) -> Head {
+    pub(super) fn new(what: RequestKind) -> Head {
         Head { what, op: 0, dtype: 0, tag: 0, offset: 0, len: 0 }
     }
 

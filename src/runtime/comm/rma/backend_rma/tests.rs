@@ -9,11 +9,11 @@ use crate::abi::word::{
 use crate::error::fail;
 use crate::runtime::comm::rma::rma_ops::change;
 use crate::runtime::comm::rma::select::{Chosen, Had, choose};
-use crate::runtime::comm::rma::{Offer, Part, rma_progress as serving};
-use crate::runtime::comm::shared_transport::Link;
+use crate::runtime::comm::rma::{RankWindow, WindowOffer, rma_progress as serving};
+use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::component::{
-    Done, Groups, Matched, Offer as Memory, Presence, Properties, RecvMode, Rma, Selector,
-    SendMode, Transport, WindowPart, poll_of,
+    Completion, Groups, Matched, Presence, Properties, RecvMode, Rma, Selector, SendMode,
+    SharedOffer as Memory, Transport, WindowPart, poll_of,
 };
 use crate::runtime::registry::Backend;
 use crate::runtime::types::Reduction;
@@ -104,12 +104,17 @@ struct Loop {
 }
 
 impl Loop {
-    fn receive(&self, data: Region, word: u64) -> Option<Done> {
+    fn receive(&self, data: Region, word: u64) -> Option<Completion> {
         let mut queue = self.queue.lock();
         let at = queue.iter().position(|(sent, _)| *sent == word)?;
         let (_, message) = queue.remove(at)?;
         data.copy_from(message.region());
-        Some(Done { source: 0, status: DTL_SUCCESS, word, size: message.region().len() as u64 })
+        Some(Completion {
+            source: 0,
+            status: DTL_SUCCESS,
+            match_bits: word,
+            size: message.region().len() as u64,
+        })
     }
 }
 
@@ -133,24 +138,29 @@ impl Transport for Loop {
     }
     fn start_recv(&self, data: Region, select: Selector, _mode: RecvMode<'_>) -> Result<OpId> {
         let mut receives = self.receives.lock();
-        receives.push(Some((data, select.word)));
+        receives.push(Some((data, select.match_bits)));
         Ok(OpId(receives.len() as u64))
     }
-    fn probe(&self, _select: Selector) -> Result<Option<Done>> {
+    fn probe(&self, _select: Selector) -> Result<Option<Completion>> {
         Ok(None)
     }
     fn take(&self, select: Selector) -> Result<Option<Matched>> {
-        let is_there = self.queue.lock().iter().any(|(word, _)| *word == select.word);
-        let done = Done { source: 0, status: DTL_SUCCESS, word: select.word, size: 0 };
-        Ok(is_there.then_some(Matched { message: OpId(select.word), done }))
+        let is_there = self.queue.lock().iter().any(|(word, _)| *word == select.match_bits);
+        let done =
+            Completion { source: 0, status: DTL_SUCCESS, match_bits: select.match_bits, size: 0 };
+        Ok(is_there.then_some(Matched { message: OpId(select.match_bits), done }))
     }
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
-        self.start_recv(data, Selector { source: 0, word: message.0, ignore: 0 }, RecvMode::Request)
+        self.start_recv(
+            data,
+            Selector { source: 0, match_bits: message.0, ignore: 0 },
+            RecvMode::Request,
+        )
     }
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
         let mut test = || -> Result<bool> {
             if op.0 == 0 {
-                *told = Done { source: 0, ..Done::NOBODY };
+                *told = Completion { source: 0, ..Completion::NOBODY };
                 return Ok(true);
             }
             let known = self.receives.lock()[op.0 as usize - 1].unwrap();
@@ -194,15 +204,15 @@ fn make(
     let transport = Box::new(Loop { queue, log: Arc::clone(&log), windows, properties, receives });
     let backend = Arc::new(Backend::new(c"loop", 0, true, Box::new(Nothing)));
     let comm = Arc::new(Comm::new(
-        Arc::new(Link::new(transport, backend, false)),
+        Arc::new(SharedTransport::new(transport, backend, false)),
         0,
         None,
         (0, 1),
         u64::MAX,
     ));
-    let had = Had::of(&comm, Offer { memory, disp_unit: 1 }).unwrap();
+    let had = Had::of(&comm, WindowOffer { memory, disp_unit: 1 }).unwrap();
     let words = had.words();
-    let part = Part { size: words[0], disp_unit: 1, process: 1, memory: Region::EMPTY };
+    let part = RankWindow { size: words[0], disp_unit: 1, process: 1, memory: Region::EMPTY };
     let chosen = choose(&comm, had, &[part], &[words]).unwrap();
     // Whoever waits serves all that are in the list.
     serving::add(&chosen.way, false).unwrap();
@@ -246,18 +256,18 @@ fn who_asks_hears_and_nobody_after_the_end() {
     for together in [true, false] {
         let (Chosen { way, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(8));
         let (first, second) = (words(&[1]), words(&[2]));
-        let Begun::Pending(ticket) = way.put(FIRST, first.region(), true).unwrap() else {
+        let RmaStart::Pending(ticket) = way.put(FIRST, first.region(), true).unwrap() else {
             panic!("over")
         };
         assert!(!way.is_over(ticket).unwrap() && way.is_over(ticket).unwrap());
-        let Begun::Pending(ticket) = way.put(FIRST, second.region(), true).unwrap() else {
+        let RmaStart::Pending(ticket) = way.put(FIRST, second.region(), true).unwrap() else {
             panic!("over")
         };
-        way.withdraw(ticket).unwrap();
+        way.cancel(ticket).unwrap();
         let into = words(&[0]);
         into.region().copy_from(memory);
         assert_eq!(into.words(), [2]);
-        let Begun::Pending(ticket) = way.get(into.region(), FIRST, true).unwrap() else {
+        let RmaStart::Pending(ticket) = way.get(into.region(), FIRST, true).unwrap() else {
             panic!("over")
         };
         way.flush(0..1, Reach::Target).unwrap();

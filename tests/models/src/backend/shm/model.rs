@@ -5,10 +5,10 @@
 //! is written too early, read too early or freed too early is an unordered access to its bytes,
 //! which loom refuses.
 
-use super::memory::cells::{self, Cells, Pool};
-use super::memory::ring::{Consumer, Kind, Payload, Producer, STRIDE};
+use super::memory::cells::{self, CellPool, PeerCells};
+use super::memory::ring::{Consumer, Payload, Producer, RecordKind, STRIDE};
 use crate::Model;
-use crate::sys::os::shm_segment::Memory;
+use crate::sys::os::shm_segment::SharedMapping;
 use loom::thread;
 use std::sync::Arc;
 
@@ -16,34 +16,34 @@ pub const ALL: &[Model] = &[
     ("ring: records in their slots", short_records),
     ("ring: longer records round the end", long_records),
     ("ring: words round the end", words),
-    ("ring: take against withdraw", claims),
+    ("ring: take against cancel", claims),
     ("ring: a claim that comes back", claim_again),
     ("cells: filled again when they were read", cells_again),
     ("pieces: from both ends, each once", pieces),
 ];
 
-fn ends() -> (Producer, Consumer, Arc<Memory>) {
-    let memory = Memory::create(STRIDE);
+fn ends() -> (Producer, Consumer, Arc<SharedMapping>) {
+    let memory = SharedMapping::create(STRIDE);
     (Producer::new(&memory, 0).unwrap(), Consumer::new(&memory, 0).unwrap(), memory)
 }
 
 /// Waits for the next record.
 fn next<R>(
     consumer: &mut Consumer,
-    look: impl FnOnce(&Consumer, &super::memory::ring::Record) -> R,
+    look: impl FnOnce(&Consumer, &super::memory::ring::RingRecord) -> R,
 ) -> R {
     loop {
         if let Some(record) = consumer.peek().expect("a record") {
             let seen = look(consumer, &record);
             consumer.pop(&record);
-            consumer.tell();
+            consumer.publish_free();
             return seen;
         }
         thread::yield_now();
     }
 }
 
-fn push(producer: &mut Producer, kind: Kind, claim: u16, key: u64, payload: Payload) {
+fn push(producer: &mut Producer, kind: RecordKind, claim: u16, key: u64, payload: Payload) {
     while !producer.push(kind, claim, key, payload) {
         thread::yield_now();
     }
@@ -65,12 +65,12 @@ fn long_records() {
 fn records(lengths: &'static [usize]) {
     let (mut producer, mut consumer, _memory) = ends();
     let writer = thread::spawn(move || {
-        let data = Memory::create(128);
+        let data = SharedMapping::create(128);
         for (key, len) in (1..).zip(lengths.iter().copied()) {
             let bytes = data.region().part(0, len);
             bytes.write(0, key);
             bytes.write(len / 8 - 1, key);
-            push(&mut producer, Kind::Eager, 0, key, Payload::Bytes(bytes));
+            push(&mut producer, RecordKind::Eager, 0, key, Payload::Bytes(bytes));
         }
     });
     for (key, len) in (1..).zip(lengths.iter().copied()) {
@@ -87,7 +87,7 @@ fn words() {
     let (mut producer, mut consumer, _memory) = ends();
     let writer = thread::spawn(move || {
         for key in 1..=4 {
-            push(&mut producer, Kind::Clear, 0, key, Payload::Words([key; 4]));
+            push(&mut producer, RecordKind::Clear, 0, key, Payload::Words([key; 4]));
         }
     });
     for key in 1..=4 {
@@ -99,13 +99,13 @@ fn words() {
 /// The bytes of a withdrawn offer are the sender's again; those of a taken one are read.
 fn claims() {
     let (mut producer, mut consumer, _memory) = ends();
-    let message = Memory::create(8);
+    let message = SharedMapping::create(8);
     let bytes = Arc::clone(&message);
     let sender = thread::spawn(move || {
         let claim = producer.offers.open().unwrap();
         bytes.region().write(0, 7);
-        push(&mut producer, Kind::Offer, claim, 5, Payload::Words([8, 0, 0, 0]));
-        let withdrawn = producer.offers.withdraw(claim);
+        push(&mut producer, RecordKind::Offer, claim, 5, Payload::Words([8, 0, 0, 0]));
+        let withdrawn = producer.offers.cancel(claim);
         if withdrawn {
             bytes.region().write(0, 9);
         }
@@ -126,8 +126,8 @@ fn claims() {
 fn claim_again() {
     let (mut producer, mut consumer, _memory) = ends();
     let claim = producer.offers.open().unwrap();
-    push(&mut producer, Kind::Offer, claim, 1, Payload::Words([0; 4]));
-    assert!(producer.offers.withdraw(claim));
+    push(&mut producer, RecordKind::Offer, claim, 1, Payload::Words([0; 4]));
+    assert!(producer.offers.cancel(claim));
     let sender = thread::spawn(move || {
         let again = loop {
             match producer.offers.open() {
@@ -135,7 +135,7 @@ fn claim_again() {
                 None => thread::yield_now(),
             }
         };
-        push(&mut producer, Kind::Offer, again, 2, Payload::Words([0; 4]));
+        push(&mut producer, RecordKind::Offer, again, 2, Payload::Words([0; 4]));
     });
     next(&mut consumer, |consumer, record| {
         assert!(
@@ -153,10 +153,11 @@ fn claim_again() {
 /// Three messages through two cells: the third waits for one that was read.
 fn cells_again() {
     let (mut producer, mut consumer, _memory) = ends();
-    let shared = Memory::create(cells::STRIDE);
-    let (mut pool, cells) = (Pool::new(&shared, 0).unwrap(), Cells::new(&shared, 0).unwrap());
+    let shared = SharedMapping::create(cells::STRIDE);
+    let (mut pool, cells) =
+        (CellPool::new(&shared, 0).unwrap(), PeerCells::new(&shared, 0).unwrap());
     let sender = thread::spawn(move || {
-        let data = Memory::create(16);
+        let data = SharedMapping::create(16);
         for key in 1..=3 {
             data.region().write(1, key);
             let cell = loop {
@@ -167,7 +168,13 @@ fn cells_again() {
             };
             pool.fill(cell, data.region());
             let number = pool.send(cell, 1);
-            push(&mut producer, Kind::Cell, 0, key, Payload::Words([cell.into(), number, 16, 0]));
+            push(
+                &mut producer,
+                RecordKind::Cell,
+                0,
+                key,
+                Payload::Words([cell.into(), number, 16, 0]),
+            );
         }
     });
     for key in 1..=3 {
@@ -187,12 +194,12 @@ fn pieces() {
     let (mut producer, mut consumer, memory) = ends();
     let offers = Producer::new(&memory, 0).unwrap().offers;
     let sender = thread::spawn(move || {
-        next(&mut consumer, |_, record| assert_eq!(record.kind, Kind::Clear));
+        next(&mut consumer, |_, record| assert_eq!(record.kind, RecordKind::Clear));
         std::iter::from_fn(|| offers.take_piece(0)).collect::<Vec<_>>()
     });
     let offered = Consumer::new(&memory, 0).unwrap().offers;
     offered.share(0, 0..3);
-    push(&mut producer, Kind::Clear, 0, 1, Payload::Words([0; 4]));
+    push(&mut producer, RecordKind::Clear, 0, 1, Payload::Words([0; 4]));
     let mut had: Vec<u32> = (0..2).filter_map(|_| offered.take_pieces(0, 1)).flatten().collect();
     had.extend(sender.join().unwrap());
     had.sort_unstable();

@@ -1,8 +1,8 @@
 //! Models of the flight recorder and of the life of a request.
 
 use super::flight_recorder::Recorder;
-use super::op_desc::{Call, Kind};
-use super::p2p::request::state::{Life, Standing};
+use super::op_desc::{Kind, OpDesc};
+use super::p2p::request::state::{RequestPhase, Standing};
 use crate::Model;
 use crate::sys::sync::lock::Mutex;
 use loom::cell::UnsafeCell;
@@ -25,8 +25,8 @@ pub const ALL: &[Model] = &[
 ];
 
 /// A call whose words all tell the same number.
-fn call(number: i32) -> Call {
-    Call { peer: number, tag: number, ..Call::new(Kind::Bcast).with(number as u64, number) }
+fn call(number: i32) -> OpDesc {
+    OpDesc { peer: number, tag: number, ..OpDesc::new(Kind::Bcast).with(number as u64, number) }
 }
 
 /// Two entries of which the recorder keeps one here, against a reader.
@@ -87,9 +87,9 @@ struct Operation {
     polls_left: usize,
 }
 
-type Shared = Arc<(Mutex<Life<Operation, u32>>, Transport)>;
+type Shared = Arc<(Mutex<RequestPhase<Operation, u32>>, Transport)>;
 
-fn shared(life: Life<Operation, u32>) -> Shared {
+fn shared(life: RequestPhase<Operation, u32>) -> Shared {
     let transport = Transport {
         over: UnsafeCell::new(false),
         steps: loom::sync::atomic::AtomicUsize::new(0),
@@ -126,7 +126,7 @@ impl Transport {
         Ok((left == 0).then_some(7))
     }
 
-    fn hear(&self, outcome: u32) {
+    fn deliver(&self, outcome: u32) {
         assert_eq!(outcome, 7);
         self.heard.fetch_add(1, Ordering::Relaxed);
     }
@@ -138,7 +138,7 @@ impl Transport {
 
 /// As `wait::wait` does, until somebody has heard of it: a request that another thread is at is
 /// asked again.
-fn wait((life, transport): &(Mutex<Life<Operation, u32>>, Transport)) {
+fn wait((life, transport): &(Mutex<RequestPhase<Operation, u32>>, Transport)) {
     loop {
         let Some(mut life) = life.try_lock() else {
             thread::yield_now();
@@ -146,7 +146,7 @@ fn wait((life, transport): &(Mutex<Life<Operation, u32>>, Transport)) {
         };
         match life.settle(|operation| transport.poll(operation)) {
             Ok(Standing::Active) => {}
-            Ok(Standing::Over) => return life.take_outcome().map_or((), |it| transport.hear(it)),
+            Ok(Standing::Over) => return life.take_outcome().map_or((), |it| transport.deliver(it)),
             Ok(Standing::AtRest) | Err(()) => return,
         }
         drop(life);
@@ -155,8 +155,8 @@ fn wait((life, transport): &(Mutex<Life<Operation, u32>>, Transport)) {
 }
 
 /// As `request::destroy` does.
-fn destroy((life, transport): &(Mutex<Life<Operation, u32>>, Transport)) {
-    let taken: Result<_, ()> = life.lock().take_back(0, |_operation| {
+fn destroy((life, transport): &(Mutex<RequestPhase<Operation, u32>>, Transport)) {
+    let taken: Result<_, ()> = life.lock().cancel(0, |_operation| {
         transport.touch(true);
         transport.withdrawn.fetch_add(1, Ordering::Relaxed);
         Ok(Poll::Ready(None))
@@ -164,12 +164,12 @@ fn destroy((life, transport): &(Mutex<Life<Operation, u32>>, Transport)) {
     let Poll::Ready(taken) = taken.unwrap() else { unreachable!() };
     // 0: it was at rest.
     if let Some(outcome) = taken.filter(|&outcome| outcome != 0) {
-        transport.hear(outcome);
+        transport.deliver(outcome);
     }
 }
 
 /// Runs two of them at the same time.
-fn both(life: Life<Operation, u32>, here: fn(&Shared), there: fn(&Shared)) -> Shared {
+fn both(life: RequestPhase<Operation, u32>, here: fn(&Shared), there: fn(&Shared)) -> Shared {
     let shared = shared(life);
     let other = Arc::clone(&shared);
     let thread = thread::spawn(move || there(&other));
@@ -178,8 +178,8 @@ fn both(life: Life<Operation, u32>, here: fn(&Shared), there: fn(&Shared)) -> Sh
     shared
 }
 
-fn running(polls: usize) -> Life<Operation, u32> {
-    Life::Active(Operation { polls_left: polls })
+fn running(polls: usize) -> RequestPhase<Operation, u32> {
+    RequestPhase::Active(Operation { polls_left: polls })
 }
 
 fn two_waiters() {
@@ -212,7 +212,7 @@ fn persistent() {
         assert_eq!(begun, Some(Ok(())));
         wait(shared);
     };
-    let shared = both(Life::AtRest, begin_and_wait, |shared| destroy(shared));
+    let shared = both(RequestPhase::AtRest, begin_and_wait, |shared| destroy(shared));
     assert!(matches!(shared.1.ends(), (1, 0) | (0, 1)), "{:?}", shared.1.ends());
     assert!(shared.0.lock().start(|| Err(())).is_some_and(|begun| begun.is_err()), "rests again");
 }
@@ -228,13 +228,13 @@ fn persistent_again() {
             wait(shared);
         }
     };
-    let shared = both(Life::AtRest, two_rounds, |shared| wait(shared));
+    let shared = both(RequestPhase::AtRest, two_rounds, |shared| wait(shared));
     assert_eq!(shared.1.ends(), (2, 0));
 }
 
 /// A new round begins only after the old operation has been let go of.
 fn start_against_free() {
-    let mut life = Life::AtRest;
+    let mut life = RequestPhase::AtRest;
     assert_eq!(life.start(|| Ok::<_, ()>(Operation { polls_left: 1 })), Some(Ok(())));
     let start = |shared: &Shared| {
         let (life, transport) = &**shared;

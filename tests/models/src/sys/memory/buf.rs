@@ -12,7 +12,7 @@ pub struct Place {
 // SAFETY: loom sees every access to the cell and fails the model if two are not ordered.
 unsafe impl Sync for Place {}
 
-/// Valid as long as the `Memory` that it is a part of.
+/// Valid as long as the `SharedMapping` that it is a part of.
 #[derive(Clone, Copy)]
 pub struct Region {
     places: *const Place,

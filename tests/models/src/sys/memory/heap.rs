@@ -7,7 +7,7 @@ use crate::Model;
 use crate::sys::sync::{AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
 use loom::thread;
-use remote_free::{LIVE, Mail};
+use remote_free::{LIVE, RemoteFreeList};
 use std::sync::Arc;
 
 pub const ALL: &[Model] = &[
@@ -18,7 +18,7 @@ pub const ALL: &[Model] = &[
 /// Three blocks of one owner, numbered from 1: their words and what their users wrote.
 #[derive(Default)]
 struct Owner {
-    mail: Mail,
+    mail: RemoteFreeList,
     words: [AtomicU64; 3],
     bytes: [UnsafeCell<u64>; 3],
 }

@@ -6,13 +6,13 @@ use crate::sys::sync::AtomicU64;
 use std::ops::Deref;
 use std::sync::Arc;
 
-pub struct Memory {
+pub struct SharedMapping {
     places: Box<[Place]>,
 }
 
-impl Memory {
+impl SharedMapping {
     pub fn create(len: usize) -> Arc<Self> {
-        Arc::new(Memory { places: (0..len / 8).map(|_| Place::default()).collect() })
+        Arc::new(SharedMapping { places: (0..len / 8).map(|_| Place::default()).collect() })
     }
 
     pub fn len(&self) -> usize {
@@ -23,9 +23,9 @@ impl Memory {
         Region::over(&self.places)
     }
 
-    pub fn word(self: &Arc<Self>, offset: usize) -> Option<Word> {
+    pub fn word(self: &Arc<Self>, offset: usize) -> Option<SharedWord> {
         let inside = offset % 8 == 0 && offset + 8 <= self.len();
-        inside.then(|| Word { memory: Arc::clone(self), index: offset / 8 })
+        inside.then(|| SharedWord { memory: Arc::clone(self), index: offset / 8 })
     }
 
     pub fn span(self: &Arc<Self>, offset: usize, len: usize) -> Option<Span> {
@@ -34,12 +34,12 @@ impl Memory {
     }
 }
 
-pub struct Word {
-    memory: Arc<Memory>,
+pub struct SharedWord {
+    memory: Arc<SharedMapping>,
     index: usize,
 }
 
-impl Deref for Word {
+impl Deref for SharedWord {
     type Target = AtomicU64;
     fn deref(&self) -> &AtomicU64 {
         &self.memory.places[self.index].word
@@ -47,7 +47,7 @@ impl Deref for Word {
 }
 
 pub struct Span {
-    memory: Arc<Memory>,
+    memory: Arc<SharedMapping>,
     offset: usize,
     len: usize,
 }

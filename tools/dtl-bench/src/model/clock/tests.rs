@@ -8,12 +8,12 @@ const NETWORK: Network = Network { latency: 1000.0, overhead: 200.0, gap: 100.0,
 const COSTS: Costs = Costs { network: NETWORK, within: NETWORK, per_node: 0 };
 const MIB: usize = 1 << 20;
 
-fn job(ranks: i32, bytes: usize) -> Job {
-    Job { ranks, bytes, root: 0, element: 8, commutes: true, per_node: 0 }
+fn job(ranks: i32, bytes: usize) -> DryRunJob {
+    DryRunJob { ranks, bytes, root: 0, element: 8, commutes: true, per_node: 0 }
 }
 
-fn model(op: &str, job: Job) -> (Counts, Times, &'static str) {
-    let mut plan = Plan::new(op, job).expect("a collective");
+fn model(op: &str, job: DryRunJob) -> (Counts, Times, &'static str) {
+    let mut plan = CollectivePlan::new(op, job).expect("a collective");
     let counts = count(&mut plan, &job).expect("counts");
     let times = times(&mut plan, &job, &counts, &COSTS).expect("times");
     assert!(counts.is_exact && times.is_exact);
@@ -23,7 +23,7 @@ fn model(op: &str, job: Job) -> (Counts, Times, &'static str) {
 /// Algorithm, messages of all, most messages of a rank, bytes of all, most bytes of a rank, steps.
 type Formula = (&'static str, u64, u64, u64, u64, u64);
 
-fn check(op: &str, job: Job, expected: Formula) {
+fn check(op: &str, job: DryRunJob, expected: Formula) {
     let (counts, times, algorithm) = model(op, job);
     let bytes = u64::try_from(counts.bytes).expect("few bytes");
     let messages = u64::try_from(counts.messages).expect("few messages");
@@ -102,7 +102,7 @@ fn large(n: u64, log: u64) {
         of,
         ("scatter, ring", (n + 1) * (n - 1), 2 * (n - 1), (n + 1) * (n - 1) * share, both, n),
     );
-    let ordered = Job { commutes: false, ..of };
+    let ordered = DryRunJob { commutes: false, ..of };
     let pairwise = pieces * 2 * (n - 1);
     check(
         "allreduce",
@@ -128,12 +128,12 @@ fn other_numbers_of_ranks_and_roots() {
     check("allreduce", job(15, 8), ("recursive doubling", 8 * 3 + 2 * 7, 4, 8 * 38, 32, 5));
     check("barrier", job(11, 0), ("dissemination", 44, 4, 0, 0, 4));
     for root in 0..11 {
-        let of = |bytes| Job { root, ..job(11, bytes) };
+        let of = |bytes| DryRunJob { root, ..job(11, bytes) };
         check("bcast", of(8), ("binomial tree", 10, 4, 80, 32, 3));
         check("reduce", of(8), ("binomial tree", 10, 4, 80, 32, 3));
         check("gatherv", of(8), ("linear", 10, 10, 80, 80, 1));
         // An operation that does not commute is folded at rank 0 and sent on.
-        let ordered = Job { commutes: false, ..of(8) };
+        let ordered = DryRunJob { commutes: false, ..of(8) };
         let more = u64::from(root != 0);
         check("reduce", ordered, ("binomial tree", 10 + more, 4, 80 + 8 * more, 32, 3 + more));
     }
@@ -143,7 +143,7 @@ fn other_numbers_of_ranks_and_roots() {
 
 #[test]
 fn two_levels_are_their_parts() {
-    let of = |bytes| Job { per_node: 4, ..job(16, bytes) };
+    let of = |bytes| DryRunJob { per_node: 4, ..job(16, bytes) };
     // In each of 4 nodes 3 to the leader and back; among 4 leaders 2 rounds of 4.
     check("allreduce", of(8), ("two levels", 4 * 3 * 2 + 8, 4, 8 * 32, 32, 2 + 2 + 2));
     check("bcast", of(8), ("two levels", 3 + 4 * 3, 4, 8 * 15, 32, 4));
@@ -183,7 +183,7 @@ fn one_rank_tells_about_all() {
     for op in dtl::tooling::schedules::collectives() {
         for (ranks, bytes) in [(64, 8), (64, MIB), (100, 8), (100, 64 << 10)] {
             let job = job(ranks, if op == "barrier" { 0 } else { bytes });
-            let mut plan = Plan::new(op, job).expect("a collective");
+            let mut plan = CollectivePlan::new(op, job).expect("a collective");
             let all =
                 simulate(&Lists::new(&mut plan, 0..ranks).expect("lists"), &COSTS).expect("times");
             let some = estimate(&mut plan, &job, &COSTS).expect("times");
@@ -208,8 +208,9 @@ fn a_node_tells_about_all() {
     let costs = Costs { within: Network { latency: 200.0, ..NETWORK }, per_node, ..COSTS };
     for (ranks, root) in [(1024, 0), (1024, 37), (1000, 0), (200, 199)] {
         for op in ["barrier", "allreduce", "allgather"] {
-            let job = Job { per_node, root, ..job(ranks, if op == "barrier" { 0 } else { 8 }) };
-            let mut plan = Plan::new(op, job).expect("a collective");
+            let job =
+                DryRunJob { per_node, root, ..job(ranks, if op == "barrier" { 0 } else { 8 }) };
+            let mut plan = CollectivePlan::new(op, job).expect("a collective");
             assert!(plan.is_two_level());
             let all =
                 simulate(&Lists::new(&mut plan, 0..ranks).expect("lists"), &costs).expect("times");
@@ -224,7 +225,7 @@ fn a_node_tells_about_all() {
 #[test]
 fn more_ranks_than_can_be_gone_through() {
     let job = job(100_000, 8);
-    let mut plan = Plan::new("allgatherv", job).expect("a collective");
+    let mut plan = CollectivePlan::new("allgatherv", job).expect("a collective");
     let counts = count(&mut plan, &job).expect("counts");
     assert_eq!((counts.messages, counts.is_exact), (100_000 * 99_999, false));
     let times = times(&mut plan, &job, &counts, &COSTS).expect("times");
