@@ -1,9 +1,10 @@
 //! A batch of messages of one rank: receives that are posted early, sends, receives that come late,
 //! and whether every message came whole, once, in order, with the right envelope.
 
-use crate::api::{self, Failure, check, no_info};
+use crate::api::{self, no_info};
 use crate::case::{Message, RecvKind, SendKind};
 use crate::data::{self, FILLER};
+use crate::kit::outcome::{Failure, call, output};
 use crate::plan::{GUARD, View};
 use dtl_sys::*;
 
@@ -52,13 +53,13 @@ impl<'a> Batch<'a> {
                 api::wait(receive.request, self.timeout_ns, expected_status(receive.message));
             receive.info = ended.map_err(|failure| failure.within(&name(receive)))?;
             if receive.message.recv == RecvKind::Persistent {
-                check("dtl_request_destroy", dtl_request_destroy(receive.request))?;
+                call!(dtl_request_destroy(receive.request))?;
             }
         }
         for send in &sends {
             api::wait(send.request, self.timeout_ns, DTL_SUCCESS)?;
             if send.persistent {
-                check("dtl_request_destroy", dtl_request_destroy(send.request))?;
+                call!(dtl_request_destroy(send.request))?;
             }
         }
         self.judge(before, &receives)
@@ -92,15 +93,10 @@ impl<'a> Batch<'a> {
         let (count, dtype) = (receive.message.room, self.view.step.dtype());
         let (buffer, out) = (receive.buffer.as_mut_ptr().cast(), &raw mut receive.request);
         if receive.message.recv == RecvKind::Persistent {
-            // SAFETY: the buffer has `count` elements and lives until the request is over.
-            let made =
-                unsafe { dtl_comm_recv_init(self.comm, buffer, count, dtype, source, tag, out) };
-            check("dtl_comm_recv_init", made)?;
-            return check("dtl_request_start", dtl_request_start(receive.request));
+            call!(dtl_comm_recv_init(self.comm, buffer, count, dtype, source, tag, out))?;
+            return Ok(call!(dtl_request_start(receive.request))?);
         }
-        // SAFETY: the buffer has `count` elements and lives until the request is over.
-        let posted = unsafe { dtl_comm_irecv(self.comm, buffer, count, dtype, source, tag, out) };
-        check("dtl_comm_irecv", posted)
+        Ok(call!(dtl_comm_irecv(self.comm, buffer, count, dtype, source, tag, out))?)
     }
 
     fn send_all(&self) -> Result<Vec<Send>, Failure> {
@@ -122,27 +118,18 @@ impl<'a> Batch<'a> {
         let (comm, dest, tag) = (self.comm, message.dest as i32, message.tag);
         let mut request = DTL_REQUEST_NULL;
         let out = &raw mut request;
-        let call = message.send.call();
-        let status = match message.send {
-            // SAFETY: the buffer has `count` elements and lives through the call.
-            SendKind::Send => unsafe { dtl_comm_send(comm, bytes, count, dtype, dest, tag) },
-            // SAFETY: as above.
-            SendKind::Ssend => unsafe { dtl_comm_ssend(comm, bytes, count, dtype, dest, tag) },
-            // SAFETY: the buffer has `count` elements and lives until the request is over.
-            SendKind::Isend => unsafe { dtl_comm_isend(comm, bytes, count, dtype, dest, tag, out) },
-            // SAFETY: as above.
-            SendKind::Issend => unsafe {
-                dtl_comm_issend(comm, bytes, count, dtype, dest, tag, out)
-            },
-            // SAFETY: as above.
-            SendKind::Persistent => unsafe {
-                dtl_comm_send_init(comm, bytes, count, dtype, dest, tag, out)
-            },
-        };
-        check(call, status)?;
+        match message.send {
+            SendKind::Send => call!(dtl_comm_send(comm, bytes, count, dtype, dest, tag)),
+            SendKind::Ssend => call!(dtl_comm_ssend(comm, bytes, count, dtype, dest, tag)),
+            SendKind::Isend => call!(dtl_comm_isend(comm, bytes, count, dtype, dest, tag, out)),
+            SendKind::Issend => call!(dtl_comm_issend(comm, bytes, count, dtype, dest, tag, out)),
+            SendKind::Persistent => {
+                call!(dtl_comm_send_init(comm, bytes, count, dtype, dest, tag, out))
+            }
+        }?;
         let persistent = message.send == SendKind::Persistent;
         if persistent {
-            check("dtl_request_start", dtl_request_start(request))?;
+            call!(dtl_request_start(request))?;
         }
         Ok((request != DTL_REQUEST_NULL).then_some(Send { _buffer: buffer, request, persistent }))
     }
@@ -153,7 +140,7 @@ impl<'a> Batch<'a> {
             RecvKind::Probe | RecvKind::Iprobe => {
                 let seen = self.probe(receive.message)?;
                 self.receive(receive, (seen.source, seen.tag))?;
-                told_the_same(&seen, &receive.info)
+                same_envelope(&seen, &receive.info)
             }
             _ => self.receive(receive, asked(receive.message)),
         }
@@ -162,24 +149,20 @@ impl<'a> Batch<'a> {
     fn receive(&self, receive: &mut Receive, (source, tag): (i32, i32)) -> Result<(), Failure> {
         let (count, dtype) = (receive.message.room, self.view.step.dtype());
         let (buffer, info) = (receive.buffer.as_mut_ptr().cast(), &raw mut receive.info);
-        // SAFETY: the buffer has `count` elements; `info` is a local.
-        let status = unsafe { dtl_comm_recv(self.comm, buffer, count, dtype, source, tag, info) };
-        ended_as("dtl_comm_recv", status, expected_status(receive.message))
+        let ended = call!(dtl_comm_recv(self.comm, buffer, count, dtype, source, tag, info));
+        api::ended_with(expected_status(receive.message), "dtl_comm_recv", ended)
     }
 
     fn probe(&self, message: &Message) -> Result<dtl_recv_info_t, Failure> {
         let (source, tag) = asked(message);
+        if message.recv == RecvKind::Probe {
+            return Ok(output!(no_info(), dtl_comm_probe(self.comm, source, tag))?);
+        }
         let mut info = no_info();
         let out = &raw mut info;
-        if message.recv == RecvKind::Probe {
-            // SAFETY: `info` is a local.
-            check("dtl_comm_probe", unsafe { dtl_comm_probe(self.comm, source, tag, out) })?;
-        } else {
-            api::poll("dtl_comm_iprobe", self.timeout_ns, |found| {
-                // SAFETY: both are locals.
-                unsafe { dtl_comm_iprobe(self.comm, source, tag, found, out) }
-            })?;
-        }
+        api::poll("dtl_comm_iprobe", self.timeout_ns, |found| {
+            call!(dtl_comm_iprobe(self.comm, source, tag, found, out))
+        })?;
         Ok(info)
     }
 
@@ -189,26 +172,20 @@ impl<'a> Batch<'a> {
         let (mut seen, mut message) = (no_info(), DTL_MESSAGE_NULL);
         let (see, take, info) = (&raw mut seen, &raw mut message, &raw mut receive.info);
         let buffer = receive.buffer.as_mut_ptr().cast();
+        let expected = expected_status(receive.message);
         if receive.message.recv == RecvKind::Mprobe {
-            // SAFETY: all are locals.
-            check("dtl_comm_mprobe", unsafe {
-                dtl_comm_mprobe(self.comm, source, tag, take, see)
-            })?;
-            // SAFETY: the buffer has `count` elements; `info` is the receive's own.
-            let status = unsafe { dtl_comm_mrecv(message, buffer, count, dtype, info) };
-            ended_as("dtl_comm_mrecv", status, expected_status(receive.message))?;
+            call!(dtl_comm_mprobe(self.comm, source, tag, take, see))?;
+            let ended = call!(dtl_comm_mrecv(message, buffer, count, dtype, info));
+            api::ended_with(expected, "dtl_comm_mrecv", ended)?;
         } else {
             api::poll("dtl_comm_improbe", self.timeout_ns, |found| {
-                // SAFETY: all are locals.
-                unsafe { dtl_comm_improbe(self.comm, source, tag, found, take, see) }
+                call!(dtl_comm_improbe(self.comm, source, tag, found, take, see))
             })?;
-            let mut request = DTL_REQUEST_NULL;
-            // SAFETY: the buffer has `count` elements and lives until the wait below.
-            let begun = unsafe { dtl_comm_imrecv(message, buffer, count, dtype, &raw mut request) };
-            check("dtl_comm_imrecv", begun)?;
-            receive.info = api::wait(request, self.timeout_ns, expected_status(receive.message))?;
+            let request =
+                output!(DTL_REQUEST_NULL, dtl_comm_imrecv(message, buffer, count, dtype))?;
+            receive.info = api::wait(request, self.timeout_ns, expected)?;
         }
-        told_the_same(&seen, &receive.info)
+        same_envelope(&seen, &receive.info)
     }
 
     /// Finds each message's receive, compares, and hashes in the order of the list.
@@ -220,12 +197,9 @@ impl<'a> Batch<'a> {
             if message.dest != place.rank || message.source >= place.size {
                 continue;
             }
-            let is_its = |receive: &Receive| {
-                if message.any_source {
-                    receive.info.source as u64 == message.source
-                } else {
-                    receive.index == index
-                }
+            let is_its = |receive: &Receive| match message.any_source {
+                true => receive.info.source as u64 == message.source,
+                false => receive.index == index,
             };
             let found =
                 receives.iter().zip(&used).position(|(receive, used)| !used && is_its(receive));
@@ -250,29 +224,19 @@ impl<'a> Batch<'a> {
         let ty = self.view.step.ty;
         let info = &receive.info;
         let told = (info.source as u64, info.tag, info.size_bytes, info.status);
-        let right = (
-            message.source,
-            message.tag,
-            message.count * ty.size as u64,
-            expected_status(receive.message),
-        );
+        let bytes = message.count * ty.size as u64;
+        let right = (message.source, message.tag, bytes, expected_status(receive.message));
         if told != right {
-            let text = format!(
-                "message {index}: the receive tells (source, tag, bytes, status) {told:?}, \
-                 expected {right:?}"
-            );
-            return Err(Failure::wrong(text));
+            let what = format!("message {index}: the receive tells (source, tag, bytes, status)");
+            return Err(Failure::wrong(format!("{what} {told:?}, expected {right:?}")));
         }
         let came = message.count.min(receive.message.room) as usize * ty.size;
         let sent = self.view.input(message.source, FIRST_BLOCK + index as u64, message.count);
         let right = sent[..came].iter().chain(std::iter::repeat(&FILLER));
         if let Some(at) = receive.buffer.iter().zip(right).position(|(is, should)| is != should) {
-            let where_ = if at < came { "has a wrong byte" } else { "was written behind its end" };
-            let text = format!(
-                "message {index} from rank {} {where_}, at byte {at} of {came}",
-                message.source
-            );
-            return Err(Failure::wrong(text));
+            let what = if at < came { "has a wrong byte" } else { "was written behind its end" };
+            let whose = format!("message {index} from rank {}", message.source);
+            return Err(Failure::wrong(format!("{whose} {what}, at byte {at} of {came}")));
         }
         Ok(came)
     }
@@ -292,16 +256,8 @@ fn expected_status(message: &Message) -> dtl_status_t {
     if message.room < message.count { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
 }
 
-fn ended_as(call: &str, status: dtl_status_t, expected: dtl_status_t) -> Result<(), Failure> {
-    if status == expected {
-        return Ok(());
-    }
-    check(call, status)?;
-    Err(Failure::wrong(format!("{call}: succeeded, expected {}", api::name_of(expected))))
-}
-
 /// What a probe told, against what the receive told.
-fn told_the_same(seen: &dtl_recv_info_t, got: &dtl_recv_info_t) -> Result<(), Failure> {
+fn same_envelope(seen: &dtl_recv_info_t, got: &dtl_recv_info_t) -> Result<(), Failure> {
     let key = |info: &dtl_recv_info_t| (info.source, info.tag, info.size_bytes);
     if key(seen) == key(got) {
         return Ok(());

@@ -3,104 +3,55 @@
 //! oracle.
 
 use crate::data::{self, Type};
-use crate::window::Story;
+use crate::window::Schedule;
 use dtl_sys::{dtl_dtype_t, dtl_reduce_op_t};
 use std::fmt::Write;
 
-/// What a step does. The numbers are those of the case file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Op {
-    Barrier,
-    Bcast,
-    Reduce,
-    Allreduce,
-    Gather,
-    Gatherv,
-    Scatter,
-    Scatterv,
-    Allgather,
-    Allgatherv,
-    Alltoall,
-    Alltoallv,
-    ReduceScatter,
-    ReduceScatterBlock,
-    Scan,
-    Exscan,
-    Neighbor,
-    P2p,
-    Sendrecv,
-    Replace,
-    Ssend,
-    Probe,
-    Window,
-    WindowMixed,
-    WindowMisuse,
+/// An enumeration and its table: `Variant "name": "what is checked";`.
+macro_rules! operations {
+    ($($op:ident $name:literal: $what:literal;)+) => {
+        /// What a step does. The numbers are those of the case file.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(crate) enum Op {
+            $($op),+
+        }
+
+        /// Every operation: its name (also for --only) and what is checked.
+        pub(crate) const OPS: &[(Op, &str, &str)] = &[$((Op::$op, $name, $what)),+];
+    };
 }
 
-/// Every operation: its name (also for --only) and what is checked.
-pub(crate) const OPS: [(Op, &str, &str); 25] = [
-    (Op::Barrier, "barrier", "dtl_comm_barrier, _ibarrier"),
-    (Op::Bcast, "bcast", "dtl_comm_bcast, _ibcast: every root, 0 elements too"),
-    (Op::Reduce, "reduce", "dtl_comm_reduce, _ireduce: every operation and dtype, in place or not"),
-    (Op::Allreduce, "allreduce", "dtl_comm_allreduce, _iallreduce: likewise"),
-    (Op::Gather, "gather", "dtl_comm_gather, _igather: in place at the root or not"),
-    (
-        Op::Gatherv,
-        "gatherv",
-        "dtl_comm_gatherv, _igatherv: blocks of any size, in any order, with gaps",
-    ),
-    (Op::Scatter, "scatter", "dtl_comm_scatter, _iscatter: in place at the root or not"),
-    (Op::Scatterv, "scatterv", "dtl_comm_scatterv, _iscatterv: blocks as for gatherv"),
-    (Op::Allgather, "allgather", "dtl_comm_allgather, _iallgather: in place or not"),
-    (Op::Allgatherv, "allgatherv", "dtl_comm_allgatherv, _iallgatherv: blocks as for gatherv"),
-    (Op::Alltoall, "alltoall", "dtl_comm_alltoall, _ialltoall: in place or not"),
-    (
-        Op::Alltoallv,
-        "alltoallv",
-        "dtl_comm_alltoallv, _ialltoallv: blocks as for gatherv, both ways",
-    ),
-    (
-        Op::ReduceScatter,
-        "reduce_scatter",
-        "dtl_comm_reduce_scatter, _ireduce_scatter: blocks of 0 too",
-    ),
-    (
-        Op::ReduceScatterBlock,
-        "reduce_scatter_block",
-        "dtl_comm_reduce_scatter_block, _ireduce_scatter_block",
-    ),
-    (Op::Scan, "scan", "dtl_comm_scan, _iscan: in place or not"),
-    (Op::Exscan, "exscan", "dtl_comm_exscan, _iexscan: rank 0's buffer stays as it is"),
-    (
-        Op::Neighbor,
-        "neighbor_alltoallv",
-        "dtl_comm_neighbor_alltoallv, _ineighbor_…: random graphs",
-    ),
-    (
-        Op::P2p,
-        "p2p",
-        "send, isend, persistent; recv, irecv; any source, any tag, truncation, order",
-    ),
-    (Op::Sendrecv, "sendrecv", "dtl_comm_sendrecv round a ring or with nobody at the ends"),
-    (Op::Replace, "sendrecv_replace", "dtl_comm_sendrecv_replace, likewise"),
-    (Op::Ssend, "ssend", "p2p with dtl_comm_ssend and _issend"),
-    (Op::Probe, "probe", "p2p with dtl_comm_probe, _iprobe, _mprobe, _improbe, _mrecv, _imrecv"),
-    (
-        Op::Window,
-        "window",
-        "one-sided: every dtype and operation, fences, locks of one, several or all targets",
-    ),
-    (
-        Op::WindowMixed,
-        "window_mixed",
-        "fetch_op and compare_and_swap on one element at once: wider than MPI's rule",
-    ),
-    (
-        Op::WindowMisuse,
-        "window_misuse",
-        "what one-sided calls refuse, in the middle of others that are right",
-    ),
-];
+operations! {
+    Barrier "barrier": "dtl_comm_barrier, _ibarrier";
+    Bcast "bcast": "dtl_comm_bcast, _ibcast: every root, 0 elements too";
+    Reduce "reduce": "dtl_comm_reduce, _ireduce: every operation and dtype, in place or not";
+    Allreduce "allreduce": "dtl_comm_allreduce, _iallreduce: likewise";
+    Gather "gather": "dtl_comm_gather, _igather: in place at the root or not";
+    Gatherv "gatherv": "dtl_comm_gatherv, _igatherv: blocks of any size, in any order, with gaps";
+    Scatter "scatter": "dtl_comm_scatter, _iscatter: in place at the root or not";
+    Scatterv "scatterv": "dtl_comm_scatterv, _iscatterv: blocks as for gatherv";
+    Allgather "allgather": "dtl_comm_allgather, _iallgather: in place or not";
+    Allgatherv "allgatherv": "dtl_comm_allgatherv, _iallgatherv: blocks as for gatherv";
+    Alltoall "alltoall": "dtl_comm_alltoall, _ialltoall: in place or not";
+    Alltoallv "alltoallv": "dtl_comm_alltoallv, _ialltoallv: blocks as for gatherv, both ways";
+    ReduceScatter "reduce_scatter": "dtl_comm_reduce_scatter, _ireduce_scatter: blocks of 0 too";
+    ReduceScatterBlock "reduce_scatter_block":
+        "dtl_comm_reduce_scatter_block, _ireduce_scatter_block";
+    Scan "scan": "dtl_comm_scan, _iscan: in place or not";
+    Exscan "exscan": "dtl_comm_exscan, _iexscan: rank 0's buffer stays as it is";
+    Neighbor "neighbor_alltoallv": "dtl_comm_neighbor_alltoallv, _ineighbor_…: random graphs";
+    P2p "p2p": "send, isend, persistent; recv, irecv; any source, any tag, truncation, order";
+    Sendrecv "sendrecv": "dtl_comm_sendrecv round a ring or with nobody at the ends";
+    Replace "sendrecv_replace": "dtl_comm_sendrecv_replace, likewise";
+    Ssend "ssend": "p2p with dtl_comm_ssend and _issend";
+    Probe "probe": "p2p with dtl_comm_probe, _iprobe, _mprobe, _improbe, _mrecv, _imrecv";
+    Window "window":
+        "one-sided: every dtype and operation, fences, locks of one, several or all targets";
+    WindowMixed "window_mixed":
+        "fetch_op and compare_and_swap on one element at once: wider than MPI's rule";
+    WindowMisuse "window_misuse":
+        "what one-sided calls refuse, in the middle of others that are right";
+}
 
 impl Op {
     pub(crate) fn name(self) -> &'static str {
@@ -108,7 +59,7 @@ impl Op {
     }
 
     pub(crate) fn of_name(name: &str) -> Option<Op> {
-        OPS.into_iter().find(|(_, known, _)| *known == name).map(|(op, ..)| op)
+        OPS.iter().find(|(_, known, _)| *known == name).map(|(op, ..)| *op)
     }
 
     /// Folds values.
@@ -146,19 +97,6 @@ pub(crate) enum SendKind {
     Isend,
     Issend,
     Persistent,
-}
-
-impl SendKind {
-    /// The function that it calls.
-    pub(crate) fn call(self) -> &'static str {
-        match self {
-            SendKind::Send => "dtl_comm_send",
-            SendKind::Ssend => "dtl_comm_ssend",
-            SendKind::Isend => "dtl_comm_isend",
-            SendKind::Issend => "dtl_comm_issend",
-            SendKind::Persistent => "dtl_comm_send_init",
-        }
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,7 +155,7 @@ pub(crate) struct Step {
     /// One count, one for each rank, or one for each pair (row: from; -1: no edge).
     pub(crate) counts: Vec<i64>,
     pub(crate) messages: Vec<Message>,
-    pub(crate) window: Story,
+    pub(crate) window: Schedule,
 }
 
 impl Step {

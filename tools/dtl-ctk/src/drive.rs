@@ -1,29 +1,51 @@
-//! The process that the user starts: starts the ranks, watches them, and when a case fails looks
-//! for the smallest form of it that still fails. A crash or a hang of a rank is a failed case, too.
+//! The process that the user starts. It runs nothing itself: workers do (`session`), which it
+//! watches and whose results it shows. A crash or a hang of a worker is a failure, too.
+//!
+//! Named tests: first the slots are called by themselves; if that fails, no other test is run. Then
+//! a worker runs the tests of each component. If it ends or hangs, the test that it was in has
+//! failed, and the tests after it run in a new worker. Random cases: when one fails, the smallest
+//! form of it that still fails is looked for.
 
 use crate::generate;
-use crate::kit::outcome::{complain, say};
-use crate::options::Run;
+use crate::kit::catalog::{self, COMPONENTS, Test};
+use crate::kit::expect::{self, Expected};
+use crate::kit::outcome::{Stop, errln, outln};
+use crate::kit::report::{Ended, Entry, Report};
+use crate::options::{Run, Target};
+use crate::session::{Hopeless, Session};
 use crate::shrink::{self, Change};
-use crate::stop;
-use crate::worker::{CANNOT, is_threaded};
+use crate::worker::{self, CANNOT};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::fs::File;
-use std::io::{Error, Read};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
-use std::thread;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// At most so many tries of smaller cases.
 const TRIES: usize = 200;
-/// How long a launcher has to end its ranks.
-const GRACE: Duration = Duration::from_secs(5);
 /// A try of a smaller case that hangs is over after this.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// How a run ended.
+/// Runs the tests or cases and reports. `launched`: a launcher has started this process as one of
+/// several ranks.
+pub(crate) fn drive(run: &Run, launched: bool) -> ExitCode {
+    let ended = if run.is_random() { cases(run) } else { tests(run, launched) };
+    ended.unwrap_or_else(|(code, text)| {
+        errln!("dtl-ctk: {text}");
+        ExitCode::from(code)
+    })
+}
+
+/// Hidden by itself where standard error is no terminal.
+fn bar(length: u64, template: &str) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// How a run of random cases ended.
 struct Outcome {
     status: Option<ExitStatus>,
     /// What the ranks said.
@@ -37,94 +59,56 @@ impl Outcome {
         self.status.is_some_and(|status| status.success())
     }
 
-    fn cannot(&self) -> bool {
-        self.status.and_then(|status| status.code()) == Some(i32::from(CANNOT))
+    fn failed(&self) -> bool {
+        let cannot = self.status.and_then(|status| status.code()) == Some(i32::from(CANNOT));
+        !self.passed() && !cannot
     }
 }
 
-/// A file that is removed in the end.
-struct Scratch {
-    path: PathBuf,
-    file: File,
-}
-
-impl Scratch {
-    fn new() -> Result<Scratch, Error> {
-        let path = std::env::temp_dir().join(format!("dtl-ctk-{}", std::process::id()));
-        let file =
-            File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
-        Ok(Scratch { path, file })
-    }
-
-    /// Number of the case, plus one; 0: none was begun.
-    fn read(&self) -> u64 {
-        let mut bytes = [0; 8];
-        self.file.read_exact_at(&mut bytes, 0).map_or(0, |()| u64::from_le_bytes(bytes))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-/// Runs the cases and reports.
-pub(crate) fn drive(run: &Run) -> ExitCode {
+fn cases(run: &Run) -> Result<ExitCode, Hopeless> {
     let begin = Instant::now();
-    match watched(run, true) {
-        Err(error) => {
-            complain!("dtl-ctk: {error}");
-            ExitCode::from(CANNOT)
-        }
-        Ok(outcome) if outcome.passed() => {
-            let (count, kind, ranks) = (run.numbers().count(), &run.kind, run.ranks);
-            let seconds = begin.elapsed().as_secs_f64();
-            say!(
-                "{kind}, {ranks} rank(s): {count} case(s) passed in {seconds:.1} s (seed {})",
-                run.choice.seed
-            );
-            ExitCode::SUCCESS
-        }
-        Ok(outcome) => {
-            outcome.said.lines().for_each(|line| complain!("{line}"));
-            match outcome.case {
-                Some(number) if !outcome.cannot() => {
-                    failed(run, number, &outcome);
-                    ExitCode::FAILURE
-                }
-                _ => ExitCode::from(CANNOT),
-            }
-        }
+    let template = "{pos}/{len} cases [{bar:40}] {elapsed}, {eta} to go";
+    let outcome = watched(run, &bar(run.numbers().end, template))?;
+    if outcome.passed() {
+        let (count, kind, ranks) = (run.numbers().count(), run.subject(), run.ranks());
+        let (seconds, seed) = (begin.elapsed().as_secs_f64(), run.random.seed);
+        outln!("{kind}, {ranks} rank(s): {count} case(s) passed in {seconds:.1} s (seed {seed})");
+        return Ok(ExitCode::SUCCESS);
     }
+    outcome.said.lines().for_each(|line| errln!("{line}"));
+    let Some(number) = outcome.case.filter(|_| outcome.failed()) else {
+        return Ok(ExitCode::from(CANNOT));
+    };
+    failed(run, number, &outcome);
+    Ok(ExitCode::FAILURE)
 }
 
 /// Reports a failed case, as small as it gets.
 fn failed(run: &Run, number: u64, outcome: &Outcome) {
     match outcome.status {
-        None => complain!("dtl-ctk: case {number}: the ranks hang (they were ended)"),
-        Some(status) => complain!("dtl-ctk: case {number} failed ({status})"),
+        None => errln!("dtl-ctk: case {number}: the ranks hang (they were ended)"),
+        Some(status) => errln!("dtl-ctk: case {number} failed ({status})"),
     }
     let mut small = run.clone();
-    (small.case, small.digest) = (Some(number), None);
-    if run.no_shrink {
+    (small.random.case, small.random.digest) = (Some(number), None);
+    if run.random.no_shrink {
         return say_command(&small);
     }
-    small.timeout = small.timeout.min(SHORT);
-    match watched(&small, false) {
-        Ok(again) if !again.passed() && !again.cannot() => {}
+    small.timeout = Some(small.limit().min(SHORT));
+    match watched(&small, &ProgressBar::hidden()) {
+        Ok(again) if again.failed() => {}
         _ => {
-            complain!(
+            errln!(
                 "dtl-ctk: alone, the case passes: it needs those before it, or luck. Repeat with"
             );
-            return complain!("  dtl-ctk {}", run.arguments().join(" "));
+            return errln!("  dtl-ctk {}", run.arguments().join(" "));
         }
     }
     let said = smaller(&mut small);
-    let mut case = generate::case(&small.choice.space(small.ranks), number);
-    shrink::apply(&mut case, &small.shrink);
-    complain!("dtl-ctk: the smallest form that fails: {}", case.describe());
-    said.lines().for_each(|line| complain!("{line}"));
+    let mut case = generate::case(&small.choice().space(small.ranks()), number);
+    shrink::apply(&mut case, &small.random.shrink);
+    errln!("dtl-ctk: the smallest form that fails: {}", case.describe());
+    said.lines().for_each(|line| errln!("{line}"));
     small.timeout = run.timeout;
     say_command(&small);
 }
@@ -132,24 +116,24 @@ fn failed(run: &Run, number: u64, outcome: &Outcome) {
 fn say_command(run: &Run) {
     let launcher =
         run.launcher.as_ref().map(|words| format!(" --launcher \"{words}\"")).unwrap_or_default();
-    complain!("dtl-ctk: repeat with\n  dtl-ctk {}{launcher}", run.arguments().join(" "));
+    errln!("dtl-ctk: repeat with\n  dtl-ctk {}{launcher}", run.arguments().join(" "));
 }
 
 /// Adds changes to the run as long as it fails; what the ranks said last.
 fn smaller(run: &mut Run) -> String {
-    let number = run.case.unwrap_or(0);
+    let number = run.random.case.unwrap_or(0);
     let mut said = String::new();
     let mut tries = 0;
     loop {
-        let mut case = generate::case(&run.choice.space(run.ranks), number);
-        shrink::apply(&mut case, &run.shrink);
+        let mut case = generate::case(&run.choice().space(run.ranks()), number);
+        shrink::apply(&mut case, &run.random.shrink);
         let found = shrink::candidates(&case).into_iter().find_map(|change| {
             tries += 1;
             let outcome = if tries > TRIES { None } else { attempt(run, change) };
             outcome.map(|outcome| (change, outcome))
         });
         let Some((change, outcome)) = found else { return said };
-        run.shrink.push(change);
+        run.random.shrink.push(change);
         said = outcome.said;
     }
 }
@@ -157,107 +141,250 @@ fn smaller(run: &mut Run) -> String {
 /// The run with one more change, if that fails, too.
 fn attempt(run: &Run, change: Change) -> Option<Outcome> {
     let mut changed = run.clone();
-    changed.shrink.push(change);
-    let outcome = watched(&changed, false).ok()?;
-    (!outcome.passed() && !outcome.cannot()).then_some(outcome)
+    changed.random.shrink.push(change);
+    watched(&changed, &ProgressBar::hidden()).ok().filter(Outcome::failed)
 }
 
-/// Starts the ranks and waits for them.
-fn watched(run: &Run, shows: bool) -> Result<Outcome, Error> {
-    stop::check(None)?;
-    let scratch = Scratch::new()?;
-    let mut child = stop::with_us(&mut command(run)?)
-        .arg("--progress")
-        .arg(&scratch.path)
-        .stderr(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()?;
-    let mut pipe = child.stderr.take();
-    let reader = thread::spawn(move || {
-        let mut said = Vec::new();
-        if let Some(pipe) = &mut pipe {
-            let _ = pipe.read_to_end(&mut said);
-        }
-        String::from_utf8_lossy(&said).into_owned()
+/// Runs the cases in a worker.
+fn watched(run: &Run, bar: &ProgressBar) -> Result<Outcome, Hopeless> {
+    let session = Session::new(run, true, "")?;
+    let status = session.run(&[], &mut |session| {
+        bar.set_position(session.case());
+        session.case()
     });
-    let status = until_it_ends(run, &mut child, &scratch, shows)?;
-    let said = reader.join().unwrap_or_default();
-    Ok(Outcome { status, said, case: scratch.read().checked_sub(1) })
+    bar.finish_and_clear();
+    Ok(Outcome {
+        status: status?,
+        said: session.text("stderr"),
+        case: session.case().checked_sub(1),
+    })
 }
 
-/// Waits; `None`: it made no progress for too long and was ended.
-fn until_it_ends(
-    run: &Run,
-    child: &mut Child,
-    scratch: &Scratch,
-    shows: bool,
-) -> Result<Option<ExitStatus>, Error> {
-    // Hidden by itself where standard error is no terminal.
-    let bar = if shows { ProgressBar::new(run.numbers().end) } else { ProgressBar::hidden() };
-    if let Ok(style) =
-        ProgressStyle::with_template("{pos}/{len} cases [{bar:40}] {elapsed}, {eta} to go")
-    {
-        bar.set_style(style);
-    }
-    let (mut last, mut since) = (0, Instant::now());
-    let mut pause = Duration::from_millis(1);
-    loop {
-        if let Some(status) = child.try_wait()? {
-            bar.finish_and_clear();
-            return Ok(Some(status));
-        }
-        stop::check(Some(child))?;
-        let now = scratch.read();
-        if now != last {
-            (last, since) = (now, Instant::now());
-            bar.set_position(now);
-        }
-        if since.elapsed() > run.patience() {
-            bar.finish_and_clear();
-            end(child)?;
-            return Ok(None);
-        }
-        thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(100));
-    }
-}
-
-/// Ends a launcher: it is asked to, so that it ends its ranks, which it cannot if it is killed at
-/// once.
-pub(crate) fn end(child: &mut Child) -> Result<(), Error> {
-    subprocess::send_signal(child.id(), libc::SIGTERM);
+fn tests(run: &Run, launched: bool) -> Result<ExitCode, Hopeless> {
     let begin = Instant::now();
-    while begin.elapsed() < GRACE {
-        if child.try_wait()?.is_some() {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(10));
+    let tests = selected(run);
+    if tests.is_empty() {
+        return Err((2, "no test matches (see dtl-ctk list)".to_owned()));
     }
-    child.kill()?;
-    child.wait().map(|_| ())
-}
-
-/// A program under a launcher of the user's.
-pub(crate) fn launched(launcher: &str, ranks: u64, program: &Path) -> Command {
-    let words = launcher.replace("{ranks}", &ranks.to_string());
-    let mut words = words.split_whitespace();
-    let mut command = Command::new(words.next().unwrap_or("mpirun"));
-    command.args(words).arg(program);
-    command
-}
-
-/// The command that runs the cases: this program, under a launcher where ranks are processes.
-fn command(run: &Run) -> Result<Command, Error> {
-    let own = std::env::current_exe()?;
-    let mut command = if run.kind == "self" || is_threaded(&run.kind) {
-        Command::new(&own)
-    } else if let Some(launcher) = &run.launcher {
-        launched(launcher, run.ranks, &own)
-    } else {
-        let mut command = Command::new(own.parent().unwrap_or(Path::new(".")).join("dtlrun"));
-        command.arg("-n").arg(run.ranks.to_string()).arg("--on-failure=wait:1s").arg(&own);
-        command
+    let expected = run.named.expect.as_ref().map_or(Ok(Vec::new()), |path| {
+        expect::read(path).map_err(|error| (2, format!("{}: {error}", path.display())))
+    })?;
+    let entries = match launched {
+        true => under_launcher(run, &tests, &expected)?,
+        false => all(run, &tests, &expected)?,
     };
-    command.args(run.arguments()).arg("--worker");
-    Ok(command)
+    let (subject, ranks, seconds) = (run.subject(), run.ranks(), begin.elapsed().as_secs_f64());
+    let report = Report { subject, ranks, entries, seconds };
+    write(run, &report).map_err(|error| (CANNOT, error))?;
+    // A rank other than 0 under a launcher has nothing to say.
+    if report.entries.is_empty() && launched {
+        return Ok(ExitCode::SUCCESS);
+    }
+    outln!("{}{}", report.skips(), report.table().trim_end());
+    match report.away() {
+        _ if !report.passed() => Ok(ExitCode::FAILURE),
+        Some(why) => Err((CANNOT, format!("{}: {why}", report.subject))),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// The named tests that are to be run, in order.
+fn selected(run: &Run) -> Vec<&'static Test> {
+    let named = &run.named.component;
+    // Slots are called of tables that are registered.
+    let has_tables = run.plugin.is_some()
+        || run.name().is_some_and(|name| ["sample", "minimal", "faulty"].contains(&name));
+    let wanted = |test: &&'static Test| {
+        let component = test.component();
+        let fits = match run.target() {
+            _ if !named.is_empty() => named.iter().any(|name| name == component),
+            Target::Kind(_) => component == "comm",
+            Target::Library => component == "abi",
+            Target::Backend(_) | Target::Plugin(_) => true,
+        };
+        fits && (!test.body.is_first() || has_tables) && catalog::matches_one(&run.only, test.name)
+    };
+    let mut tests: Vec<_> = catalog::all().filter(wanted).collect();
+    tests.sort_by_key(|test| COMPONENTS.iter().position(|name| *name == test.component()));
+    tests
+}
+
+/// The files that were asked for.
+fn write(run: &Run, report: &Report) -> Result<(), String> {
+    let put = |path: &Path, text: String| {
+        std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    if let Some(path) = &run.named.json {
+        put(path, format!("{:#}\n", report.json()))?;
+    }
+    run.named.junit.as_ref().map_or(Ok(()), |path| put(path, report.junit()))
+}
+
+/// What has been shown so far.
+struct Shown<'a> {
+    run: &'a Run,
+    expected: &'a [Expected],
+    bar: ProgressBar,
+    entries: Vec<Entry>,
+    /// Texts of failures, with the tests that have them.
+    alike: Vec<(String, Vec<&'static str>)>,
+    /// Reason why no more tests are run, if so.
+    stopped: Option<String>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(run: &'a Run, expected: &'a [Expected], tests: usize) -> Shown<'a> {
+        let bar = bar(tests as u64, "{pos}/{len} [{bar:40}] {elapsed} {msg}");
+        Shown { run, expected, bar, entries: Vec::new(), alike: Vec::new(), stopped: None }
+    }
+
+    /// Above the bar on a terminal, a plain line elsewhere.
+    fn line(&self, line: &str) {
+        match std::io::stderr().is_terminal() {
+            true => self.bar.suspend(|| outln!("{line}")),
+            false => outln!("{line}"),
+        }
+    }
+
+    fn show(&mut self, test: &'static Test, ended: Ended, seconds: f64) {
+        let entry = Entry::new(test.name, ended, seconds, self.expected);
+        self.bar.inc(1);
+        self.bar.set_message(entry.test);
+        let is_new = !entry.is_bad() || self.is_new(&entry);
+        if self.run.named.verbose || (!entry.is_quiet() && is_new) {
+            self.line(&entry.line());
+        }
+        if entry.is_bad() {
+            self.count(test);
+        }
+        self.entries.push(entry);
+    }
+
+    /// Whether no earlier test has failed with this text.
+    fn is_new(&mut self, entry: &Entry) -> bool {
+        let text = entry.text();
+        match self.alike.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, tests)) => tests.push(entry.test),
+            None => self.alike.push((text, vec![entry.test])),
+        }
+        self.alike.iter().any(|(_, tests)| tests.as_slice() == [entry.test])
+    }
+
+    /// Stops the run after a failure of the first stage, and at the limit of `--max-failures`.
+    fn count(&mut self, test: &Test) {
+        let failures = 1 + self.failures();
+        if test.body.is_first() {
+            self.stopped = Some(format!("the slot tests run first, and {} failed", test.name));
+        } else if self.run.named.max_failures.is_some_and(|most| failures >= most) {
+            self.stopped = Some(format!("{failures} failed (--max-failures)"));
+        }
+    }
+
+    fn failures(&self) -> u64 {
+        self.entries.iter().filter(|entry| entry.is_bad()).count() as u64
+    }
+
+    /// Runs tests in sessions, until there are none left.
+    fn test(&mut self, run: &Run, mut left: &[&'static Test]) -> Result<(), Hopeless> {
+        while let Some(first) = left.first() {
+            if let Some(why) = self.stopped.clone() {
+                self.show(first, Ended::NotRun(why), 0.0);
+                left = &left[1..];
+                continue;
+            }
+            let names: Vec<&str> = left.iter().map(|test| test.name).collect();
+            let session = Session::new(run, first.body.is_of_ranks(), &names.join("\n"))?;
+            // Failures that the worker may still have.
+            let failures = self.failures();
+            let most = run.named.max_failures.map(|most| most.saturating_sub(failures).max(1));
+            let results = session.test(left, most)?;
+            let (done, rest) = left.split_at(results.len());
+            for (test, (ended, seconds)) in done.iter().zip(results) {
+                self.show(test, ended, seconds);
+            }
+            left = rest;
+        }
+        Ok(())
+    }
+
+    /// Prints a line for the tests whose failures were not shown because an earlier one has the
+    /// same text.
+    fn fold(&self) {
+        for (_, tests) in &self.alike {
+            let [first, others @ ..] = tests.as_slice() else { continue };
+            if !others.is_empty() && !self.run.named.verbose {
+                let (some, dots) =
+                    (&others[..others.len().min(3)], if others.len() > 3 { ", ..." } else { "" });
+                let count = others.len();
+                outln!(
+                    "FAIL     {count} more with the same text as {first}: {}{dots}",
+                    some.join(", ")
+                );
+            }
+        }
+    }
+}
+
+/// Runs the slot tests, then all other tests, component by component; then stress and times.
+fn all(run: &Run, tests: &[&'static Test], expected: &[Expected]) -> Result<Vec<Entry>, Hopeless> {
+    let mut shown = Shown::new(run, expected, tests.len());
+    for is_first in [true, false] {
+        for component in COMPONENTS {
+            let fits =
+                |test: &&&Test| test.component() == component && test.body.is_first() == is_first;
+            let some: Vec<&'static Test> = tests.iter().filter(fits).copied().collect();
+            shown.test(run, &some)?;
+        }
+    }
+    if let Some(seconds) = run.named.stress {
+        let mut long = run.clone();
+        long.timeout = Some(run.limit() + Duration::from_secs(seconds));
+        shown.expected = &[];
+        let has = |of_ranks: bool| {
+            tests.iter().any(|test| {
+                test.body.is_of_ranks() == of_ranks && (of_ranks || test.component() != "abi")
+            })
+        };
+        for test in catalog::stress().filter(|test| has(test.body.is_of_ranks())) {
+            shown.test(&long, &[test])?;
+        }
+    }
+    shown.bar.finish_and_clear();
+    shown.fold();
+    if run.named.time && shown.stopped.is_none() {
+        Session::new(run, false, "")?.measure()?;
+    }
+    Ok(shown.entries)
+}
+
+/// All ranks were started by a launcher of the user's: this one runs its part. Entries on rank 0
+/// only.
+fn under_launcher(
+    run: &Run,
+    tests: &[&'static Test],
+    expected: &[Expected],
+) -> Result<Vec<Entry>, Hopeless> {
+    let of_ranks: Vec<_> = tests.iter().copied().filter(|test| test.body.is_of_ranks()).collect();
+    let mut entries = Vec::new();
+    let outcome = worker::launched(run, &of_ranks, &mut |test, outcome, seconds| {
+        let ended = match outcome {
+            Ok(()) => Ended::Passed,
+            Err(Stop::Skipped(why)) => Ended::Skipped(why.clone()),
+            Err(Stop::Failed(text)) => Ended::Failed(text.clone()),
+        };
+        let entry = Entry::new(test.name, ended, seconds, expected);
+        if run.named.verbose || entry.is_bad() {
+            outln!("{}", entry.line());
+        }
+        entries.push(entry);
+    });
+    let told = |why: String| {
+        let text = format!(
+            "{why}; by its environment this is a rank of a launcher's job, where comm tests run: \
+             if nobody launched it, unset DTL_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK and \
+             SLURM_STEP_ID"
+        );
+        (CANNOT, text)
+    };
+    outcome.map(|()| entries).map_err(told)
 }

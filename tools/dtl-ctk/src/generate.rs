@@ -3,7 +3,7 @@
 
 use crate::case::*;
 use crate::data::{self, Class, Random, Type};
-use crate::window::{Story, story};
+use crate::window::{Schedule, schedule};
 
 /// What cases may have in them.
 #[derive(Clone, Debug)]
@@ -20,11 +20,10 @@ pub(crate) fn case(space: &Space, number: u64) -> Case {
     let group = match random.below(100) {
         0..60 => Group::World,
         60..80 => Group::Dup,
-        _ => Group::Split(
-            (0..space.ranks)
-                .map(|_| (random.below(4) as i32 - 1, random.below(3) as i32))
-                .collect(),
-        ),
+        _ => {
+            let place = |_| (random.below(4) as i32 - 1, random.below(3) as i32);
+            Group::Split((0..space.ranks).map(place).collect())
+        }
     };
     let count = if random.chance(50) { 1 } else { 2 + random.below(3) };
     let mut steps: Vec<Step> = Vec::new();
@@ -59,7 +58,7 @@ fn step(random: &mut Random, space: &Space, op: Op, nonblocking: bool) -> Step {
         order: Vec::new(),
         counts: Vec::new(),
         messages: Vec::new(),
-        window: Story::default(),
+        window: Schedule::default(),
     };
     let ranks = space.ranks;
     let elements = random.spread(space.max_bytes) / ty.size as u64;
@@ -78,7 +77,7 @@ fn step(random: &mut Random, space: &Space, op: Op, nonblocking: bool) -> Step {
         }
         P2p | Ssend | Probe => step.messages = messages(random, op, ranks, elements),
         Window | WindowMixed | WindowMisuse => {
-            step.window = story(random, op, ranks, space.max_bytes)
+            step.window = schedule(random, op, ranks, space.max_bytes)
         }
     }
     if matches!(op, Gatherv | Scatterv | Allgatherv | Alltoallv | Neighbor) && random.chance(60) {
@@ -212,13 +211,10 @@ fn tag(random: &mut Random) -> i32 {
 
 /// A receive from any source has room for every message of its rank.
 fn widen(list: &mut [Message]) {
-    let rooms: Vec<u64> = list
-        .iter()
-        .map(|message| {
-            list.iter().filter(|other| other.dest == message.dest).map(|m| m.count).max()
-        })
-        .map(Option::unwrap_or_default)
-        .collect();
+    let most = |message: &Message| {
+        list.iter().filter(|other| other.dest == message.dest).map(|other| other.count).max()
+    };
+    let rooms: Vec<u64> = list.iter().map(|message| most(message).unwrap_or(0)).collect();
     for (message, room) in list.iter_mut().zip(rooms) {
         if message.any_source {
             message.room = room;

@@ -1,9 +1,10 @@
-//! dtl-ctk: the conformance kit. Named tests of every component (`kit` runs them, `tests` has them,
-//! `sample` is a backend to try them on) and random cases for communicators: made (`generate`), run
-//! through the public C entries (`rank`, `collective`, `batch`), compared with a serial reference
-//! (`reference`), made small when they fail (`drive`).
+//! dtl-ctk: the conformance kit. `options` is the command line; `drive` starts workers (`session`),
+//! watches them and reports; `worker` runs named tests or random cases.
 //!
-//! What it tests of the library it sees as a C program does.
+//! Named tests: `tests` (the functions and `catalog.txt`), `kit` (their machinery), `sample` and
+//! `minimal` (backends to try them on). Random cases for communicators: made by `generate`, run by
+//! `case_run` with `collective`, `batch` and `window`, compared with `reference`, reduced by
+//! `shrink`. Both use the library through its public C functions only.
 #![allow(
     clippy::indexing_slicing,
     reason = "an index out of range is a bug of the kit, and says so"
@@ -12,6 +13,7 @@
 mod api;
 mod batch;
 mod case;
+mod case_run;
 mod collective;
 mod data;
 mod drive;
@@ -20,9 +22,9 @@ mod kit;
 mod minimal;
 mod options;
 mod plan;
-mod rank;
 mod reference;
 mod sample;
+mod session;
 mod shrink;
 mod stop;
 mod tests;
@@ -31,9 +33,9 @@ mod window;
 mod worker;
 
 use clap::Parser;
-use kit::outcome::{complain, say};
+use kit::outcome::{errln, lost, outln};
 use kit::{checklist, show};
-use options::{Cases, Command, List, Options, Run, RunOptions, Task};
+use options::{Cases, Command, List, Options, Place, Run};
 use std::fs::File;
 use std::io::{BufWriter, Error, Write};
 use std::path::Path;
@@ -41,18 +43,18 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let ended = run();
-    let Some(why) = kit::outcome::lost() else { return ended };
-    complain!("dtl-ctk: standard output: {why}");
+    let Some(why) = lost() else { return ended };
+    errln!("dtl-ctk: standard output: {why}");
     if ended == ExitCode::SUCCESS { ExitCode::from(worker::CANNOT) } else { ended }
 }
 
 fn run() -> ExitCode {
     match Options::parse().command {
-        Command::Run(run) => start(*run),
+        Command::Run(run) => start(&run),
         Command::List(list) => say_list(&list),
         Command::Explain { test } => match show::explain(&test) {
             Ok(text) => {
-                say!("{}", text.trim_end());
+                outln!("{}", text.trim_end());
                 ExitCode::SUCCESS
             }
             Err(error) => misused(&error),
@@ -61,45 +63,34 @@ fn run() -> ExitCode {
         Command::Cases(cases) => match write_cases(&cases) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                complain!("dtl-ctk: {}: {error}", cases.out.display());
+                errln!("dtl-ctk: {}: {error}", cases.out.display());
                 ExitCode::from(worker::CANNOT)
             }
         },
-        Command::Work(work) => kit::worker::work(&work),
     }
 }
 
 fn misused(error: &str) -> ExitCode {
-    complain!("dtl-ctk: {error}");
+    errln!("dtl-ctk: {error}");
     ExitCode::from(2)
 }
 
-fn start(options: RunOptions) -> ExitCode {
-    match options.task() {
-        Err(error) => misused(&error),
-        Ok(Task::Random(run)) if run.worker || is_a_rank(&run) => worker::work(&run),
-        Ok(Task::Random(run)) => {
-            stop::listen();
-            let ended = drive::drive(&run);
-            stop::status().unwrap_or(ended)
-        }
-        Ok(Task::Named(wanted)) => {
-            let launched = wanted.place() == kit::options::Place::Processes && is_launched();
-            if !launched {
-                stop::listen();
-            }
-            let ended = kit::drive::drive(&wanted, launched);
-            stop::status().unwrap_or(ended)
-        }
+fn start(run: &Run) -> ExitCode {
+    if let Err(error) = run.check() {
+        return misused(&error);
     }
+    let launched = run.place() == Place::Processes && is_launched();
+    if run.worker.worker || run.is_random() && launched {
+        return worker::work(run);
+    }
+    if !launched {
+        stop::listen();
+    }
+    let ended = drive::drive(run, launched);
+    stop::status().unwrap_or(ended)
 }
 
 /// Whether a launcher started this process as one of several ranks.
-fn is_a_rank(run: &Run) -> bool {
-    let single = run.kind == "self" || worker::is_threaded(&run.kind);
-    !single && is_launched()
-}
-
 fn is_launched() -> bool {
     let variables = ["DTL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_STEP_ID"];
     variables.iter().any(|name| std::env::var_os(name).is_some())
@@ -107,11 +98,11 @@ fn is_launched() -> bool {
 
 fn say_list(list: &List) -> ExitCode {
     if list.faults {
-        sample::fault::FAULTS.iter().for_each(|(fault, test)| say!("{fault:<48} {test}"));
+        sample::fault::all().for_each(|(fault, test)| outln!("{fault:<48} {test}"));
     } else if list.cases {
-        case::OPS.iter().for_each(|(_, name, what)| say!("{name:<21} {what}"));
+        case::OPS.iter().for_each(|(_, name, what)| outln!("{name:<21} {what}"));
     } else {
-        say!("{}", show::list(&list.component, &list.only).trim_end());
+        outln!("{}", show::list(&list.component, &list.only).trim_end());
     }
     ExitCode::SUCCESS
 }
@@ -121,7 +112,7 @@ fn say_checklist(folder: &Path) -> ExitCode {
         Err(error) => misused(&error),
         Ok(answers) => {
             for answer in &answers {
-                say!(
+                outln!(
                     "{} {}: {}",
                     if answer.yes { "yes" } else { "NO " },
                     answer.question,
@@ -129,7 +120,7 @@ fn say_checklist(folder: &Path) -> ExitCode {
                 );
             }
             let open = answers.iter().filter(|answer| !answer.yes).count();
-            say!("{} of {} boxes", answers.len() - open, answers.len());
+            outln!("{} of {} boxes", answers.len() - open, answers.len());
             if open == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
     }

@@ -4,10 +4,10 @@
 //! It shows what the library makes of a backend that can do no more than that; it is not meant to
 //! be fast. docs/how-to/register-a-backend.md is about real ones.
 
-use crate::api::{Failure, check};
-use crate::kit::bare;
+use crate::kit::outcome::{Called, output};
+use crate::kit::vtables;
 use crate::sample::window::Waiting;
-use crate::sample::{fault, window_work};
+use crate::sample::{Const, Out, Ptr, Status, fault, if_fault, window_work};
 use dtl_sys::*;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_void};
@@ -42,12 +42,8 @@ impl Message {
 /// What a transport with a fault makes of a message.
 fn spoiled(mut message: Message) -> Message {
     let size = message.bytes.len();
-    if fault::is("comm.isend.one_short") && size > 10_000 {
-        message.bytes.truncate(size - 1);
-    }
-    if fault::is("comm.isend.cut_at_64_kib") {
-        message.bytes.truncate(65_536);
-    }
+    if_fault!("comm.isend.one_short" if size > 10_000 => message.bytes.truncate(size - 1));
+    if_fault!("comm.isend.cut_at_64_kib" => message.bytes.truncate(65_536));
     if let Some(last) = message.bytes.last_mut().filter(|_| fault::is("comm.isend.last_byte_wrong"))
     {
         *last ^= 1;
@@ -57,9 +53,7 @@ fn spoiled(mut message: Message) -> Message {
 
 /// Hands a message over; `op` numbers the sends, for faults that some of them have.
 fn put_into(queue: &Mutex<VecDeque<Message>>, message: Message, op: u64) {
-    if fault::is("comm.isend.loses_one") && op % 500 == 499 {
-        return;
-    }
+    if_fault!("comm.isend.loses_one" if op % 500 == 499 => return);
     let twice = fault::is("comm.isend.sends_twice") && op % 50 == 49;
     let again = Message { bytes: message.bytes.clone(), ..message };
     let mut queue = lock(queue);
@@ -72,9 +66,7 @@ fn put_into(queue: &Mutex<VecDeque<Message>>, message: Message, op: u64) {
         queue.push_back(again);
     }
     drop(queue);
-    if fault::is("comm.isend.blocks") {
-        std::thread::sleep(std::time::Duration::from_secs(20));
-    }
+    if_fault!("comm.isend.blocks" => std::thread::sleep(std::time::Duration::from_secs(20)));
 }
 
 /// A receive that waits. The address belongs to the caller of irecv until the receive is done.
@@ -111,57 +103,30 @@ impl Job {
 /// The five functions; their `self` begins with a [`Job`].
 pub(crate) fn table() -> dtl_comm_vtable_t {
     dtl_comm_vtable_t {
-        struct_size: size_of::<dtl_comm_vtable_t>() as u32,
-        match_bits: 0,
-        flags: 0,
         open: Some(open),
         close: Some(close),
         isend: Some(isend),
         irecv: Some(irecv),
         test: Some(test),
-        cancel: None,
-        win_create: None,
-        win_attach: None,
-        win_destroy: None,
-        win_put: None,
-        win_get: None,
-        win_flush: None,
-        win_atomics: None,
-        win_accumulate: None,
-        win_compare_and_swap: None,
+        ..DTL_COMM_VTABLE_INIT
     }
 }
 
 /// Registers it for a job of so many ranks.
-pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
+pub(crate) fn register(kind: &str, ranks: u64) -> Called {
     let is_faulty = kind == "faulty";
     // Backends live until the process ends.
     let job = Box::leak(Box::new(Job::new(ranks, is_faulty)));
     let comm = table();
     let table = dtl_backend_vtable_t {
-        struct_size: size_of::<dtl_backend_vtable_t>() as u32,
-        abi_version: DTL_ABI_VERSION,
         auto_priority: i32::MIN,
-        reserved: 0,
-        flags: 0,
-        is_available: None,
-        supports: None,
-        destroy: None,
-        device: ptr::null(),
-        memory: ptr::null(),
-        transfer: ptr::null(),
-        exec: ptr::null(),
         comm: &raw const comm,
+        ..DTL_BACKEND_VTABLE_INIT
     };
-    let mut backend = DTL_BACKEND_NULL;
-    let own = ptr::from_mut(job).cast();
-    let name = if is_faulty { c"faulty" } else { c"minimal" };
-    // SAFETY: the tables live through the call, which copies them; `own` lives for ever.
-    let status =
-        unsafe { dtl_backend_register(name.as_ptr(), &raw const table, own, 0, &raw mut backend) };
-    check("dtl_backend_register", status)?;
+    let (own, name) = (ptr::from_mut(job).cast(), if is_faulty { c"faulty" } else { c"minimal" });
+    output!(DTL_BACKEND_NULL, dtl_backend_register(name.as_ptr(), &raw const table, own, 0))?;
     // SAFETY: the tables that were registered just now.
-    unsafe { bare::keep(&raw const table, own) };
+    unsafe { vtables::keep(&raw const table, own) };
     Ok(())
 }
 
@@ -170,12 +135,12 @@ fn lock(queue: &Mutex<VecDeque<Message>>) -> MutexGuard<'_, VecDeque<Message>> {
 }
 
 unsafe extern "C" fn open(
-    own: *mut c_void,
+    own: Ptr,
     args: *const dtl_comm_open_t,
-    out_comm: *mut *mut c_void,
+    out_comm: Out,
     out_rank: *mut i32,
     out_size: *mut i32,
-) -> dtl_status_t {
+) -> Status {
     // SAFETY: `own` is what was registered.
     let job = unsafe { &*own.cast::<Job>() };
     // SAFETY: the library passes a valid description.
@@ -192,15 +157,13 @@ unsafe extern "C" fn open(
     // SAFETY: the library's own place for it.
     unsafe { *out_comm = Box::into_raw(opened).cast() };
     // SAFETY: as above.
-    unsafe { *out_rank = if fault::is("comm.open.wrong_rank") { 0 } else { rank } };
+    unsafe { *out_rank = fault::or("comm.open.wrong_rank", 0, rank) };
     // SAFETY: as above.
-    unsafe {
-        *out_size = if fault::is("comm.open.wrong_size") { rank } else { job.queues.len() as i32 }
-    };
+    unsafe { *out_size = fault::or("comm.open.wrong_size", rank, job.queues.len() as i32) };
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn close(_: *mut c_void, comm: *mut c_void) -> dtl_status_t {
+unsafe extern "C" fn close(_: Ptr, comm: Ptr) -> Status {
     // SAFETY: what `open` gave, closed once.
     drop(unsafe { Box::from_raw(comm.cast::<Rank>()) });
     DTL_SUCCESS
@@ -214,14 +177,14 @@ pub(crate) unsafe fn rank<'a>(comm: *mut c_void) -> &'a mut Rank {
 }
 
 unsafe extern "C" fn isend(
-    _: *mut c_void,
-    comm: *mut c_void,
-    buffer: *const c_void,
+    _: Ptr,
+    comm: Ptr,
+    buffer: Const,
     size_bytes: u64,
     dest: i32,
     word: u64,
     out_op: *mut u64,
-) -> dtl_status_t {
+) -> Status {
     // SAFETY: the library's call.
     let rank = unsafe { rank(comm) };
     let mut bytes = vec![0; size_bytes as usize];
@@ -237,9 +200,7 @@ unsafe extern "C" fn isend(
     let Some(queue) = rank.job.queues.get(dest as usize) else { return DTL_ERROR_INVALID_ARGUMENT };
     let late = fault::is("comm.isend.reads_late") && size_bytes > 10_000;
     let from = if late { buffer.expose_provenance() } else { 0 };
-    if fault::is("comm.isend.leaks") {
-        std::hint::black_box(Box::leak(Box::new(word)));
-    }
+    if_fault!("comm.isend.leaks" => std::hint::black_box(Box::leak(Box::new(word))));
     let message = spoiled(Message { source: rank.rank, word, bytes, from });
     let op = rank.next_op();
     put_into(queue, message, op);
@@ -250,26 +211,22 @@ unsafe extern "C" fn isend(
 }
 
 unsafe extern "C" fn irecv(
-    _: *mut c_void,
-    comm: *mut c_void,
-    buffer: *mut c_void,
+    _: Ptr,
+    comm: Ptr,
+    buffer: Ptr,
     size_bytes: u64,
     source: i32,
     word: u64,
     ignore: u64,
     out_op: *mut u64,
-) -> dtl_status_t {
+) -> Status {
     // SAFETY: the library's call.
     let rank = unsafe { rank(comm) };
     let op = rank.next_op();
     let posted =
         Posted { op, buffer: buffer.cast(), room: size_bytes as usize, source, word, ignore };
-    match rank
-        .arrived
-        .iter()
-        .position(|message| posted.takes(message))
-        .and_then(|at| rank.arrived.remove(at))
-    {
+    let found = rank.arrived.iter().position(|message| posted.takes(message));
+    match found.and_then(|at| rank.arrived.remove(at)) {
         Some(message) => rank.deliver(&posted, &message),
         None => rank.posted.push_back(posted),
     }
@@ -279,41 +236,31 @@ unsafe extern "C" fn irecv(
 }
 
 unsafe extern "C" fn test(
-    _: *mut c_void,
-    comm: *mut c_void,
+    _: Ptr,
+    comm: Ptr,
     op: u64,
     out_done: *mut i32,
     out_result: *mut dtl_comm_done_t,
-) -> dtl_status_t {
+) -> Status {
     // SAFETY: the library's call.
     let rank = unsafe { rank(comm) };
-    if fault::is("comm.test.fails") {
-        return DTL_ERROR_BACKEND;
-    }
-    if fault::is("comm.test.crashes") {
-        std::process::abort();
-    }
+    if_fault!("comm.test.fails" => return DTL_ERROR_BACKEND);
+    if_fault!("comm.test.crashes" => std::process::abort());
     while fault::is("comm.test.hangs") {
         std::thread::sleep(std::time::Duration::from_secs(1));
     }
     rank.take_in();
     window_work::go_on(rank);
     if fault::is("comm.test.done_early") {
-        if let Some(at) =
-            rank.posted.iter().position(|posted| posted.op == op && posted.room > 10_000)
-        {
-            let posted = rank.posted.remove(at);
-            let (source, word, room) =
-                posted.map_or((0, 0, 0), |one| (one.source, one.word, one.room as u64));
-            rank.finish(op, (source, word, room), DTL_SUCCESS);
+        let is_it = |posted: &Posted| posted.op == op && posted.room > 10_000;
+        let at = rank.posted.iter().position(is_it);
+        if let Some(one) = at.and_then(|at| rank.posted.remove(at)) {
+            rank.finish(op, (one.source, one.word, one.room as u64), DTL_SUCCESS);
         }
     }
-    let result = rank.done.remove(&op);
+    let (result, yes) = (rank.done.remove(&op), fault::or("comm.test.odd_boolean", 2, 1));
     // SAFETY: the library's own place for it.
-    unsafe {
-        *out_done =
-            if fault::is("comm.test.odd_boolean") { 2 } else { 1 } * i32::from(result.is_some())
-    };
+    unsafe { *out_done = yes * i32::from(result.is_some()) };
     if let Some(mut result) = result {
         result.match_word ^= u64::from(fault::is("comm.test.another_word"));
         // SAFETY: as above.
@@ -355,12 +302,8 @@ impl Rank {
         let Some(queue) = self.job.queues.get(self.rank as usize) else { return };
         loop {
             let Some(message) = lock(queue).pop_front() else { return };
-            match self
-                .posted
-                .iter()
-                .position(|posted| posted.takes(&message))
-                .and_then(|at| self.posted.remove(at))
-            {
+            let found = self.posted.iter().position(|posted| posted.takes(&message));
+            match found.and_then(|at| self.posted.remove(at)) {
                 Some(posted) => self.deliver(&posted, &message),
                 None => self.arrived.push_back(message),
             }

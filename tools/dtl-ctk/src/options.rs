@@ -1,23 +1,21 @@
-//! The command line of dtl-ctk.
+//! The command line of dtl-ctk, of the process that the user starts and of its workers alike.
 
 use crate::api::limit_of;
 use crate::case::{OPS, Op};
 use crate::generate::Space;
 use crate::kit::catalog::COMPONENTS;
-use crate::kit::options::{Kernels, Place, Target, Wanted, Work};
-use crate::sample::fault::FAULTS;
+use crate::sample::fault;
 use crate::shrink::{self, Change};
-use clap::{Args, Parser, Subcommand};
+use crate::worker::is_threaded;
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const AFTER: &str = "\
 Exit status: 0 if all tests and cases pass; 1 if one fails (of a random case the smallest form \
-that still \
-fails is on standard error, with the command that repeats it); 2 for a wrong command line; 3 if \
-the backend \
-cannot run here or files cannot be written.
+that still fails is on standard error, with the command that repeats it); 2 for a wrong command \
+line; 3 if the backend cannot run here or files cannot be written.
 
 Examples:
   dtl-ctk run --plugin ./libfoo.so                     all named tests of what it has
@@ -37,7 +35,7 @@ pub(crate) struct Options {
 pub(crate) enum Command {
     /// Run tests on a backend, a plugin file or a kind of communicator
     #[command(after_help = AFTER)]
-    Run(Box<RunOptions>),
+    Run(Box<Run>),
     /// List the named tests, or (--cases) the operations of random cases
     List(List),
     /// Tell what a test checks, why, and what its failure usually means
@@ -52,9 +50,6 @@ pub(crate) enum Command {
     },
     /// Write random cases to a file, a line of numbers each, for another implementation to run
     Cases(Cases),
-    /// Run tests for another process of dtl-ctk
-    #[command(hide = true)]
-    Work(Work),
 }
 
 #[derive(Args, Debug)]
@@ -96,9 +91,9 @@ pub(crate) struct Choice {
     pub(crate) only: Vec<Op>,
 }
 
-/// What `run` takes. It becomes a [`Run`] of random cases or a [`Wanted`] of named tests.
+/// What `run` takes: a run of named tests or, with --cases or --case, of random cases.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct RunOptions {
+pub(crate) struct Run {
     /// A backend of the library's ("host", "null", ...), or "sample" (registered by this program)
     #[arg(long, value_name = "NAME", group = "target")]
     pub(crate) backend: Option<String>,
@@ -142,6 +137,9 @@ pub(crate) struct RunOptions {
 
     #[command(flatten)]
     pub(crate) random: Random,
+
+    #[command(flatten)]
+    pub(crate) worker: Worker,
 }
 
 /// Options of named tests.
@@ -195,6 +193,34 @@ pub(crate) struct Named {
     pub(crate) ranks_as: Option<Place>,
 }
 
+/// Kernels to test instead of the kit's own source.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Kernels {
+    /// A file whose kernel the exec.module tests use instead of source of language 0.
+    /// DTL_LANGUAGE_PTX if it ends in .ptx, DTL_LANGUAGE_SPIRV in .spv, else DTL_LANGUAGE_BINARY
+    #[arg(long, value_name = "FILE")]
+    pub(crate) binary: Option<PathBuf>,
+
+    /// The kernel in it [default: add]
+    #[arg(long, value_name = "NAME", requires = "binary")]
+    pub(crate) kernel: Option<String>,
+
+    /// Its arguments, as in dtl_kernel_get. A kernel of "pi" must add the int to element i of the
+    /// int array, as the kit's own kernel does. Kernels of other signatures are launched with a
+    /// pointer to 4000 bytes and zeros; their results are not checked [default: pi]
+    #[arg(long, value_name = "LETTERS", requires = "binary")]
+    pub(crate) signature: Option<String>,
+}
+
+/// Where the ranks of comm tests are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Place {
+    /// Processes, started by dtlrun or --launcher
+    Processes,
+    /// Threads of one process
+    Threads,
+}
+
 /// Options of random cases: --cases or --case chooses them.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Random cases")]
@@ -220,124 +246,202 @@ pub(crate) struct Random {
     pub(crate) case: Option<u64>,
 
     /// Changes that make the case smaller, separated by commas
-    #[arg(long, value_name = "CHANGE,…", value_delimiter = ',', requires = "case", long_help = shrink::HELP)]
+    #[arg(long, value_name = "CHANGE,…", value_delimiter = ',', requires = "case")]
+    #[arg(long_help = shrink::HELP)]
     pub(crate) shrink: Vec<Change>,
 
     /// Do not look for the smallest failing form of a case
     #[arg(long)]
     pub(crate) no_shrink: bool,
+}
 
-    /// This process is to run the cases, not to start those that do
+/// What the driver adds for the processes that it starts.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Worker {
+    /// This process is to run the tests or cases, not to start those that do
     #[arg(long, hide = true)]
     pub(crate) worker: bool,
 
-    /// Where rank 0 writes which case it is in
+    /// Names of tests, a line each
     #[arg(long, hide = true)]
-    pub(crate) progress: Option<PathBuf>,
+    pub(crate) names: Option<PathBuf>,
+
+    /// Where to write what happens; of random cases, which one rank 0 is in
+    #[arg(long, hide = true)]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Number of ranks that are threads; 0: this process is one rank
+    #[arg(long, hide = true, default_value_t = 0)]
+    pub(crate) threads: u64,
 }
 
-/// A run of random cases.
-#[derive(Clone, Debug)]
-pub(crate) struct Run {
-    pub(crate) kind: String,
-    pub(crate) ranks: u64,
-    pub(crate) choice: Choice,
-    /// Longest that a call may wait.
-    pub(crate) timeout: Duration,
-    pub(crate) digest: Option<PathBuf>,
-    pub(crate) case: Option<u64>,
-    pub(crate) shrink: Vec<Change>,
-    pub(crate) no_shrink: bool,
-    pub(crate) no_time_limit: bool,
-    pub(crate) launcher: Option<String>,
-    pub(crate) worker: bool,
-    pub(crate) progress: Option<PathBuf>,
+/// What is tested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target<'a> {
+    /// A backend of the library's registry, or "sample".
+    Backend(&'a str),
+    /// A kind of communicator.
+    Kind(&'a str),
+    /// A plugin file.
+    Plugin(&'a Path),
+    /// Nothing but the library: abi tests only.
+    Library,
 }
 
-/// What `run` is to do.
-pub(crate) enum Task {
-    Random(Run),
-    Named(Wanted),
-}
+impl Run {
+    /// The run of a command line.
+    pub(crate) fn of(words: &str) -> Run {
+        match Options::parse_from(["dtl-ctk", "run"].into_iter().chain(words.split(' '))).command {
+            Command::Run(run) => *run,
+            _ => unreachable!("the command is run"),
+        }
+    }
 
-impl RunOptions {
-    /// Makes sense of the options together.
-    pub(crate) fn task(self) -> Result<Task, String> {
+    /// Whether the options make sense together.
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.kind.as_deref() == Some("self") && self.ranks.is_some_and(|ranks| ranks != 1) {
             return Err(format!("kind self has one rank, not {}", self.ranks.unwrap_or(1)));
         }
-        let random = self.random.cases.is_some() || self.random.case.is_some();
-        if !random && self.random.digest.is_some() {
+        if !self.is_random() && self.random.digest.is_some() {
             return Err("--digest is for random cases: give their number with --cases".to_owned());
         }
-        if random {
-            self.random_cases().map(Task::Random)
-        } else {
-            self.named_tests().map(Task::Named)
+        if self.is_random() {
+            if self.kind.is_none() {
+                return Err("random cases want --kind".to_owned());
+            }
+            let wrong =
+                |name: &String| parse_op(name).err().map(|error| format!("{name}: {error}"));
+            return self.only.iter().find_map(wrong).map_or(Ok(()), Err);
         }
+        let is_abi = |names: &[String]| !names.is_empty() && names.iter().all(|name| name == "abi");
+        if self.target() == Target::Library && !is_abi(&self.named.component) {
+            return Err(
+                "what is to be tested? Give --backend, --plugin or --kind (or --component abi)"
+                    .to_owned(),
+            );
+        }
+        Ok(())
     }
 
-    fn random_cases(self) -> Result<Run, String> {
-        let Some(kind) = self.kind else { return Err("random cases want --kind".to_owned()) };
-        let only =
-            self.only.iter().map(|name| parse_op(name).map_err(|error| format!("{name}: {error}")));
-        let random = self.random;
-        Ok(Run {
-            kind,
-            ranks: self.ranks.unwrap_or(1),
-            choice: Choice {
-                seed: random.seed,
-                cases: random.cases.unwrap_or(1000),
-                max_bytes: random.max_bytes,
-                only: only.collect::<Result<_, _>>()?,
-            },
-            timeout: self.timeout.unwrap_or(Duration::from_secs(60)),
-            digest: random.digest,
-            case: random.case,
-            shrink: random.shrink,
-            no_shrink: random.no_shrink,
-            no_time_limit: self.no_time_limit,
-            launcher: self.launcher,
-            worker: random.worker,
-            progress: random.progress,
-        })
+    /// Whether random cases are run, not named tests.
+    pub(crate) fn is_random(&self) -> bool {
+        self.random.cases.is_some() || self.random.case.is_some()
     }
 
-    fn named_tests(self) -> Result<Wanted, String> {
-        let only_abi = !self.named.component.is_empty()
-            && self.named.component.iter().all(|name| name == "abi");
-        let target = match (self.backend, self.plugin, self.kind.clone()) {
+    pub(crate) fn target(&self) -> Target<'_> {
+        match (&self.backend, &self.plugin, &self.kind) {
             (Some(name), ..) => Target::Backend(name),
             (_, Some(path), _) => Target::Plugin(path),
             (.., Some(kind)) => Target::Kind(kind),
-            _ if only_abi => Target::Library,
-            _ => {
-                return Err(
-                    "what is to be tested? Give --backend, --plugin or --kind (or --component abi)"
-                        .to_owned(),
-                );
-            }
+            _ => Target::Library,
+        }
+    }
+
+    /// The name of the backend or kind, if it is one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.backend.as_deref().or(self.kind.as_deref())
+    }
+
+    /// The name of what is tested.
+    pub(crate) fn subject(&self) -> String {
+        match self.target() {
+            Target::Backend(name) | Target::Kind(name) => name.to_owned(),
+            Target::Plugin(path) => path.display().to_string(),
+            Target::Library => "the library".to_owned(),
+        }
+    }
+
+    /// Number of ranks of comm tests.
+    pub(crate) fn ranks(&self) -> u64 {
+        let is_one = self.is_random() || self.kind.as_deref() == Some("self");
+        self.ranks.unwrap_or(if is_one { 1 } else { 2 })
+    }
+
+    /// Where the ranks are.
+    pub(crate) fn place(&self) -> Place {
+        let threaded = self.name().is_some_and(|name| name == "self" || is_threaded(name));
+        let (is_random, is_launched) = (self.is_random(), self.launcher.is_some());
+        let natural = match threaded && (is_random || !is_launched) {
+            true => Place::Threads,
+            false => Place::Processes,
         };
-        let natural = if self.kind.as_deref() == Some("self") { 1 } else { 2 };
-        Ok(Wanted {
-            target,
-            components: self.named.component,
-            patterns: self.only,
-            ranks: self.ranks.unwrap_or(natural),
-            place: self.named.ranks_as,
-            launcher: self.launcher,
-            limit: self.timeout.unwrap_or(Duration::from_secs(30)),
-            no_time_limit: self.no_time_limit,
-            json: self.named.json,
-            junit: self.named.junit,
-            expect: self.named.expect,
-            stress: self.named.stress,
-            max_failures: self.named.max_failures,
-            time: self.named.time,
-            verbose: self.named.verbose,
-            fault: self.named.fault,
-            kernels: self.named.kernels,
-        })
+        if is_random { natural } else { self.named.ranks_as.unwrap_or(natural) }
+    }
+
+    /// Longest that a test, or a call of a random case, may take.
+    pub(crate) fn limit(&self) -> Duration {
+        let seconds = if self.is_random() { 60 } else { 30 };
+        self.timeout.unwrap_or(Duration::from_secs(seconds))
+    }
+
+    /// Longest that a call may wait.
+    pub(crate) fn call_ns(&self) -> u64 {
+        let part = if self.is_random() { 1 } else { 3 };
+        u64::try_from((self.limit() / part).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The time limit of communicators.
+    pub(crate) fn comm_limit_ns(&self) -> u64 {
+        limit_of(self.call_ns(), self.no_time_limit)
+    }
+
+    /// How long a worker may show no progress before it is ended. Where calls have time limits of
+    /// their own, that of random cases is for ranks that spin or sleep for ever.
+    pub(crate) fn patience(&self) -> Duration {
+        match self.is_random() && !self.no_time_limit {
+            true => self.limit() * 3 + Duration::from_secs(40),
+            false => self.limit(),
+        }
+    }
+
+    /// Which random cases there are.
+    pub(crate) fn choice(&self) -> Choice {
+        Choice {
+            seed: self.random.seed,
+            cases: self.random.cases.unwrap_or(1000),
+            max_bytes: self.random.max_bytes,
+            only: self.only.iter().filter_map(|name| parse_op(name).ok()).collect(),
+        }
+    }
+
+    /// Numbers of the random cases.
+    pub(crate) fn numbers(&self) -> Range<u64> {
+        self.random.case.map_or(0..self.choice().cases, |number| number..number + 1)
+    }
+
+    /// The arguments that make the same run of random cases, or a worker for named tests.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let file = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let list = |names: Vec<String>| (!names.is_empty()).then(|| names.join(","));
+        let (named, random, is_random) = (&self.named, &self.random, self.is_random());
+        let of_cases = |value: String| is_random.then_some(value);
+        let cases = of_cases(self.choice().cases.to_string()).filter(|_| random.case.is_none());
+        let values = [
+            ("backend", self.backend.clone()),
+            ("plugin", file(&self.plugin)),
+            ("kind", self.kind.clone()),
+            ("ranks", of_cases(self.ranks().to_string())),
+            ("seed", of_cases(random.seed.to_string())),
+            ("max-bytes", of_cases(random.max_bytes.to_string())),
+            ("only", list(self.only.clone()).filter(|_| is_random)),
+            ("component", list(named.component.clone())),
+            ("binary", file(&named.kernels.binary)),
+            ("kernel", named.kernels.kernel.clone()),
+            ("signature", named.kernels.signature.clone()),
+            ("fault", named.fault.clone()),
+            ("stress", named.stress.map(|seconds| seconds.to_string())),
+            ("timeout", Some(format!("{}ms", self.limit().as_millis()))),
+            ("case", random.case.map(|number| number.to_string())),
+            ("cases", cases),
+            ("no-time-limit", self.no_time_limit.then(String::new)),
+            ("shrink", list(random.shrink.iter().map(Change::to_string).collect())),
+            ("digest", file(&random.digest)),
+        ];
+        let word = |(name, value): (&str, Option<String>)| match value?.as_str() {
+            "" => Some(format!("--{name}")),
+            value => Some(format!("--{name}={value}")),
+        };
+        std::iter::once("run".to_owned()).chain(values.into_iter().filter_map(word)).collect()
     }
 }
 
@@ -361,79 +465,19 @@ impl Choice {
         let ops = if self.only.is_empty() { all() } else { self.only.clone() };
         Space { seed: self.seed, ranks, max_bytes: self.max_bytes, ops }
     }
-
-    /// As it is written on a command line.
-    pub(crate) fn arguments(&self) -> Vec<String> {
-        let mut words =
-            vec![format!("--seed={}", self.seed), format!("--max-bytes={}", self.max_bytes)];
-        if !self.only.is_empty() {
-            let names: Vec<&str> = self.only.iter().map(|op| op.name()).collect();
-            words.push(format!("--only={}", names.join(",")));
-        }
-        words
-    }
-}
-
-impl Run {
-    pub(crate) fn numbers(&self) -> Range<u64> {
-        self.case.map_or(0..self.choice.cases, |number| number..number + 1)
-    }
-
-    pub(crate) fn timeout_ns(&self) -> u64 {
-        u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    /// The time limit of communicators.
-    pub(crate) fn limit_ns(&self) -> u64 {
-        limit_of(self.timeout_ns(), self.no_time_limit)
-    }
-
-    /// How long ranks may be in one case before they are ended. Where calls have time limits of
-    /// their own, this is for ranks that spin or sleep for ever.
-    pub(crate) fn patience(&self) -> Duration {
-        if self.no_time_limit { self.timeout } else { self.timeout * 3 + Duration::from_secs(40) }
-    }
-
-    /// The arguments that make the same run.
-    pub(crate) fn arguments(&self) -> Vec<String> {
-        let mut words = vec![
-            "run".to_owned(),
-            format!("--kind={}", self.kind),
-            format!("--ranks={}", self.ranks),
-        ];
-        words.extend(self.choice.arguments());
-        words.push(format!("--timeout={}ms", self.timeout.as_millis()));
-        words.push(match self.case {
-            Some(number) => format!("--case={number}"),
-            None => format!("--cases={}", self.choice.cases),
-        });
-        words.extend(self.no_time_limit.then(|| "--no-time-limit".to_owned()));
-        if !self.shrink.is_empty() {
-            let changes: Vec<String> = self.shrink.iter().map(Change::to_string).collect();
-            words.push(format!("--shrink={}", changes.join(",")));
-        }
-        if let Some(path) = &self.digest {
-            words.push(format!("--digest={}", path.display()));
-        }
-        words
-    }
 }
 
 fn parse_component(text: &str) -> Result<String, String> {
-    let known = COMPONENTS.contains(&text);
-    if known {
-        Ok(text.to_owned())
-    } else {
-        Err(format!("components are {}", COMPONENTS.join(", ")))
+    match COMPONENTS.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("components are {}", COMPONENTS.join(", "))),
     }
 }
 
 fn parse_fault(text: &str) -> Result<String, String> {
-    let known = FAULTS.iter().any(|(name, _)| *name == text);
-    if known {
-        Ok(text.to_owned())
-    } else {
-        Err("no such fault: see dtl-ctk list --faults".to_owned())
+    match fault::is_known(text) {
+        true => Ok(text.to_owned()),
+        false => Err("no such fault: see dtl-ctk list --faults".to_owned()),
     }
 }
 
@@ -482,18 +526,11 @@ mod tests {
 
     #[test]
     fn a_run_can_be_repeated_from_its_arguments() {
-        let line = "dtl-ctk run --kind shm --ranks 3 --seed 5 --case 17 --only bcast,p2p --shrink \
-            h,d1 --no-time-limit";
-        let task =
-            |words: &mut dyn Iterator<Item = String>| match Options::parse_from(words).command {
-                Command::Run(run) => match run.task() {
-                    Ok(Task::Random(run)) => run,
-                    _ => panic!("random cases"),
-                },
-                _ => panic!("run"),
-            };
-        let run = task(&mut line.split(' ').map(str::to_owned));
-        let again = task(&mut std::iter::once("dtl-ctk".to_owned()).chain(run.arguments()));
-        assert_eq!(format!("{run:?}"), format!("{again:?}"));
+        let line = "--kind shm --ranks 3 --seed 5 --case 17 --only bcast,p2p --shrink h,d1 \
+                    --no-time-limit";
+        let run = Run::of(line);
+        let again = Run::of(&run.arguments()[1..].join(" "));
+        assert_eq!(run.arguments(), again.arguments());
+        assert_eq!(format!("{:?}", run.choice()), format!("{:?}", again.choice()));
     }
 }

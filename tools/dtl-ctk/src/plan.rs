@@ -261,11 +261,8 @@ impl View<'_> {
             stacked(sources.iter().map(|&from| count(from, me)).collect(), self.step.gap);
         plan.send = self.filler(sends.total);
         for (index, &to) in dests.iter().enumerate() {
-            self.put_input(
-                self.part(&mut plan.send, sends.displs[index], sends.counts[index]),
-                me,
-                to,
-            );
+            let (first, count) = (sends.displs[index], sends.counts[index]);
+            self.put_input(self.part(&mut plan.send, first, count), me, to);
         }
         plan.recv = self.filler(receives.total);
         (plan.scounts, plan.sdispls) = (sends.counts, self.passed(sends.displs));

@@ -3,18 +3,18 @@
 
 use crate::case::{Case, Group, Step};
 use crate::data::{self, TYPES};
-use crate::window::Story;
+use crate::window::Schedule;
 use dtl_sys::DTL_OP_SUM;
 use std::fmt;
 use std::str::FromStr;
 
-/// One change.
+/// One change: its letter, and a number if it has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     /// d0, d1 ...: without this step.
     Drop(usize),
     /// r1, r2 ...: only with so many ranks.
-    Ranks(u64),
+    Ranks(usize),
     /// w: on the world communicator.
     World,
     /// h: half of every count.
@@ -41,6 +41,29 @@ pub(crate) enum Change {
     Proper,
 }
 
+/// Makes a change of its number.
+type Numbered = fn(usize) -> Change;
+
+/// Letters of changes with a number, and of those without.
+const NUMBERED: [(char, Numbered); 5] = [
+    ('d', Change::Drop),
+    ('r', Change::Ranks),
+    ('m', Change::Message),
+    ('e', Change::Epoch),
+    ('a', Change::Act),
+];
+const PLAIN: [(char, Change); 9] = [
+    ('w', Change::World),
+    ('h', Change::Halve),
+    ('b', Change::Blocking),
+    ('i', Change::OutOfPlace),
+    ('p', Change::Packed),
+    ('t', Change::Simple),
+    ('o', Change::Root),
+    ('k', Change::Once),
+    ('x', Change::Proper),
+];
+
 /// What --shrink says of itself.
 pub(crate) const HELP: &str = "d0 d1 … drops a step, m0 m1 … a message; r1 r2 … keeps the first \
     ranks; h halves counts; \
@@ -49,22 +72,19 @@ e0 e1 … drops an epoch of a window, a0 a1 … an act; k does acts once; x with
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Change::Drop(step) => write!(f, "d{step}"),
-            Change::Ranks(ranks) => write!(f, "r{ranks}"),
-            Change::Message(message) => write!(f, "m{message}"),
-            Change::Epoch(epoch) => write!(f, "e{epoch}"),
-            Change::Act(act) => write!(f, "a{act}"),
-            Change::Once => f.write_str("k"),
-            Change::Proper => f.write_str("x"),
-            Change::World => f.write_str("w"),
-            Change::Halve => f.write_str("h"),
-            Change::Blocking => f.write_str("b"),
-            Change::OutOfPlace => f.write_str("i"),
-            Change::Packed => f.write_str("p"),
-            Change::Simple => f.write_str("t"),
-            Change::Root => f.write_str("o"),
+        if let Some((letter, _)) = PLAIN.iter().find(|(_, change)| change == self) {
+            return write!(f, "{letter}");
         }
+        let (Change::Drop(number)
+        | Change::Ranks(number)
+        | Change::Message(number)
+        | Change::Epoch(number)
+        | Change::Act(number)) = *self
+        else {
+            return Ok(());
+        };
+        let letter = NUMBERED.iter().find(|(_, change)| change(number) == *self);
+        write!(f, "{}{number}", letter.map_or('?', |(letter, _)| *letter))
     }
 }
 
@@ -72,23 +92,15 @@ impl FromStr for Change {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Change, String> {
-        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no number"));
         let mut letters = text.chars();
-        match (letters.next(), letters.as_str()) {
-            (Some('d'), rest) => number(rest).map(Change::Drop),
-            (Some('m'), rest) => number(rest).map(Change::Message),
-            (Some('r'), rest) => number(rest).map(|ranks| Change::Ranks(ranks as u64)),
-            (Some('e'), rest) => number(rest).map(Change::Epoch),
-            (Some('a'), rest) => number(rest).map(Change::Act),
-            (Some('k'), "") => Ok(Change::Once),
-            (Some('x'), "") => Ok(Change::Proper),
-            (Some('w'), "") => Ok(Change::World),
-            (Some('h'), "") => Ok(Change::Halve),
-            (Some('b'), "") => Ok(Change::Blocking),
-            (Some('i'), "") => Ok(Change::OutOfPlace),
-            (Some('p'), "") => Ok(Change::Packed),
-            (Some('t'), "") => Ok(Change::Simple),
-            (Some('o'), "") => Ok(Change::Root),
+        let (first, rest) = (letters.next(), letters.as_str());
+        let plain = PLAIN.iter().find(|(letter, _)| Some(*letter) == first && rest.is_empty());
+        let numbered = NUMBERED.iter().find(|(letter, _)| Some(*letter) == first);
+        match (plain, numbered) {
+            (Some((_, change)), _) => Ok(*change),
+            (_, Some((_, change))) => {
+                rest.parse().map(change).map_err(|_| format!("{rest:?} is no number"))
+            }
             _ => Err(format!("{text:?} is no change: {HELP}")),
         }
     }
@@ -106,7 +118,7 @@ fn apply_one(case: &mut Case, change: Change) {
         Change::World => case.group = Group::World,
         Change::Drop(step) if step < case.steps.len() => _ = case.steps.remove(step),
         Change::Ranks(ranks) => {
-            let color = |rank| if rank < ranks { 0 } else { -1 };
+            let color = |rank| if rank < ranks as u64 { 0 } else { -1 };
             case.group = Group::Split((0..case.ranks).map(|rank| (color(rank), 0)).collect());
         }
         Change::Halve => halve(case),
@@ -126,10 +138,10 @@ fn apply_one(case: &mut Case, change: Change) {
             }
             Change::Packed => step.window.pack(),
             Change::Root => step.root = 0,
-            Change::Epoch(epoch) => step.window.drop_phase(epoch),
+            Change::Epoch(epoch) => step.window.drop_epoch(epoch),
             Change::Act(act) => step.window.drop_act(act),
             Change::Once => step.window.each_act(|act| act.repeats = 1),
-            Change::Proper => step.window.phases.iter_mut().for_each(|phase| phase.misuse.clear()),
+            Change::Proper => step.window.epochs.iter_mut().for_each(|phase| phase.misuse.clear()),
             Change::Simple => {
                 step.window.simplify();
                 step.ty = TYPES[2];
@@ -167,10 +179,15 @@ pub(crate) fn candidates(case: &Case) -> Vec<Change> {
         Group::Split(places) => places.iter().filter(|(color, _)| *color == 0).count() as u64,
         _ => case.ranks,
     };
-    let is_prefix = matches!(&case.group, Group::Split(places)
-        if places.iter().enumerate().all(|(rank, place)| *place == (if (rank as u64) < members { 0 } else { -1 }, 0)));
+    let color = |rank| if rank < members { 0 } else { -1 };
+    let in_order =
+        |((color_of, key), rank): (&(i32, i32), u64)| (*color_of, *key) == (color(rank), 0);
+    let is_prefix = match &case.group {
+        Group::Split(places) => places.iter().zip(0..).all(in_order),
+        _ => false,
+    };
     let fewer = if is_prefix { members } else { case.ranks };
-    list.extend((1..fewer).map(Change::Ranks).take(8));
+    list.extend((1..fewer as usize).map(Change::Ranks).take(8));
     if !is_prefix && case.group != Group::World {
         list.push(Change::World);
     }
@@ -179,7 +196,7 @@ pub(crate) fn candidates(case: &Case) -> Vec<Change> {
         list.extend((0..messages).map(Change::Message));
     }
     let windows = || steps.iter().map(|step| &step.window);
-    let epochs = windows().map(|window| window.phases.len()).max().unwrap_or(0);
+    let epochs = windows().map(|window| window.epochs.len()).max().unwrap_or(0);
     let acts = windows().map(|window| window.acts().count()).max().unwrap_or(0);
     if epochs > 1 {
         list.extend((0..epochs).map(Change::Epoch));
@@ -197,9 +214,9 @@ pub(crate) fn candidates(case: &Case) -> Vec<Change> {
         step.ty == data::TYPES[2] && folds_simply && step.window.is_simple()
     };
     let more = [
-        (Change::Proper, windows().any(Story::has_misuse)),
+        (Change::Proper, windows().any(Schedule::has_misuse)),
         (Change::Halve, has_counts),
-        (Change::Once, windows().flat_map(Story::acts).any(|act| act.repeats > 1)),
+        (Change::Once, windows().flat_map(Schedule::acts).any(|act| act.repeats > 1)),
         (Change::Blocking, steps.iter().any(|step| step.nonblocking)),
         (Change::OutOfPlace, steps.iter().any(|step| step.in_place && !step.op.is_p2p())),
         (

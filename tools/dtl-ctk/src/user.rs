@@ -1,8 +1,8 @@
 //! An element type and two operations of the program's own, made once per process. What they
 //! compute is written here for the library's buffers; `reference` has its own form of it.
 
-use crate::api::{Failure, check};
 use crate::data::{USER_DTYPE, USER_MATRIX, USER_SUM};
+use crate::kit::outcome::{Called, output};
 use dtl_sys::*;
 use std::ffi::c_void;
 use std::ptr;
@@ -15,21 +15,13 @@ type Element = [u32; 6];
 static MADE: OnceLock<[i32; 3]> = OnceLock::new();
 
 /// Makes them; before any rank runs cases.
-pub(crate) fn make() -> Result<(), Failure> {
-    let (mut dtype, mut sum, mut matrix) = (0, 0, 0);
-    let bytes = size_of::<Element>() as u64;
-    // SAFETY: the name ends with NUL; `dtype` is a local.
-    check("dtl_dtype_create", unsafe { dtl_dtype_create(bytes, c"ctk".as_ptr(), &raw mut dtype) })?;
-    let none = ptr::null_mut();
-    let name = c"ctk sum".as_ptr();
-    // SAFETY: the function keeps to dtl_op_fn_t and uses no `user`; `sum` is a local.
-    let status = unsafe { dtl_op_create(Some(add), none, DTL_OP_COMMUTES, name, &raw mut sum) };
-    check("dtl_op_create", status)?;
-    let name = c"ctk matrix".as_ptr();
-    // SAFETY: likewise.
-    check("dtl_op_create", unsafe {
-        dtl_op_create(Some(multiply), none, 0, name, &raw mut matrix)
-    })?;
+pub(crate) fn make() -> Called {
+    let (bytes, none) = (size_of::<Element>() as u64, ptr::null_mut());
+    let (sum, matrix) = (c"ctk sum".as_ptr(), c"ctk matrix".as_ptr());
+    let dtype = output!(0, dtl_dtype_create(bytes, c"ctk".as_ptr()))?;
+    // The functions keep to dtl_op_fn_t and use no `user`.
+    let sum = output!(0, dtl_op_create(Some(add), none, DTL_OP_COMMUTES, sum))?;
+    let matrix = output!(0, dtl_op_create(Some(multiply), none, 0, matrix))?;
     let _ = MADE.set([dtype, sum, matrix]);
     Ok(())
 }

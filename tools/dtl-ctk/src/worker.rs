@@ -1,16 +1,31 @@
-//! The process that runs cases: one rank, or all ranks as threads.
+//! Worker: the process that runs tests or cases, as one rank, as all ranks (threads) or as none. It
+//! writes a line to the report when a named test begins and when it ends, so that the driver can
+//! name the test if this process crashes or hangs.
 
-use crate::api::{Comm, Failure, check, cuts};
-use crate::kit::outcome::{complain, say};
+use crate::api::{self, Comm};
+use crate::case_run::CaseRun;
+use crate::kit::calls::Backend;
+use crate::kit::catalog::{self, Body, Need, Test};
+use crate::kit::outcome::{Failure, Outcome, Refused, Stop, errln, name_of, outln, skip};
+use crate::kit::rank::{IN_THREADS, Rank};
+use crate::kit::slot_comm::{Place, SlotComm};
+use crate::kit::subject::Subject;
+use crate::kit::vtables::{self, Vtables};
+use crate::kit::{current_slot, stress, timing};
 use crate::minimal;
 use crate::options::Run;
-use crate::rank::{Failed, Rank};
-use crate::sample::Parts;
+use crate::sample::{Parts, fault};
+use crate::tests::module;
 use crate::user;
-use dtl_sys::{DTL_SUCCESS, dtl_comm_rank, dtl_comm_size, dtl_comm_t, dtl_finalize, dtl_status_t};
+use dtl::tooling::launch;
+use dtl_sys::*;
+use std::ffi::{CStr, CString};
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::process::ExitCode;
-use std::thread;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// The kind could not be opened, or a file not written.
 pub(crate) const CANNOT: u8 = 3;
@@ -20,98 +35,482 @@ pub(crate) fn is_threaded(kind: &str) -> bool {
     ["threads", "minimal", "faulty", "sample"].contains(&kind)
 }
 
+/// Runs what the command line names.
+pub(crate) fn work(run: &Run) -> ExitCode {
+    if run.is_random() { cases(run) } else { tests(run) }
+}
+
 fn finalize() -> dtl_status_t {
-    // SAFETY: the cases are over: nobody uses memory or names of the library any more.
+    // SAFETY: tests and cases are over: nobody uses memory or names of the library any more.
     unsafe { dtl_finalize() }
 }
 
-/// Runs the cases as one rank of a job, or as all of them.
-pub(crate) fn work(run: &Run) -> ExitCode {
-    let outcome =
-        user::make().and_then(|()| if is_threaded(&run.kind) { threads(run) } else { single(run) });
-    match outcome {
+/// Opens a communicator on this rank, or on all ranks that are threads of this process, and runs
+/// `go` on each. Returns the first failure, or whether all ranks passed.
+fn on_ranks<E: Send + From<Refused> + From<Stop>>(
+    run: &Run,
+    kind: &str,
+    threads: u64,
+    go: impl Fn(i32, Comm) -> Result<bool, E> + Sync,
+) -> Result<bool, E> {
+    let limit = run.comm_limit_ns();
+    if threads == 0 {
+        let comm = Comm::open(kind, None, limit)?;
+        return go(comm.place()?.0, comm);
+    }
+    let all = if kind == "threads" { Comm::threads(threads, limit)? } else { Vec::new() };
+    let opened: Vec<_> = all.into_iter().map(|comm| Mutex::new(Some(comm))).collect();
+    on_threads(run, threads, |rank| {
+        let place = (kind != "self").then_some((rank, threads as i32));
+        let opened = opened.get(rank as usize).and_then(|comm| comm.lock().ok()?.take());
+        go(rank, opened.map_or_else(|| Comm::open(kind, place, limit), Ok)?)
+    })
+}
+
+/// Runs ranks that are threads of this process.
+fn on_threads<E: Send + From<Stop>>(
+    run: &Run,
+    threads: u64,
+    go: impl Fn(i32) -> Result<bool, E> + Sync,
+) -> Result<bool, E> {
+    std::thread::scope(|scope| {
+        let start = |rank: i32| {
+            let go = &go;
+            scope.spawn(move || {
+                begin_steps(run, rank);
+                go(rank)
+            })
+        };
+        let started: Vec<_> = (0..threads as i32).map(start).collect();
+        let panicked = |_| Err(Stop::Failed("a rank's thread panicked".to_owned()).into());
+        let join =
+            |thread: std::thread::ScopedJoinHandle<_>| thread.join().unwrap_or_else(panicked);
+        let ended: Vec<Result<bool, E>> = started.into_iter().map(join).collect();
+        ended.into_iter().try_fold(true, |all, passed| Ok(all & passed?))
+    })
+}
+
+fn begin_steps(run: &Run, rank: i32) {
+    if let Some(report) = run.worker.report.as_ref().filter(|_| !run.is_random()) {
+        current_slot::write_beside(report, rank);
+    }
+}
+
+/// Runs random cases.
+fn cases(run: &Run) -> ExitCode {
+    match user::make().map_err(Failure::from).and_then(|()| all_cases(run)) {
         // A launcher of MPI's takes a process for crashed that ends without.
         Ok(true) if finalize() == DTL_SUCCESS => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(failure) => {
-            complain!("dtl-ctk: {}", failure.text);
+            errln!("dtl-ctk: {}", failure.text);
             ExitCode::from(CANNOT)
         }
     }
 }
 
-fn progress(run: &Run) -> Option<File> {
-    OpenOptions::new().write(true).open(run.progress.as_ref()?).ok()
-}
-
-fn single(run: &Run) -> Result<bool, Failure> {
-    let comm = Comm::open(&run.kind, None, run.limit_ns())?;
-    let (rank, ranks) = place(comm.handle)?;
-    let cuts = cuts(&run.kind, run.no_time_limit);
-    let passed = one(Rank { run, rank, ranks, comm, cuts, progress: progress(run) });
-    if passed && rank == 0 && !run.worker {
-        // Under a launcher of the user's own, nobody else says so.
-        let (kind, count, seed) = (&run.kind, run.numbers().count(), run.choice.seed);
-        say!("{kind}, {ranks} rank(s): {count} case(s) passed (seed {seed})");
-    }
-    Ok(passed)
-}
-
-/// Rank and number of ranks.
-fn place(comm: dtl_comm_t) -> Result<(u64, u64), Failure> {
-    let (mut rank, mut ranks) = (0, 0);
-    // SAFETY: `rank` is a local.
-    check("dtl_comm_rank", unsafe { dtl_comm_rank(comm, &raw mut rank) })?;
-    // SAFETY: `ranks` is a local.
-    check("dtl_comm_size", unsafe { dtl_comm_size(comm, &raw mut ranks) })?;
-    Ok((rank as u64, ranks as u64))
-}
-
-fn threads(run: &Run) -> Result<bool, Failure> {
-    let mut opened: Vec<Option<Comm>> = Vec::new();
-    if run.kind == "threads" {
-        opened.extend(Comm::threads(run.ranks, run.limit_ns())?.into_iter().map(Some));
-    } else {
-        if run.kind == "sample" {
-            let registered = Parts::for_ranks(run.ranks).register("sample", 0);
-            registered.map_err(|refused| Failure::wrong(refused.text))?;
-        } else {
-            minimal::register(&run.kind, run.ranks)?;
+fn all_cases(run: &Run) -> Result<bool, Failure> {
+    let kind = run.kind.as_deref().unwrap_or_default();
+    register(kind, run.ranks())?;
+    let threads = if is_threaded(kind) { run.ranks() } else { 0 };
+    on_ranks(run, kind, threads, |_, comm| {
+        let (rank, ranks) = comm.place()?;
+        let report = run.worker.report.as_ref();
+        let progress = report.and_then(|path| OpenOptions::new().write(true).open(path).ok());
+        let cuts = api::cuts(kind, run.no_time_limit);
+        let (rank, ranks) = (rank as u64, ranks as u64);
+        let passed = one(&CaseRun { run, rank, ranks, comm, cuts, progress });
+        if passed && rank == 0 && !run.worker.worker {
+            // Under a launcher of the user's own, nobody else says so.
+            let (count, seed) = (run.numbers().count(), run.random.seed);
+            outln!("{kind}, {ranks} rank(s): {count} case(s) passed (seed {seed})");
         }
-        opened.resize_with(run.ranks as usize, || None);
-    }
-    let go = |rank: u64, opened: Option<Comm>| -> Result<bool, Failure> {
-        let place = (rank as i32, run.ranks as i32);
-        let open = || Comm::open(&run.kind, Some(place), run.limit_ns());
-        let comm = opened.map_or_else(open, Ok)?;
-        let cuts = cuts(&run.kind, run.no_time_limit);
-        Ok(one(Rank { run, rank, ranks: run.ranks, comm, cuts, progress: progress(run) }))
-    };
-    thread::scope(|scope| {
-        let ranks = opened.into_iter().zip(0..);
-        let started: Vec<_> =
-            ranks.map(|(comm, rank)| scope.spawn(move || go(rank, comm))).collect();
-        let mut all_passed = true;
-        for rank in started {
-            let panicked = |_| Err(Failure::wrong("a rank's thread panicked".into()));
-            all_passed &= rank.join().unwrap_or_else(panicked)?;
-        }
-        Ok(all_passed)
+        Ok(passed)
     })
 }
 
 /// A rank's cases; says what failed on it.
-fn one(rank: Rank) -> bool {
-    match rank.go() {
-        Ok(all_passed) => all_passed,
-        Err(Failed { text, out_of_step }) => {
-            complain!("dtl-ctk: {text}");
-            if out_of_step {
-                // The others may wait for this rank: the launcher, or the end of the process, ends
-                // them.
-                std::process::exit(1);
-            }
-            false
+fn one(rank: &CaseRun) -> bool {
+    rank.go().unwrap_or_else(|Failure { text, out_of_step }| {
+        errln!("dtl-ctk: {text}");
+        if out_of_step {
+            // The others may wait for this rank: the launcher, or the end of the process, ends
+            // them.
+            std::process::exit(1);
+        }
+        false
+    })
+}
+
+/// Registers a kind that this program brings along, for so many ranks.
+fn register(kind: &str, ranks: u64) -> Result<Option<Backend>, Refused> {
+    match kind {
+        "sample" => Parts::for_ranks(ranks).register("sample", 0).map(Some),
+        "minimal" | "faulty" => minimal::register(kind, ranks).map(|()| None),
+        _ => Ok(None),
+    }
+}
+
+/// The report's file. Each line is one write, so those of several ranks do not mix.
+struct Report {
+    file: File,
+}
+
+impl Report {
+    /// A line: what happened, rank, test, detail.
+    fn write(&self, what: char, rank: i32, test: &str, detail: &str) {
+        let detail = detail.replace(['\n', '\t'], " ");
+        let _ = (&self.file).write_all(format!("{what}\t{rank}\t{test}\t{detail}\n").as_bytes());
+    }
+
+    fn ended(&self, rank: i32, test: &Test, outcome: &Outcome, begin: Instant) {
+        match outcome {
+            Ok(()) => self.write('P', rank, test.name, &begin.elapsed().as_micros().to_string()),
+            Err(Stop::Skipped(why)) => self.write('S', rank, test.name, why),
+            Err(Stop::Failed(text)) => self.write('F', rank, test.name, text),
         }
     }
+}
+
+/// Why no test can be run at all.
+enum Halt {
+    /// There is no such backend, or its file cannot be loaded.
+    Unable(String),
+    /// It is there and cannot even be begun with: every test fails.
+    Broken(String),
+    /// It has nothing to test: every test is skipped.
+    Absent(String),
+    /// It is not for this machine: the same, and that is the exit status.
+    Away(String),
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Halt {
+        match stop {
+            Stop::Failed(text) => Halt::Broken(text),
+            Stop::Skipped(why) => Halt::Away(why),
+        }
+    }
+}
+
+impl From<Refused> for Halt {
+    fn from(refused: Refused) -> Halt {
+        Halt::Broken(refused.to_string())
+    }
+}
+
+/// Runs named tests.
+fn tests(run: &Run) -> ExitCode {
+    let (report, names) = (run.worker.report.clone(), run.worker.names.clone());
+    let (report, names) = (report.unwrap_or_default(), names.unwrap_or_default());
+    let Ok(file) = OpenOptions::new().append(true).open(&report) else {
+        errln!("dtl-ctk: {}: cannot be opened", report.display());
+        return ExitCode::from(CANNOT);
+    };
+    let report = Report { file };
+    run.named.fault.as_deref().map(fault::choose);
+    module::KERNELS.get_or_init(|| run.named.kernels.clone());
+    begin_steps(run, place().rank.max(0));
+    stress::SECONDS.store(run.named.stress.unwrap_or(0), Ordering::Relaxed);
+    let names = std::fs::read_to_string(names).unwrap_or_default();
+    let tests: Vec<&Test> = names.lines().filter_map(catalog::find).collect();
+    let outcome = match tests.first().map(|test| test.body) {
+        _ if run.named.time => time(run),
+        Some(Body::Ranks(_)) => of_ranks(run, &report, &tests),
+        Some(Body::SlotComm(_)) => of_comm_slots(run, &report, &tests),
+        _ => alone(run, &report, &tests),
+    };
+    let (what, text) = match outcome {
+        // Tests of tables alone begin nothing, so there may be nothing to end.
+        Ok(()) => match finalize() {
+            DTL_SUCCESS | DTL_ERROR_INVALID_STATE => return ExitCode::SUCCESS,
+            _ => return ExitCode::FAILURE,
+        },
+        Err(Halt::Unable(text)) => ('X', text),
+        Err(Halt::Broken(text)) => ('O', text),
+        Err(Halt::Absent(text)) => ('A', text),
+        Err(Halt::Away(text)) => ('U', text),
+    };
+    report.write(what, 0, "", &text);
+    ExitCode::from(CANNOT)
+}
+
+/// The backend of the command line: registered or loaded if need be.
+fn backend(run: &Run) -> Result<Backend, Halt> {
+    let said = |Refused { text, status, .. }: Refused| {
+        Halt::Unable(format!("{text} ({})", name_of(status)))
+    };
+    if let Some(path) = &run.plugin {
+        return vtables::load(path).map_err(said);
+    }
+    let name = run.name().unwrap_or("host");
+    match register(name, run.worker.threads.max(1)).map_err(said)? {
+        Some(backend) => Ok(backend),
+        None => Backend::find(name).map_err(said),
+    }
+}
+
+/// The backend of the command line, if it can run here.
+fn here(run: &Run) -> Result<Backend, Halt> {
+    let backend = backend(run)?;
+    match current_slot::within("is_available", || backend.available())? {
+        Ok(()) => Ok(backend),
+        Err(why) => Err(Halt::Away(format!("the backend cannot run here: {why}"))),
+    }
+}
+
+fn without_comm() -> Halt {
+    Halt::Absent("the backend has no comm table".to_owned())
+}
+
+/// Returns the tables of the backend for tests that call the slots, if the backend can run here.
+fn tables(run: &Run) -> Result<&'static Vtables, Halt> {
+    here(run)?;
+    vtables::tables().ok_or_else(|| {
+        Halt::Absent("it is a backend of the library's own, without tables".to_owned())
+    })
+}
+
+/// This process' place in its job; rank -1 if it has none.
+fn place() -> Place {
+    let launch = launch::from_environment().ok().flatten();
+    let (rank, size, job) =
+        launch.map_or((-1, -1, String::new()), |one| (one.rank, one.size, one.job));
+    Place { rank, size, job: CString::new(job).unwrap_or_default() }
+}
+
+fn time(run: &Run) -> Result<(), Halt> {
+    Ok(timing::measure(&Subject::of(backend(run)?)?)?)
+}
+
+/// Runs a test between two lines of the report; whether it failed.
+fn reported(report: &Report, rank: i32, test: &Test, body: impl FnOnce() -> Outcome) -> bool {
+    let begin = Instant::now();
+    report.write('B', rank, test.name, "");
+    let outcome = body();
+    report.ended(rank, test, &outcome, begin);
+    is_failed(&outcome)
+}
+
+/// Tests of one process. Those that need not be able to run here come first. The backend is known
+/// before the others begin: what ends the process until then is no test's failure, but everybody's.
+fn alone(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
+    let any = |which: fn(&Body) -> bool| tests.iter().any(|test| which(&test.body));
+    let vtables =
+        if any(|body| matches!(body, Body::Slots(_))) { Some(tables(run)?) } else { None };
+    let on_backend = any(|body| body.is_of_subject() || matches!(body, Body::Backend(_)));
+    let backend = if on_backend { Some(backend(run)?) } else { None };
+    for test in tests {
+        if let (Body::Backend(body), Some(backend)) = (test.body, backend) {
+            reported(report, 0, test, || body(backend));
+        }
+    }
+    let subject = backend.filter(|_| any(Body::is_of_subject)).map(Subject::of).transpose()?;
+    let mut failures = 0;
+    for test in tests.iter().filter(|test| !matches!(test.body, Body::Backend(_))) {
+        let failed = reported(report, 0, test, || match (test.body, &subject) {
+            (Body::Tables(body), _) => body(),
+            (Body::Slots(body), _) => vtables.map_or(Ok(()), body),
+            (body, Some(subject)) => {
+                fits(run, subject, test)?;
+                match body {
+                    Body::Alone(body) => body(subject),
+                    Body::OfKind(body, kind) => body(subject, kind),
+                    Body::Between(body, kinds) => body(subject, kinds),
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        });
+        failures += u64::from(failed);
+        if failed && Some(failures) == run.named.max_failures {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Skips what the backend does not have.
+fn fits(run: &Run, subject: &Subject, test: &Test) -> Outcome {
+    let component = test.component();
+    let about_tables =
+        ["device.available", "device.supports"].iter().any(|slot| test.name.starts_with(slot));
+    let named = about_tables
+        || test.needs.contains(&Need::DeviceMemory)
+        || component == "stress"
+        || run.named.component.iter().any(|name| name == component);
+    if !named && !subject.has(component) {
+        skip!(
+            "the backend has no {component} table (--component {component} tests what stands in \
+             for it)"
+        );
+    }
+    if let Some(need) = test.needs.iter().find(|need| !subject.meets(**need)) {
+        skip!("the backend does not have {}", need.text());
+    }
+    Ok(())
+}
+
+/// Tests of ranks: this process is one, or all of them.
+fn of_ranks(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
+    user::make()?;
+    let (kind, threads) = (kind(run)?, run.worker.threads);
+    IN_THREADS.store(threads > 0 && kind != "self", Ordering::Relaxed);
+    let go = |_, comm| -> Result<bool, Halt> {
+        let world = Rank::of(comm, &kind, run.call_ns(), run.no_time_limit)?;
+        for test in tests {
+            // After a failure the ranks are out of step: the process ends, and whoever watches
+            // starts the tests that are left.
+            if reported(report, world.rank, test, || on_dup(&world, test)) {
+                out_of_step();
+            }
+        }
+        Ok(true)
+    };
+    on_ranks(run, &kind, threads, go).map(drop)
+}
+
+/// Tests of a comm table's slots: this process is one rank, or all of them.
+fn of_comm_slots(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
+    let vtables = tables(run)?;
+    if vtables.tables.comm.is_none() {
+        return Err(without_comm());
+    }
+    let limit = Duration::from_nanos(run.call_ns()).min(Duration::from_secs(30));
+    let threads = run.worker.threads;
+    if threads == 0 {
+        slot_rank(report, tests, vtables, &place(), limit);
+        return Ok(());
+    }
+    on_threads::<Halt>(run, threads, |rank| {
+        let place = Place { rank, size: threads as i32, job: api::own_job() };
+        slot_rank(report, tests, vtables, &place, limit);
+        Ok(true)
+    })
+    .map(drop)
+}
+
+/// Runs the tests of a comm table on one rank, on one communicator. The first test opens it, the
+/// last one closes it.
+fn slot_rank(
+    report: &Report,
+    tests: &[&Test],
+    vtables: &'static Vtables,
+    place: &Place,
+    limit: Duration,
+) {
+    let mut opened: Option<SlotComm> = None;
+    for (at, test) in tests.iter().enumerate() {
+        let Body::SlotComm(body) = test.body else { continue };
+        let is_last = at + 1 == tests.len();
+        let failed = reported(report, place.rank.max(0), test, || {
+            let comm = match &opened {
+                Some(comm) => comm,
+                None => opened.insert(SlotComm::open(vtables, place, limit)?),
+            };
+            let outcome = enough(comm.size, test)
+                .and_then(|()| body(comm))
+                .and_then(|()| comm.meet(0x100 + at as u64));
+            if is_last && !is_failed(&outcome) { comm.close().and(outcome) } else { outcome }
+        });
+        if failed {
+            out_of_step();
+        }
+    }
+}
+
+fn is_failed(outcome: &Outcome) -> bool {
+    matches!(outcome, Err(Stop::Failed(_)))
+}
+
+fn enough(ranks: i32, test: &Test) -> Outcome {
+    if ranks < test.least {
+        skip!("it takes {} ranks, there are {ranks}", test.least);
+    }
+    Ok(())
+}
+
+/// Ends the process after a failure, as the ranks are out of step afterwards.
+fn out_of_step() -> ! {
+    // Gives the other ranks time to report how the failure shows there.
+    std::thread::sleep(Duration::from_millis(30));
+    std::process::exit(1);
+}
+
+/// The kind of communicator that is tested.
+fn kind(run: &Run) -> Result<String, Halt> {
+    let built_in = |name: &str| ["self", "threads", "shm"].contains(&name);
+    if let Some(kind) = run.kind.as_deref().filter(|kind| built_in(kind)) {
+        return Ok(kind.to_owned());
+    }
+    let backend = backend(run)?;
+    if backend.info()?.components & DTL_COMPONENT_COMM == 0 {
+        return Err(without_comm());
+    }
+    if let Err(why) = backend.available()? {
+        return Err(Halt::Away(format!("the backend cannot run here: {why}")));
+    }
+    // SAFETY: the library's own text, valid as long as the backend is registered.
+    let name = unsafe { CStr::from_ptr(dtl_backend_name(backend.handle)) };
+    Ok(name.to_string_lossy().into_owned())
+}
+
+/// A test on a communicator of its own, which nothing of another test can reach.
+fn on_dup(world: &Rank, test: &Test) -> Outcome {
+    let Body::Ranks(body) = test.body else { return Ok(()) };
+    enough(world.size, test)?;
+    if test.needs.contains(&Need::Cut) && !world.cuts() {
+        skip!(
+            "needs a time limit: without one, kind {} hands messages to a library that cuts them \
+             its own way",
+            world.kind
+        );
+    }
+    let own = world.dup()?;
+    body(&own)?;
+    // All are done before anybody destroys: what a rank leaves behind is the test's business, not
+    // the next one's.
+    own.barrier()?;
+    Ok(own.destroy()?)
+}
+
+/// Receives a test's outcome and the seconds that it took.
+type OnResult<'a> = &'a mut dyn FnMut(&'static Test, &Outcome, f64);
+
+/// Under a launcher of the user's own: all ranks run the tests; rank 0 reports.
+pub(crate) fn launched(
+    run: &Run,
+    tests: &[&'static Test],
+    on_result: OnResult,
+) -> Result<(), String> {
+    let said = |halt: Halt| match halt {
+        Halt::Unable(text) | Halt::Broken(text) | Halt::Absent(text) | Halt::Away(text) => text,
+    };
+    together(run, tests, on_result).map_err(said)
+}
+
+fn together(run: &Run, tests: &[&'static Test], on_result: OnResult) -> Result<(), Halt> {
+    user::make()?;
+    let kind = kind(run)?;
+    let comm = Comm::open(&kind, None, run.comm_limit_ns())?;
+    let world = Rank::of(comm, &kind, run.call_ns(), run.no_time_limit)?;
+    let control = world.dup()?;
+    for test in tests.iter().filter(|test| matches!(test.body, Body::Ranks(_))) {
+        let begin = Instant::now();
+        let mut outcome = on_dup(&world, test);
+        let failed = is_failed(&outcome);
+        if let (Err(Stop::Failed(text)), true) = (&outcome, world.rank != 0) {
+            errln!("dtl-ctk: rank {}: {}: {text}", world.rank, test.name);
+        }
+        let all = control.comm.gather_all([u64::from(failed), 0], world.size as u64);
+        let all = all.map_err(|refused| Halt::Broken(format!("{}: {refused}", test.name)))?;
+        if let (Some(other), false) = (all.iter().position(|[failed, _]| *failed != 0), failed) {
+            let text = format!("it failed on rank {other}: see its standard error");
+            outcome = Err(Stop::Failed(text));
+        }
+        if world.rank == 0 {
+            on_result(test, &outcome, begin.elapsed().as_secs_f64());
+        }
+    }
+    Ok(())
 }

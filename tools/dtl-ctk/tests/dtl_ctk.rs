@@ -1,5 +1,5 @@
-//! dtl-ctk: exit statuses, the small form of a failing case, the command that repeats it; named tests: what
-//! is listed and explained, the files that are written, expected failures, crashes and hangs.
+//! Command-line tests of dtl-ctk: exit statuses, shrinking and repeating a failing case; lists and
+//! explanations, report files, expected failures, crashes and hangs of named tests.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,8 +10,14 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
-fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_dtl-ctk")).args(arguments).output().expect("dtl-ctk starts")
+fn command(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
+    command.args(line.split_whitespace());
+    command
+}
+
+fn run(line: &str) -> Output {
+    command(line).output().expect("dtl-ctk starts")
 }
 
 fn out(output: &Output) -> String {
@@ -23,8 +29,8 @@ fn err(output: &Output) -> String {
 }
 
 /// Arguments after "dtl-ctk run".
-fn status(arguments: &[&str]) -> Option<i32> {
-    run(&[&["run"], arguments].concat()).status.code()
+fn status(line: &str) -> Option<i32> {
+    run(&format!("run {line}")).status.code()
 }
 
 #[test]
@@ -32,50 +38,37 @@ fn every_kind_passes() {
     for kind in ["threads", "minimal", "shm"] {
         let collectives =
             "bcast,allreduce,gatherv,alltoallv,scan,neighbor_alltoallv,p2p,probe,sendrecv";
-        let output = run(&[
-            "run",
-            "--kind",
-            kind,
-            "--ranks",
-            "3",
-            "--cases",
-            "100",
-            "--max-bytes",
-            "4KiB",
-            "--only",
-            collectives,
-        ]);
+        let output = run(&format!(
+            "run --kind {kind} --ranks 3 --cases 100 --max-bytes 4KiB --only {collectives}"
+        ));
         assert!(output.status.success(), "{kind}: {}", err(&output));
     }
-    assert_eq!(status(&["--kind", "self", "--cases", "100", "--max-bytes", "4KiB"]), Some(0));
+    assert_eq!(status("--kind self --cases 100 --max-bytes 4KiB"), Some(0));
 }
 
 #[test]
 fn a_failing_case_becomes_small_and_can_be_repeated() {
-    let output =
-        run(&["run", "--kind", "faulty", "--ranks", "3", "--cases", "200", "--max-bytes", "64KiB"]);
+    let output = run("run --kind faulty --ranks 3 --cases 200 --max-bytes 64KiB");
     let text = err(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     let command =
         text.lines().find_map(|line| line.strip_prefix("  dtl-ctk ")).expect("a command to repeat");
     assert!(command.contains("--shrink="), "{text}");
-    let words: Vec<&str> = command.split(' ').chain(["--no-shrink"]).collect();
-    let again = run(&words);
+    let again = run(&format!("{command} --no-shrink"));
     assert_eq!(again.status.code(), Some(1), "{command}: {}", err(&again));
     // The bug is in messages of more than 1000 bytes: half of everything is fine.
     let halved = command.replace("--shrink=", "--shrink=h,");
-    let words: Vec<&str> = halved.split(' ').collect();
-    assert_eq!(run(&words).status.code(), Some(0), "{halved}");
+    assert_eq!(run(&halved).status.code(), Some(0), "{halved}");
 }
 
 #[test]
 fn wrong_words_and_missing_kinds_have_their_statuses() {
-    assert_eq!(status(&["--kind", "self", "--ranks", "2"]), Some(2));
-    assert_eq!(status(&["--kind", "shm", "--only", "broadcast"]), Some(2));
-    let output = run(&["run", "--kind", "carrier-pigeon", "--ranks", "2", "--cases", "1"]);
+    assert_eq!(status("--kind self --ranks 2"), Some(2));
+    assert_eq!(status("--kind shm --only broadcast"), Some(2));
+    let output = run("run --kind carrier-pigeon --ranks 2 --cases 1");
     assert_eq!(output.status.code(), Some(3), "{}", err(&output));
     assert!(err(&output).contains("carrier-pigeon"), "{}", err(&output));
-    assert_eq!(status(&["--kind", "self", "--cases", "1", "--digest", "/nowhere/there"]), Some(3));
+    assert_eq!(status("--kind self --cases 1 --digest /nowhere/there"), Some(3));
 }
 
 #[test]
@@ -84,21 +77,9 @@ fn kinds_have_the_same_digest() {
         let path = std::env::temp_dir().join(format!("dtl-ctk-test-{kind}-{}", std::process::id()));
         let file = path.to_string_lossy().into_owned();
         let only = "bcast,reduce,allgatherv,p2p,exscan";
-        let output = run(&[
-            "run",
-            "--kind",
-            kind,
-            "--ranks",
-            "3",
-            "--cases",
-            "50",
-            "--max-bytes",
-            "4KiB",
-            "--only",
-            only,
-            "--digest",
-            &file,
-        ]);
+        let output = run(&format!(
+            "run --kind {kind} --ranks 3 --cases 50 --max-bytes 4KiB --only {only} --digest {file}"
+        ));
         assert!(output.status.success(), "{kind}: {}", err(&output));
         let text = std::fs::read_to_string(&path).expect("a digest");
         std::fs::remove_file(path).expect("it is removed");
@@ -137,35 +118,26 @@ impl Drop for Scratch {
 
 #[test]
 fn tests_are_listed_and_explained() {
-    let list = out(&run(&["list"]));
+    let list = out(&run("list"));
     assert!(list.lines().count() >= 250, "{} tests", list.lines().count());
-    let some = out(&run(&["list", "--component", "memory", "--only", "*.aligned_*"]));
+    let some = out(&run("list --component memory --only *.aligned_*"));
     assert!(
         some.lines().count() == 12 && some.lines().all(|line| line.starts_with("memory.")),
         "{some}"
     );
-    let text = out(&run(&["explain", "exec.event.not_complete_early"]));
+    let text = out(&run("explain exec.event.not_complete_early"));
     for part in ["checks", "slot", "exec.event_record", "the rule", "usually means"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
-    assert_eq!(run(&["explain", "exec.event.no_such_test"]).status.code(), Some(2));
-    assert!(out(&run(&["list", "--cases"])).contains("neighbor_alltoallv"));
+    assert_eq!(run("explain exec.event.no_such_test").status.code(), Some(2));
+    assert!(out(&run("list --cases")).contains("neighbor_alltoallv"));
 }
 
 #[test]
 fn results_are_written_as_json_and_junit() {
     let (json, junit) = (Scratch::new("json", ""), Scratch::new("junit", ""));
-    let output = run(&[
-        "run",
-        "--backend",
-        "null",
-        "--only",
-        "memory.host",
-        "--json",
-        &json.path(),
-        "--junit",
-        &junit.path(),
-    ]);
+    let (to, and) = (json.path(), junit.path());
+    let output = run(&format!("run --backend null --only memory.host --json {to} --junit {and}"));
     assert_eq!(output.status.code(), Some(0), "{}{}", out(&output), err(&output));
     let results: serde_json::Value = serde_json::from_str(&json.text()).expect("JSON");
     let tests = results["tests"].as_array().expect("a list");
@@ -179,33 +151,19 @@ fn results_are_written_as_json_and_junit() {
 
 #[test]
 fn ranks_of_every_sort_run_named_tests() {
-    for arguments in
-        [["--kind", "self"], ["--kind", "threads"], ["--kind", "shm"], ["--backend", "sample"]]
-    {
-        let output =
-            run(&[&["run", "--only", "comm.match,comm.dup"], arguments.as_slice()].concat());
-        assert_eq!(
-            output.status.code(),
-            Some(0),
-            "{arguments:?}: {}{}",
-            out(&output),
-            err(&output)
-        );
+    for target in ["--kind self", "--kind threads", "--kind shm", "--backend sample"] {
+        let output = run(&format!("run --only comm.match,comm.dup {target}"));
+        let text = out(&output);
+        assert_eq!(output.status.code(), Some(0), "{target}: {text}{}", err(&output));
         assert!(out(&output).contains("comm"), "{}", out(&output));
     }
 }
 
 #[test]
 fn a_wrong_backend_fails_tests_by_name() {
-    let output = run(&[
-        "run",
-        "--kind",
-        "faulty",
-        "--ranks",
-        "2",
-        "--only",
-        "comm.p2p.one_byte_arrives,comm.p2p.sizes_around_4_kib",
-    ]);
+    let output = run(
+        "run --kind faulty --ranks 2 --only comm.p2p.one_byte_arrives,comm.p2p.sizes_around_4_kib",
+    );
     let text = out(&output);
     assert_eq!(output.status.code(), Some(1), "{text}{}", err(&output));
     assert!(text.contains("FAIL     comm.p2p.sizes_around_4_kib: rank"), "{text}");
@@ -214,17 +172,11 @@ fn a_wrong_backend_fails_tests_by_name() {
 
 #[test]
 fn expected_failures_are_declared_with_reasons() {
-    let only = [
-        "run",
-        "--kind",
-        "faulty",
-        "--only",
-        "comm.p2p.sizes_around_4_kib,comm.p2p.one_byte_arrives",
-        "--expect",
-    ];
+    let only = "comm.p2p.sizes_around_4_kib,comm.p2p.one_byte_arrives";
+    let from = |path: &str| run(&format!("run --kind faulty --only {only} --expect {path}"));
     let with = |text: &str| {
         let file = Scratch::new(&format!("expect-{}", text.len()), text);
-        run(&[only.as_slice(), &[&file.path()]].concat())
+        from(&file.path())
     };
     assert_eq!(
         with("\"comm.p2p.sizes_around_4_kib\" = \"its last byte is wrong\"").status.code(),
@@ -239,27 +191,27 @@ fn expected_failures_are_declared_with_reasons() {
     );
     assert_eq!(with("comm.p2p.sizes_around_4_kib = \"\"").status.code(), Some(2), "no reason");
     assert_eq!(with("comm.p2p.no_such_test = \"x\"").status.code(), Some(2), "no such test");
-    let endless = run(&[only.as_slice(), &["/dev/zero"]].concat());
+    let endless = from("/dev/zero");
     assert_eq!(endless.status.code(), Some(2), "{}", err(&endless));
     assert!(err(&endless).contains("/dev/zero: more than 1048576 bytes"), "{}", err(&endless));
 }
 
 #[test]
 fn wrong_words_of_named_tests_have_their_statuses() {
-    let output = run(&["run", "--backend", "no-such-backend"]);
+    let output = run("run --backend no-such-backend");
     assert_eq!(
         (output.status.code(), err(&output).contains("no-such-backend")),
         (Some(3), true),
         "{}",
         err(&output)
     );
-    assert_eq!(status(&[]), Some(2), "nothing to test");
-    assert_eq!(status(&["--backend", "null", "--only", "memory.no_such_test"]), Some(2));
-    assert_eq!(status(&["--backend", "null", "--component", "memroy"]), Some(2));
-    assert_eq!(status(&["--backend", "null", "--kind", "shm"]), Some(2), "two targets");
-    assert_eq!(status(&["--component", "abi", "--json", "/nowhere/there"]), Some(3));
-    let mut left_over = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
-    left_over.args(["run", "--backend", "null", "--only", "memory.host"]).env("DTL_RANK", "0");
+    assert_eq!(status(""), Some(2), "nothing to test");
+    assert_eq!(status("--backend null --only memory.no_such_test"), Some(2));
+    assert_eq!(status("--backend null --component memroy"), Some(2));
+    assert_eq!(status("--backend null --kind shm"), Some(2), "two targets");
+    assert_eq!(status("--component abi --json /nowhere/there"), Some(3));
+    let mut left_over = command("run --backend null --only memory.host");
+    left_over.env("DTL_RANK", "0");
     let output = left_over.output().expect("dtl-ctk starts");
     assert!(
         output.status.code() == Some(3) && err(&output).contains("unset DTL_RANK"),
@@ -272,48 +224,30 @@ fn wrong_words_of_named_tests_have_their_statuses() {
 fn a_new_backend_has_nine_boxes() {
     let folder = std::env::temp_dir().join(format!("dtl-ctk-boxes-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("a folder");
-    let output = run(&["checklist", &folder.to_string_lossy()]);
+    let output = run(&format!("checklist {}", folder.display()));
     let text = out(&output);
     std::fs::remove_dir(&folder).expect("it is removed");
     assert_eq!((output.status.code(), text.lines().count()), (Some(1), 10), "{text}");
     assert!(text.ends_with("1 of 9 boxes\n"), "{text}");
-    assert_eq!(run(&["checklist", "/nowhere/there"]).status.code(), Some(2));
+    assert_eq!(run("checklist /nowhere/there").status.code(), Some(2));
 }
 
 #[test]
 fn crashes_and_hangs_are_failures_of_one_test() {
     let with = |fault: &str| {
         let only = "comm.p2p.one_byte_arrives,comm.p2p.empty_message_arrives";
-        let output = run(&[
-            "run",
-            "-v",
-            "--backend",
-            "sample",
-            "--fault",
-            fault,
-            "--only",
-            only,
-            "--timeout",
-            "2s",
-        ]);
+        let output =
+            run(&format!("run -v --backend sample --fault {fault} --only {only} --timeout 2s"));
         assert_eq!(output.status.code(), Some(1), "{fault}: {}", err(&output));
         out(&output)
     };
-    let wrong = out(&run(&[
-        "run",
-        "--backend",
-        "sample",
-        "--fault",
-        "memory.alloc.any_kind",
-        "--only",
-        "memory.alloc",
-    ]));
+    let wrong = out(&run("run --backend sample --fault memory.alloc.any_kind --only memory.alloc"));
     assert!(wrong.contains("FAIL     memory.alloc.unknown_kind_refused: "), "{wrong}");
     let crashed = with("comm.test.crashes");
     assert!(crashed.matches("crashed: signal 6").count() == 2, "{crashed}");
     let hung = with("comm.test.hangs");
     assert!(hung.matches("timed out after 2 s").count() == 2, "{hung}");
-    assert_eq!(status(&["--backend", "sample", "--fault", "no.such.fault"]), Some(2));
+    assert_eq!(status("--backend sample --fault no.such.fault"), Some(2));
 }
 
 #[test]
@@ -328,85 +262,61 @@ fn the_slots_come_first_and_the_one_that_crashes_or_hangs_is_named() {
         ("comm", "comm.test.hangs", "did not return within 3 s"),
         ("comm", "comm.test.odd_boolean", "comm.test wrote 2 into its boolean output"),
     ] {
-        let with = [
-            "run",
-            "--backend",
-            "sample",
-            "--fault",
-            fault,
-            "--component",
-            component,
-            "--timeout",
-            "3s",
-        ];
-        let output = run(&with);
+        let output = run(&format!(
+            "run --backend sample --fault {fault} --component {component} --timeout 3s"
+        ));
         let text = out(&output);
         assert_eq!(output.status.code(), Some(1), "{text}{}", err(&output));
         assert_eq!(text.matches("FAIL").count(), 1, "{fault}: {text}");
         assert!(text.contains(said) && text.contains("\nnot run "), "{fault}: {text}");
     }
     // Without the first stage the place is known, too.
-    let only =
-        ["run", "--backend", "sample", "--fault", "memory.alloc.crashes", "--only", "memory.host"];
-    let text = out(&run(&only));
+    let text = out(&run("run --backend sample --fault memory.alloc.crashes --only memory.host"));
     let said = "before the first test, memory.alloc in kind discovery crashed (signal 6)";
     assert!(text.contains(said) && text.matches("FAIL").count() == 1, "{text}");
 }
 
 #[test]
 fn equal_failures_are_one_line_and_there_is_a_most_of_them() {
-    let with = |more: &[&str]| {
-        let fault =
-            ["run", "--backend", "sample", "--fault", "memory.free.fails", "--only", "memory.host"];
-        let output = run(&[fault.as_slice(), more].concat());
+    let with = |more: &str| {
+        let fault = "--fault memory.free.fails --only memory.host";
+        let output = run(&format!("run --backend sample {fault} {more}"));
         assert_eq!(output.status.code(), Some(1), "{}", err(&output));
         out(&output)
     };
-    let all = with(&[]);
+    let all = with("");
     assert!(all.contains(" more with the same text as memory.host."), "{all}");
-    let first = with(&["--max-failures", "1"]);
+    let first = with("--max-failures 1");
     assert!(
         first.matches("FAIL").count() == 1 && first.contains("1 failed (--max-failures)"),
         "{first}"
     );
-    assert_eq!(status(&["--backend", "sample", "--max-failures", "0"]), Some(2));
+    assert_eq!(status("--backend sample --max-failures 0"), Some(2));
 }
 
 #[test]
 fn kernels_of_a_file_need_one() {
-    assert_eq!(
-        status(&["--backend", "sample", "--only", "exec.module", "--kernel", "add"]),
-        Some(2)
-    );
-    let missing =
-        ["run", "--backend", "sample", "--only", "exec.module", "--binary", "/nowhere/there"];
-    let text = out(&run(&missing));
+    assert_eq!(status("--backend sample --only exec.module --kernel add"), Some(2));
+    let text = out(&run("run --backend sample --only exec.module --binary /nowhere/there"));
     assert!(text.contains("--binary /nowhere/there: No such file"), "{text}");
 }
 
 #[test]
 fn a_report_that_cannot_be_written_is_no_success() {
-    let named = ["run", "--backend", "null", "--only", "memory.host"];
-    let cases = ["run", "--kind", "self", "--cases", "3"];
-    for arguments in [["list"].as_slice(), &["list", "--cases"], &named, &cases] {
+    for line in [
+        "list",
+        "list --cases",
+        "run --backend null --only memory.host",
+        "run --kind self --cases 3",
+    ] {
         let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
-        command.args(arguments).stdout(full());
-        assert_eq!(command.status().expect("it starts").code(), Some(3), "{arguments:?}");
-        assert_eq!(
-            command.stderr(full()).status().expect("it starts").code(),
-            Some(3),
-            "{arguments:?}"
-        );
+        let code = |command: &mut Command| command.status().expect("it starts").code();
+        assert_eq!(code(command(line).stdout(full())), Some(3), "{line}");
+        assert_eq!(code(command(line).stdout(full()).stderr(full())), Some(3), "{line}");
         let (reader, writer) = std::os::unix::net::UnixStream::pair().expect("two ends");
         drop(reader); // as of `| head`
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
-        let ended = command
-            .args(arguments)
-            .stdout(std::os::fd::OwnedFd::from(writer))
-            .status()
-            .expect("it starts");
-        assert_eq!(ended.code(), Some(0), "{arguments:?}");
+        let writer = std::os::fd::OwnedFd::from(writer);
+        assert_eq!(code(command(line).stdout(writer)), Some(0), "{line}");
     }
 }
 
@@ -419,18 +329,14 @@ fn processes_with(text: &str) -> usize {
 
 #[test]
 fn who_ends_it_ends_its_ranks() {
-    let cases = ["--kind", "shm", "--ranks", "2", "--cases", "100000000"];
-    let named = ["--kind", "shm", "--ranks", "2", "--only", "comm.match", "--stress", "100"];
-    for (number, arguments) in
-        [("15", cases.as_slice()), ("15", named.as_slice()), ("9", cases.as_slice())]
-    {
+    let cases = "run --kind shm --ranks 2 --cases 100000000";
+    let named = "run --kind shm --ranks 2 --only comm.match --stress 100";
+    for (number, line) in [("15", cases), ("15", named), ("9", cases)] {
         let folder =
             std::env::temp_dir().join(format!("dtl-ctk-ends-{}-{}", std::process::id(), number));
         std::fs::create_dir_all(&folder).expect("a folder");
         let place = folder.to_string_lossy().into_owned();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
-        let mut child =
-            command.arg("run").args(arguments).env("TMPDIR", &folder).spawn().expect("it starts");
+        let mut child = command(line).env("TMPDIR", &folder).spawn().expect("it starts");
         let soon = |what: &dyn Fn() -> bool| {
             while !what() {
                 std::thread::sleep(Duration::from_millis(20));
@@ -446,7 +352,7 @@ fn who_ends_it_ends_its_ranks() {
         if number == "15" {
             assert_eq!(ended.code(), Some(143));
             let left = std::fs::read_dir(&folder).expect("its folder").count();
-            assert_eq!(left, 0, "{arguments:?}: files are left");
+            assert_eq!(left, 0, "{line}: files are left");
         }
         std::fs::remove_dir_all(&folder).expect("it is removed");
     }

@@ -1,6 +1,6 @@
 //! Devices, memory and copies as tests see them: what was taken is given back, statuses are values.
 
-use crate::kit::outcome::{Called, call, called};
+use crate::kit::outcome::{Called, call, output};
 use dtl_sys::*;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
@@ -20,22 +20,12 @@ pub(crate) fn field(bytes: &[c_char]) -> Option<String> {
 impl Backend {
     pub(crate) fn find(name: &str) -> Called<Backend> {
         let name = CString::new(name).unwrap_or_default();
-        let mut handle = DTL_BACKEND_NULL;
-        call!(dtl_backend_get(name.as_ptr(), &raw mut handle))?;
+        let handle = output!(DTL_BACKEND_NULL, dtl_backend_get(name.as_ptr()))?;
         Ok(Backend { handle })
     }
 
     pub(crate) fn info(self) -> Called<dtl_backend_info_t> {
-        let mut info = dtl_backend_info_t {
-            struct_size: size_of::<dtl_backend_info_t>() as u32,
-            components: 0,
-            auto_priority: 0,
-            is_builtin: 0,
-            flags: 0,
-            name: ptr::null(),
-        };
-        call!(dtl_backend_info(self.handle, &raw mut info))?;
-        Ok(info)
+        output!(DTL_BACKEND_INFO_INIT, dtl_backend_info(self.handle))
     }
 
     /// `Err` in the answer: why not.
@@ -47,81 +37,54 @@ impl Backend {
 
     pub(crate) fn supports(self, feature: &str) -> Called<i32> {
         let feature = CString::new(feature).unwrap_or_default();
-        let mut yes = -1;
-        call!(dtl_backend_supports(self.handle, feature.as_ptr(), &raw mut yes))?;
-        Ok(yes)
+        output!(-1, dtl_backend_supports(self.handle, feature.as_ptr()))
     }
 
     pub(crate) fn device_count(self) -> Called<i32> {
-        let mut count = -1;
-        call!(dtl_backend_device_count(self.handle, &raw mut count))?;
-        Ok(count)
+        output!(-1, dtl_backend_device_count(self.handle))
     }
 
     pub(crate) fn set_device(self, device: i32) -> Called {
-        called("dtl_backend_set_device", dtl_backend_set_device(self.handle, device))
+        call!(dtl_backend_set_device(self.handle, device))
     }
 
     pub(crate) fn get_device(self) -> Called<i32> {
-        let mut device = -1;
-        call!(dtl_backend_get_device(self.handle, &raw mut device))?;
-        Ok(device)
+        output!(-1, dtl_backend_get_device(self.handle))
     }
 
     pub(crate) fn device_info(self, device: i32) -> Called<dtl_device_info_t> {
-        let mut info = no_device_info();
-        call!(dtl_device_info(self.handle, device, &raw mut info))?;
-        Ok(info)
+        output!(DTL_DEVICE_INFO_INIT, dtl_device_info(self.handle, device))
     }
 
     /// Free and total bytes.
     pub(crate) fn device_memory(self, device: i32) -> Called<(u64, u64)> {
-        let (mut free, mut total) = (u64::MAX, u64::MAX);
-        call!(dtl_device_memory_info(self.handle, device, &raw mut free, &raw mut total))?;
+        let mut free = u64::MAX;
+        let total = output!(u64::MAX, dtl_device_memory_info(self.handle, device, &raw mut free))?;
         Ok((free, total))
     }
 
     /// DLPack's type and id.
     pub(crate) fn dlpack(self, device: i32) -> Called<(i32, i32)> {
-        let (mut kind, mut id) = (-1, -1);
-        call!(dtl_backend_dlpack_device(self.handle, device, &raw mut kind, &raw mut id))?;
+        let mut kind = -1;
+        let id = output!(-1, dtl_backend_dlpack_device(self.handle, device, &raw mut kind))?;
         Ok((kind, id))
     }
 
     pub(crate) fn device_synchronize(self, device: i32) -> Called {
-        called("dtl_device_synchronize", dtl_device_synchronize(self.handle, device))
+        call!(dtl_device_synchronize(self.handle, device))
     }
 
     pub(crate) fn kind_info(self, kind: u64) -> Called<dtl_mem_kind_info_t> {
-        let mut info = dtl_mem_kind_info_t {
-            struct_size: size_of::<dtl_mem_kind_info_t>() as u32,
-            reserved: 0,
-            properties: 0,
-            alignment: 0,
-            name: [0; 64],
-        };
-        call!(dtl_mem_kind_info(self.handle, kind, &raw mut info))?;
-        Ok(info)
+        output!(DTL_MEM_KIND_INFO_INIT, dtl_mem_kind_info(self.handle, kind))
     }
 
     pub(crate) fn stats(self) -> Called<dtl_mem_stats_t> {
-        let mut stats = dtl_mem_stats_t {
-            struct_size: size_of::<dtl_mem_stats_t>() as u32,
-            reserved: 0,
-            live_bytes: 0,
-            peak_bytes: 0,
-            reserved_bytes: 0,
-            live_count: 0,
-            total_count: 0,
-        };
-        call!(dtl_mem_stats(self.handle, &raw mut stats))?;
-        Ok(stats)
+        output!(DTL_MEM_STATS_INIT, dtl_mem_stats(self.handle))
     }
 
     /// Memory as the library gives it: nobody frees it by itself.
     pub(crate) fn alloc_raw(self, kind: u64, size: u64, alignment: u64) -> Called<*mut u8> {
-        let mut out = UNTOUCHED;
-        call!(dtl_mem_alloc(self.handle, kind, size, alignment, &raw mut out))?;
+        let out = output!(UNTOUCHED, dtl_mem_alloc(self.handle, kind, size, alignment))?;
         Ok(out.cast())
     }
 
@@ -134,32 +97,23 @@ impl Backend {
         Ok(Block { backend: self, pointer, size })
     }
 
+    /// An allocation with these contents.
+    pub(crate) fn alloc_with(self, kind: u64, contents: &[u8]) -> Called<Block> {
+        let block = self.alloc(kind, contents.len() as u64, 0)?;
+        block.write(0, contents)?;
+        Ok(block)
+    }
+
     /// A device allocation with these contents.
     pub(crate) fn to_device(self, bytes: &[u8]) -> Called<Block> {
-        let mut out = ptr::null_mut();
-        let size = bytes.len() as u64;
-        call!(dtl_mem_to_device(self.handle, bytes.as_ptr().cast(), size, &raw mut out))?;
+        let (from, size) = (bytes.as_ptr().cast(), bytes.len() as u64);
+        let out = output!(ptr::null_mut(), dtl_mem_to_device(self.handle, from, size))?;
         Ok(Block { backend: self, pointer: out.cast(), size })
     }
 }
 
 /// What an output holds that nobody wrote.
 pub(crate) const UNTOUCHED: *mut c_void = ptr::without_provenance_mut(0xdead_beef);
-
-pub(crate) fn no_device_info() -> dtl_device_info_t {
-    dtl_device_info_t {
-        struct_size: size_of::<dtl_device_info_t>() as u32,
-        numa_node: 0,
-        kind: 0,
-        total_bytes: 0,
-        compute_units: 0,
-        max_block_threads: 0,
-        max_block: [0; 3],
-        max_grid: [0; 3],
-        name: [0; 128],
-        pci: [0; 32],
-    }
-}
 
 /// An allocation; freed when dropped.
 pub(crate) struct Block {
@@ -215,16 +169,8 @@ impl Block {
     }
 
     pub(crate) fn query(&self, offset: u64) -> Called<dtl_mem_info_t> {
-        let mut info = dtl_mem_info_t {
-            struct_size: size_of::<dtl_mem_info_t>() as u32,
-            device: -1,
-            backend: DTL_BACKEND_NULL,
-            kind: 0,
-            base: ptr::null_mut(),
-            size_bytes: 0,
-        };
-        call!(dtl_mem_query(self.at(offset).cast_const(), &raw mut info))?;
-        Ok(info)
+        let before = dtl_mem_info_t { device: -1, ..DTL_MEM_INFO_INIT };
+        output!(before, dtl_mem_query(self.at(offset).cast_const()))
     }
 }
 

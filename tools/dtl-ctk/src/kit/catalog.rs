@@ -1,66 +1,75 @@
-//! Which tests there are: one table, from which running, listing and explaining are made.
+//! Which tests there are: one table, from which running, listing and explaining are made. Names,
+//! rules and descriptions are in `tests/catalog.txt`, the functions in `crate::tests`.
 
-use crate::kit::bare::Bare;
 use crate::kit::calls::Backend;
 use crate::kit::outcome::Outcome;
-use crate::kit::peer::Peer;
-use crate::kit::subject::Subject;
-use crate::kit::wire::Wire;
+use crate::kit::rank::Rank;
+use crate::kit::slot_comm::SlotComm;
+use crate::kit::subject::{KINDS, Subject, kind_name};
+use crate::kit::vtables::Vtables;
 use crate::tests;
+use std::sync::OnceLock;
 
-/// What a test is run with.
+/// A test of one memory kind.
+pub(crate) type OfKind = fn(&Subject, u64) -> Outcome;
+/// A test of copies from one memory kind to another.
+pub(crate) type Between = fn(&Subject, (u64, u64)) -> Outcome;
+
+/// Function of a test, with what it is called with.
 #[derive(Clone, Copy)]
 pub(crate) enum Body {
     /// One process, one backend.
     Alone(fn(&Subject) -> Outcome),
+    /// One process, one backend and a memory kind.
+    OfKind(OfKind, u64),
+    /// One process, one backend and the memory kinds of source and destination.
+    Between(Between, (u64, u64)),
     /// One process, one backend, also if that cannot run here.
     Backend(fn(Backend) -> Outcome),
-    /// Every rank of a communicator calls it; the number is the least of ranks that it takes.
-    Ranks(i32, fn(&Peer) -> Outcome),
+    /// Every rank of a communicator calls it.
+    Ranks(fn(&Rank) -> Outcome),
     /// The library itself: tables that the kit makes and registers.
     Tables(fn() -> Outcome),
     /// First stage: one process calls the slots of the backend's tables.
-    Slots(fn(&Bare) -> Outcome),
-    /// First stage: every rank of a comm table calls its slots. The number is the least number of
-    /// ranks.
-    Wire(i32, fn(&Wire) -> Outcome),
+    Slots(fn(&Vtables) -> Outcome),
+    /// First stage: every rank of a comm table calls its slots.
+    SlotComm(fn(&SlotComm) -> Outcome),
 }
 
 impl Body {
     /// Whether several ranks run it.
     pub(crate) fn is_of_ranks(&self) -> bool {
-        matches!(self, Body::Ranks(..) | Body::Wire(..))
+        matches!(self, Body::Ranks(_) | Body::SlotComm(_))
     }
 
     /// Whether it calls the slots directly. If such a test fails, the tests that build on the slots
     /// are not run.
     pub(crate) fn is_first(&self) -> bool {
-        matches!(self, Body::Slots(_) | Body::Wire(..))
+        matches!(self, Body::Slots(_) | Body::SlotComm(_))
+    }
+
+    /// Whether it takes a backend that can run here.
+    pub(crate) fn is_of_subject(&self) -> bool {
+        matches!(self, Body::Alone(_) | Body::OfKind(..) | Body::Between(..))
     }
 }
 
 /// A test: its name says what is wrong if it fails.
-#[derive(Clone, Copy)]
 pub(crate) struct Test {
     pub(crate) name: &'static str,
     /// One line: what is checked.
     pub(crate) what: &'static str,
     pub(crate) body: Body,
-    /// What this test needs besides its group's needs.
-    pub(crate) also: Option<Need>,
-}
-
-/// Tests of one slot (or of a few that work together), which share their explanation.
-pub(crate) struct Group {
-    /// The slot that the tests are about, for example "memory.alloc".
+    /// Least number of ranks.
+    pub(crate) least: i32,
+    /// The slot that the test is about, for example "memory.alloc".
     pub(crate) slot: &'static str,
-    /// What a backend must have for these tests.
-    pub(crate) needs: &'static [Need],
+    /// What a backend must have for the test.
+    pub(crate) needs: Vec<Need>,
     /// The rule of the header.
     pub(crate) rule: &'static str,
     /// What it usually means if such a test fails.
     pub(crate) usually: &'static str,
-    pub(crate) tests: &'static [Test],
 }
 
 /// What a backend must have.
@@ -84,82 +93,58 @@ pub(crate) enum Need {
     Cut,
 }
 
+/// Needs by their names in the catalog, with their texts.
+const NEEDS: [(&str, Need, &str); 7] = [
+    ("devices", Need::Device, "a device table"),
+    ("two_devices", Need::TwoDevices, "two devices"),
+    ("memory", Need::Memory, "a memory table"),
+    ("device_memory", Need::DeviceMemory, "a device table or a memory table"),
+    ("streams", Need::Streams, "streams"),
+    ("compute", Need::Compute, "launches and loops that compute (not DTL_BACKEND_NO_COMPUTE)"),
+    (
+        "cut",
+        Need::Cut,
+        "truncation by the library: a time limit, or a kind without \"comm.direct\"",
+    ),
+];
+
 impl Need {
     pub(crate) fn text(self) -> String {
+        let known = NEEDS.iter().find(|(_, need, _)| *need == self);
         match self {
-            Need::Device => "a device table".into(),
-            Need::TwoDevices => "two devices".into(),
-            Need::Memory => "a memory table".into(),
-            Need::DeviceMemory => "a device table or a memory table".into(),
-            Need::Kind(kind) => format!("memory kind {}", crate::kit::subject::kind_name(kind)),
-            Need::Streams => "streams".into(),
-            Need::Compute => "launches and loops that compute (not DTL_BACKEND_NO_COMPUTE)".into(),
-            Need::Cut => {
-                "truncation by the library: a time limit, or a kind without \"comm.direct\"".into()
-            }
+            Need::Kind(kind) => format!("memory kind {}", kind_name(kind)),
+            _ => known.map_or(String::new(), |(.., text)| (*text).to_owned()),
         }
+    }
+
+    fn named(name: &str) -> Option<Need> {
+        let kind = || KINDS.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind);
+        let known = NEEDS.iter().find(|(known, ..)| *known == name).map(|(_, need, _)| *need);
+        known.or_else(|| kind().map(Need::Kind))
     }
 }
 
-/// A test of one process.
-pub(crate) const fn alone(
-    name: &'static str,
-    what: &'static str,
-    body: fn(&Subject) -> Outcome,
-) -> Test {
-    Test { name, what, body: Body::Alone(body), also: None }
-}
-
-/// A test of at least so many ranks.
-pub(crate) const fn ranks(
-    least: i32,
-    name: &'static str,
-    what: &'static str,
-    body: fn(&Peer) -> Outcome,
-    also: Option<Need>,
-) -> Test {
-    Test { name, what, body: Body::Ranks(least, body), also }
-}
-
-/// A test of the library's own rules for tables.
-pub(crate) const fn tables(name: &'static str, what: &'static str, body: fn() -> Outcome) -> Test {
-    Test { name, what, body: Body::Tables(body), also: None }
-}
-
-/// Tests of one process as rows: `"name": "what" => function;`.
-macro_rules! tests_alone {
-    ($($name:literal: $what:literal => $body:path;)*) => { &[$($crate::kit::catalog::alone($name, $what, $body)),*] };
-}
-pub(crate) use tests_alone;
-
-/// Tests of a backend that need not be able to run here, as rows: `"name": "what" => function;`.
-macro_rules! tests_of_backends {
-    ($($name:literal: $what:literal => $body:path;)*) => {
-        &[$($crate::kit::catalog::Test {
-            name: $name,
-            what: $what,
-            body: $crate::kit::catalog::Body::Backend($body),
-            also: None,
-        }),*]
+/// Functions by their own names: `named![one, two = |s, kind| ...]`.
+macro_rules! named {
+    ($($name:ident $(= $function:expr)?),+) => {
+        &[$((stringify!($name), $crate::kit::catalog::functions!(@ $name $($function)?))),+]
     };
 }
-pub(crate) use tests_of_backends;
+pub(crate) use named;
 
-/// Tests of ranks as rows: `least "name": "what" => function;`, or `=> function, if Need;`.
-macro_rules! tests_of_ranks {
-    ($($least:literal $name:literal: $what:literal => $body:path $(, if $need:ident)?;)*) => {
-        &[$($crate::kit::catalog::ranks($least, $name, $what, $body, tests_of_ranks!(@need $($need)?))),*]
+/// Functions of tests by their names:
+/// `functions![Ranks "comm.open.": opens, opens_again = |p| ...;]`.
+macro_rules! functions {
+    ($($body:ident $prefix:literal: $($name:ident $(= $function:expr)?),+;)+) => {
+        &[$($((
+            concat!($prefix, stringify!($name)),
+            $crate::kit::catalog::Body::$body(functions!(@ $name $($function)?)),
+        ),)+)+]
     };
-    (@need $need:ident) => { Some($crate::kit::catalog::Need::$need) };
-    (@need) => { None };
+    (@ $name:ident) => { $name };
+    (@ $name:ident $function:expr) => { $function };
 }
-pub(crate) use tests_of_ranks;
-
-/// Tests of tables as rows: `"name": "what" => function;`.
-macro_rules! tests_of_tables {
-    ($($name:literal: $what:literal => $body:path;)*) => { &[$($crate::kit::catalog::tables($name, $what, $body)),*] };
-}
-pub(crate) use tests_of_tables;
+pub(crate) use functions;
 
 /// The components, in the order in which they are tested.
 pub(crate) const COMPONENTS: [&str; 6] = ["abi", "device", "memory", "transfer", "exec", "comm"];
@@ -171,56 +156,87 @@ impl Test {
     }
 }
 
-/// All groups, in the order in which they are run.
-pub(crate) fn groups() -> impl Iterator<Item = &'static Group> {
-    [
-        tests::abi::GROUPS,
-        tests::abi_answers::GROUPS,
-        tests::abi_calls::GROUPS,
-        tests::abi_windows::GROUPS,
-        tests::slots::GROUPS,
-        tests::wire::GROUPS,
-        tests::presence::BEFORE,
-        tests::device::GROUPS,
-        tests::device_info::GROUPS,
-        tests::memory::GROUPS,
-        tests::memory_handles::GROUPS,
-        tests::memory_stream::GROUPS,
-        tests::memory_kinds::GROUPS,
-        tests::placement::GROUPS,
-        tests::transfer::GROUPS,
-        tests::transfer_pitched::GROUPS,
-        tests::stream::GROUPS,
-        tests::stream_wait::GROUPS,
-        tests::event::GROUPS,
-        tests::executor::GROUPS,
-        tests::kernel::GROUPS,
-        tests::module::GROUPS,
-        tests::life::GROUPS,
-        tests::presence::GROUPS,
-        tests::open::GROUPS,
-        tests::p2p::GROUPS,
-        tests::p2p_more::GROUPS,
-        tests::leak::GROUPS,
-        tests::matching::GROUPS,
-        tests::collective::GROUPS,
-        tests::window::GROUPS,
-        tests::win::GROUPS,
-        tests::win_life::GROUPS,
-        tests::win_atomics::GROUPS,
-    ]
-    .into_iter()
-    .flatten()
+const TEXT: &str = include_str!("../tests/catalog.txt");
+
+/// The paragraphs of the catalog, with those that begin with `each` once for every value.
+fn paragraphs() -> impl Iterator<Item = &'static str> {
+    let repeated = |paragraph: &'static str| -> Vec<&'static str> {
+        let Some((values, rest)) =
+            paragraph.strip_prefix("each ").and_then(|rest| rest.split_once('\n'))
+        else {
+            return vec![paragraph];
+        };
+        let with = |value: &str| -> &'static str {
+            let (value, needs) = value.split_once('=').unwrap_or((value, value));
+            let needs = needs.replace('+', " ");
+            rest.replace(" @\n", &format!(" {}\n", value.to_uppercase()))
+                .replace('@', value)
+                .replace('%', &needs)
+                .leak()
+        };
+        values.split(' ').map(with).collect()
+    };
+    TEXT.split("\n\n").flat_map(repeated)
 }
 
-/// All tests with their groups.
-pub(crate) fn all() -> impl Iterator<Item = (&'static Group, &'static Test)> {
-    groups().flat_map(|group| group.tests.iter().map(move |test| (group, test)))
+/// Reads the catalog. Rows without a function stay away, which a unit test finds.
+fn read() -> Vec<Test> {
+    let mut found = Vec::new();
+    for paragraph in paragraphs() {
+        let (mut slot, mut rule, mut usually, mut needs) = ("", "", "", Vec::new());
+        for line in paragraph.lines().filter(|line| !line.starts_with('#')) {
+            if let Some((name, what)) = line.split_once(" | ") {
+                let (least, name) = name.split_once(' ').unwrap_or(("1", name));
+                let least = least.parse().unwrap_or(1);
+                let row = |body| Test {
+                    name,
+                    what,
+                    body,
+                    least,
+                    slot,
+                    needs: needs.clone(),
+                    rule,
+                    usually,
+                };
+                found.extend(tests::body(name).map(row));
+                continue;
+            }
+            match line.split_once(' ').unwrap_or((line, "")) {
+                ("slot", text) => slot = text,
+                ("rule", text) => rule = text,
+                ("usually", text) => usually = text,
+                ("needs", names) => needs = names.split(' ').filter_map(Need::named).collect(),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// All tests, those of --stress last.
+fn tests() -> &'static [Test] {
+    static TESTS: OnceLock<Vec<Test>> = OnceLock::new();
+    TESTS.get_or_init(read)
+}
+
+/// All tests but those of --stress, in the order in which they are run.
+pub(crate) fn all() -> impl Iterator<Item = &'static Test> {
+    tests().iter().filter(|test| test.component() != "stress")
+}
+
+/// The tests of --stress.
+pub(crate) fn stress() -> impl Iterator<Item = &'static Test> {
+    tests().iter().filter(|test| test.component() == "stress")
 }
 
 /// The test of a name.
-pub(crate) fn find(name: &str) -> Option<(&'static Group, &'static Test)> {
-    all().find(|(_, test)| test.name == name)
+pub(crate) fn find(name: &str) -> Option<&'static Test> {
+    tests().iter().find(|test| test.name == name)
+}
+
+/// Whether a name matches one of the patterns; also if there are none.
+pub(crate) fn matches_one(patterns: &[String], name: &str) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, name))
 }
 
 /// Whether a name matches a pattern: `*` stands for any text; without one, the pattern is a name or
@@ -252,13 +268,25 @@ mod unit {
     #[test]
     fn names_are_unique_and_well_formed() {
         let mut seen = HashSet::new();
-        for (group, test) in all() {
+        for test in all() {
             assert!(seen.insert(test.name), "{} is there twice", test.name);
             assert!(COMPONENTS.contains(&test.component()), "{}", test.name);
             assert!(test.name.split('.').count() >= 3, "{}: component.slot.what", test.name);
-            assert!(!test.what.is_empty() && !group.rule.is_empty() && !group.usually.is_empty());
+            assert!(!test.what.is_empty() && !test.rule.is_empty() && !test.usually.is_empty());
         }
         assert!(seen.len() >= 250, "only {} tests", seen.len());
+    }
+
+    #[test]
+    fn every_row_has_a_function_and_every_function_a_row() {
+        let lines = paragraphs().flat_map(str::lines).filter(|line| !line.starts_with('#'));
+        let names = lines.filter_map(|line| line.split_once(" | ")).map(|(name, _)| name);
+        let rows: HashSet<&str> =
+            names.map(|name| name.split_once(' ').map_or(name, |(_, name)| name)).collect();
+        let without = rows.iter().filter(|name| tests::body(name).is_none());
+        let functions = tests::functions().map(|(name, _)| name);
+        let odd: Vec<_> = without.chain(functions.filter(|name| !rows.contains(*name))).collect();
+        assert!(odd.is_empty(), "in catalog.txt or in tests/*.rs only: {odd:?}");
     }
 
     #[test]

@@ -48,8 +48,7 @@ pub(crate) fn answers(folder: &Path) -> Result<Vec<Answer>, String> {
 fn collect(folder: &Path, depth: usize, files: &mut Vec<Source>) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let name =
-            path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = name_of(&path);
         if name.starts_with('.') || ["build", "target", "node_modules"].contains(&name.as_str()) {
             continue;
         }
@@ -58,9 +57,7 @@ fn collect(folder: &Path, depth: usize, files: &mut Vec<Source>) -> std::io::Res
                 collect(&path, depth + 1, files)?;
             }
         } else if fs::metadata(&path)?.len() < 1 << 20 {
-            if let Ok(text) = fs::read_to_string(&path) {
-                files.push(Source { path, text });
-            }
+            files.extend(fs::read_to_string(&path).map(|text| Source { path, text }));
         }
     }
     Ok(())
@@ -72,7 +69,7 @@ impl Source {
     }
 
     fn name(&self) -> String {
-        self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        name_of(&self.path)
     }
 
     fn is_code(&self) -> bool {
@@ -101,23 +98,18 @@ const REQUIRED: [(&str, &[&str]); 5] = [
 
 /// Whether the sources use a component's table.
 fn has_table(files: &[Source], component: &str) -> bool {
-    let (c, upper) = (
-        format!("dtl_{component}_vtable_t"),
-        format!("DTL_{}_VTABLE_INIT", component.to_uppercase()),
-    );
-    files
-        .iter()
-        .filter(|file| file.is_code())
-        .any(|file| file.text.contains(&c) || file.text.contains(&upper))
+    let upper = format!("DTL_{}_VTABLE_INIT", component.to_uppercase());
+    let names = [format!("dtl_{component}_vtable_t"), upper];
+    let has = |file: &&Source| names.iter().any(|name| file.text.contains(name));
+    files.iter().filter(|file| file.is_code()).any(|file| has(&file))
 }
 
 /// Whether a slot is set: `.alloc = ...`, `table.alloc = ...` or `alloc: Some(...)`.
 fn sets(files: &[Source], slot: &str) -> bool {
+    let (assigned, named) = (format!(".{slot}"), format!("{slot}: Some("));
     let set = |line: &str| {
-        let assigned = line
-            .split_once(&format!(".{slot}"))
-            .is_some_and(|(_, rest)| rest.trim_start().starts_with('='));
-        assigned || line.trim_start().starts_with(&format!("{slot}: Some("))
+        let after = line.split_once(&assigned).map(|(_, rest)| rest.trim_start());
+        after.is_some_and(|rest| rest.starts_with('=')) || line.trim_start().starts_with(&named)
     };
     files.iter().filter(|file| file.is_code()).any(|file| file.text.lines().any(set))
 }
@@ -126,10 +118,8 @@ fn components(files: &[Source]) -> Result<String, String> {
     let there: Vec<_> =
         REQUIRED.iter().filter(|(component, _)| has_table(files, component)).collect();
     if there.is_empty() {
-        return Err(
-            "no source uses a dtl_…_vtable_t: start from `dtl-info new-backend` or the how-to"
-                .into(),
-        );
+        let start = "start from `dtl-info new-backend` or the how-to";
+        return Err(format!("no source uses a dtl_…_vtable_t: {start}"));
     }
     for (component, slots) in &there {
         if let Some(slot) = slots.iter().find(|slot| !sets(files, slot)) {
@@ -142,51 +132,38 @@ fn components(files: &[Source]) -> Result<String, String> {
 
 /// The first build or test file with one of these words.
 fn build_with<'a>(files: &'a [Source], words: &[&str]) -> Option<&'a Source> {
-    files
-        .iter()
-        .filter(|file| file.is_build())
-        .find(|file| words.iter().any(|word| file.text.contains(word)))
+    let has = |file: &&Source| words.iter().any(|word| file.text.contains(word));
+    files.iter().filter(|file| file.is_build()).find(has)
 }
 
 fn hooked(files: &[Source]) -> Result<String, String> {
-    match build_with(files, &["dtl-ctk", "dtl_add_backend_test"]) {
-        Some(file) => Ok(format!("in {}", file.name())),
-        None => Err("no CMakeLists.txt, script or workflow mentions dtl-ctk: add_test(NAME … \
-            COMMAND dtl-ctk run --plugin …)"
-            .into()),
-    }
+    let missing = "no CMakeLists.txt, script or workflow mentions dtl-ctk: add_test(NAME … \
+                   COMMAND dtl-ctk run --plugin …)";
+    found(build_with(files, &["dtl-ctk", "dtl_add_backend_test"]), "in ", missing)
 }
 
 fn multi_rank(files: &[Source]) -> Result<String, String> {
     if !has_table(files, "comm") {
         return Ok("it has no comm table".into());
     }
-    let many = |file: &&Source| {
-        file.text.split("--ranks").skip(1).any(|rest| {
-            let digits: String = rest
-                .trim_start_matches(['=', ' ', '"'])
-                .chars()
-                .take_while(char::is_ascii_digit)
-                .collect();
-            digits.parse::<u32>().is_ok_and(|ranks| ranks > 1)
-        })
+    let is_many = |rest: &str| {
+        let number = rest.trim_start_matches(['=', ' ', '"']);
+        let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u32>().is_ok_and(|ranks| ranks > 1)
     };
-    match files.iter().filter(|file| file.is_build()).find(many) {
-        Some(file) => Ok(format!("in {}", file.name())),
-        None => Err("nothing runs dtl-ctk with --ranks 2 or more".into()),
-    }
+    let many = |file: &&Source| file.text.split("--ranks").skip(1).any(is_many);
+    let file = files.iter().filter(|file| file.is_build()).find(many);
+    found(file, "in ", "nothing runs dtl-ctk with --ranks 2 or more")
 }
 
 fn option(files: &[Source]) -> Result<String, String> {
-    let cmake: Vec<&Source> = files
-        .iter()
-        .filter(|file| file.name() == "CMakeLists.txt" || file.has_ending(&["cmake"]))
-        .collect();
-    let is_option = |line: &&str| line.trim_start().to_lowercase().starts_with("option(");
-    let options: Vec<&str> =
-        cmake.iter().flat_map(|file| file.text.lines()).filter(is_option).collect();
-    let named = |line: &&&str| line.contains("DTL_ENABLE_") || line.contains("DTL_WITH_");
-    match options.iter().find(named) {
+    let is_cmake = |file: &&Source| file.name() == "CMakeLists.txt" || file.has_ending(&["cmake"]);
+    let is_option = |line: &&str| {
+        line.trim_start().to_lowercase().starts_with("option(")
+            && (line.contains("DTL_ENABLE_") || line.contains("DTL_WITH_"))
+    };
+    let mut lines = files.iter().filter(is_cmake).flat_map(|file| file.text.lines());
+    match lines.find(is_option) {
         None => Err("no option(DTL_ENABLE_… \"…\" OFF) in its CMake files".into()),
         Some(line) if line.trim_end().trim_end_matches(')').trim_end().ends_with("OFF") => {
             Ok(line.trim().to_owned())
@@ -211,11 +188,8 @@ fn prompts() -> impl Iterator<Item = Vec<&'static str>> {
         line.split_whitespace().count() >= 4 && !KEPT.iter().any(|start| line.starts_with(start))
     };
     // Between two '@' is a placeholder.
-    FORMS
-        .into_iter()
-        .flat_map(prose)
-        .filter(is_prompt)
-        .map(|line| line.split('@').step_by(2).collect())
+    let pieces = |line: &'static str| line.split('@').step_by(2).collect();
+    FORMS.into_iter().flat_map(prose).filter(is_prompt).map(pieces)
 }
 
 /// The first line in one of the files that is still the form's.
@@ -229,46 +203,24 @@ fn unedited<'a>(files: impl Iterator<Item = &'a Source>) -> Option<String> {
 }
 
 fn page(files: &[Source]) -> Result<String, String> {
-    if let Some(why) = unedited(files.iter().filter(|file| file.is_page() && !is_notes(file))) {
-        return Err(why);
-    }
-    let long = files
-        .iter()
-        .filter(|file| file.is_page() && !is_notes(file))
-        .find(|file| file.text.split_whitespace().count() >= 60);
-    match long {
-        Some(file) => Ok(file.name()),
-        None => Err("no page (.md, .rst) of 60 words or more".into()),
-    }
+    prose(files, false, 60, "no page (.md, .rst) of 60 words or more")
 }
 
 fn is_notes(file: &Source) -> bool {
     let path = file.path.to_string_lossy().to_lowercase();
-    ["adr", "notes", "design", "decision"]
-        .iter()
-        .any(|word| path.rsplit('/').take(2).any(|part| part.contains(word)))
+    let has = |word: &&str| path.rsplit('/').take(2).any(|part| part.contains(word));
+    ["adr", "notes", "design", "decision"].iter().any(has)
 }
 
 fn notes(files: &[Source]) -> Result<String, String> {
-    if let Some(why) = unedited(files.iter().filter(|file| file.is_page() && is_notes(file))) {
-        return Err(why);
-    }
-    match files
-        .iter()
-        .find(|file| file.is_page() && is_notes(file) && file.text.split_whitespace().count() >= 30)
-    {
-        Some(file) => Ok(file.name()),
-        None => {
-            Err("no page in adr/, or called notes, design or decision, of 30 words or more".into())
-        }
-    }
+    let missing = "no page in adr/, or called notes, design or decision, of 30 words or more";
+    prose(files, true, 30, missing)
 }
 
 fn warnings(files: &[Source]) -> Result<String, String> {
-    match build_with(files, &["-Werror", "/WX", "COMPILE_WARNING_AS_ERROR", "-D warnings"]) {
-        Some(file) => Ok(format!("in {}", file.name())),
-        None => Err("no -Werror (or COMPILE_WARNING_AS_ERROR) in its build files".into()),
-    }
+    let words = ["-Werror", "/WX", "COMPILE_WARNING_AS_ERROR", "-D warnings"];
+    let missing = "no -Werror (or COMPILE_WARNING_AS_ERROR) in its build files";
+    found(build_with(files, &words), "in ", missing)
 }
 
 fn manifest(files: &[Source]) -> Result<String, String> {
@@ -283,28 +235,44 @@ fn manifest(files: &[Source]) -> Result<String, String> {
     let Some(file) = files.iter().find(|file| file.name().ends_with(".dtl.toml")) else {
         return Err("no NAME.dtl.toml, and no dtl_add_backend() that would write it".into());
     };
-    match ["file", "abi", "components"]
-        .iter()
-        .find(|field| !file.text.lines().any(|line| line.trim_start().starts_with(**field)))
-    {
+    let says = |field: &str| file.text.lines().any(|line| line.trim_start().starts_with(field));
+    match ["file", "abi", "components"].into_iter().find(|field| !says(field)) {
         Some(field) => Err(format!("{} does not say {field}", file.name())),
         None => Ok(file.name()),
     }
 }
 
 fn licence(files: &[Source]) -> Result<String, String> {
-    let named = |file: &&Source| {
-        ["LICENSE", "LICENCE", "COPYING"]
-            .iter()
-            .any(|start| file.name().to_uppercase().starts_with(start))
-    };
+    let names = ["LICENSE", "LICENCE", "COPYING"];
+    let named =
+        |file: &&Source| names.iter().any(|start| file.name().to_uppercase().starts_with(start));
     if let Some(file) = files.iter().find(named) {
         return Ok(file.name());
     }
-    match files.iter().find(|file| file.is_code() && file.text.contains("SPDX-License-Identifier:"))
-    {
-        Some(file) => Ok(format!("SPDX-License-Identifier in {}", file.name())),
-        None => Err("no LICENSE file, and no SPDX-License-Identifier in a source".into()),
+    let tag = "SPDX-License-Identifier";
+    let has_tag = |file: &&Source| file.is_code() && file.text.contains(&format!("{tag}:"));
+    let missing = format!("no LICENSE file, and no {tag} in a source");
+    found(files.iter().find(has_tag), &format!("{tag} in "), &missing)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Answers a box: the file that ticks it, or the text of what is missing.
+fn found(file: Option<&Source>, before: &str, missing: &str) -> Result<String, String> {
+    file.map(|file| format!("{before}{}", file.name())).ok_or_else(|| missing.to_owned())
+}
+
+/// Looks for a page, or for notes, of so many words that is no longer the template.
+fn prose(files: &[Source], of_notes: bool, words: usize, missing: &str) -> Result<String, String> {
+    let pages = || files.iter().filter(|file| file.is_page() && is_notes(file) == of_notes);
+    match unedited(pages()) {
+        Some(why) => Err(why),
+        None => {
+            let is_long = |file: &&Source| file.text.split_whitespace().count() >= words;
+            found(pages().find(is_long), "", missing)
+        }
     }
 }
 
@@ -369,16 +337,12 @@ mod tests {
             assert!(check(&files).is_ok(), "{question}: {:?}", check(&files));
         }
         assert!(option(&[source("CMakeLists.txt", "option(DTL_ENABLE_X \"x\" ON)")]).is_err());
-        assert!(
-            manifest(&[source(
-                "CMakeLists.txt",
-                "dtl_add_backend(NAME x SOURCES x.c)\nset(y COMPONENTS)"
-            )])
-            .is_err_and(|text| text.contains("COMPONENTS"))
-        );
-        assert!(
-            components(&[source("x.c", "dtl_memory_vtable_t t;\nt.alloc = a;")])
-                .is_err_and(|text| text.contains("memory.free"))
-        );
+        let fails = |check: Check, path: &str, text: &str, with: &str| {
+            check(&[source(path, text)]).is_err_and(|why| why.contains(with))
+        };
+        let cmake = "dtl_add_backend(NAME x SOURCES x.c)\nset(y COMPONENTS)";
+        assert!(fails(manifest, "CMakeLists.txt", cmake, "COMPONENTS"));
+        let code = "dtl_memory_vtable_t t;\nt.alloc = a;";
+        assert!(fails(components, "x.c", code, "memory.free"));
     }
 }

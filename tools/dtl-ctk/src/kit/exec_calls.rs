@@ -4,13 +4,14 @@
 //! failed test then and not a crash of the kit.
 
 use crate::kit::calls::Backend;
-use crate::kit::outcome::{Called, Outcome, call, called, skip};
-use crate::kit::subject::becomes;
+use crate::kit::outcome::{Called, Outcome, call, output, skip};
+use crate::kit::subject::{Subject, becomes};
 use dtl_sys::*;
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub(crate) struct Job {
 
 impl Job {
     pub(crate) fn new(body: impl Fn() -> i32 + Send + Sync + 'static) -> &'static Job {
-        Box::leak(Box::new(Job { body: Box::new(body), runs: AtomicU64::new(0) }))
+        kept(Job { body: Box::new(body), runs: AtomicU64::new(0) })
     }
 
     /// How often it has been called and has returned.
@@ -37,7 +38,7 @@ impl Job {
 
 extern "C" fn run_job(user: *mut c_void) -> i32 {
     if user.is_null() {
-        return dtl_sys::DTL_ERROR_NULL_POINTER;
+        return DTL_ERROR_NULL_POINTER;
     }
     // SAFETY: `user` is the job that was passed along; jobs live for ever.
     let job = unsafe { &*user.cast::<Job>() };
@@ -48,66 +49,160 @@ extern "C" fn run_job(user: *mut c_void) -> i32 {
 
 /// Work that lasts until it is released, at most two seconds.
 pub(crate) struct Hold {
-    go: Arc<AtomicBool>,
-    in_caller: Arc<AtomicBool>,
-    begun: Arc<AtomicBool>,
-    ended: Arc<AtomicBool>,
+    states: Arc<States>,
     pub(crate) job: &'static Job,
+}
+
+#[derive(Default)]
+struct States {
+    go: AtomicBool,
+    in_caller: AtomicBool,
+    begun: AtomicBool,
+    ended: AtomicBool,
 }
 
 impl Hold {
     pub(crate) fn new() -> Hold {
-        let (go, in_caller) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (seen, told, caller) =
-            (Arc::clone(&go), Arc::clone(&in_caller), thread::current().id());
-        let (begun, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (begin, end) = (Arc::clone(&begun), Arc::clone(&ended));
+        let (states, caller) = (Arc::new(States::default()), thread::current().id());
+        let own = Arc::clone(&states);
         let job = Job::new(move || {
-            begin.store(true, Ordering::SeqCst);
+            own.begun.store(true, Ordering::SeqCst);
             if thread::current().id() == caller {
                 // Nobody is left to release it.
-                told.store(true, Ordering::SeqCst);
+                own.in_caller.store(true, Ordering::SeqCst);
             } else {
-                becomes(Duration::from_secs(2), || seen.load(Ordering::SeqCst));
+                becomes(Duration::from_secs(2), || own.go.load(Ordering::SeqCst));
             }
-            end.store(true, Ordering::SeqCst);
+            own.ended.store(true, Ordering::SeqCst);
             0
         });
-        Hold { go, in_caller, begun, ended, job }
+        Hold { states, job }
     }
 
     /// Queues it; skips the test where the backend calls functions in the caller's thread.
     pub(crate) fn on(&self, stream: &Stream) -> Outcome {
         stream.callback(self.job)?;
-        if self.in_caller.load(Ordering::SeqCst) {
+        if self.states.in_caller.load(Ordering::SeqCst) {
             skip!("the backend calls host functions in the caller's thread");
         }
         Ok(())
     }
 
     pub(crate) fn release(&self) {
-        self.go.store(true, Ordering::SeqCst);
+        self.states.go.store(true, Ordering::SeqCst);
     }
 
     /// Returns true if `job` runs while this one lasts.
     pub(crate) fn outlasts(&self, job: &Job) -> bool {
-        becomes(Duration::from_secs(10), || job.runs() > 0 || self.has_ended()) && !self.has_ended()
+        becomes(LONG, || job.runs() > 0 || self.has_ended()) && !self.has_ended()
     }
 
     /// Waits until it runs.
     pub(crate) fn begins(&self) -> bool {
-        becomes(Duration::from_secs(10), || self.begun.load(Ordering::SeqCst))
+        becomes(LONG, || self.states.begun.load(Ordering::SeqCst))
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::SeqCst)
+        self.states.ended.load(Ordering::SeqCst)
     }
 }
 
-/// A stream; destroyed when dropped.
-pub(crate) struct Stream {
-    pub(crate) handle: dtl_stream_t,
-    is_default: bool,
+/// Longest that a test waits for what must happen.
+pub(crate) const LONG: Duration = Duration::from_secs(10);
+
+/// A new stream on the first device.
+pub(crate) fn stream(s: &Subject) -> Outcome<Stream> {
+    Ok(Stream::new(s.backend, 0)?)
+}
+
+/// A stream whose work lasts until it is released.
+pub(crate) fn busy(s: &Subject) -> Outcome<(Stream, Hold)> {
+    let (stream, hold) = (stream(s)?, Hold::new());
+    hold.on(&stream)?;
+    Ok((stream, hold))
+}
+
+/// A job that sleeps so many milliseconds.
+pub(crate) fn slow(ms: u64) -> &'static Job {
+    Job::new(move || {
+        thread::sleep(Duration::from_millis(ms));
+        0
+    })
+}
+
+/// A job that fails.
+pub(crate) fn failing(status: i32) -> &'static Job {
+    Job::new(move || status)
+}
+
+/// A value that closures share with their test: it lives as long as they.
+pub(crate) fn kept<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+/// A counter that closures share.
+pub(crate) fn counter() -> &'static AtomicU64 {
+    kept(AtomicU64::new(0))
+}
+
+/// So many of them.
+pub(crate) fn counters(count: u64) -> &'static [AtomicU64] {
+    kept((0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>())
+}
+
+/// The first of them that is not 1, and what it is.
+pub(crate) fn not_once(counters: &[AtomicU64]) -> Option<(usize, u64)> {
+    counters.iter().map(|count| count.load(Ordering::SeqCst)).enumerate().find(|(_, is)| *is != 1)
+}
+
+/// What closures write down.
+pub(crate) struct Notes<T>(Mutex<Vec<T>>);
+
+impl<T: Clone> Notes<T> {
+    pub(crate) fn new() -> &'static Notes<T> {
+        kept(Notes(Mutex::default()))
+    }
+
+    pub(crate) fn add(&self, note: T) {
+        if let Ok(mut notes) = self.0.lock() {
+            notes.push(note);
+        }
+    }
+
+    pub(crate) fn list(&self) -> Vec<T> {
+        self.0.lock().map(|notes| notes.clone()).unwrap_or_default()
+    }
+}
+
+/// Handles that are destroyed when dropped, or before by `destroy`.
+macro_rules! owned {
+    ($($name:ident $handle:ident $destroy:ident;)+) => {$(
+        pub(crate) struct $name {
+            pub(crate) handle: $handle,
+        }
+
+        impl $name {
+            #[allow(dead_code, reason = "no test destroys kernels by hand")]
+            pub(crate) fn destroy(self) -> Called {
+                let handle = self.handle;
+                std::mem::forget(self);
+                call!($destroy(handle))
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                let _ = $destroy(self.handle);
+            }
+        }
+    )+};
+}
+
+owned! {
+    Stream dtl_stream_t dtl_stream_destroy;
+    Event dtl_event_t dtl_event_destroy;
+    Executor dtl_executor_t dtl_executor_destroy;
+    Kernel dtl_kernel_t dtl_kernel_destroy;
 }
 
 impl Stream {
@@ -116,48 +211,35 @@ impl Stream {
     }
 
     pub(crate) fn with_flags(backend: Backend, device: i32, flags: u64) -> Called<Stream> {
-        let mut handle = dtl_stream_t { id: 0 };
-        call!(dtl_stream_create(backend.handle, device, flags, &raw mut handle))?;
-        Ok(Stream { handle, is_default: false })
+        output!(DTL_STREAM_NULL, dtl_stream_create(backend.handle, device, flags))
+            .map(|handle| Stream { handle })
     }
 
-    /// The device's default stream.
-    pub(crate) fn default_of(backend: Backend, device: i32) -> Called<Stream> {
-        let mut handle = dtl_stream_t { id: 0 };
-        call!(dtl_stream_default(backend.handle, device, &raw mut handle))?;
-        Ok(Stream { handle, is_default: true })
+    /// The device's default stream, which nobody destroys.
+    pub(crate) fn default_of(backend: Backend, device: i32) -> Called<ManuallyDrop<Stream>> {
+        output!(DTL_STREAM_NULL, dtl_stream_default(backend.handle, device))
+            .map(|handle| ManuallyDrop::new(Stream { handle }))
     }
 
     pub(crate) fn wrap(backend: Backend, native: *mut c_void) -> Called<Stream> {
-        let mut handle = dtl_stream_t { id: 0 };
-        call!(dtl_stream_wrap(backend.handle, native, &raw mut handle))?;
-        Ok(Stream { handle, is_default: false })
+        output!(DTL_STREAM_NULL, dtl_stream_wrap(backend.handle, native))
+            .map(|handle| Stream { handle })
     }
 
     pub(crate) fn native(&self) -> Called<*mut c_void> {
-        let mut native = ptr::null_mut();
-        call!(dtl_stream_native(self.handle, &raw mut native))?;
-        Ok(native)
-    }
-
-    pub(crate) fn destroy(self) -> Called {
-        let handle = self.handle;
-        std::mem::forget(self);
-        called("dtl_stream_destroy", dtl_stream_destroy(handle))
+        output!(ptr::null_mut(), dtl_stream_native(self.handle))
     }
 
     pub(crate) fn synchronize(&self) -> Called {
-        called("dtl_stream_synchronize", dtl_stream_synchronize(self.handle))
+        call!(dtl_stream_synchronize(self.handle))
     }
 
     pub(crate) fn query(&self) -> Called<bool> {
-        let mut done = -1;
-        call!(dtl_stream_query(self.handle, &raw mut done))?;
-        Ok(done != 0)
+        output!(-1, dtl_stream_query(self.handle)).map(|done| done != 0)
     }
 
     pub(crate) fn wait_event(&self, event: &Event) -> Called {
-        called("dtl_stream_wait_event", dtl_stream_wait_event(self.handle, event.handle))
+        call!(dtl_stream_wait_event(self.handle, event.handle))
     }
 
     pub(crate) fn callback(&self, job: &'static Job) -> Called {
@@ -181,28 +263,14 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
-    fn drop(&mut self) {
-        if !self.is_default {
-            let _ = dtl_stream_destroy(self.handle);
-        }
-    }
-}
-
-/// An event; destroyed when dropped.
-pub(crate) struct Event {
-    pub(crate) handle: dtl_event_t,
-}
-
 impl Event {
     pub(crate) fn new(backend: Backend) -> Called<Event> {
         Event::with_flags(backend, 0)
     }
 
     pub(crate) fn with_flags(backend: Backend, flags: u64) -> Called<Event> {
-        let mut handle = dtl_event_t { id: 0 };
-        call!(dtl_event_create(backend.handle, flags, &raw mut handle))?;
-        Ok(Event { handle })
+        output!(DTL_EVENT_NULL, dtl_event_create(backend.handle, flags))
+            .map(|handle| Event { handle })
     }
 
     /// A new one, recorded on a stream.
@@ -212,62 +280,35 @@ impl Event {
         Ok(event)
     }
 
-    pub(crate) fn destroy(self) -> Called {
-        let handle = self.handle;
-        std::mem::forget(self);
-        called("dtl_event_destroy", dtl_event_destroy(handle))
-    }
-
     pub(crate) fn record(&self, stream: &Stream) -> Called {
-        called("dtl_event_record", dtl_event_record(self.handle, stream.handle))
+        call!(dtl_event_record(self.handle, stream.handle))
     }
 
     pub(crate) fn sync(&self) -> Called {
-        called("dtl_event_sync", dtl_event_sync(self.handle))
+        call!(dtl_event_sync(self.handle))
     }
 
     pub(crate) fn wait(&self, timeout_ns: u64) -> Called {
-        called("dtl_event_wait", dtl_event_wait(self.handle, timeout_ns))
+        call!(dtl_event_wait(self.handle, timeout_ns))
     }
 
     pub(crate) fn is_complete(&self) -> Called<bool> {
-        let mut state = -1;
-        call!(dtl_event_query(self.handle, &raw mut state))?;
-        Ok(state == DTL_EVENT_COMPLETE)
+        output!(-1, dtl_event_query(self.handle)).map(|state| state == DTL_EVENT_COMPLETE)
     }
 
     /// Nanoseconds to a later event.
     pub(crate) fn elapsed(&self, stop: &Event) -> Called<u64> {
-        let mut ns = u64::MAX;
-        call!(dtl_event_elapsed_ns(self.handle, stop.handle, &raw mut ns))?;
-        Ok(ns)
+        output!(u64::MAX, dtl_event_elapsed_ns(self.handle, stop.handle))
     }
 }
 
-impl Drop for Event {
-    fn drop(&mut self) {
-        let _ = dtl_event_destroy(self.handle);
-    }
-}
-
-/// A loop's body.
-pub(crate) struct Piece {
-    body: Box<dyn Fn(u64, u64) -> i32 + Send + Sync>,
-}
-
-impl Piece {
-    pub(crate) fn new(body: impl Fn(u64, u64) -> i32 + Send + Sync + 'static) -> &'static Piece {
-        Box::leak(Box::new(Piece { body: Box::new(body) }))
-    }
-}
-
-extern "C" fn run_piece(begin: u64, end: u64, user: *mut c_void) -> i32 {
+extern "C" fn run_piece<F: Fn(u64, u64) -> i32>(begin: u64, end: u64, user: *mut c_void) -> i32 {
     if user.is_null() {
-        return dtl_sys::DTL_ERROR_NULL_POINTER;
+        return DTL_ERROR_NULL_POINTER;
     }
-    // SAFETY: `user` is the piece that was passed along; pieces live for ever.
-    let piece = unsafe { &*user.cast::<Piece>() };
-    (piece.body)(begin, end)
+    // SAFETY: `user` is the loop's body that was passed along; bodies live for ever.
+    let piece = unsafe { &*user.cast::<F>() };
+    piece(begin, end)
 }
 
 /// A fold over u64 values: what it adds for an iteration.
@@ -292,23 +333,11 @@ extern "C" fn run_combine(into: *mut c_void, from: *const c_void, _user: *mut c_
     *into = into.wrapping_mul(1_000_003).wrapping_add(from);
 }
 
-/// An executor; destroyed when dropped.
-pub(crate) struct Executor {
-    pub(crate) handle: dtl_executor_t,
-}
-
 impl Executor {
     /// The backend's own, or what the library puts in its place.
     pub(crate) fn new(backend: Backend) -> Called<Executor> {
-        let mut handle = dtl_executor_t { id: 0 };
-        call!(dtl_executor_create(backend.handle, ptr::null(), &raw mut handle))?;
-        Ok(Executor { handle })
-    }
-
-    pub(crate) fn destroy(self) -> Called {
-        let handle = self.handle;
-        std::mem::forget(self);
-        called("dtl_executor_destroy", dtl_executor_destroy(handle))
+        output!(DTL_EXECUTOR_NULL, dtl_executor_create(backend.handle, ptr::null()))
+            .map(|handle| Executor { handle })
     }
 
     pub(crate) fn run(&self, job: &'static Job) -> Called {
@@ -316,59 +345,50 @@ impl Executor {
     }
 
     pub(crate) fn start(&self, job: &'static Job, event: Option<&Event>) -> Called {
-        let event = event.map_or(dtl_event_t { id: 0 }, |event| event.handle);
+        let event = event.map_or(DTL_EVENT_NULL, |event| event.handle);
         call!(dtl_executor_run_async(self.handle, Some(run_job), job.user(), event))
     }
 
-    pub(crate) fn each(&self, begin: u64, end: u64, grain: u64, piece: &'static Piece) -> Called {
-        let user = ptr::from_ref(piece).cast_mut().cast();
-        call!(dtl_executor_parallel_for(self.handle, begin, end, grain, Some(run_piece), user))
+    pub(crate) fn each<F>(&self, begin: u64, end: u64, grain: u64, piece: F) -> Called
+    where
+        F: Fn(u64, u64) -> i32 + Send + Sync + 'static,
+    {
+        let (run, user) = (Some(run_piece::<F> as _), ptr::from_ref(kept(piece)).cast_mut().cast());
+        call!(dtl_executor_parallel_for(self.handle, begin, end, grain, run, user))
     }
 
     /// A reduction whose combination is not commutative.
     pub(crate) fn reduce(&self, begin: u64, end: u64, grain: u64, fold: Fold) -> Called<u64> {
         let (identity, mut result) = (Wide(0), Wide(u64::MAX));
         let user = ptr::from_ref(&fold).cast_mut().cast();
+        let (first, out) = ((&raw const identity).cast(), (&raw mut result).cast());
         call!(dtl_executor_parallel_reduce(
             self.handle,
             begin,
             end,
             grain,
             8,
-            (&raw const identity).cast(),
+            first,
             Some(run_fold),
             Some(run_combine),
             user,
-            (&raw mut result).cast()
+            out
         ))?;
         Ok(result.0)
     }
 
     pub(crate) fn synchronize(&self) -> Called {
-        called("dtl_executor_synchronize", dtl_executor_synchronize(self.handle))
+        call!(dtl_executor_synchronize(self.handle))
     }
 
     pub(crate) fn info(&self) -> Called<dtl_executor_info_t> {
-        let mut info = dtl_executor_info_t {
-            struct_size: size_of::<dtl_executor_info_t>() as u32,
-            kind: 0,
-            max_parallelism: 0,
-            suggested_parallelism: 0,
-        };
-        call!(dtl_executor_info(self.handle, &raw mut info))?;
-        Ok(info)
+        output!(DTL_EXECUTOR_INFO_INIT, dtl_executor_info(self.handle))
     }
 }
 
 /// A result on a cache line of its own.
 #[repr(align(64))]
 struct Wide(u64);
-
-impl Drop for Executor {
-    fn drop(&mut self) {
-        let _ = dtl_executor_destroy(self.handle);
-    }
-}
 
 /// One call of a kernel.
 pub(crate) struct Thread<'a> {
@@ -432,58 +452,51 @@ fn flat(index: [u32; 3], size: [u32; 3]) -> u64 {
     (z * u64::from(size[1]) + y) * u64::from(size[0]) + x
 }
 
-type KernelBody = Box<dyn Fn(&Thread<'_>) -> i32 + Send + Sync>;
-
-extern "C" fn run_kernel(context: *const dtl_kernel_context_t, args: *const *const c_void) -> i32 {
+extern "C" fn run_kernel<F: Fn(&Thread<'_>) -> i32>(
+    context: *const dtl_kernel_context_t,
+    args: *const *const c_void,
+) -> i32 {
     // SAFETY: valid through the call by the contract of kernels.
     let context = unsafe { &*context };
     if context.user.is_null() {
-        return dtl_sys::DTL_ERROR_NULL_POINTER;
+        return DTL_ERROR_NULL_POINTER;
     }
     // SAFETY: `user` is the body that was passed along; bodies live for ever.
-    let body = unsafe { &*context.user.cast::<KernelBody>() };
+    let body = unsafe { &*context.user.cast::<F>() };
     body(&Thread { context, args })
 }
 
-/// A kernel; destroyed when dropped.
-pub(crate) struct Kernel {
-    handle: dtl_kernel_t,
-}
-
 impl Kernel {
-    pub(crate) fn new(
-        backend: Backend,
-        body: impl Fn(&Thread<'_>) -> i32 + Send + Sync + 'static,
-    ) -> Called<Kernel> {
-        let erased: KernelBody = Box::new(body);
-        let body: &'static KernelBody = Box::leak(Box::new(erased));
-        let user = ptr::from_ref(body).cast_mut().cast();
-        let mut handle = dtl_kernel_t { id: 0 };
-        call!(dtl_kernel_from_function(backend.handle, Some(run_kernel), user, &raw mut handle))?;
-        Ok(Kernel { handle })
+    pub(crate) fn new<F>(backend: Backend, body: F) -> Called<Kernel>
+    where
+        F: Fn(&Thread<'_>) -> i32 + Send + Sync + 'static,
+    {
+        let (run, user) = (Some(run_kernel::<F> as _), ptr::from_ref(kept(body)).cast_mut().cast());
+        output!(DTL_KERNEL_NULL, dtl_kernel_from_function(backend.handle, run, user))
+            .map(|handle| Kernel { handle })
     }
-}
 
-impl Kernel {
     /// One that a module gave.
     pub(crate) fn of(handle: dtl_kernel_t) -> Kernel {
         Kernel { handle }
     }
 }
 
-impl Drop for Kernel {
-    fn drop(&mut self) {
-        let _ = dtl_kernel_destroy(self.handle);
-    }
+/// A launch of so many blocks of so many threads.
+pub(crate) const fn shape(grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> dtl_launch_t {
+    dtl_launch_t { shared_bytes, grid, block, ..DTL_LAUNCH_INIT }
 }
 
-/// A launch of so many blocks of so many threads.
-pub(crate) fn shape(grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> dtl_launch_t {
-    dtl_launch_t {
-        struct_size: size_of::<dtl_launch_t>() as u32,
-        shared_bytes,
-        grid,
-        block,
-        schedule: 0,
-    }
+/// Runs a function for each thread of a launch and waits. The caller keeps what is returned until
+/// it has checked the results: destroying a stream waits, too.
+pub(crate) fn launched(
+    s: &Subject,
+    shape: &dtl_launch_t,
+    args: &[&[u8]],
+    body: impl Fn(&Thread<'_>) -> i32 + Send + Sync + 'static,
+) -> Outcome<(Kernel, Stream)> {
+    let (kernel, stream) = (Kernel::new(s.backend, body)?, stream(s)?);
+    stream.launch(&kernel, shape, args)?;
+    stream.synchronize()?;
+    Ok((kernel, stream))
 }

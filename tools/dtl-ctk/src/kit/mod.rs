@@ -1,29 +1,27 @@
-//! The named tests' machinery, in the order in which a run goes through it: `options` (what is
-//! wanted), `catalog` (which tests there are), `drive` (which of them run, and when to stop),
-//! `session` (a worker process and its watch), `worker` (runs tests and reports, `step` where it
-//! is), `report` (what the user gets). `bare` and `wire` are the backend's own slots; `calls`,
-//! `exec_calls`, `peer` and `win` are the library as tests see it: safe, with statuses as values.
+//! Machinery of the named tests: `catalog` (the list of tests), `report` (results), `expect`
+//! (expected failures), `show` (list and explain), `checklist`, `stress` and `timing` (further
+//! commands and options), `current_slot` (which slot a worker is in). `vtables` and `slot_comm`
+//! call the backend's slots directly; `calls`, `exec_calls`, `rank` and `win` are safe wrappers of
+//! the C API that return statuses as values (`outcome`). `subject` is the backend under test,
+//! `malloc` counts what the C library has allocated, `prelude` is what test files import.
 //!
-//! The tests themselves are in `crate::tests`.
+//! The tests are in `crate::tests`; driver, worker and options are beside this folder.
 
-pub(crate) mod bare;
 pub(crate) mod calls;
 pub(crate) mod catalog;
 pub(crate) mod checklist;
-pub(crate) mod drive;
+pub(crate) mod current_slot;
 pub(crate) mod exec_calls;
 pub(crate) mod expect;
 pub(crate) mod malloc;
-pub(crate) mod options;
 pub(crate) mod outcome;
-pub(crate) mod peer;
+pub(crate) mod prelude;
+pub(crate) mod rank;
 pub(crate) mod report;
-pub(crate) mod session;
 pub(crate) mod show;
-pub(crate) mod step;
+pub(crate) mod slot_comm;
 pub(crate) mod stress;
 pub(crate) mod subject;
 pub(crate) mod timing;
+pub(crate) mod vtables;
 pub(crate) mod win;
-pub(crate) mod wire;
-pub(crate) mod worker;

@@ -1,9 +1,10 @@
-//! How a test or a call ends.
+//! How a test, a call or a case ends.
 
-use crate::api;
-use dtl_sys::{DTL_SUCCESS, dtl_last_error, dtl_status_t};
-use std::ffi::CStr;
-use std::fmt::Arguments;
+use dtl_sys::{
+    DTL_ERROR_NOT_SUPPORTED, DTL_SUCCESS, dtl_last_error, dtl_status_name, dtl_status_t,
+};
+use std::ffi::{CStr, c_char};
+use std::fmt::{Arguments, Display, Formatter};
 use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 
@@ -28,39 +29,89 @@ pub(crate) struct Refused {
 /// The result of a call.
 pub(crate) type Called<T = ()> = Result<T, Refused>;
 
-impl From<Refused> for Stop {
-    fn from(refused: Refused) -> Stop {
-        Stop::Failed(format!(
-            "{}: {} ({})",
-            refused.call,
-            refused.text,
-            api::name_of(refused.status)
-        ))
+/// Why a random case failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) text: String,
+    /// A call failed: the other ranks may wait for this one for ever.
+    pub(crate) out_of_step: bool,
+}
+
+impl Failure {
+    /// A call succeeded, but its outcome is wrong.
+    pub(crate) fn wrong(text: String) -> Failure {
+        Failure { text, out_of_step: false }
+    }
+
+    pub(crate) fn within(self, what: &str) -> Failure {
+        Failure { text: format!("{what}: {}", self.text), ..self }
     }
 }
 
-/// Its text has call and status.
-impl From<api::Failure> for Stop {
-    fn from(failure: api::Failure) -> Stop {
+impl Display for Refused {
+    fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
+        write!(f, "{}: {} ({})", self.call, self.text, name_of(self.status))
+    }
+}
+
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Stop {
+        Stop::Failed(refused.to_string())
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Failure {
+        Failure { text: refused.to_string(), out_of_step: true }
+    }
+}
+
+impl From<Stop> for Failure {
+    fn from(stop: Stop) -> Failure {
+        match stop {
+            Stop::Failed(text) | Stop::Skipped(text) => Failure::wrong(text),
+        }
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
         Stop::Failed(failure.text)
     }
 }
 
+/// The name of a status.
+pub(crate) fn name_of(status: dtl_status_t) -> String {
+    text_of(dtl_status_name(status))
+}
+
+fn text_of(text: *const c_char) -> String {
+    // SAFETY: the library's texts end with NUL and live at least until the next call.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
 /// A line on standard output; nobody may be reading it any more.
-macro_rules! say {
+macro_rules! outln {
     ($($text:tt)+) => { $crate::kit::outcome::put(format_args!($($text)+)) };
 }
-pub(crate) use say;
+pub(crate) use outln;
 
 /// A line on standard error; if it cannot be written there is nobody to tell.
-macro_rules! complain {
-    ($($text:tt)+) => { drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($text)+)))) };
+macro_rules! errln {
+    ($($text:tt)+) => {
+        $crate::kit::outcome::put_error(format_args!($($text)+))
+    };
 }
-pub(crate) use complain;
+pub(crate) use errln;
+
+/// See [`errln`].
+pub(crate) fn put_error(line: Arguments) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// See [`say`].
+/// Writes a line to standard output and keeps the first error: see [`outln`].
 pub(crate) fn put(line: Arguments) {
     let failed = writeln!(std::io::stdout(), "{line}").err();
     if let Some(error) = failed.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
@@ -89,6 +140,30 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
+/// The outcome of a condition; the text says what is wrong unless it holds.
+macro_rules! check {
+    ($condition:expr, $($text:tt)+) => {
+        match $condition {
+            true => Ok(()),
+            false => Err($crate::kit::outcome::Stop::Failed(format!($($text)+))),
+        }
+    };
+}
+pub(crate) use check;
+
+/// The outcome of a comparison of bytes; the first difference is the last `{}` of the text.
+macro_rules! same {
+    ($is:expr, $should:expr, $text:literal $(, $argument:expr)* $(,)?) => {
+        match $crate::kit::subject::difference($is, $should) {
+            Some(found) => {
+                Err($crate::kit::outcome::Stop::Failed(format!($text, $($argument,)* found)))
+            }
+            None => Ok(()),
+        }
+    };
+}
+pub(crate) use same;
+
 /// Ends a test that cannot be made here.
 macro_rules! skip {
     ($($text:tt)+) => { return Err($crate::kit::outcome::Stop::Skipped(format!($($text)+))) };
@@ -100,42 +175,47 @@ pub(crate) fn called(call: &'static str, status: dtl_status_t) -> Called {
     if status == DTL_SUCCESS {
         return Ok(());
     }
-    // SAFETY: the library's texts end with NUL and live at least until the next call.
-    let text = unsafe { CStr::from_ptr(dtl_last_error()) }.to_string_lossy().into_owned();
-    Err(Refused { call, status, text })
+    Err(Refused { call, status, text: text_of(dtl_last_error()) })
 }
 
-/// Calls a function of the library that wants raw pointers.
+/// Calls a function of the library.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: pointers are to locals or to memory that the caller's face owns, of the sizes
-        // told.
+        // SAFETY: pointers are to locals or to memory that the caller of the macro owns, of the
+        // sizes that are passed, until the call, or the operation that it starts, is over. A call
+        // with others is refused before they are used.
+        #[allow(unused_unsafe, reason = "functions without pointers are safe")]
         let status = unsafe { $name($($argument),*) };
         $crate::kit::outcome::called(stringify!($name), status)
     }};
 }
 pub(crate) use call;
 
+/// Calls a function whose last parameter is an output, which holds a value before the call.
+macro_rules! output {
+    ($before:expr, $name:ident($($argument:expr),* $(,)?)) => {{
+        let mut out = $before;
+        $crate::kit::outcome::call!($name($($argument,)* &raw mut out)).map(|()| out)
+    }};
+}
+pub(crate) use output;
+
 /// The test passes only if the call failed with this status.
 pub(crate) fn refused<T>(result: Called<T>, status: dtl_status_t, when: &str) -> Outcome {
+    let expected = name_of(status);
     match result {
         Err(refused) if refused.status == status => Ok(()),
-        Err(refused) => wrong!(
-            "{when}: {} answered {}, expected {} ({})",
-            refused.call,
-            api::name_of(refused.status),
-            api::name_of(status),
-            refused.text
-        ),
-        Ok(_) => wrong!("{when}: the call succeeded, expected {}", api::name_of(status)),
+        Err(Refused { call, status, text }) => {
+            wrong!("{when}: {call} answered {}, expected {expected} ({text})", name_of(status))
+        }
+        Ok(_) => wrong!("{when}: the call succeeded, expected {expected}"),
     }
 }
 
 /// A call that may answer NOT_SUPPORTED: `None` then.
 pub(crate) fn optional<T>(result: Called<T>) -> Called<Option<T>> {
     match result {
-        Ok(value) => Ok(Some(value)),
-        Err(refused) if refused.status == dtl_sys::DTL_ERROR_NOT_SUPPORTED => Ok(None),
-        Err(refused) => Err(refused),
+        Err(refused) if refused.status == DTL_ERROR_NOT_SUPPORTED => Ok(None),
+        other => other.map(Some),
     }
 }

@@ -74,45 +74,46 @@ impl Entry {
 
     /// What there is to say.
     pub(crate) fn text(&self) -> String {
-        self.words().1
+        self.words().2
     }
 
     fn component(&self) -> &'static str {
         self.test.split('.').next().unwrap_or(self.test)
     }
 
-    /// The verdict's word, and what there is to say.
-    fn words(&self) -> (&'static str, String) {
+    /// The verdict's word, its word in JSON, and what there is to say.
+    fn words(&self) -> (&'static str, &'static str, String) {
         match &self.verdict {
-            Verdict::Pass => ("pass", String::new()),
-            Verdict::Skip(why) => ("skipped", why.clone()),
-            Verdict::NotRun(why) => ("not run", why.clone()),
-            Verdict::Fail(text) => ("FAIL", text.clone()),
+            Verdict::Pass => ("pass", "pass", String::new()),
+            Verdict::Skip(why) => ("skipped", "skipped", why.clone()),
+            Verdict::NotRun(why) => ("not run", "not run", why.clone()),
+            Verdict::Fail(text) => ("FAIL", "failed", text.clone()),
             Verdict::ExpectedFailure(text, reason) => {
-                ("expected", format!("{text} (expected: {reason})"))
+                ("expected", "expected failure", format!("{text} (expected: {reason})"))
             }
             Verdict::UnexpectedPass(reason) => {
-                ("FAIL", format!("it passed, but was expected to fail: {reason}"))
+                let text = format!("it passed, but was expected to fail: {reason}");
+                ("FAIL", "unexpected pass", text)
             }
         }
     }
 
     pub(crate) fn line(&self) -> String {
-        let (word, text) = self.words();
+        let (word, _, text) = self.words();
         let colon = if text.is_empty() { "" } else { ": " };
         format!("{word:<8} {}{colon}{text}", self.test)
     }
 }
 
 /// A whole run.
-pub(crate) struct Run {
+pub(crate) struct Report {
     pub(crate) subject: String,
     pub(crate) ranks: u64,
     pub(crate) entries: Vec<Entry>,
     pub(crate) seconds: f64,
 }
 
-impl Run {
+impl Report {
     pub(crate) fn passed(&self) -> bool {
         !self.entries.iter().any(Entry::is_bad)
     }
@@ -125,12 +126,13 @@ impl Run {
         })
     }
 
+    /// The entries of a component, or "all".
+    fn of(&self, component: &str) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |one| component == "all" || one.component() == component)
+    }
+
     fn count(&self, component: &str, which: impl Fn(&Verdict) -> bool) -> usize {
-        let all = component == "all";
-        self.entries
-            .iter()
-            .filter(|one| (all || one.component() == component) && which(&one.verdict))
-            .count()
+        self.of(component).filter(|one| which(&one.verdict)).count()
     }
 
     /// A row for each component, and their sum.
@@ -139,19 +141,10 @@ impl Run {
             "{:<10} {:>6} {:>7} {:>7} {:>9} {:>8} {:>8}\n",
             "component", "tests", "passed", "failed", "expected", "skipped", "time"
         );
-        let there = COMPONENTS
-            .iter()
-            .chain(&["stress"])
-            .copied()
-            .filter(|name| self.count(name, |_| true) > 0);
-        for name in there.chain(["all"]) {
+        let names = COMPONENTS.into_iter().chain(["stress"]);
+        for name in names.filter(|name| self.of(name).next().is_some()).chain(["all"]) {
             let of = |which: fn(&Verdict) -> bool| self.count(name, which);
-            let seconds: f64 = self
-                .entries
-                .iter()
-                .filter(|one| name == "all" || one.component() == name)
-                .map(|one| one.seconds)
-                .sum();
+            let seconds: f64 = self.of(name).map(|one| one.seconds).sum();
             let _ = writeln!(
                 text,
                 "{name:<10} {:>6} {:>7} {:>7} {:>9} {:>8} {seconds:>6.1} s",
@@ -179,23 +172,16 @@ impl Run {
     }
 
     pub(crate) fn json(&self) -> Value {
-        let entries: Vec<Value> = self
-            .entries
-            .iter()
-            .map(|entry| {
-                let (_, text) = entry.words();
-                let outcome = match &entry.verdict {
-                    Verdict::Pass => "pass",
-                    Verdict::Skip(_) => "skipped",
-                    Verdict::NotRun(_) => "not run",
-                    Verdict::Fail(_) => "failed",
-                    Verdict::ExpectedFailure(..) => "expected failure",
-                    Verdict::UnexpectedPass(_) => "unexpected pass",
-                };
-                json!({ "name": entry.test, "outcome": outcome, "text": text, "seconds": entry.seconds })
-            })
-            .collect();
-        json!({ "subject": self.subject, "ranks": self.ranks, "passed": self.passed(), "seconds": self.seconds, "tests": entries })
+        let entry = |entry: &Entry| {
+            let ((_, outcome, text), seconds) = (entry.words(), entry.seconds);
+            json!({ "name": entry.test, "outcome": outcome, "text": text, "seconds": seconds })
+        };
+        let tests: Vec<Value> = self.entries.iter().map(entry).collect();
+        let (subject, passed, seconds) = (&self.subject, self.passed(), self.seconds);
+        json!({
+            "subject": subject, "ranks": self.ranks, "passed": passed, "seconds": seconds,
+            "tests": tests
+        })
     }
 
     pub(crate) fn junit(&self) -> String {
@@ -211,15 +197,11 @@ impl Run {
             self.seconds
         );
         for entry in &self.entries {
-            let (_, said) = entry.words();
+            let said = escaped(&entry.text());
             let inside = match &entry.verdict {
                 Verdict::Pass => String::new(),
-                Verdict::Skip(_) | Verdict::NotRun(_) | Verdict::ExpectedFailure(..) => {
-                    format!("<skipped message=\"{}\"/>", escaped(&said))
-                }
-                Verdict::Fail(_) | Verdict::UnexpectedPass(_) => {
-                    format!("<failure message=\"{}\"/>", escaped(&said))
-                }
+                verdict if left_out(verdict) => format!("<skipped message=\"{said}\"/>"),
+                _ => format!("<failure message=\"{said}\"/>"),
             };
             let (class, test) = (escaped(entry.component()), escaped(entry.test));
             let _ = writeln!(
@@ -235,18 +217,9 @@ impl Run {
 
 /// Text as an attribute of XML 1.0, which has no control characters.
 fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
+    let signs = [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\"", "&quot;")];
+    let plain = text.replace(char::is_control, " ");
+    signs.into_iter().fold(plain, |text, (sign, name)| text.replace(sign, name))
 }
 
 #[cfg(test)]
@@ -272,7 +245,7 @@ mod tests {
     #[test]
     fn xml_has_no_bare_signs() {
         let entries = vec![entry(Ended::Failed("a < b & \"c\"\u{1}".into())), entry(Ended::Passed)];
-        let run = Run { subject: "a&b".into(), ranks: 1, entries, seconds: 1.0 };
+        let run = Report { subject: "a&b".into(), ranks: 1, entries, seconds: 1.0 };
         let text = run.junit();
         assert!(
             text.contains("a &lt; b &amp; &quot;c&quot; ") && text.contains("failures=\"1\""),

@@ -1,50 +1,18 @@
 //! Long tests, run with --stress only: threads that do random things at once, everything compared.
 
-use crate::kit::catalog::{Group, Test, alone, ranks};
-use crate::kit::exec_calls::{Event, Job, Stream};
-use crate::kit::outcome::{Outcome, ensure, wrong};
-use crate::kit::peer::{Peer, message};
-use crate::kit::subject::{Subject, difference, pattern};
-use crate::tests::device::in_threads;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use crate::kit::prelude::*;
 
 /// How long each lasts.
 pub(crate) static SECONDS: AtomicU64 = AtomicU64::new(0);
 
-const GROUP: &Group = &Group {
-    slot: "all",
-    needs: &[],
-    rule: "All slots: any thread, no locks held.",
-    usually: "A race in the backend: run it under a thread sanitizer.",
-    tests: &[
-        alone(
-            "stress.memory.random_operations",
-            "eight threads allocate, copy, fill, compare and free",
-            memory,
-        ),
-        alone(
-            "stress.exec.random_operations",
-            "eight threads with streams, events and work between them",
-            exec,
-        ),
-        ranks(
-            1,
-            "stress.comm.random_messages",
-            "random sizes and tags between all ranks, four threads each",
-            messages,
-            None,
-        ),
-    ],
-};
-
-pub(crate) fn tests() -> impl Iterator<Item = &'static Test> {
-    GROUP.tests.iter()
-}
-
-pub(crate) fn find(name: &str) -> Option<(&'static Group, &'static Test)> {
-    tests().find(|test| test.name == name).map(|test| (GROUP, test))
-}
+pub(crate) const TESTS: &[(&str, Body)] = functions![
+    Alone "stress.memory.":
+        random_operations = memory;
+    Alone "stress.exec.":
+        random_operations = exec;
+    Ranks "stress.comm.":
+        random_messages;
+];
 
 /// A small generator: the same numbers for the same seed.
 struct Random(u64);
@@ -115,8 +83,8 @@ fn exec(s: &Subject) -> Outcome {
     })
 }
 
-fn messages(p: &Peer) -> Outcome {
-    let dups: Vec<Peer> = (0..4).map(|_| p.dup()).collect::<Result<_, _>>()?;
+fn random_messages(p: &Rank) -> Outcome {
+    let dups: Vec<Rank> = (0..4).map(|_| p.dup()).collect::<Result<_, _>>()?;
     // The number of rounds must be the same on all ranks, so time is asked on rank 0 only.
     let begin = Instant::now();
     loop {

@@ -2,9 +2,10 @@
 
 use crate::kit::calls::Backend;
 use crate::kit::catalog::Need;
-use crate::kit::outcome::{Outcome, optional, skip, wrong};
-use crate::kit::step;
+use crate::kit::current_slot;
+use crate::kit::outcome::{Outcome, check, ensure, optional, skip, wrong};
 use dtl_sys::*;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The memory kinds that have tests.
@@ -92,9 +93,8 @@ impl Subject {
             Need::Memory => self.has("memory"),
             Need::DeviceMemory => self.has("device") || self.has("memory"),
             Need::Kind(word) => self.kind(word).is_some(),
-            Need::Streams => true,
             Need::Compute => self.computes,
-            Need::Cut => true,
+            Need::Streams | Need::Cut => true,
         }
     }
 }
@@ -109,8 +109,8 @@ fn look(backend: Backend, word: u64) -> Outcome<Option<Kind>> {
         Err(_) => Kind { word, properties: 0, alignment: 1 },
     };
     let here = "memory.alloc in kind discovery";
-    match step::within(here, || backend.alloc(word, 64, 0)) {
-        Err(refused) if refused.status == dtl_sys::DTL_ERROR_NOT_SUPPORTED => Ok(None),
+    match current_slot::within(here, || backend.alloc(word, 64, 0)) {
+        Err(refused) if refused.status == DTL_ERROR_NOT_SUPPORTED => Ok(None),
         // What is wrong with it is a test's matter.
         _ => Ok(Some(kind)),
     }
@@ -224,4 +224,56 @@ pub(crate) fn keeps_no_addresses(what: &str, mut round: impl FnMut() -> Outcome)
 /// Open files of this process.
 pub(crate) fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// Runs on a thread of its own: one that never set a device.
+pub(crate) fn fresh<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
+    thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(outcome) => outcome,
+        Err(_) => wrong!("the thread panicked"),
+    })
+}
+
+/// The same work on so many threads at once; the first failure counts.
+pub(crate) fn in_threads(count: i32, work: impl Fn(i32) -> Outcome + Sync) -> Outcome {
+    let work = &work;
+    thread::scope(|scope| {
+        let started: Vec<_> = (0..count).map(|index| scope.spawn(move || work(index))).collect();
+        let ended: Vec<Outcome> = started
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| wrong!("a thread panicked")))
+            .collect();
+        ended.into_iter().collect()
+    })
+}
+
+/// What a process may have more after many rounds than before.
+pub(crate) struct Growth {
+    pub(crate) bytes: u64,
+    pub(crate) threads: Option<usize>,
+    pub(crate) files: Option<usize>,
+}
+
+/// Runs `warm` rounds, then `rounds` more, and compares what the process has: `what` says what was
+/// made, as in "20 000 events were made and destroyed".
+pub(crate) fn leaves_little(
+    (warm, rounds): (usize, usize),
+    most: &Growth,
+    what: &str,
+    mut round: impl FnMut() -> Outcome,
+) -> Outcome {
+    (0..warm).try_for_each(|_| round())?;
+    let (memory, files, threads) = (resident_bytes(), open_files(), thread_count());
+    (0..rounds).try_for_each(|_| round())?;
+    let few = most
+        .threads
+        .is_none_or(|most| becomes(Duration::from_secs(5), || thread_count() <= threads + most));
+    ensure!(few, "{} threads run; there were {threads} before {what}", thread_count());
+    let grown = resident_bytes().saturating_sub(memory);
+    ensure!(grown < most.bytes, "{} MiB more after {what}", grown >> 20);
+    check!(
+        most.files.is_none_or(|most| open_files() <= files + most),
+        "{} files are open; there were {files} before {what}",
+        open_files()
+    )
 }

@@ -1,8 +1,8 @@
 //! What calls on a backend take: a table for information, no test. Run with --time.
 
 use crate::kit::calls::Backend;
-use crate::kit::exec_calls::{Event, Executor, Job, Piece, Stream};
-use crate::kit::outcome::{Called, Outcome, say};
+use crate::kit::exec_calls::{Event, Executor, Job, Stream};
+use crate::kit::outcome::{Called, Outcome, outln};
 use crate::kit::subject::{Subject, pattern};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ const LONG: Duration = Duration::from_millis(60);
 
 /// Prints the table.
 pub(crate) fn measure(s: &Subject) -> Outcome {
-    say!("{:<44} {:>12}", "call", "ns");
+    outln!("{:<44} {:>12}", "call", "ns");
     let backend = s.backend;
     row("dtl_backend_supports", || backend.supports("no.such").map(|_| ()));
     if s.has("device") {
@@ -50,7 +50,7 @@ fn work(backend: Backend) -> Outcome {
     row("dtl_stream_host_callback + _synchronize", || {
         stream.callback(job).and_then(|()| stream.synchronize())
     });
-    let (executor, piece) = (Executor::new(backend)?, Piece::new(|_, _| 0));
+    let (executor, piece) = (Executor::new(backend)?, |_, _| 0);
     row("dtl_executor_run", || executor.run(job));
     row("dtl_executor_parallel_for, 8 pieces", || executor.each(0, 8, 1, piece));
     Ok(())
@@ -64,12 +64,12 @@ fn row(name: &str, mut call: impl FnMut() -> Called) {
         let start = Instant::now();
         for _ in 0..20 {
             if let Err(refused) = call() {
-                say!("{name:<44} {:>12} ({})", "-", refused.text);
+                outln!("{name:<44} {:>12} ({})", "-", refused.text);
                 return;
             }
         }
         rounds.push(start.elapsed().as_nanos() / 20);
     }
     rounds.sort_unstable();
-    say!("{name:<44} {:>12}", rounds[rounds.len() / 2]);
+    outln!("{name:<44} {:>12}", rounds[rounds.len() / 2]);
 }

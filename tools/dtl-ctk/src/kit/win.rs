@@ -1,9 +1,10 @@
 //! A window as tests see it: with memory of its own, and buffers that stay in place until
 //! everything is over.
 
-use crate::kit::outcome::{Called, Outcome, call, called, wrong};
-use crate::kit::peer::Peer;
-use crate::kit::subject::difference;
+use crate::data::TYPES;
+use crate::kit::calls::field;
+use crate::kit::outcome::{Called, Outcome, call, check, output, same};
+use crate::kit::rank::Rank;
 use dtl_sys::*;
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -14,7 +15,7 @@ const BYTE: dtl_dtype_t = DTL_DTYPE_BYTE;
 /// One rank's part of a window; displacements are bytes.
 pub(crate) struct Win<'a> {
     handle: dtl_win_t,
-    peer: &'a Peer,
+    rank: &'a Rank,
     base: *mut u8,
     size: usize,
     /// The memory, if the library did not allocate it.
@@ -37,37 +38,33 @@ impl Drop for Win<'_> {
 
 impl<'a> Win<'a> {
     /// Of memory of this program's, all 0.
-    pub(crate) fn given(peer: &'a Peer, size: u64) -> Outcome<Win<'a>> {
+    pub(crate) fn given(rank: &'a Rank, size: u64) -> Called<Win<'a>> {
         let mut own = vec![0u8; size as usize].into_boxed_slice();
-        let (base, mut handle) = (own.as_mut_ptr(), dtl_win_t { id: 0 });
-        if let Err(refused) =
-            call!(dtl_win_create(peer.comm.handle, base.cast::<c_void>(), size, 1, &raw mut handle))
-        {
-            std::mem::forget(own);
-            return Err(refused.into());
+        let (comm, base) = (rank.comm.handle, own.as_mut_ptr());
+        match output!(DTL_WIN_NULL, dtl_win_create(comm, base.cast::<c_void>(), size, 1)) {
+            Ok(handle) => Ok(Win::of(rank, handle, base, size, Some(own))),
+            Err(refused) => {
+                std::mem::forget(own);
+                Err(refused)
+            }
         }
-        Ok(Win {
-            handle,
-            peer,
-            base,
-            size: size as usize,
-            own: Some(own),
-            held: RefCell::default(),
-        })
     }
 
     /// Of memory that the library allocates.
-    pub(crate) fn allocated(peer: &'a Peer, size: u64) -> Outcome<Win<'a>> {
-        let (mut base, mut handle) = (ptr::null_mut(), dtl_win_t { id: 0 });
-        call!(dtl_win_allocate(peer.comm.handle, size, 1, &raw mut base, &raw mut handle))?;
-        Ok(Win {
-            handle,
-            peer,
-            base: base.cast(),
-            size: size as usize,
-            own: None,
-            held: RefCell::default(),
-        })
+    pub(crate) fn allocated(rank: &'a Rank, size: u64) -> Called<Win<'a>> {
+        let (comm, mut base) = (rank.comm.handle, ptr::null_mut());
+        let handle = output!(DTL_WIN_NULL, dtl_win_allocate(comm, size, 1, &raw mut base))?;
+        Ok(Win::of(rank, handle, base.cast(), size, None))
+    }
+
+    fn of(
+        rank: &'a Rank,
+        handle: dtl_win_t,
+        base: *mut u8,
+        size: u64,
+        own: Option<Box<[u8]>>,
+    ) -> Win<'a> {
+        Win { handle, rank, base, size: size as usize, own, held: RefCell::default() }
     }
 
     /// All ranks call it; everything is over before.
@@ -80,23 +77,9 @@ impl<'a> Win<'a> {
 
     /// How its operations reach the targets.
     pub(crate) fn way(&self) -> Called<String> {
-        let mut info = dtl_win_info_t {
-            struct_size: size_of::<dtl_win_info_t>() as u32,
-            rank: -1,
-            ranks: -1,
-            reserved: 0,
-            size_bytes: 0,
-            disp_unit: 0,
-            base: ptr::null_mut(),
-            way: [0; 64],
-        };
-        call!(dtl_win_info(self.handle, self.peer.rank, &raw mut info))?;
-        Ok(info
-            .way
-            .iter()
-            .take_while(|byte| **byte != 0)
-            .map(|byte| char::from(*byte as u8))
-            .collect())
+        let before = dtl_win_info_t { rank: -1, ranks: -1, ..DTL_WIN_INFO_INIT };
+        let info = output!(before, dtl_win_info(self.handle, self.rank.rank))?;
+        Ok(field(&info.way).unwrap_or_default())
     }
 
     /// What is in this rank's memory now.
@@ -111,10 +94,23 @@ impl<'a> Win<'a> {
 
     /// Compares this rank's memory.
     pub(crate) fn own_is(&self, should: &[u8]) -> Outcome {
-        match difference(&self.own(), should) {
-            Some(difference) => wrong!("rank {}'s memory: {difference}", self.peer.rank),
-            None => Ok(()),
-        }
+        same!(&self.own(), should, "rank {}'s memory: {}", self.rank.rank)
+    }
+
+    /// Compares rank 0's memory; that of others holds zeros still.
+    pub(crate) fn first_is(&self, should: &[u8]) -> Outcome {
+        if self.rank.rank == 0 { self.own_is(should) } else { self.own_is(&vec![0; self.size]) }
+    }
+
+    /// Compares the integer behind the first 8 bytes of this rank's memory.
+    pub(crate) fn sum_is(&self, should: i64) -> Outcome {
+        let is = self.own_integer(8);
+        check!(is == should, "the sum is {is}, expected {should}")
+    }
+
+    /// The same of rank 0's; that of others is zero still.
+    pub(crate) fn first_sum_is(&self, should: i64) -> Outcome {
+        self.sum_is(if self.rank.rank == 0 { should } else { 0 })
     }
 
     /// Stores to this rank's memory.
@@ -126,11 +122,11 @@ impl<'a> Win<'a> {
     }
 
     /// Keeps a buffer; its address.
-    fn hold(&self, bytes: impl Into<Vec<u8>>) -> (*mut u8, Slot) {
+    fn hold(&self, bytes: impl Into<Vec<u8>>) -> (*mut c_void, Slot) {
         let mut held = self.held.borrow_mut();
         held.push(bytes.into().into_boxed_slice());
         let slot = held.len() - 1;
-        (held[slot].as_mut_ptr(), Slot(slot))
+        (held[slot].as_mut_ptr().cast(), Slot(slot))
     }
 
     /// What an operation that is over has left.
@@ -140,10 +136,7 @@ impl<'a> Win<'a> {
 
     /// Compares that.
     pub(crate) fn got_is(&self, slot: Slot, should: &[u8], what: &str) -> Outcome {
-        match difference(&self.got(slot), should) {
-            Some(difference) => wrong!("{what}: {difference}"),
-            None => Ok(()),
-        }
+        same!(&self.got(slot), should, "{what}: {}")
     }
 
     /// Writes over all buffers: what they were for is over, here.
@@ -157,109 +150,109 @@ impl<'a> Win<'a> {
     }
 
     pub(crate) fn fence(&self) -> Called {
-        called("dtl_win_fence", dtl_win_fence(self.handle))
+        call!(dtl_win_fence(self.handle))
     }
 
     pub(crate) fn lock_all(&self) -> Called {
-        called("dtl_win_lock_all", dtl_win_lock_all(self.handle))
+        call!(dtl_win_lock_all(self.handle))
     }
 
     pub(crate) fn unlock_all(&self) -> Called {
-        called("dtl_win_unlock_all", dtl_win_unlock_all(self.handle))
+        call!(dtl_win_unlock_all(self.handle))
     }
 
     pub(crate) fn lock(&self, how: i32, target: i32) -> Called {
-        called("dtl_win_lock", dtl_win_lock(self.handle, how, target))
+        call!(dtl_win_lock(self.handle, how, target))
     }
 
     pub(crate) fn unlock(&self, target: i32) -> Called {
-        called("dtl_win_unlock", dtl_win_unlock(self.handle, target))
+        call!(dtl_win_unlock(self.handle, target))
     }
 
     pub(crate) fn flush(&self, target: i32) -> Called {
-        called("dtl_win_flush", dtl_win_flush(self.handle, target))
+        call!(dtl_win_flush(self.handle, target))
     }
 
     pub(crate) fn flush_local(&self, target: i32) -> Called {
-        called("dtl_win_flush_local", dtl_win_flush_local(self.handle, target))
+        call!(dtl_win_flush_local(self.handle, target))
     }
 
     pub(crate) fn flush_all(&self) -> Called {
-        called("dtl_win_flush_all", dtl_win_flush_all(self.handle))
+        call!(dtl_win_flush_all(self.handle))
     }
 
     pub(crate) fn put(&self, bytes: &[u8], target: i32, at: u64) -> Called<Slot> {
         let (from, slot) = self.hold(bytes);
-        call!(dtl_win_put(
-            self.handle,
-            from.cast::<c_void>(),
-            bytes.len() as u64,
-            BYTE,
-            target,
-            at
-        ))?;
+        call!(dtl_win_put(self.handle, from, bytes.len() as u64, BYTE, target, at))?;
         Ok(slot)
+    }
+
+    /// Several puts of so many bytes each.
+    pub(crate) fn put_pieces(&self, bytes: &[u8], piece: usize, target: i32, at: u64) -> Called {
+        for (at, bytes) in (at..).step_by(piece).zip(bytes.chunks(piece)) {
+            self.put(bytes, target, at)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn get(&self, size: u64, target: i32, at: u64) -> Called<Slot> {
         let (into, slot) = self.hold(vec![0xA5; size as usize]);
-        call!(dtl_win_get(self.handle, into.cast::<c_void>(), size, BYTE, target, at))?;
+        call!(dtl_win_get(self.handle, into, size, BYTE, target, at))?;
         Ok(slot)
     }
 
     /// A put with a request, waited for.
     pub(crate) fn put_and_wait(&self, bytes: &[u8], target: i32, at: u64) -> Called<Slot> {
-        let ((from, slot), mut request) = (self.hold(bytes), DTL_REQUEST_NULL);
-        let (from, count) = (from.cast::<c_void>(), bytes.len() as u64);
-        call!(dtl_win_rput(self.handle, from, count, BYTE, target, at, &raw mut request))?;
-        self.wait(request)?;
+        let ((from, slot), count) = (self.hold(bytes), bytes.len() as u64);
+        self.wait(output!(
+            DTL_REQUEST_NULL,
+            dtl_win_rput(self.handle, from, count, BYTE, target, at)
+        )?)?;
         Ok(slot)
     }
 
     /// A get with a request, waited for.
     pub(crate) fn get_and_wait(&self, size: u64, target: i32, at: u64) -> Called<Slot> {
-        let ((into, slot), mut request) = (self.hold(vec![0xA5; size as usize]), DTL_REQUEST_NULL);
-        let into = into.cast::<c_void>();
-        call!(dtl_win_rget(self.handle, into, size, BYTE, target, at, &raw mut request))?;
-        self.wait(request)?;
+        let (into, slot) = self.hold(vec![0xA5; size as usize]);
+        self.wait(output!(
+            DTL_REQUEST_NULL,
+            dtl_win_rget(self.handle, into, size, BYTE, target, at)
+        )?)?;
         Ok(slot)
     }
 
     fn wait(&self, request: dtl_request_t) -> Called {
-        call!(dtl_request_wait(request, self.peer.timeout_ns, ptr::null_mut()))
+        call!(dtl_request_wait(request, self.rank.timeout_ns, ptr::null_mut()))
     }
 
     pub(crate) fn accumulate(
         &self,
         (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
-        (bytes, count): (&[u8], u64),
+        bytes: &[u8],
         target: i32,
         at: u64,
     ) -> Called<Slot> {
-        let (from, slot) = self.hold(bytes);
-        call!(dtl_win_accumulate(
-            self.handle,
-            from.cast::<c_void>(),
-            count,
-            dtype,
-            target,
-            at,
-            op
-        ))?;
+        let ((from, slot), count) = (self.hold(bytes), count(dtype, bytes));
+        call!(dtl_win_accumulate(self.handle, from, count, dtype, target, at, op))?;
         Ok(slot)
+    }
+
+    /// Adds to 64-bit integers.
+    pub(crate) fn add(&self, values: &[i64], target: i32, at: u64) -> Called<Slot> {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        self.accumulate((DTL_DTYPE_INT64, DTL_OP_SUM), &bytes, target, at)
     }
 
     /// The slot of what was there before.
     pub(crate) fn get_accumulate(
         &self,
         (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
-        (bytes, count): (&[u8], u64),
+        bytes: &[u8],
         target: i32,
         at: u64,
     ) -> Called<Slot> {
-        let (from, _) = self.hold(bytes);
+        let ((from, _), count) = (self.hold(bytes), count(dtype, bytes));
         let (result, slot) = self.hold(vec![0xA5; bytes.len()]);
-        let (from, result) = (from.cast::<c_void>(), result.cast::<c_void>());
         call!(dtl_win_get_accumulate(self.handle, from, result, count, dtype, target, at, op))?;
         Ok(slot)
     }
@@ -274,7 +267,6 @@ impl<'a> Win<'a> {
     ) -> Called<Slot> {
         let (from, _) = self.hold(value.to_ne_bytes());
         let (result, slot) = self.hold([0xA5; 8]);
-        let (from, result) = (from.cast::<c_void>(), result.cast::<c_void>());
         call!(dtl_win_fetch_op(self.handle, from, result, DTL_DTYPE_INT64, target, at, op))?;
         Ok(slot)
     }
@@ -289,8 +281,6 @@ impl<'a> Win<'a> {
     ) -> Called<Slot> {
         let ((value, _), (expected, _)) = (self.hold(value), self.hold(expected));
         let (result, slot) = self.hold([0xA5; 8]);
-        let (value, expected) = (value.cast::<c_void>(), expected.cast::<c_void>());
-        let result = result.cast::<c_void>();
         call!(dtl_win_compare_and_swap(self.handle, value, expected, result, dtype, target, at))?;
         Ok(slot)
     }
@@ -310,9 +300,12 @@ impl<'a> Win<'a> {
 
     /// A 64-bit integer in this rank's memory.
     pub(crate) fn own_integer(&self, at: usize) -> i64 {
-        self.own()
-            .get(at..at + 8)
-            .and_then(|bytes| bytes.try_into().ok())
-            .map_or(0, i64::from_ne_bytes)
+        self.own()[at..].first_chunk().map_or(0, |bytes| i64::from_ne_bytes(*bytes))
     }
+}
+
+/// How many elements these bytes are.
+fn count(dtype: dtl_dtype_t, bytes: &[u8]) -> u64 {
+    let size = TYPES.iter().find(|ty| ty.dtype == dtype).map_or(1, |ty| ty.size);
+    (bytes.len() / size) as u64
 }

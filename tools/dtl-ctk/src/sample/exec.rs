@@ -2,10 +2,9 @@
 //! its latest record, a loop a few threads that take pieces.
 
 use super::launch::launch;
-use super::{fault, module, put};
+use super::{Out, Ptr, Status, fault, module, put};
 use dtl_sys::*;
 use std::collections::VecDeque;
-use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -16,8 +15,6 @@ const THREADS: u32 = 3;
 
 pub(super) fn table() -> dtl_exec_vtable_t {
     dtl_exec_vtable_t {
-        struct_size: size_of::<dtl_exec_vtable_t>() as u32,
-        reserved: 0,
         stream_create: Some(stream_create),
         stream_destroy: Some(stream_destroy),
         stream_synchronize: Some(stream_synchronize),
@@ -40,6 +37,7 @@ pub(super) fn table() -> dtl_exec_vtable_t {
         kernel_get: Some(module::kernel_get),
         kernel_destroy: Some(module::kernel_destroy),
         kernel_launch: Some(module::kernel_launch),
+        ..DTL_EXEC_VTABLE_INIT
     }
 }
 
@@ -47,7 +45,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-type Work = Box<dyn FnOnce() -> dtl_status_t + Send>;
+type Work = Box<dyn FnOnce() -> Status + Send>;
 
 /// A piece of work, or a record of an event, which sees the stream's failure and does not change
 /// it.
@@ -87,7 +85,7 @@ impl Stream {
         Stream { shared }
     }
 
-    pub(super) fn push(&self, work: impl FnOnce() -> dtl_status_t + Send + 'static) {
+    pub(super) fn push(&self, work: impl FnOnce() -> Status + Send + 'static) {
         self.put(Item::Work(Box::new(work)));
     }
 
@@ -103,31 +101,23 @@ impl Stream {
     }
 
     /// Waits for all work; the failure is reported once.
-    fn synchronize(&self) -> dtl_status_t {
-        if fault::is("exec.stream_synchronize.at_once") {
-            return DTL_SUCCESS;
-        }
+    fn synchronize(&self) -> Status {
+        if_fault!("exec.stream_synchronize.at_once" => return DTL_SUCCESS);
         let mut queue = lock(&self.shared.queue);
         let (mut passes, first_only) = (0, fault::is("exec.stream_synchronize.first_only"));
         while queue.left > 0 && !(first_only && passes > 1) {
             passes += 1;
             queue = self.shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        if fault::is("exec.stream_synchronize.drops_failure") {
-            queue.failure = DTL_SUCCESS;
-        }
-        if fault::is("exec.stream_synchronize.failure_again") {
-            return queue.failure;
-        }
+        if_fault!("exec.stream_synchronize.drops_failure" => queue.failure = DTL_SUCCESS);
+        if_fault!("exec.stream_synchronize.failure_again" => return queue.failure);
         std::mem::take(&mut queue.failure)
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if fault::is("exec.stream_destroy.drops_work") {
-            lock(&self.shared.queue).items.clear();
-        }
+        if_fault!("exec.stream_destroy.drops_work" => lock(&self.shared.queue).items.clear());
         lock(&self.shared.queue).ends = !fault::is("exec.stream_destroy.leaves_threads");
         self.shared.changed.notify_all();
     }
@@ -176,13 +166,13 @@ impl Fence {
         Arc::new(Fence { done: Mutex::new(None), changed: Condvar::new() })
     }
 
-    fn complete(&self, failure: dtl_status_t) -> dtl_status_t {
+    fn complete(&self, failure: dtl_status_t) -> Status {
         *lock(&self.done) = Some((failure, now_ns()));
         self.changed.notify_all();
         DTL_SUCCESS
     }
 
-    fn wait(&self) -> dtl_status_t {
+    fn wait(&self) -> Status {
         let mut done = lock(&self.done);
         loop {
             match *done {
@@ -201,22 +191,17 @@ fn now_ns() -> u64 {
 /// An event: the fence of its latest record.
 type Event = Mutex<Option<Arc<Fence>>>;
 
-pub(super) fn stream<'a>(pointer: *mut c_void) -> &'a Stream {
+pub(super) fn stream<'a>(pointer: Ptr) -> &'a Stream {
     // SAFETY: the library passes what `stream_create` gave and has not destroyed it.
     unsafe { &*pointer.cast::<Stream>() }
 }
 
-fn event<'a>(pointer: *mut c_void) -> &'a Event {
+fn event<'a>(pointer: Ptr) -> &'a Event {
     // SAFETY: the library passes what `event_create` gave and has not destroyed it.
     unsafe { &*pointer.cast::<Event>() }
 }
 
-unsafe extern "C" fn stream_create(
-    _: *mut c_void,
-    _: i32,
-    _: u64,
-    out: *mut *mut c_void,
-) -> dtl_status_t {
+unsafe extern "C" fn stream_create(_: Ptr, _: i32, _: u64, out: Out) -> Status {
     if fault::is("exec.stream_create.same_stream") {
         static ONE: OnceLock<usize> = OnceLock::new();
         let one = ONE.get_or_init(|| Box::into_raw(Box::new(Stream::new())).expose_provenance());
@@ -225,24 +210,18 @@ unsafe extern "C" fn stream_create(
     put(out, Box::into_raw(Box::new(Stream::new())).cast())
 }
 
-unsafe extern "C" fn stream_destroy(_: *mut c_void, stream: *mut c_void) -> dtl_status_t {
-    if fault::is("exec.stream_create.same_stream") {
-        return DTL_SUCCESS;
-    }
+unsafe extern "C" fn stream_destroy(_: Ptr, stream: Ptr) -> Status {
+    if_fault!("exec.stream_create.same_stream" => return DTL_SUCCESS);
     // SAFETY: what `stream_create` gave, destroyed once.
     drop(unsafe { Box::from_raw(stream.cast::<Stream>()) });
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn stream_synchronize(_: *mut c_void, pointer: *mut c_void) -> dtl_status_t {
+unsafe extern "C" fn stream_synchronize(_: Ptr, pointer: Ptr) -> Status {
     stream(pointer).synchronize()
 }
 
-unsafe extern "C" fn stream_query(
-    _: *mut c_void,
-    pointer: *mut c_void,
-    done: *mut i32,
-) -> dtl_status_t {
+unsafe extern "C" fn stream_query(_: Ptr, pointer: Ptr, done: *mut i32) -> Status {
     if fault::is("exec.stream_query.always_done") || fault::is("exec.stream_query.never_done") {
         return put(done, i32::from(fault::is("exec.stream_query.always_done")));
     }
@@ -256,14 +235,8 @@ unsafe extern "C" fn stream_query(
     if queue.left == 0 { queue.failure } else { DTL_SUCCESS }
 }
 
-unsafe extern "C" fn stream_wait_event(
-    _: *mut c_void,
-    pointer: *mut c_void,
-    after: *mut c_void,
-) -> dtl_status_t {
-    if fault::is("exec.stream_wait_event.ignored") {
-        return DTL_SUCCESS;
-    }
+unsafe extern "C" fn stream_wait_event(_: Ptr, pointer: Ptr, after: Ptr) -> Status {
+    if_fault!("exec.stream_wait_event.ignored" => return DTL_SUCCESS);
     if fault::is("exec.stream_wait_event.later_record") {
         let after = after.expose_provenance();
         stream(pointer).push(move || {
@@ -282,11 +255,11 @@ unsafe extern "C" fn stream_wait_event(
 }
 
 unsafe extern "C" fn stream_host_callback(
-    _: *mut c_void,
-    pointer: *mut c_void,
+    _: Ptr,
+    pointer: Ptr,
     function: dtl_task_fn_t,
-    user: *mut c_void,
-) -> dtl_status_t {
+    user: Ptr,
+) -> Status {
     let (Some(function), user) = (function, user.expose_provenance()) else {
         return DTL_ERROR_NULL_POINTER;
     };
@@ -301,14 +274,12 @@ unsafe extern "C" fn stream_host_callback(
     {
         return DTL_SUCCESS;
     }
-    if fault::is("exec.stream_host_callback.twice") {
-        stream(pointer).push(call);
-    }
+    if_fault!("exec.stream_host_callback.twice" => stream(pointer).push(call));
     stream(pointer).push(call);
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn event_create(_: *mut c_void, _: u64, out: *mut *mut c_void) -> dtl_status_t {
+unsafe extern "C" fn event_create(_: Ptr, _: u64, out: Out) -> Status {
     if fault::is("exec.event_create.same_event") {
         static ONE: OnceLock<usize> = OnceLock::new();
         let one = ONE.get_or_init(|| Box::into_raw(Box::<Event>::default()).expose_provenance());
@@ -317,31 +288,21 @@ unsafe extern "C" fn event_create(_: *mut c_void, _: u64, out: *mut *mut c_void)
     put(out, Box::into_raw(Box::<Event>::default()).cast())
 }
 
-unsafe extern "C" fn event_destroy(_: *mut c_void, event: *mut c_void) -> dtl_status_t {
-    if fault::is("exec.event_create.same_event") {
-        return DTL_SUCCESS;
-    }
-    if fault::is("exec.event_destroy.leaks") {
-        std::hint::black_box(Box::leak(Box::new([1u8; 4096])));
-    }
+unsafe extern "C" fn event_destroy(_: Ptr, event: Ptr) -> Status {
+    if_fault!("exec.event_create.same_event" => return DTL_SUCCESS);
+    if_fault!("exec.event_destroy.leaks" => std::hint::black_box(Box::leak(Box::new([1u8; 4096]))));
     // SAFETY: what `event_create` gave, destroyed once.
     drop(unsafe { Box::from_raw(event.cast::<Event>()) });
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn event_record(
-    _: *mut c_void,
-    record: *mut c_void,
-    on: *mut c_void,
-) -> dtl_status_t {
+unsafe extern "C" fn event_record(_: Ptr, record: Ptr, on: Ptr) -> Status {
     let fence = Fence::pending();
     if fault::is("exec.event_record.keeps_the_old") && lock(event(record)).is_some() {
         return DTL_SUCCESS;
     }
     *lock(event(record)) = Some(Arc::clone(&fence));
-    if fault::is("exec.event_record.complete_early") {
-        return fence.complete(DTL_SUCCESS);
-    }
+    if_fault!("exec.event_record.complete_early" => return fence.complete(DTL_SUCCESS));
     if fault::is("exec.event_record.before_last_work") {
         let mut queue = lock(&stream(on).shared.queue);
         let last = queue.items.pop_back();
@@ -355,11 +316,7 @@ unsafe extern "C" fn event_record(
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn event_query(
-    _: *mut c_void,
-    pointer: *mut c_void,
-    done: *mut i32,
-) -> dtl_status_t {
+unsafe extern "C" fn event_query(_: Ptr, pointer: Ptr, done: *mut i32) -> Status {
     let fence = lock(event(pointer)).clone();
     let new =
         if fault::is("exec.event_query.new_is_pending") { None } else { Some((DTL_SUCCESS, 0)) };
@@ -372,21 +329,14 @@ unsafe extern "C" fn event_query(
     reached.filter(|_| !drops).map_or(DTL_SUCCESS, |(failure, _)| failure)
 }
 
-unsafe extern "C" fn event_sync(_: *mut c_void, pointer: *mut c_void) -> dtl_status_t {
-    if fault::is("exec.event_sync.at_once") {
-        return DTL_SUCCESS;
-    }
+unsafe extern "C" fn event_sync(_: Ptr, pointer: Ptr) -> Status {
+    if_fault!("exec.event_sync.at_once" => return DTL_SUCCESS);
     let fence = lock(event(pointer)).clone();
     let failure = fence.map_or(DTL_SUCCESS, |fence| fence.wait());
     if fault::is("exec.event_sync.drops_failure") { DTL_SUCCESS } else { failure }
 }
 
-unsafe extern "C" fn event_elapsed(
-    _: *mut c_void,
-    start: *mut c_void,
-    stop: *mut c_void,
-    out: *mut u64,
-) -> dtl_status_t {
+unsafe extern "C" fn event_elapsed(_: Ptr, start: Ptr, stop: Ptr, out: *mut u64) -> Status {
     let stamp = |pointer| {
         lock(event(pointer)).clone().and_then(|fence| lock(&fence.done).map(|(_, ns)| ns))
     };
@@ -415,36 +365,28 @@ fn wrong_time(start: u64, stop: u64) -> Option<u64> {
     }
 }
 
-unsafe extern "C" fn execute(
-    _: *mut c_void,
-    function: dtl_task_fn_t,
-    user: *mut c_void,
-) -> dtl_status_t {
+unsafe extern "C" fn execute(_: Ptr, function: dtl_task_fn_t, user: Ptr) -> Status {
     let Some(function) = function else { return DTL_ERROR_NULL_POINTER };
     if fault::is("exec.execute.does_not_wait") {
         let user = user.expose_provenance();
         thread::spawn(move || function(std::ptr::with_exposed_provenance_mut(user)));
         return DTL_SUCCESS;
     }
-    if fault::is("exec.execute.twice") {
-        function(user);
-    }
+    if_fault!("exec.execute.twice" => function(user));
     let status = function(user);
     if fault::is("exec.execute.drops_status") { DTL_SUCCESS } else { status }
 }
 
 unsafe extern "C" fn parallel_for(
-    _: *mut c_void,
+    _: Ptr,
     begin: u64,
     end: u64,
     grain: u64,
     body: dtl_range_fn_t,
-    user: *mut c_void,
-) -> dtl_status_t {
+    user: Ptr,
+) -> Status {
     let Some(body) = body else { return DTL_ERROR_NULL_POINTER };
-    if fault::is("exec.parallel_for.ignores_grain") {
-        return body(begin, end, user);
-    }
+    if_fault!("exec.parallel_for.ignores_grain" => return body(begin, end, user));
     if fault::is("exec.parallel_for.does_not_wait") {
         let user = user.expose_provenance();
         thread::spawn(move || body(begin, end, std::ptr::with_exposed_provenance_mut(user)));
@@ -461,9 +403,7 @@ unsafe extern "C" fn parallel_for(
             }
             let from = begin + piece * grain;
             let last = piece + 1 == pieces;
-            if fault::is("exec.parallel_for.last_piece_missing") && last {
-                return;
-            }
+            if_fault!("exec.parallel_for.last_piece_missing" if last => return);
             let over = fault::is("exec.parallel_for.over_the_end");
             let to = from.saturating_add(grain).min(if over { u64::MAX } else { end });
             if fault::is("exec.parallel_for.piece_twice") && last {
@@ -486,14 +426,10 @@ unsafe extern "C" fn parallel_for(
         }
         work();
     });
-    if fault::is("exec.parallel_for.drops_failure") {
-        DTL_SUCCESS
-    } else {
-        failure.load(Ordering::SeqCst)
-    }
+    fault::or("exec.parallel_for.drops_failure", DTL_SUCCESS, failure.load(Ordering::SeqCst))
 }
 
-unsafe extern "C" fn max_parallelism(_: *mut c_void, out: *mut u32) -> dtl_status_t {
+unsafe extern "C" fn max_parallelism(_: Ptr, out: *mut u32) -> Status {
     let low = if fault::is("exec.max_parallelism.too_low") { 1 } else { THREADS };
     put(out, if fault::is("exec.max_parallelism.enormous") { 1 << 30 } else { low })
 }

@@ -1,21 +1,20 @@
 //! The launch slot of the backend "sample": a kernel's function over a grid, in a stream's order.
 
 use super::exec::stream;
-use super::fault;
+use super::{Const, Ptr, Status, fault};
 use dtl_sys::*;
-use std::ffi::c_void;
 
 /// A launch with copies of its arguments.
 struct Grid {
     shape: dtl_launch_t,
-    kernel: extern "C" fn(*const dtl_kernel_context_t, *const *const c_void) -> dtl_status_t,
+    kernel: extern "C" fn(*const dtl_kernel_context_t, *const Const) -> Status,
     user: usize,
     args: Vec<Vec<u64>>,
 }
 
 impl Grid {
-    fn run(&self) -> dtl_status_t {
-        let args: Vec<*const c_void> = self.args.iter().map(|arg| arg.as_ptr().cast()).collect();
+    fn run(&self) -> Status {
+        let args: Vec<Const> = self.args.iter().map(|arg| arg.as_ptr().cast()).collect();
         let shape = &self.shape;
         let (blocks, missing) =
             (positions(shape.grid).count(), fault::is("exec.launch.last_block_missing"));
@@ -30,11 +29,11 @@ impl Grid {
                     shared_bytes: shape.shared_bytes,
                     grid: shape.grid,
                     block: shape.block,
-                    block_index: if fault::is("exec.launch.axes_swapped") {
-                        [block[2], block[1], block[0]]
-                    } else {
-                        block
-                    },
+                    block_index: fault::or(
+                        "exec.launch.axes_swapped",
+                        [block[2], block[1], block[0]],
+                        block,
+                    ),
                     thread_index: thread,
                     shared: if shared.is_empty() {
                         std::ptr::null_mut()
@@ -59,22 +58,22 @@ fn positions([width, height, depth]: [u32; 3]) -> impl Iterator<Item = [u32; 3]>
 }
 
 /// An argument's bytes in memory that is aligned to 8.
-fn copied(arg: *const c_void, size: u64) -> Vec<u64> {
+fn copied(arg: Const, size: u64) -> Vec<u64> {
     let mut copy = vec![0u64; (size as usize).div_ceil(8)];
     super::memory::move_bytes(copy.as_mut_ptr().cast(), arg, size);
     copy
 }
 
 pub(super) unsafe extern "C" fn launch(
-    _: *mut c_void,
-    on: *mut c_void,
+    _: Ptr,
+    on: Ptr,
     shape: *const dtl_launch_t,
     kernel: dtl_kernel_fn_t,
-    user: *mut c_void,
-    args: *const *const c_void,
+    user: Ptr,
+    args: *const Const,
     sizes: *const u64,
     count: u32,
-) -> dtl_status_t {
+) -> Status {
     let Some(kernel) = kernel else { return DTL_ERROR_NULL_POINTER };
     // SAFETY: the library passes a valid shape.
     let shape = unsafe { *shape };
@@ -87,16 +86,14 @@ pub(super) unsafe extern "C" fn launch(
     let one = fault::is("exec.launch.one_argument_only");
     let place = move |index: usize| if one { 0 } else { index };
     let most = if fault::is("exec.launch.arguments_cut") { 1024 } else { u64::MAX };
-    let whole = |(arg, size): (*const c_void, u64)| {
+    let whole = |(arg, size): (Const, u64)| {
         let mut copy = copied(arg, size.min(most));
         copy.resize((size as usize).div_ceil(8), 0);
         copy
     };
     let args = (0..count as usize).map(place).map(read).map(whole).collect();
     let grid = Grid { shape, kernel, user: user.expose_provenance(), args };
-    if fault::is("exec.launch.at_once") {
-        return grid.run();
-    }
+    if_fault!("exec.launch.at_once" => return grid.run());
     let drops = fault::is("exec.launch.drops_failure");
     stream(on).push(move || if drops { grid.run().min(DTL_SUCCESS) } else { grid.run() });
     DTL_SUCCESS

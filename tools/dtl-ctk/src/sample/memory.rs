@@ -1,11 +1,10 @@
 //! Memory and transfer tables of the backend "sample".
 
 use super::exec::{self, Stream};
-use super::{fault, put, put_text, state};
+use super::{Const, Out, Ptr, Status, fault, put, put_text, state};
 use dtl_sys::*;
 use std::alloc::{self, Layout};
 use std::cell::RefCell;
-use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,33 +13,26 @@ const HOST_NAME: &str = "sample host memory";
 
 pub(super) fn memory_table() -> dtl_memory_vtable_t {
     dtl_memory_vtable_t {
-        struct_size: size_of::<dtl_memory_vtable_t>() as u32,
-        reserved: 0,
         alloc: Some(take),
         free: Some(give_back),
         kind_info: Some(kind_info),
         memory_info: Some(memory_info),
-        export_handle: None,
-        import_handle: None,
-        close_handle: None,
         alloc_async: Some(take_async),
         free_async: Some(give_back_async),
         register_host: Some(register),
         unregister_host: Some(unregister),
-        export_dmabuf: None,
-        pointer_info: None,
+        ..DTL_MEMORY_VTABLE_INIT
     }
 }
 
 pub(super) fn transfer_table() -> dtl_transfer_vtable_t {
     dtl_transfer_vtable_t {
-        struct_size: size_of::<dtl_transfer_vtable_t>() as u32,
-        reserved: 0,
         copy: Some(copy),
         copy_async: Some(copy_async),
         copy_2d: Some(copy_2d),
         fill: Some(fill),
         prefetch: Some(prefetch),
+        ..DTL_TRANSFER_VTABLE_INIT
     }
 }
 
@@ -56,16 +48,8 @@ fn is_known(kind: u64) -> bool {
     kind == DTL_MEMORY_HOST || kind == DTL_MEMORY_DEVICE
 }
 
-unsafe extern "C" fn take(
-    own: *mut c_void,
-    size: u64,
-    alignment: u64,
-    kind: u64,
-    out: *mut *mut c_void,
-) -> dtl_status_t {
-    if fault::is("memory.alloc.crashes") {
-        std::process::abort();
-    }
+unsafe extern "C" fn take(own: Ptr, size: u64, alignment: u64, kind: u64, out: Out) -> Status {
+    if_fault!("memory.alloc.crashes" => std::process::abort());
     let any = fault::is("memory.alloc.any_kind");
     if !is_known(kind) && !any {
         FAILS.fetch_or(fault::is("memory.alloc.one_failure_for_all"), Ordering::Relaxed);
@@ -80,11 +64,7 @@ unsafe extern "C" fn take(
     // SAFETY: size is at least 1 by the contract.
     let pointer = unsafe { alloc::alloc(layout) };
     if pointer.is_null() {
-        return if fault::is("memory.alloc.wrong_status") {
-            DTL_ERROR_BACKEND
-        } else {
-            DTL_ERROR_OUT_OF_MEMORY
-        };
+        return fault::or("memory.alloc.wrong_status", DTL_ERROR_BACKEND, DTL_ERROR_OUT_OF_MEMORY);
     }
     if fault::is("memory.alloc.ignores_alignment") && alignment > 16 {
         return put(out, std::ptr::without_provenance_mut(pointer.addr() | 1));
@@ -107,19 +87,11 @@ unsafe extern "C" fn take(
     put(out, pointer.cast())
 }
 
-unsafe extern "C" fn give_back(
-    _: *mut c_void,
-    pointer: *mut c_void,
-    size: u64,
-    alignment: u64,
-    _: u64,
-) -> dtl_status_t {
+unsafe extern "C" fn give_back(_: Ptr, pointer: Ptr, size: u64, alignment: u64, _: u64) -> Status {
     let Ok(layout) = Layout::from_size_align(size as usize, alignment.max(16) as usize) else {
         return DTL_ERROR_INVALID_ARGUMENT;
     };
-    if fault::is("memory.free.fails") {
-        return DTL_ERROR_BACKEND;
-    }
+    if_fault!("memory.free.fails" => return DTL_ERROR_BACKEND);
     if fault::is("memory.free.wipes_the_neighbour") {
         NEIGHBOUR.with_borrow_mut(|known| {
             known.retain(|(address, _)| *address != pointer.addr());
@@ -142,13 +114,13 @@ unsafe extern "C" fn give_back(
 }
 
 unsafe extern "C" fn take_async(
-    own: *mut c_void,
-    _: *mut c_void,
+    own: Ptr,
+    _: Ptr,
     size: u64,
     alignment: u64,
     kind: u64,
-    out: *mut *mut c_void,
-) -> dtl_status_t {
+    out: Out,
+) -> Status {
     let kind = if fault::is("memory.alloc_async.any_kind") { DTL_MEMORY_HOST } else { kind };
     let alignment = if fault::is("memory.alloc_async.ignores_alignment") { 1 } else { alignment };
     // SAFETY: passed on; memory that is taken at once is there for all later work.
@@ -156,16 +128,14 @@ unsafe extern "C" fn take_async(
 }
 
 unsafe extern "C" fn give_back_async(
-    own: *mut c_void,
-    stream: *mut c_void,
-    pointer: *mut c_void,
+    own: Ptr,
+    stream: Ptr,
+    pointer: Ptr,
     size: u64,
     alignment: u64,
     kind: u64,
-) -> dtl_status_t {
-    if fault::is("memory.free_async.leaks") {
-        return DTL_SUCCESS;
-    }
+) -> Status {
+    if_fault!("memory.free_async.leaks" => return DTL_SUCCESS);
     if fault::is("memory.free_async.at_once") {
         // SAFETY: passed on.
         return unsafe { give_back(own, pointer, size, alignment, kind) };
@@ -183,7 +153,7 @@ unsafe extern "C" fn give_back_async(
 /// Ranges that are registered.
 static REGISTERED: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
 
-unsafe extern "C" fn register(_: *mut c_void, pointer: *mut c_void, size: u64) -> dtl_status_t {
+unsafe extern "C" fn register(_: Ptr, pointer: Ptr, size: u64) -> Status {
     if fault::is("memory.register_host.whole_pages_only") && size % 4096 != 0 {
         return DTL_ERROR_INVALID_ARGUMENT;
     }
@@ -195,7 +165,7 @@ unsafe extern "C" fn register(_: *mut c_void, pointer: *mut c_void, size: u64) -
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn unregister(_: *mut c_void, pointer: *mut c_void, size: u64) -> dtl_status_t {
+unsafe extern "C" fn unregister(_: Ptr, pointer: Ptr, size: u64) -> Status {
     let Ok(mut known) = REGISTERED.lock() else { return DTL_ERROR_INTERNAL };
     let before = known.len();
     if !fault::is("memory.unregister_host.forgets") {
@@ -207,14 +177,7 @@ unsafe extern "C" fn unregister(_: *mut c_void, pointer: *mut c_void, size: u64)
     DTL_ERROR_NOT_FOUND
 }
 
-unsafe extern "C" fn prefetch(
-    _: *mut c_void,
-    _: *mut c_void,
-    pointer: *mut c_void,
-    _: u64,
-    size: u64,
-    _: i32,
-) -> dtl_status_t {
+unsafe extern "C" fn prefetch(_: Ptr, _: Ptr, pointer: Ptr, _: u64, size: u64, _: i32) -> Status {
     if fault::is("transfer.prefetch.wipes") {
         // SAFETY: a range of an allocation of this backend's, which the fault is about.
         unsafe { pointer.cast::<u8>().write_bytes(0, size as usize) };
@@ -222,11 +185,7 @@ unsafe extern "C" fn prefetch(
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn kind_info(
-    _: *mut c_void,
-    kind: u64,
-    out: *mut dtl_mem_kind_info_t,
-) -> dtl_status_t {
+unsafe extern "C" fn kind_info(_: Ptr, kind: u64, out: *mut dtl_mem_kind_info_t) -> Status {
     // What the program registers is described; none is given.
     if !is_known(kind) && kind != DTL_MEMORY_PINNED && !fault::is("memory.kind_info.any_kind") {
         return DTL_ERROR_NOT_SUPPORTED;
@@ -243,36 +202,25 @@ unsafe extern "C" fn kind_info(
     };
     out.properties = own | DTL_MEMORY_THREAD_SAFE;
     out.alignment = 16;
-    if fault::is("memory.kind_info.unknown_bits") {
-        out.properties |= 1 << 50;
-    }
-    if fault::is("memory.kind_info.odd_alignment") {
-        out.alignment = 24;
-    }
+    if_fault!("memory.kind_info.unknown_bits" => out.properties |= 1 << 50);
+    if_fault!("memory.kind_info.odd_alignment" => out.alignment = 24);
     let name = if fault::is("memory.kind_info.no_name") { "" } else { name };
     put_text(name, out.name.as_mut_ptr(), out.name.len());
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn memory_info(_: *mut c_void, free: *mut u64, total: *mut u64) -> dtl_status_t {
+unsafe extern "C" fn memory_info(_: Ptr, free: *mut u64, total: *mut u64) -> Status {
     put(free, 0);
     put(total, 0)
 }
 
 /// Copies bytes that do not overlap.
-pub(super) fn move_bytes(dst: *mut c_void, src: *const c_void, size: u64) {
+pub(super) fn move_bytes(dst: Ptr, src: Const, size: u64) {
     // SAFETY: both ranges are valid and apart by the contract of copies.
     unsafe { dst.cast::<u8>().copy_from_nonoverlapping(src.cast(), size as usize) }
 }
 
-unsafe extern "C" fn copy(
-    _: *mut c_void,
-    dst: *mut c_void,
-    _: u64,
-    src: *const c_void,
-    _: u64,
-    size: u64,
-) -> dtl_status_t {
+unsafe extern "C" fn copy(_: Ptr, dst: Ptr, _: u64, src: Const, _: u64, size: u64) -> Status {
     let (from, to) = (src.addr() as u64, dst.addr() as u64);
     let cut = match () {
         () if fault::is("transfer.copy.one_short") => size - 1,
@@ -293,19 +241,17 @@ unsafe extern "C" fn copy(
 }
 
 unsafe extern "C" fn copy_async(
-    _: *mut c_void,
-    stream: *mut c_void,
-    dst: *mut c_void,
+    _: Ptr,
+    stream: Ptr,
+    dst: Ptr,
     _: u64,
-    src: *const c_void,
+    src: Const,
     _: u64,
     size: u64,
-) -> dtl_status_t {
+) -> Status {
     let (to, from) = (dst.expose_provenance(), src.expose_provenance());
     let stream: &Stream = exec::stream(stream);
-    if fault::is("transfer.copy_async.never") {
-        return DTL_SUCCESS;
-    }
+    if_fault!("transfer.copy_async.never" => return DTL_SUCCESS);
     if fault::is("transfer.copy_async.at_once") {
         move_bytes(dst, src, size);
         return DTL_SUCCESS;
@@ -328,16 +274,16 @@ unsafe extern "C" fn copy_async(
 }
 
 unsafe extern "C" fn copy_2d(
-    _: *mut c_void,
-    dst: *mut c_void,
+    _: Ptr,
+    dst: Ptr,
     _: u64,
     dst_pitch: u64,
-    src: *const c_void,
+    src: Const,
     _: u64,
     src_pitch: u64,
     width: u64,
     height: u64,
-) -> dtl_status_t {
+) -> Status {
     let swapped = fault::is("transfer.copy_2d.pitches_swapped");
     let (dst_pitch, src_pitch) =
         if swapped { (src_pitch, dst_pitch) } else { (dst_pitch, src_pitch) };
@@ -351,13 +297,7 @@ unsafe extern "C" fn copy_2d(
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn fill(
-    _: *mut c_void,
-    dst: *mut c_void,
-    _: u64,
-    value: u8,
-    size: u64,
-) -> dtl_status_t {
+unsafe extern "C" fn fill(_: Ptr, dst: Ptr, _: u64, value: u8, size: u64) -> Status {
     let size = size - u64::from(fault::is("transfer.fill.one_short"));
     let value = if fault::is("transfer.fill.seven_bits") { value & 0x7F } else { value };
     let value = if fault::is("transfer.fill.zero") { 0 } else { value };

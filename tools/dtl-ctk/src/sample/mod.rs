@@ -5,6 +5,18 @@
 //! It is what the tests of registration take apart, and the registered backend that passes all
 //! tests.
 
+/// Does something if the backend has a fault: `if_fault!("memory.alloc.crashes" => abort())`, or
+/// `if_fault!("name" if condition => ...)`.
+macro_rules! if_fault {
+    ($name:literal if $condition:expr => $($then:tt)+) => {
+        if $crate::sample::fault::is($name) && $condition { $($then)+; }
+    };
+    ($name:literal => $($then:tt)+) => {
+        if $crate::sample::fault::is($name) { $($then)+; }
+    };
+}
+pub(crate) use if_fault;
+
 mod arithmetic;
 mod exec;
 pub(crate) mod fault;
@@ -15,15 +27,21 @@ pub(crate) mod window;
 pub(crate) mod window_work;
 pub(crate) mod window_wrong;
 
-use crate::kit::bare;
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, call};
+use crate::kit::vtables;
 use crate::minimal::{self, Job};
 use dtl_sys::*;
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+// Types of slots' parameters.
+pub(crate) type Ptr = *mut c_void;
+pub(crate) type Const = *const c_void;
+pub(crate) type Out = *mut Ptr;
+pub(crate) type Status = dtl_status_t;
 
 /// Devices that it says it has.
 const DEVICES: i32 = 2;
@@ -89,20 +107,31 @@ impl Parts {
         }
     }
 
+    /// Tables that are changed.
+    pub(crate) fn with(change: impl FnOnce(&mut Parts)) -> Parts {
+        let mut parts = Parts::new();
+        change(&mut parts);
+        parts
+    }
+
     /// Leaves every optional slot and group out.
     pub(crate) fn only_required(&mut self) {
         (self.main.is_available, self.main.supports) = (None, None);
-        (self.device.info, self.device.memory_info) = (None, None);
-        (self.device.synchronize, self.device.dlpack) = (None, None);
+        let dtl_device_vtable_t { count, set, get, .. } = self.device;
+        self.device = dtl_device_vtable_t { count, set, get, ..DTL_DEVICE_VTABLE_INIT };
         self.memory.memory_info = None;
-        (self.transfer.copy_async, self.transfer.copy_2d, self.transfer.fill) = (None, None, None);
-        (self.exec.stream_query, self.exec.stream_wait_event) = (None, None);
-        (self.exec.stream_host_callback, self.exec.launch) = (None, None);
-        (self.exec.event_sync, self.exec.event_elapsed) = (None, None);
-        self.exec.suggested_parallelism = None;
-        (self.exec.module_compile, self.exec.module_destroy) = (None, None);
-        (self.exec.kernel_get, self.exec.kernel_destroy, self.exec.kernel_launch) =
-            (None, None, None);
+        let copy = self.transfer.copy;
+        self.transfer = dtl_transfer_vtable_t {
+            copy,
+            prefetch: self.transfer.prefetch,
+            ..DTL_TRANSFER_VTABLE_INIT
+        };
+        let exec = &mut self.exec;
+        (exec.stream_query, exec.stream_wait_event, exec.stream_host_callback) = (None, None, None);
+        (exec.event_sync, exec.event_elapsed, exec.launch) = (None, None, None);
+        (exec.suggested_parallelism, exec.module_compile) = (None, None);
+        (exec.module_destroy, exec.kernel_get) = (None, None);
+        (exec.kernel_destroy, exec.kernel_launch) = (None, None);
         self.comm = minimal::table();
     }
 
@@ -128,40 +157,30 @@ impl Parts {
         let mut handle = DTL_BACKEND_NULL;
         call!(dtl_backend_register(name.as_ptr(), table.cast(), own, flags, &raw mut handle))?;
         // SAFETY: the tables that were registered just now.
-        unsafe { bare::keep(table.cast(), own) };
+        unsafe { vtables::keep(table.cast(), own) };
         Ok(Backend { handle })
     }
 }
 
 fn main_table() -> dtl_backend_vtable_t {
     dtl_backend_vtable_t {
-        struct_size: size_of::<dtl_backend_vtable_t>() as u32,
-        abi_version: DTL_ABI_VERSION,
         auto_priority: i32::MIN,
-        reserved: 0,
-        flags: 0,
         is_available: Some(is_available),
         supports: Some(supports),
         destroy: Some(destroy),
-        device: ptr::null(),
-        memory: ptr::null(),
-        transfer: ptr::null(),
-        exec: ptr::null(),
-        comm: ptr::null(),
+        ..DTL_BACKEND_VTABLE_INIT
     }
 }
 
 fn device_table() -> dtl_device_vtable_t {
     dtl_device_vtable_t {
-        struct_size: size_of::<dtl_device_vtable_t>() as u32,
-        reserved: 0,
         count: Some(count),
         set: Some(set),
         get: Some(get),
         info: Some(info),
         memory_info: Some(memory_info),
-        synchronize: None,
         dlpack: Some(dlpack),
+        ..DTL_DEVICE_VTABLE_INIT
     }
 }
 
@@ -187,18 +206,13 @@ fn put_text(text: &str, place: *mut c_char, room: usize) {
     unsafe { place.wrapping_add(count).write(0) };
 }
 
-unsafe extern "C" fn is_available(
-    _: *mut c_void,
-    yes: *mut i32,
-    _: *mut c_char,
-    _: u64,
-) -> dtl_status_t {
+unsafe extern "C" fn is_available(_: Ptr, yes: *mut i32, _: *mut c_char, _: u64) -> Status {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let refuses = fault::is("is_available.changes") && CALLS.fetch_add(1, Ordering::Relaxed) > 20;
     put(yes, i32::from(!refuses))
 }
 
-unsafe extern "C" fn supports(_: *mut c_void, _: *const c_char, yes: *mut i32) -> dtl_status_t {
+unsafe extern "C" fn supports(_: Ptr, _: *const c_char, yes: *mut i32) -> Status {
     put(yes, i32::from(fault::is("supports.everything")))
 }
 
@@ -211,29 +225,23 @@ thread_local! {
     static CURRENT: Cell<i32> = const { Cell::new(0) };
 }
 
-unsafe extern "C" fn count(_: *mut c_void, out: *mut i32) -> dtl_status_t {
+unsafe extern "C" fn count(_: Ptr, out: *mut i32) -> Status {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let more = fault::is("device.count.changes") && CALLS.fetch_add(1, Ordering::Relaxed) % 8 == 7;
     put(out, if fault::is("device.count.zero") { 0 } else { DEVICES + i32::from(more) })
 }
 
-unsafe extern "C" fn set(_: *mut c_void, device: i32) -> dtl_status_t {
-    if fault::is("device.set.last_fails") && device == DEVICES - 1 {
-        return DTL_ERROR_BACKEND;
-    }
+unsafe extern "C" fn set(_: Ptr, device: i32) -> Status {
+    if_fault!("device.set.last_fails" if device == DEVICES - 1 => return DTL_ERROR_BACKEND);
     CURRENT.set(device);
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn get(_: *mut c_void, out: *mut i32) -> dtl_status_t {
+unsafe extern "C" fn get(_: Ptr, out: *mut i32) -> Status {
     put(out, if fault::is("device.get.beyond_count") { DEVICES } else { CURRENT.get() })
 }
 
-unsafe extern "C" fn info(
-    _: *mut c_void,
-    device: i32,
-    out: *mut dtl_sys::dtl_device_info_t,
-) -> dtl_status_t {
+unsafe extern "C" fn info(_: Ptr, device: i32, out: *mut dtl_device_info_t) -> Status {
     // SAFETY: the library passes its own zeroed struct.
     let out = unsafe { &mut *out };
     (out.kind, out.numa_node, out.compute_units) = (DTL_DEVICE_ACCELERATOR, -1, 3);
@@ -247,24 +255,13 @@ unsafe extern "C" fn info(
     };
     put_text(pci, out.pci.as_mut_ptr(), out.pci.len());
     static CALLS: AtomicU64 = AtomicU64::new(0);
-    if fault::is("device.info.changes") {
-        out.total_bytes = CALLS.fetch_add(1, Ordering::Relaxed);
-    }
-    if fault::is("device.info.no_device_kind") {
-        out.kind = DTL_MEMORY_DEVICE;
-    }
-    if fault::is("device.info.limits_contradict") {
-        out.max_block = [1, 1, 1];
-    }
+    if_fault!("device.info.changes" => out.total_bytes = CALLS.fetch_add(1, Ordering::Relaxed));
+    if_fault!("device.info.no_device_kind" => out.kind = DTL_MEMORY_DEVICE);
+    if_fault!("device.info.limits_contradict" => out.max_block = [1, 1, 1]);
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn memory_info(
-    _: *mut c_void,
-    _: i32,
-    free: *mut u64,
-    total: *mut u64,
-) -> dtl_status_t {
+unsafe extern "C" fn memory_info(_: Ptr, _: i32, free: *mut u64, total: *mut u64) -> Status {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let swapped = fault::is("device.memory_info.swapped");
     let (less, more) = (1 << 20, 1 << 30);
@@ -277,12 +274,7 @@ unsafe extern "C" fn memory_info(
     put(total, if swapped { less } else { more + stray })
 }
 
-unsafe extern "C" fn dlpack(
-    _: *mut c_void,
-    device: i32,
-    kind: *mut i32,
-    id: *mut i32,
-) -> dtl_status_t {
+unsafe extern "C" fn dlpack(_: Ptr, device: i32, kind: *mut i32, id: *mut i32) -> Status {
     put(kind, if fault::is("device.dlpack.own_number") { 0 } else { 12 }); // kDLExtDev
     put(id, if fault::is("device.dlpack.same_id") { 0 } else { device })
 }
@@ -293,71 +285,50 @@ unsafe extern "C" fn dlpack(
 pub(crate) const TEXT: &str = "vendor error 42: the card is on fire";
 pub(crate) const WHY: &str = "no card in slot 3";
 
-pub(crate) unsafe extern "C" fn answers_nonsense(_: *mut c_void, out: *mut i32) -> dtl_status_t {
+pub(crate) unsafe extern "C" fn answers_nonsense(_: Ptr, out: *mut i32) -> Status {
     put(out, 1);
     31_337
 }
 
-pub(crate) unsafe extern "C" fn fails_with_text(_: *mut c_void, _: *mut i32) -> dtl_status_t {
+pub(crate) unsafe extern "C" fn fails_with_text(_: Ptr, _: *mut i32) -> Status {
     let text = CString::new(TEXT).unwrap_or_default();
     // SAFETY: a text that lives through the call.
     let _ = unsafe { dtl_backend_set_error(text.as_ptr()) };
     DTL_ERROR_BACKEND
 }
 
-pub(crate) unsafe extern "C" fn allocates_null(
-    _: *mut c_void,
-    _: u64,
-    _: u64,
-    _: u64,
-    out: *mut *mut c_void,
-) -> dtl_status_t {
+pub(crate) unsafe extern "C" fn allocates_null(_: Ptr, _: u64, _: u64, _: u64, out: Out) -> Status {
     put(out, ptr::null_mut())
 }
 
 pub(crate) unsafe extern "C" fn allocates_misaligned(
-    _: *mut c_void,
+    _: Ptr,
     _: u64,
     _: u64,
     _: u64,
-    out: *mut *mut c_void,
-) -> dtl_status_t {
+    out: Out,
+) -> Status {
     put(out, ptr::without_provenance_mut(0x1001))
 }
 
-pub(crate) unsafe extern "C" fn frees_misaligned(
-    _: *mut c_void,
-    _: *mut c_void,
-    _: u64,
-    _: u64,
-    _: u64,
-) -> dtl_status_t {
+pub(crate) unsafe extern "C" fn frees_misaligned(_: Ptr, _: Ptr, _: u64, _: u64, _: u64) -> Status {
     DTL_SUCCESS
 }
 
-pub(crate) unsafe extern "C" fn creates_null_stream(
-    _: *mut c_void,
-    _: i32,
-    _: u64,
-    out: *mut *mut c_void,
-) -> dtl_status_t {
+pub(crate) unsafe extern "C" fn creates_null_stream(_: Ptr, _: i32, _: u64, out: Out) -> Status {
     put(out, ptr::null_mut())
 }
 
-pub(crate) unsafe extern "C" fn creates_null_event(
-    _: *mut c_void,
-    _: u64,
-    out: *mut *mut c_void,
-) -> dtl_status_t {
+pub(crate) unsafe extern "C" fn creates_null_event(_: Ptr, _: u64, out: Out) -> Status {
     put(out, ptr::null_mut())
 }
 
 pub(crate) unsafe extern "C" fn is_unavailable(
-    _: *mut c_void,
+    _: Ptr,
     yes: *mut i32,
     why: *mut c_char,
     cap: u64,
-) -> dtl_status_t {
+) -> Status {
     put_text(WHY, why, cap as usize);
     put(yes, 0)
 }

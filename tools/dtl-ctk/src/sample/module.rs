@@ -3,14 +3,14 @@
 //! waits.
 
 use super::exec::stream;
-use super::fault;
 use super::memory::move_bytes;
+use super::{Const, Out, Ptr, Status, fault};
 use dtl_sys::*;
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 use std::ptr;
 
 /// A handle as a pointer of the sample's own.
-fn token(id: u64) -> *mut c_void {
+fn token(id: u64) -> Ptr {
     ptr::without_provenance_mut(id as usize)
 }
 
@@ -24,13 +24,13 @@ fn host() -> Result<dtl_backend_t, dtl_status_t> {
 }
 
 pub(super) unsafe extern "C" fn module_compile(
-    _: *mut c_void,
+    _: Ptr,
     _device: i32,
     source: *const dtl_source_t,
     log: dtl_text_fn_t,
-    log_user: *mut c_void,
-    out_module: *mut *mut c_void,
-) -> dtl_status_t {
+    log_user: Ptr,
+    out_module: Out,
+) -> Status {
     let host = match host() {
         Ok(host) => host,
         Err(status) => return status,
@@ -59,23 +59,18 @@ pub(super) unsafe extern "C" fn module_compile(
     }
 }
 
-pub(super) unsafe extern "C" fn module_destroy(
-    _: *mut c_void,
-    module: *mut c_void,
-) -> dtl_status_t {
-    if fault::is("exec.module_destroy.refuses") {
-        return DTL_ERROR_BACKEND;
-    }
+pub(super) unsafe extern "C" fn module_destroy(_: Ptr, module: Ptr) -> Status {
+    if_fault!("exec.module_destroy.refuses" => return DTL_ERROR_BACKEND);
     dtl_module_destroy(dtl_module_t { id: module.addr() as u64 })
 }
 
 pub(super) unsafe extern "C" fn kernel_get(
-    _: *mut c_void,
-    module: *mut c_void,
+    _: Ptr,
+    module: Ptr,
     name: *const c_char,
     signature: *const c_char,
-    out_kernel: *mut *mut c_void,
-) -> dtl_status_t {
+    out_kernel: Out,
+) -> Status {
     let mut kernel = DTL_KERNEL_NULL;
     // SAFETY: the library's texts and a writable local.
     let status = unsafe {
@@ -92,23 +87,13 @@ pub(super) unsafe extern "C" fn kernel_get(
     }
 }
 
-pub(super) unsafe extern "C" fn kernel_destroy(
-    _: *mut c_void,
-    kernel: *mut c_void,
-) -> dtl_status_t {
-    if fault::is("exec.kernel_destroy.refuses") {
-        return DTL_ERROR_BACKEND;
-    }
+pub(super) unsafe extern "C" fn kernel_destroy(_: Ptr, kernel: Ptr) -> Status {
+    if_fault!("exec.kernel_destroy.refuses" => return DTL_ERROR_BACKEND);
     dtl_kernel_destroy(dtl_kernel_t { id: kernel.addr() as u64 })
 }
 
 /// Launches on a stream of the host's and waits.
-fn run(
-    kernel: dtl_kernel_t,
-    shape: &dtl_launch_t,
-    args: &[Vec<u64>],
-    sizes: &[u64],
-) -> dtl_status_t {
+fn run(kernel: dtl_kernel_t, shape: &dtl_launch_t, args: &[Vec<u64>], sizes: &[u64]) -> Status {
     let host = match host() {
         Ok(host) => host,
         Err(status) => return status,
@@ -119,7 +104,7 @@ fn run(
     if made != DTL_SUCCESS {
         return made;
     }
-    let pointers: Vec<*const c_void> = args.iter().map(|arg| arg.as_ptr().cast()).collect();
+    let pointers: Vec<Const> = args.iter().map(|arg| arg.as_ptr().cast()).collect();
     let count = pointers.len() as u32;
     // SAFETY: `count` arguments of these sizes, which the call copies.
     let status =
@@ -130,14 +115,14 @@ fn run(
 }
 
 pub(super) unsafe extern "C" fn kernel_launch(
-    _: *mut c_void,
-    on: *mut c_void,
-    kernel: *mut c_void,
+    _: Ptr,
+    on: Ptr,
+    kernel: Ptr,
     shape: *const dtl_launch_t,
-    args: *const *const c_void,
+    args: *const Const,
     sizes: *const u64,
     count: u32,
-) -> dtl_status_t {
+) -> Status {
     // SAFETY: the library passes a valid shape.
     let shape = unsafe { *shape };
     let (mut copies, mut lengths) = (Vec::new(), Vec::new());
@@ -153,9 +138,7 @@ pub(super) unsafe extern "C" fn kernel_launch(
     }
     let id = kernel.addr() as u64;
     let work = move || run(dtl_kernel_t { id }, &shape, &copies, &lengths);
-    if fault::is("exec.kernel_launch.at_once") {
-        return work();
-    }
+    if_fault!("exec.kernel_launch.at_once" => return work());
     if !fault::is("exec.kernel_launch.nothing") {
         stream(on).push(work);
     }

@@ -6,10 +6,9 @@
 //! a short put is over long before it is there.
 
 use super::arithmetic::{self, Update};
-use super::{fault, put};
+use super::{Const, Out, Ptr, Status, fault, put};
 use crate::minimal::{self, Rank};
 use dtl_sys::*;
-use std::ffi::c_void;
 use std::ptr;
 
 /// Operations of one rank that wait.
@@ -41,7 +40,7 @@ struct Side {
 #[derive(Clone, Copy)]
 pub(crate) struct Waiting {
     pub(super) op: u64,
-    window: *mut c_void,
+    window: Ptr,
     pub(super) target: i32,
     pub(super) what: What,
 }
@@ -97,21 +96,21 @@ pub(crate) fn transfers_only(table: &mut dtl_comm_vtable_t) {
 
 /// # Safety
 /// `window` is what `create` gave, and not destroyed.
-unsafe fn side<'a>(window: *mut c_void) -> &'a mut Side {
+unsafe fn side<'a>(window: Ptr) -> &'a mut Side {
     // SAFETY: the caller's contract.
     unsafe { &mut *window.cast::<Side>() }
 }
 
 /// # Safety
 /// `comm` is what `open` gave, and the library calls one function at a time on it.
-pub(super) unsafe fn rank<'a>(comm: *mut c_void) -> &'a mut Rank {
+pub(super) unsafe fn rank<'a>(comm: Ptr) -> &'a mut Rank {
     // SAFETY: the caller's contract.
     unsafe { minimal::rank(comm) }
 }
 
 /// # Safety
 /// As for the two.
-unsafe fn both<'a>(comm: *mut c_void, window: *mut c_void) -> (&'a mut Rank, &'a mut Side) {
+unsafe fn both<'a>(comm: Ptr, window: Ptr) -> (&'a mut Rank, &'a mut Side) {
     // SAFETY: the caller's contract.
     let rank = unsafe { rank(comm) };
     // SAFETY: as above.
@@ -119,14 +118,14 @@ unsafe fn both<'a>(comm: *mut c_void, window: *mut c_void) -> (&'a mut Rank, &'a
 }
 
 pub(super) unsafe extern "C" fn create(
-    _: *mut c_void,
-    comm: *mut c_void,
-    base: *mut c_void,
+    _: Ptr,
+    comm: Ptr,
+    base: Ptr,
     size_bytes: u64,
-    out_win: *mut *mut c_void,
-    key: *mut c_void,
+    out_win: Out,
+    key: Ptr,
     out_key_bytes: *mut u32,
-) -> dtl_status_t {
+) -> Status {
     // SAFETY: the library's call.
     let rank = unsafe { rank(comm) };
     let shift = usize::from(fault::is("comm.win_create.wrong_base") && size_bytes > 0);
@@ -140,13 +139,13 @@ pub(super) unsafe extern "C" fn create(
 }
 
 unsafe extern "C" fn attach(
-    _: *mut c_void,
-    _: *mut c_void,
-    window: *mut c_void,
+    _: Ptr,
+    _: Ptr,
+    window: Ptr,
     rank: i32,
-    key: *const c_void,
+    key: Const,
     key_bytes: u32,
-) -> dtl_status_t {
+) -> Status {
     // SAFETY: the library's call.
     let side = unsafe { side(window) };
     if key_bytes as usize != size_of::<Place>() {
@@ -163,11 +162,7 @@ unsafe extern "C" fn attach(
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn destroy(
-    _: *mut c_void,
-    comm: *mut c_void,
-    window: *mut c_void,
-) -> dtl_status_t {
+unsafe extern "C" fn destroy(_: Ptr, comm: Ptr, window: Ptr) -> Status {
     // SAFETY: the library's call.
     let rank = unsafe { rank(comm) };
     // Those that are not over never will be.
@@ -190,14 +185,25 @@ fn address(side: &Side, target: i32, offset: u64, size: u64) -> Result<*mut u8, 
     }
 }
 
+/// What a result has; its status ends the slot if it has none.
+macro_rules! given {
+    ($result:expr) => {
+        match $result {
+            Ok(given) => given,
+            Err(status) => return status,
+        }
+    };
+}
+
+/// Gives an operation that is over, whatever else is under way.
+fn over(rank: &mut Rank, out_op: *mut u64) -> Status {
+    let op = rank.next_op();
+    rank.finish(op, (0, 0, 0), DTL_SUCCESS);
+    put(out_op, op)
+}
+
 /// Queues an operation.
-fn queue(
-    rank: &mut Rank,
-    window: *mut c_void,
-    target: i32,
-    what: What,
-    out_op: *mut u64,
-) -> dtl_status_t {
+fn queue(rank: &mut Rank, window: Ptr, target: i32, what: What, out_op: *mut u64) -> Status {
     if rank.waiting.len() >= ROOM {
         return DTL_ERROR_BUSY;
     }
@@ -207,50 +213,29 @@ fn queue(
 }
 
 pub(super) unsafe extern "C" fn put_there(
-    _: *mut c_void,
-    comm: *mut c_void,
-    window: *mut c_void,
-    buffer: *const c_void,
+    _: Ptr,
+    comm: Ptr,
+    window: Ptr,
+    buffer: Const,
     size_bytes: u64,
     target: i32,
     offset: u64,
     out_op: *mut u64,
-) -> dtl_status_t {
+) -> Status {
     // SAFETY: the library's call.
     let (rank, side) = unsafe { both(comm, window) };
-    if fault::is("comm.win_put.fails") {
-        return DTL_ERROR_BACKEND;
-    }
-    if fault::is("comm.win_put.always_busy") {
-        return DTL_ERROR_BUSY;
-    }
+    if_fault!("comm.win_put.fails" => return DTL_ERROR_BACKEND);
+    if_fault!("comm.win_put.always_busy" => return DTL_ERROR_BUSY);
     let target = if fault::is("comm.win_put.to_itself") { side.own.rank as i32 } else { target };
-    let to = match address(side, target, offset, size_bytes) {
-        Ok(to) => to,
-        Err(status) => return status,
-    };
+    let to = given!(address(side, target, offset, size_bytes));
     let (mut from, mut to, mut size) = (buffer.cast::<u8>(), to, size_bytes as usize);
-    if fault::is("comm.win_put.wrong_offset") && offset > 0 {
-        to = to.wrapping_sub(1);
-    }
-    if fault::is("comm.win_put.one_short") {
-        size -= 1;
-    }
-    if fault::is("comm.win_put.words_only") && size > 8 {
-        size = size / 8 * 8;
-    }
-    if fault::is("comm.win_put.one_long") {
-        size += 1;
-    }
-    if fault::is("comm.win_put.cut_at_64_kib") {
-        size = size.min(65_536);
-    }
-    if fault::is("comm.win_put.swapped") {
-        (from, to) = (to.cast_const(), from.cast_mut());
-    }
-    if fault::is("comm.win_put.lost") && rank.next_op() % 50 == 0 {
-        size = 0;
-    }
+    if_fault!("comm.win_put.wrong_offset" if offset > 0 => to = to.wrapping_sub(1));
+    if_fault!("comm.win_put.one_short" => size -= 1);
+    if_fault!("comm.win_put.words_only" if size > 8 => size = size / 8 * 8);
+    if_fault!("comm.win_put.one_long" => size += 1);
+    if_fault!("comm.win_put.cut_at_64_kib" => size = size.min(65_536));
+    if_fault!("comm.win_put.swapped" => (from, to) = (to.cast_const(), from.cast_mut()));
+    if_fault!("comm.win_put.lost" if rank.next_op() % 50 == 0 => size = 0);
     let late = fault::is("comm.win_put.reads_late");
     if size <= SHORT && !late && !fault::is("comm.win_put.swapped") {
         let mut bytes = [0; SHORT];
@@ -265,64 +250,47 @@ pub(super) unsafe extern "C" fn put_there(
     let answer = queue(rank, window, target, What::Copy { from, to, size }, out_op);
     if late && answer == DTL_SUCCESS {
         // It is over for the library, which lets the program write the buffer.
-        let op = rank.next_op();
-        rank.finish(op, (0, 0, 0), DTL_SUCCESS);
-        return put(out_op, op);
+        return over(rank, out_op);
     }
     if fault::is("comm.win_put.odd_status") { 31_337 } else { answer }
 }
 
 unsafe extern "C" fn get_from(
-    _: *mut c_void,
-    comm: *mut c_void,
-    window: *mut c_void,
-    buffer: *mut c_void,
+    _: Ptr,
+    comm: Ptr,
+    window: Ptr,
+    buffer: Ptr,
     size_bytes: u64,
     target: i32,
     offset: u64,
     out_op: *mut u64,
-) -> dtl_status_t {
+) -> Status {
     // SAFETY: the library's call.
     let (rank, side) = unsafe { both(comm, window) };
-    let from = match address(side, target, offset, size_bytes) {
-        Ok(from) => from,
-        Err(status) => return status,
-    };
+    let from = given!(address(side, target, offset, size_bytes));
     let (mut from, mut to, mut size) =
         (from.cast_const(), buffer.cast::<u8>(), size_bytes as usize);
-    if fault::is("comm.win_get.wrong_offset") && offset > 0 {
-        from = from.wrapping_sub(1);
-    }
-    if fault::is("comm.win_get.one_short") {
-        size -= 1;
-    }
-    if fault::is("comm.win_get.swapped") {
-        (from, to) = (to.cast_const(), from.cast_mut());
-    }
+    if_fault!("comm.win_get.wrong_offset" if offset > 0 => from = from.wrapping_sub(1));
+    if_fault!("comm.win_get.one_short" => size -= 1);
+    if_fault!("comm.win_get.swapped" => (from, to) = (to.cast_const(), from.cast_mut()));
     let answer = queue(rank, window, target, What::Copy { from, to, size }, out_op);
     if fault::is("comm.win_get.done_early") && answer == DTL_SUCCESS {
-        let op = rank.next_op();
-        rank.finish(op, (0, 0, 0), DTL_SUCCESS);
-        return put(out_op, op);
+        return over(rank, out_op);
     }
     answer
 }
 
 unsafe extern "C" fn flush(
-    _: *mut c_void,
-    comm: *mut c_void,
-    window: *mut c_void,
+    _: Ptr,
+    comm: Ptr,
+    window: Ptr,
     target: i32,
     out_op: *mut u64,
-) -> dtl_status_t {
+) -> Status {
     // SAFETY: the library's call.
     let rank = unsafe { rank(comm) };
-    if fault::is("comm.win_flush.fails") {
-        return DTL_ERROR_BACKEND;
-    }
-    if fault::is("comm.win_flush.never_done") {
-        return put(out_op, rank.next_op());
-    }
+    if_fault!("comm.win_flush.fails" => return DTL_ERROR_BACKEND);
+    if_fault!("comm.win_flush.never_done" => return put(out_op, rank.next_op()));
     let first = rank.waiting.iter().position(|waiting| waiting.target == target);
     if let Some(first) = first.filter(|_| fault::is("comm.win_flush.forgets_target")) {
         // All but its own target is seen to: the flush goes in front of what is under way there.
@@ -334,29 +302,29 @@ unsafe extern "C" fn flush(
 }
 
 unsafe extern "C" fn atomics(
-    _: *mut c_void,
-    _: *mut c_void,
-    _: *mut c_void,
+    _: Ptr,
+    _: Ptr,
+    _: Ptr,
     dtype: dtl_dtype_t,
     out_yes: *mut i32,
-) -> dtl_status_t {
+) -> Status {
     let all = fault::is("comm.win_atomics.says_yes_to_all");
     put(out_yes, i32::from(all || arithmetic::size_of_element(dtype).is_some()))
 }
 
 unsafe extern "C" fn accumulate(
-    _: *mut c_void,
-    comm: *mut c_void,
-    window: *mut c_void,
-    buffer: *const c_void,
-    result: *mut c_void,
+    _: Ptr,
+    comm: Ptr,
+    window: Ptr,
+    buffer: Const,
+    result: Ptr,
     count: u64,
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
     target: i32,
     offset: u64,
     out_op: *mut u64,
-) -> dtl_status_t {
+) -> Status {
     // SAFETY: the library's call.
     let (rank, side) = unsafe { both(comm, window) };
     let all = fault::is("comm.win_atomics.says_yes_to_all");
@@ -367,10 +335,7 @@ unsafe extern "C" fn accumulate(
         _ => dtype,
     };
     let Some(size) = arithmetic::size_of_element(dtype) else { return DTL_ERROR_TYPE };
-    let there = match address(side, target, offset, 1) {
-        Ok(there) => there,
-        Err(status) => return status,
-    };
+    let there = given!(address(side, target, offset, 1));
     let op = match op {
         _ if fault::is("comm.win_accumulate.always_sums") => DTL_OP_SUM,
         DTL_OP_NO_OP if fault::is("comm.win_accumulate.no_op_clears") => DTL_OP_REPLACE,
@@ -382,9 +347,7 @@ unsafe extern "C" fn accumulate(
     let what = What::Change { from: buffer.cast(), result: result.cast(), there, count, update };
     let answer = queue(rank, window, target, what, out_op);
     if fault::is("comm.win_accumulate.reads_late") && answer == DTL_SUCCESS {
-        let op = rank.next_op();
-        rank.finish(op, (0, 0, 0), DTL_SUCCESS);
-        return put(out_op, op);
+        return over(rank, out_op);
     }
     if fault::is("comm.win_accumulate.overtakes") && answer == DTL_SUCCESS && rank.waiting.len() > 1
     {
@@ -395,32 +358,27 @@ unsafe extern "C" fn accumulate(
 }
 
 unsafe extern "C" fn compare_and_swap(
-    _: *mut c_void,
-    comm: *mut c_void,
-    window: *mut c_void,
-    value: *const c_void,
-    expected: *const c_void,
-    result: *mut c_void,
+    _: Ptr,
+    comm: Ptr,
+    window: Ptr,
+    value: Const,
+    expected: Const,
+    result: Ptr,
     dtype: dtl_dtype_t,
     target: i32,
     offset: u64,
     out_op: *mut u64,
-) -> dtl_status_t {
+) -> Status {
     // SAFETY: the library's call.
     let (rank, side) = unsafe { both(comm, window) };
     let Some(mut size) = arithmetic::size_of_element(dtype) else { return DTL_ERROR_TYPE };
-    let there = match address(side, target, offset, size as u64) {
-        Ok(there) => there,
-        Err(status) => return status,
-    };
-    if fault::is("comm.win_compare_and_swap.first_byte_only") {
-        size = 1;
-    }
+    let there = given!(address(side, target, offset, size as u64));
+    if_fault!("comm.win_compare_and_swap.first_byte_only" => size = 1);
     let (value, expected, result) = (value.cast(), expected.cast(), result.cast());
     queue(rank, window, target, What::Swap { value, expected, result, there, size }, out_op)
 }
 
 /// With what operations end.
-pub(super) fn ended() -> dtl_status_t {
+pub(super) fn ended() -> Status {
     if fault::is("comm.test.ends_with_failure") { DTL_ERROR_BACKEND } else { DTL_SUCCESS }
 }

@@ -2,10 +2,10 @@
 //! at a time.
 
 use super::arithmetic::Update;
-use super::fault;
 use super::window::{ELEMENT, TURN, Waiting, What, ended};
+use super::{Status, fault};
 use crate::minimal::Rank;
-use dtl_sys::{DTL_SUCCESS, dtl_status_t};
+use dtl_sys::DTL_SUCCESS;
 use std::ptr;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn flush_early(rank: &mut Rank) {
     }
 }
 
-fn do_it(rank: &Rank, waiting: &Waiting) -> dtl_status_t {
+fn do_it(rank: &Rank, waiting: &Waiting) -> Status {
     match waiting.what {
         What::Flush => {}
         What::Short { bytes, to, size } => {
@@ -155,10 +155,6 @@ fn swap(
     if (always || before == read(expected, size)) && !never {
         write(read(value, size), there, size);
     }
-    let told = if fault::is("comm.win_compare_and_swap.tells_the_new") {
-        read(there, size)
-    } else {
-        before
-    };
+    let told = fault::or("comm.win_compare_and_swap.tells_the_new", read(there, size), before);
     write(told, result, size);
 }

@@ -1,16 +1,16 @@
 //! Slots for windows that do it wrong, for the tests of what the library makes of that.
 
-use super::put;
 use super::window::{create, put_there, rank};
+use super::{Const, Out, Ptr, Status, put};
 use dtl_sys::*;
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What those say that fail.
 pub(crate) const TEXT: &str = "no registers left on port 2";
 
-fn fail() -> dtl_status_t {
+fn fail() -> Status {
     let text = CString::new(TEXT).unwrap_or_default();
     // SAFETY: a text that lives through the call.
     let _ = unsafe { dtl_backend_set_error(text.as_ptr()) };
@@ -18,38 +18,38 @@ fn fail() -> dtl_status_t {
 }
 
 pub(crate) unsafe extern "C" fn create_fails(
-    _: *mut c_void,
-    _: *mut c_void,
-    _: *mut c_void,
+    _: Ptr,
+    _: Ptr,
+    _: Ptr,
     _: u64,
-    _: *mut *mut c_void,
-    _: *mut c_void,
+    _: Out,
+    _: Ptr,
     _: *mut u32,
-) -> dtl_status_t {
+) -> Status {
     fail()
 }
 
 pub(crate) unsafe extern "C" fn create_null(
-    _: *mut c_void,
-    _: *mut c_void,
-    _: *mut c_void,
+    _: Ptr,
+    _: Ptr,
+    _: Ptr,
     _: u64,
-    out_win: *mut *mut c_void,
-    _: *mut c_void,
+    out_win: Out,
+    _: Ptr,
     _: *mut u32,
-) -> dtl_status_t {
+) -> Status {
     put(out_win, ptr::null_mut())
 }
 
 pub(crate) unsafe extern "C" fn create_long_key(
-    own: *mut c_void,
-    comm: *mut c_void,
-    base: *mut c_void,
+    own: Ptr,
+    comm: Ptr,
+    base: Ptr,
     size_bytes: u64,
-    out_win: *mut *mut c_void,
-    key: *mut c_void,
+    out_win: Out,
+    key: Ptr,
     out_key_bytes: *mut u32,
-) -> dtl_status_t {
+) -> Status {
     // SAFETY: the library's call, passed on.
     let status = unsafe { create(own, comm, base, size_bytes, out_win, key, out_key_bytes) };
     put(out_key_bytes, DTL_WIN_KEY_BYTES + 1);
@@ -57,13 +57,13 @@ pub(crate) unsafe extern "C" fn create_long_key(
 }
 
 pub(crate) unsafe extern "C" fn attach_fails(
-    _: *mut c_void,
-    _: *mut c_void,
-    _: *mut c_void,
+    _: Ptr,
+    _: Ptr,
+    _: Ptr,
     _: i32,
-    _: *const c_void,
+    _: Const,
     _: u32,
-) -> dtl_status_t {
+) -> Status {
     fail()
 }
 
@@ -71,15 +71,15 @@ pub(crate) unsafe extern "C" fn attach_fails(
 macro_rules! another_put {
     ($name:ident, |$args:ident| $body:expr) => {
         pub(crate) unsafe extern "C" fn $name(
-            own: *mut c_void,
-            comm: *mut c_void,
-            window: *mut c_void,
-            buffer: *const c_void,
+            own: Ptr,
+            comm: Ptr,
+            window: Ptr,
+            buffer: Const,
             size_bytes: u64,
             target: i32,
             offset: u64,
             out_op: *mut u64,
-        ) -> dtl_status_t {
+        ) -> Status {
             let $args = (own, comm, window, buffer, size_bytes, target, offset, out_op);
             $body
         }

@@ -1,23 +1,15 @@
 //! Tests of memory that operations keep: a few bytes for each message are nothing in a short run,
-//! and the end of a long one. Opening and closing: `presence`, `life`.
+//! and the end of a long one. Opening and closing: `lifecycle`, `comm_lifecycle`.
 
-use crate::kit::catalog::{Group, tests_of_ranks};
 use crate::kit::malloc::malloc_bytes;
-use crate::kit::outcome::{Outcome, skip, wrong};
-use crate::kit::peer::Peer;
-use crate::tests::open::ranks_with;
+use crate::kit::prelude::*;
+use crate::tests::comm_open::ranks_with;
 
-pub(crate) const GROUPS: &[Group] = &[Group {
-    slot: "comm.isend, irecv, test",
-    needs: &[],
-    rule: "An operation is over when `test` says so: nothing of it is kept.",
-    usually: "What isend or irecv allocates for an operation is freed on no path, or not on all.",
-    tests: tests_of_ranks![
-        1 "comm.p2p.small_messages_keep_no_memory": "memory does not grow with the number of small \
-            messages" => small;
-        1 "comm.p2p.large_messages_keep_no_memory": "nor with that of messages of 20 KiB" => large;
-    ],
-}];
+pub(crate) const TESTS: &[(&str, Body)] = functions![
+    Ranks "comm.p2p.":
+        small_messages_keep_no_memory = |p| keeps_nothing(p, 800, 40),
+        large_messages_keep_no_memory = |p| keeps_nothing(p, 60, 20 << 10);
+];
 
 /// Rounds at most, and the first ones that do not count: pools grow in them.
 const ROUNDS: usize = 14;
@@ -31,7 +23,7 @@ const LEAST: u32 = 8;
 
 /// Sends in rounds, until memory has not grown in one of them. What grows in every one, and with
 /// the messages, is a leak: caches and pools come to an end.
-fn keeps_nothing(p: &Peer, messages: u32, bytes: u64) -> Outcome {
+fn keeps_nothing(p: &Rank, messages: u32, bytes: u64) -> Outcome {
     let sent = vec![7; bytes as usize];
     let mut grown = Vec::new();
     for round in 0..ROUNDS {
@@ -56,7 +48,7 @@ fn keeps_nothing(p: &Peer, messages: u32, bytes: u64) -> Outcome {
 }
 
 /// A few messages to the next rank and from the one before.
-fn some(p: &Peer, bytes: &[u8]) -> Outcome {
+fn some(p: &Rank, bytes: &[u8]) -> Outcome {
     let sends: Vec<_> =
         (0..TOGETHER).map(|_| p.isend(bytes.to_vec(), p.next(), 1)).collect::<Result<_, _>>()?;
     for _ in 0..TOGETHER {
@@ -66,12 +58,4 @@ fn some(p: &Peer, bytes: &[u8]) -> Outcome {
         p.wait(send)?;
     }
     Ok(())
-}
-
-fn small(p: &Peer) -> Outcome {
-    keeps_nothing(p, 800, 40)
-}
-
-fn large(p: &Peer) -> Outcome {
-    keeps_nothing(p, 60, 20 << 10)
 }

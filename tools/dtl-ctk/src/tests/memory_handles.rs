@@ -2,57 +2,22 @@
 //! to other drivers: export_dmabuf. Here a process imports what it has exported itself; a backend
 //! that cannot do that says so, and the tests that need it are skipped.
 
-use crate::kit::calls::Block;
-use crate::kit::catalog::{Group, Need, tests_alone};
-use crate::kit::outcome::{Called, Outcome, call, ensure, optional, refused, skip, wrong};
-use crate::kit::subject::{Kind, Subject, difference, open_files, pattern};
-use dtl_sys::*;
+use crate::kit::prelude::*;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
-use std::ptr;
 
-pub(crate) const GROUPS: &[Group] = &[HANDLES, DMABUF];
+pub(crate) const TESTS: &[(&str, Body)] = functions![
+    Alone "memory.handle.":
+        as_the_property_says, is_the_same_memory, aligned_as_exported,
+        survives_the_exporter = |s| kept_by(s, true, 3, "the exporter's free"),
 
-const HANDLES: Group = Group {
-    slot: "memory.export_handle, import_handle, close_handle",
-    needs: &[Need::Memory],
-    rule: "A kind with DTL_MEMORY_EXPORTABLE can be exported, another is DTL_ERROR_NOT_SUPPORTED. \
-        What is imported is the \
-           same memory; it stays when the exporter frees it, and goes with close_handle.",
-    usually: "The property and the slot do not agree, import_handle copies, or close_handle frees \
-        the exporter's memory.",
-    tests: tests_alone![
-        "memory.handle.as_the_property_says": "exportable kinds are exported, others are \
-         DTL_ERROR_NOT_SUPPORTED" => as_declared;
-        "memory.handle.is_the_same_memory": "what one side writes the other reads" => same_memory;
-        "memory.handle.aligned_as_exported": "an import begins where the alignment of the alloc \
-         lets it" => aligned;
-        "memory.handle.survives_the_exporter": "imported memory stays when the exporter has freed \
-         it" => survives;
-        "memory.handle.close_leaves_the_exporter": "the exporter's bytes stay when the import is \
-         closed" => close_leaves;
-        "memory.handle.stale_after_free": "what was freed cannot be imported: \
-         DTL_ERROR_INVALID_HANDLE" => stale;
-        "memory.handle.leaves_nothing": "statistics and open files are as before after 100 \
-         imports" => leaves_nothing;
-    ],
-};
-
-const DMABUF: Group = Group {
-    slot: "memory.export_dmabuf",
-    needs: &[Need::Memory],
-    rule: "A range of an allocation has a dma-buf: a new file descriptor, the caller's, and where \
-        in it the range begins.",
-    usually: "The descriptor is the backend's own, or the offset is not that of the range.",
-    tests: tests_alone![
-        "memory.dmabuf.holds_the_range": "what is in the range is in the file, from its offset \
-         on" => holds_the_range;
-        "memory.dmabuf.descriptors_are_the_callers": "each call gives another one, and closing \
-         them harms nothing" => descriptors;
-    ],
-};
+        close_leaves_the_exporter = |s| kept_by(s, false, 4, "closing the import"),
+        stale_after_free, leaves_nothing;
+    Alone "memory.dmabuf.":
+        holds_the_range, descriptors_are_the_callers;
+];
 
 fn export(block: &Block) -> Called<dtl_mem_handle_t> {
     let mut handle = dtl_mem_handle_t { opaque: [0; 16] };
@@ -61,14 +26,9 @@ fn export(block: &Block) -> Called<dtl_mem_handle_t> {
 }
 
 fn import(s: &Subject, handle: &dtl_mem_handle_t) -> Called<Block> {
-    let (mut pointer, mut size) = (ptr::null_mut(), 0);
-    call!(dtl_mem_import(
-        s.backend.handle,
-        ptr::from_ref(handle),
-        &raw mut pointer,
-        &raw mut size
-    ))?;
-    Ok(Block { backend: s.backend, pointer: pointer.cast(), size })
+    let (mut out, mut size, handle) = (ptr::null_mut(), 0, ptr::from_ref(handle));
+    call!(dtl_mem_import(s.backend.handle, handle, &raw mut out, &raw mut size))?;
+    Ok(Block { backend: s.backend, pointer: out.cast(), size })
 }
 
 /// A block of each exportable kind, with its handle and a second block that was imported from that.
@@ -79,7 +39,7 @@ fn pairs(s: &Subject) -> Outcome<Vec<(Block, dtl_mem_handle_t, Block)>> {
 fn aligned_pairs(s: &Subject, alignment: u64) -> Outcome<Vec<(Block, dtl_mem_handle_t, Block)>> {
     const SIZE: u64 = 70_000;
     let mut made = Vec::new();
-    for kind in exportable(s) {
+    for kind in s.kinds.iter().filter(|kind| is_exportable(kind)) {
         let block = s.backend.alloc(kind.word, SIZE, alignment)?;
         // So that it is not the newest one.
         let _next = s.backend.alloc(kind.word, SIZE, 0)?;
@@ -102,76 +62,38 @@ fn aligned_pairs(s: &Subject, alignment: u64) -> Outcome<Vec<(Block, dtl_mem_han
     Ok(made)
 }
 
-fn exportable(s: &Subject) -> impl Iterator<Item = &Kind> {
-    s.kinds.iter().filter(|kind| kind.properties & DTL_MEMORY_EXPORTABLE != 0)
-}
-
-fn as_declared(s: &Subject) -> Outcome {
+fn as_the_property_says(s: &Subject) -> Outcome {
     for kind in &s.kinds {
-        let block = s.backend.alloc(kind.word, 100, 0)?;
-        if kind.properties & DTL_MEMORY_EXPORTABLE != 0 {
-            export(&block)?;
+        let told = export(&s.backend.alloc(kind.word, 100, 0)?);
+        if is_exportable(kind) {
+            told?;
         } else {
-            refused(
-                export(&block),
-                DTL_ERROR_NOT_SUPPORTED,
-                "export of a kind that is not exportable",
-            )?;
+            let what = "export of a kind that is not exportable";
+            refused(told, DTL_ERROR_NOT_SUPPORTED, what)?;
         }
     }
     Ok(())
 }
 
-fn same_memory(s: &Subject) -> Outcome {
+fn is_the_same_memory(s: &Subject) -> Outcome {
     for (first, _, second) in pairs(s)? {
         ensure!(first.size == second.size, "{} bytes became {}", first.size, second.size);
         for (number, (from, to)) in [(&first, &second), (&second, &first)].into_iter().enumerate() {
             let bytes = pattern(number as u64, first.size);
             from.write(0, &bytes)?;
-            if let Some(what) = difference(&bytes, &to.all()?) {
-                wrong!("what was written on one side is not on the other: {what}");
-            }
+            same!(&bytes, &to.all()?, "what was written on one side is not on the other: {}")?;
         }
-        ensure!(
-            second.query(second.size - 1)?.size_bytes == first.size,
-            "the import has another size"
-        );
+        let size = second.query(second.size - 1)?.size_bytes;
+        ensure!(size == first.size, "the import has another size");
     }
     Ok(())
 }
 
-fn aligned(s: &Subject) -> Outcome {
+fn aligned_as_exported(s: &Subject) -> Outcome {
     const ALIGNMENT: u64 = 1 << 20;
     for (_, _, second) in aligned_pairs(s, ALIGNMENT)? {
-        ensure!(
-            second.address() % ALIGNMENT == 0,
-            "{:#x} is not aligned to {ALIGNMENT}",
-            second.address()
-        );
-    }
-    Ok(())
-}
-
-fn survives(s: &Subject) -> Outcome {
-    for (first, _, second) in pairs(s)? {
-        let bytes = pattern(3, first.size);
-        first.write(0, &bytes)?;
-        first.free()?;
-        if let Some(what) = difference(&bytes, &second.all()?) {
-            wrong!("the exporter's free changed it: {what}");
-        }
-    }
-    Ok(())
-}
-
-fn close_leaves(s: &Subject) -> Outcome {
-    for (first, _, second) in pairs(s)? {
-        let bytes = pattern(4, first.size);
-        first.write(0, &bytes)?;
-        second.free()?;
-        if let Some(what) = difference(&bytes, &first.all()?) {
-            wrong!("closing the import changed it: {what}");
-        }
+        let at = second.address();
+        ensure!(at % ALIGNMENT == 0, "{at:#x} is not aligned to {ALIGNMENT}");
     }
     Ok(())
 }
@@ -213,12 +135,9 @@ fn holds_the_range(s: &Subject) -> Outcome {
             ensure!(offset + size <= end, "{size} bytes at {offset} are not in a file of {end}");
             let mut there = vec![0; size as usize];
             // Drivers' dma-bufs are not read by read.
-            if file.read_exact_at(&mut there, offset).is_ok() {
-                ensure!(
-                    bytes.ends_with(&there),
-                    "the bytes from {offset} on are not those from {begin} on"
-                );
-            }
+            let is_read = file.read_exact_at(&mut there, offset).is_ok();
+            let good = !is_read || bytes.ends_with(&there);
+            ensure!(good, "the bytes from {offset} on are not those from {begin} on");
         }
     }
     if parts == 0 {
@@ -227,7 +146,7 @@ fn holds_the_range(s: &Subject) -> Outcome {
     Ok(())
 }
 
-fn descriptors(s: &Subject) -> Outcome {
+fn descriptors_are_the_callers(s: &Subject) -> Outcome {
     for block in with_dmabuf(s)? {
         let before = open_files();
         for _ in 0..3 {
@@ -240,17 +159,14 @@ fn descriptors(s: &Subject) -> Outcome {
             }
             ensure!(are_two, "two calls gave one descriptor");
         }
-        ensure!(
-            open_files() == before,
-            "{} files are open; there were {before} before",
-            open_files()
-        );
+        let after = open_files();
+        ensure!(after == before, "{after} files are open; there were {before} before");
         block.write(0, &pattern(6, block.size))?;
     }
     Ok(())
 }
 
-fn stale(s: &Subject) -> Outcome {
+fn stale_after_free(s: &Subject) -> Outcome {
     for (first, handle, second) in pairs(s)? {
         second.free()?;
         first.free()?;
@@ -266,6 +182,21 @@ fn leaves_nothing(s: &Subject) -> Outcome {
         drop(pairs(s)?);
     }
     let after = (s.backend.stats()?.live_bytes, open_files());
-    ensure!(before == after, "bytes and open files were {before:?} and are {after:?}");
+    check!(before == after, "bytes and open files were {before:?} and are {after:?}")
+}
+
+fn is_exportable(kind: &Kind) -> bool {
+    kind.properties & DTL_MEMORY_EXPORTABLE != 0
+}
+
+/// Frees the exporter or the import and checks that the other one keeps its bytes.
+fn kept_by(s: &Subject, gone_first: bool, seed: u64, what: &str) -> Outcome {
+    for (first, _, second) in pairs(s)? {
+        let bytes = pattern(seed, first.size);
+        first.write(0, &bytes)?;
+        let (gone, stays) = if gone_first { (first, second) } else { (second, first) };
+        gone.free()?;
+        same!(&bytes, &stays.all()?, "{what} changed it: {}")?;
+    }
     Ok(())
 }

@@ -1,40 +1,17 @@
 //! Tests of kernels from source: the modules slots of an exec table, with text that any backend
 //! compiles (dtl_kernel.h).
 
-use crate::kit::calls::Block;
-use crate::kit::catalog::{Group, Need, tests_alone};
-use crate::kit::exec_calls::{Hold, Kernel, Stream, shape};
-use crate::kit::options::Kernels;
-use crate::kit::outcome::{Called, Outcome, call, ensure, refused, skip, wrong};
-use crate::kit::subject::Subject;
-use crate::tests::presence::without_warning;
-use dtl_sys::*;
+use crate::kit::prelude::*;
+use crate::options::Kernels;
+use crate::tests::lifecycle::without_warning;
 use std::ffi::{CStr, CString};
-use std::ptr;
 use std::sync::OnceLock;
-use std::time::Duration;
 
-pub(crate) const GROUPS: &[Group] = &[Group {
-    slot: "exec.module_compile, module_destroy, kernel_get, kernel_destroy, kernel_launch",
-    needs: &[Need::Compute],
-    rule: "Source of language 0 is compiled with dtl_kernel.h, where a backend compiles source \
-           (or --binary names a file); errors in it are DTL_ERROR_COMPILE_FAILED with the \
-           compiler's \
-           log, unknown kernels DTL_ERROR_NOT_FOUND. A launch is work of its stream.",
-    usually: "The log is not handed over, an error of the compiler becomes another status, or the \
-        launch is not in order.",
-    tests: tests_alone![
-        "exec.module.computes": "a compiled kernel does each thread of its launch" => computes;
-        "exec.module.errors_have_a_log": "bad source is DTL_ERROR_COMPILE_FAILED, and there is a \
-         log" => errors;
-        "exec.module.unknown_kernel_not_found": "a kernel that is not in the source is \
-         DTL_ERROR_NOT_FOUND" => unknown;
-        "exec.module.launch_after_earlier_work": "a launch begins when the work before it has \
-         ended" => ordered;
-        "exec.module.destroy_succeeds": "modules and kernels are destroyed without a \
-         warning" => destroyed;
-    ],
-}];
+pub(crate) const TESTS: &[(&str, Body)] = functions![
+    Alone "exec.module.":
+        computes, errors_have_a_log, unknown_kernel_not_found, launch_after_earlier_work,
+        destroy_succeeds;
+];
 
 const ADD: &CStr = c"#include \"dtl_kernel.h\"\n\
     DTL_KERNEL(add, (DTL_GLOBAL int*, to), (int, what)) { to[DTL_GLOBAL_ID(0)] += what; }\n";
@@ -195,8 +172,7 @@ impl Sum {
         stream.synchronize()?;
         let all = self.block.all()?;
         let right = all.chunks(4).all(|word| word == 5_i32.to_ne_bytes());
-        ensure!(right, "1000 numbers should each be 5 more");
-        Ok(())
+        check!(right, "1000 numbers should each be 5 more")
     }
 }
 
@@ -210,7 +186,7 @@ fn computes(s: &Subject) -> Outcome {
     sum.check(&stream)
 }
 
-fn errors(s: &Subject) -> Outcome {
+fn errors_have_a_log(s: &Subject) -> Outcome {
     needed(s)?;
     if binary()?.is_some() {
         skip!("--binary: a file has no errors of a compiler");
@@ -218,17 +194,16 @@ fn errors(s: &Subject) -> Outcome {
     refused(compile(s, b"this is no source;", 0), DTL_ERROR_COMPILE_FAILED, "bad source")?;
     let mut length = 0;
     call!(dtl_module_log(DTL_MODULE_NULL, ptr::null_mut(), 0, &raw mut length))?;
-    ensure!(length > 0, "the log of a failed compilation is empty");
-    Ok(())
+    check!(length > 0, "the log of a failed compilation is empty")
 }
 
-fn unknown(s: &Subject) -> Outcome {
+fn unknown_kernel_not_found(s: &Subject) -> Outcome {
     needed(s)?;
     let module = module(s)?;
     refused(kernel(&module, c"no_such_kernel"), DTL_ERROR_NOT_FOUND, "a kernel that is not there")
 }
 
-fn ordered(s: &Subject) -> Outcome {
+fn launch_after_earlier_work(s: &Subject) -> Outcome {
     needed(s)?;
     if signature() != ADDS {
         skip!("only what a kernel of signature \"{ADDS}\" computes is known");
@@ -250,7 +225,7 @@ fn ordered(s: &Subject) -> Outcome {
     wrong!("the launch began before the work in front of it had ended")
 }
 
-fn destroyed(s: &Subject) -> Outcome {
+fn destroy_succeeds(s: &Subject) -> Outcome {
     needed(s)?;
     without_warning("destroying a", || {
         let module = module(s)?;

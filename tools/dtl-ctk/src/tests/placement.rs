@@ -1,30 +1,16 @@
 //! Tests of which device memory comes from, for backends with more than one.
 
-use crate::kit::catalog::{Group, Need, tests_alone};
-use crate::kit::outcome::{Outcome, ensure, optional, skip};
-use crate::kit::subject::Subject;
-use crate::tests::device::fresh;
-use dtl_sys::DTL_MEMORY_DEVICE;
+use crate::kit::prelude::*;
 
 /// More than a backend may have cached without telling.
 const SIZE: u64 = 24 << 20;
 
-pub(crate) const GROUPS: &[Group] = &[Group {
-    slot: "device.set, memory.alloc, memory.free",
-    needs: &[Need::TwoDevices, Need::Memory],
-    rule: "The memory component works on the calling thread's current device; what alloc gave can \
-        be freed from any \
-           thread, whatever its device is.",
-    usually: "alloc takes the first device, or the device that another thread has set; free looks \
-        on the caller's device \
-              only.",
-    tests: tests_alone![
-        "memory.alloc.comes_from_the_current_device": "if free bytes fall anywhere, then on the \
-         current device" => comes_from;
-        "memory.free.of_another_device": "memory of each device is freed by threads that use each \
-         other one" => of_another;
-    ],
-}];
+pub(crate) const TESTS: &[(&str, Body)] = functions![
+    Alone "memory.alloc.":
+        comes_from_the_current_device;
+    Alone "memory.free.":
+        of_another_device;
+];
 
 /// A kind to try, DEVICE if it is there.
 fn some_kind(s: &Subject) -> Outcome<u64> {
@@ -44,7 +30,7 @@ fn free_bytes(s: &Subject) -> Outcome<Vec<u64>> {
     }
 }
 
-fn comes_from(s: &Subject) -> Outcome {
+fn comes_from_the_current_device(s: &Subject) -> Outcome {
     let kind = some_kind(s)?;
     for device in (0..s.devices).cycle().take(2 * s.devices as usize) {
         fresh(|| {
@@ -59,17 +45,16 @@ fn comes_from(s: &Subject) -> Outcome {
                 .collect();
             let own = fell.get(device as usize).copied().unwrap_or(false);
             let elsewhere = fell.iter().position(|fell| *fell);
-            ensure!(
+            check!(
                 own || elsewhere.is_none(),
                 "device {device} is current, memory came from {elsewhere:?}"
-            );
-            Ok(())
+            )
         })?;
     }
     Ok(())
 }
 
-fn of_another(s: &Subject) -> Outcome {
+fn of_another_device(s: &Subject) -> Outcome {
     let kind = some_kind(s)?;
     for from in 0..s.devices {
         for by in 0..s.devices {

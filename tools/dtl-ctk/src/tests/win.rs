@@ -1,65 +1,19 @@
 //! Tests of windows: puts and gets. They hold for every kind, whether the backend has slots for
-//! windows or messages do it. Flushes, locks, making and ending: `win_life`; what accumulates:
+//! windows or messages do it. Flushes, locks, making and ending: `win_sync`; what accumulates:
 //! `win_atomics`.
 
-use crate::kit::catalog::{Group, tests_of_ranks};
-use crate::kit::outcome::Outcome;
-use crate::kit::peer::{Peer, message};
-use crate::kit::win::Win;
-use dtl_sys::DTL_LOCK_SHARED;
+use crate::kit::prelude::*;
 
-pub(crate) const GROUPS: &[Group] = &[
-    Group {
-        slot: "comm.win_put",
-        needs: &[],
-        rule: "A put copies size_bytes (at least 1) to `offset` bytes behind the beginning of the \
-            target's memory; it \
-               is done when `buf` is needed no longer.",
-        usually: "An offset counted from elsewhere, a copy that rounds to words, a key that \
-            belongs to another rank.",
-        tests: tests_of_ranks![
-            1 "comm.win.put_arrives": "sizes from 1 byte to 100000, each byte and its \
-                neighbours" => put_arrives;
-            1 "comm.win.put_at_any_offset": "7 bytes at offsets 0 to 40, from addresses 0 to \
-                16" => put_offsets;
-            1 "comm.win.put_leaves_its_buffer": "what was put is unchanged \
-                afterwards" => put_leaves;
-            1 "comm.win.put_to_every_target": "every rank to every rank, itself \
-                too" => put_everywhere;
-            1 "comm.win.put_from_all_at_once": "all ranks beside each other into \
-                one" => put_together;
-            1 "comm.win.put_large": "3 MiB, and nothing beside them" => put_large;
-            1 "comm.win.many_puts_without_a_flush": "3000 of 16 bytes, then one flush" => put_many;
-            1 "comm.win.put_buffer_free_after_local_flush": "it is changed then, and the old bytes \
-                arrive" => put_local;
-            1 "comm.win.put_request_lets_go": "the same after the wait for its \
-                request" => put_request;
-        ],
-    },
-    Group {
-        slot: "comm.win_get",
-        needs: &[],
-        rule: "A get copies from the target; it is done when the bytes are in `buf`.",
-        usually: "Reported when it was sent instead of when its bytes came; source and destination \
-            swapped.",
-        tests: tests_of_ranks![
-            1 "comm.win.get_brings": "sizes from 1 byte to 100000, each byte and its \
-                neighbours" => get_brings;
-            1 "comm.win.get_leaves_the_target": "what was read is unchanged there" => get_leaves;
-            1 "comm.win.get_from_every_target": "each rank's own part, its own \
-                too" => get_everywhere;
-            1 "comm.win.many_gets_without_a_flush": "3000 of 8 bytes, each into its \
-                place" => get_many;
-            1 "comm.win.get_request_is_there": "the bytes are there after the wait for its \
-                request" => get_request;
-            1 "comm.win.put_and_get_mixed": "puts and gets of other places between each \
-                other" => mixed;
-        ],
-    },
+pub(crate) const TESTS: &[(&str, Body)] = functions![
+    Ranks "comm.win.":
+        put_arrives, put_at_any_offset, put_leaves_its_buffer, put_to_every_target,
+        put_from_all_at_once, put_large, many_puts_without_a_flush,
+        put_buffer_free_after_local_flush, put_request_lets_go, get_brings, get_leaves_the_target,
+        get_from_every_target, many_gets_without_a_flush, get_request_is_there, put_and_get_mixed;
 ];
 
 /// Runs a test with a window of each sort: memory of the program's, memory of the library's.
-pub(crate) fn both(p: &Peer, size: u64, test: impl Fn(&Win) -> Outcome) -> Outcome {
+pub(crate) fn both(p: &Rank, size: u64, test: impl Fn(&Win) -> Outcome) -> Outcome {
     for win in [Win::given(p, size)?, Win::allocated(p, size)?] {
         win.fence()?;
         test(&win)?;
@@ -78,13 +32,13 @@ fn framed(before: usize, middle: &[u8], size: usize) -> Vec<u8> {
     all
 }
 
-fn put_arrives(p: &Peer) -> Outcome {
+fn put_arrives(p: &Rank) -> Outcome {
     const ROOM: usize = 100_064;
     both(p, ROOM as u64, |win| {
         for size in SIZES {
             win.put(&message(p.rank, p.next(), size, size), p.next(), 33)?;
             win.fence()?;
-            win.own_is(&framed(33, &message(p.previous(), p.rank, size, size), ROOM))?;
+            win.own_is(&framed(33, &p.due(size, size), ROOM))?;
             win.set_own(0, &vec![0; ROOM]);
             win.fence()?;
             win.forget();
@@ -93,7 +47,7 @@ fn put_arrives(p: &Peer) -> Outcome {
     })
 }
 
-fn put_offsets(p: &Peer) -> Outcome {
+fn put_at_any_offset(p: &Rank) -> Outcome {
     both(p, 64, |win| {
         for at in 0..41 {
             let number = at as u64;
@@ -101,7 +55,7 @@ fn put_offsets(p: &Peer) -> Outcome {
             let (_, bytes) = skewed.split_at((number % 17) as usize);
             win.put(bytes, p.next(), number)?;
             win.fence()?;
-            let theirs = message(p.previous(), p.rank, number, 7 + number % 17);
+            let theirs = p.due(number, 7 + number % 17);
             win.own_is(&framed(at, &theirs[at % 17..], 64))?;
             win.set_own(0, &[0; 64]);
             win.fence()?;
@@ -110,7 +64,7 @@ fn put_offsets(p: &Peer) -> Outcome {
     })
 }
 
-fn put_leaves(p: &Peer) -> Outcome {
+fn put_leaves_its_buffer(p: &Rank) -> Outcome {
     both(p, 4096, |win| {
         for size in [8, 4096] {
             let bytes = message(p.rank, p.next(), 1, size);
@@ -122,7 +76,7 @@ fn put_leaves(p: &Peer) -> Outcome {
     })
 }
 
-fn put_everywhere(p: &Peer) -> Outcome {
+fn put_to_every_target(p: &Rank) -> Outcome {
     for size in [24, 5000] {
         both(p, size * p.size as u64, |win| {
             for target in 0..p.size {
@@ -137,7 +91,7 @@ fn put_everywhere(p: &Peer) -> Outcome {
     Ok(())
 }
 
-fn put_together(p: &Peer) -> Outcome {
+fn put_from_all_at_once(p: &Rank) -> Outcome {
     const EACH: u64 = 9;
     const ROUNDS: u64 = 50;
     let all = p.size as u64;
@@ -148,12 +102,11 @@ fn put_together(p: &Peer) -> Outcome {
         }
         win.fence()?;
         let of = |round| (0..p.size).flat_map(move |from| message(from, 0, round, EACH));
-        let should: Vec<u8> = (0..ROUNDS).flat_map(of).collect();
-        win.own_is(&if p.rank == 0 { should } else { vec![0; should.len()] })
+        win.first_is(&(0..ROUNDS).flat_map(of).collect::<Vec<u8>>())
     })
 }
 
-fn put_large(p: &Peer) -> Outcome {
+fn put_large(p: &Rank) -> Outcome {
     const SIZE: u64 = 3 << 20;
     both(p, SIZE + 100, |win| {
         win.put(&message(p.rank, p.previous(), 2, SIZE), p.previous(), 50)?;
@@ -162,7 +115,7 @@ fn put_large(p: &Peer) -> Outcome {
     })
 }
 
-fn put_many(p: &Peer) -> Outcome {
+fn many_puts_without_a_flush(p: &Rank) -> Outcome {
     const MANY: u64 = 3000;
     both(p, MANY * 16, |win| {
         win.lock_all()?;
@@ -174,14 +127,13 @@ fn put_many(p: &Peer) -> Outcome {
         win.flush(p.next())?;
         win.unlock_all()?;
         win.fence()?;
-        let should: Vec<u8> =
-            (0..MANY).flat_map(|number| message(p.previous(), p.rank, number, 16)).collect();
+        let should: Vec<u8> = (0..MANY).flat_map(|number| p.due(number, 16)).collect();
         win.own_is(&should)
     })
 }
 
 /// A put after which the buffer is spoilt.
-fn put_spoilt(p: &Peer, put: impl Fn(&Win, &[u8]) -> Outcome) -> Outcome {
+fn put_spoilt(p: &Rank, put: impl Fn(&Win, &[u8]) -> Outcome) -> Outcome {
     for size in [8, 300, 40_000] {
         both(p, size, |win| {
             for round in 0..10 {
@@ -190,7 +142,7 @@ fn put_spoilt(p: &Peer, put: impl Fn(&Win, &[u8]) -> Outcome) -> Outcome {
                 win.spoil();
                 win.unlock(p.next())?;
                 win.fence()?;
-                win.own_is(&message(p.previous(), p.rank, round, size))?;
+                win.own_is(&p.due(round, size))?;
                 win.fence()?;
                 win.forget();
             }
@@ -200,24 +152,21 @@ fn put_spoilt(p: &Peer, put: impl Fn(&Win, &[u8]) -> Outcome) -> Outcome {
     Ok(())
 }
 
-fn put_local(p: &Peer) -> Outcome {
+fn put_buffer_free_after_local_flush(p: &Rank) -> Outcome {
     put_spoilt(p, |win, bytes| {
-        let piece = bytes.len() / 12 + 1;
-        for (at, bytes) in (0..).step_by(piece).zip(bytes.chunks(piece)) {
-            win.put(bytes, p.next(), at)?;
-        }
+        win.put_pieces(bytes, bytes.len() / 12 + 1, p.next(), 0)?;
         Ok(win.flush_local(p.next())?)
     })
 }
 
-fn put_request(p: &Peer) -> Outcome {
+fn put_request_lets_go(p: &Rank) -> Outcome {
     put_spoilt(p, |win, bytes| {
         win.put_and_wait(bytes, p.next(), 0)?;
         Ok(())
     })
 }
 
-fn get_brings(p: &Peer) -> Outcome {
+fn get_brings(p: &Rank) -> Outcome {
     const ROOM: u64 = 100_064;
     both(p, ROOM, |win| {
         win.set_own(0, &message(p.rank, p.rank, 4, ROOM));
@@ -234,7 +183,7 @@ fn get_brings(p: &Peer) -> Outcome {
     })
 }
 
-fn get_leaves(p: &Peer) -> Outcome {
+fn get_leaves_the_target(p: &Rank) -> Outcome {
     both(p, 5000, |win| {
         let mine = message(p.rank, p.rank, 1, 5000);
         win.set_own(0, &mine);
@@ -249,27 +198,24 @@ fn get_leaves(p: &Peer) -> Outcome {
     })
 }
 
-fn get_everywhere(p: &Peer) -> Outcome {
+fn get_from_every_target(p: &Rank) -> Outcome {
     for size in [16, 6000] {
         both(p, size, |win| {
-            win.set_own(0, &message(p.rank, p.rank, 9, size));
+            let part = |rank| message(rank, rank, 9, size);
+            win.set_own(0, &part(p.rank));
             win.fence()?;
             let slots: Vec<_> =
                 (0..p.size).map(|target| win.get(size, target, 0)).collect::<Result<_, _>>()?;
             win.fence()?;
-            (0..).zip(slots).try_for_each(|(target, slot)| {
-                win.got_is(
-                    slot,
-                    &message(target, target, 9, size),
-                    &format!("rank {target}'s part"),
-                )
+            (0..).zip(slots).try_for_each(|(rank, slot)| {
+                win.got_is(slot, &part(rank), &format!("rank {rank}'s part"))
             })
         })?;
     }
     Ok(())
 }
 
-fn get_many(p: &Peer) -> Outcome {
+fn many_gets_without_a_flush(p: &Rank) -> Outcome {
     const MANY: u64 = 3000;
     both(p, MANY * 8, |win| {
         let all = |rank| -> Vec<u8> {
@@ -291,7 +237,7 @@ fn get_many(p: &Peer) -> Outcome {
     })
 }
 
-fn get_request(p: &Peer) -> Outcome {
+fn get_request_is_there(p: &Rank) -> Outcome {
     for size in [8, 50_000] {
         both(p, size, |win| {
             win.set_own(0, &message(p.rank, 0, 3, size));
@@ -311,7 +257,7 @@ fn get_request(p: &Peer) -> Outcome {
     Ok(())
 }
 
-fn mixed(p: &Peer) -> Outcome {
+fn put_and_get_mixed(p: &Rank) -> Outcome {
     const HALF: u64 = 64 * 40;
     both(p, HALF * 2, |win| {
         win.set_own(0, &message(p.rank, 0, 1, HALF));
@@ -329,7 +275,7 @@ fn mixed(p: &Peer) -> Outcome {
         }
         win.fence()?;
         let mut should = message(p.rank, 0, 1, HALF);
-        should.extend((0..64).flat_map(|place| message(p.previous(), p.rank, place, 40)));
+        should.extend((0..64).flat_map(|place| p.due(place, 40)));
         win.own_is(&should)
     })
 }

@@ -1,57 +1,33 @@
-//! Tests of windows: counters that all ranks fetch from at once, and fixed stories
+//! Tests of windows: counters that all ranks fetch from at once, and fixed schedules
 //! (`crate::window`): every dtype and operation on all targets, every kind of epoch, everything
 //! that must be refused. Those called `random` run small cases of the generator.
 
 use crate::case::{Op, Place, Step};
 use crate::data::{self, Class, REDUCTIONS, TYPES, Type};
-use crate::kit::catalog::{Group, tests_of_ranks};
-use crate::kit::outcome::{Outcome, Stop, call, called, ensure, wrong};
-use crate::kit::peer::Peer;
+use crate::kit::prelude::*;
 use crate::plan::View;
 use crate::tests::collective::random;
-use crate::window::{self, Act, Kind, MISUSES, Phase, Story, Sync};
-use dtl_sys::*;
-use std::ptr;
+use crate::window::{self, Act, Epoch, Kind, MISUSES, Schedule, Sync};
 
 /// Values that each rank fetches from a counter.
 const EACH: u64 = 150;
 /// Acts of one epoch.
 const AT_ONCE: usize = 40;
 
-pub(crate) const GROUPS: &[Group] = &[Group {
-    slot: "comm.isend, irecv, test under windows",
-    needs: &[],
-    rule: "One-sided operations are checked against the target's part and the rank's own epochs \
-        before anything moves; \
-           accumulating ones are single steps, whoever else does one there.",
-    usually: "Messages between the same ranks are lost, reordered or cut, or a request is told \
-        done too early; \
-              `dtl-ctk run --kind K --cases 1000 --only window` makes the case small.",
-    tests: tests_of_ranks![
-        1 "comm.window.counters_are_exact": "all ranks fetch from one counter: each value is given \
-            once" => counters;
-        1 "comm.window.counters_in_memory_of_the_program": "the same in \
-            dtl_win_create's" => own_counters;
-        1 "comm.window.every_dtype_and_operation": "accumulated by all ranks to all targets, \
-            between fences" => every_pair;
-        1 "comm.window.every_dtype_and_operation_fetched": "the same by get_accumulate and \
-            fetch_op, with locks" => every_pair_fetched;
-        1 "comm.window.every_epoch": "each act in each kind of epoch" => every_epoch;
-        1 "comm.window.fetch_op_and_compare_and_swap": "half of the ranks by each, on one element \
-            at once" => mixed;
-        1 "comm.window.misuse_is_refused": "bounds, epochs, ranks, types, buffers: refused, and \
-            nothing is written" => misuse;
-        1 "comm.window.random_cases": "12 random stories" => random::<{ Op::Window as usize }>;
-    ],
-}];
+pub(crate) const TESTS: &[(&str, Body)] = functions![
+    Ranks "comm.window.":
+        counters_are_exact, counters_in_memory_of_the_program, every_dtype_and_operation,
+        every_dtype_and_operation_fetched, every_epoch, fetch_op_and_compare_and_swap,
+        misuse_is_refused, random_cases = random::<{ Op::Window as usize }>;
+];
 
-fn counters(p: &Peer) -> Outcome {
+fn counters_are_exact(p: &Rank) -> Outcome {
     let (mut win, mut base) = (DTL_WIN_NULL, ptr::null_mut());
     call!(dtl_win_allocate(p.comm.handle, 16, 4, &raw mut base, &raw mut win))?;
     count_up(p, win)
 }
 
-fn own_counters(p: &Peer) -> Outcome {
+fn counters_in_memory_of_the_program(p: &Rank) -> Outcome {
     let mut memory = Box::new([0_u64; 2]);
     let mut win = DTL_WIN_NULL;
     call!(dtl_win_create(p.comm.handle, ptr::from_mut(&mut *memory).cast(), 16, 4, &raw mut win))?;
@@ -59,7 +35,7 @@ fn own_counters(p: &Peer) -> Outcome {
 }
 
 /// Everybody takes numbers at every target, of 4 bytes and of 8.
-fn count_up(p: &Peer, win: dtl_win_t) -> Outcome {
+fn count_up(p: &Rank, win: dtl_win_t) -> Outcome {
     let all = EACH * p.size as u64;
     let mut seen = vec![0_u8; all as usize * 2];
     let target = p.size - 1;
@@ -90,8 +66,8 @@ fn count_up(p: &Peer, win: dtl_win_t) -> Outcome {
     }
 }
 
-/// Runs a story on all ranks.
-fn tell(p: &Peer, phases: Vec<Phase>) -> Outcome {
+/// Runs a schedule on all ranks.
+fn run_epochs(p: &Rank, epochs: Vec<Epoch>) -> Outcome {
     for allocated in [true, false] {
         let ranks = 0..p.size as u64;
         let units = ranks.clone().map(|rank| [1, 4, 3, 8][rank as usize % 4]).collect();
@@ -107,7 +83,7 @@ fn tell(p: &Peer, phases: Vec<Phase>) -> Outcome {
             order: Vec::new(),
             counts: Vec::new(),
             messages: Vec::new(),
-            window: Story { allocated, units, tails, phases: phases.clone() },
+            window: Schedule { allocated, units, tails, epochs: epochs.clone() },
         };
         let place = Place { rank: p.rank as u64, size: p.size as u64, color: 0 };
         let view = View { step: &step, place, ranks: p.size as u64, key: 7 };
@@ -117,8 +93,8 @@ fn tell(p: &Peer, phases: Vec<Phase>) -> Outcome {
     Ok(())
 }
 
-fn phase(sync: Sync, acts: Vec<Act>) -> Phase {
-    Phase { sync, exclusive: false, stagger: 1, misuse: Vec::new(), acts }
+fn epoch(sync: Sync, acts: Vec<Act>) -> Epoch {
+    Epoch { sync, exclusive: false, stagger: 1, misuse: Vec::new(), acts }
 }
 
 fn act(kind: Kind, ty: Type, op: dtl_reduce_op_t, number: usize) -> Act {
@@ -150,17 +126,17 @@ fn pairs(form: impl Fn(usize) -> u64) -> Vec<Act> {
     pairs.enumerate().map(act).collect()
 }
 
-fn every_pair(p: &Peer) -> Outcome {
+fn every_dtype_and_operation(p: &Rank) -> Outcome {
     let acts = pairs(|_| 0);
-    tell(p, acts.chunks(AT_ONCE).map(|acts| phase(Sync::Fence, acts.to_vec())).collect())
+    run_epochs(p, acts.chunks(AT_ONCE).map(|acts| epoch(Sync::Fence, acts.to_vec())).collect())
 }
 
-fn every_pair_fetched(p: &Peer) -> Outcome {
+fn every_dtype_and_operation_fetched(p: &Rank) -> Outcome {
     let acts = pairs(|number| 1 + number as u64 % 2);
-    tell(p, acts.chunks(AT_ONCE).map(|acts| phase(Sync::LockAll, acts.to_vec())).collect())
+    run_epochs(p, acts.chunks(AT_ONCE).map(|acts| epoch(Sync::LockAll, acts.to_vec())).collect())
 }
 
-fn every_epoch(p: &Peer) -> Outcome {
+fn every_epoch(p: &Rank) -> Outcome {
     use Kind::*;
     let kinds = [Put, Get, Accumulate, Ordered, Claim, Watch, Locked];
     let acts = |sync: Sync| -> Vec<Act> {
@@ -175,14 +151,14 @@ fn every_epoch(p: &Peer) -> Outcome {
         acts.filter(|act| sync == Sync::Each || act.kind != Locked).collect()
     };
     let syncs = [Sync::Each, Sync::Fence, Sync::LockAll, Sync::Nested, Sync::Fence];
-    let mut phases: Vec<Phase> = syncs.map(|sync| phase(sync, acts(sync))).into();
+    let mut epochs: Vec<Epoch> = syncs.map(|sync| epoch(sync, acts(sync))).into();
     for sync in [Sync::Each, Sync::Nested] {
-        phases.push(Phase { exclusive: true, ..phase(sync, acts(sync)) });
+        epochs.push(Epoch { exclusive: true, ..epoch(sync, acts(sync)) });
     }
-    tell(p, phases)
+    run_epochs(p, epochs)
 }
 
-fn mixed(p: &Peer) -> Outcome {
+fn fetch_op_and_compare_and_swap(p: &Rank) -> Outcome {
     let types =
         [DTL_DTYPE_INT32, DTL_DTYPE_UINT64, DTL_DTYPE_INT8].map(|dtype| TYPES[dtype as usize]);
     let acts = types.into_iter().enumerate().map(|(number, ty)| Act {
@@ -190,19 +166,19 @@ fn mixed(p: &Peer) -> Outcome {
         form: 2,
         ..act(Kind::Mixed, ty, DTL_OP_SUM, number)
     });
-    tell(p, vec![phase(Sync::LockAll, acts.collect())])
+    run_epochs(p, vec![epoch(Sync::LockAll, acts.collect())])
 }
 
-fn misuse(p: &Peer) -> Outcome {
+fn misuse_is_refused(p: &Rank) -> Outcome {
     let acts = |sync| {
         vec![act(Kind::Put, TYPES[2], DTL_OP_SUM, 1), act(Kind::Accumulate, sync, DTL_OP_SUM, 0)]
     };
-    let all = |sync, ty| Phase { misuse: (0..MISUSES).collect(), ..phase(sync, acts(ty)) };
-    let put_once = |mut phase: Phase| {
-        phase.acts[0].repeats = 1;
-        phase
+    let all = |sync, ty| Epoch { misuse: (0..MISUSES).collect(), ..epoch(sync, acts(ty)) };
+    let put_once = |mut epoch: Epoch| {
+        epoch.acts[0].repeats = 1;
+        epoch
     };
-    tell(
+    run_epochs(
         p,
         vec![
             all(Sync::LockAll, TYPES[3]),

@@ -3,8 +3,9 @@
 
 use super::layout::{At, Layout, ordered_op};
 use super::{Act, Kind, Sync};
-use crate::api::{self, Failure, check};
+use crate::api;
 use crate::data::{self, Type};
+use crate::kit::outcome::{Called, Failure, call};
 use crate::user;
 use dtl_sys::*;
 use std::ffi::c_void;
@@ -24,10 +25,10 @@ pub(super) struct Held {
 }
 
 /// An epoch of a rank.
-pub(super) struct Epoch<'a> {
+pub(super) struct EpochRun<'a> {
     pub(super) layout: &'a Layout<'a>,
     pub(super) win: dtl_win_t,
-    pub(super) phase: usize,
+    pub(super) epoch: usize,
     pub(super) timeout_ns: u64,
     pub(super) held: Vec<Held>,
     pub(super) requests: Vec<dtl_request_t>,
@@ -45,6 +46,15 @@ struct Goal {
     stride: u64,
 }
 
+impl Goal {
+    /// A compare_and_swap of one of its elements.
+    fn swap(&self, win: dtl_win_t, at: u64, new: &[u8], old: &[u8], found: &mut [u8]) -> Called {
+        let (value, expected, result) = (start(new), start(old), start_mut(found));
+        let (dtype, to, disp) = (self.ty.dtype, self.target, self.disp + at * self.stride);
+        call!(dtl_win_compare_and_swap(win, value, expected, result, dtype, to, disp))
+    }
+}
+
 fn start(bytes: &[u8]) -> *const c_void {
     if bytes.is_empty() { ptr::null() } else { bytes.as_ptr().cast() }
 }
@@ -53,18 +63,18 @@ fn start_mut(bytes: &mut [u8]) -> *mut c_void {
     if bytes.is_empty() { ptr::null_mut() } else { bytes.as_mut_ptr().cast() }
 }
 
-impl<'a> Epoch<'a> {
+impl<'a> EpochRun<'a> {
     fn sync(&self) -> Sync {
-        self.layout.story.phases[self.phase].sync
+        self.layout.schedule.epochs[self.epoch].sync
     }
 
     fn act(&self, number: usize) -> &'a Act {
         let layout: &'a Layout<'a> = self.layout;
-        layout.act((self.phase, number))
+        layout.act((self.epoch, number))
     }
 
     fn at(&self, number: usize) -> At {
-        (self.phase, number)
+        (self.epoch, number)
     }
 
     fn goal(&self, number: usize) -> Goal {
@@ -124,10 +134,10 @@ impl<'a> Epoch<'a> {
         }
         let target = act.target as i32;
         match act.flush {
-            1 => check("dtl_win_flush", dtl_win_flush(self.win, target)),
-            2 => check("dtl_win_flush_local", dtl_win_flush_local(self.win, target)),
-            3 => check("dtl_win_flush_all", dtl_win_flush_all(self.win)),
-            4 => check("dtl_win_flush_local_all", dtl_win_flush_local_all(self.win)),
+            1 => Ok(call!(dtl_win_flush(self.win, target))?),
+            2 => Ok(call!(dtl_win_flush_local(self.win, target))?),
+            3 => Ok(call!(dtl_win_flush_all(self.win))?),
+            4 => Ok(call!(dtl_win_flush_local_all(self.win))?),
             _ => Ok(()),
         }
     }
@@ -137,17 +147,11 @@ impl<'a> Epoch<'a> {
         let input = self.layout.input(self.at(number), self.layout.me(), repeat);
         let (from, dtype) = (start(&input), user::dtype(goal.ty.dtype));
         if act.form == 0 {
-            // SAFETY: the input has `count` elements and stays until the epoch is over.
-            let status =
-                unsafe { dtl_win_put(win, from, goal.count, dtype, goal.target, goal.disp) };
-            check("dtl_win_put", status)?;
+            call!(dtl_win_put(win, from, goal.count, dtype, goal.target, goal.disp))?;
         } else {
             let mut request = DTL_REQUEST_NULL;
             let out = &raw mut request;
-            // SAFETY: likewise; `request` is a local.
-            let status =
-                unsafe { dtl_win_rput(win, from, goal.count, dtype, goal.target, goal.disp, out) };
-            check("dtl_win_rput", status)?;
+            call!(dtl_win_rput(win, from, goal.count, dtype, goal.target, goal.disp, out))?;
             self.requests.push(request);
         }
         self.hold(number, repeat, DTL_OP_REPLACE, input);
@@ -159,22 +163,17 @@ impl<'a> Epoch<'a> {
 
     /// What was put last is there after a flush.
     fn read_back(&mut self, goal: Goal) -> Result<(), Failure> {
-        check("dtl_win_flush", dtl_win_flush(self.win, goal.target))?;
+        call!(dtl_win_flush(self.win, goal.target))?;
         api::finish(&mut self.requests, 0, self.timeout_ns)?;
         self.requests.clear();
         let Some(put) = self.held.last() else { return Ok(()) };
         let mut back = vec![0; put.input.len()];
         let (into, dtype) = (start_mut(&mut back), user::dtype(goal.ty.dtype));
-        // SAFETY: `back` has `count` elements and stays until the flush.
-        let status =
-            unsafe { dtl_win_get(self.win, into, goal.count, dtype, goal.target, goal.disp) };
-        check("dtl_win_get", status)?;
-        check("dtl_win_flush_local", dtl_win_flush_local(self.win, goal.target))?;
+        call!(dtl_win_get(self.win, into, goal.count, dtype, goal.target, goal.disp))?;
+        call!(dtl_win_flush_local(self.win, goal.target))?;
         if back != put.input {
-            self.wrong = Some(Failure::wrong(format!(
-                "target {} has not what was put and flushed",
-                goal.target
-            )));
+            let text = format!("target {} has not what was put and flushed", goal.target);
+            self.wrong = Some(Failure::wrong(text));
         }
         Ok(())
     }
@@ -186,27 +185,17 @@ impl<'a> Epoch<'a> {
         let (into, dtype) = (start_mut(&mut result), user::dtype(goal.ty.dtype));
         match act.form {
             0 => {
-                // SAFETY: the result has `count` elements and stays until the epoch is over.
-                check("dtl_win_get", unsafe {
-                    dtl_win_get(win, into, count, dtype, target, disp)
-                })?;
+                call!(dtl_win_get(win, into, count, dtype, target, disp))?;
             }
             1 => {
                 let mut request = DTL_REQUEST_NULL;
                 let out = &raw mut request;
-                // SAFETY: likewise; `request` is a local.
-                check("dtl_win_rget", unsafe {
-                    dtl_win_rget(win, into, count, dtype, target, disp, out)
-                })?;
+                call!(dtl_win_rget(win, into, count, dtype, target, disp, out))?;
                 self.requests.push(request);
             }
             _ => {
                 let (none, op) = (ptr::null(), DTL_OP_NO_OP);
-                // SAFETY: likewise; nothing is read of what NO_OP does not take.
-                let status = unsafe {
-                    dtl_win_get_accumulate(win, none, into, count, dtype, target, disp, op)
-                };
-                check("dtl_win_get_accumulate", status)?;
+                call!(dtl_win_get_accumulate(win, none, into, count, dtype, target, disp, op))?;
             }
         }
         self.hold(number, repeat, DTL_OP_NO_OP, Vec::new()).result = Some(result);
@@ -243,27 +232,17 @@ impl<'a> Epoch<'a> {
             (if looks { ptr::null() } else { start(&input) }, start_mut(&mut result));
         match form {
             0 => {
-                // SAFETY: the input has `count` elements and stays until the epoch is over.
-                let status =
-                    unsafe { dtl_win_accumulate(win, from, count, ty.dtype, target, disp, op) };
-                check("dtl_win_accumulate", status)?;
+                call!(dtl_win_accumulate(win, from, count, ty.dtype, target, disp, op))?;
             }
             1 => {
-                // SAFETY: likewise, and so does the result.
-                let status = unsafe {
-                    dtl_win_get_accumulate(win, from, into, count, ty.dtype, target, disp, op)
-                };
-                check("dtl_win_get_accumulate", status)?;
+                call!(dtl_win_get_accumulate(win, from, into, count, ty.dtype, target, disp, op))?;
             }
             _ => {
                 for index in 0..count {
                     let bytes = index as usize * ty.size;
                     let from = if from.is_null() { from } else { from.wrapping_byte_add(bytes) };
                     let (into, disp) = (into.wrapping_byte_add(bytes), disp + index * stride);
-                    // SAFETY: likewise, of one element each.
-                    let status =
-                        unsafe { dtl_win_fetch_op(win, from, into, ty.dtype, target, disp, op) };
-                    check("dtl_win_fetch_op", status)?;
+                    call!(dtl_win_fetch_op(win, from, into, ty.dtype, target, disp, op))?;
                 }
             }
         }
@@ -278,13 +257,7 @@ impl<'a> Epoch<'a> {
         let (zeros, mut result) = (vec![0; input.len()], vec![data::FILLER; input.len()]);
         for index in 0..goal.count {
             let bytes = index as usize * goal.ty.size;
-            let (value, zero) = (start(&input[bytes..]), start(&zeros[bytes..]));
-            let (found, disp) = (start_mut(&mut result[bytes..]), goal.disp + index * goal.stride);
-            // SAFETY: an element each, which stay until the epoch is over.
-            let status = unsafe {
-                dtl_win_compare_and_swap(win, value, zero, found, goal.ty.dtype, goal.target, disp)
-            };
-            check("dtl_win_compare_and_swap", status)?;
+            goal.swap(win, index, &input[bytes..], &zeros[bytes..], &mut result[bytes..])?;
         }
         let held = self.hold(number, repeat, DTL_OP_REPLACE, input);
         (held.expected, held.result) = (Some(zeros), Some(result));
@@ -302,23 +275,8 @@ impl<'a> Epoch<'a> {
             loop {
                 let found = &mut result[place..place + goal.ty.size];
                 data::encode(&mut next, goal.ty, data::decode(&was, goal.ty) + 1);
-                let (value, expected, disp) =
-                    (start(&next), start(&was), goal.disp + index * goal.stride);
-                let found_at = start_mut(found);
-                // SAFETY: an element each, which stay until the flush.
-                let status = unsafe {
-                    dtl_win_compare_and_swap(
-                        win,
-                        value,
-                        expected,
-                        found_at,
-                        goal.ty.dtype,
-                        goal.target,
-                        disp,
-                    )
-                };
-                check("dtl_win_compare_and_swap", status)?;
-                check("dtl_win_flush_local", dtl_win_flush_local(win, goal.target))?;
+                goal.swap(win, index, &next, &was, found)?;
+                call!(dtl_win_flush_local(win, goal.target))?;
                 if *found == was[..] {
                     break;
                 }
@@ -335,10 +293,9 @@ impl<'a> Epoch<'a> {
         let Goal { ty, count, target, disp, .. } = goal;
         let mut values = vec![0; count as usize * ty.size];
         let buffer = start_mut(&mut values);
-        check("dtl_win_lock", dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, target))?;
-        // SAFETY: the buffer has `count` elements and stays until the flush.
-        check("dtl_win_get", unsafe { dtl_win_get(win, buffer, count, ty.dtype, target, disp) })?;
-        check("dtl_win_flush_local", dtl_win_flush_local(win, target))?;
+        call!(dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, target))?;
+        call!(dtl_win_get(win, buffer, count, ty.dtype, target, disp))?;
+        call!(dtl_win_flush_local(win, target))?;
         for value in values.chunks_exact_mut(ty.size) {
             let next = data::decode(value, ty) + 1;
             data::encode(value, ty, next);
@@ -346,10 +303,9 @@ impl<'a> Epoch<'a> {
         // Who should be kept out has its chance here.
         std::thread::yield_now();
         let buffer = start(&values);
-        // SAFETY: the buffer has `count` elements and stays until the unlock.
-        check("dtl_win_put", unsafe { dtl_win_put(win, buffer, count, ty.dtype, target, disp) })?;
+        call!(dtl_win_put(win, buffer, count, ty.dtype, target, disp))?;
         self.hold(number, repeat, DTL_OP_REPLACE, Vec::new());
-        check("dtl_win_unlock", dtl_win_unlock(win, target))
+        Ok(call!(dtl_win_unlock(win, target))?)
     }
 
     /// Waits for what rput and rget have begun.

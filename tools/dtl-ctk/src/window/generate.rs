@@ -1,6 +1,6 @@
 //! Random windows and epochs.
 
-use super::{Act, Kind, Phase, Story, Sync, misuse};
+use super::{Act, Epoch, Kind, Schedule, Sync, misuse};
 use crate::case::Op;
 use crate::data::{self, Class, Random, Type};
 use dtl_sys::*;
@@ -10,16 +10,16 @@ const UNITS: [u64; 8] = [1, 1, 2, 4, 8, 8, 3, 24];
 /// Most elements that are changed one call after the other.
 const SINGLY: u64 = 8;
 
-/// A story for a job of so many ranks. `op` says what is in it: see `case::OPS`.
-pub(crate) fn story(random: &mut Random, op: Op, ranks: u64, max_bytes: u64) -> Story {
+/// A schedule for a job of so many ranks. `op` says what is in it: see `case::OPS`.
+pub(crate) fn schedule(random: &mut Random, op: Op, ranks: u64, max_bytes: u64) -> Schedule {
     let units = (0..ranks).map(|_| random.pick(&UNITS)).collect();
     let tails = (0..ranks).map(|_| if random.chance(50) { 0 } else { random.below(40) }).collect();
     let count = if op == Op::Window { 1 + random.below(3) } else { 1 };
-    let phases = (0..count).map(|_| phase(random, op, ranks, max_bytes / count)).collect();
-    Story { allocated: random.chance(50), units, tails, phases }
+    let epochs = (0..count).map(|_| epoch(random, op, ranks, max_bytes / count)).collect();
+    Schedule { allocated: random.chance(50), units, tails, epochs }
 }
 
-fn phase(random: &mut Random, op: Op, ranks: u64, max_bytes: u64) -> Phase {
+fn epoch(random: &mut Random, op: Op, ranks: u64, max_bytes: u64) -> Epoch {
     let syncs = [Sync::Fence, Sync::LockAll, Sync::Each, Sync::Nested];
     // The loop of compare_and_swap has to see what it has found.
     let sync = random.pick(if op == Op::WindowMixed { &syncs[1..] } else { &syncs });
@@ -31,7 +31,7 @@ fn phase(random: &mut Random, op: Op, ranks: u64, max_bytes: u64) -> Phase {
         wrong = random.permutation(misuse::COUNT);
         wrong.truncate(1 + random.below(misuse::COUNT) as usize);
     }
-    Phase { sync, exclusive, stagger: random.below(3), misuse: wrong, acts }
+    Epoch { sync, exclusive, stagger: random.below(3), misuse: wrong, acts }
 }
 
 fn act(random: &mut Random, op: Op, sync: Sync, ranks: u64, max_bytes: u64) -> Act {

@@ -1,7 +1,7 @@
-//! Where the acts of a story lie in the parts of a window, what is there before an epoch and what
-//! must be there after it. It calls nothing of the library.
+//! Byte ranges of a schedule's acts in each rank's part of a window, the contents before an epoch
+//! and the contents that it must leave. It calls nothing of the library.
 
-use super::{Act, Kind, Story};
+use super::{Act, Kind, Schedule};
 use crate::data::{self, FILLER, Origin, Type};
 use crate::plan::View;
 use crate::reference::fold;
@@ -14,9 +14,9 @@ pub(super) type At = (usize, usize);
 /// Who gives what is there before: nobody's rank.
 const NOBODY: u64 = 1000;
 
-/// A story in a communicator of so many ranks.
+/// A schedule in a communicator of so many ranks.
 pub(super) struct Layout<'a> {
-    pub(super) story: &'a Story,
+    pub(super) schedule: &'a Schedule,
     view: View<'a>,
     /// By epoch. Target and origin are ranks of the communicator.
     pub(super) acts: Vec<Vec<Act>>,
@@ -28,40 +28,36 @@ pub(super) struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     pub(super) fn new(view: View<'a>) -> Layout<'a> {
-        let story = &view.step.window;
+        let schedule = &view.step.window;
         let ranks = view.place.size;
         let here = |act: &Act| {
             let (target, origin) = (act.target % ranks, act.origin % ranks);
             // A call for each element can reach only the first if the next ones lie between steps.
             let reaches =
-                !act.is_single() || act.ty.size as u64 % story.units[target as usize] == 0;
-            Act {
-                target,
-                origin,
-                count: if reaches { act.count } else { act.count.min(1) },
-                ..*act
-            }
+                !act.is_single() || act.ty.size as u64 % schedule.units[target as usize] == 0;
+            let count = if reaches { act.count } else { act.count.min(1) };
+            Act { target, origin, count, ..*act }
         };
         let acts: Vec<Vec<Act>> =
-            story.phases.iter().map(|phase| phase.acts.iter().map(here).collect()).collect();
-        let mut sizes = story.tails[..ranks as usize].to_vec();
+            schedule.epochs.iter().map(|epoch| epoch.acts.iter().map(here).collect()).collect();
+        let mut sizes = schedule.tails[..ranks as usize].to_vec();
         let place = |acts: &Vec<Act>| {
             let mut ends = vec![0; ranks as usize];
             let place_one = |act: &Act| {
                 let (target, size) = (act.target as usize, act.ty.size as u64);
                 let is_there =
-                    |at: &u64| at % story.units[target] == 0 && (!act.aligned || at % size == 0);
+                    |at: &u64| at % schedule.units[target] == 0 && (!act.aligned || at % size == 0);
                 let first = (ends[target] + act.gap..).find(is_there).unwrap_or(0);
                 ends[target] = first + act.count * size;
                 first
             };
             let offsets = acts.iter().map(place_one).collect();
-            let with_tails = ends.iter().zip(&story.tails).map(|(end, tail)| end + tail);
+            let with_tails = ends.iter().zip(&schedule.tails).map(|(end, tail)| end + tail);
             sizes.iter_mut().zip(with_tails).for_each(|(size, end)| *size = end.max(*size));
             offsets
         };
         let offsets = acts.iter().map(place).collect();
-        Layout { story, view, acts, sizes, offsets }
+        Layout { schedule, view, acts, sizes, offsets }
     }
 
     pub(super) fn ranks(&self) -> u64 {
@@ -72,8 +68,8 @@ impl<'a> Layout<'a> {
         self.view.place.rank
     }
 
-    pub(super) fn act(&self, (phase, number): At) -> &Act {
-        &self.acts[phase][number]
+    pub(super) fn act(&self, (epoch, number): At) -> &Act {
+        &self.acts[epoch][number]
     }
 
     /// Where an act lies, in the target's steps.
@@ -83,7 +79,7 @@ impl<'a> Layout<'a> {
 
     /// Bytes of a step there.
     pub(super) fn unit(&self, at: At) -> u64 {
-        self.story.units[self.act(at).target as usize]
+        self.schedule.units[self.act(at).target as usize]
     }
 
     /// What a rank gives when it does an act for the `repeat`-th time.
@@ -112,14 +108,14 @@ impl<'a> Layout<'a> {
     }
 
     /// What is in a rank's part before an epoch.
-    pub(super) fn before(&self, phase: usize, rank: u64) -> Vec<u8> {
+    pub(super) fn before(&self, epoch: usize, rank: u64) -> Vec<u8> {
         let mut image = vec![FILLER; self.sizes[rank as usize] as usize];
-        for (number, act) in self.acts_of(phase, rank) {
-            let place = self.place((phase, number));
+        for (number, act) in self.acts_of(epoch, rank) {
+            let place = self.place((epoch, number));
             match act.kind {
                 Kind::Put => {}
                 Kind::Get | Kind::Accumulate | Kind::Ordered => {
-                    self.fill(&mut image[place], act, NOBODY, block((phase, number), 0));
+                    self.fill(&mut image[place], act, NOBODY, block((epoch, number), 0));
                 }
                 _ => image[place].fill(0),
             }
@@ -128,36 +124,32 @@ impl<'a> Layout<'a> {
     }
 
     /// The acts on a rank's part.
-    pub(super) fn acts_of(&self, phase: usize, rank: u64) -> impl Iterator<Item = (usize, &Act)> {
-        self.acts[phase].iter().enumerate().filter(move |(_, act)| act.target == rank)
+    pub(super) fn acts_of(&self, epoch: usize, rank: u64) -> impl Iterator<Item = (usize, &Act)> {
+        self.acts[epoch].iter().enumerate().filter(move |(_, act)| act.target == rank)
     }
 
     /// The bytes of an act in the target's part.
-    pub(super) fn place(&self, (phase, number): At) -> Range<usize> {
-        let act = self.act((phase, number));
-        let first = self.offsets[phase][number] as usize;
+    pub(super) fn place(&self, (epoch, number): At) -> Range<usize> {
+        let act = self.act((epoch, number));
+        let first = self.offsets[epoch][number] as usize;
         first..first + act.count as usize * act.ty.size
     }
 
     /// What must be in a rank's part after an epoch. Of an act that is a race: what was there
     /// before.
-    pub(super) fn after(&self, phase: usize, rank: u64) -> Vec<u8> {
-        let mut image = self.before(phase, rank);
-        for (number, act) in self.acts_of(phase, rank) {
-            let there = &mut image[self.place((phase, number))];
-            let at = (phase, number);
+    pub(super) fn after(&self, epoch: usize, rank: u64) -> Vec<u8> {
+        let mut image = self.before(epoch, rank);
+        for (number, act) in self.acts_of(epoch, rank) {
+            let there = &mut image[self.place((epoch, number))];
+            let at = (epoch, number);
             let last = act.repeats - 1;
             match act.kind {
                 Kind::Get | Kind::Claim => {}
                 Kind::Put => there.copy_from_slice(&self.input(at, act.origin, last)),
                 Kind::Watch => there.copy_from_slice(&self.input(at, 0, last)),
                 Kind::Ordered => (0..act.repeats).for_each(|repeat| {
-                    apply(
-                        there,
-                        &self.input(at, act.origin, repeat),
-                        act.ty,
-                        ordered_op(act, repeat),
-                    );
+                    let operand = self.input(at, act.origin, repeat);
+                    apply(there, &operand, act.ty, ordered_op(act, repeat));
                 }),
                 Kind::Accumulate | Kind::Locked | Kind::Mixed => {
                     for origin in 0..self.ranks() {
@@ -199,8 +191,8 @@ pub(super) fn watched(ty: Type, number: u64) -> i64 {
     }
 }
 
-fn block((phase, number): At, repeat: u64) -> u64 {
-    ((phase as u64 * 64) + number as u64) * 16 + repeat
+fn block((epoch, number): At, repeat: u64) -> u64 {
+    ((epoch as u64 * 64) + number as u64) * 16 + repeat
 }
 
 fn apply(there: &mut [u8], operand: &[u8], ty: Type, op: dtl_reduce_op_t) {

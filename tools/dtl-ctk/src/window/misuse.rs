@@ -2,12 +2,19 @@
 //! was written at a target, and that the window works on, the acts of the same epoch show.
 
 use super::Sync;
-use crate::api::{Failure, name_of};
 use crate::data::{FILLER, USER_DTYPE, USER_SUM};
+use crate::kit::outcome::{Called, Failure, call, name_of};
 use crate::user;
 use dtl_sys::*;
 use std::ffi::c_void;
 use std::ptr;
+
+/// Calls a function that must end with a status.
+macro_rules! answers {
+    ($name:ident($($argument:expr),* $(,)?), $expected:expr) => {
+        answered(stringify!($name), call!($name($($argument),*)), $expected)
+    };
+}
 
 /// Room for an element of any dtype.
 type Buffer = [u8; 32];
@@ -75,9 +82,7 @@ pub(super) fn before(number: u64, comm: dtl_comm_t, me: u64, ranks: u64) -> Resu
         0 => (base, u64::from(!is_wrong), DTL_ERROR_INVALID_ARGUMENT),
         _ => (if is_wrong { ptr::null_mut() } else { base }, 1, DTL_ERROR_NULL_POINTER),
     };
-    // SAFETY: 32 bytes that stay, or none where that is to be found out; `win` is a local.
-    let status = unsafe { dtl_win_create(comm, base, 32, unit, &raw mut win) };
-    let outcome = answers("dtl_win_create", status, expected);
+    let outcome = answers!(dtl_win_create(comm, base, 32, unit, &raw mut win), expected);
     outcome.map_err(|failure| failure.within(&format!("misuse {number}, {what}")))
 }
 
@@ -104,12 +109,11 @@ fn nothing(_: &Tries) -> Result<(), Failure> {
     Ok(())
 }
 
-fn answers(call: &str, status: dtl_status_t, expected: dtl_status_t) -> Result<(), Failure> {
-    if status == expected {
-        return Ok(());
-    }
+fn answered(call: &str, ended: Called, expected: dtl_status_t) -> Result<(), Failure> {
+    let status = ended.map_or_else(|refused| refused.status, |()| DTL_SUCCESS);
     let (is, should) = (name_of(status), name_of(expected));
-    Err(Failure::wrong(format!("{call} answers {is}, expected {should}")))
+    let wrong = || Failure::wrong(format!("{call} answers {is}, expected {should}"));
+    if status == expected { Ok(()) } else { Err(wrong()) }
 }
 
 /// The calls of a try, each with a value and a result of its own: what they answer, and whether the
@@ -125,91 +129,69 @@ struct Calls<'a> {
 
 impl Calls<'_> {
     fn put(&self) -> Result<(), Failure> {
+        let Calls { expected, dtype, count, target, disp, .. } = *self;
         let value: Buffer = [0; 32];
         let from = value.as_ptr().cast();
-        // SAFETY: the call is refused, or reads a value that is larger than the element; nobody
-        // reads it later, as an operation with nobody is over at once.
-        let status = unsafe {
-            dtl_win_put(self.tries.win, from, self.count, self.dtype, self.target, self.disp)
-        };
-        answers("dtl_win_put", status, self.expected)
+        answers!(dtl_win_put(self.tries.win, from, count, dtype, target, disp), expected)
     }
 
     fn get(&self) -> Result<(), Failure> {
+        let Calls { expected, dtype, count, target, disp, .. } = *self;
         let mut result: Buffer = [FILLER; 32];
         let into = result.as_mut_ptr().cast();
-        // SAFETY: as in `put`.
-        let status = unsafe {
-            dtl_win_get(self.tries.win, into, self.count, self.dtype, self.target, self.disp)
-        };
-        answers("dtl_win_get", status, self.expected).and_then(|()| stays("dtl_win_get", &result))
+        answers!(dtl_win_get(self.tries.win, into, count, dtype, target, disp), expected)?;
+        stays("dtl_win_get", &result)
     }
 
     fn requests(&self) -> Result<(), Failure> {
-        let mut buffer: Buffer = [FILLER; 32];
-        let buffer_at: *mut c_void = buffer.as_mut_ptr().cast();
-        let (win, count, dtype) = (self.tries.win, self.count, self.dtype);
+        let Calls { expected, dtype, count, target, disp, .. } = *self;
+        let (mut buffer, win): (Buffer, _) = ([FILLER; 32], self.tries.win);
+        let at: *mut c_void = buffer.as_mut_ptr().cast();
         let mut request = dtl_request_t { id: 42 };
         let out = &raw mut request;
-        // SAFETY: as in `put`; `request` is a local.
-        let status =
-            unsafe { dtl_win_rput(win, buffer_at, count, dtype, self.target, self.disp, out) };
-        answers("dtl_win_rput", status, self.expected)
-            .and_then(|()| self.ended("dtl_win_rput", request))?;
+        answers!(dtl_win_rput(win, at, count, dtype, target, disp, out), expected)?;
+        self.ended("dtl_win_rput", request)?;
         request = dtl_request_t { id: 42 };
         let out = &raw mut request;
-        // SAFETY: likewise.
-        let status =
-            unsafe { dtl_win_rget(win, buffer_at, count, dtype, self.target, self.disp, out) };
-        answers("dtl_win_rget", status, self.expected)
-            .and_then(|()| self.ended("dtl_win_rget", request))?;
+        answers!(dtl_win_rget(win, at, count, dtype, target, disp, out), expected)?;
+        self.ended("dtl_win_rget", request)?;
         stays("dtl_win_rget", &buffer)
     }
 
     /// A call that is refused gives no request; another one's is waited for.
     fn ended(&self, call: &str, request: dtl_request_t) -> Result<(), Failure> {
         if self.expected == DTL_SUCCESS {
-            // SAFETY: no info is asked for.
-            let status = unsafe { dtl_request_wait(request, 1_000_000_000, ptr::null_mut()) };
-            return answers("dtl_request_wait", status, DTL_SUCCESS);
+            return answers!(
+                dtl_request_wait(request, 1_000_000_000, ptr::null_mut()),
+                DTL_SUCCESS
+            );
         }
-        if request.id == 42 {
-            Ok(())
-        } else {
-            Err(Failure::wrong(format!("{call} writes a request")))
-        }
+        let wrong = || Failure::wrong(format!("{call} writes a request"));
+        if request.id == 42 { Ok(()) } else { Err(wrong()) }
     }
 
     fn accumulate(&self, op: dtl_reduce_op_t) -> Result<(), Failure> {
+        let Calls { expected, dtype, count, target, disp, .. } = *self;
         let (value, mut result): (Buffer, Buffer) = ([1; 32], [FILLER; 32]);
-        let (from, into): (*const c_void, *mut c_void) =
-            (value.as_ptr().cast(), result.as_mut_ptr().cast());
-        let Calls { count, dtype, target, disp, .. } = *self;
+        let (from, into) = (value.as_ptr().cast(), result.as_mut_ptr().cast());
         let win = self.tries.win;
-        // SAFETY: as in `put`.
-        let status = unsafe { dtl_win_accumulate(win, from, count, dtype, target, disp, op) };
-        answers("dtl_win_accumulate", status, self.expected)?;
-        // SAFETY: likewise.
-        let status =
-            unsafe { dtl_win_get_accumulate(win, from, into, count, dtype, target, disp, op) };
-        answers("dtl_win_get_accumulate", status, self.expected)?;
+        answers!(dtl_win_accumulate(win, from, count, dtype, target, disp, op), expected)?;
+        answers!(
+            dtl_win_get_accumulate(win, from, into, count, dtype, target, disp, op),
+            expected
+        )?;
         if count == 1 {
-            // SAFETY: likewise.
-            let status = unsafe { dtl_win_fetch_op(win, from, into, dtype, target, disp, op) };
-            answers("dtl_win_fetch_op", status, self.expected)?;
+            answers!(dtl_win_fetch_op(win, from, into, dtype, target, disp, op), expected)?;
         }
         stays("dtl_win_get_accumulate or dtl_win_fetch_op", &result)
     }
 
     fn swap(&self) -> Result<(), Failure> {
+        let Calls { expected, dtype, target, disp, .. } = *self;
         let (value, zero, mut result): (Buffer, Buffer, Buffer) = ([1; 32], [0; 32], [FILLER; 32]);
         let (from, none) = (value.as_ptr().cast(), zero.as_ptr().cast());
         let (into, win) = (result.as_mut_ptr().cast(), self.tries.win);
-        // SAFETY: as in `put`.
-        let status = unsafe {
-            dtl_win_compare_and_swap(win, from, none, into, self.dtype, self.target, self.disp)
-        };
-        answers("dtl_win_compare_and_swap", status, self.expected)?;
+        answers!(dtl_win_compare_and_swap(win, from, none, into, dtype, target, disp), expected)?;
         stays("dtl_win_compare_and_swap", &result)
     }
 
@@ -258,23 +240,23 @@ fn no_epoch(tries: &Tries) -> Result<(), Failure> {
 fn not_locked(tries: &Tries) -> Result<(), Failure> {
     let (win, target) = (tries.win, tries.target);
     let state = DTL_ERROR_INVALID_STATE;
-    answers("dtl_win_unlock", dtl_win_unlock(win, target), state)?;
-    answers("dtl_win_unlock_all", dtl_win_unlock_all(win), state)?;
-    answers("dtl_win_flush", dtl_win_flush(win, target), state)?;
-    answers("dtl_win_flush_local", dtl_win_flush_local(win, target), state)?;
-    answers("dtl_win_flush_all", dtl_win_flush_all(win), state)?;
-    answers("dtl_win_flush_local_all", dtl_win_flush_local_all(win), state)
+    answers!(dtl_win_unlock(win, target), state)?;
+    answers!(dtl_win_unlock_all(win), state)?;
+    answers!(dtl_win_flush(win, target), state)?;
+    answers!(dtl_win_flush_local(win, target), state)?;
+    answers!(dtl_win_flush_all(win), state)?;
+    answers!(dtl_win_flush_local_all(win), state)
 }
 
 fn bad_locks(tries: &Tries) -> Result<(), Failure> {
     let (win, me, ranks) = (tries.win, tries.me, tries.ranks);
-    answers("dtl_win_lock", dtl_win_lock(win, 0, me), DTL_ERROR_INVALID_ARGUMENT)?;
-    answers("dtl_win_lock", dtl_win_lock(win, 77, me), DTL_ERROR_INVALID_ARGUMENT)?;
-    answers("dtl_win_lock", dtl_win_lock(win, DTL_LOCK_SHARED, ranks), DTL_ERROR_INVALID_RANK)?;
-    answers("dtl_win_lock", dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, -77), DTL_ERROR_INVALID_RANK)?;
-    answers("dtl_win_unlock", dtl_win_unlock(win, ranks), DTL_ERROR_INVALID_RANK)?;
-    answers("dtl_win_lock", dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, DTL_PROC_NULL), DTL_SUCCESS)?;
-    answers("dtl_win_unlock", dtl_win_unlock(win, DTL_PROC_NULL), DTL_SUCCESS)
+    answers!(dtl_win_lock(win, 0, me), DTL_ERROR_INVALID_ARGUMENT)?;
+    answers!(dtl_win_lock(win, 77, me), DTL_ERROR_INVALID_ARGUMENT)?;
+    answers!(dtl_win_lock(win, DTL_LOCK_SHARED, ranks), DTL_ERROR_INVALID_RANK)?;
+    answers!(dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, -77), DTL_ERROR_INVALID_RANK)?;
+    answers!(dtl_win_unlock(win, ranks), DTL_ERROR_INVALID_RANK)?;
+    answers!(dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, DTL_PROC_NULL), DTL_SUCCESS)?;
+    answers!(dtl_win_unlock(win, DTL_PROC_NULL), DTL_SUCCESS)
 }
 
 fn behind_the_end(tries: &Tries) -> Result<(), Failure> {
@@ -327,8 +309,8 @@ fn no_rank(tries: &Tries) -> Result<(), Failure> {
 fn nobody(tries: &Tries) -> Result<(), Failure> {
     Calls { target: DTL_PROC_NULL, disp: 1 << 40, ..tries.expecting(DTL_SUCCESS) }.all()?;
     if tries.sync != Sync::Fence {
-        answers("dtl_win_flush", dtl_win_flush(tries.win, DTL_PROC_NULL), DTL_SUCCESS)?;
-        answers("dtl_win_flush_local", dtl_win_flush_local(tries.win, DTL_PROC_NULL), DTL_SUCCESS)?;
+        answers!(dtl_win_flush(tries.win, DTL_PROC_NULL), DTL_SUCCESS)?;
+        answers!(dtl_win_flush_local(tries.win, DTL_PROC_NULL), DTL_SUCCESS)?;
     }
     Ok(())
 }
@@ -361,70 +343,47 @@ fn bad_buffers(tries: &Tries) -> Result<(), Failure> {
     let both: *mut c_void = buffer.as_mut_ptr().cast();
     let in_place = crate::collective::in_place();
     let (null, bad) = (DTL_ERROR_NULL_POINTER, DTL_ERROR_INVALID_ARGUMENT);
-    // SAFETY: all of these are refused before a buffer is looked at.
-    let status = unsafe { dtl_win_put(win, ptr::null(), 1, int, to, 0) };
-    answers("dtl_win_put", status, null)?;
-    // SAFETY: likewise.
-    let status = unsafe { dtl_win_get(win, ptr::null_mut(), 1, int, to, 0) };
-    answers("dtl_win_get", status, null)?;
-    // SAFETY: likewise.
-    let status = unsafe { dtl_win_put(win, in_place, 1, int, to, 0) };
-    answers("dtl_win_put", status, bad)?;
-    // SAFETY: likewise.
-    let status = unsafe { dtl_win_put(win, both, u64::MAX, int, to, 0) };
-    answers("dtl_win_put", status, bad)?;
-    // SAFETY: likewise.
-    let status = unsafe { dtl_win_rget(win, both, 1, int, to, 0, ptr::null_mut()) };
-    answers("dtl_win_rget", status, null)?;
-    // SAFETY: likewise.
-    let status = unsafe { dtl_win_fetch_op(win, ptr::null(), both, int, to, 0, DTL_OP_SUM) };
-    answers("dtl_win_fetch_op", status, null)?;
-    // SAFETY: likewise.
-    let status = unsafe { dtl_win_get_accumulate(win, both, both, 2, int, to, 0, DTL_OP_SUM) };
-    answers("dtl_win_get_accumulate", status, bad)?;
-    // SAFETY: likewise.
-    let status = unsafe { dtl_win_fetch_op(win, both, both, int, to, 0, DTL_OP_SUM) };
-    answers("dtl_win_fetch_op", status, bad)?;
-    // SAFETY: likewise.
-    let status = unsafe { dtl_win_compare_and_swap(win, both, both, both, int, to, 0) };
-    answers("dtl_win_compare_and_swap", status, bad)
+    answers!(dtl_win_put(win, ptr::null(), 1, int, to, 0), null)?;
+    answers!(dtl_win_get(win, ptr::null_mut(), 1, int, to, 0), null)?;
+    answers!(dtl_win_put(win, in_place, 1, int, to, 0), bad)?;
+    answers!(dtl_win_put(win, both, u64::MAX, int, to, 0), bad)?;
+    answers!(dtl_win_rget(win, both, 1, int, to, 0, ptr::null_mut()), null)?;
+    answers!(dtl_win_fetch_op(win, ptr::null(), both, int, to, 0, DTL_OP_SUM), null)?;
+    answers!(dtl_win_get_accumulate(win, both, both, 2, int, to, 0, DTL_OP_SUM), bad)?;
+    answers!(dtl_win_fetch_op(win, both, both, int, to, 0, DTL_OP_SUM), bad)?;
+    answers!(dtl_win_compare_and_swap(win, both, both, both, int, to, 0), bad)
 }
 
 fn locked_twice(tries: &Tries) -> Result<(), Failure> {
     let (win, target, state) = (tries.win, tries.target, DTL_ERROR_INVALID_STATE);
-    answers("dtl_win_lock", dtl_win_lock(win, DTL_LOCK_SHARED, target), state)?;
-    answers("dtl_win_lock", dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, target), state)?;
-    answers("dtl_win_lock_all", dtl_win_lock_all(win), state)?;
-    answers("dtl_win_fence", dtl_win_fence(win), state)?;
-    destroy(win, state)?;
+    answers!(dtl_win_lock(win, DTL_LOCK_SHARED, target), state)?;
+    answers!(dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, target), state)?;
+    answers!(dtl_win_lock_all(win), state)?;
+    answers!(dtl_win_fence(win), state)?;
+    answers!(dtl_win_destroy(win), state)?;
     if tries.sync == Sync::LockAll {
-        return answers("dtl_win_unlock", dtl_win_unlock(win, target), state);
+        return answers!(dtl_win_unlock(win, target), state);
     }
-    answers("dtl_win_unlock_all", dtl_win_unlock_all(win), state)?;
+    answers!(dtl_win_unlock_all(win), state)?;
     if tries.ranks == 1 || tries.size < 4 {
         return Ok(());
     }
     // The lock is one of the next rank only.
     let other = Calls { target: tries.me, disp: 0, count: 0, ..tries.expecting(state) };
     other.put()?;
-    answers("dtl_win_flush", dtl_win_flush(win, tries.me), state)
+    answers!(dtl_win_flush(win, tries.me), state)
 }
 
 fn flush_in_a_fence(tries: &Tries) -> Result<(), Failure> {
     let (win, target, state) = (tries.win, tries.target, DTL_ERROR_INVALID_STATE);
-    answers("dtl_win_flush", dtl_win_flush(win, target), state)?;
-    answers("dtl_win_flush_local", dtl_win_flush_local(win, target), state)?;
-    answers("dtl_win_flush_all", dtl_win_flush_all(win), state)?;
-    answers("dtl_win_unlock", dtl_win_unlock(win, target), state)?;
+    answers!(dtl_win_flush(win, target), state)?;
+    answers!(dtl_win_flush_local(win, target), state)?;
+    answers!(dtl_win_flush_all(win), state)?;
+    answers!(dtl_win_unlock(win, target), state)?;
     // Something was done, if it is only a look.
     let looks = Calls { count: 0, ..tries.expecting(DTL_SUCCESS) };
     looks.get()?;
-    answers("dtl_win_lock", dtl_win_lock(win, DTL_LOCK_SHARED, target), state)?;
-    answers("dtl_win_lock_all", dtl_win_lock_all(win), state)?;
-    destroy(win, state)
-}
-
-fn destroy(win: dtl_win_t, state: dtl_status_t) -> Result<(), Failure> {
-    // SAFETY: it is refused, so the window's memory stays.
-    answers("dtl_win_destroy", unsafe { dtl_win_destroy(win) }, state)
+    answers!(dtl_win_lock(win, DTL_LOCK_SHARED, target), state)?;
+    answers!(dtl_win_lock_all(win), state)?;
+    answers!(dtl_win_destroy(win), state)
 }

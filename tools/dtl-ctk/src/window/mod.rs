@@ -1,20 +1,20 @@
 //! One-sided cases: a window, and a sequence of epochs with operations whose outcome the rules of
 //! `dtl.h` decide. `generate` makes them, `layout` says where everything lies and what must be
-//! there in the end, `act` and `run` call the library, `judge` compares, `misuse` has what must be
+//! there in the end, `act` and `run` call the library, `check` compares, `misuse` has what must be
 //! refused.
 //!
 //! The acts of an epoch lie apart from each other, so their order does not matter; within one act
 //! it does, or all ranks change the same elements in a way that commutes.
 
 mod act;
+mod check;
 mod generate;
-mod judge;
 mod layout;
 mod memory;
 mod misuse;
 pub(crate) mod run;
 
-pub(crate) use generate::story;
+pub(crate) use generate::schedule;
 pub(crate) use misuse::COUNT as MISUSES;
 
 use crate::data::{self, Class, TYPES, Type};
@@ -98,7 +98,7 @@ impl Act {
     }
 
     /// Its calls give what was there before, so that it shows whether each was one step.
-    pub(crate) fn tells(&self) -> bool {
+    pub(crate) fn fetches(&self) -> bool {
         matches!(self.kind, Kind::Claim | Kind::Mixed)
             || self.kind == Kind::Accumulate && self.form > 0
     }
@@ -137,7 +137,7 @@ impl Act {
 
 /// An epoch.
 #[derive(Clone, Debug)]
-pub(crate) struct Phase {
+pub(crate) struct Epoch {
     pub(crate) sync: Sync,
     /// The locks are exclusive.
     pub(crate) exclusive: bool,
@@ -150,31 +150,31 @@ pub(crate) struct Phase {
 
 /// A window and what is done with it.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Story {
+pub(crate) struct Schedule {
     /// By dtl_win_allocate.
     pub(crate) allocated: bool,
     /// Of each rank: bytes of a displacement's step, and bytes of nobody's at the end of its part.
     pub(crate) units: Vec<u64>,
     pub(crate) tails: Vec<u64>,
-    pub(crate) phases: Vec<Phase>,
+    pub(crate) epochs: Vec<Epoch>,
 }
 
-impl Story {
+impl Schedule {
     /// All of it, as numbers; nothing if there is no window.
     pub(crate) fn put(&self, line: &mut String) {
         let mut put = |number: u64| _ = write!(line, "{number} ");
-        put(self.phases.len() as u64);
-        if self.phases.is_empty() {
+        put(self.epochs.len() as u64);
+        if self.epochs.is_empty() {
             return;
         }
         put(u64::from(self.allocated));
         put(self.units.len() as u64);
         self.units.iter().chain(&self.tails).for_each(|&number| put(number));
-        for phase in &self.phases {
-            put(phase.sync as u64);
-            put(u64::from(phase.exclusive));
-            put(phase.acts.len() as u64);
-            for act in &phase.acts {
+        for epoch in &self.epochs {
+            put(epoch.sync as u64);
+            put(u64::from(epoch.exclusive));
+            put(epoch.acts.len() as u64);
+            for act in &epoch.acts {
                 let (dtype, op) = (act.ty.dtype.unsigned_abs(), act.op.unsigned_abs());
                 let ends =
                     [act.kind as u64, dtype.into(), op.into(), act.target, act.origin, act.count];
@@ -187,13 +187,13 @@ impl Story {
     /// In words.
     pub(crate) fn describe(&self) -> String {
         let mut text = if self.allocated { " allocated".to_owned() } else { String::new() };
-        let acts: usize = self.phases.iter().map(|phase| phase.acts.len()).sum();
+        let acts: usize = self.epochs.iter().map(|epoch| epoch.acts.len()).sum();
         if acts > 3 {
-            let _ = write!(text, " {} epochs, {acts} acts", self.phases.len());
+            let _ = write!(text, " {} epochs, {acts} acts", self.epochs.len());
             return text;
         }
-        for phase in &self.phases {
-            let name = match (phase.sync, phase.exclusive) {
+        for epoch in &self.epochs {
+            let name = match (epoch.sync, epoch.exclusive) {
                 (Sync::Fence, _) => "fence",
                 (Sync::LockAll, _) => "lock_all",
                 (Sync::Each, false) => "lock",
@@ -201,10 +201,10 @@ impl Story {
                 (Sync::Nested, false) => "locks",
                 (Sync::Nested, true) => "exclusive locks",
             };
-            let acts: Vec<String> = phase.acts.iter().map(Act::describe).collect();
+            let acts: Vec<String> = epoch.acts.iter().map(Act::describe).collect();
             let _ = write!(text, " {name} [{}]", acts.join(", "));
-            if !phase.misuse.is_empty() {
-                let numbers: Vec<String> = phase.misuse.iter().map(u64::to_string).collect();
+            if !epoch.misuse.is_empty() {
+                let numbers: Vec<String> = epoch.misuse.iter().map(u64::to_string).collect();
                 let _ = write!(text, " misuse {}", numbers.join(" "));
             }
         }
@@ -212,20 +212,20 @@ impl Story {
     }
 
     pub(crate) fn acts(&self) -> impl Iterator<Item = &Act> {
-        self.phases.iter().flat_map(|phase| &phase.acts)
+        self.epochs.iter().flat_map(|epoch| &epoch.acts)
     }
 
     pub(crate) fn has_misuse(&self) -> bool {
-        self.phases.iter().any(|phase| !phase.misuse.is_empty())
+        self.epochs.iter().any(|epoch| !epoch.misuse.is_empty())
     }
 
     /// Without the act of a number, counted through all epochs.
     pub(crate) fn drop_act(&mut self, number: usize) {
         let mut before = 0;
-        for phase in &mut self.phases {
-            let count = phase.acts.len();
+        for epoch in &mut self.epochs {
+            let count = epoch.acts.len();
             if (before..before + count).contains(&number) {
-                phase.acts.remove(number - before);
+                epoch.acts.remove(number - before);
                 return;
             }
             before += count;
@@ -233,14 +233,14 @@ impl Story {
     }
 
     /// Without the epoch of a number, if that is not the last one.
-    pub(crate) fn drop_phase(&mut self, number: usize) {
-        if self.phases.len() > 1 && number < self.phases.len() {
-            self.phases.remove(number);
+    pub(crate) fn drop_epoch(&mut self, number: usize) {
+        if self.epochs.len() > 1 && number < self.epochs.len() {
+            self.epochs.remove(number);
         }
     }
 
     pub(crate) fn each_act(&mut self, change: impl Fn(&mut Act)) {
-        self.phases.iter_mut().flat_map(|phase| &mut phase.acts).for_each(change);
+        self.epochs.iter_mut().flat_map(|epoch| &mut epoch.acts).for_each(change);
     }
 
     /// Elements one after the other, in steps of a byte.

@@ -4,10 +4,9 @@
 //! A plugin is loaded with a host table that keeps a copy of the registered tables and passes them
 //! on to the library.
 
-use crate::api::name_of;
 use crate::kit::calls::Backend;
-use crate::kit::outcome::{Called, Outcome, Refused, wrong};
-use crate::kit::step;
+use crate::kit::current_slot;
+use crate::kit::outcome::{Called, Outcome, Refused, name_of, wrong};
 use dtl::tooling::plugins::{Observer, load_observed};
 use dtl_sys::*;
 use std::ffi::c_void;
@@ -25,21 +24,21 @@ pub(crate) struct Tables {
 }
 
 /// Registered tables and their `self`.
-pub(crate) struct Bare {
+pub(crate) struct Vtables {
     pub(crate) tables: Tables,
     pub(crate) own: *mut c_void,
 }
 
 // SAFETY: function pointers, and a pointer that is only passed to them; slots take calls of any
 // thread.
-unsafe impl Send for Bare {}
+unsafe impl Send for Vtables {}
 // SAFETY: as above; nothing in it changes.
-unsafe impl Sync for Bare {}
+unsafe impl Sync for Vtables {}
 
-static BARE: OnceLock<Bare> = OnceLock::new();
+static BARE: OnceLock<Vtables> = OnceLock::new();
 
 /// Returns the tables of the first registered backend; `None` for a backend of the library's own.
-pub(crate) fn tables() -> Option<&'static Bare> {
+pub(crate) fn tables() -> Option<&'static Vtables> {
     BARE.get()
 }
 
@@ -62,10 +61,10 @@ pub(crate) unsafe fn keep(vtable: *const dtl_backend_vtable_t, own: *mut c_void)
         // SAFETY: as above.
         comm: unsafe { take(main.comm) },
     };
-    BARE.get_or_init(|| Bare { tables, own });
+    BARE.get_or_init(|| Vtables { tables, own });
 }
 
-/// Copies a table: its fields up to the size that it begins with, and zeros for the rest. `None` for
+/// Copies a table: its fields up to its struct_size, and zeros for the rest. Returns `None` for
 /// NULL.
 ///
 /// # Safety
@@ -84,7 +83,7 @@ unsafe fn take<T>(table: *const T) -> Option<T> {
     Some(unsafe { copy.assume_init() })
 }
 
-impl Bare {
+impl Vtables {
     /// Fails the test unless a slot succeeded.
     pub(crate) fn check(slot: &str, status: dtl_status_t) -> Outcome {
         if status == DTL_SUCCESS {
@@ -94,14 +93,14 @@ impl Bare {
     }
 }
 
-/// Calls a slot of a table with the backend's `self`: `slot!(bare, "memory.alloc", function,
-/// arguments...)`.
+/// Calls a slot of a table with the backend's `self`: `slot!(vtables, "memory.alloc",
+/// function(arguments...))`.
 macro_rules! slot {
-    ($bare:expr, $name:expr, $function:expr $(, $argument:expr)* $(,)?) => {
-        $crate::kit::step::within($name, || {
+    ($vtables:expr, $name:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        $crate::kit::current_slot::within($name, || {
             // SAFETY: a slot of the table that was registered, with the arguments that its contract
             // names.
-            unsafe { $function($bare.own $(, $argument)*) }
+            unsafe { $function($vtables.own $(, $argument)*) }
         })
     };
 }
@@ -109,8 +108,8 @@ pub(crate) use slot;
 
 /// Loads a plugin file and keeps its first backend's tables. The steps of loading are recorded.
 pub(crate) fn load(path: &Path) -> Called<Backend> {
-    let loaded = load_observed::<Keeper>(path, "dtl-ctk", &step::enter);
-    step::enter("");
+    let loaded = load_observed::<Keeper>(path, "dtl-ctk", &current_slot::enter);
+    current_slot::enter("");
     match loaded {
         Ok(id) => Ok(Backend { handle: dtl_backend_t { id } }),
         Err(error) => Err(Refused {

@@ -1,14 +1,14 @@
 //! What the ranks have fetched, and what is in their parts after an epoch, against the rules.
 
-use super::act::{Epoch, Held};
+use super::act::{EpochRun, Held};
 use super::layout::{At, Layout, folded, watched};
 use super::{Act, Kind};
-use crate::api::Failure;
 use crate::data::{self, FILLER, show};
+use crate::kit::outcome::Failure;
 use dtl_sys::DTL_OP_NO_OP;
 
 /// What is known of an epoch on one rank.
-pub(super) struct Verdict {
+pub(super) struct EpochResult {
     /// Continues the hash with everything that must be the same everywhere.
     pub(super) hash: u64,
     /// Of each act: zero if the sum over all ranks is (see `balance`).
@@ -17,18 +17,18 @@ pub(super) struct Verdict {
 }
 
 /// Looks at an epoch that is over. `is`: this rank's part.
-pub(super) fn judge(epoch: &mut Epoch, mut is: Vec<u8>, before: u64) -> Verdict {
-    let (layout, phase) = (epoch.layout, epoch.phase);
-    let mut balance = vec![0_u64; layout.acts[phase].len()];
-    let mut wrong = epoch.wrong.take();
-    let mut should = layout.after(phase, layout.me());
-    for (number, act) in layout.acts_of(phase, layout.me()) {
-        let place = layout.place((phase, number));
+pub(super) fn check(run: &mut EpochRun, mut is: Vec<u8>, before: u64) -> EpochResult {
+    let (layout, epoch) = (run.layout, run.epoch);
+    let mut balance = vec![0_u64; layout.acts[epoch].len()];
+    let mut wrong = run.wrong.take();
+    let mut should = layout.after(epoch, layout.me());
+    for (number, act) in layout.acts_of(epoch, layout.me()) {
+        let place = layout.place((epoch, number));
         if act.folds() || act.kind == Kind::Watch {
             data::settle_padding(&mut is[place.clone()], &should[place.clone()], act.ty);
         }
-        if act.tells() {
-            let was = layout.before(phase, layout.me());
+        if act.fetches() {
+            let was = layout.before(epoch, layout.me());
             let there = number_of(&is[place.clone()], act)
                 .wrapping_sub(number_of(&was[place.clone()], act));
             balance[number] = balance[number].wrapping_add(there);
@@ -38,29 +38,26 @@ pub(super) fn judge(epoch: &mut Epoch, mut is: Vec<u8>, before: u64) -> Verdict 
             should[place].fill(0);
         }
     }
-    wrong = wrong.or_else(|| differs(layout, phase, &is, &should));
+    wrong = wrong.or_else(|| differs(layout, epoch, &is, &should));
     let mut hash = data::hash(before, &is);
-    epoch.held.sort_by_key(|held| (held.number, held.repeat));
-    for held in &mut epoch.held {
-        let act = layout.act((phase, held.number));
-        if let Some(certain) = certain(layout, (phase, held.number), held) {
+    run.held.sort_by_key(|held| (held.number, held.repeat));
+    for held in &mut run.held {
+        let act = layout.act((epoch, held.number));
+        if let Some(certain) = certain(layout, (epoch, held.number), held) {
             let result = held.result.get_or_insert_default();
             data::settle_padding(result, &certain, act.ty);
             hash = data::hash(hash, result);
             if *result != certain && wrong.is_none() {
                 let text = first_difference(result, &certain, act);
-                wrong = Some(Failure::wrong(format!(
-                    "act {}, {}: {text}",
-                    held.number,
-                    act.describe()
-                )));
+                let text = format!("act {}, {}: {text}", held.number, act.describe());
+                wrong = Some(Failure::wrong(text));
             }
-        } else if act.tells() {
+        } else if act.fetches() {
             balance[held.number] = balance[held.number].wrapping_add(balance_of(held, act));
         }
     }
-    let late = (0..balance.len()).find_map(|number| unseen(epoch, number));
-    Verdict { hash, balance, wrong: wrong.or(late) }
+    let late = (0..balance.len()).find_map(|number| unseen(run, number));
+    EpochResult { hash, balance, wrong: wrong.or(late) }
 }
 
 /// What an operation must have fetched, if that does not depend on the others.
@@ -113,24 +110,21 @@ fn data_cut(value: i64, act: &Act) -> i64 {
 }
 
 /// Whether one who watches has seen a value that was never there, or one that was over.
-fn unseen(epoch: &Epoch, number: usize) -> Option<Failure> {
-    let act = epoch.layout.act((epoch.phase, number));
-    if act.kind != Kind::Watch || act.origin == epoch.layout.me() {
+fn unseen(run: &EpochRun, number: usize) -> Option<Failure> {
+    let act = run.layout.act((run.epoch, number));
+    if act.kind != Kind::Watch || act.origin == run.layout.me() {
         return None;
     }
     let mut last = vec![0; act.count as usize];
-    for held in epoch.held.iter().filter(|held| held.number == number) {
+    for held in run.held.iter().filter(|held| held.number == number) {
         let elements = held.result.iter().flat_map(|result| result.chunks_exact(act.ty.size));
         for (element, last) in elements.zip(&mut last) {
             let value = data::decode(element, act.ty);
             let is_known = |version: &u64| watched(act.ty, *version) == value;
             let version = (0..=act.repeats).find(is_known);
             if version.is_none_or(|version| version < *last) {
-                let text = format!(
-                    "act {number}, {}: saw {} after version {last}",
-                    act.describe(),
-                    show(element, act.ty)
-                );
+                let (what, seen) = (act.describe(), show(element, act.ty));
+                let text = format!("act {number}, {what}: saw {seen} after version {last}");
                 return Some(Failure::wrong(text));
             }
             *last = version.unwrap_or(*last);
@@ -140,20 +134,18 @@ fn unseen(epoch: &Epoch, number: usize) -> Option<Failure> {
 }
 
 /// This rank's part against what must be in it.
-fn differs(layout: &Layout, phase: usize, is: &[u8], should: &[u8]) -> Option<Failure> {
+fn differs(layout: &Layout, epoch: usize, is: &[u8], should: &[u8]) -> Option<Failure> {
     let at = is.iter().zip(should).position(|(is, should)| is != should)?;
     let whose = layout
-        .acts_of(phase, layout.me())
-        .find(|(number, _)| layout.place((phase, *number)).contains(&at));
+        .acts_of(epoch, layout.me())
+        .find(|(number, _)| layout.place((epoch, *number)).contains(&at));
     let text = match whose {
         None => {
-            format!(
-                "byte {at} of this rank's part is {}, which belongs to no act, expected {FILLER}",
-                is[at]
-            )
+            let what = "which belongs to no act, expected";
+            format!("byte {at} of this rank's part is {}, {what} {FILLER}", is[at])
         }
         Some((number, act)) => {
-            let place = layout.place((phase, number));
+            let place = layout.place((epoch, number));
             let text = first_difference(&is[place.clone()], &should[place], act);
             format!("act {number}, {}, at its target: {text}", act.describe())
         }
@@ -164,11 +156,10 @@ fn differs(layout: &Layout, phase: usize, is: &[u8], should: &[u8]) -> Option<Fa
 fn first_difference(is: &[u8], should: &[u8], act: &Act) -> String {
     let size = act.ty.size;
     let pairs = is.chunks(size).zip(should.chunks(size)).zip(0_u64..);
-    let mut different = pairs.filter(|((is, should), _)| is != should);
-    different.next().map_or_else(
-        || "lengths differ".to_owned(),
-        |((is, should), element)| {
-            format!("element {element} is {}, expected {}", show(is, act.ty), show(should, act.ty))
-        },
-    )
+    match pairs.into_iter().find(|((is, should), _)| is != should) {
+        None => "lengths differ".to_owned(),
+        Some(((is, should), at)) => {
+            format!("element {at} is {}, expected {}", show(is, act.ty), show(should, act.ty))
+        }
+    }
 }

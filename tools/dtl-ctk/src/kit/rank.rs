@@ -1,14 +1,14 @@
 //! One rank of the communicator under test, as tests see it.
 
 use crate::api::{self, Comm};
-use crate::kit::outcome::{Called, Outcome, call, called, wrong};
-use crate::kit::subject::{difference, pattern};
+use crate::kit::outcome::{Called, Outcome, call, output, same, wrong};
+use crate::kit::subject::pattern;
 use dtl_sys::*;
 use std::ptr;
 use std::sync::atomic::AtomicBool;
 
 /// A rank of a communicator.
-pub(crate) struct Peer {
+pub(crate) struct Rank {
     pub(crate) comm: Comm,
     /// What the communicator was opened as.
     pub(crate) kind: String,
@@ -48,17 +48,10 @@ pub(crate) static IN_THREADS: AtomicBool = AtomicBool::new(false);
 
 const BYTE: dtl_dtype_t = DTL_DTYPE_BYTE;
 
-impl Peer {
-    pub(crate) fn of(
-        comm: Comm,
-        kind: &str,
-        timeout_ns: u64,
-        no_time_limit: bool,
-    ) -> Outcome<Peer> {
-        let (mut rank, mut size) = (-1, -1);
-        call!(dtl_comm_rank(comm.handle, &raw mut rank))?;
-        call!(dtl_comm_size(comm.handle, &raw mut size))?;
-        Ok(Peer { comm, kind: kind.to_owned(), rank, size, timeout_ns, no_time_limit })
+impl Rank {
+    pub(crate) fn of(comm: Comm, kind: &str, timeout_ns: u64, no_time_limit: bool) -> Called<Rank> {
+        let (rank, size) = comm.place()?;
+        Ok(Rank { comm, kind: kind.to_owned(), rank, size, timeout_ns, no_time_limit })
     }
 
     /// The rank after this one, round and round.
@@ -75,16 +68,17 @@ impl Peer {
         api::cuts(&self.kind, self.no_time_limit)
     }
 
-    pub(crate) fn dup(&self) -> Outcome<Peer> {
-        let comm = self.comm.dup()?;
-        Peer::of(comm, &self.kind, self.timeout_ns, self.no_time_limit)
+    /// This rank of another communicator of the kind.
+    fn with(&self, comm: Comm) -> Called<Rank> {
+        Rank::of(comm, &self.kind, self.timeout_ns, self.no_time_limit)
     }
 
-    pub(crate) fn split(&self, color: i32, key: i32) -> Outcome<Option<Peer>> {
-        match self.comm.split(color, key)? {
-            Some(comm) => Peer::of(comm, &self.kind, self.timeout_ns, self.no_time_limit).map(Some),
-            None => Ok(None),
-        }
+    pub(crate) fn dup(&self) -> Called<Rank> {
+        self.with(self.comm.dup()?)
+    }
+
+    pub(crate) fn split(&self, color: i32, key: i32) -> Called<Option<Rank>> {
+        self.comm.split(color, key)?.map(|comm| self.with(comm)).transpose()
     }
 
     pub(crate) fn send(&self, bytes: &[u8], dest: i32, tag: i32) -> Called {
@@ -104,10 +98,9 @@ impl Peer {
         status.map(|()| got)
     }
 
-    /// The same with the outcome beside.
+    /// Receives; the buffer comes back also if that failed.
     pub(crate) fn recv_any(&self, room: u64, source: i32, tag: i32) -> (Got, Called) {
-        let mut bytes = vec![0xA5; room as usize];
-        let mut info = api::no_info();
+        let (mut bytes, mut info) = (vec![0xA5; room as usize], api::no_info());
         let (into, told) = (bytes.as_mut_ptr().cast(), &raw mut info);
         let status = call!(dtl_comm_recv(self.comm.handle, into, room, BYTE, source, tag, told));
         (Got { bytes, info }, status)
@@ -115,53 +108,88 @@ impl Peer {
 
     /// Receives and compares: source, tag, size and every byte.
     pub(crate) fn expect(&self, should: &[u8], source: i32, tag: i32) -> Outcome {
-        let got = self.recv(should.len() as u64, source, tag)?;
-        got.is(should, source, tag)
+        self.recv(should.len() as u64, source, tag)?.is(should, source, tag)
     }
 
     pub(crate) fn isend(&self, bytes: Vec<u8>, dest: i32, tag: i32) -> Called<Flight> {
-        let mut flight = Flight { handle: DTL_REQUEST_NULL, buffer: bytes };
-        let (from, count) = (flight.buffer.as_ptr().cast(), flight.buffer.len() as u64);
-        call!(dtl_comm_isend(
-            self.comm.handle,
-            from,
-            count,
-            BYTE,
-            dest,
-            tag,
-            &raw mut flight.handle
-        ))?;
-        Ok(flight)
+        let (from, count) = (bytes.as_ptr().cast(), bytes.len() as u64);
+        output!(DTL_REQUEST_NULL, dtl_comm_isend(self.comm.handle, from, count, BYTE, dest, tag))
+            .map(|handle| Flight { handle, buffer: bytes })
     }
 
     pub(crate) fn issend(&self, bytes: Vec<u8>, dest: i32, tag: i32) -> Called<Flight> {
-        let mut flight = Flight { handle: DTL_REQUEST_NULL, buffer: bytes };
-        let (from, count) = (flight.buffer.as_ptr().cast(), flight.buffer.len() as u64);
-        call!(dtl_comm_issend(
-            self.comm.handle,
-            from,
-            count,
-            BYTE,
-            dest,
-            tag,
-            &raw mut flight.handle
-        ))?;
-        Ok(flight)
+        let (from, count) = (bytes.as_ptr().cast(), bytes.len() as u64);
+        output!(DTL_REQUEST_NULL, dtl_comm_issend(self.comm.handle, from, count, BYTE, dest, tag))
+            .map(|handle| Flight { handle, buffer: bytes })
     }
 
     pub(crate) fn irecv(&self, room: u64, source: i32, tag: i32) -> Called<Flight> {
-        let mut flight = Flight { handle: DTL_REQUEST_NULL, buffer: vec![0xA5; room as usize] };
-        let into = flight.buffer.as_mut_ptr().cast();
-        call!(dtl_comm_irecv(
-            self.comm.handle,
-            into,
-            room,
-            BYTE,
-            source,
-            tag,
-            &raw mut flight.handle
-        ))?;
-        Ok(flight)
+        let mut buffer = vec![0xA5; room as usize];
+        let into = buffer.as_mut_ptr().cast();
+        output!(DTL_REQUEST_NULL, dtl_comm_irecv(self.comm.handle, into, room, BYTE, source, tag))
+            .map(|handle| Flight { handle, buffer })
+    }
+
+    /// Starts to send message `number` to the next rank.
+    pub(crate) fn start(&self, number: u64, size: u64, tag: i32) -> Called<Flight> {
+        self.isend(message(self.rank, self.next(), number, size), self.next(), tag)
+    }
+
+    /// Starts to send several to the next rank: numbers, sizes and tags.
+    pub(crate) fn starts(
+        &self,
+        messages: impl IntoIterator<Item = (u64, u64, i32)>,
+    ) -> Called<Vec<Flight>> {
+        messages.into_iter().map(|(number, size, tag)| self.start(number, size, tag)).collect()
+    }
+
+    /// Receives from the previous rank what it started: numbers, sizes and tags.
+    pub(crate) fn takes(&self, messages: impl IntoIterator<Item = (u64, u64, i32)>) -> Outcome {
+        messages.into_iter().try_for_each(|(number, size, tag)| self.take(number, size, tag))
+    }
+
+    /// Posts receives of so many bytes from a rank, with these tags.
+    pub(crate) fn irecvs(
+        &self,
+        room: u64,
+        source: i32,
+        tags: impl IntoIterator<Item = i32>,
+    ) -> Called<Vec<Flight>> {
+        tags.into_iter().map(|tag| self.irecv(room, source, tag)).collect()
+    }
+
+    /// Starts to send messages of these numbers and sizes to every rank.
+    pub(crate) fn to_all(
+        &self,
+        messages: impl IntoIterator<Item = (u64, u64)>,
+        tag: i32,
+    ) -> Called<Vec<Flight>> {
+        let to =
+            |other, (number, size)| self.isend(message(self.rank, other, number, size), other, tag);
+        messages
+            .into_iter()
+            .flat_map(|one| (0..self.size).map(move |other| to(other, one)))
+            .collect()
+    }
+
+    /// Receives from a rank what it sent to all.
+    pub(crate) fn take_from(&self, other: i32, number: u64, size: u64, tag: i32) -> Outcome {
+        self.expect(&message(other, self.rank, number, size), other, tag)
+    }
+
+    /// What the previous rank sends as message `number`.
+    pub(crate) fn due(&self, number: u64, size: u64) -> Vec<u8> {
+        message(self.previous(), self.rank, number, size)
+    }
+
+    /// Receives from the previous rank what it started under this number.
+    pub(crate) fn take(&self, number: u64, size: u64, tag: i32) -> Outcome {
+        self.expect(&self.due(number, size), self.previous(), tag)
+    }
+
+    /// Waits for a receive from the previous rank of what it started under this number.
+    pub(crate) fn taken(&self, flight: Flight, number: u64, size: u64, tag: i32) -> Outcome {
+        self.wait(flight)?.is(&self.due(number, size), self.previous(), tag)
     }
 
     /// Waits for a request.
@@ -170,11 +198,16 @@ impl Peer {
         status.map(|()| got)
     }
 
+    /// Waits for all.
+    pub(crate) fn done(&self, flights: impl IntoIterator<Item = Flight>) -> Outcome {
+        Ok(flights.into_iter().try_for_each(|flight| self.wait(flight).map(drop))?)
+    }
+
     /// Waits for a request so long; its buffer comes back also if it failed.
     pub(crate) fn end(&self, mut flight: Flight, timeout_ns: u64) -> (Got, Called) {
         let mut info = api::no_info();
         let status = call!(dtl_request_wait(flight.handle, timeout_ns, &raw mut info));
-        if matches!(&status, Err(refused) if refused.status == dtl_sys::DTL_ERROR_TIMEOUT) {
+        if matches!(&status, Err(refused) if refused.status == DTL_ERROR_TIMEOUT) {
             return (Got { bytes: Vec::new(), info }, status);
         }
         flight.handle = DTL_REQUEST_NULL;
@@ -192,7 +225,7 @@ impl Peer {
     }
 
     pub(crate) fn cancel(&self, flight: &Flight) -> Called {
-        called("dtl_request_cancel", dtl_request_cancel(flight.handle))
+        call!(dtl_request_cancel(flight.handle))
     }
 
     pub(crate) fn sendrecv(
@@ -203,51 +236,40 @@ impl Peer {
         source: i32,
         tag: i32,
     ) -> Called<Got> {
-        let mut into = vec![0xA5u8; room as usize];
-        let mut info = api::no_info();
-        call!(dtl_comm_sendrecv(
-            self.comm.handle,
-            bytes.as_ptr().cast(),
-            bytes.len() as u64,
-            dest,
-            tag,
-            into.as_mut_ptr().cast(),
-            room,
-            source,
-            tag,
-            BYTE,
-            &raw mut info
-        ))?;
+        let (mut into, mut info) = (vec![0xA5u8; room as usize], api::no_info());
+        let (from, count) = (bytes.as_ptr().cast(), bytes.len() as u64);
+        let (comm, to, told) = (self.comm.handle, into.as_mut_ptr().cast(), &raw mut info);
+        call!(dtl_comm_sendrecv(comm, from, count, dest, tag, to, room, source, tag, BYTE, told))?;
         Ok(Got { bytes: into, info })
     }
 
     pub(crate) fn probe(&self, source: i32, tag: i32) -> Called<dtl_recv_info_t> {
-        let mut info = api::no_info();
-        call!(dtl_comm_probe(self.comm.handle, source, tag, &raw mut info))?;
-        Ok(info)
+        output!(api::no_info(), dtl_comm_probe(self.comm.handle, source, tag))
     }
 
     pub(crate) fn iprobe(&self, source: i32, tag: i32) -> Called<Option<dtl_recv_info_t>> {
-        let (mut found, mut info) = (-1, api::no_info());
-        call!(dtl_comm_iprobe(self.comm.handle, source, tag, &raw mut found, &raw mut info))?;
+        let mut found = -1;
+        let out = &raw mut found;
+        let info = output!(api::no_info(), dtl_comm_iprobe(self.comm.handle, source, tag, out))?;
         Ok((found != 0).then_some(info))
     }
 
     pub(crate) fn mprobe(&self, source: i32, tag: i32) -> Called<(dtl_message_t, dtl_recv_info_t)> {
-        let (mut message, mut info) = (dtl_message_t { id: 0 }, api::no_info());
-        call!(dtl_comm_mprobe(self.comm.handle, source, tag, &raw mut message, &raw mut info))?;
+        let mut message = DTL_MESSAGE_NULL;
+        let out = &raw mut message;
+        let info = output!(api::no_info(), dtl_comm_mprobe(self.comm.handle, source, tag, out))?;
         Ok((message, info))
     }
 
     pub(crate) fn mrecv(&self, message: dtl_message_t, room: u64) -> Called<Got> {
-        let (mut bytes, mut info) = (vec![0xA5; room as usize], api::no_info());
+        let mut bytes = vec![0xA5; room as usize];
         let into = bytes.as_mut_ptr().cast();
-        call!(dtl_comm_mrecv(message, into, room, BYTE, &raw mut info))?;
+        let info = output!(api::no_info(), dtl_comm_mrecv(message, into, room, BYTE))?;
         Ok(Got { bytes, info })
     }
 
     pub(crate) fn barrier(&self) -> Called {
-        called("dtl_comm_barrier", dtl_comm_barrier(self.comm.handle))
+        call!(dtl_comm_barrier(self.comm.handle))
     }
 
     /// Everybody has come here, as told by messages of the test's own, whatever barriers do.
@@ -255,37 +277,29 @@ impl Peer {
         let others = || (0..self.size).filter(|other| *other != self.rank);
         let sent: Vec<Flight> =
             others().map(|other| self.isend(Vec::new(), other, tag)).collect::<Result<_, _>>()?;
-        for other in others() {
-            self.recv(0, other, tag)?;
-        }
-        for flight in sent {
-            self.wait(flight)?;
-        }
-        Ok(())
+        others().try_for_each(|other| self.recv(0, other, tag).map(drop))?;
+        self.done(sent)
     }
 
     pub(crate) fn info(&self) -> Called<dtl_comm_info_t> {
-        let mut info = dtl_comm_info_t {
-            struct_size: size_of::<dtl_comm_info_t>() as u32,
-            rank: -1,
-            size: -1,
-            failed_count: -1,
-            timeout_ns: 0,
-            kind: ptr::null(),
-            transport: [0; 128],
-        };
-        call!(dtl_comm_info(self.comm.handle, &raw mut info))?;
-        Ok(info)
+        let before = dtl_comm_info_t { rank: -1, size: -1, failed_count: -1, ..DTL_COMM_INFO_INIT };
+        output!(before, dtl_comm_info(self.comm.handle))
     }
 
     pub(crate) fn destroy(self) -> Called {
         let handle = self.comm.handle;
         std::mem::forget(self.comm);
-        called("dtl_comm_destroy", dtl_comm_destroy(handle))
+        call!(dtl_comm_destroy(handle))
     }
 }
 
 impl Got {
+    /// Compares with message `number` of the rank that it is said to be from.
+    pub(crate) fn is_due(&self, p: &Rank, number: u64, size: u64, tag: i32) -> Outcome {
+        let from = self.info.source;
+        self.is(&message(from, p.rank, number, size), from, tag)
+    }
+
     /// Compares everything that a receive tells.
     pub(crate) fn is(&self, should: &[u8], source: i32, tag: i32) -> Outcome {
         let info = &self.info;
@@ -299,9 +313,7 @@ impl Got {
             wrong!("the message has {} bytes, expected {}", info.size_bytes, should.len());
         }
         let told = self.bytes.get(..should.len()).unwrap_or(&self.bytes);
-        if let Some(difference) = difference(told, should) {
-            wrong!("wrong contents: {difference}");
-        }
+        same!(told, should, "wrong contents: {}")?;
         if let Some(at) = self.bytes.iter().skip(should.len()).position(|byte| *byte != 0xA5) {
             wrong!("byte {} behind the message's end was written", should.len() + at);
         }

@@ -1,88 +1,23 @@
 //! Tests of what a backend says of itself before anything is done with it, and of how what it made
 //! ends: there the library has nobody to tell of a failure but the log.
 
-use crate::api::{Comm, Failure};
-use crate::kit::calls::Backend;
-use crate::kit::catalog::{Group, Need, ranks, tests_alone, tests_of_backends};
-use crate::kit::exec_calls::{Event, Job, Stream};
-use crate::kit::outcome::{Outcome, call, ensure, skip, wrong};
-use crate::kit::peer::{IN_THREADS, Peer};
-use crate::kit::subject::{Subject, open_files};
-use crate::tests::open::ranks_with;
+use crate::api::Comm;
+use crate::kit::prelude::*;
+use crate::kit::rank::IN_THREADS;
+use crate::tests::comm_open::ranks_with;
 use crate::tests::p2p::ring;
-use crate::tests::stream::busy;
-use dtl_sys::{DTL_LOG_WARN, dtl_log_fn_t, dtl_log_set_callback};
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::ptr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
-/// Before the others: they need a backend that can run here.
-pub(crate) const BEFORE: &[Group] = &[Group {
-    slot: "is_available",
-    needs: &[],
-    rule: "is_available must not fail on a machine without the hardware; if it answers 0, `why` \
-        says why not.",
-    usually: "The slot passes on a failure of the driver, or answers 0 without a reason: then \
-        nothing of the \
-              backend is tested, and nobody knows why.",
-    tests: tests_of_backends![
-        "device.available.asking_succeeds": "is_available answers yes or no, and does not \
-         fail" => asking_succeeds;
-        "device.available.says_why_not": "if it cannot run here there is a reason, and it is \
-         text" => says_why_not;
-    ],
-}];
-
-pub(crate) const GROUPS: &[Group] = &[
-    Group {
-        slot: "exec.stream_destroy, event_destroy",
-        needs: &[Need::Streams],
-        rule: "destroy slots succeed for what create slots made. The library has no caller to tell \
-            of their failure: it \
-               logs a warning.",
-        usually: "The slot refuses its own streams or events, or answers what a driver's call \
-            answered.",
-        tests: tests_alone![
-            "exec.stream.destroy_succeeds": "20 streams with work are destroyed without a \
-             warning" => stream_destroy;
-            "exec.event.new_one_knows_no_old_record": "events made where others were destroyed are \
-             as never recorded" => event_new;
-            "exec.event.destroy_succeeds": "20 recorded events are destroyed without a \
-             warning" => event_destroy;
-        ],
-    },
-    Group {
-        slot: "comm.close, cancel",
-        needs: &[],
-        rule: "close closes what open gave; cancel ends the receives that are still posted then.",
-        usually: "A socket or file stays open, receives are not ended, or the slot answers a \
-            failure.",
-        tests: &[
-            ranks(
-                1,
-                "comm.close.succeeds",
-                "a communicator opened besides is closed without a warning",
-                close_succeeds,
-                None,
-            ),
-            ranks(
-                1,
-                "comm.close.leaves_no_files",
-                "ten opened and closed ones leave no open files",
-                close_leaves,
-                None,
-            ),
-            ranks(
-                1,
-                "comm.close.takes_no_second",
-                "receives that are posted at the end hold up nothing",
-                close_is_quick,
-                None,
-            ),
-        ],
-    },
+pub(crate) const TESTS: &[(&str, Body)] = functions![
+    Backend "device.available.":
+        asking_succeeds, says_why_not;
+    Alone "exec.stream.":
+        destroy_succeeds = stream_destroy;
+    Alone "exec.event.":
+        new_one_knows_no_old_record, destroy_succeeds = event_destroy;
+    Ranks "comm.close.":
+        succeeds = |p| without_warning("closing a communicator", || closed(p).map(|_| ())),
+        leaves_no_files, takes_no_second;
 ];
 
 fn asking_succeeds(backend: Backend) -> Outcome {
@@ -154,7 +89,7 @@ fn event_destroy(s: &Subject) -> Outcome {
     })
 }
 
-fn event_new(s: &Subject) -> Outcome {
+fn new_one_knows_no_old_record(s: &Subject) -> Outcome {
     let (held, go) = busy(s)?;
     let old: Vec<Event> = (0..8).map(|_| Event::on(s.backend, &held)).collect::<Result<_, _>>()?;
     old.into_iter().try_for_each(Event::destroy)?;
@@ -162,15 +97,11 @@ fn event_new(s: &Subject) -> Outcome {
     let pending = new.iter().filter(|event| !event.is_complete().unwrap_or(false)).count();
     go.release();
     held.synchronize()?;
-    ensure!(
-        pending == 0,
-        "{pending} of 8 new events are pending with the records of destroyed ones"
-    );
-    Ok(())
+    check!(pending == 0, "{pending} of 8 new events are pending with the records of destroyed ones")
 }
 
 /// A name that no other job on this node uses, the same on all ranks.
-pub(crate) fn job(p: &Peer) -> Outcome<CString> {
+pub(crate) fn job(p: &Rank) -> Outcome<CString> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut bytes = format!("dtl-ctk-{:010}-{number:010}", std::process::id()).into_bytes();
@@ -183,7 +114,7 @@ pub(crate) fn job(p: &Peer) -> Outcome<CString> {
 }
 
 /// Another communicator of the kind, with a transport of its own.
-fn another(p: &Peer) -> Outcome<Peer> {
+fn another(p: &Rank) -> Outcome<Rank> {
     on_its_own(p)?;
     let job = job(p)?;
     let opened = std::thread::scope(|scope| {
@@ -201,7 +132,7 @@ fn another(p: &Peer) -> Outcome<Peer> {
 }
 
 /// Skips where no rank can open a communicator by itself.
-pub(crate) fn on_its_own(p: &Peer) -> Outcome {
+pub(crate) fn on_its_own(p: &Rank) -> Outcome {
     if IN_THREADS.load(Ordering::Relaxed) {
         skip!(
             "the ranks are threads of one process, where {} opens for all of them or has no job",
@@ -212,19 +143,19 @@ pub(crate) fn on_its_own(p: &Peer) -> Outcome {
 }
 
 /// What an open gave, which may be refused only as one that this backend does not have.
-pub(crate) fn accepted(p: &Peer, opened: Result<Comm, Failure>) -> Outcome<Peer> {
+pub(crate) fn accepted(p: &Rank, opened: Called<Comm>) -> Outcome<Rank> {
     match opened {
-        Ok(comm) => Peer::of(comm, &p.kind, p.timeout_ns, p.no_time_limit),
+        Ok(comm) => Ok(Rank::of(comm, &p.kind, p.timeout_ns, p.no_time_limit)?),
         // The same answer on all ranks.
-        Err(failure) if failure.text.ends_with("(DTL_ERROR_NOT_SUPPORTED)") => {
-            skip!("the backend opens only once in a process: {}", failure.text)
+        Err(refused) if refused.status == DTL_ERROR_NOT_SUPPORTED => {
+            skip!("the backend opens only once in a process: {refused}")
         }
-        Err(failure) => wrong!("a second one cannot be opened: {}", failure.text),
+        Err(refused) => wrong!("a second one cannot be opened: {refused}"),
     }
 }
 
 /// Closes a second communicator after some messages; how long that took.
-fn closed(p: &Peer) -> Outcome<Duration> {
+fn closed(p: &Rank) -> Outcome<Duration> {
     let other = another(p)?;
     if other.size != p.size {
         skip!("the kind's ranks are those of one call, so it has {} here", other.size);
@@ -238,23 +169,16 @@ fn closed(p: &Peer) -> Outcome<Duration> {
     Ok(took)
 }
 
-fn close_succeeds(p: &Peer) -> Outcome {
-    without_warning("closing a communicator", || closed(p).map(|_| ()))
-}
-
-fn close_leaves(p: &Peer) -> Outcome {
+fn leaves_no_files(p: &Rank) -> Outcome {
     closed(p)?;
     let before = open_files();
-    (0..10).try_for_each(|_| closed(p).map(|_| ()))?;
+    (0..10).try_for_each(|_| closed(p).map(drop))?;
     let after = open_files();
-    ensure!(
-        after < before + 8,
-        "{after} files are open; there were {before} before ten communicators"
-    );
-    Ok(())
+    let few = after < before + 8;
+    check!(few, "{after} files are open; there were {before} before ten communicators")
 }
 
-fn close_is_quick(p: &Peer) -> Outcome {
+fn takes_no_second(p: &Rank) -> Outcome {
     let mut least = Duration::MAX;
     for _ in 0..10 {
         least = least.min(closed(p)?);

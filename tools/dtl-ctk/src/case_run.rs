@@ -1,12 +1,13 @@
 //! One rank of a run: goes through the cases, compares each outcome with the reference, and agrees
 //! with the other ranks after each whether all is well.
 
-use crate::api::{self, Comm, Failure};
+use crate::api::{self, Comm};
 use crate::batch::Batch;
 use crate::case::{Case, Group, Op, Step};
 use crate::collective;
 use crate::data::{self, show};
 use crate::generate;
+use crate::kit::outcome::Failure;
 use crate::options::Run;
 use crate::plan::{GUARD, Plan, View};
 use crate::reference;
@@ -18,7 +19,7 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 
 /// What a rank works with.
-pub(crate) struct Rank<'a> {
+pub(crate) struct CaseRun<'a> {
     pub(crate) run: &'a Run,
     pub(crate) rank: u64,
     pub(crate) ranks: u64,
@@ -30,44 +31,30 @@ pub(crate) struct Rank<'a> {
     pub(crate) progress: Option<File>,
 }
 
-/// A failed case, as this rank sees it.
-pub(crate) struct Failed {
-    pub(crate) text: String,
-    /// A call failed: the others may never hear of it.
-    pub(crate) out_of_step: bool,
-}
-
-impl Rank<'_> {
+impl CaseRun<'_> {
     /// All cases of the run, or up to the first that fails on any rank: `Err` if it failed on this
     /// one.
-    pub(crate) fn go(&self) -> Result<bool, Failed> {
-        let outside = |failure: Failure| Failed { text: failure.text, out_of_step: true };
-        let control = self.comm.dup().map_err(outside)?;
-        let mut digest = self.digest().map_err(|error| outside(Failure::wrong(error)))?;
-        let space = self.run.choice.space(self.ranks);
+    pub(crate) fn go(&self) -> Result<bool, Failure> {
+        let control = self.comm.dup()?;
+        let mut digest = self.digest()?;
+        let space = self.run.choice().space(self.ranks);
         for number in self.run.numbers() {
-            self.tell(number);
+            self.record_case(number);
             let mut case = generate::case(&space, number);
-            shrink::apply(&mut case, &self.run.shrink);
+            shrink::apply(&mut case, &self.run.random.shrink);
             if !self.cuts {
                 case.uncut();
             }
-            let outcome = self.case(&case).map_err(|failure| Failed {
-                text: format!(
-                    "case {number}, rank {} of {} ({}): {}",
-                    self.rank,
-                    self.ranks,
-                    case.describe(),
-                    failure.text
-                ),
-                out_of_step: failure.out_of_step,
+            let (rank, ranks, what) = (self.rank, self.ranks, case.describe());
+            let outcome = self.case(&case).map_err(|failure| {
+                failure.within(&format!("case {number}, rank {rank} of {ranks} ({what})"))
             });
             let mine = match &outcome {
-                Err(failed) if failed.out_of_step => return outcome.map(|_| false),
+                Err(failure) if failure.out_of_step => return outcome.map(|_| false),
                 Err(_) => [0, 1],
                 Ok(hash) => [*hash, 0],
             };
-            let all = control.gather_all(mine, self.ranks).map_err(outside)?;
+            let all = control.gather_all(mine, ranks)?;
             outcome?;
             if all.iter().any(|[_, failed]| *failed != 0) {
                 return Ok(false);
@@ -75,22 +62,22 @@ impl Rank<'_> {
             if let Some(file) = &mut digest {
                 let hash =
                     all.iter().fold(0, |hash, [of_rank, _]| data::hash_number(hash, *of_rank));
-                let written = writeln!(file, "{number} {} {hash:016x}", case.describe());
-                written.map_err(|error| outside(Failure::wrong(format!("the digest: {error}"))))?;
+                let written = writeln!(file, "{number} {what} {hash:016x}");
+                written.map_err(|error| outside(format!("the digest: {error}")))?;
             }
         }
         Ok(true)
     }
 
-    fn digest(&self) -> Result<Option<BufWriter<File>>, String> {
-        let Some(path) = self.run.digest.as_ref().filter(|_| self.rank == 0) else {
+    fn digest(&self) -> Result<Option<BufWriter<File>>, Failure> {
+        let Some(path) = self.run.random.digest.as_ref().filter(|_| self.rank == 0) else {
             return Ok(None);
         };
-        let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Some(BufWriter::new(file)))
+        let failed = |error| outside(format!("{}: {error}", path.display()));
+        Ok(Some(BufWriter::new(File::create(path).map_err(failed)?)))
     }
 
-    fn tell(&self, number: u64) {
+    fn record_case(&self, number: u64) {
         if let Some(file) = self.progress.as_ref().filter(|_| self.rank == 0) {
             let _ = file.write_all_at(&(number + 1).to_le_bytes(), 0);
         }
@@ -115,7 +102,7 @@ impl Rank<'_> {
             step,
             place,
             ranks: self.ranks,
-            key: data::key(self.run.choice.seed, case.number, number, place.color),
+            key: data::key(self.run.random.seed, case.number, number, place.color),
         };
         let views: Vec<View> = case.steps.iter().zip(0..).map(view).collect();
         let mut plans: Vec<Plan> = views.iter().map(View::plan).collect();
@@ -160,32 +147,34 @@ impl Rank<'_> {
         for (index, (view, plan)) in views.iter().zip(plans).enumerate() {
             let step = view.step;
             let within = |failure: Failure| failure.within(&named(index, step));
-            if step.op.is_batch() {
-                let batch = Batch::new(comm, *view, self.run.timeout_ns());
-                // After a wrong outcome the other steps go on: the other ranks are in them.
-                match batch.run(0) {
-                    Err(failure) if failure.out_of_step => return Err(within(failure)),
-                    Err(failure) => wrong = Some(within(failure)),
-                    Ok(hash) => messages[index] = Some(hash),
-                }
+            let outcome = if step.op.is_batch() {
+                Batch::new(comm, *view, self.run.call_ns()).run(0).map(Some)
             } else if step.op.is_window() {
-                match window::run::run(comm, *view, finish, self.run.timeout_ns()) {
-                    Err(failure) if failure.out_of_step => return Err(within(failure)),
-                    Err(failure) => wrong = Some(within(failure)),
-                    Ok(hash) => messages[index] = Some(hash),
-                }
+                window::run::run(comm, *view, finish, self.run.call_ns()).map(Some)
             } else if matches!(step.op, Op::Sendrecv | Op::Replace) {
-                match collective::shift(comm, step, plan) {
-                    Err(failure) if failure.out_of_step => return Err(within(failure)),
-                    shifted => wrong = shifted.map_err(within).err(),
-                }
+                collective::shift(comm, step, plan).map(|()| None)
             } else {
-                requests.extend(collective::call(comm, step, plan).map_err(within)?);
+                let begun = collective::call(comm, step, plan).map_err(Failure::from);
+                begun.map(|begun| {
+                    requests.extend(begun);
+                    None
+                })
+            };
+            // After a wrong outcome the other steps go on: the other ranks are in them.
+            match outcome.map_err(within) {
+                Err(failure) if failure.out_of_step => return Err(failure),
+                Err(failure) => wrong = Some(failure),
+                Ok(hash) => messages[index] = hash,
             }
         }
-        api::finish(&mut requests, finish, self.run.timeout_ns())?;
+        api::finish(&mut requests, finish, self.run.call_ns())?;
         wrong.map_or(Ok(messages), Err)
     }
+}
+
+/// A failure of which the other ranks may never hear.
+fn outside(text: String) -> Failure {
+    Failure { text, out_of_step: true }
 }
 
 fn named(index: usize, step: &Step) -> String {

@@ -1,9 +1,8 @@
 //! One rank of a communicator of a comm table. Calls the slots as the library does and checks every
 //! result.
 
-use crate::api::name_of;
-use crate::kit::bare::{Bare, slot};
-use crate::kit::outcome::{Outcome, ensure, skip, wrong};
+use crate::kit::outcome::{Outcome, ensure, name_of, skip, wrong};
+use crate::kit::vtables::{Vtables, slot};
 use dtl::tooling::is_status;
 use dtl_sys::{
     DTL_ANY_SOURCE, DTL_ERROR_BUSY, DTL_SUCCESS, dtl_comm_done_t, dtl_comm_open_t,
@@ -20,8 +19,8 @@ pub(crate) struct Place {
     pub(crate) job: CString,
 }
 
-pub(crate) struct Wire {
-    bare: &'static Bare,
+pub(crate) struct SlotComm {
+    vtables: &'static Vtables,
     table: dtl_comm_vtable_t,
     comm: *mut c_void,
     pub(crate) rank: i32,
@@ -47,28 +46,23 @@ pub(crate) struct Got {
 
 impl Op {
     fn text(&self) -> String {
+        let (size, word) = (self.buffer.len(), self.word);
         let peer = match self.source {
-            None => {
-                return format!(
-                    "a send of {} bytes under match word {:#x}",
-                    self.buffer.len(),
-                    self.word
-                );
-            }
+            None => return format!("a send of {size} bytes under match word {word:#x}"),
             Some(DTL_ANY_SOURCE) => "any rank".to_owned(),
             Some(rank) => format!("rank {rank}"),
         };
-        format!(
-            "a receive of up to {} bytes from {peer} under match word {:#x}",
-            self.buffer.len(),
-            self.word
-        )
+        format!("a receive of up to {size} bytes from {peer} under match word {word:#x}")
     }
 }
 
-impl Wire {
-    pub(crate) fn open(bare: &'static Bare, place: &Place, limit: Duration) -> Outcome<Wire> {
-        let Some(table) = bare.tables.comm else { skip!("the backend has no comm table") };
+impl SlotComm {
+    pub(crate) fn open(
+        vtables: &'static Vtables,
+        place: &Place,
+        limit: Duration,
+    ) -> Outcome<SlotComm> {
+        let Some(table) = vtables.tables.comm else { skip!("the backend has no comm table") };
         let Some(open) = table.open else { skip!("the comm table has no open") };
         let args = dtl_comm_open_t {
             struct_size: size_of::<dtl_comm_open_t>() as u32,
@@ -81,22 +75,16 @@ impl Wire {
         };
         let (mut comm, mut rank, mut size) = (ptr::null_mut(), -1, -1);
         let status = slot!(
-            bare,
+            vtables,
             "comm.open",
-            open,
-            &raw const args,
-            &raw mut comm,
-            &raw mut rank,
-            &raw mut size
+            open(&raw const args, &raw mut comm, &raw mut rank, &raw mut size)
         );
-        Bare::check("comm.open", status)?;
+        Vtables::check("comm.open", status)?;
         let (named, of) = (place.rank, place.size);
         ensure!((0..size).contains(&rank), "comm.open wrote rank {rank} of {size}");
-        ensure!(
-            named < 0 || (rank, size) == (named, of),
-            "comm.open wrote rank {rank} of {size}, expected {named} of {of}"
-        );
-        Ok(Wire { bare, table, comm, rank, size, limit })
+        let good = named < 0 || (rank, size) == (named, of);
+        ensure!(good, "comm.open wrote rank {rank} of {size}, expected {named} of {of}");
+        Ok(SlotComm { vtables, table, comm, rank, size, limit })
     }
 
     pub(crate) fn others(&self) -> impl Iterator<Item = i32> + use<> {
@@ -119,18 +107,14 @@ impl Wire {
         let size = op.buffer.len() as u64;
         let from = if size == 0 { ptr::null() } else { op.buffer.as_ptr().cast() };
         match slot!(
-            self.bare,
+            self.vtables,
             "comm.isend",
-            isend,
-            self.comm,
-            from,
-            size,
-            dest,
-            word,
-            &raw mut op.id
+            isend(self.comm, from, size, dest, word, &raw mut op.id)
         ) {
             DTL_ERROR_BUSY => return Ok(None),
-            status => Bare::check(&format!("comm.isend of {size} bytes to rank {dest}"), status)?,
+            status => {
+                Vtables::check(&format!("comm.isend of {size} bytes to rank {dest}"), status)?
+            }
         }
         Ok(Some(op))
     }
@@ -145,19 +129,12 @@ impl Wire {
             let mut op = Op { id: 0, source: Some(source), word, buffer: vec![0xA5; room] };
             let (into, size) = (op.buffer.as_mut_ptr().cast(), room as u64);
             match slot!(
-                self.bare,
+                self.vtables,
                 "comm.irecv",
-                irecv,
-                self.comm,
-                into,
-                size,
-                source,
-                word,
-                0,
-                &raw mut op.id
+                irecv(self.comm, into, size, source, word, 0, &raw mut op.id)
             ) {
                 DTL_ERROR_BUSY => Ok(None),
-                status => Bare::check("comm.irecv", status).map(|()| Some(op)),
+                status => Vtables::check("comm.irecv", status).map(|()| Some(op)),
             }
         })
     }
@@ -180,11 +157,8 @@ impl Wire {
     /// return.
     pub(crate) fn pause(&self, begin: Instant, what: impl Fn() -> String) -> Outcome {
         ensure!(begin.elapsed() < self.limit, "{} for {:?}", what(), self.limit);
-        std::thread::sleep(Duration::from_micros(if begin.elapsed().as_millis() < 1 {
-            0
-        } else {
-            100
-        }));
+        let short = begin.elapsed().as_millis() < 1;
+        std::thread::sleep(Duration::from_micros(if short { 0 } else { 100 }));
         Ok(())
     }
 
@@ -194,39 +168,30 @@ impl Wire {
         let mut done = 0;
         let mut result =
             dtl_comm_done_t { source: 0, status: DTL_SUCCESS, match_word: 0, size_bytes: 0 };
-        let status =
-            slot!(self.bare, "comm.test", test, self.comm, op.id, &raw mut done, &raw mut result);
-        Bare::check("comm.test", status)?;
+        let status = slot!(
+            self.vtables,
+            "comm.test",
+            test(self.comm, op.id, &raw mut done, &raw mut result)
+        );
+        Vtables::check("comm.test", status)?;
         match done {
             0 => return Ok(None),
             1 => {}
             _ => wrong!("comm.test wrote {done} into its boolean output: use 0 or 1"),
         }
-        let what = op.text();
-        let name =
-            if is_status(result.status) { name_of(result.status) } else { "no status".to_owned() };
-        ensure!(
-            result.status == DTL_SUCCESS,
-            "comm.test ended {what} with {name} ({})",
-            result.status
-        );
+        let (what, dtl_comm_done_t { source: from, status, match_word, size_bytes }) =
+            (op.text(), result);
+        let name = if is_status(status) { name_of(status) } else { "no status".to_owned() };
+        ensure!(status == DTL_SUCCESS, "comm.test ended {what} with {name} ({status})");
         let Some(source) = op.source else {
             return Ok(Some(Got { source: self.rank, size: op.buffer.len() }));
         };
-        let is_source = (0..self.size).contains(&result.source)
-            && [result.source, DTL_ANY_SOURCE].contains(&source);
-        ensure!(is_source, "comm.test wrote source {} for {what}", result.source);
-        ensure!(
-            result.match_word == op.word,
-            "comm.test wrote match word {:#x} for {what}",
-            result.match_word
-        );
-        ensure!(
-            result.size_bytes <= op.buffer.len() as u64,
-            "comm.test wrote {} bytes for {what}",
-            result.size_bytes
-        );
-        Ok(Some(Got { source: result.source, size: result.size_bytes as usize }))
+        let is_source = (0..self.size).contains(&from) && [from, DTL_ANY_SOURCE].contains(&source);
+        ensure!(is_source, "comm.test wrote source {from} for {what}");
+        ensure!(match_word == op.word, "comm.test wrote match word {match_word:#x} for {what}");
+        let fits = size_bytes <= op.buffer.len() as u64;
+        ensure!(fits, "comm.test wrote {size_bytes} bytes for {what}");
+        Ok(Some(Got { source: from, size: size_bytes as usize }))
     }
 
     /// Tests an operation until it is complete.
@@ -251,6 +216,6 @@ impl Wire {
 
     pub(crate) fn close(&self) -> Outcome {
         let Some(close) = self.table.close else { return Ok(()) };
-        Bare::check("comm.close", slot!(self.bare, "comm.close", close, self.comm))
+        Vtables::check("comm.close", slot!(self.vtables, "comm.close", close(self.comm)))
     }
 }

@@ -1,0 +1,367 @@
+//! Supervision of a worker process: starts it, watches its progress, ends it, reads its report and
+//! describes a crash or a hang.
+
+use crate::kit::catalog::Test;
+use crate::kit::current_slot;
+use crate::kit::report::Ended;
+use crate::options::{Place, Run};
+use crate::stop;
+use crate::worker::CANNOT;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Error;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Why there is no result at all: the exit status and what to say.
+pub(crate) type Hopeless = (u8, String);
+
+pub(crate) fn cannot(error: Error) -> Hopeless {
+    (CANNOT, error.to_string())
+}
+
+/// How long a launcher has to end its ranks.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// One worker and its files.
+pub(crate) struct Session<'a> {
+    run: &'a Run,
+    folder: PathBuf,
+    /// Ranks that report; `None`: the worker is no rank.
+    ranks: Option<u64>,
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(run: &'a Run, of_ranks: bool, names: &str) -> Result<Self, Hopeless> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("dtl-ctk-{}-{number}", std::process::id()));
+        let session = Session { run, folder, ranks: of_ranks.then(|| run.ranks()) };
+        let made = std::fs::create_dir(&session.folder)
+            .and_then(|()| std::fs::write(session.file("names"), names))
+            .and_then(|()| File::create(session.file("report")).map(drop));
+        made.map_err(|error| (CANNOT, format!("{}: {error}", session.folder.display())))?;
+        Ok(session)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// What a file of the session has, or nothing.
+    pub(crate) fn text(&self, name: &str) -> String {
+        let bytes = std::fs::read(self.file(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The random case that rank 0 is in, plus one; 0: none was begun.
+    pub(crate) fn case(&self) -> u64 {
+        let bytes = std::fs::read(self.file("report")).unwrap_or_default();
+        bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// Bytes of the report.
+    pub(crate) fn reported(&self) -> u64 {
+        std::fs::metadata(self.file("report")).map_or(0, |data| data.len())
+    }
+
+    /// The worker, under a launcher where ranks are processes.
+    fn command(&self) -> Result<Command, Error> {
+        let own = std::env::current_exe()?;
+        let processes = self.ranks.filter(|_| self.run.place() == Place::Processes);
+        let mut command = match (processes, &self.run.launcher) {
+            (None, _) => Command::new(&own),
+            (Some(ranks), Some(launcher)) => {
+                let words = launcher.replace("{ranks}", &ranks.to_string());
+                let mut words = words.split_whitespace();
+                let mut command = Command::new(words.next().unwrap_or("mpirun"));
+                command.args(words).arg(&own);
+                command
+            }
+            (Some(ranks), None) => {
+                let dtlrun = own.parent().unwrap_or(Path::new(".")).join("dtlrun");
+                let mut command = Command::new(dtlrun);
+                command.arg("-n").arg(ranks.to_string()).arg("--on-failure=wait:1s").arg(&own);
+                command
+            }
+        };
+        command.args(self.run.arguments()).arg("--worker");
+        command.arg("--names").arg(self.file("names")).arg("--report").arg(self.file("report"));
+        if let (Some(ranks), None) = (self.ranks, processes) {
+            command.arg(format!("--threads={ranks}"));
+        }
+        Ok(command)
+    }
+
+    /// Runs the worker to its end, with more arguments. `None`: it made no `progress` for too long
+    /// and was ended.
+    pub(crate) fn run(
+        &self,
+        more: &[String],
+        progress: &mut dyn FnMut(&Session) -> u64,
+    ) -> Result<Option<ExitStatus>, Hopeless> {
+        let stderr = File::create(self.file("stderr")).map_err(cannot)?;
+        let mut command = self.command().map_err(cannot)?;
+        let name = command.get_program().to_string_lossy().into_owned();
+        let mut child = stop::with_us(command.args(more))
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
+            .map_err(|error| (CANNOT, format!("{name}: {error}")))?;
+        self.watch(&mut child, progress).map_err(cannot)
+    }
+
+    fn watch(
+        &self,
+        child: &mut Child,
+        progress: &mut dyn FnMut(&Session) -> u64,
+    ) -> Result<Option<ExitStatus>, Error> {
+        let (mut last, mut since) = (0, Instant::now());
+        let mut pause = Duration::from_micros(500);
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(Some(status));
+            }
+            stop::check(Some(child))?;
+            let now = progress(self);
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+            if since.elapsed() > self.run.patience() {
+                end(child)?;
+                return Ok(None);
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+
+    /// Runs the worker for measurements, which it prints.
+    pub(crate) fn measure(&self) -> Result<(), Hopeless> {
+        let mut command = self.command().map_err(cannot)?;
+        command.arg("--time").status().map(drop).map_err(cannot)
+    }
+}
+
+/// Ends a launcher: it is asked to, so that it ends its ranks, which it cannot if it is killed at
+/// once.
+fn end(child: &mut Child) -> Result<(), Error> {
+    subprocess::send_signal(child.id(), libc::SIGTERM);
+    let begin = Instant::now();
+    while begin.elapsed() < GRACE {
+        if child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    child.kill()?;
+    child.wait().map(drop)
+}
+
+/// How tests ended, in order, and the seconds that they took.
+pub(crate) type Results = Vec<(Ended, f64)>;
+
+impl Session<'_> {
+    /// Runs named tests until the worker ends or does not survive one. Returns results of the first
+    /// tests, at least one unless nothing can run at all. `most`: failures after which it ends.
+    pub(crate) fn test(
+        &self,
+        tests: &[&'static Test],
+        most: Option<u64>,
+    ) -> Result<Results, Hopeless> {
+        let more: Vec<String> =
+            most.map(|most| format!("--max-failures={most}")).into_iter().collect();
+        let status = self.run(&more, &mut |session| session.reported())?;
+        let lines = Lines::read(&self.text("report"));
+        let ranks = self.ranks.unwrap_or(1) as usize;
+        if let Some(why) = lines.unable {
+            return Err((CANNOT, format!("{}: {why}", self.run.subject())));
+        }
+        if let Some(absent) = &lines.absent {
+            // But for what was tested before that was found out.
+            let result = |test: &&Test| lines.of(test.name, ranks).unwrap_or((absent.clone(), 0.0));
+            return Ok(tests.iter().map(result).collect());
+        }
+        if !lines.begun {
+            let why = format!("before the first test, {}", self.why(status));
+            let rest = Ended::NotRun(format!("{why}, in that of {}", tests[0].name));
+            let mut results = vec![(rest, 0.0); tests.len()];
+            results[0].0 = Ended::Failed(why);
+            return Ok(results);
+        }
+        let (mut results, mut failures) = (Results::new(), 0);
+        for test in tests {
+            let Some((ended, seconds)) = lines.of(test.name, ranks) else {
+                results.push((Ended::Failed(self.why(status)), 0.0));
+                return Ok(results);
+            };
+            let Ended::Failed(text) = ended else {
+                results.push((ended, seconds));
+                continue;
+            };
+            let stuck = if test.body.is_first() { self.stuck() } else { String::new() };
+            results.push((Ended::Failed(text + &stuck), seconds));
+            failures += 1;
+            if self.ranks.is_some() || Some(failures) == most {
+                return Ok(results);
+            }
+        }
+        // Libraries are closed at the end of the process: that belongs to the last test.
+        let ended_well = status.is_some_and(|status| status.success());
+        if let Some((ended, _)) = results.last_mut().filter(|_| !ended_well) {
+            if !matches!(ended, Ended::Failed(_)) {
+                let why = self.why(status);
+                *ended = Ended::Failed(format!("behind it, at the end of the process, {why}"));
+            }
+        }
+        Ok(results)
+    }
+
+    /// Slots that ranks are in or ended in, with the ranks.
+    fn places(&self) -> Option<String> {
+        let ranks = self.ranks.unwrap_or(1) as usize;
+        let places = current_slot::read(&self.file("report"), ranks);
+        let text = |(what, on): &(String, Vec<i32>)| match ranks {
+            1 => what.clone(),
+            _ => format!("{what} ({})", ranks_text(on)),
+        };
+        let places: Vec<String> = grouped(places.into_iter()).iter().map(text).collect();
+        (!places.is_empty()).then(|| places.join(", "))
+    }
+
+    /// Text for a test that failed on some ranks: the slots that other ranks were still in.
+    fn stuck(&self) -> String {
+        self.places().map_or(String::new(), |places| format!("; not returned: {places}"))
+    }
+
+    /// Why a worker ended in the middle of a test.
+    fn why(&self, status: Option<ExitStatus>) -> String {
+        let stderr = self.text("stderr");
+        let (place, limit) = (self.places(), self.run.limit().as_secs_f64());
+        // The texts of the Rust runtime and of the C++ runtime.
+        let threw = ["cannot catch foreign exceptions", "terminate called after throwing"];
+        let threw = threw.iter().any(|text| stderr.contains(text));
+        let ended = status.map(|status| match (status.signal(), status.code()) {
+            (None, Some(code @ 129..=192)) => (Some(code - 128), None),
+            ended => ended,
+        });
+        let what = match (ended, &place) {
+            (None, Some(place)) => format!("{place} did not return within {limit:.0} s"),
+            (None, None) => format!("timed out after {limit:.0} s"),
+            (Some((Some(_), _)), Some(place)) if threw => {
+                format!("{place} threw an exception, which must not leave a slot")
+            }
+            (Some((Some(signal), _)), Some(place)) => format!("{place} crashed (signal {signal})"),
+            (Some((Some(signal), _)), None) => format!("crashed: signal {signal}"),
+            (Some((None, Some(code))), Some(place)) => {
+                format!("{place} ended the process with exit status {code}")
+            }
+            (Some((None, Some(code))), None) => {
+                format!("the process ended with exit status {code}")
+            }
+            _ => "the process ended".to_owned(),
+        };
+        let mut last: Vec<&str> =
+            stderr.lines().rev().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
+        last.reverse();
+        if last.is_empty() { what } else { format!("{what}; it said: {}", last.join(" ")) }
+    }
+}
+
+/// Groups texts of ranks: each text once, with the ranks that have it.
+fn grouped(texts: impl Iterator<Item = (i32, String)>) -> Vec<(String, Vec<i32>)> {
+    let mut groups: Vec<(String, Vec<i32>)> = Vec::new();
+    for (rank, text) in texts {
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((text, vec![rank])),
+        }
+    }
+    groups
+}
+
+fn ranks_text(ranks: &[i32]) -> String {
+    let mut ranks = ranks.to_vec();
+    ranks.sort_unstable();
+    let names: Vec<String> = ranks.iter().map(i32::to_string).collect();
+    format!("rank{} {}", if ranks.len() > 1 { "s" } else { "" }, names.join(", "))
+}
+
+/// What the workers reported.
+#[derive(Default)]
+struct Lines {
+    /// Nothing can be run: why.
+    unable: Option<String>,
+    /// Some test has begun.
+    begun: bool,
+    /// Every test ends like this.
+    absent: Option<Ended>,
+    /// How a test ended on the ranks that say so.
+    ended: HashMap<String, Vec<(i32, Ended, f64)>>,
+}
+
+impl Lines {
+    fn read(text: &str) -> Lines {
+        let mut lines = Lines::default();
+        for line in text.lines() {
+            let fields: Vec<&str> = line.splitn(4, '\t').collect();
+            let [what, rank, test, detail] = fields[..] else { continue };
+            let seconds = detail.parse::<f64>().map_or(0.0, |micros| micros / 1e6);
+            let detail = detail.to_owned();
+            let ended = match what {
+                "P" => Ended::Passed,
+                "S" => Ended::Skipped(detail),
+                "F" => Ended::Failed(detail),
+                _ => {
+                    match what {
+                        "B" => lines.begun = true,
+                        "X" => lines.unable = Some(detail),
+                        "A" => lines.absent = Some(Ended::Skipped(detail)),
+                        "U" => lines.absent = Some(Ended::Away(detail)),
+                        "O" => {
+                            let text = format!("cannot be begun with: {detail}");
+                            lines.absent = Some(Ended::Failed(text));
+                        }
+                        _ => {}
+                    }
+                    continue;
+                }
+            };
+            let of_test = lines.ended.entry(test.to_owned()).or_default();
+            of_test.push((rank.parse().unwrap_or(0), ended, seconds));
+        }
+        lines
+    }
+
+    /// How a test ended on all ranks; `None`: not all say.
+    fn of(&self, test: &str, ranks: usize) -> Option<(Ended, f64)> {
+        let ended = self.ended.get(test)?;
+        let seconds = ended.iter().fold(0.0, |most: f64, (_, _, seconds)| most.max(*seconds));
+        let failed = grouped(ended.iter().filter_map(|(rank, ended, _)| match ended {
+            Ended::Failed(text) => Some((*rank, text.clone())),
+            _ => None,
+        }));
+        if !failed.is_empty() {
+            let text = |(text, on): &(String, Vec<i32>)| {
+                if ranks > 1 { format!("{}: {text}", ranks_text(on)) } else { text.clone() }
+            };
+            let texts: Vec<String> = failed.iter().map(text).collect();
+            return Some((Ended::Failed(texts.join("; ")), seconds));
+        }
+        if ended.len() < ranks {
+            return None;
+        }
+        let skipped = ended.iter().find(|(_, ended, _)| matches!(ended, Ended::Skipped(_)));
+        Some((skipped.map_or(Ended::Passed, |(_, ended, _)| ended.clone()), seconds))
+    }
+}
