@@ -156,7 +156,7 @@ pub fn choose_world(launch: Option<&launch::Launch>) -> Result<CommKind> {
 }
 
 /// An environment that a backend needs.
-pub struct Need {
+pub struct Requirement {
     /// Its name.
     pub name: String,
     /// Why it cannot be used here; `None` = it can.
@@ -165,10 +165,10 @@ pub struct Need {
 
 /// Returns the environments that a backend needs; none of a backend that is not registered.
 #[must_use]
-pub fn needs_of(backend: &str) -> Vec<Need> {
+pub fn needs_of(backend: &str) -> Vec<Requirement> {
     let backend = registry::lookup(backend);
     let needs = backend.iter().flat_map(|backend| &backend.needs);
-    let of = |need: &environment::Need| Need {
+    let of = |need: &environment::Requirement| Requirement {
         name: need.name.clone(),
         unavailable: environment::availability(need).err().map(|error| error.text().to_owned()),
     };

@@ -74,7 +74,7 @@ impl Inputs {
 }
 
 /// What a compiler leaves beside the object.
-pub(super) struct Made {
+pub(super) struct CompilerOutput {
     /// The files that it read, those of the folder apart.
     pub(super) needs: Vec<PathBuf>,
     /// The compiler's messages.
@@ -173,13 +173,13 @@ impl KernelCache {
     pub(super) fn make(
         &self,
         inputs: &[u8],
-        compile: impl FnOnce(&Path) -> Result<Made>,
+        compile: impl FnOnce(&Path) -> Result<CompilerOutput>,
     ) -> Result<CachedObject> {
         self.sweep();
         let begun = Passing(self.passing(BEGUN)?);
         let at = begun.0.as_path();
         DirBuilder::new().mode(0o700).create(at).map_err(|error| unwritten(at, &error))?;
-        let Made { needs, log } = compile(at)?;
+        let CompilerOutput { needs, log } = compile(at)?;
         let bytes = fs::read(at.join(self.object))
             .map_err(|error| unwritten(&at.join(self.object), &error))?;
         let needs =

@@ -280,12 +280,12 @@ pub(crate) mod oracle {
 
     /// The oracle: two plain lists, searched from the front.
     #[derive(Default)]
-    pub(crate) struct Naive {
+    pub(crate) struct ReferenceMatcher {
         pub(crate) posted: Vec<(Selector, u32)>,
         pub(crate) arrived: Vec<(i32, u64, u32)>,
     }
 
-    impl Naive {
+    impl ReferenceMatcher {
         /// The message that a receive would get.
         pub(crate) fn peek(&self, select: Selector) -> Option<(i32, u64, u32)> {
             self.arrived.iter().copied().find(|(source, word, _)| select.takes(*source, *word))
@@ -312,7 +312,7 @@ pub(crate) mod oracle {
 
 #[cfg(test)]
 mod tests {
-    use super::oracle::Naive;
+    use super::oracle::ReferenceMatcher;
     use super::*;
     use proptest::prelude::*;
 
@@ -421,7 +421,7 @@ mod tests {
         #[test]
         fn agrees_with_two_plain_lists(steps in proptest::collection::vec(step(), 0..200)) {
             let mut matcher = Matcher::<u32, u32>::new(3);
-            let mut naive = Naive::default();
+            let mut naive = ReferenceMatcher::default();
             for (id, step) in (0_u32..).zip(steps) {
                 match step {
                     Step::Message(source, word) => {

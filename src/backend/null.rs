@@ -8,7 +8,7 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    CopySide, Device, Exec, ExecGroups, HostExec, Launch, Memory, Presence, Token, Transfer,
+    BackendProbe, CopySide, Device, Exec, ExecGroups, HostExec, Launch, Memory, Token, Transfer,
 };
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
@@ -35,7 +35,7 @@ fn token() -> Token {
     Addr::new(std::ptr::without_provenance_mut(1))
 }
 
-impl Presence for Null {
+impl BackendProbe for Null {
     fn supports(&self, feature: &str) -> Option<Result<bool>> {
         Some(Ok(feature == "no_compute"))
     }

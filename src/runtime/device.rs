@@ -153,12 +153,12 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::component::{Device, Presence};
+    use crate::runtime::component::{BackendProbe, Device};
     use crate::sys::handles::epoch;
 
     struct One;
 
-    impl Presence for One {}
+    impl BackendProbe for One {}
 
     impl Device for One {
         fn count(&self) -> Result<i32> {

@@ -322,7 +322,7 @@ impl Drop for Settle {
 
 /// Guard for code that works in every state and takes a lock: while the result lives, a forked
 /// child finds this thread. Fails in a forked child in which a lock may have stayed taken.
-pub fn aside() -> Result<epoch::Aside> {
+pub fn aside() -> Result<epoch::ForkGuard> {
     if is_fork() && epoch::another_was_inside() {
         forked_inside()?;
     }

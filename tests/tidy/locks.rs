@@ -15,7 +15,7 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
             "backend/mpi/reduce_op.rs NAMED",
             "backend/mpi/library/mpi_library.rs FAILED",
             "backend/mpi/library/mpi_library.rs LOADED",
-            "backend/nccl/find.rs LIBRARY",
+            "backend/nccl/discovery.rs LIBRARY",
             "backend/opencl/driver.rs LIBRARY",
             "backend/rdma/verbs/discovery.rs LIBRARY",
             "backend/shm/transport.rs LOCK",
@@ -87,7 +87,7 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
     ),
     (
         "by threads that leave a call: run_errands in sys/handles/epoch.rs",
-        &["sys/handles/epoch.rs LIMBO", "sys/handles/epoch/chores.rs CHORES"],
+        &["sys/handles/epoch.rs LIMBO", "sys/handles/epoch/deferred_work.rs CHORES"],
     ),
     (
         "also by threads that end: Leaving in sys/memory/heap/thread_heap.rs, last_error.rs",
@@ -126,12 +126,12 @@ const LOCK_TYPES: &[&str] = &[
     "OnceLock<",
     "LazyLock<",
     "Once ",
-    "Table<",
+    "HandleTable<",
     "SlotMap<",
-    "List<",
+    "ProgressList<",
     "VendorLib<",
-    "Chunks<",
-    "Numbered<",
+    "AppendOnlyTable<",
+    "IdTable<",
     "OpenState ",
 ];
 /// Every place where the library starts a thread, by what a fork sees of it.

@@ -21,7 +21,7 @@ pub(in crate::backend) fn limit_ns(timeout_ns: u64) -> u64 {
 
 /// One rank's part in the opening of a communicator.
 #[derive(Clone, Copy)]
-pub(in crate::backend) struct Opening {
+pub(in crate::backend) struct OpenRequest {
     /// Equal on the ranks of this opening, and on no others.
     pub(super) key: u64,
     pub(in crate::backend) rank: usize,
@@ -30,11 +30,11 @@ pub(in crate::backend) struct Opening {
     pub(super) deadline: Deadline,
 }
 
-impl Opening {
+impl OpenRequest {
     /// The time limit begins now.
     pub(super) fn new(key: u64, (rank, size): (usize, usize), timeout_ns: u64) -> Self {
         let limit_ns = limit_ns(timeout_ns);
-        Opening { key, rank, size, limit_ns, deadline: Deadline::after(limit_ns) }
+        OpenRequest { key, rank, size, limit_ns, deadline: Deadline::after(limit_ns) }
     }
 
     /// Until when rank 0 has to answer: it does so at its own limit.
@@ -98,14 +98,14 @@ impl Opening {
 }
 
 /// Rank 0's wait for the others: until when, and why it does not go on.
-pub(super) struct Attendance {
+pub(super) struct ArrivalDeadline {
     deadline: Deadline,
     failure: Option<Error>,
 }
 
-impl Attendance {
+impl ArrivalDeadline {
     pub(super) fn new(deadline: Deadline) -> Self {
-        Attendance { deadline, failure: None }
+        ArrivalDeadline { deadline, failure: None }
     }
 
     pub(super) fn deadline(&self) -> Deadline {

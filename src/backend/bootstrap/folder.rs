@@ -9,8 +9,8 @@
 //! Over NFS a file may be seen later than it is written, by as long as attributes are cached there
 //! (actimeo).
 
-use super::absence::{Attendance, GRACE_NS, LINGER_NS, Opening};
-use super::records::{Contribution, bytes_of, decode, encode, failure, words_of};
+use super::absence::{ArrivalDeadline, GRACE_NS, LINGER_NS, OpenRequest};
+use super::records::{RankRecord, bytes_of, decode, encode, failure, words_of};
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result};
@@ -40,8 +40,8 @@ const LATE: &str = "late";
 /// Returns the contributions of all ranks, or the folder's own failure.
 pub(super) fn allgather(
     path: &Path,
-    opening: &Opening,
-    contribution: &Contribution,
+    opening: &OpenRequest,
+    contribution: &RankRecord,
 ) -> Result<Result<Vec<u64>>> {
     let fault = |what: String| {
         Error::new(DTL_ERROR_UNAVAILABLE, format!("folder {}: {what}", path.display()))
@@ -74,8 +74,8 @@ enum Written {
 struct FolderOpening<'a> {
     /// Of this one opening.
     folder: PathBuf,
-    opening: &'a Opening,
-    contribution: &'a Contribution,
+    opening: &'a OpenRequest,
+    contribution: &'a RankRecord,
     /// Of this process' drawing.
     own: u64,
 }
@@ -247,7 +247,7 @@ fn of_rank(invitation: u64, rank: usize, more: &str) -> String {
 /// Rank 0.
 struct FolderRoot<'a> {
     place: &'a FolderOpening<'a>,
-    attendance: Attendance,
+    attendance: ArrivalDeadline,
     /// By rank: the number that it has drawn, and its contribution.
     seats: Vec<Option<(u64, Vec<u64>)>>,
     /// The numbers of those that have no place here but must get the reason.
@@ -263,7 +263,7 @@ impl<'a> FolderRoot<'a> {
         if let Some(seat) = seats.first_mut() {
             *seat = Some((place.own, mine));
         }
-        let attendance = Attendance::new(place.opening.deadline);
+        let attendance = ArrivalDeadline::new(place.opening.deadline);
         let mut root = FolderRoot { place, attendance, seats, turned_away: Vec::new() };
         // What is left of others has been of no use since the invitation was replaced.
         root.names()

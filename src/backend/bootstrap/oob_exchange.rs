@@ -1,14 +1,14 @@
 //! Out-of-band allgather when a communicator is opened: each rank contributes a few words, its
-//! record, and all go on or none does. [`How`] selects where they meet.
+//! record, and all go on or none does. [`BootstrapMethod`] selects where they meet.
 //!
 //! Here: the accepted texts, the choice of "auto", and the exchange over a communicator that is
 //! open or is opened for it. `folder` and `tcp` need no communicator. Not here: the content of a
 //! record.
 
-use super::absence::{Opening, limit_ns};
+use super::absence::{OpenRequest, limit_ns};
 use super::job_id::count;
 use super::over_comm::OverTransport;
-use super::records::{Contribution, Records};
+use super::records::{RankRecord, Records};
 use super::{folder, tcp};
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Exchange, OpenArgs};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Where the ranks meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum BootstrapMethod {
     /// Over the communicator that the description names, else over shared memory if all are on this
     /// node, else over MPI.
     Auto,
@@ -38,18 +38,20 @@ pub enum How {
 /// Kinds that carry no messages between processes, or need a meeting themselves.
 const NO_PLACE_TO_MEET: [&str; 5] = ["self", "threads", "nccl", "rdma", "over"];
 
-impl How {
+impl BootstrapMethod {
     /// Parses a text: "auto", "over", the name of a kind, "file:PATH", "tcp:HOST:PORT".
-    pub fn parse(text: &str) -> Result<How> {
+    pub fn parse(text: &str) -> Result<BootstrapMethod> {
         let how = match text.split_once(':') {
-            Some(("file", path)) if !path.is_empty() => Some(How::Folder(PathBuf::from(path))),
+            Some(("file", path)) if !path.is_empty() => {
+                Some(BootstrapMethod::Folder(PathBuf::from(path)))
+            }
             Some(("tcp", place)) => parse_place(place),
             Some(_) => None,
             None => match text {
-                "auto" => Some(How::Auto),
-                "over" => Some(How::Over),
+                "auto" => Some(BootstrapMethod::Auto),
+                "over" => Some(BootstrapMethod::Over),
                 name if is_name(name) && !NO_PLACE_TO_MEET.contains(&name) => {
-                    Some(How::Kind(name.to_owned()))
+                    Some(BootstrapMethod::Kind(name.to_owned()))
                 }
                 _ => None,
             },
@@ -71,7 +73,7 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-fn parse_place(text: &str) -> Option<How> {
+fn parse_place(text: &str) -> Option<BootstrapMethod> {
     let (host, port) = text.rsplit_once(':')?;
     let host = match host.strip_prefix('[') {
         Some(host) => host.strip_suffix(']')?,
@@ -80,7 +82,9 @@ fn parse_place(text: &str) -> Option<How> {
         None => host,
     };
     match port.parse::<u16>() {
-        Ok(port) if port > 0 && !host.is_empty() => Some(How::Tcp(host.to_owned(), port)),
+        Ok(port) if port > 0 && !host.is_empty() => {
+            Some(BootstrapMethod::Tcp(host.to_owned(), port))
+        }
         _ => None,
     }
 }
@@ -89,30 +93,32 @@ fn parse_place(text: &str) -> Option<How> {
 /// this rank's, or why it cannot go on, which is reported to the others. Waits up to the time limit
 /// of `args`.
 pub fn allgather(
-    how: &How,
+    how: &BootstrapMethod,
     args: &OpenArgs,
     len: usize,
     mine: Result<Vec<u64>>,
 ) -> Result<Records> {
     let chosen = match how {
-        How::Auto if args.over.is_some() => How::Over,
-        How::Auto => automatic(args.named, launch::from_environment()?.as_ref()),
+        BootstrapMethod::Auto if args.over.is_some() => BootstrapMethod::Over,
+        BootstrapMethod::Auto => automatic(args.named, launch::from_environment()?.as_ref()),
         chosen => chosen.clone(),
     };
     let place = args.over.as_ref().map(|over| (over.rank(), over.size())).or(args.rank_size());
     let (rank, size) = place.unwrap_or((0, 1));
-    let contribution = Contribution::new(len, mine);
+    let contribution = RankRecord::new(len, mine);
     if size == 1 {
         check(how, args.over.as_ref())?;
         return contribution.finish((0, 1), Ok(contribution.words()));
     }
     let all = match &chosen {
-        How::Auto | How::Over => {
+        BootstrapMethod::Auto | BootstrapMethod::Over => {
             return contribution.exchange(below(args.over.as_ref())?.as_ref());
         }
-        How::Kind(name) => return over_kind(find(name)?.as_ref(), args, &contribution),
-        How::Folder(path) => folder::allgather(path, &opening(args, rank, size), &contribution)?,
-        How::Tcp(host, port) => {
+        BootstrapMethod::Kind(name) => return over_kind(find(name)?.as_ref(), args, &contribution),
+        BootstrapMethod::Folder(path) => {
+            folder::allgather(path, &opening(args, rank, size), &contribution)?
+        }
+        BootstrapMethod::Tcp(host, port) => {
             tcp::allgather((host, *port), &opening(args, rank, size), &contribution)
         }
     };
@@ -120,18 +126,18 @@ pub fn allgather(
 }
 
 /// Decides from data that are equal on all ranks, so that all decide the same.
-fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> How {
+fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> BootstrapMethod {
     let is_one_node = named.is_some() || launch.is_none_or(Launch::is_one_node);
-    How::Kind(if is_one_node { "shm" } else { "mpi" }.to_owned())
+    BootstrapMethod::Kind(if is_one_node { "shm" } else { "mpi" }.to_owned())
 }
 
 /// Whether there is what a way names, and the communicator that a description does; nothing is
 /// opened.
-pub fn check(how: &How, over: Option<&Arc<dyn Exchange>>) -> Result<()> {
+pub fn check(how: &BootstrapMethod, over: Option<&Arc<dyn Exchange>>) -> Result<()> {
     match how {
-        How::Over => below(over).map(drop),
-        How::Kind(name) => known(name).map(drop),
-        How::Auto | How::Folder(_) | How::Tcp(..) => Ok(()),
+        BootstrapMethod::Over => below(over).map(drop),
+        BootstrapMethod::Kind(name) => known(name).map(drop),
+        BootstrapMethod::Auto | BootstrapMethod::Folder(_) | BootstrapMethod::Tcp(..) => Ok(()),
     }
 }
 
@@ -177,7 +183,7 @@ fn find(name: &str) -> Result<Arc<Backend>> {
 }
 
 /// Opens a communicator of a kind, exchanges over it and closes it.
-fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &Contribution) -> Result<Records> {
+fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> Result<Records> {
     let Some(comm) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     // What the description's native is of concerns this kind only.
     let args = OpenArgs {
@@ -200,13 +206,13 @@ fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &Contribution) ->
 }
 
 /// This rank's part in an opening that needs nothing that is open. Counts it.
-fn opening(args: &OpenArgs, rank: i32, size: i32) -> Opening {
+fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
     let number = match args.is_only_open {
         true => 1,
         false => count((fnv::of(args.job.as_bytes()), rank), |_| ()).0,
     };
     let of = |number: i32| usize::try_from(number).unwrap_or(0);
-    Opening::new(key(args.job.as_bytes(), number), (of(rank), of(size)), args.timeout_ns)
+    OpenRequest::new(key(args.job.as_bytes(), number), (of(rank), of(size)), args.timeout_ns)
 }
 
 /// Key of an opening: the n-th of the job.

@@ -68,7 +68,7 @@ pub struct Records {
 }
 
 /// One rank's contribution to the exchange: its record, or why it cannot go on.
-pub(super) struct Contribution {
+pub(super) struct RankRecord {
     /// Words of a record.
     pub(super) len: usize,
     pub(super) cookie: u64,
@@ -78,7 +78,7 @@ pub(super) struct Contribution {
 /// Words before each record: status, cookie.
 pub(super) const BEFORE: usize = 2;
 
-impl Contribution {
+impl RankRecord {
     pub(super) fn new(len: usize, mine: Result<Vec<u64>>) -> Self {
         let mine = mine.and_then(|record| match record.len() == len {
             true => Ok(record),
@@ -86,7 +86,7 @@ impl Contribution {
                 fail!(DTL_ERROR_INTERNAL, "a record of {} words instead of {len}", record.len())
             }
         });
-        Contribution { len, cookie: process::random_u64().unwrap_or(0), mine }
+        RankRecord { len, cookie: process::random_u64().unwrap_or(0), mine }
     }
 
     /// Returns status, cookie and record, as many words on every rank. In the place of the record

@@ -5,9 +5,9 @@
 //! Strangers may connect at any time. A connection counts only with the opening's hello, and those
 //! without one are few. `uds` and `tcp` have what differs between the kinds of sockets.
 
-use super::absence::{Attendance, GRACE_NS, LINGER_NS, Opening};
+use super::absence::{ArrivalDeadline, GRACE_NS, LINGER_NS, OpenRequest};
 use super::records::{bytes_of, decode, encode, words_of};
-use super::socket_frames::{Channel, ConnectionState, LONGEST, Lost, Stream};
+use super::socket_frames::{Channel, ConnectionState, FrameFailure, LONGEST, Stream};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result};
 use crate::sys::os::poller;
@@ -44,7 +44,7 @@ pub(super) trait Sockets {
     const MOST_PAUSE: Duration;
 
     /// This rank's part in the opening.
-    fn opening(&self) -> &Opening;
+    fn opening(&self) -> &OpenRequest;
     /// What this rank contributes.
     fn contribution(&self) -> Vec<u64>;
     fn listen(&self) -> Result<Self::Listener>;
@@ -53,7 +53,7 @@ pub(super) trait Sockets {
     /// The error of a rank 0 that did not come, in words why.
     fn root_absent(&self, why: &str) -> Error;
     /// The error of a rank 0 that has come and does not answer.
-    fn lost(&self, lost: Lost) -> Error;
+    fn lost(&self, lost: FrameFailure) -> Error;
     /// The next that has connected, if any.
     fn accept(&self, listener: &Self::Listener) -> io::Result<Option<Self::Stream>>;
     /// The failure of rank 0's own sockets.
@@ -85,7 +85,7 @@ pub(super) fn connect<N: Sockets>(
     let mut pause = Duration::from_micros(100);
     loop {
         sockets.watch();
-        let &Opening { key, rank, size, deadline, .. } = sockets.opening();
+        let &OpenRequest { key, rank, size, deadline, .. } = sockets.opening();
         let why = match sockets.connect()? {
             Ok(stream) => {
                 let head = [N::MAGIC, key, rank as u64, size as u64, deadline.left_ns()];
@@ -138,11 +138,13 @@ fn await_answer<N: Sockets>(
             Ok((ANSWER, bytes)) => return decode(&words_of(&bytes)).map(Ok),
             Err(lost) if is_root => return Err(sockets.lost(lost)),
             // Rank 0 of another job, whose name hashes alike: it does not answer this one.
-            Ok(_) if N::ARE_TRUSTED => return Err(sockets.lost(Lost::Ended(String::new()))),
+            Ok(_) if N::ARE_TRUSTED => return Err(sockets.lost(FrameFailure::Ended(String::new()))),
             Ok((OTHER, _)) => "another job meets there".to_owned(),
-            Ok(_) | Err(Lost::TooLong(_)) => "something else listens there".to_owned(),
-            Err(Lost::Silent) => "who listens there says nothing".to_owned(),
-            Err(Lost::Ended(why)) => format!("who listens there sends this rank away: {why}"),
+            Ok(_) | Err(FrameFailure::TooLong(_)) => "something else listens there".to_owned(),
+            Err(FrameFailure::Silent) => "who listens there says nothing".to_owned(),
+            Err(FrameFailure::Ended(why)) => {
+                format!("who listens there sends this rank away: {why}")
+            }
         };
         return Ok(Err(why));
     }
@@ -167,7 +169,7 @@ pub(super) struct Root<N: Sockets> {
     /// Rank 0's contribution.
     mine: Vec<u64>,
     listener: N::Listener,
-    attendance: Attendance,
+    attendance: ArrivalDeadline,
     guests: Vec<Guest<N::Stream>>,
     /// By rank; that of rank 0 stays empty.
     seats: Vec<Option<Seat<N::Stream>>>,
@@ -181,12 +183,12 @@ impl<N: Sockets> Root<N> {
     /// Begins to listen.
     pub(super) fn open(sockets: N) -> Result<Self> {
         let (listener, mine) = (sockets.listen()?, sockets.contribution());
-        let &Opening { size, deadline, .. } = sockets.opening();
+        let &OpenRequest { size, deadline, .. } = sockets.opening();
         let mut root = Root {
             sockets,
             mine,
             listener,
-            attendance: Attendance::new(deadline),
+            attendance: ArrivalDeadline::new(deadline),
             guests: Vec::new(),
             seats: (0..size).map(|_| None).collect(),
             turned_away: Vec::new(),

@@ -65,7 +65,7 @@ pub(super) enum ConnectionState {
 }
 
 /// Why no frame came.
-pub(super) enum Lost {
+pub(super) enum FrameFailure {
     /// Nothing came in time.
     Silent,
     /// The connection has ended, in words why.
@@ -166,23 +166,23 @@ impl<S: Stream> Channel<S> {
         &mut self,
         most: usize,
         deadline: Deadline,
-    ) -> Result<(u8, Vec<u8>), Lost> {
+    ) -> Result<(u8, Vec<u8>), FrameFailure> {
         loop {
             let more = self.flush().unwrap_or(false);
-            if let Some(frame) = self.next(most).map_err(Lost::TooLong)? {
+            if let Some(frame) = self.next(most).map_err(FrameFailure::TooLong)? {
                 return Ok(frame);
             }
             let before = self.inbox.len();
             match self.fill_up_to(self.missing()) {
-                ConnectionState::Ended(why) => return Err(Lost::Ended(why)),
+                ConnectionState::Ended(why) => return Err(FrameFailure::Ended(why)),
                 ConnectionState::Open if self.inbox.len() > before => continue,
-                ConnectionState::Open if deadline.passed() => return Err(Lost::Silent),
+                ConnectionState::Open if deadline.passed() => return Err(FrameFailure::Silent),
                 ConnectionState::Open => {}
             }
             let left_ns = deadline.left_ns();
             let wait_ns = if more { left_ns.min(MOMENT_NS) } else { left_ns };
             poller::wait_readable(&[self.as_fd()], wait_ns)
-                .map_err(|error| Lost::Ended(error.to_string()))?;
+                .map_err(|error| FrameFailure::Ended(error.to_string()))?;
         }
     }
 
@@ -228,13 +228,16 @@ mod tests {
             assert!(matches!(two.receive(len, limit), Ok((7, bytes)) if bytes == vec![1; len]));
             unix_socket::receive_descriptor(&two.stream).expect("received");
         }
-        assert!(matches!(two.receive(9, Deadline::after(1_000_000)), Err(Lost::Silent)));
+        assert!(matches!(two.receive(9, Deadline::after(1_000_000)), Err(FrameFailure::Silent)));
         one.queue(7, &[0; 10]);
         drop(one.flush());
-        assert!(matches!(two.receive(9, Deadline::NEVER), Err(Lost::TooLong(10))));
+        assert!(matches!(two.receive(9, Deadline::NEVER), Err(FrameFailure::TooLong(10))));
         drop(one);
         let (one, two) = UnixStream::pair().expect("pair");
         drop(one);
-        assert!(matches!(Channel::new(two).receive(9, Deadline::NEVER), Err(Lost::Ended(_))));
+        assert!(matches!(
+            Channel::new(two).receive(9, Deadline::NEVER),
+            Err(FrameFailure::Ended(_))
+        ));
     }
 }

@@ -3,10 +3,10 @@
 //! A second job may be given the same port by mistake: its ranks get the answer `OTHER`, and retry
 //! until their time is up. A connection without a hello in time is closed.
 
-use super::absence::Opening;
-use super::records::{Contribution, failure};
+use super::absence::OpenRequest;
+use super::records::{RankRecord, failure};
 use super::root::{self, Root, Sockets};
-use super::socket_frames::Lost;
+use super::socket_frames::FrameFailure;
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result};
@@ -24,8 +24,8 @@ const TRY_NS: u64 = 2_000_000_000;
 /// Returns the contributions of all ranks.
 pub(super) fn allgather(
     (host, port): (&str, u16),
-    opening: &Opening,
-    contribution: &Contribution,
+    opening: &OpenRequest,
+    contribution: &RankRecord,
 ) -> Result<Vec<u64>> {
     let sockets = TcpSockets { host, port, opening, contribution };
     if opening.rank > 0 {
@@ -41,8 +41,8 @@ pub(super) fn allgather(
 struct TcpSockets<'a> {
     host: &'a str,
     port: u16,
-    opening: &'a Opening,
-    contribution: &'a Contribution,
+    opening: &'a OpenRequest,
+    contribution: &'a RankRecord,
 }
 
 impl Sockets for TcpSockets<'_> {
@@ -52,7 +52,7 @@ impl Sockets for TcpSockets<'_> {
     const ARE_TRUSTED: bool = false;
     const MOST_PAUSE: Duration = MOMENT;
 
-    fn opening(&self) -> &Opening {
+    fn opening(&self) -> &OpenRequest {
         self.opening
     }
 
@@ -102,8 +102,9 @@ impl Sockets for TcpSockets<'_> {
         ))
     }
 
-    fn lost(&self, lost: Lost) -> Error {
-        let what = if matches!(lost, Lost::Silent) { "does not answer" } else { "has ended" };
+    fn lost(&self, lost: FrameFailure) -> Error {
+        let what =
+            if matches!(lost, FrameFailure::Silent) { "does not answer" } else { "has ended" };
         let text = format!(
             "rank 0 at {} {what} while the communicator is opened; see its own output",
             self.shown()

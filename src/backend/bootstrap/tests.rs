@@ -70,8 +70,8 @@ impl Folder {
         Folder(path)
     }
 
-    fn how(&self) -> How {
-        How::Folder(self.0.clone())
+    fn how(&self) -> BootstrapMethod {
+        BootstrapMethod::Folder(self.0.clone())
     }
 
     fn is_clean(&self) -> bool {
@@ -99,23 +99,23 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
 }
 
-fn at(port: u16) -> How {
-    How::Tcp("127.0.0.1".to_owned(), port)
+fn at(port: u16) -> BootstrapMethod {
+    BootstrapMethod::Tcp("127.0.0.1".to_owned(), port)
 }
 
 #[test]
 fn texts_say_how() {
-    let tcp = |host: &str| How::Tcp(host.to_owned(), 4711);
+    let tcp = |host: &str| BootstrapMethod::Tcp(host.to_owned(), 4711);
     for (text, how) in [
-        ("auto", How::Auto),
-        ("over", How::Over),
-        ("mpi", How::Kind("mpi".to_owned())),
-        ("my-kind", How::Kind("my-kind".to_owned())),
-        ("file:/a/b:c", How::Folder("/a/b:c".into())),
+        ("auto", BootstrapMethod::Auto),
+        ("over", BootstrapMethod::Over),
+        ("mpi", BootstrapMethod::Kind("mpi".to_owned())),
+        ("my-kind", BootstrapMethod::Kind("my-kind".to_owned())),
+        ("file:/a/b:c", BootstrapMethod::Folder("/a/b:c".into())),
         ("tcp:node0:4711", tcp("node0")),
         ("tcp:[fd00::1]:4711", tcp("fd00::1")),
     ] {
-        assert_eq!(How::parse(text).expect(text), how);
+        assert_eq!(BootstrapMethod::parse(text).expect(text), how);
     }
     for text in [
         "",
@@ -136,7 +136,7 @@ fn texts_say_how() {
         "two words",
         "Auto:",
     ] {
-        let error = How::parse(text).expect_err(text);
+        let error = BootstrapMethod::parse(text).expect_err(text);
         assert_eq!(error.status(), DTL_ERROR_INVALID_ARGUMENT);
         assert!(
             error.text().contains(&format!("\"{text}\"")) && error.text().contains("tcp:HOST:PORT"),
@@ -155,25 +155,25 @@ fn the_automatic_way_follows_the_rules() {
         job: "j".into(),
         launcher: "test",
     };
-    let kind = |name: &str| How::Kind(name.to_owned());
+    let kind = |name: &str| BootstrapMethod::Kind(name.to_owned());
     assert_eq!(automatic(Some((0, 3)), None), kind("shm"));
     assert_eq!(automatic(None, Some(&launch(4, 4))), kind("shm"));
     assert_eq!(automatic(None, Some(&launch(4, 2))), kind("mpi"));
     assert_eq!(automatic(None, Some(&launch(4, 0))), kind("mpi"));
     // Nobody to meet.
-    for how in [How::Auto, How::Folder("/nowhere".into()), at(1)] {
+    for how in [BootstrapMethod::Auto, BootstrapMethod::Folder("/nowhere".into()), at(1)] {
         let met = allgather(&how, &args("alone", 0, 1, 100), WORDS, Ok(record(0)));
         check_whole(&[met]);
     }
     // What is not there is said in any case.
     for size in [1, 2] {
-        let refused = |how: &How| {
+        let refused = |how: &BootstrapMethod| {
             let error = allgather(how, &args("what", 0, size, 100), WORDS, Ok(record(0)))
                 .expect_err("nothing");
             assert_eq!(error.status(), DTL_ERROR_INVALID_ARGUMENT);
             error.text().to_owned()
         };
-        assert!(refused(&How::Over).contains("\"over\""));
+        assert!(refused(&BootstrapMethod::Over).contains("\"over\""));
         assert!(refused(&kind("none-such")).contains("none-such"));
     }
 }
@@ -199,16 +199,20 @@ fn over_a_communicator() {
             over: Some(Arc::clone(&ranks[rank as usize])),
             ..args("over", 0, 1, 0)
         };
-        check_whole(&all(size, |rank| allgather(&How::Auto, &over(rank), WORDS, Ok(record(rank)))));
+        check_whole(&all(size, |rank| {
+            allgather(&BootstrapMethod::Auto, &over(rank), WORDS, Ok(record(rank)))
+        }));
         let met = all(size, |rank| {
             let mine = if rank == 1 { Err(no_device()) } else { Ok(record(rank)) };
-            allgather(&How::Over, &over(rank), WORDS, mine)
+            allgather(&BootstrapMethod::Over, &over(rank), WORDS, mine)
         });
         check_told(&met);
         if size > 2 {
             continue;
         }
-        let met = all(size - 1, |rank| allgather(&How::Over, &over(rank), WORDS, Ok(record(rank))));
+        let met = all(size - 1, |rank| {
+            allgather(&BootstrapMethod::Over, &over(rank), WORDS, Ok(record(rank)))
+        });
         assert!(
             met.iter()
                 .all(|met| met.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT))
@@ -240,12 +244,12 @@ fn over_a_kind_that_is_opened_for_it() {
         let met = all(3, |rank| {
             let args = args("kind", rank, 3, 5000);
             let mine = if (job, rank) == (1, 1) { Err(no_device()) } else { Ok(record(rank)) };
-            let contribution = Contribution { len: WORDS, cookie: rank as u64, mine };
+            let contribution = RankRecord { len: WORDS, cookie: rank as u64, mine };
             over_kind(&kind, &args, &contribution)
         });
         if job == 0 { assert_eq!(check_whole(&met), 0) } else { check_told(&met) }
     }
-    let alone = Contribution::new(WORDS, Ok(record(0)));
+    let alone = RankRecord::new(WORDS, Ok(record(0)));
     let error = over_kind(&kind, &args("kind-short", 0, 2, 50), &alone).expect_err("alone");
     assert!(
         error.status() == DTL_ERROR_TIMEOUT && error.text().contains("meeting over kind \"shm\""),
@@ -397,7 +401,7 @@ fn two_jobs_of_one_name_in_a_folder_are_told() {
 #[test]
 fn folders_that_others_can_write_are_refused() {
     let folder = Folder::new("trust");
-    let open = |how: &How, rank| {
+    let open = |how: &BootstrapMethod, rank| {
         let error = allgather(how, &args("trust", rank, 2, 200), WORDS, Ok(record(rank)))
             .expect_err("not trusted");
         assert_eq!(error.status(), DTL_ERROR_UNAVAILABLE, "{error}");
@@ -409,7 +413,7 @@ fn folders_that_others_can_write_are_refused() {
         assert!(text.contains("refused") && text.contains("chmod go-w"), "{text}");
     }
     set_mode(&folder.0, 0o1777);
-    let text = open(&How::Folder(folder.0.join("none")), 0);
+    let text = open(&BootstrapMethod::Folder(folder.0.join("none")), 0);
     assert!(text.contains("none: No such file") && text.contains("make it"), "{text}");
     // Made by somebody before, in a place where everybody may.
     let mut once = args("trust-below", 0, 2, 200);
@@ -425,7 +429,11 @@ fn folders_that_others_can_write_are_refused() {
 fn where_rank_0_listens() {
     let port = free_port();
     for (seed, size) in [(1, 2), (2, 3), (3, 5), (4, 8)] {
-        let how = if seed % 2 == 0 { How::Tcp("localhost".to_owned(), port) } else { at(port) };
+        let how = if seed % 2 == 0 {
+            BootstrapMethod::Tcp("localhost".to_owned(), port)
+        } else {
+            at(port)
+        };
         let met = all(size, |rank| {
             come(seed, rank);
             allgather(
@@ -464,7 +472,7 @@ fn who_is_missing_at_an_address_is_named() {
     );
     assert!(refused.contains("refused"), "{refused}");
     // A name that is none.
-    let how = How::Tcp("nosuch.invalid".to_owned(), port);
+    let how = BootstrapMethod::Tcp("nosuch.invalid".to_owned(), port);
     let error = allgather(&how, &args("nobody", 1, 2, 100), WORDS, Ok(record(1)))
         .expect_err("no such name");
     assert!(
@@ -481,7 +489,7 @@ fn who_is_missing_at_an_address_is_named() {
         error.status() == DTL_ERROR_UNAVAILABLE && error.text().contains(&silent_port.to_string()),
         "{error}"
     );
-    let how = How::Tcp("192.0.2.1".to_owned(), port);
+    let how = BootstrapMethod::Tcp("192.0.2.1".to_owned(), port);
     let error =
         allgather(&how, &args("not-here", 0, 2, 50), WORDS, Ok(record(0))).expect_err("not here");
     assert!(
@@ -539,7 +547,7 @@ fn doubles_are_sent_away() {
     assert!(folder.is_clean());
 }
 
-fn double(how: &How) {
+fn double(how: &BootstrapMethod) {
     let open = |rank| {
         let mut args = args("double", rank, 3, 20_000);
         args.is_only_open = true;
@@ -572,7 +580,7 @@ fn a_rank_that_ends_meanwhile_is_named() {
         let zero = scope.spawn(move || open(0));
         // Rank 2, as far as its hello.
         let name = args("ends", 2, 3, 1).job;
-        let contribution = Contribution::new(WORDS, Ok(record(2)));
+        let contribution = RankRecord::new(WORDS, Ok(record(2)));
         let hello = [
             &[u64::from_be_bytes(*b"dtl-tcp2"), key(name.as_bytes(), 1), 2, 3, u64::MAX],
             contribution.words().as_slice(),

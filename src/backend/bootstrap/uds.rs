@@ -7,11 +7,11 @@
 //! ranks that are present (`excuse`), so that they need not wait for it. Best effort: without a
 //! descriptor for that, they find it absent when their time is up.
 
-use super::absence::{GRACE_NS, LINGER_NS, Opening};
+use super::absence::{GRACE_NS, LINGER_NS, OpenRequest};
 use super::job_id::{JobId, holder, other_users};
 use super::records::{bytes_of, decode, encode, words_of};
 use super::root::{self, ANSWER, Root, Sockets};
-use super::socket_frames::{Channel, Lost};
+use super::socket_frames::{Channel, FrameFailure};
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result, fail};
@@ -31,9 +31,9 @@ const WORDS: usize = 3;
 
 /// Where the ranks meet, and which of them this is.
 #[derive(Clone)]
-pub(in crate::backend) struct NodeOpening<'a> {
+pub(in crate::backend) struct NodeOpenRequest<'a> {
     job_id: &'a JobId,
-    pub(in crate::backend) opening: Opening,
+    pub(in crate::backend) opening: OpenRequest,
     /// This rank's PID namespace.
     namespace: u64,
     /// When to look for other users under the same job name: then those who wait in vain are all
@@ -43,14 +43,14 @@ pub(in crate::backend) struct NodeOpening<'a> {
     others: String,
 }
 
-impl<'a> NodeOpening<'a> {
+impl<'a> NodeOpenRequest<'a> {
     pub(in crate::backend) fn new(
         job_id: &'a JobId,
         place: (usize, usize),
         timeout_ns: u64,
     ) -> Self {
-        let opening = Opening::new(job_id.cookie, place, timeout_ns);
-        NodeOpening {
+        let opening = OpenRequest::new(job_id.cookie, place, timeout_ns);
+        NodeOpenRequest {
             job_id,
             opening,
             namespace: process::pid_namespace().unwrap_or(UNKNOWN),
@@ -70,17 +70,17 @@ fn failed(error: &io::Error) -> Error {
     }
 }
 
-fn lost(lost: Lost) -> Error {
+fn lost(lost: FrameFailure) -> Error {
     match lost {
-        Lost::Silent => Error::new(
+        FrameFailure::Silent => Error::new(
             DTL_ERROR_TIMEOUT,
             "no answer within the time limit; raise it, or see whether all ranks run",
         ),
-        Lost::Ended(_) => Error::new(
+        FrameFailure::Ended(_) => Error::new(
             DTL_ERROR_RANK_FAILURE,
             "it ended while the communicator was opened; see its own output",
         ),
-        Lost::TooLong(len) => Error::new(
+        FrameFailure::TooLong(len) => Error::new(
             DTL_ERROR_COMMUNICATION,
             format!("an answer of {len} bytes makes no sense; use one version of libdtl"),
         ),
@@ -98,7 +98,7 @@ fn is_own_user(stream: &UnixStream) -> bool {
     process::peer_of(stream.as_raw_fd()).is_ok_and(|peer| peer.uid == process::own_uid())
 }
 
-impl Sockets for NodeOpening<'_> {
+impl Sockets for NodeOpenRequest<'_> {
     type Listener = UnixListener;
     type Stream = UnixStream;
     // Changes with the layout of the shared memory, too.
@@ -106,7 +106,7 @@ impl Sockets for NodeOpening<'_> {
     const ARE_TRUSTED: bool = true;
     const MOST_PAUSE: Duration = Duration::from_millis(5);
 
-    fn opening(&self) -> &Opening {
+    fn opening(&self) -> &OpenRequest {
         &self.opening
     }
 
@@ -153,7 +153,7 @@ impl Sockets for NodeOpening<'_> {
         ))
     }
 
-    fn lost(&self, how: Lost) -> Error {
+    fn lost(&self, how: FrameFailure) -> Error {
         of_root(lost(how))
     }
 
@@ -226,13 +226,13 @@ fn pids(contributions: &[u64]) -> Vec<i32> {
 
 /// Rank 0, after all ranks have come.
 pub(in crate::backend) struct NodeRoot<'a> {
-    root: Root<NodeOpening<'a>>,
+    root: Root<NodeOpenRequest<'a>>,
     contributions: Vec<u64>,
 }
 
 impl<'a> NodeRoot<'a> {
     /// Waits for all ranks. A failure has been sent to all.
-    pub(in crate::backend) fn gather(place: NodeOpening<'a>) -> Result<Self> {
+    pub(in crate::backend) fn gather(place: NodeOpenRequest<'a>) -> Result<Self> {
         let others = place.opening.size - 1;
         let mut root = Root::open(place)?;
         match root.gather() {
@@ -316,7 +316,7 @@ pub(in crate::backend) struct NodeRank {
 
 impl NodeRank {
     /// Waits until all ranks have come.
-    pub(in crate::backend) fn join(place: NodeOpening<'_>) -> Result<Self> {
+    pub(in crate::backend) fn join(place: NodeOpenRequest<'_>) -> Result<Self> {
         let (late, rank) = (place.opening.late(), place.opening.rank);
         let (channel, contributions) = root::join(place)?;
         Ok(NodeRank { channel, late, rank, pids: pids(&contributions) })
@@ -330,7 +330,7 @@ impl NodeRank {
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
                 {
                     if self.late.passed() {
-                        break Err(lost(Lost::Silent));
+                        break Err(lost(FrameFailure::Silent));
                     }
                     drop(poller::wait_readable(&[self.channel.as_fd()], self.late.left_ns()));
                 }
@@ -361,7 +361,7 @@ fn of_root(error: Error) -> Error {
 }
 
 /// Sends the others the reason why this rank does not take part.
-pub(in crate::backend) fn excuse(place: &NodeOpening<'_>, why: &Error) {
+pub(in crate::backend) fn excuse(place: &NodeOpenRequest<'_>, why: &Error) {
     let deadline = Deadline::after(LINGER_NS.min(place.opening.limit_ns));
     let outcome = Err(why.clone().within(&format!("rank {}", place.opening.rank)));
     if place.opening.rank > 0 {

@@ -12,7 +12,7 @@ use super::staging::Buffers;
 use super::stream::CudaStream;
 use super::stream_hold::Words;
 use super::symbols::*;
-use crate::backend::driver::{self, Chosen, Driver as _, Stream, TryOnce};
+use crate::backend::driver::{self, CurrentDevice, Driver as _, Stream, TryOnce};
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::Result;
 use crate::runtime::settings;
@@ -73,26 +73,26 @@ pub(super) enum Use {
 }
 
 /// While it lives, a context is the calling thread's current one.
-pub(super) struct Inside {
+pub(super) struct ContextGuard {
     cuda: &'static Functions,
     pushed: bool,
 }
 
 /// Makes a context current in the calling thread.
 #[inline]
-pub(super) fn enter(cuda: &'static Functions, context: Addr) -> Result<Inside> {
+pub(super) fn enter(cuda: &'static Functions, context: Addr) -> Result<ContextGuard> {
     let mut current = ptr::null_mut();
     // SAFETY: room for a context.
     let code = unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) };
     if code == CUDA_SUCCESS && current == context.ptr() {
-        return Ok(Inside { cuda, pushed: false });
+        return Ok(ContextGuard { cuda, pushed: false });
     }
     // SAFETY: a context that its owner keeps meanwhile.
     cuda.check(unsafe { (cuda.cuCtxPushCurrent_v2)(context.ptr()) }, "cuCtxPushCurrent")?;
-    Ok(Inside { cuda, pushed: true })
+    Ok(ContextGuard { cuda, pushed: true })
 }
 
-impl Drop for Inside {
+impl Drop for ContextGuard {
     fn drop(&mut self) {
         if self.pushed {
             let mut popped = ptr::null_mut();
@@ -108,7 +108,7 @@ impl driver::Driver for CudaDriver {
     const PRIORITY: i32 = 100;
     const CALLBACK_THREAD: &'static str = "dtl-cuda-stream";
     const ALIGNMENT: u64 = 256;
-    const CHOSEN: &'static Chosen = &CHOSEN;
+    const CHOSEN: &'static CurrentDevice = &CHOSEN;
     type Card = Card;
     type Queue = CudaStream;
     type Origin = AllocOrigin;
@@ -177,12 +177,12 @@ impl CudaDriver {
 
     /// Makes a device's primary context current.
     #[inline]
-    pub(super) fn enter(&self, device: i32) -> Result<Inside> {
+    pub(super) fn enter(&self, device: i32) -> Result<ContextGuard> {
         enter(self.cuda, self.context(device)?)
     }
 
     /// Makes the primary context of some device current, preferably one that is retained already.
-    pub(super) fn enter_any(&self) -> Option<Inside> {
+    pub(super) fn enter_any(&self) -> Option<ContextGuard> {
         let made = self.cards.iter().position(|card| card.context.get().is_some());
         self.enter(made.unwrap_or(0) as i32).ok()
     }

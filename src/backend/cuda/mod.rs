@@ -34,7 +34,7 @@ pub mod symbols;
 mod transfer;
 
 use super::driver::DeviceBackend;
-use crate::runtime::component::{Availability, Presence};
+use crate::runtime::component::{Availability, BackendProbe};
 use crate::runtime::settings;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ use std::sync::Arc;
 /// The backend named "cuda".
 pub type Cuda = DeviceBackend<driver::CudaDriver>;
 
-impl Presence for Arc<Cuda> {
+impl BackendProbe for Arc<Cuda> {
     fn available(&self) -> Availability {
         self.availability()
     }

@@ -7,7 +7,7 @@
 
 use super::driver::CudaDriver;
 use super::symbols::*;
-use crate::runtime::component::LentHost;
+use crate::runtime::component::StagingBuffer;
 use crate::sys::memory::buf::{AlignedBlock, Region};
 use crate::sys::memory::host_pages::page_size;
 use crate::sys::sync::lock::Mutex;
@@ -45,7 +45,7 @@ struct LentBuffer {
 
 /// A buffer of `len` bytes. `None`: it would be too large, too much is in use already, the list is
 /// in use by another thread, or the driver refuses.
-pub(super) fn lend(driver: &Arc<CudaDriver>, len: usize) -> Option<Box<dyn LentHost>> {
+pub(super) fn lend(driver: &Arc<CudaDriver>, len: usize) -> Option<Box<dyn StagingBuffer>> {
     let register = driver.cuda.cuMemHostRegister_v2?;
     if len > MOST || driver.cuda.cuMemHostUnregister.is_none() {
         return None;
@@ -73,7 +73,7 @@ pub(super) fn lend(driver: &Arc<CudaDriver>, len: usize) -> Option<Box<dyn LentH
     Some(Box::new(LentBuffer { driver: Arc::clone(driver), buffer: Some(buffer), region }))
 }
 
-impl LentHost for LentBuffer {
+impl StagingBuffer for LentBuffer {
     fn region(&self) -> Region {
         self.region
     }

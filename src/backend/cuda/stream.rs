@@ -5,7 +5,7 @@
 //!
 //! How the stream is held while the host works: [`super::stream_hold`].
 
-use super::driver::{CudaDriver, Inside, enter, new_stream};
+use super::driver::{ContextGuard, CudaDriver, enter, new_stream};
 use super::event::CudaEvent;
 use super::stream_hold::Gate;
 use super::symbols::*;
@@ -83,7 +83,7 @@ impl CudaStream {
 
     /// Makes its context current in the calling thread.
     #[inline]
-    pub(super) fn enter(&self) -> Result<Inside> {
+    pub(super) fn enter(&self) -> Result<ContextGuard> {
         enter(self.driver.cuda, self.context)
     }
 

@@ -118,7 +118,7 @@ impl Gate {
 
     /// Stops a stream, whose context is current, at its present end. `None`: the device has no way
     /// to do that.
-    pub(super) fn hold(&mut self, stream: Addr) -> Result<Option<Waiting>> {
+    pub(super) fn hold(&mut self, stream: Addr) -> Result<Option<StreamWait>> {
         let cuda = self.word.driver.cuda;
         let (Some(add_callback), Some(wait_value)) =
             (cuda.cuStreamAddCallback, cuda.cuStreamWaitValue32_v2)
@@ -143,7 +143,7 @@ impl Gate {
         }
         cuda.check(code, "cuStreamWaitValue32")?;
         self.last = value;
-        Ok(Some(Waiting { arrival, word: Arc::clone(&self.word), value }))
+        Ok(Some(StreamWait { arrival, word: Arc::clone(&self.word), value }))
     }
 }
 
@@ -163,13 +163,13 @@ unsafe extern "C" fn arrive(_stream: CUstream, _status: CUresult, arrival: *mut 
 }
 
 /// A stop of the stream, until the host has done its work.
-pub(super) struct Waiting {
+pub(super) struct StreamWait {
     arrival: Arc<StreamArrival>,
     word: Arc<Word>,
     value: u32,
 }
 
-impl Hold for Waiting {
+impl Hold for StreamWait {
     fn wait(&self) {
         let mut has_arrived = self.arrival.has_arrived.lock();
         while !*has_arrived {

@@ -13,7 +13,7 @@ use super::{Cuda, staging};
 use crate::abi::devices::device::DTL_PREFETCH_HOST;
 use crate::backend::driver::{Driver as _, Queue as _, stream_of};
 use crate::error::{Result, fail};
-use crate::runtime::component::{CopySide, LentHost, Token, Transfer};
+use crate::runtime::component::{CopySide, StagingBuffer, Token, Transfer};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ptr;
 use std::sync::Arc;
@@ -235,7 +235,7 @@ impl Transfer for Arc<Cuda> {
         Some(fill())
     }
 
-    fn lend_host(&self, len: usize) -> Option<Box<dyn LentHost>> {
+    fn lend_host(&self, len: usize) -> Option<Box<dyn StagingBuffer>> {
         staging::lend(&self.driver.known()?, len)
     }
 

@@ -27,7 +27,7 @@ use crate::abi::devices::device::dtl_device_info_t;
 use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{
-    Availability, KernelQuery, Memory, ModuleLaunch, Presence, Source, Token, Transfer,
+    Availability, BackendProbe, KernelQuery, Memory, ModuleLaunch, Source, Token, Transfer,
 };
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
@@ -39,7 +39,7 @@ use std::thread::LocalKey;
 use stream_callbacks::Hold;
 
 /// Device that a thread chose, and the generation of the driver that it belongs to.
-pub type Chosen = LocalKey<Cell<(u64, i32)>>;
+pub type CurrentDevice = LocalKey<Cell<(u64, i32)>>;
 
 /// A vendor's driver with its devices.
 pub trait Driver: Devices + Send + Sync + Sized + 'static {
@@ -52,7 +52,7 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     /// Alignment of every allocation.
     const ALIGNMENT: u64;
     /// Devices that threads chose.
-    const CHOSEN: &'static Chosen;
+    const CHOSEN: &'static CurrentDevice;
     /// A device in the list.
     type Card;
     /// The driver's own stream.
@@ -213,7 +213,7 @@ pub fn room_for<D: Driver>(size: u64, align: u64) -> usize {
 #[must_use]
 pub fn backend<D: Driver>(shared: Arc<DeviceBackend<D>>) -> Backend
 where
-    Arc<DeviceBackend<D>>: Presence + Memory + Transfer,
+    Arc<DeviceBackend<D>>: BackendProbe + Memory + Transfer,
 {
     let mut backend = Backend::new(D::NAME, D::PRIORITY, true, Box::new(Arc::clone(&shared)));
     backend.device = Some(Box::new(Arc::clone(&shared)));

@@ -18,7 +18,7 @@ use super::bootstrap::over_comm::OverTransport;
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{
-    Availability, Comm, Exchange, OpenArgs, Presence, Transport, all_or_none, failed_elsewhere,
+    Availability, BackendProbe, Comm, Exchange, OpenArgs, Transport, all_or_none, failed_elsewhere,
 };
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::settings;
@@ -77,7 +77,7 @@ impl Hier {
     }
 }
 
-impl Presence for Hier {
+impl BackendProbe for Hier {
     fn available(&self) -> Availability {
         let of = |backend: &Backend| {
             backend.availability().map_err(|why| format!("kind \"{}\": {why}", backend.name()))

@@ -18,7 +18,7 @@ use crate::runtime::component::{Exports, Extent, Ticket};
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::Addr;
 use crate::sys::memory::host_pages::page_size;
-use crate::sys::os::fd::Glimpse;
+use crate::sys::os::fd::PathFd;
 use crate::sys::os::process;
 use crate::sys::os::shm_segment::SharedMapping;
 use crate::sys::sync::lock::Mutex;
@@ -234,7 +234,7 @@ impl Location {
     }
 
     /// The very file, not opened yet.
-    fn look(&self) -> Result<Glimpse> {
+    fn look(&self) -> Result<PathFd> {
         let gone = || {
             Error::new(
                 DTL_ERROR_INVALID_HANDLE,
@@ -244,7 +244,7 @@ impl Location {
                 ),
             )
         };
-        let seen = match Glimpse::of(self.pid, self.descriptor) {
+        let seen = match PathFd::of(self.pid, self.descriptor) {
             Ok(seen) => seen,
             Err(error) if is_missing(&error) => return Err(gone()),
             Err(error) => return Err(self.refused("looking at its memory", &error)),

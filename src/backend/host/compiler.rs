@@ -2,7 +2,7 @@
 //! it.
 
 use crate::abi::status::*;
-use crate::backend::kernel_cache::{Inputs, Made, too_large, unwritten, write};
+use crate::backend::kernel_cache::{CompilerOutput, Inputs, too_large, unwritten, write};
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::Source;
 use crate::runtime::settings;
@@ -134,7 +134,12 @@ impl Compiler {
     }
 
     /// Compiles in a folder of its own, where the object is afterwards and nothing else.
-    pub(super) fn make(&self, source: &Source, folder: &Path, log: &mut String) -> Result<Made> {
+    pub(super) fn make(
+        &self,
+        source: &Source,
+        folder: &Path,
+        log: &mut String,
+    ) -> Result<CompilerOutput> {
         log.clear();
         self.run(source, folder, log)?;
         let rule = fs::read_to_string(folder.join(NEEDS))
@@ -146,7 +151,7 @@ impl Compiler {
             let _ = fs::remove_file(folder.join(done));
         }
         let _ = fs::remove_dir_all(folder.join(FILES));
-        Ok(Made { needs, log: log.clone() })
+        Ok(CompilerOutput { needs, log: log.clone() })
     }
 
     /// Runs the compiler; its messages are appended to `log`.

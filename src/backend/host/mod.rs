@@ -16,7 +16,7 @@ use crate::abi::devices::device::*;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Availability, CopySide, Device, Exports, Memory, Presence, Transfer,
+    Availability, BackendProbe, CopySide, Device, Exports, Memory, Transfer,
 };
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
@@ -47,7 +47,7 @@ pub fn backend() -> Backend {
 
 struct Host;
 
-impl Presence for Host {
+impl BackendProbe for Host {
     fn available(&self) -> Availability {
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::transport::endpoints;
 use crate::error::{Result, fail};
-use crate::runtime::component::{Comm, OpenArgs, Presence, Transport};
+use crate::runtime::component::{BackendProbe, Comm, OpenArgs, Transport};
 use crate::runtime::registry::Backend;
 
 /// The kind "self".
@@ -15,7 +15,7 @@ pub(super) fn backend() -> Backend {
     backend
 }
 
-impl Presence for SelfComm {}
+impl BackendProbe for SelfComm {}
 
 impl Comm for SelfComm {
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {

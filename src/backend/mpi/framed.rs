@@ -3,7 +3,7 @@
 
 use super::comm::place_in;
 use super::library::functions::{Handle, Status};
-use super::library::mpi_library::{Hold, Left, Mpi, OVER_TEXT};
+use super::library::mpi_library::{Hold, Mpi, OVER_TEXT, PendingFree};
 use super::message::{self, tag_limit};
 use super::status::Reader;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
@@ -38,7 +38,7 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
     let reader = Reader::of(mpi);
     drop(turn);
     if highest < DTL_TAG_MAX {
-        mpi.free_soon(Left::Comm(comm))?;
+        mpi.free_soon(PendingFree::Comm(comm))?;
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "time limits and deterministic collectives need tags up to {DTL_TAG_MAX}; {} has them \
@@ -152,7 +152,7 @@ impl Wire for MpiWire {
     }
 
     fn close(&mut self) -> Result<()> {
-        self.mpi.free_soon(Left::Comm(self.comm))
+        self.mpi.free_soon(PendingFree::Comm(self.comm))
     }
 }
 

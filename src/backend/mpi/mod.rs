@@ -46,7 +46,7 @@ use self::library::mpi_library::{Hold, ThreadLevel};
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE};
 use crate::abi::word::DTL_OP_MAX;
 use crate::error::{Result, fail};
-use crate::runtime::component::{Availability, Comm, OpenArgs, Presence, Transport};
+use crate::runtime::component::{Availability, BackendProbe, Comm, OpenArgs, Transport};
 use crate::runtime::registry::Backend;
 use std::ffi::c_int;
 use transport::MpiTransport;
@@ -67,7 +67,7 @@ pub fn backend() -> Backend {
     backend
 }
 
-impl Presence for Mpi {
+impl BackendProbe for Mpi {
     /// Finds and loads the library, so that anything it lacks is reported here. Does not start it.
     fn available(&self) -> Availability {
         library::mpi_library::loaded()
@@ -120,7 +120,7 @@ fn connect(
     if !is_borrowed {
         return framed::open(mpi, copy);
     }
-    mpi.free_soon(library::mpi_library::Left::Comm(copy))?;
+    mpi.free_soon(library::mpi_library::PendingFree::Comm(copy))?;
     fail!(
         DTL_ERROR_NOT_SUPPORTED,
         "DTL_COMM_NO_DUP with a time limit, determinism or MPI_THREAD_SERIALIZED (on some rank): \

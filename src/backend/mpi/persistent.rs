@@ -7,7 +7,7 @@
 
 use super::ids;
 use super::library::functions::{Count, Handle};
-use super::library::mpi_library::{Left, Mpi};
+use super::library::mpi_library::{Mpi, PendingFree};
 use super::message::LARGE;
 use super::transport::MpiTransport;
 use crate::error::Result;
@@ -146,5 +146,9 @@ pub(super) fn start(mpi: &Mpi, op: OpId) -> Result<()> {
 /// Ends one.
 pub(super) fn end(mpi: &Mpi, op: OpId) -> Result<()> {
     let request = ids::end(op).map_or(mpi.k.request_null, |kept| kept.request());
-    if request == mpi.k.request_null { Ok(()) } else { mpi.free_soon(Left::Request(request)) }
+    if request == mpi.k.request_null {
+        Ok(())
+    } else {
+        mpi.free_soon(PendingFree::Request(request))
+    }
 }

@@ -12,7 +12,7 @@ use super::comm::{duplicate, or_free, place_in};
 use super::completion;
 use super::ids::{id_of, request_of};
 use super::library::functions::{Handle, Status};
-use super::library::mpi_library::{Hold, Left, Mpi};
+use super::library::mpi_library::{Hold, Mpi, PendingFree};
 use super::locality::Node;
 use super::message::{self, LARGE, tag_limit};
 use super::op_extras::{OpExtra, OpExtras};
@@ -421,10 +421,10 @@ impl Transport for MpiTransport {
 
     fn close(&self) -> Result<()> {
         if self.over_at_once != self.mpi.k.request_null {
-            self.mpi.free_soon(Left::Over(self.over_at_once))?;
+            self.mpi.free_soon(PendingFree::Over(self.over_at_once))?;
         }
-        self.mpi.free_soon(Left::Comm(self.inner))?;
-        if self.owns_user { self.mpi.free_soon(Left::Comm(self.user)) } else { Ok(()) }
+        self.mpi.free_soon(PendingFree::Comm(self.inner))?;
+        if self.owns_user { self.mpi.free_soon(PendingFree::Comm(self.user)) } else { Ok(()) }
     }
 }
 

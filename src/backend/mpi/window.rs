@@ -14,7 +14,7 @@ use super::message::TypedCount;
 use super::transport::MpiTransport;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
-use crate::runtime::component::{OpId, Reach, Spot, Swap, Window, WindowPart};
+use crate::runtime::component::{FlushScope, OpId, Swap, TargetRange, Window, WindowPart};
 use crate::runtime::log;
 use crate::runtime::types::Reduction;
 use crate::sys::handles::epoch;
@@ -165,7 +165,7 @@ struct Element {
 
 impl MpiWindow {
     /// This rank's own memory, if it is the target.
-    fn own(&self, spot: Spot) -> Option<Region> {
+    fn own(&self, spot: TargetRange) -> Option<Region> {
         (spot.target == self.rank).then(|| self.memory.part(spot.offset, spot.len))
     }
 
@@ -176,7 +176,13 @@ impl MpiWindow {
         }
     }
 
-    fn accumulate_piece(&self, to: Spot, from: Region, count: c_int, by: &Element) -> Result<()> {
+    fn accumulate_piece(
+        &self,
+        to: TargetRange,
+        from: Region,
+        count: c_int,
+        by: &Element,
+    ) -> Result<()> {
         let (at, place, &Element { datatype, op }) = (from.addr().ptr(), to.offset as isize, by);
         let (target, win) = (to.target, self.win);
         // SAFETY: `count` elements at both places, which are valid until the flush, by `Window`.
@@ -190,17 +196,17 @@ impl MpiWindow {
 
     /// In a turn.
     #[inline]
-    fn flush_some(&self, target: Option<i32>, reach: Reach) -> Result<()> {
+    fn flush_some(&self, target: Option<i32>, reach: FlushScope) -> Result<()> {
         let (win, call) = (self.win, &self.mpi.call);
         let code = match (target, reach) {
             // SAFETY: our window, in an epoch to all targets.
-            (Some(target), Reach::Target) => unsafe { (call.MPI_Win_flush)(target, win) },
+            (Some(target), FlushScope::Target) => unsafe { (call.MPI_Win_flush)(target, win) },
             // SAFETY: our window, in an epoch to all targets.
-            (Some(target), Reach::Local) => unsafe { (call.MPI_Win_flush_local)(target, win) },
+            (Some(target), FlushScope::Local) => unsafe { (call.MPI_Win_flush_local)(target, win) },
             // SAFETY: our window, in an epoch to all targets.
-            (None, Reach::Target) => unsafe { (call.MPI_Win_flush_all)(win) },
+            (None, FlushScope::Target) => unsafe { (call.MPI_Win_flush_all)(win) },
             // SAFETY: our window, in an epoch to all targets.
-            (None, Reach::Local) => unsafe { (call.MPI_Win_flush_local_all)(win) },
+            (None, FlushScope::Local) => unsafe { (call.MPI_Win_flush_local_all)(win) },
         };
         self.mpi.check("MPI_Win_flush", code)
     }
@@ -208,7 +214,7 @@ impl MpiWindow {
     /// Where `from` is not read it may be empty; MPI gets an address all the same.
     fn fetch_piece(
         &self,
-        to: Spot,
+        to: TargetRange,
         from: Region,
         result: Region,
         count: c_int,
@@ -238,7 +244,7 @@ impl MpiWindow {
     /// swaps those that have not changed meanwhile, until all are swapped.
     fn by_swaps(
         &self,
-        to: Spot,
+        to: TargetRange,
         from: Region,
         result: Option<Region>,
         by: &Reduction,
@@ -261,7 +267,7 @@ impl MpiWindow {
     fn swap_in(
         &self,
         cells: Region,
-        to: Spot,
+        to: TargetRange,
         from: Region,
         result: Option<Region>,
         by: &Reduction,
@@ -270,7 +276,7 @@ impl MpiWindow {
         let (held, expected, value) = (part(0), part(1), part(2));
         let look = self.element(by.dtype, DTL_OP_NO_OP)?;
         self.fetch_piece(to, Region::EMPTY, held, (to.len / by.element) as c_int, &look)?;
-        self.flush(Some(to.target), Reach::Target)?;
+        self.flush(Some(to.target), FlushScope::Target)?;
         let mut left: Vec<usize> = (0..to.len).step_by(by.element).collect();
         while !left.is_empty() {
             expected.copy_from(held);
@@ -278,11 +284,11 @@ impl MpiWindow {
             by.apply(value, from);
             for at in &left {
                 let one = |of: Region| of.part(*at, by.element);
-                let spot = Spot { offset: to.offset + at, len: by.element, ..to };
+                let spot = TargetRange { offset: to.offset + at, len: by.element, ..to };
                 let (value, expected, result) = (one(value), one(expected), one(held));
                 self.compare_and_swap(spot, Swap { value, expected, result, dtype: by.dtype })?;
             }
-            self.flush(Some(to.target), Reach::Target)?;
+            self.flush(Some(to.target), FlushScope::Target)?;
             left.retain(|at| !are_same(held.part(*at, by.element), expected.part(*at, by.element)));
         }
         result.into_iter().for_each(|result| result.copy_from(held));
@@ -324,7 +330,7 @@ impl Window for MpiWindow {
     }
 
     #[inline]
-    fn put(&self, to: Spot, from: Region, asked: bool) -> Result<Option<OpId>> {
+    fn put(&self, to: TargetRange, from: Region, asked: bool) -> Result<Option<OpId>> {
         if let Some(own) = self.own(to) {
             own.copy_from(from);
             return Ok(None);
@@ -345,7 +351,7 @@ impl Window for MpiWindow {
     }
 
     #[inline]
-    fn get(&self, into: Region, from: Spot, asked: bool) -> Result<Option<OpId>> {
+    fn get(&self, into: Region, from: TargetRange, asked: bool) -> Result<Option<OpId>> {
         if let Some(own) = self.own(from) {
             into.copy_from(own);
             return Ok(None);
@@ -378,7 +384,7 @@ impl Window for MpiWindow {
     }
 
     #[inline]
-    fn flush(&self, target: Option<i32>, reach: Reach) -> Result<Option<OpId>> {
+    fn flush(&self, target: Option<i32>, reach: FlushScope) -> Result<Option<OpId>> {
         let _turn = self.mpi.enter()?;
         if target.is_none() && self.flushes_each {
             (0..self.ranks).try_for_each(|each| self.flush_some(Some(each), reach))?;
@@ -398,7 +404,7 @@ impl Window for MpiWindow {
 
     fn accumulate(
         &self,
-        to: Spot,
+        to: TargetRange,
         from: Region,
         result: Option<Region>,
         by: &Reduction,
@@ -409,7 +415,7 @@ impl Window for MpiWindow {
         let most = by.element * if is_right { PIECE } else { SWAPPED_PIECE };
         for at in (0..to.len).step_by(most) {
             let len = (to.len - at).min(most);
-            let spot = Spot { offset: to.offset + at, len, ..to };
+            let spot = TargetRange { offset: to.offset + at, len, ..to };
             let (from, count) = (from.part(at, len), (len / by.element) as c_int);
             match result.map(|result| result.part(at, len)) {
                 result if !is_right => self.by_swaps(spot, from, result, by)?,
@@ -420,7 +426,7 @@ impl Window for MpiWindow {
         Ok(())
     }
 
-    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<()> {
+    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<()> {
         let _turn = self.mpi.enter()?;
         let Some(datatype) = self.mpi.k.datatype(swap.dtype) else {
             return fail!(DTL_ERROR_INTERNAL, "MPI has no datatype {}", swap.dtype);

@@ -86,7 +86,7 @@ fn operation(op: dtl_reduce_op_t) -> Option<c_uint> {
 }
 
 /// What is left to do behind a call: a copy from, to.
-pub(super) type Behind = Option<(Region, Region)>;
+pub(super) type PostCopy = Option<(Region, Region)>;
 
 /// A block of one of several equal ones.
 fn block(all: Region, rank: i32, len: usize) -> Region {
@@ -95,7 +95,7 @@ fn block(all: Region, rank: i32, len: usize) -> Region {
 
 impl NcclTarget {
     /// Queues one that is not refused.
-    pub(super) fn queue(&self, args: &CollArgs) -> (ncclResult_t, Behind) {
+    pub(super) fn queue(&self, args: &CollArgs) -> (ncclResult_t, PostCopy) {
         let (send, recv) = (args.send.whole(), args.recv.whole());
         let code = match (args.kind, &args.reduction) {
             (coll::Kind::Bcast, _) => self.broadcast(recv, args.root),
@@ -138,7 +138,7 @@ impl NcclTarget {
     }
 
     /// In place, NCCL leaves a rank's result where its block was; ours lies at the beginning.
-    fn reduce_scatter(&self, args: &CollArgs, by: &Reduction) -> (ncclResult_t, Behind) {
+    fn reduce_scatter(&self, args: &CollArgs, by: &Reduction) -> (ncclResult_t, PostCopy) {
         let block = |rank| args.send.block(rank, args.bytes);
         let (first, own, (kind, op)) = (block(0), block(self.rank), terms(by));
         let into = if args.in_place { own } else { args.recv.whole() };

@@ -5,8 +5,8 @@
 //! of one of them advances all. They are queued on one stream in the order of their calls, so they
 //! end in that order, and their numbers show which are over.
 
-use super::collectives::{Behind, NcclTarget, refuses};
-use super::find::Nccl;
+use super::collectives::{NcclTarget, PostCopy, refuses};
+use super::discovery::Nccl;
 use super::symbols::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_INVALID_STATE};
@@ -14,7 +14,7 @@ use crate::backend::cuda::Cuda;
 use crate::backend::cuda::external_stream::{ExternalStream, Point};
 use crate::error::{Error, Result};
 use crate::runtime::comm::coll::CollArgs;
-use crate::runtime::component::{DeviceComm, Invitation};
+use crate::runtime::component::{BootstrapId, DeviceComm};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
@@ -50,7 +50,7 @@ struct NcclState {
     /// Not queued yet.
     waiting: VecDeque<CollArgs>,
     /// NCCL is still queueing it; what is left to do behind it.
-    entering: Option<Behind>,
+    entering: Option<PostCopy>,
     /// Queued.
     running: VecDeque<Point>,
     /// Why nothing can be done any more.
@@ -139,7 +139,7 @@ impl NcclComm {
     }
 
     /// It is queued.
-    fn behind(&self, state: &mut NcclState, behind: Behind) -> Result<()> {
+    fn behind(&self, state: &mut NcclState, behind: PostCopy) -> Result<()> {
         if let Some((from, into)) = behind {
             self.queue.copy(into, from)?;
         }
@@ -234,7 +234,7 @@ impl DeviceComm for NcclComm {
         )))
     }
 
-    fn invitation(&self) -> Result<Invitation> {
+    fn invitation(&self) -> Result<BootstrapId> {
         let mut id = ncclUniqueId { internal: [0; 128] };
         let _inside = self.queue.enter()?;
         // SAFETY: room for an id.
@@ -242,7 +242,7 @@ impl DeviceComm for NcclComm {
         if code != ncclSuccess {
             return Err(self.error(code, "ncclGetUniqueId"));
         }
-        let mut words = Invitation::default();
+        let mut words = BootstrapId::default();
         let bytes = id.internal.map(|byte| byte as u8);
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = bytes.try_into().map_or(0, u64::from_ne_bytes);
@@ -250,7 +250,7 @@ impl DeviceComm for NcclComm {
         Ok(words)
     }
 
-    fn meet(&self, invitation: &Invitation, rank: i32, size: i32) -> Result<()> {
+    fn meet(&self, invitation: &BootstrapId, rank: i32, size: i32) -> Result<()> {
         let mut id = ncclUniqueId { internal: [0; 128] };
         let bytes = invitation.iter().flat_map(|word| word.to_ne_bytes());
         for (to, byte) in id.internal.iter_mut().zip(bytes) {

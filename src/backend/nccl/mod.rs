@@ -5,7 +5,7 @@
 //! - `nccl_sys`: declarations of nccl.h
 //! - `symbols`: functions of NCCL
 //! - `errors`: results
-//! - `find`: opens the library
+//! - `discovery`: opens the library
 //! - `comm`: one rank of a communicator
 //! - `collectives`: collectives
 
@@ -13,23 +13,23 @@
 
 mod collectives;
 mod comm;
+pub mod discovery;
 pub mod errors;
-pub mod find;
 #[rustfmt::skip]
 pub mod nccl_sys;
 pub mod symbols;
 
+use self::discovery::Nccl;
 use super::cuda::Cuda;
 use super::cuda::external_stream::ExternalStream;
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
 use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Availability, Comm, DeviceComm, DeviceComms, OpenArgs, Presence, Transport,
+    Availability, BackendProbe, Comm, DeviceComm, DeviceComms, OpenArgs, Transport,
 };
 use crate::runtime::registry::Backend;
 use comm::NcclComm;
-use find::Nccl;
 use std::sync::Arc;
 
 /// What it stands on.
@@ -43,13 +43,13 @@ struct NcclOpener {
 /// The backend named "nccl", for memory of `devices`, which is `cuda`'s.
 #[must_use]
 pub fn backend(devices: Arc<Backend>, cuda: Arc<Cuda>) -> Backend {
-    let opener = Arc::new(NcclOpener { devices, cuda, nccl: OnDemand::new(find::find) });
+    let opener = Arc::new(NcclOpener { devices, cuda, nccl: OnDemand::new(discovery::find) });
     let mut backend = Backend::new(c"nccl", i32::MIN, true, Box::new(Arc::clone(&opener)));
     backend.comm = Some(Box::new(opener));
     backend
 }
 
-impl Presence for Arc<NcclOpener> {
+impl BackendProbe for Arc<NcclOpener> {
     fn available(&self) -> Availability {
         self.devices.availability().map_err(|why| format!("backend cuda: {why}"))?;
         self.nccl.look().map(drop)

@@ -11,7 +11,7 @@ use super::program::Program;
 use super::queue::ClQueue;
 use super::symbols::*;
 use crate::abi::word::*;
-use crate::backend::driver::{self, Chosen, Driver as _, Stream, TryOnce};
+use crate::backend::driver::{self, CurrentDevice, Driver as _, Stream, TryOnce};
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::{Result, fail};
 use crate::runtime::settings;
@@ -81,7 +81,7 @@ impl driver::Driver for ClDriver {
     const CALLBACK_THREAD: &'static str = "dtl-cl-stream";
     /// The largest alignment of OpenCL's types.
     const ALIGNMENT: u64 = 128;
-    const CHOSEN: &'static Chosen = &CHOSEN;
+    const CHOSEN: &'static CurrentDevice = &CHOSEN;
     type Card = Card;
     type Queue = ClQueue;
     type Origin = Origin;
@@ -169,7 +169,7 @@ impl ClDriver {
     }
 
     /// Queries a numeric property of a device.
-    pub(super) fn number<T: Plain>(&self, card: &Card, what: cl_uint) -> Result<T> {
+    pub(super) fn number<T: Pod>(&self, card: &Card, what: cl_uint) -> Result<T> {
         device_number(self.cl, card.id, what)
     }
 }
@@ -309,13 +309,13 @@ pub(super) fn text(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int) -> St
 }
 
 /// Type of a property that OpenCL returns as bytes: every bit pattern is a valid value.
-pub(super) trait Plain: Default + Copy {}
-impl Plain for u32 {}
-impl Plain for u64 {}
-impl Plain for usize {}
-impl Plain for [usize; 3] {}
+pub(super) trait Pod: Default + Copy {}
+impl Pod for u32 {}
+impl Pod for u64 {}
+impl Pod for usize {}
+impl Pod for [usize; 3] {}
 
-fn device_number<T: Plain>(cl: &Functions, device: Addr, what: cl_uint) -> Result<T> {
+fn device_number<T: Pod>(cl: &Functions, device: Addr, what: cl_uint) -> Result<T> {
     // More room than needed: a device may have more dimensions than three.
     let mut values = [T::default(); 8];
     let (room, out) = (size_of_val(&values), values.as_mut_ptr().cast());

@@ -4,7 +4,7 @@
 //! kernel of the library's has some and a launch takes one for itself: it has been read when the
 //! launch is queued, and goes back.
 
-use super::driver::{ClDriver, Plain, text};
+use super::driver::{ClDriver, Pod, text};
 use super::errors::{check, error};
 use super::program::Program;
 use super::source;
@@ -53,7 +53,7 @@ impl Instance {
     }
 
     /// What holds for its blocks on a device.
-    fn group_info<T: Plain>(&self, card: Addr, what: cl_uint) -> Result<T> {
+    fn group_info<T: Pod>(&self, card: Addr, what: cl_uint) -> Result<T> {
         let mut value = T::default();
         let (room, out) = (size_of::<T>(), (&raw mut value).cast());
         // SAFETY: a live kernel, its device, and room for the number of bytes that is passed, of a

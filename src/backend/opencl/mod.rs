@@ -33,7 +33,7 @@ mod transfer;
 
 use super::driver::DeviceBackend;
 use crate::abi::word::DTL_DEVICE_GPU;
-use crate::runtime::component::{Availability, Presence};
+use crate::runtime::component::{Availability, BackendProbe};
 use crate::runtime::settings;
 use std::fs;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ use std::sync::Arc;
 /// The backend named "opencl".
 pub type OpenCl = DeviceBackend<driver::ClDriver>;
 
-impl Presence for Arc<OpenCl> {
+impl BackendProbe for Arc<OpenCl> {
     fn available(&self) -> Availability {
         self.availability()
     }

@@ -382,7 +382,7 @@ impl Drop for ClQueue {
 }
 
 /// Queries a property of a queue.
-fn told<T: super::driver::Plain>(cl: &Functions, queue: Addr, what: cl_uint) -> Result<T> {
+fn told<T: super::driver::Pod>(cl: &Functions, queue: Addr, what: cl_uint) -> Result<T> {
     let mut value = T::default();
     let out = (&raw mut value).cast();
     // SAFETY: a queue, as the program promises, and room for the number of bytes that is passed, of

@@ -15,7 +15,7 @@
 
 use super::frame::{Frame, FrameKind, INLINE};
 use super::rma::OpenWindow;
-use super::{Lent, Wire, recv_fast};
+use super::{RxFrame, Wire, recv_fast};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::match_queues::{Matcher, PostedReceive, UnexpectedMessage};
@@ -183,7 +183,7 @@ pub(super) enum MessageBytes {
     /// Without memory for a copy, the frame itself.
     Framed(Frame, usize),
     /// Without memory for a copy, the frame in the wire's own memory.
-    Lent(Lent),
+    Lent(RxFrame),
 }
 
 impl MessageBytes {
@@ -214,7 +214,7 @@ pub(super) fn fitting(size: u64, into: Region) -> dtl_status_t {
 }
 
 /// What became of an attempt to hand something to the wire.
-pub(super) enum Sent {
+pub(super) enum SendOutcome {
     Yes,
     NoRoom,
     Failed(Error),
@@ -326,18 +326,18 @@ impl Engine {
         };
         let send = Send { dest, word, data, mode, stage: SendStage::Queued };
         let id = self.operations.add(Operation::Send(send))?;
-        match if waits { Sent::NoRoom } else { self.start(dest, id) } {
-            Sent::Yes => {}
-            Sent::NoRoom => {
+        match if waits { SendOutcome::NoRoom } else { self.start(dest, id) } {
+            SendOutcome::Yes => {}
+            SendOutcome::NoRoom => {
                 if let Some(link) = self.links.get_mut(dest) {
                     link.starts.push_back(id);
                 }
                 self.list(dest);
             }
-            Sent::Failed(error) if error.status() == DTL_ERROR_RANK_FAILURE => {
+            SendOutcome::Failed(error) if error.status() == DTL_ERROR_RANK_FAILURE => {
                 self.finish_failed(id, dest, DTL_ERROR_RANK_FAILURE);
             }
-            Sent::Failed(error) => {
+            SendOutcome::Failed(error) => {
                 self.operations.remove(id);
                 return Err(error);
             }
@@ -359,7 +359,7 @@ impl Engine {
             |link: &PeerLink| !link.is_dead && link.starts.is_empty() && link.answers.is_empty();
         let is_quick = mode == SendMode::Standard && data.len() <= INLINE && self.broken.is_none();
         if is_quick && self.links.get(rank).is_some_and(is_free) {
-            if let Sent::Yes = self.send_message(rank, word, data) {
+            if let SendOutcome::Yes = self.send_message(rank, word, data) {
                 return Ok(OpId::COMPLETED);
             }
         }

@@ -86,8 +86,8 @@ pub trait Wire: Send {
     }
     /// Whether a thread that waits for something may sleep now. `seen` is kept for it from call to
     /// call, 0 at first.
-    fn doze(&mut self, _seen: &mut u64) -> Doze {
-        Doze::No
+    fn doze(&mut self, _seen: &mut u64) -> SleepMode {
+        SleepMode::No
     }
     /// Returns whether closing it is reported to the other ranks, as a death is.
     fn notifies_on_close(&self) -> bool {
@@ -131,13 +131,13 @@ pub trait WireFrames {
     fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()>;
     /// The next frame that has arrived, or who is gone: each rank once, after all that it had sent.
     /// Makes progress before that if `looks` and none is there.
-    fn next(&mut self, looks: bool) -> Result<Option<Lent>>;
+    fn next(&mut self, looks: bool) -> Result<Option<RxFrame>>;
     /// A frame has been read.
-    fn give_back(&mut self, lent: &Lent);
+    fn give_back(&mut self, lent: &RxFrame);
 }
 
 /// Whether a waiting thread may sleep.
-pub enum Doze {
+pub enum SleepMode {
     /// Nobody would wake it.
     No,
     /// Something has happened since the last call: look again first.
@@ -169,7 +169,7 @@ pub fn eager_head(word: u64, len: usize) -> [u64; FRAME_WORDS] {
 }
 
 /// A frame in the wire's memory.
-pub struct Lent {
+pub struct RxFrame {
     /// Who sent it.
     pub source: i32,
     /// RANK_FAILURE: there is no frame, the source is gone.
@@ -351,12 +351,12 @@ impl Rma for P2pTransport {
 impl Wakeup for P2pTransport {
     fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
         match self.with(|engine| Ok(engine.doze(seen))) {
-            Ok(Doze::News) => true,
-            Ok(Doze::On(bell, due_ns)) => {
+            Ok(SleepMode::News) => true,
+            Ok(SleepMode::On(bell, due_ns)) => {
                 bell.ready(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).min(due_ns));
                 true
             }
-            Ok(Doze::No) | Err(_) => false,
+            Ok(SleepMode::No) | Err(_) => false,
         }
     }
 }

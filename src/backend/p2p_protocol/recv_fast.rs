@@ -7,7 +7,7 @@
 
 use super::engine::{Engine, done, fitting, index_of};
 use super::frame::{FrameKind, HEADER, Header};
-use super::{Lent, Wire};
+use super::{RxFrame, Wire};
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
 use crate::runtime::component::{Completion, Selector};
@@ -69,7 +69,7 @@ impl Engine {
 
 /// The header of a frame that is a message which this receive takes.
 #[inline]
-fn wanted(lent: &Lent, select: &Selector) -> Option<Header> {
+fn wanted(lent: &RxFrame, select: &Selector) -> Option<Header> {
     if lent.status != DTL_SUCCESS || lent.source != select.source {
         return None;
     }

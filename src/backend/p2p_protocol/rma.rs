@@ -11,7 +11,7 @@ use crate::abi::status::*;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::backend::peer_map::PeerMap;
 use crate::error::{self, Error, Result, fail};
-use crate::runtime::component::{OpId, Reach, Spot, Swap};
+use crate::runtime::component::{FlushScope, OpId, Swap, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
 use std::collections::VecDeque;
 
@@ -26,9 +26,9 @@ pub trait WireWindows {
     /// Ends it: nobody touches its memory any more, nor this rank's operations their buffers.
     fn destroy(&mut self, window: Addr) -> Result<()>;
     /// Starts a copy to a target.
-    fn put(&mut self, window: Addr, from: Region, to: Spot) -> Result<OpId>;
+    fn put(&mut self, window: Addr, from: Region, to: TargetRange) -> Result<OpId>;
     /// Starts a copy from a target.
-    fn get(&mut self, window: Addr, into: Region, from: Spot) -> Result<OpId>;
+    fn get(&mut self, window: Addr, into: Region, from: TargetRange) -> Result<OpId>;
     /// Starts what is over when all that began before on a target is done there.
     fn flush(&mut self, window: Addr, target: i32) -> Result<OpId>;
     /// Whether the next two do all operations on a dtype.
@@ -36,7 +36,7 @@ pub trait WireWindows {
     /// Starts an accumulation.
     fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId>;
     /// Starts a comparison and swap.
-    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: Spot) -> Result<OpId>;
+    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: TargetRange) -> Result<OpId>;
 }
 
 /// An accumulation.
@@ -53,16 +53,16 @@ pub struct Change {
     /// How many elements.
     pub count: usize,
     /// Where they are.
-    pub to: Spot,
+    pub to: TargetRange,
 }
 
 /// One-sided operation on a target.
 #[derive(Clone, Copy)]
 pub(super) enum Begin {
-    Put(Region, Spot),
-    Get(Region, Spot),
+    Put(Region, TargetRange),
+    Get(Region, TargetRange),
     Change(Change),
-    Swap(Swap, Spot),
+    Swap(Swap, TargetRange),
     Flush(i32),
 }
 
@@ -261,14 +261,14 @@ impl OpenWindow {
     fn flush(
         &mut self,
         target: Option<i32>,
-        reach: Reach,
+        reach: FlushScope,
         hand: &mut Hand,
     ) -> Result<Option<OpId>> {
         let ranks = match target {
             Some(target) => vec![index_of(target)],
             None => self.listed.clone(),
         };
-        for rank in ranks.into_iter().filter(|_| reach == Reach::Target) {
+        for rank in ranks.into_iter().filter(|_| reach == FlushScope::Target) {
             let Some(lane) = self.lanes.get_mut(rank).filter(|lane| lane.is_dirty) else {
                 continue;
             };
@@ -406,7 +406,7 @@ impl Engine {
         &mut self,
         number: u64,
         target: Option<i32>,
-        reach: Reach,
+        reach: FlushScope,
     ) -> Result<Option<OpId>> {
         self.on_window(number, |open, hand| open.flush(target, reach, hand))
     }

@@ -6,7 +6,7 @@ use super::rma::{Begin, Change};
 use crate::abi::backend::vtable::DTL_WIN_KEY_BYTES;
 use crate::abi::word::{DTL_DTYPE_INT64_INT64, dtl_dtype_t};
 use crate::error::{Result, fail};
-use crate::runtime::component::{OpId, Reach, Spot, Swap, Window, WindowPart};
+use crate::runtime::component::{FlushScope, OpId, Swap, TargetRange, Window, WindowPart};
 use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::Region;
 use std::ops::RangeInclusive;
@@ -104,11 +104,11 @@ impl Window for RmaAdapter {
         Ok(())
     }
 
-    fn put(&self, to: Spot, from: Region, asked: bool) -> Result<Option<OpId>> {
+    fn put(&self, to: TargetRange, from: Region, asked: bool) -> Result<Option<OpId>> {
         self.begin(Begin::Put(from, to), asked)
     }
 
-    fn get(&self, into: Region, from: Spot, asked: bool) -> Result<Option<OpId>> {
+    fn get(&self, into: Region, from: TargetRange, asked: bool) -> Result<Option<OpId>> {
         self.begin(Begin::Get(into, from), asked)
     }
 
@@ -116,7 +116,7 @@ impl Window for RmaAdapter {
         self.engine.with(|engine| engine.test_window(self.number, op))
     }
 
-    fn flush(&self, target: Option<i32>, reach: Reach) -> Result<Option<OpId>> {
+    fn flush(&self, target: Option<i32>, reach: FlushScope) -> Result<Option<OpId>> {
         self.engine.with(|engine| engine.flush_window(self.number, target, reach))
     }
 
@@ -126,7 +126,7 @@ impl Window for RmaAdapter {
 
     fn accumulate(
         &self,
-        to: Spot,
+        to: TargetRange,
         from: Region,
         result: Option<Region>,
         by: &Reduction,
@@ -137,7 +137,7 @@ impl Window for RmaAdapter {
         self.begin(Begin::Change(change), false).map(drop)
     }
 
-    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<()> {
+    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<()> {
         self.begin(Begin::Swap(swap, to), false).map(drop)
     }
 

@@ -5,7 +5,7 @@ use super::engine::{
 };
 use super::engine::{Send, SendStage, TakenOffer, done, fitting, index_of, rank_of};
 use super::frame::{FRAME, Frame, FrameKind, HEADER, Header};
-use super::{Doze, FRAME_WORD, Lent, tx};
+use super::{FRAME_WORD, RxFrame, SleepMode, tx};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
@@ -44,12 +44,12 @@ impl Engine {
 
     /// Whether who waits may sleep: not while something is queued here, for which room is only
     /// found by asking.
-    pub(super) fn doze(&mut self, seen: &mut u64) -> Doze {
+    pub(super) fn doze(&mut self, seen: &mut u64) -> SleepMode {
         if self.matcher.waits_for_any() {
             self.wire.awaits(DTL_ANY_SOURCE);
         }
         if self.broken.is_some() || !self.listed.is_empty() || !self.dying.is_empty() {
-            return Doze::No;
+            return SleepMode::No;
         }
         self.wire.doze(seen)
     }
@@ -130,7 +130,7 @@ impl Engine {
     }
 
     /// Handles a frame in the wire's memory, or the news that a rank is gone.
-    pub(super) fn take_in(&mut self, lent: Lent) {
+    pub(super) fn take_in(&mut self, lent: RxFrame) {
         let (source, len) = (lent.source, (HEADER + lent.bytes.len()) as u64);
         if lent.status != DTL_SUCCESS {
             self.receive_failed(&Completion {
@@ -151,7 +151,7 @@ impl Engine {
     }
 
     /// A frame in the wire's memory has been read.
-    pub(super) fn give_back(&mut self, lent: &Lent) {
+    pub(super) fn give_back(&mut self, lent: &RxFrame) {
         if let Some(frames) = self.wire.frames() {
             frames.give_back(lent);
         }

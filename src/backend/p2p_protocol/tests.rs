@@ -4,7 +4,7 @@ use super::frame::INLINE;
 use super::mock::World;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
-use crate::backend::match_queues::oracle::Naive;
+use crate::backend::match_queues::oracle::ReferenceMatcher;
 use crate::runtime::component::{Completion, OpId, Selector, SendMode, Transport};
 use crate::sys::memory::buf::{Region, Scratch};
 use SendMode::{Standard, Synchronous};
@@ -89,7 +89,7 @@ enum State {
 /// who got what.
 struct Pair {
     world: World,
-    naive: Vec<Naive>,
+    naive: Vec<ReferenceMatcher>,
     sends: Vec<Sent>,
     receives: Vec<Received>,
 }
@@ -235,7 +235,7 @@ proptest! {
 
     #[test]
     fn agrees_with_the_oracle(steps in steps(), seed in any::<u64>(), is_slow in any::<bool>()) {
-        let naive = (0..RANKS).map(|_| Naive::default()).collect();
+        let naive = (0..RANKS).map(|_| ReferenceMatcher::default()).collect();
         let mut pair =
             Pair { world: World::new(RANKS, seed, is_slow), naive, sends: Vec::new(),
                 receives: Vec::new() };

@@ -1,7 +1,9 @@
 //! What goes out: frames and payloads, as the wire has room.
 
 use super::FRAME_WORD;
-use super::engine::{Control, Engine, Mover, Operation, Payload, Receive, Send, SendStage, Sent};
+use super::engine::{
+    Control, Engine, Mover, Operation, Payload, Receive, Send, SendOutcome, SendStage,
+};
 use super::engine::{done, rank_of};
 use super::frame::{Frame, FrameKind, Header, INLINE};
 use crate::abi::status::*;
@@ -73,17 +75,19 @@ impl Engine {
     }
 
     /// Sends one frame.
-    fn send_frame(&mut self, dest: usize, header: &Header, payload: Region) -> Sent {
+    fn send_frame(&mut self, dest: usize, header: &Header, payload: Region) -> SendOutcome {
         if self.is_full(dest) && (self.reap(dest).is_err() || self.is_full(dest)) {
-            return Sent::NoRoom;
+            return SendOutcome::NoRoom;
         }
         if let Some(frames) = self.wire.frames() {
             return match frames.send(&header.words(), payload, rank_of(dest)) {
-                Ok(()) => Sent::Yes,
+                Ok(()) => SendOutcome::Yes,
                 Err(error) => self.not_sent(error, dest),
             };
         }
-        let Some(mut frame) = self.pool.pop().or_else(Frame::new) else { return Sent::NoRoom };
+        let Some(mut frame) = self.pool.pop().or_else(Frame::new) else {
+            return SendOutcome::NoRoom;
+        };
         let bytes = frame.write(header, payload);
         match self.wire.isend(bytes, rank_of(dest), FRAME_WORD) {
             Ok(op) => {
@@ -91,7 +95,7 @@ impl Engine {
                     link.in_flight.push_back((op, frame));
                 }
                 self.list(dest);
-                Sent::Yes
+                SendOutcome::Yes
             }
             Err(error) => {
                 self.pool.push(frame);
@@ -102,24 +106,24 @@ impl Engine {
 
     /// Sends a whole message.
     #[inline]
-    pub(super) fn send_message(&mut self, dest: usize, word: u64, data: Region) -> Sent {
+    pub(super) fn send_message(&mut self, dest: usize, word: u64, data: Region) -> SendOutcome {
         let header =
             Header { kind: FrameKind::Eager, payload: 0, word, size: data.len() as u64, id: 0 };
         self.send_frame(dest, &header, data)
     }
 
-    fn not_sent(&mut self, error: Error, dest: usize) -> Sent {
+    fn not_sent(&mut self, error: Error, dest: usize) -> SendOutcome {
         if error.status() == DTL_ERROR_BUSY {
-            return Sent::NoRoom;
+            return SendOutcome::NoRoom;
         }
         self.note_error(&error, dest);
-        Sent::Failed(error)
+        SendOutcome::Failed(error)
     }
 
     /// Starts a send.
-    pub(super) fn start(&mut self, dest: usize, id: OpId) -> Sent {
+    pub(super) fn start(&mut self, dest: usize, id: OpId) -> SendOutcome {
         let Some(&Operation::Send(Send { word, data, mode, .. })) = self.operations.get(id) else {
-            return Sent::Yes;
+            return SendOutcome::Yes;
         };
         let (kind, payload) = match mode {
             SendMode::Standard | SendMode::Notice if data.len() <= INLINE => {
@@ -131,10 +135,10 @@ impl Engine {
         let sent =
             self.send_frame(dest, &Header { kind, payload: 0, word, size, id: id.0 }, payload);
         match (&sent, kind, self.operations.get_mut(id)) {
-            (Sent::Yes, FrameKind::Eager, _) => {
+            (SendOutcome::Yes, FrameKind::Eager, _) => {
                 self.finish(id, done(self.rank, DTL_SUCCESS, word, size))
             }
-            (Sent::Yes, _, Some(Operation::Send(send))) => send.stage = SendStage::Offered,
+            (SendOutcome::Yes, _, Some(Operation::Send(send))) => send.stage = SendStage::Offered,
             _ => {}
         }
         sent
@@ -143,9 +147,9 @@ impl Engine {
     fn write_starts(&mut self, dest: usize) {
         while let Some(&id) = self.links.get(dest).and_then(|link| link.starts.front()) {
             match self.start(dest, id) {
-                Sent::Yes => {}
-                Sent::NoRoom => return,
-                Sent::Failed(error) => self.finish_failed(id, dest, error.status()),
+                SendOutcome::Yes => {}
+                SendOutcome::NoRoom => return,
+                SendOutcome::Failed(error) => self.finish_failed(id, dest, error.status()),
             }
             self.links.get_mut(dest).map(|link| link.starts.pop_front());
         }
@@ -160,13 +164,13 @@ impl Engine {
                 Control::Payload { send, word, want } => self.send_payload(dest, send, word, want),
             };
             match sent {
-                Sent::NoRoom => return false,
-                Sent::Failed(error) if error.status() != DTL_ERROR_RANK_FAILURE => {
+                SendOutcome::NoRoom => return false,
+                SendOutcome::Failed(error) if error.status() != DTL_ERROR_RANK_FAILURE => {
                     // Somebody waits for it, and would for ever.
                     self.break_down(error.status(), Some(error.text().to_owned()));
                     return false;
                 }
-                Sent::Yes | Sent::Failed(_) => {}
+                SendOutcome::Yes | SendOutcome::Failed(_) => {}
             }
             self.links.get_mut(dest).map(|link| link.answers.pop_front());
         }
@@ -180,29 +184,29 @@ impl Engine {
         payload: u32,
         size: u64,
         id: u64,
-    ) -> Sent {
+    ) -> SendOutcome {
         self.send_frame(dest, &Header { kind, payload, word: 0, size, id }, Region::EMPTY)
     }
 
     /// Posts the receive of a payload, then requests it.
-    fn send_clear(&mut self, dest: usize, id: OpId) -> Sent {
+    fn send_clear(&mut self, dest: usize, id: OpId) -> SendOutcome {
         let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) =
             self.operations.get(id)
         else {
-            return Sent::Yes;
+            return SendOutcome::Yes;
         };
         let word = match taken.payload {
             Some(word) => word,
             None => match self.post_payload(dest, id, into, taken.offer.size) {
                 Ok(word) => word,
                 Err(error) => {
-                    if let Sent::NoRoom = self.not_sent(error.clone(), dest) {
-                        return Sent::NoRoom;
+                    if let SendOutcome::NoRoom = self.not_sent(error.clone(), dest) {
+                        return SendOutcome::NoRoom;
                     }
                     // The receive has failed; its sender is not left waiting.
                     self.finish_failed(id, dest, error.status());
                     self.answer(dest, Control::Tell(FrameKind::Ack, taken.offer.send));
-                    return Sent::Yes;
+                    return SendOutcome::Yes;
                 }
             },
         };
@@ -233,7 +237,13 @@ impl Engine {
         Ok(word)
     }
 
-    fn send_payload(&mut self, dest: usize, send: Option<OpId>, word: u32, want: usize) -> Sent {
+    fn send_payload(
+        &mut self,
+        dest: usize,
+        send: Option<OpId>,
+        word: u32,
+        want: usize,
+    ) -> SendOutcome {
         let data = match send.and_then(|id| self.operations.get(id)) {
             Some(Operation::Send(send)) => send.data.part(0, want),
             _ => Region::EMPTY,
@@ -255,14 +265,14 @@ impl Engine {
                 {
                     send.stage = SendStage::Moving;
                 }
-                Sent::Yes
+                SendOutcome::Yes
             }
             Err(error) => match (self.not_sent(error, dest), send) {
                 // The send has failed; its receive is given back.
-                (Sent::Failed(error), Some(id)) => {
+                (SendOutcome::Failed(error), Some(id)) => {
                     self.finish_failed(id, dest, error.status());
                     self.answer(dest, Control::Payload { send: None, word, want: 0 });
-                    Sent::Yes
+                    SendOutcome::Yes
                 }
                 (sent, _) => sent,
             },

@@ -17,8 +17,8 @@ use crate::abi::backend::plugin::{
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
 use crate::from_c;
-use crate::runtime::environment::Need;
-use crate::runtime::plugins::{Facts, Plugin, Step};
+use crate::runtime::environment::Requirement;
+use crate::runtime::plugins::{Plugin, PluginDescription, Step};
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::dl::SharedObject;
 use std::ffi::{CStr, c_char};
@@ -64,13 +64,13 @@ pub fn open(path: &Path, host: &'static dtl_host_api_t, step: Step) -> Result<Ar
 
 /// A plugin whose answers have been checked.
 struct Loaded {
-    facts: Facts,
+    facts: PluginDescription,
     load: Load,
     host: &'static dtl_host_api_t,
 }
 
 impl Plugin for Loaded {
-    fn facts(&self) -> &Facts {
+    fn facts(&self) -> &PluginDescription {
         &self.facts
     }
 
@@ -117,7 +117,7 @@ fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
 }
 
 /// Versions and texts.
-fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<Facts> {
+fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<PluginDescription> {
     let spoken =
         agree((raw.abi_version_min, raw.abi_version), (host.abi_version_min, host.abi_version))?;
     // SAFETY: the plugin promised a NUL-terminated text or NULL.
@@ -135,11 +135,18 @@ fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<Facts> {
     crate::runtime::check_name("plugin", &name)?;
     let (version, description) = (a_line(&version), a_line(&description));
     let environments = environments(raw)?;
-    Ok(Facts { name, version, description, compiled_for: raw.abi_version, spoken, environments })
+    Ok(PluginDescription {
+        name,
+        version,
+        description,
+        compiled_for: raw.abi_version,
+        spoken,
+        environments,
+    })
 }
 
 /// What its backends need.
-fn environments(raw: &dtl_plugin_t) -> Result<Vec<Need>> {
+fn environments(raw: &dtl_plugin_t) -> Result<Vec<Requirement>> {
     let count = raw.environment_count;
     if count > MOST_ENVIRONMENTS || (count > 0 && raw.environments.is_null()) || raw.reserved != 0 {
         return fail!(
@@ -157,7 +164,7 @@ fn environments(raw: &dtl_plugin_t) -> Result<Vec<Need>> {
         // SAFETY: the plugin promised `environment_count` entries, each a text or NULL.
         let name = unsafe { at.read() };
         // SAFETY: the plugin promised that each entry is a NUL-terminated text or NULL.
-        Need::parse(&unsafe { text(name) })
+        Requirement::parse(&unsafe { text(name) })
             .map_err(|error| error.within(&format!("dtl_plugin_t.environments[{index}]")))
     };
     (0..count as usize).map(read).collect()

@@ -30,7 +30,7 @@ use crate::backend::rdma::protocol::eager_slots::RESULTS;
 use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
 use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
 use crate::error::{Result, fail};
-use crate::runtime::component::{Completion, OpId, Spot, Swap};
+use crate::runtime::component::{Completion, OpId, Swap, TargetRange};
 use crate::sys::compute::reduce;
 use crate::sys::compute::shared_atomics::{self, Update};
 use crate::sys::memory::buf::{Addr, Region};
@@ -249,7 +249,7 @@ impl RdmaEngine {
         &mut self,
         window: Addr,
         swap: Swap,
-        to: Spot,
+        to: TargetRange,
     ) -> Result<OpId> {
         self.begin_atomic(window, to, How::Swap(swap.expected), (swap.value, swap.result))
     }
@@ -257,7 +257,7 @@ impl RdmaEngine {
     fn begin_atomic(
         &mut self,
         window: Addr,
-        to: Spot,
+        to: TargetRange,
         how: How,
         (from, result): (Region, Region),
     ) -> Result<OpId> {
@@ -387,7 +387,7 @@ mod tests {
     }
 
     fn change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Change {
-        let to = Spot { target: 0, offset: 0, len: 8 };
+        let to = TargetRange { target: 0, offset: 0, len: 8 };
         Change { from: Region::EMPTY, result: Region::EMPTY, dtype, op, count: 1, to }
     }
 

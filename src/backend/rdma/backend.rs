@@ -3,18 +3,20 @@
 use super::config::Config;
 use super::engine::RdmaEngine;
 use super::verbs::discovery::{self, Verbs};
-use super::verbs::port_select::{self, Choice, PortSeen};
+use super::verbs::port_select::{self, Choice, PortInfo};
 use super::verbs::rail::Rail;
 use super::wire::RdmaWire;
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::backend::bootstrap::liveness::{self, Oob};
-use crate::backend::bootstrap::oob_exchange::{self, How};
+use crate::backend::bootstrap::oob_exchange::{self, BootstrapMethod};
 use crate::backend::bootstrap::records::Records;
 use crate::backend::p2p_protocol;
 use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::{Availability, Comm, OpenArgs, Presence, Properties, Transport};
+use crate::runtime::component::{
+    Availability, BackendProbe, Comm, OpenArgs, Properties, Transport,
+};
 use crate::runtime::explain;
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
@@ -36,7 +38,7 @@ pub fn backend() -> Backend {
     backend
 }
 
-impl Presence for Arc<RdmaOpener> {
+impl BackendProbe for Arc<RdmaOpener> {
     fn available(&self) -> Availability {
         let verbs = self.verbs.look()?;
         port_select::choose_ports(&look(&verbs)?, &[], 1, 0).map(drop)
@@ -62,19 +64,19 @@ impl Comm for Arc<RdmaOpener> {
 
     fn check_environment(&self) -> Result<()> {
         let config = Config::resolve(Addr::NULL)?;
-        oob_exchange::check(&How::parse(&config.meeting)?, None)?;
+        oob_exchange::check(&BootstrapMethod::parse(&config.meeting)?, None)?;
         self.choose(&*self.verbs.get()?, &config, 0).map(drop)
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let prepared = Config::resolve(args.native).and_then(|config| {
-            let how = How::parse(&config.meeting)?;
+            let how = BootstrapMethod::parse(&config.meeting)?;
             Ok((self.prepare(args, &config), how, config))
         });
         let (prepared, how, config) = match prepared {
             Ok(prepared) => prepared,
             // The others meet as by default, and this failure is reported there.
-            Err(error) => (Err(error), How::Auto, Config::default()),
+            Err(error) => (Err(error), BootstrapMethod::Auto, Config::default()),
         };
         let record = prepared.as_ref().map(|prepared| prepared.record.clone());
         let record = record.map_err(Clone::clone);
@@ -189,7 +191,7 @@ impl RdmaOpener {
 }
 
 /// Every port that there is.
-fn look(verbs: &Verbs) -> std::result::Result<Vec<PortSeen>, String> {
+fn look(verbs: &Verbs) -> std::result::Result<Vec<PortInfo>, String> {
     // What libibverbs opens is not to be a standard stream.
     let _places = fd::occupy_standard();
     port_select::look(verbs)

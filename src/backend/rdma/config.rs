@@ -4,7 +4,7 @@
 
 use super::protocol::eager_slots::{LANES, RAILS};
 use crate::abi::comm::rdma::*;
-use crate::backend::bootstrap::oob_exchange::How;
+use crate::backend::bootstrap::oob_exchange::BootstrapMethod;
 use crate::error::{Result, fail};
 use crate::from_c;
 use crate::runtime::settings;
@@ -341,7 +341,7 @@ const MEETING: &str = "auto, over, mpi, shm or the name of a registered kind, fi
 
 fn meeting(text: &str) -> Option<String> {
     let text = if text.is_empty() { "auto" } else { text };
-    How::parse(text).is_ok().then(|| text.to_owned())
+    BootstrapMethod::parse(text).is_ok().then(|| text.to_owned())
 }
 
 /// Longest name of a network interface (Linux' IFNAMSIZ, less the NUL).

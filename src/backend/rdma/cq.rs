@@ -15,7 +15,7 @@ const BATCHES: usize = 8;
 const SHARERS: usize = 32;
 
 /// Completion queues of a communicator, each shared by the queue pairs of several peers.
-pub(in crate::backend::rdma) struct Polling {
+pub(in crate::backend::rdma) struct CqSet {
     queues: Vec<SharedCq>,
     /// Where completions are taken to.
     batch: Vec<Wc>,
@@ -27,9 +27,9 @@ struct SharedCq {
     sharers: usize,
 }
 
-impl Polling {
+impl CqSet {
     pub(in crate::backend::rdma) fn new() -> Self {
-        Polling { queues: Vec::new(), batch: vec![Wc::zeroed(); BATCH] }
+        CqSet { queues: Vec::new(), batch: vec![Wc::zeroed(); BATCH] }
     }
 
     pub(in crate::backend::rdma) fn queues(&self) -> impl Iterator<Item = &Completions> {

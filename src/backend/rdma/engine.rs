@@ -1,9 +1,9 @@
 //! State of a communicator of this kind, and its progress.
 
-use super::cq::Polling;
+use super::cq::CqSet;
 use super::events;
 use super::operation::{RdmaOperation, part_over};
-use super::protocol::eager_slots::{About, DATA, EagerHeader, EagerKind, Note};
+use super::protocol::eager_slots::{DATA, EagerHeader, EagerKind, Note, NoteKind};
 use super::window;
 use crate::abi::status::*;
 use crate::backend::bootstrap::liveness::Oob;
@@ -40,7 +40,7 @@ const DRAIN: usize = 128;
 /// a little after it has completed the sender's request.
 const QUIET: usize = 24;
 /// A frame that has not been read yet.
-pub(in crate::backend::rdma) struct Arrived {
+pub(in crate::backend::rdma) struct PendingFrame {
     pub(in crate::backend::rdma) source: usize,
     pub(in crate::backend::rdma) slot: u32,
     pub(in crate::backend::rdma) head: [u64; FRAME_WORDS],
@@ -52,10 +52,10 @@ pub(in crate::backend::rdma) struct RdmaEngine {
     pub(in crate::backend::rdma) rank: usize,
     pub(in crate::backend::rdma) config: Config,
     pub(in crate::backend::rdma) rails: Vec<Arc<Rail>>,
-    pub(in crate::backend::rdma) polling: Polling,
+    pub(in crate::backend::rdma) polling: CqSet,
     pub(in crate::backend::rdma) peers: PeerMap<Peer>,
     pub(in crate::backend::rdma) operations: Operations<RdmaOperation>,
-    pub(in crate::backend::rdma) arrived: VecDeque<Arrived>,
+    pub(in crate::backend::rdma) arrived: VecDeque<PendingFrame>,
     /// Receives whose messages were read.
     spent: Vec<WorkId>,
     /// Ranks that are gone and not reported yet.
@@ -102,7 +102,7 @@ impl RdmaEngine {
             rank,
             config,
             rails,
-            polling: Polling::new(),
+            polling: CqSet::new(),
             peers: PeerMap::new(size),
             operations: Operations::new(),
             arrived: VecDeque::new(),
@@ -260,7 +260,12 @@ impl RdmaEngine {
                 if let Some(peer) = self.peers.get_mut(id.rank) {
                     peer.heads.learn(message.word, &head);
                 }
-                self.arrived.push_back(Arrived { source: id.rank, slot: id.number, head, bytes });
+                self.arrived.push_back(PendingFrame {
+                    source: id.rank,
+                    slot: id.number,
+                    head,
+                    bytes,
+                });
                 return Ok(());
             }
             EagerKind::Piece | EagerKind::LastPiece => {
@@ -286,7 +291,7 @@ impl RdmaEngine {
         };
         let (head, bytes) =
             (eager_head(word, len), peer.slab.receive(id.number as usize).part(0, len));
-        self.arrived.push_back(Arrived { source: id.rank, slot: id.number, head, bytes });
+        self.arrived.push_back(PendingFrame { source: id.rank, slot: id.number, head, bytes });
         Ok(())
     }
 
@@ -339,15 +344,15 @@ impl RdmaEngine {
 
     fn noted(&mut self, rank: usize, note: Note) -> Result<()> {
         match note.about {
-            About::Landing => {
+            NoteKind::Landing => {
                 if let Some(peer) = self.peers.get_mut(rank) {
                     peer.landings.push(note);
                 }
                 Ok(())
             }
-            About::Offer => self.offered(rank, note),
-            About::Fetched => self.fetched(rank, note.word),
-            About::InPieces => self.in_pieces(rank, note.word),
+            NoteKind::Offer => self.offered(rank, note),
+            NoteKind::Fetched => self.fetched(rank, note.word),
+            NoteKind::InPieces => self.in_pieces(rank, note.word),
         }
     }
 

@@ -14,7 +14,7 @@ use super::verbs::types::*;
 use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::backend::bootstrap::liveness::Oob;
 use crate::backend::os_error::os_error;
-use crate::backend::p2p_protocol::Doze;
+use crate::backend::p2p_protocol::SleepMode;
 use crate::error::{Result, fail};
 use crate::runtime::log;
 use crate::sys::os::fd;
@@ -153,10 +153,10 @@ impl RdmaEngine {
     /// Prepares a thread to sleep: arms the completion queues, polls once more, and returns what to
     /// sleep on. `Doze::No` while something waits for room, for which there is no event, or for a
     /// time.
-    pub(in crate::backend::rdma) fn doze(&mut self, seen: &mut u64) -> Result<Doze> {
-        let Some(bell) = self.bell.as_ref().map(Arc::clone) else { return Ok(Doze::No) };
+    pub(in crate::backend::rdma) fn doze(&mut self, seen: &mut u64) -> Result<SleepMode> {
+        let Some(bell) = self.bell.as_ref().map(Arc::clone) else { return Ok(SleepMode::No) };
         if !self.unfinished.is_empty() || !self.listed.is_empty() || !self.mending.is_empty() {
-            return Ok(Doze::No);
+            return Ok(SleepMode::No);
         }
         if *seen == self.happened {
             self.look_at_devices();
@@ -167,9 +167,9 @@ impl RdmaEngine {
         }
         if *seen != self.happened || !self.arrived.is_empty() || !self.lost.is_empty() {
             *seen = self.happened;
-            return Ok(Doze::News);
+            return Ok(SleepMode::News);
         }
-        Ok(Doze::On(bell, self.oob.due_in_ns().min(self.watch_due_ns())))
+        Ok(SleepMode::On(bell, self.oob.due_in_ns().min(self.watch_due_ns())))
     }
 
     /// Polls the devices' asynchronous events at intervals of `LOOK_NS`.

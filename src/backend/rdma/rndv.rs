@@ -8,7 +8,7 @@
 
 use super::engine::RdmaEngine;
 use super::operation::{PayloadPath, PayloadReceive, PayloadSend, RdmaOperation};
-use super::protocol::eager_slots::{About, DATA, EagerKind, Note, RAILS};
+use super::protocol::eager_slots::{DATA, EagerKind, Note, NoteKind, RAILS};
 use crate::abi::status::*;
 use crate::backend::rdma::endpoint::peer::ConnectStage;
 use crate::backend::rdma::endpoint::qp_state::OnCompletion;
@@ -52,7 +52,7 @@ impl RdmaEngine {
         let place = place_of(into, twin);
         let hold = if self.config.reads { None } else { self.hold_of(into, twin) };
         let note = hold.as_ref().map(|hold| Note {
-            about: About::Landing,
+            about: NoteKind::Landing,
             word,
             addr: place.addr().get() as u64,
             len: into.len() as u64,
@@ -95,7 +95,7 @@ impl RdmaEngine {
                 let (addr, len) = (place.addr().get() as u64, data.len() as u64);
                 (
                     PayloadPath::Offered,
-                    Some(Note { about: About::Offer, word, addr, len, keys: hold.rkeys() }),
+                    Some(Note { about: NoteKind::Offer, word, addr, len, keys: hold.rkeys() }),
                 )
             }
             _ => (PayloadPath::Pieces, None),
@@ -273,7 +273,7 @@ impl RdmaEngine {
                 {
                     receive.twin.iter().for_each(|twin| twin.land());
                     self.finish(op, done(rank, word, got));
-                    self.send_note(rank, About::Fetched, word);
+                    self.send_note(rank, NoteKind::Fetched, word);
                 }
             }
             _ => {}
@@ -282,7 +282,7 @@ impl RdmaEngine {
 
     // ---- notes from and to the peer ----
 
-    fn send_note(&mut self, rank: usize, about: About, word: u32) {
+    fn send_note(&mut self, rank: usize, about: NoteKind, word: u32) {
         if let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage != ConnectStage::Gone)
         {
             peer.notes.push_back(Note { about, word, addr: 0, len: 0, keys: [0; RAILS] });
@@ -337,7 +337,7 @@ impl RdmaEngine {
             None => self.cache.get(receive.into),
         };
         match hold {
-            None => self.send_note(rank, About::InPieces, offer.word),
+            None => self.send_note(rank, NoteKind::InPieces, offer.word),
             hold => {
                 (receive.hold, receive.from) = (hold, Some(offer));
                 if let Some(peer) = self.peers.get_mut(rank) {

@@ -26,7 +26,7 @@ const LENIENCE: u64 = 4;
 
 /// What was seen of a lane.
 #[derive(Default)]
-pub(in crate::backend::rdma) struct Watched {
+pub(in crate::backend::rdma) struct WatchdogState {
     /// The last work request that was over, and since when.
     over: u32,
     since: u64,
@@ -46,7 +46,7 @@ impl Lane {
     fn silent_ns(&mut self, now: u64) -> u64 {
         if self.in_flight.is_empty() || self.watched.since == 0 || self.watched.over != self.over()
         {
-            self.watched = Watched { over: self.over(), since: now, is_prodded: false };
+            self.watched = WatchdogState { over: self.over(), since: now, is_prodded: false };
         }
         now.saturating_sub(self.watched.since)
     }

@@ -15,7 +15,7 @@ use crate::backend::rdma::memory::reg_cache::{self, Registered};
 use crate::backend::rdma::protocol::eager_slots::{RAILS, SLOT};
 use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
 use crate::error::{Result, fail};
-use crate::runtime::component::{OpId, Spot, Swap};
+use crate::runtime::component::{OpId, Swap, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
@@ -77,7 +77,7 @@ impl RdmaEngine {
     pub(in crate::backend::rdma) fn place(
         &self,
         window: Addr,
-        spot: Spot,
+        spot: TargetRange,
     ) -> Result<(usize, RemoteRegion)> {
         let target = usize::try_from(spot.target).unwrap_or(usize::MAX);
         match self.window(window)?.remotes.get(target).copied().flatten() {
@@ -88,7 +88,13 @@ impl RdmaEngine {
         }
     }
 
-    fn copy(&mut self, window: Addr, local: Region, spot: Spot, way: RmaDirection) -> Result<OpId> {
+    fn copy(
+        &mut self,
+        window: Addr,
+        local: Region,
+        spot: TargetRange,
+        way: RmaDirection,
+    ) -> Result<OpId> {
         let (target, place) = self.place(window, spot)?;
         if target == self.rank {
             let there = self.window(window)?.memory.part(spot.offset, spot.len);
@@ -230,11 +236,11 @@ impl WireWindows for RdmaWire {
         self.with(|state| state.close_window(window))
     }
 
-    fn put(&mut self, window: Addr, from: Region, to: Spot) -> Result<OpId> {
+    fn put(&mut self, window: Addr, from: Region, to: TargetRange) -> Result<OpId> {
         self.with(|state| state.copy(window, from, to, RmaDirection::Put))
     }
 
-    fn get(&mut self, window: Addr, into: Region, from: Spot) -> Result<OpId> {
+    fn get(&mut self, window: Addr, into: Region, from: TargetRange) -> Result<OpId> {
         self.with(|state| state.copy(window, into, from, RmaDirection::Get))
     }
 
@@ -250,7 +256,7 @@ impl WireWindows for RdmaWire {
         self.with(|state| state.accumulate(window, &change))
     }
 
-    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: Spot) -> Result<OpId> {
+    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: TargetRange) -> Result<OpId> {
         self.with(|state| state.compare_and_swap(window, swap, to))
     }
 }

@@ -1,11 +1,11 @@
 //! RDMA verbs as a wire, from which `frames` makes complete communication.
 
-use super::engine::{Arrived, RdmaEngine};
+use super::engine::{PendingFrame, RdmaEngine};
 use super::operation::RdmaOperation;
 use super::protocol::eager_slots::DATA;
 use crate::abi::status::*;
 use crate::backend::p2p_protocol::{
-    Doze, FRAME_BYTES, FRAME_WORDS, Lent, Wire, WireDevices, WireFrames, WireWindows,
+    FRAME_BYTES, FRAME_WORDS, RxFrame, SleepMode, Wire, WireDevices, WireFrames, WireWindows,
 };
 use crate::backend::rdma::config::Devices;
 use crate::backend::rdma::endpoint::connect::busy;
@@ -124,8 +124,8 @@ impl Wire for RdmaWire {
         Ok(())
     }
 
-    fn doze(&mut self, seen: &mut u64) -> Doze {
-        self.with(|state| state.doze(seen)).unwrap_or(Doze::No)
+    fn doze(&mut self, seen: &mut u64) -> SleepMode {
+        self.with(|state| state.doze(seen)).unwrap_or(SleepMode::No)
     }
 
     fn notifies_on_close(&self) -> bool {
@@ -191,14 +191,14 @@ impl WireFrames for RdmaWire {
     }
 
     #[inline]
-    fn next(&mut self, looks: bool) -> Result<Option<Lent>> {
+    fn next(&mut self, looks: bool) -> Result<Option<RxFrame>> {
         self.with(|state| {
             if looks && state.arrived.is_empty() {
                 state.progress()?;
             }
-            if let Some(Arrived { source, slot, head, bytes }) = state.arrived.pop_front() {
+            if let Some(PendingFrame { source, slot, head, bytes }) = state.arrived.pop_front() {
                 let id = WorkId { is_receive: true, rank: source, lane: 0, number: slot }.word();
-                return Ok(Some(Lent {
+                return Ok(Some(RxFrame {
                     source: rank_of(source),
                     status: DTL_SUCCESS,
                     head,
@@ -207,7 +207,7 @@ impl WireFrames for RdmaWire {
                 }));
             }
             let lost = state.lost.pop_front();
-            let lent = |rank| Lent {
+            let lent = |rank| RxFrame {
                 source: rank_of(rank),
                 status: DTL_ERROR_RANK_FAILURE,
                 head: [0; FRAME_WORDS],
@@ -219,7 +219,7 @@ impl WireFrames for RdmaWire {
     }
 
     #[inline]
-    fn give_back(&mut self, lent: &Lent) {
+    fn give_back(&mut self, lent: &RxFrame) {
         let id = WorkId::of(lent.id);
         drop(self.with(|state| {
             state.consumed(id);

@@ -2,12 +2,12 @@
 //! passes it on. The exchange is that of `backend::bootstrap::uds`.
 
 use super::memory::segment::Segment;
-use crate::backend::bootstrap::absence::Opening;
-use crate::backend::bootstrap::uds::{NodeOpening, NodeRank, NodeRoot};
+use crate::backend::bootstrap::absence::OpenRequest;
+use crate::backend::bootstrap::uds::{NodeOpenRequest, NodeRank, NodeRoot};
 use crate::error::{Error, Result};
 
 /// What the ranks have when they have met.
-pub(super) struct Meeting {
+pub(super) struct BootstrapResult {
     pub(super) segment: Segment,
     /// Process id of each rank.
     pub(super) pids: Vec<i32>,
@@ -16,10 +16,10 @@ pub(super) struct Meeting {
 /// Meets the other ranks. `prepare` is each rank's own part, done when the memory is there; its
 /// failure is everybody's.
 pub(super) fn meet(
-    place: NodeOpening<'_>,
-    prepare: &mut dyn FnMut(&Meeting) -> Result<()>,
-) -> Result<Meeting> {
-    let Opening { rank, size, .. } = place.opening;
+    place: NodeOpenRequest<'_>,
+    prepare: &mut dyn FnMut(&BootstrapResult) -> Result<()>,
+) -> Result<BootstrapResult> {
+    let OpenRequest { rank, size, .. } = place.opening;
     if rank == 0 {
         let mut root = NodeRoot::gather(place)?;
         let outcome = share(&mut root, size, prepare);
@@ -27,7 +27,7 @@ pub(super) fn meet(
     }
     let rank = NodeRank::join(place)?;
     let segment = rank.descriptor().and_then(|fd| Segment::attach(fd, size));
-    let meeting = segment.map(|segment| Meeting { segment, pids: rank.pids.clone() });
+    let meeting = segment.map(|segment| BootstrapResult { segment, pids: rank.pids.clone() });
     let prepared = meeting.and_then(|meeting| prepare(&meeting).map(|()| meeting));
     rank.finish(prepared)
 }
@@ -36,10 +36,11 @@ pub(super) fn meet(
 fn share(
     root: &mut NodeRoot<'_>,
     size: usize,
-    prepare: &mut dyn FnMut(&Meeting) -> Result<()>,
-) -> Result<Meeting> {
+    prepare: &mut dyn FnMut(&BootstrapResult) -> Result<()>,
+) -> Result<BootstrapResult> {
     let own = |error: Error| error.within("rank 0");
-    let meeting = Meeting { segment: Segment::create(size).map_err(own)?, pids: root.pids() };
+    let meeting =
+        BootstrapResult { segment: Segment::create(size).map_err(own)?, pids: root.pids() };
     root.share(meeting.segment.descriptor())?;
     prepare(&meeting).map_err(own)?;
     root.confirm()?;

@@ -17,22 +17,22 @@ mod transport;
 pub use self::memory::segment::MOST_RANKS;
 
 use self::protocol::engine::Engine;
-use super::bootstrap::absence::Opening;
+use super::bootstrap::absence::OpenRequest;
 use super::bootstrap::job_id;
-use super::bootstrap::uds::{self, NodeOpening};
+use super::bootstrap::uds::{self, NodeOpenRequest};
 use super::match_queues::Matcher;
 use super::os_error;
 use super::peer_map::BYTES_PER_RANK;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::{Availability, Comm, OpId, OpenArgs, Presence, Transport};
+use crate::runtime::component::{Availability, BackendProbe, Comm, OpId, OpenArgs, Transport};
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
 use crate::sys::os::fd;
 use crate::sys::os::poller::{Interest, Poller};
 use crate::sys::os::process::{self, PidFd};
 use crate::sys::os::shm_segment::SharedMapping;
-use bootstrap::Meeting;
+use bootstrap::BootstrapResult;
 use peer::{Mode, Peer, Peers, Probe};
 use std::os::fd::AsFd;
 
@@ -62,7 +62,7 @@ pub fn backend() -> Backend {
     backend
 }
 
-impl Presence for Shm {
+impl BackendProbe for Shm {
     fn available(&self) -> Availability {
         match check() {
             // EMFILE is this process's limit, not the machine's; opening reports it by its own
@@ -85,7 +85,7 @@ fn check() -> Result<()> {
 
 /// Whether this process can have the descriptors that opening takes: one for each other rank, and
 /// for rank 0 two.
-fn check_room(opening: &Opening) -> Result<()> {
+fn check_room(opening: &OpenRequest) -> Result<()> {
     let size = opening.size;
     let count = if opening.rank == 0 { 2 * size + 1 } else { size + 2 };
     let what = format!("{count} more descriptors for a communicator of {size} ranks");
@@ -99,7 +99,7 @@ impl Comm for Shm {
         let opener = transport::enter()?;
         let number = i32::try_from(job.rank).unwrap_or(i32::MAX);
         let (job_id, claim) = job_id::take(&job.name, number, args.is_only_open);
-        let place = NodeOpening::new(&job_id, (job.rank, job.size), args.timeout_ns);
+        let place = NodeOpenRequest::new(&job_id, (job.rank, job.size), args.timeout_ns);
         let ready = claim.and_then(|claim| {
             check().map_err(|error| error.within("kind \"shm\""))?;
             check_room(&place.opening).map(|()| claim)
@@ -189,7 +189,11 @@ impl ShmJob {
 }
 
 /// A rank's own part of the meeting: hold and watch the others, and let them try to read.
-fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Poller, Probe)> {
+fn prepare(
+    meeting: &BootstrapResult,
+    rank: usize,
+    mode: Mode,
+) -> Result<(Vec<Peer>, Poller, Probe)> {
     if mode == Mode::Allow {
         // Without the Yama module there is nothing to allow, and the call fails.
         let _ = process::allow_readers();
@@ -246,7 +250,7 @@ fn hold(poller: &Poller, rank: usize, pid: i32) -> Result<PidFd> {
 
 /// Tries to read every other rank's memory; the first reason why not, if any.
 fn try_reading(
-    meeting: &Meeting,
+    meeting: &BootstrapResult,
     rank: usize,
     peers: &mut [Peer],
     mode: Mode,

@@ -4,7 +4,7 @@
 use super::memory::cells::PeerCells;
 use super::memory::ring::{Consumer, Producer};
 use super::memory::segment::{PeerState, Segment};
-use super::protocol::rx::Long;
+use super::protocol::rx::PipelineReceive;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::{Region, Scratch};
@@ -86,7 +86,7 @@ pub(super) struct Link {
     /// Its cells, once it has sent one.
     pub(super) cells: Option<PeerCells>,
     /// The message that it is sending unrequested.
-    pub(super) long: Option<Long>,
+    pub(super) long: Option<PipelineReceive>,
     /// Sends that found no room, in their order.
     pub(super) starts: VecDeque<OpId>,
     /// Receives that have a control record to send.

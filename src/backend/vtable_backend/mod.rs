@@ -32,7 +32,7 @@ use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::*;
 use crate::error::{self, Error, Result, fail};
 use crate::last_error::Mark;
-use crate::runtime::component::{Availability, Presence};
+use crate::runtime::component::{Availability, BackendProbe};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
 use std::cell::Cell;
@@ -195,7 +195,7 @@ pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Er
 macro_rules! status_of {
     ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
         let slot = $crate::backend::vtable_backend::slot_call::Slot::unwinding($slot);
-        let inside = $crate::backend::vtable_backend::slot_call::Inside::enter(&$owner, $name);
+        let inside = $crate::backend::vtable_backend::slot_call::SlotGuard::enter(&$owner, $name);
         // SAFETY: the slot came in a table whose author promised the header's contract for it; the
         // arguments are those of the contract, checked by `ffi` and `runtime`.
         let status = unsafe { slot($owner.self_.ptr() $(, $arg)*) };
@@ -353,7 +353,7 @@ unsafe impl Send for NativePresence {}
 // here; slots may be called from any thread by contract; nothing in it changes.
 unsafe impl Sync for NativePresence {}
 
-impl Presence for NativePresence {
+impl BackendProbe for NativePresence {
     fn query_available(&self) -> Result<Availability> {
         let Some(slot) = self.table.is_available else { return Ok(Ok(())) };
         let mut yes = 0;

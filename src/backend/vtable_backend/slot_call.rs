@@ -47,15 +47,15 @@ slots! {
 
 /// Guard of a slot call. [`Inside::left`] ends it when the slot has returned; it is dropped only by
 /// unwinding.
-pub(super) struct Inside<'a> {
+pub(super) struct SlotGuard<'a> {
     owner: &'a BackendObject,
     slot: &'static str,
 }
 
-impl<'a> Inside<'a> {
+impl<'a> SlotGuard<'a> {
     /// Begins the guard, before the call.
     pub(super) fn enter(owner: &'a BackendObject, slot: &'static str) -> Self {
-        Inside { owner, slot }
+        SlotGuard { owner, slot }
     }
 
     /// Ends the guard when the slot has returned.
@@ -64,13 +64,14 @@ impl<'a> Inside<'a> {
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for SlotGuard<'_> {
     fn drop(&mut self) {
         exception_left(self.owner, self.slot);
     }
 }
 
-/// Out of line and by value: otherwise each call of a slot keeps an [`Inside`] on the stack for it.
+/// Out of line and by value: otherwise each call of a slot keeps an [`SlotGuard`] on the stack for
+/// it.
 #[cold]
 #[inline(never)]
 fn exception_left(owner: &BackendObject, slot: &str) {

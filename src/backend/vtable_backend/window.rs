@@ -6,7 +6,7 @@ use crate::abi::status::{DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NATIVE_BACKEND};
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::backend::p2p_protocol::{Change, WireWindows};
 use crate::error::{Error, Result};
-use crate::runtime::component::{OpId, Spot, Swap};
+use crate::runtime::component::{OpId, Swap, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -223,7 +223,7 @@ impl WireWindows for NativeWindows {
         call!(self.owner, "comm.win_destroy", self.slots.destroy, self.comm.ptr(), window.ptr())
     }
 
-    fn put(&mut self, window: Addr, from: Region, to: Spot) -> Result<OpId> {
+    fn put(&mut self, window: Addr, from: Region, to: TargetRange) -> Result<OpId> {
         let mut op = 0;
         call!(
             self.owner,
@@ -240,7 +240,7 @@ impl WireWindows for NativeWindows {
         Ok(OpId(op))
     }
 
-    fn get(&mut self, window: Addr, into: Region, from: Spot) -> Result<OpId> {
+    fn get(&mut self, window: Addr, into: Region, from: TargetRange) -> Result<OpId> {
         let mut op = 0;
         call!(
             self.owner,
@@ -306,7 +306,7 @@ impl WireWindows for NativeWindows {
         Ok(OpId(op))
     }
 
-    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: Spot) -> Result<OpId> {
+    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: TargetRange) -> Result<OpId> {
         let mut op = 0;
         call!(
             self.owner,

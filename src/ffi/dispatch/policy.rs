@@ -7,7 +7,7 @@ use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::policy::{
-    self, Adapter, CustomKind, Make, Policy, ResourceKind, ResourceList, Rule,
+    self, Adapter, CustomKind, Policy, PolicyArgs, ResourceKind, ResourceList, Rule,
 };
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::Addr;
@@ -265,7 +265,7 @@ unsafe fn create(
              DTL_RESOURCES_GENERIC, _INLINE or _STREAMS"
         );
     }
-    let make = Make { rule, kind, list: in_list(given, opts), is_later };
+    let make = PolicyArgs { rule, kind, list: in_list(given, opts), is_later };
     Ok(dtl_policy_t { id: Policy::create(inside, make)? })
 }
 

@@ -10,8 +10,8 @@ use crate::ffi::args::{self, Out};
 use crate::ffi::guard::{self, Entry, OpenCheck, UNTRACED};
 use crate::last_error::Mark;
 use crate::runtime::policy::submit::{self, NOTHING_LEFT, Task, TaskFn, is_nothing};
-use crate::runtime::policy::{self, FastPolicy, Given, Picked, Policy, Run, TaskEnd};
-use crate::sys::handles::epoch::{Guard, Running, Visit};
+use crate::runtime::policy::{self, FastPolicy, ListElement, Policy, ResourceChoice, Run, TaskEnd};
+use crate::sys::handles::epoch::{CallbackGuard, Guard, Visit};
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::clock::Deadline;
 use crate::sys::sync::tsc::TscTimer;
@@ -335,8 +335,8 @@ fn searched(
 fn run(
     (policy, out): (dtl_policy_t, *mut dtl_submission_t),
     (function, arg): (TaskFn, *mut c_void),
-    (Picked { index, end, started }, given): (Picked, Given),
-    running: Running,
+    (ResourceChoice { index, end, started }, given): (ResourceChoice, ListElement),
+    running: CallbackGuard,
 ) -> dtl_status_t {
     let (resource, mut left, before) = (given.plain(), NOTHING_LEFT, Mark::now());
     let status = function(&raw const resource, arg, &raw mut left);
@@ -350,7 +350,12 @@ fn run(
             TaskEnd::Told(_) => false,
         };
     if !is_over {
-        return returned((policy, out), Picked { index, end, started }, (status, before), left);
+        return returned(
+            (policy, out),
+            ResourceChoice { index, end, started },
+            (status, before),
+            left,
+        );
     }
     give(out, dtl_submission_t { policy, ticket: 0, resource: index, status });
     DTL_SUCCESS
@@ -389,7 +394,7 @@ fn key_of(key: dtl_task_key_t, function: TaskFn) -> dtl_task_key_t {
 #[inline(never)]
 fn returned(
     (policy, out): (dtl_policy_t, *mut dtl_submission_t),
-    picked: Picked,
+    picked: ResourceChoice,
     (status, before): (dtl_status_t, Mark),
     left: dtl_waitable_t,
 ) -> dtl_status_t {

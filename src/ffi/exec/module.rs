@@ -10,7 +10,7 @@ use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::component::{KernelQuery, Source, SourceFile};
 use crate::runtime::dispatch::{self, Action, Query, Registration};
-use crate::runtime::environment::Need;
+use crate::runtime::environment::Requirement;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::module::Module;
 use crate::runtime::library_ops;
@@ -245,12 +245,12 @@ fn is_text(language: dtl_enum_word_t) -> bool {
 ///
 /// # Safety
 /// `environments` has `environment_count` texts, or is null.
-unsafe fn take_needs(source: &dtl_source_t) -> Result<Vec<Need>> {
+unsafe fn take_needs(source: &dtl_source_t) -> Result<Vec<Requirement>> {
     // SAFETY: the caller's contract.
     let names = unsafe {
         args::texts(source.environments, source.environment_count, "dtl_source_t.environments")
     }?;
-    names.iter().map(|name| Need::parse(name)).collect()
+    names.iter().map(|name| Requirement::parse(name)).collect()
 }
 
 /// Copies the files.

@@ -6,7 +6,7 @@ use crate::backend::vtable_backend;
 use crate::error::{Error, Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
-use crate::runtime::environment::{self, Description, EnvironmentInfo, Lists, Need};
+use crate::runtime::environment::{self, Description, EnvironmentInfo, Lists, Requirement};
 use std::ffi::{c_char, c_void};
 
 const MOST_STATE: u64 = 1 << 30;
@@ -73,7 +73,7 @@ pub(in crate::ffi) unsafe fn describe(desc: *const dtl_environment_desc_t) -> Re
     Ok(Description {
         name: name.to_owned(),
         version: version.unwrap_or_default().to_owned(),
-        depends: depends.iter().map(|text| Need::parse(text)).collect::<Result<_>>()?,
+        depends: depends.iter().map(|text| Requirement::parse(text)).collect::<Result<_>>()?,
         lists: Lists { packages, headers, libraries },
         state_size: desc.state_size,
         state_align: if desc.state_align == 0 { 16 } else { desc.state_align },
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn dtl_environment_require(name: *const c_char) -> dtl_sta
     // SAFETY: the caller's contract: a NUL-terminated text or null.
     let name = unsafe { args::text(name, "name") };
     Entry("dtl_environment_require")
-        .wait(|_| Need::parse(name?), |need| environment::require(&need))
+        .wait(|_| Requirement::parse(name?), |need| environment::require(&need))
 }
 
 /// Takes one require back. With the last one, the environment and what it depended on (and nobody
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn dtl_environment_is_available(
     // SAFETY: the caller's contract: a NUL-terminated text or null.
     let name = unsafe { args::text(name, "name") };
     Entry("dtl_environment_is_available").wait(
-        |_| Ok((Need::parse(name?)?, Out::new(out_yes, "out_yes")?)),
+        |_| Ok((Requirement::parse(name?)?, Out::new(out_yes, "out_yes")?)),
         |(need, out)| {
             let answer = environment::availability(&need);
             environment::info(&need.name)?;

@@ -8,7 +8,7 @@ use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::blocks;
 use crate::ffi::guard::Entry;
-use crate::runtime::array::{self, Given};
+use crate::runtime::array::{self, ForeignTensor};
 use crate::runtime::device;
 use crate::sys::memory::buf::Addr;
 use crate::sys::memory::dlpack::TakenTensor;
@@ -232,7 +232,7 @@ unsafe fn given<'a>(
     tensor: &dtl_dlpack_tensor_t,
     read_only: bool,
     taken: TakenTensor,
-) -> Result<Given<'a>> {
+) -> Result<ForeignTensor<'a>> {
     let ndim = array::check_ndim(tensor.ndim)?;
     // SAFETY: passed on.
     let shape = unsafe { numbers(tensor.shape, ndim, "the tensor's shape") }?;
@@ -241,7 +241,7 @@ unsafe fn given<'a>(
         // SAFETY: passed on.
         false => Some(unsafe { numbers(tensor.strides, ndim, "the tensor's strides") }?),
     };
-    Ok(Given {
+    Ok(ForeignTensor {
         data: Addr::new(tensor.data),
         byte_offset: tensor.byte_offset,
         device: tensor.device,
@@ -261,5 +261,6 @@ unsafe fn given<'a>(
 ///         allocation (dtl_mem_free).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t {
-    Entry("dtl_array_destroy").wait(|inside| array::remove(inside, array.id), array::Removed::end)
+    Entry("dtl_array_destroy")
+        .wait(|inside| array::remove(inside, array.id), array::ArrayTeardown::end)
 }

@@ -23,7 +23,7 @@ use crate::error::{Error, Result, fail};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::handles::handle_table::HandleTable;
 use crate::sys::memory::buf::{Addr, Region};
-use crate::sys::memory::dlpack::{self, Placed, Release, TakenTensor, Tensor};
+use crate::sys::memory::dlpack::{self, Release, TakenTensor, Tensor, TensorLocation};
 use crate::sys::sync::lock::Mutex;
 use layout::Layout;
 use std::sync::Arc;
@@ -302,7 +302,7 @@ fn number(backend: &Backend, device: i32) -> Result<(i32, i32)> {
 }
 
 /// A tensor that another library gave.
-pub struct Given<'a> {
+pub struct ForeignTensor<'a> {
     /// Its memory.
     pub data: Addr,
     /// Bytes from there to the first element.
@@ -322,7 +322,7 @@ pub struct Given<'a> {
 }
 
 /// An array of a tensor's memory; its handle. A failure leaves the tensor with the caller.
-pub fn import(backend: Arc<Backend>, given: &Given<'_>) -> Result<u64> {
+pub fn import(backend: Arc<Backend>, given: &ForeignTensor<'_>) -> Result<u64> {
     let (device, kind) = place(&backend, given.device)?;
     let Some(dtype) = dlpack::dtype_from(given.dtype) else {
         return fail!(
@@ -372,7 +372,7 @@ pub fn import(backend: Arc<Backend>, given: &Given<'_>) -> Result<u64> {
 
 /// The device of this backend that DLPack's one is, and the kind of memory there.
 fn place(backend: &Backend, wanted: dtl_dlpack_device_t) -> Result<(i32, dtl_enum_word_t)> {
-    let Placed { device_type, is_of_one, kind } = dlpack::placed_by(wanted.device_type);
+    let TensorLocation { device_type, is_of_one, kind } = dlpack::placed_by(wanted.device_type);
     if !dlpack::has_pointers(device_type) {
         return Err(no_pointer(backend));
     }
@@ -404,7 +404,7 @@ fn place(backend: &Backend, wanted: dtl_dlpack_device_t) -> Result<(i32, dtl_enu
 }
 
 /// Where a tensor's elements begin.
-fn first_element(given: &Given<'_>, dtype: dtl_dtype_t, bytes: u64) -> Result<Addr> {
+fn first_element(given: &ForeignTensor<'_>, dtype: dtl_dtype_t, bytes: u64) -> Result<Addr> {
     if given.data.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "the tensor has elements, but its data is NULL");
     }
@@ -434,9 +434,9 @@ fn first_element(given: &Given<'_>, dtype: dtl_dtype_t, bytes: u64) -> Result<Ad
 }
 
 /// A destroyed array, still to be given up.
-pub struct Removed(Option<Arc<Store>>);
+pub struct ArrayTeardown(Option<Arc<Store>>);
 
-impl Removed {
+impl ArrayTeardown {
     /// Gives the array's share of its memory up, which may call another library.
     pub fn end(self) -> Result<()> {
         self.0.map_or(Ok(()), Store::drop_share)
@@ -444,12 +444,12 @@ impl Removed {
 }
 
 /// Makes a handle stale; the null handle is nothing.
-pub fn remove(inside: &Guard, id: u64) -> Result<Removed> {
+pub fn remove(inside: &Guard, id: u64) -> Result<ArrayTeardown> {
     if id == 0 {
-        return Ok(Removed(None));
+        return Ok(ArrayTeardown(None));
     }
     let array = ARRAYS.remove(inside, id).ok_or_else(|| invalid_handle("array", TAG, id))?;
-    Ok(Removed(array.store.lock().take()))
+    Ok(ArrayTeardown(array.store.lock().take()))
 }
 
 /// Why the library cannot end: other libraries have memory of it.
@@ -469,7 +469,7 @@ pub fn refusal() -> Option<Error> {
 /// At finalize.
 pub fn destroy_all() {
     let inside = epoch::enter();
-    let removed: Vec<Removed> =
+    let removed: Vec<ArrayTeardown> =
         ARRAYS.handles().into_iter().filter_map(|id| remove(&inside, id).ok()).collect();
     drop(inside);
     for array in removed {

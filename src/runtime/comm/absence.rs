@@ -64,20 +64,20 @@ impl Absences {
 
 /// Members that take no part any more, as the communicator numbers them.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(in crate::runtime::comm) struct Gone {
+pub(in crate::runtime::comm) struct MissingRanks {
     /// Died or left.
     pub(in crate::runtime::comm) failed: Vec<i32>,
     /// Live, and absent or known to have destroyed the communicator.
     pub(in crate::runtime::comm) absent: Vec<i32>,
 }
 
-impl Gone {
+impl MissingRanks {
     pub(in crate::runtime::comm) fn is_empty(&self) -> bool {
         self.failed.is_empty() && self.absent.is_empty()
     }
 
     /// This, or the other one if this is empty.
-    pub(in crate::runtime::comm) fn or(self, other: impl FnOnce() -> Gone) -> Gone {
+    pub(in crate::runtime::comm) fn or(self, other: impl FnOnce() -> MissingRanks) -> MissingRanks {
         if self.is_empty() { other() } else { self }
     }
 }
@@ -124,11 +124,11 @@ impl Comm {
     }
 
     /// Members that are known to be gone.
-    pub(in crate::runtime::comm) fn gone(&self) -> Gone {
+    pub(in crate::runtime::comm) fn gone(&self) -> MissingRanks {
         let failed = self.failed_ranks();
         let all: BTreeSet<_> = self.absent_ranks().into_iter().chain(self.left_ranks()).collect();
         let absent = all.into_iter().filter(|rank| !failed.contains(rank)).collect();
-        Gone { failed, absent }
+        MissingRanks { failed, absent }
     }
 
     /// Why an operation cannot complete: which members have died or are absent.
@@ -143,13 +143,13 @@ impl Comm {
             return format!("because of rank {peer} ({}){}", self.failed_how(), self.failed_why());
         }
         match self.gone().absent.contains(&peer) {
-            true => self.gone_text_of(&Gone { failed: Vec::new(), absent: vec![peer] }),
+            true => self.gone_text_of(&MissingRanks { failed: Vec::new(), absent: vec![peer] }),
             false => self.gone_text(),
         }
     }
 
     /// Reason why an operation cannot complete, for the given members.
-    pub(in crate::runtime::comm) fn gone_text_of(&self, gone: &Gone) -> String {
+    pub(in crate::runtime::comm) fn gone_text_of(&self, gone: &MissingRanks) -> String {
         let absent = match &*gone.absent {
             [] => String::new(),
             [rank] => format!(
@@ -213,7 +213,7 @@ impl Comm {
         if rank != DTL_ANY_SOURCE {
             return self.has_left(rank) || self.absent_ranks().contains(&rank);
         }
-        let Gone { failed, absent } = self.gone();
+        let MissingRanks { failed, absent } = self.gone();
         if absent.is_empty() {
             return false;
         }

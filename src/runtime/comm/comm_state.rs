@@ -12,14 +12,14 @@ pub(in crate::runtime::comm) enum CommState {
 }
 
 /// The size, and above it the state: a negative number unless it is open.
-pub(in crate::runtime::comm) struct Standing(AtomicU32);
+pub(in crate::runtime::comm) struct StateWord(AtomicU32);
 
 const SIZE: u32 = (1 << 30) - 1;
 
-impl Standing {
+impl StateWord {
     /// Open.
     pub(in crate::runtime::comm) fn new(size: i32) -> Self {
-        Standing(AtomicU32::new(size as u32 & SIZE))
+        StateWord(AtomicU32::new(size as u32 & SIZE))
     }
 
     /// Whether a number, which is not negative, is that of a rank, and the communicator open.
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn only_an_open_one_admits_ranks() {
-        let standing = Standing::new(3);
+        let standing = StateWord::new(3);
         let admitted = || [0, 2, 3, i32::MAX].map(|rank| standing.admits(rank));
         assert_eq!(admitted(), [true, true, false, false]);
         for state in [CommState::Closed, CommState::Revoked] {

@@ -10,7 +10,7 @@
 //! - `op_desc`: what an operation is, for records and comparison
 //! - `flight_recorder`: the last operations of each rank
 //! - `absence`: live ranks that take no part
-//! - `departed`: ranks that destroyed a communicator in use
+//! - `peer_close`: ranks that destroyed a communicator in use
 //! - `rma_path`: interface of the paths of one-sided operations
 //! - `progress`: progress of all communicators while a call waits
 //! - `p2p`: messages and requests
@@ -23,12 +23,12 @@ mod absence;
 pub mod coll;
 mod comm_handles;
 mod comm_state;
-mod departed;
 pub mod diagnostics;
 mod flight_recorder;
 mod op_desc;
 pub mod open;
 pub mod p2p;
+mod peer_close;
 mod progress;
 mod rank_map;
 pub mod rma;
@@ -40,7 +40,7 @@ pub use self::comm_handles::{
     TAG, destroy, destroy_all, forget_all, get, hold, insert, is_live, keep, pin, pin_to_destroy,
     visit,
 };
-use self::comm_state::{CommState, Standing};
+use self::comm_state::{CommState, StateWord};
 use self::rank_map::Members;
 use self::shared_transport::{Class, SharedTransport};
 use super::component::{Completion, Member, NativeCollectives, Reductions, Selector, Transport};
@@ -81,7 +81,7 @@ pub struct Comm {
     is_for_some: bool,
     link: OwningRef<dyn Transport, SharedTransport>,
     context: u32,
-    standing: Standing,
+    standing: StateWord,
     /// `None`: all ranks of the link, in their order.
     members: Option<Box<Members>>,
     /// How to poll the transport's operations directly (`foreign_test`), if it publishes that.
@@ -130,7 +130,7 @@ impl Comm {
             native_collectives,
             link: OwningRef::new(link, |link| &*link.transport),
             context,
-            standing: Standing::new(size),
+            standing: StateWord::new(size),
             members: members.map(Box::new),
             recorder: flight_recorder::Recorder::new(),
             size,

@@ -7,7 +7,7 @@
 
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
-pub(in crate::runtime::comm) use crate::runtime::component::{Reach, Spot, Swap};
+pub(in crate::runtime::comm) use crate::runtime::component::{FlushScope, Swap, TargetRange};
 use crate::sys::compute::shared_atomics::Update;
 use crate::sys::memory::buf::Region;
 use std::ops::Range;
@@ -22,12 +22,12 @@ pub(in crate::runtime::comm) struct Ticket(pub(in crate::runtime::comm) u64);
 pub(in crate::runtime::comm) enum RmaStart {
     Over,
     /// Over with the next flush of the target. The ticket is polled only if the call requested that
-    /// ([`Asked`]).
+    /// ([`TicketRequest`]).
     Pending(Ticket),
 }
 
 /// Whether a caller will poll an operation by its ticket. Otherwise only flushes use its outcome.
-pub(in crate::runtime::comm) type Asked = bool;
+pub(in crate::runtime::comm) type TicketRequest = bool;
 
 /// How elements are changed: a built-in dtype and an operation that goes with it.
 #[derive(Clone, Copy)]
@@ -56,21 +56,21 @@ pub(in crate::runtime::comm) trait RmaPath: Send + Sync {
     /// Describes the way for people.
     fn describe(&self) -> &'static str;
     /// Copies to the target. `from` has `to.len` bytes.
-    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<RmaStart>;
+    fn put(&self, to: TargetRange, from: Region, asked: TicketRequest) -> Result<RmaStart>;
     /// Copies from the target.
-    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<RmaStart>;
+    fn get(&self, into: Region, from: TargetRange, asked: TicketRequest) -> Result<RmaStart>;
     /// `target = target op from`, element by element.
-    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<RmaStart>;
+    fn accumulate(&self, to: TargetRange, from: Region, by: &Change) -> Result<RmaStart>;
     /// `target = target op from`; the previous elements go to `result`. NO_OP: `from` may be empty.
     fn get_accumulate(
         &self,
-        to: Spot,
+        to: TargetRange,
         from: Region,
         result: Region,
         by: &Change,
     ) -> Result<RmaStart>;
     /// Compares and swaps one element of 1, 2, 4 or 8 bytes (the length of the spot).
-    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<RmaStart>;
+    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<RmaStart>;
     /// Waits for the locks of these targets, of which this rank has none.
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()>;
     /// Flushes (`Reach::Target`) and gives the locks back. After TIMEOUT they are held still, after
@@ -79,7 +79,7 @@ pub(in crate::runtime::comm) trait RmaPath: Send + Sync {
     /// Gives the locks back, without a flush and without waiting: this rank goes.
     fn leave(&self, targets: Range<i32>);
     /// Waits until this rank's operations on these targets are over.
-    fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()>;
+    fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()>;
     /// Polls an operation by its ticket: true if it is over. After true or an error the ticket is
     /// invalid.
     fn is_over(&self, ticket: Ticket) -> Result<bool>;

@@ -12,20 +12,20 @@ use std::array::from_fn;
 const NUMBERS: usize = 16;
 
 /// A dtype and an operation as a transport calls them.
-pub type Named = (u64, u64);
+pub type ReductionId = (u64, u64);
 
 /// The reductions of a transport's own that fold as the library does, by dtype and operation.
-pub struct Reductions([[Option<Named>; NUMBERS]; NUMBERS]);
+pub struct Reductions([[Option<ReductionId>; NUMBERS]; NUMBERS]);
 
 impl Reductions {
     /// Those that have a name.
-    pub fn named(name: impl Fn(dtl_dtype_t, dtl_reduce_op_t) -> Option<Named>) -> Self {
+    pub fn named(name: impl Fn(dtl_dtype_t, dtl_reduce_op_t) -> Option<ReductionId>) -> Self {
         Reductions(from_fn(|dtype| from_fn(|op| name(dtype as dtl_dtype_t, op as dtl_reduce_op_t))))
     }
 
     /// One's name.
     #[must_use]
-    pub fn get(&self, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Named> {
+    pub fn get(&self, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<ReductionId> {
         *self.0.get(dtype as u32 as usize)?.get(op as u32 as usize)?
     }
 }
@@ -43,7 +43,7 @@ pub trait NativeCollectives: Send + Sync {
     fn reductions(&self) -> Option<&'static Reductions>;
     /// Reduces the `count` elements at `from` (null: at `into`) of all ranks by one of
     /// `reductions`, into `into` on all ranks, however long that takes.
-    fn allreduce(&self, from: Addr, into: Addr, count: i32, by: Named) -> Result<()>;
+    fn allreduce(&self, from: Addr, into: Addr, count: i32, by: ReductionId) -> Result<()>;
     /// Opens a transport for some ranks, which include this one, in this order. Collective over
     /// these ranks, with the same number on all of them. Without the group they share their
     /// parent's transport.

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::runtime::comm::coll::CollArgs;
 
 /// Bootstrap id: made by rank 0 and passed to all ranks, so that they can connect.
-pub type Invitation = [u64; 16];
+pub type BootstrapId = [u64; 16];
 
 /// Makes them.
 pub trait DeviceComms: Send + Sync {
@@ -21,9 +21,9 @@ pub trait DeviceComm: Send + Sync {
     /// Makes another part on the same device, for a communicator made from this one.
     fn another(&self) -> Result<Box<dyn DeviceComm>>;
     /// Makes the invitation. Called on rank 0, once all ranks have prepared their parts.
-    fn invitation(&self) -> Result<Invitation>;
+    fn invitation(&self) -> Result<BootstrapId>;
     /// Begins to meet the other ranks.
-    fn meet(&self, invitation: &Invitation, rank: i32, size: i32) -> Result<()>;
+    fn meet(&self, invitation: &BootstrapId, rank: i32, size: i32) -> Result<()>;
     /// Returns true if it has met all other ranks. After a failure the caller gives it up.
     fn has_met(&self) -> Result<bool>;
     /// Returns the backend and the device whose memory it takes.

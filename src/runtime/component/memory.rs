@@ -100,7 +100,7 @@ pub struct CopySide {
 }
 
 /// Host memory that a backend lends, until it is dropped.
-pub trait LentHost: Send + Sync {
+pub trait StagingBuffer: Send + Sync {
     /// The memory.
     fn region(&self) -> Region;
 }
@@ -115,7 +115,7 @@ pub trait Transfer: Send + Sync {
     }
     /// Lends host memory of `len` bytes with which copies from and to the backend's devices are
     /// fast. `None`: there is none, or none is left.
-    fn lend_host(&self, _len: usize) -> Option<Box<dyn LentHost>> {
+    fn lend_host(&self, _len: usize) -> Option<Box<dyn StagingBuffer>> {
         None
     }
     /// Moves MANAGED memory near a device (-1: the host), in the order of one of the backend's own

@@ -46,23 +46,25 @@ pub use self::pipelined_source::PipelinedSource;
 pub use self::shared_memory::{
     CollMailbox, Member, PART_WORDS, PartKey, Post, SharedMemory, SharedOffer, SharedRegion,
 };
-pub use collective::{Named, NativeCollectives, Reductions};
-pub use device_comm::{DeviceComm, DeviceComms, Invitation};
+pub use collective::{NativeCollectives, ReductionId, Reductions};
+pub use device_comm::{BootstrapId, DeviceComm, DeviceComms};
 pub use direct::{DataLocation, DeviceMemory, Direct, Hold, HostShadow};
 pub use groups::{
     Diagnostics, ForeignTest, Groups, Liveness, PersistentOps, Pipeline, ThreadCheck, Wakeup,
 };
-pub use memory::{CopySide, DriverAllocation, LentHost, Memory, Transfer};
+pub use memory::{CopySide, DriverAllocation, Memory, StagingBuffer, Transfer};
 pub use message::{Completion, Matched, OpId, RecvMode, Selector, SendMode, poll_of, recv_info};
 pub use module::{Compiled, KernelFn, KernelQuery, ModuleLaunch, Modules, Source, SourceFile};
 pub use transport::{Properties, Transport};
-pub use window::{Copied, CrossMemory, Reach, Remote, Rma, Spot, Swap, Window, WindowPart};
+pub use window::{
+    CopyOutcome, CrossMemory, FlushScope, Remote, Rma, Swap, TargetRange, Window, WindowPart,
+};
 
 /// A backend's answer to "can you run here?": yes, or why not.
 pub type Availability = std::result::Result<(), String>;
 
 /// The component-independent part of a backend.
-pub trait Presence: Send + Sync {
+pub trait BackendProbe: Send + Sync {
     /// Returns whether it can run here. Must not fail on a machine without the hardware.
     fn available(&self) -> Availability {
         Ok(())

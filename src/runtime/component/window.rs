@@ -31,7 +31,7 @@ pub struct WindowPart<'a> {
 
 /// Bytes at a target, inside of its part of the window.
 #[derive(Clone, Copy, Debug)]
-pub struct Spot {
+pub struct TargetRange {
     /// A rank, this one included.
     pub target: i32,
     /// From the beginning of its memory.
@@ -55,7 +55,7 @@ pub struct Swap {
 
 /// Extent of a flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reach {
+pub enum FlushScope {
     /// The caller's buffers.
     Local,
     /// The target's memory too.
@@ -91,16 +91,16 @@ pub trait Window: Send + Sync {
     }
     /// Copies to the target; `from` has `to.len` bytes (more than none). The caller polls it by
     /// `test` only if `asked` is set. `None`: the caller may reuse `from`.
-    fn put(&self, to: Spot, from: Region, asked: bool) -> Result<Option<OpId>>;
+    fn put(&self, to: TargetRange, from: Region, asked: bool) -> Result<Option<OpId>>;
     /// Copies from the target into `into`. The caller polls it by `test` only if `asked` is set.
     /// `None`: the caller may use `into`.
-    fn get(&self, into: Region, from: Spot, asked: bool) -> Result<Option<OpId>>;
+    fn get(&self, into: Region, from: TargetRange, asked: bool) -> Result<Option<OpId>>;
     /// Returns true if the put, get or flush of that id is over (locally, for a put). After true or
     /// an error the id is invalid.
     fn test(&self, op: OpId) -> Result<bool>;
     /// Waits until this rank's operations on a target (`None`: on all) are over. `None`: they are;
     /// else poll the id by `test`.
-    fn flush(&self, target: Option<i32>, reach: Reach) -> Result<Option<OpId>>;
+    fn flush(&self, target: Option<i32>, reach: FlushScope) -> Result<Option<OpId>>;
     /// Returns true if all accumulating operations on elements of this dtype, at multiples of its
     /// size, are done here: atomic among themselves, those of one origin on one element in its
     /// order, as the library's reductions are (`sys::compute::reduce`). The same on all ranks; else
@@ -113,7 +113,7 @@ pub trait Window: Send + Sync {
     /// empty.
     fn accumulate(
         &self,
-        _to: Spot,
+        _to: TargetRange,
         _from: Region,
         _result: Option<Region>,
         _by: &Reduction,
@@ -121,7 +121,7 @@ pub trait Window: Send + Sync {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not accumulate")
     }
     /// One element of 1, 2, 4 or 8 bytes.
-    fn compare_and_swap(&self, _to: Spot, _swap: Swap) -> Result<()> {
+    fn compare_and_swap(&self, _to: TargetRange, _swap: Swap) -> Result<()> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not compare and swap")
     }
     /// No call follows, and no buffer is touched any more. `together`: all ranks close it now, each
@@ -140,7 +140,7 @@ pub trait CrossMemory: Send + Sync {
 
 /// Outcome of a copy by the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Copied {
+pub enum CopyOutcome {
     /// All bytes were copied.
     All,
     /// The process has ended or runs another program. Nothing else was written to.
@@ -153,7 +153,7 @@ pub enum Copied {
 /// Several threads may call it at once.
 pub trait Remote: Send + Sync {
     /// Copies from an address of that process.
-    fn read(&self, address: u64, into: Region) -> Copied;
+    fn read(&self, address: u64, into: Region) -> CopyOutcome;
     /// Copies to an address of that process.
-    fn write(&self, address: u64, from: Region) -> Copied;
+    fn write(&self, address: u64, from: Region) -> CopyOutcome;
 }

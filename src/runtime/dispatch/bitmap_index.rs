@@ -264,26 +264,26 @@ impl BitmapIndex {
 
     /// All keys that fit, in their order.
     #[inline(always)] // row: dispatch_predicate
-    pub fn all(&self, query: &Slots) -> Fitting<'_> {
+    pub fn all(&self, query: &Slots) -> MatchingPositions<'_> {
         if self.width > 1 {
             return self.all_of_many(query);
         }
         let &[s, d, h] = query;
-        Fitting { bits: self.bits(s, d, h), before: 0, rows: [&[]; 3] }
+        MatchingPositions { bits: self.bits(s, d, h), before: 0, rows: [&[]; 3] }
     }
 
     #[cold]
     #[inline(never)]
-    fn all_of_many(&self, query: &Slots) -> Fitting<'_> {
+    fn all_of_many(&self, query: &Slots) -> MatchingPositions<'_> {
         let [s, d, h] = &self.slots;
         let rows =
             [s.row(query[0], self.width), d.row(query[1], self.width), h.row(query[2], self.width)];
-        Fitting::begin(rows)
+        MatchingPositions::begin(rows)
     }
 }
 
 /// The positions of keys that fit, in their order.
-pub struct Fitting<'a> {
+pub struct MatchingPositions<'a> {
     /// Those of the present 64 that are still to come.
     bits: u64,
     /// Positions before these.
@@ -292,9 +292,9 @@ pub struct Fitting<'a> {
     rows: [&'a [u64]; 3],
 }
 
-impl<'a> Fitting<'a> {
+impl<'a> MatchingPositions<'a> {
     fn begin(rows: [&'a [u64]; 3]) -> Self {
-        let mut begun = Fitting { bits: 0, before: 0, rows };
+        let mut begun = MatchingPositions { bits: 0, before: 0, rows };
         begun.step();
         begun
     }
@@ -312,7 +312,7 @@ impl<'a> Fitting<'a> {
     }
 }
 
-impl Iterator for Fitting<'_> {
+impl Iterator for MatchingPositions<'_> {
     type Item = usize;
 
     #[inline]

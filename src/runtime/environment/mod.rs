@@ -5,14 +5,14 @@
 //! In reading order:
 //! - `version`: comparison of versions
 //! - `plan`: order of starting
-//! - `life`: starting and ending
+//! - `start`: starting and ending
 
-mod life;
 mod plan;
+mod start;
 mod version;
 
-pub use life::{EnvironmentRefs, finalize_all, release, require};
-pub use version::{Need, check as check_version};
+pub use self::start::{EnvironmentRefs, finalize_all, release, require};
+pub use version::{Requirement, check as check_version};
 
 use super::{backend_events, check_name, for_ever};
 use crate::abi::backend::environment::*;
@@ -46,7 +46,7 @@ pub struct Description {
     /// Its version; may be empty.
     pub version: String,
     /// Environments that it depends on.
-    pub depends: Vec<Need>,
+    pub depends: Vec<Requirement>,
     /// Packages, folders of headers, libraries.
     pub lists: Lists,
     /// Size of the state block.
@@ -224,7 +224,7 @@ pub fn state(name: &str) -> Result<Addr> {
 
 /// Checks that an environment could be started: all its dependencies are registered, and each one
 /// that is not started reports that it is available. Starts nothing.
-pub fn availability(need: &Need) -> Result<()> {
+pub fn availability(need: &Requirement) -> Result<()> {
     let (order, mut state) = ordered(need)?;
     let mut asked = Vec::new();
     for step in order {
@@ -243,7 +243,7 @@ pub fn availability(need: &Need) -> Result<()> {
 
 /// Returns the environments to start, in order. Looks for plugins first if one is missing, as they
 /// may provide it.
-fn ordered(need: &Need) -> Result<(Vec<StartStep>, MutexGuard<'static, EnvironmentState>)> {
+fn ordered(need: &Requirement) -> Result<(Vec<StartStep>, MutexGuard<'static, EnvironmentState>)> {
     let mut state = STATE.lock();
     let mut order = plan::order(&state.records, need);
     if order.as_ref().is_err_and(|error| error.status() == DTL_ERROR_NOT_FOUND) {
@@ -262,7 +262,7 @@ fn probe(step: &StartStep, description: &Description) -> Result<()> {
 
 /// Starts the environments that source is compiled with. Returns their holds and the lists for the
 /// compiler, nearest dependencies first.
-pub fn for_source(needs: &[Need]) -> Result<(EnvironmentRefs, Lists)> {
+pub fn for_source(needs: &[Requirement]) -> Result<(EnvironmentRefs, Lists)> {
     let mut held = EnvironmentRefs::default();
     let mut lists = Lists::default();
     for need in needs {
@@ -325,7 +325,7 @@ fn describe(record: &EnvironmentRecord) -> EnvironmentInfo {
         (Phase::Started(_), _) => DTL_ENVIRONMENT_STARTED,
         (Phase::Stopping(_), _) => DTL_ENVIRONMENT_STOPPING,
     };
-    let depends: Vec<String> = description.depends.iter().map(Need::to_string).collect();
+    let depends: Vec<String> = description.depends.iter().map(Requirement::to_string).collect();
     let Lists { packages, headers, libraries } = &description.lists;
     let texts = [
         description.name.clone(),

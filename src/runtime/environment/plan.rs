@@ -1,6 +1,6 @@
 //! What has to be started for an environment, and in which order. Starts nothing.
 
-use super::version::Need;
+use super::version::Requirement;
 use super::{EnvironmentRecord, find};
 use crate::error::{Result, fail};
 
@@ -25,7 +25,7 @@ impl StartStep {
 }
 
 /// An environment and everything that it depends on, dependencies first, each once.
-pub(super) fn order(records: &[EnvironmentRecord], need: &Need) -> Result<Vec<StartStep>> {
+pub(super) fn order(records: &[EnvironmentRecord], need: &Requirement) -> Result<Vec<StartStep>> {
     let mut walk = Walk { records, path: Vec::new(), order: Vec::new() };
     walk.visit(need)?;
     Ok(walk.order)
@@ -39,7 +39,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn visit(&mut self, need: &Need) -> Result<()> {
+    fn visit(&mut self, need: &Requirement) -> Result<()> {
         let name = need.name.as_str();
         if let Some(at) = self.path.iter().position(|known| *known == name) {
             let circle = self.path.get(at..).unwrap_or_default().join(" -> ");

@@ -7,14 +7,14 @@ use std::fmt;
 
 /// An environment that is needed, and the lowest version that will do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct Requirement {
     /// Its name.
     pub name: String,
     /// Its lowest version.
     pub at_least: Option<String>,
 }
 
-impl Need {
+impl Requirement {
     /// Parses "name" or "name>=version".
     pub fn parse(text: &str) -> Result<Self> {
         let (name, version) = match text.split_once(">=") {
@@ -23,7 +23,7 @@ impl Need {
         };
         check_name("environment", name)?;
         version.map_or(Ok(()), |version| check(name, version))?;
-        Ok(Need { name: name.to_owned(), at_least: version.map(str::to_owned) })
+        Ok(Requirement { name: name.to_owned(), at_least: version.map(str::to_owned) })
     }
 
     /// Returns true if this version is sufficient.
@@ -35,7 +35,7 @@ impl Need {
     }
 }
 
-impl fmt::Display for Need {
+impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at_least {
             Some(version) => write!(f, "{}>={version}", self.name),
@@ -119,12 +119,12 @@ mod tests {
 
     #[test]
     fn needs_are_read() {
-        let need = Need::parse("blas >= 3.20").unwrap();
+        let need = Requirement::parse("blas >= 3.20").unwrap();
         assert_eq!(need.to_string(), "blas>=3.20");
         assert!(need.is_met_by("3.20.1") && !need.is_met_by("3.18.1") && !need.is_met_by(""));
-        assert!(Need::parse("blas").unwrap().is_met_by(""));
+        assert!(Requirement::parse("blas").unwrap().is_met_by(""));
         for bad in ["", ">=1", "a>=", "a>=x", "a b", "a>1", "a>=1 2", "auto"] {
-            assert!(Need::parse(bad).is_err(), "{bad}");
+            assert!(Requirement::parse(bad).is_err(), "{bad}");
         }
     }
 }

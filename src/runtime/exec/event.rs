@@ -6,7 +6,7 @@
 //! Not here: recording on a stream (`stream`), which has access to both sides.
 
 use super::deferred_errors::{DeferredErrors, Mark};
-use super::fence::{Fence, Waited};
+use super::fence::{Fence, WaitOutcome};
 use super::{exec_of, reentrancy, same_home};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
 use crate::error::{Error, Result, fail};
@@ -130,7 +130,7 @@ impl Event {
             own.0.lock().waiting.push(Arc::clone(&fence));
             let waited = fence.wait(deadline, &self.destroyed);
             own.forget(&fence);
-            if waited? == Waited::Canceled {
+            if waited? == WaitOutcome::Canceled {
                 return self.canceled();
             }
         }

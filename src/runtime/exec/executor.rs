@@ -4,7 +4,7 @@
 //! (`reduce`).
 
 use super::event::{Event, EventImpl as EventBody};
-use super::fence::{Fence, Waited};
+use super::fence::{Fence, WaitOutcome};
 use super::host::closure_table;
 use super::host::host_stream::{HostStream, StreamWork};
 use super::host::thread_pool::{self, LoopBody, ThreadPool, run_in_order};
@@ -294,6 +294,6 @@ fn on_worker(queue: &HostStream, work: impl FnOnce() -> Result<()> + Send + 'sta
         Ok(())
     })))?;
     match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
-        Waited::Done | Waited::Canceled => fence.failure().map_or(Ok(()), Err),
+        WaitOutcome::Done | WaitOutcome::Canceled => fence.failure().map_or(Ok(()), Err),
     }
 }

@@ -30,7 +30,7 @@ struct FenceOutcome {
 
 /// How a wait ended without a failure of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Waited {
+pub enum WaitOutcome {
     /// The work is done.
     Done,
     /// The cancel flag was set.
@@ -101,13 +101,13 @@ impl Fence {
 
     /// Waits until it is done, the deadline passes (TIMEOUT) or `canceled` is set and
     /// [`Fence::nudge`] called. INVALID_STATE: the calling thread does the work before it.
-    pub fn wait(&self, deadline: Deadline, canceled: &AtomicBool) -> Result<Waited> {
+    pub fn wait(&self, deadline: Deadline, canceled: &AtomicBool) -> Result<WaitOutcome> {
         if !self.is_done() && super::reentrancy::is(self.queue.load(Ordering::Relaxed)) {
             return super::reentrancy::refused();
         }
         for _ in 0..SPINS {
             if self.is_done() {
-                return Ok(Waited::Done);
+                return Ok(WaitOutcome::Done);
             }
             std::hint::spin_loop();
         }
@@ -115,10 +115,10 @@ impl Fence {
         end.waiters += 1;
         let waited = loop {
             if self.is_done() {
-                break Ok(Waited::Done);
+                break Ok(WaitOutcome::Done);
             }
             if canceled.load(Ordering::Acquire) {
-                break Ok(Waited::Canceled);
+                break Ok(WaitOutcome::Canceled);
             }
             match deadline.left_ns() {
                 0 => {
@@ -154,9 +154,9 @@ mod tests {
         let fence = Fence::pending();
         let late = fence.wait(Deadline::after(1_000_000), &no).unwrap_err();
         assert_eq!(late.status(), DTL_ERROR_TIMEOUT);
-        assert_eq!(fence.wait(Deadline::NEVER, &AtomicBool::new(true)), Ok(Waited::Canceled));
+        assert_eq!(fence.wait(Deadline::NEVER, &AtomicBool::new(true)), Ok(WaitOutcome::Canceled));
         fence.complete(Some(Error::new(7, "seven")));
-        assert_eq!(fence.wait(Deadline::NEVER, &no), Ok(Waited::Done));
+        assert_eq!(fence.wait(Deadline::NEVER, &no), Ok(WaitOutcome::Done));
         assert_eq!(fence.failure().unwrap().status(), 7);
     }
 
@@ -168,7 +168,7 @@ mod tests {
             let waiter =
                 std::thread::spawn(move || other.wait(Deadline::NEVER, &AtomicBool::new(false)));
             fence.complete(None);
-            assert_eq!(waiter.join().unwrap(), Ok(Waited::Done));
+            assert_eq!(waiter.join().unwrap(), Ok(WaitOutcome::Done));
         }
     }
 }

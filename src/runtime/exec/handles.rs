@@ -40,7 +40,7 @@ struct DefaultStream {
 }
 
 /// The kinds of objects, so that each is found and removed by the same few lines.
-pub trait Noun: Send + Sync + Sized + 'static {
+pub trait ObjectKind: Send + Sync + Sized + 'static {
     /// Name for texts.
     const NOUN: &'static str;
     /// Type byte.
@@ -51,7 +51,7 @@ pub trait Noun: Send + Sync + Sized + 'static {
 
 macro_rules! noun {
     ($type:ty, $name:literal, $tag:ident, $table:ident) => {
-        impl Noun for $type {
+        impl ObjectKind for $type {
             const NOUN: &'static str = $name;
             const TAG: u8 = $tag;
             fn table() -> &'static HandleTable<Self> {
@@ -67,7 +67,7 @@ noun!(Kernel, "kernel", KERNEL, KERNELS);
 noun!(Module, "module", MODULE, MODULES);
 
 /// Puts an object under a handle.
-pub fn insert<T: Noun>(object: T) -> Result<u64> {
+pub fn insert<T: ObjectKind>(object: T) -> Result<u64> {
     match T::table().insert(Arc::new(object)) {
         Some(id) => Ok(id),
         None => fail!(DTL_ERROR_LIMIT, "no {} handle is left; destroy some", T::NOUN),
@@ -76,28 +76,28 @@ pub fn insert<T: Noun>(object: T) -> Result<u64> {
 
 /// Returns true if a handle names a live object of this kind.
 #[must_use]
-pub fn is_live<T: Noun>(id: u64) -> bool {
+pub fn is_live<T: ObjectKind>(id: u64) -> bool {
     T::table().is_live(id)
 }
 
 /// The object, for the duration of a call.
 #[inline]
-pub fn find<T: Noun>(inside: &Guard, id: u64) -> Result<&T> {
+pub fn find<T: ObjectKind>(inside: &Guard, id: u64) -> Result<&T> {
     T::table().get(inside, id).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
 }
 
 /// A share of the object that outlives the call's guard.
-pub fn pin<T: Noun>(inside: &Guard, id: u64) -> Result<Arc<T>> {
+pub fn pin<T: ObjectKind>(inside: &Guard, id: u64) -> Result<Arc<T>> {
     T::table().pin(inside, id).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
 }
 
 /// The object of a handle, held by a call that will wait.
-pub fn hold<T: Noun>(inside: Guard, id: u64) -> Result<HazardRef<T>> {
+pub fn hold<T: ObjectKind>(inside: Guard, id: u64) -> Result<HazardRef<T>> {
     T::table().hold(inside, id).map_err(|_| invalid_handle(T::NOUN, T::TAG, id))
 }
 
 /// Makes the handle stale; `None` for a null handle.
-pub fn remove<T: Noun>(inside: &Guard, id: u64) -> Result<Option<Arc<T>>> {
+pub fn remove<T: ObjectKind>(inside: &Guard, id: u64) -> Result<Option<Arc<T>>> {
     if id == 0 {
         return Ok(None);
     }
@@ -246,7 +246,7 @@ pub fn forget_all() {
     thread_pool::forget_machine();
 }
 
-fn forget<T: Noun>(inside: &Guard) {
+fn forget<T: ObjectKind>(inside: &Guard) {
     for id in T::table().handles() {
         if let Some(object) = T::table().remove(inside, id) {
             std::mem::forget(object);

@@ -6,7 +6,7 @@ use crate::abi::devices::exec::dtl_range_fn_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::{Error, Result};
-use crate::runtime::component::{Device, Exec, ExecGroups, HostExec, Launch, Presence, Token};
+use crate::runtime::component::{BackendProbe, Device, Exec, ExecGroups, HostExec, Launch, Token};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
@@ -27,7 +27,7 @@ pub(super) fn plain() -> Arc<Backend> {
 
 struct Here;
 
-impl Presence for Here {}
+impl BackendProbe for Here {}
 
 impl Device for Here {
     fn count(&self) -> Result<i32> {

@@ -30,7 +30,7 @@ impl Module {
         home: Arc<Backend>,
         device: i32,
         source: &mut Source,
-        needs: &[environment::Need],
+        needs: &[environment::Requirement],
         log: &mut String,
     ) -> Result<Self> {
         trace::about(|| {

@@ -14,7 +14,7 @@
 
 use super::deferred_errors::{DeferredErrors, Mark};
 use super::event::{Event, EventImpl as EventBody};
-use super::fence::{Fence, Waited};
+use super::fence::{Fence, WaitOutcome};
 use super::host::closure_table;
 use super::host::host_stream::{HostStream, StreamWork};
 use super::kernel::{Code, Grid, Kernel, check_shape};
@@ -446,7 +446,7 @@ impl Drop for Stream {
 
 fn await_fence(fence: &Fence) -> Result<()> {
     match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
-        Waited::Done | Waited::Canceled => fence.failure().map_or(Ok(()), Err),
+        WaitOutcome::Done | WaitOutcome::Canceled => fence.failure().map_or(Ok(()), Err),
     }
 }
 

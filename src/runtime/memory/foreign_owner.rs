@@ -50,7 +50,7 @@ pub fn adopt(
             );
         }
         let becomes_owners =
-            || heap::retag(addr, host_alloc::NO_POOL, owner.tag()) == heap::Freed::Done;
+            || heap::retag(addr, host_alloc::NO_POOL, owner.tag()) == heap::FreeOutcome::Done;
         let is_owners = || block.tag == owner.tag() || becomes_owners();
         let is_right = block.base == addr.get() && block.size >= size && is_owners();
         return if is_right { Ok(()) } else { unfit() };

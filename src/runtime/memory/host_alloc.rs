@@ -9,7 +9,7 @@ use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
-use crate::sys::memory::heap::{self, CachedBlock, Freed, Label};
+use crate::sys::memory::heap::{self, CachedBlock, FreeOutcome, Label};
 use crate::sys::os::hwinfo;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -92,8 +92,8 @@ pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
     }
 }
 
-/// Fast path of free: frees a block that belongs to no pool. Returns whether [`housekeeping`] is due.
-/// `None`: use `memory::free`.
+/// Fast path of free: frees a block that belongs to no pool. Returns whether [`housekeeping`] is
+/// due. `None`: use `memory::free`.
 #[must_use]
 pub fn quick_free(addr: Addr) -> Option<bool> {
     heap::quick_free(addr, Label::new(0, NO_POOL))
@@ -108,21 +108,23 @@ pub fn housekeeping() {
 /// allocator's.
 #[cold]
 #[must_use]
-pub fn refusal(freed: Freed, addr: Addr, owner: &str) -> Option<Error> {
+pub fn refusal(freed: FreeOutcome, addr: Addr, owner: &str) -> Option<Error> {
     let text = match freed {
-        Freed::Done | Freed::Foreign => return None,
-        Freed::Inside => format!("{addr:?} is no live allocation of {owner} (not its first byte?)"),
-        Freed::Dead => format!("{addr:?} is no live allocation of {owner} (freed twice?)"),
-        Freed::Tagged(NO_POOL) => {
+        FreeOutcome::Done | FreeOutcome::Foreign => return None,
+        FreeOutcome::Inside => {
+            format!("{addr:?} is no live allocation of {owner} (not its first byte?)")
+        }
+        FreeOutcome::Dead => format!("{addr:?} is no live allocation of {owner} (freed twice?)"),
+        FreeOutcome::Tagged(NO_POOL) => {
             format!("{addr:?} was not allocated from {owner}: dtl_mem_free is for it")
         }
-        Freed::Tagged(LEAVING) => {
+        FreeOutcome::Tagged(LEAVING) => {
             format!("{addr:?} was freed already, in a stream's order (dtl_mem_free_async)")
         }
-        Freed::Tagged(ARRAYS) => {
+        FreeOutcome::Tagged(ARRAYS) => {
             format!("{addr:?} is the memory of an array: it goes with that (dtl_array_destroy)")
         }
-        Freed::Tagged(_) => {
+        FreeOutcome::Tagged(_) => {
             format!(
                 "{addr:?} was not allocated from {owner} but from a pool: dtl_pool_free with that \
                  pool is for it"

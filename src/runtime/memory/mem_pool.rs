@@ -17,7 +17,7 @@ use crate::runtime::{device, invalid_handle};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::handles::handle_table::{self, HandleTable};
 use crate::sys::memory::buf::Addr;
-use crate::sys::memory::heap::{self, CachedBlock, Freed, Label};
+use crate::sys::memory::heap::{self, CachedBlock, FreeOutcome, Label};
 use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -260,7 +260,7 @@ impl MemPool {
         }
         match &self.blocks {
             PoolBlocks::Plain { tag, .. } => match heap::free(addr, Label::new(0, *tag)) {
-                Freed::Done => Ok(()),
+                FreeOutcome::Done => Ok(()),
                 freed => match host_alloc::refusal(freed, addr, "this pool") {
                     Some(error) => Err(error),
                     // No block of this pool is in the ledger, which records the owner.

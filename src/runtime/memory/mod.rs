@@ -307,7 +307,7 @@ pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
     let is_home = host_alloc::serves(backend.handle());
     if is_home {
         let freed = heap::free(addr, Label::new(0, owner.tag()));
-        if freed == heap::Freed::Done {
+        if freed == heap::FreeOutcome::Done {
             return Ok(());
         }
         if let Some(error) =

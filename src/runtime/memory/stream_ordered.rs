@@ -69,7 +69,7 @@ pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
         return Ok(());
     }
     let marked = heap::retag(addr, host_alloc::NO_POOL, host_alloc::LEAVING);
-    if marked == heap::Freed::Done {
+    if marked == heap::FreeOutcome::Done {
         let gone = behind(stream, move || free_plain(addr));
         // What was not queued is an allocation as before.
         return gone.inspect_err(|_| {
@@ -96,7 +96,7 @@ pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
 /// A block whose time has come.
 fn free_plain(addr: Addr) -> Result<()> {
     match heap::free(addr, heap::Label::new(0, host_alloc::LEAVING)) {
-        heap::Freed::Done => Ok(()),
+        heap::FreeOutcome::Done => Ok(()),
         _ => fail!(DTL_ERROR_INTERNAL, "{addr:?} was freed by somebody else meanwhile"),
     }
 }

@@ -6,18 +6,18 @@
 //! check of trusted files (`sys::os::secure_path`).
 //!
 //! In reading order:
-//! - `places`: folders that are searched
+//! - `search_path`: folders that are searched
 //! - `plugin_probe`: a trial in a process of its own
 //! - `handlers`: handlers of dispatchers that plugins bring
 
 mod handlers;
-mod places;
 pub mod plugin_probe;
+mod search_path;
 
+pub use self::search_path::{advice, files_of, places};
 pub use handlers::{end_replaced, register_handler, unregister};
-pub use places::{advice, files_of, places};
 
-use super::environment::{self, Need};
+use super::environment::{self, Requirement};
 use super::registry::{self, Backend};
 use super::trace::{self, Args};
 use super::{for_ever, log};
@@ -43,14 +43,14 @@ pub type Opener = fn(&Path, Step) -> Result<Arc<dyn Plugin>>;
 /// A plugin that is in memory.
 pub trait Plugin: Send + Sync {
     /// Returns what the plugin reports about itself.
-    fn facts(&self) -> &Facts;
+    fn facts(&self) -> &PluginDescription;
     /// Registers its backends, by way of [`register`].
     fn load(&self) -> Result<()>;
 }
 
 /// What a plugin reports about itself.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct PluginDescription {
     /// Its name.
     pub name: String,
     /// Its version; may be empty.
@@ -62,7 +62,7 @@ pub struct Facts {
     /// ABI version that it and the library agreed on.
     pub spoken: u32,
     /// Environments that its backends need.
-    pub environments: Vec<Need>,
+    pub environments: Vec<Requirement>,
 }
 
 /// What became of one file or folder; the texts live for ever.
@@ -102,7 +102,7 @@ struct LoaderState {
 }
 
 struct Current {
-    facts: Facts,
+    facts: PluginDescription,
     /// The error of the first registration that failed.
     failure: Option<Error>,
     /// The names of what was not registered before.
@@ -311,7 +311,7 @@ pub fn is_loading_here() -> bool {
 }
 
 /// Returns the facts of the plugin that this thread is loading.
-fn loading(call: &str) -> Result<Facts> {
+fn loading(call: &str) -> Result<PluginDescription> {
     let state = STATE.lock();
     let mine = state.loader == Some(std::thread::current().id());
     match state.current.as_ref().filter(|_| mine) {

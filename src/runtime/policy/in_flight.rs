@@ -5,7 +5,7 @@
 //! takes its `Watch` out, so that one thread polls at a time, and puts it back if the task has not
 //! ended.
 
-use super::Picked;
+use super::ResourceChoice;
 use crate::abi::devices::policy::dtl_waitable_fn_t;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
@@ -31,7 +31,7 @@ pub(super) enum Watch {
 
 /// How a task has ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
+pub(super) struct TaskOutcome {
     pub(super) status: dtl_status_t,
     /// How long it took, if that is known.
     pub(super) time_ns: Option<u64>,
@@ -53,7 +53,7 @@ struct InFlightSlot {
     state: InFlightState,
     /// The submission has an owner, who will query the status.
     is_kept: bool,
-    picked: Picked,
+    picked: ResourceChoice,
     scratch: Option<Box<[u128]>>,
 }
 
@@ -81,9 +81,9 @@ pub(super) struct Flights {
 }
 
 /// A task that has just ended, as reported to its policy.
-pub(super) struct Landed {
-    pub(super) picked: Picked,
-    pub(super) ended: Ended,
+pub(super) struct TaskCompletion {
+    pub(super) picked: ResourceChoice,
+    pub(super) ended: TaskOutcome,
     /// The status goes to no other caller, so the policy keeps a failure.
     pub(super) is_unheard: bool,
 }
@@ -100,7 +100,12 @@ impl Flights {
     }
 
     /// A new one: its ticket, and the address of its scratch memory.
-    pub(super) fn begin(&self, picked: Picked, watch: Watch, is_kept: bool) -> Result<(u64, Addr)> {
+    pub(super) fn begin(
+        &self,
+        picked: ResourceChoice,
+        watch: Watch,
+        is_kept: bool,
+    ) -> Result<(u64, Addr)> {
         let is_in_order = match watch {
             Watch::Told => None,
             Watch::Stream { .. } => Some(true),
@@ -139,7 +144,7 @@ impl Flights {
     }
 
     /// A task has ended. `None`: it had before, or there is no such task.
-    pub(super) fn end(&self, ticket: u64, ended: Ended) -> Option<Landed> {
+    pub(super) fn end(&self, ticket: u64, ended: TaskOutcome) -> Option<TaskCompletion> {
         let mut places = self.places.lock();
         let place = places.running(ticket)?;
         let (picked, is_kept) = (place.picked, place.is_kept);
@@ -149,11 +154,11 @@ impl Flights {
             places.release(ticket);
         }
         let is_unheard = !is_kept && ended.status != DTL_SUCCESS;
-        Some(Landed { picked, ended, is_unheard })
+        Some(TaskCompletion { picked, ended, is_unheard })
     }
 
     /// The task was not taken: as if it had never been.
-    pub(super) fn cancel(&self, ticket: u64) -> Option<Picked> {
+    pub(super) fn cancel(&self, ticket: u64) -> Option<ResourceChoice> {
         let mut places = self.places.lock();
         let picked = places.running(ticket)?.picked;
         places.running -= 1;
@@ -199,7 +204,7 @@ impl Flights {
         ticket: u64,
         timeout_ns: u64,
         events: &dyn Fn(u32, Arc<Event>),
-    ) -> Option<Landed> {
+    ) -> Option<TaskCompletion> {
         let (watch, index) = {
             let mut places = self.places.lock();
             let place = places.running(ticket)?;
@@ -232,7 +237,7 @@ impl Flights {
         index: usize,
         others: usize,
         events: &dyn Fn(u32, Arc<Event>),
-        landed: &mut dyn FnMut(Landed),
+        landed: &mut dyn FnMut(TaskCompletion),
     ) {
         while let Some((ticket, ended)) = self.look_at_first(index, events) {
             let mut places = self.places.lock();
@@ -273,7 +278,7 @@ impl Flights {
         &self,
         index: usize,
         events: &dyn Fn(u32, Arc<Event>),
-    ) -> Option<(u64, Option<Landed>)> {
+    ) -> Option<(u64, Option<TaskCompletion>)> {
         let first =
             self.places.lock().rows.get(index).and_then(|rows| rows.in_order.front().copied())?;
         Some((first, self.look(first, 0, events)))
@@ -326,7 +331,7 @@ fn scratch(bytes: usize) -> Result<Option<Box<[u128]>>> {
 
 impl Watch {
     /// How the task has ended; `None` = not yet.
-    fn ended(&self, timeout_ns: u64) -> Option<Ended> {
+    fn ended(&self, timeout_ns: u64) -> Option<TaskOutcome> {
         let before = Mark::now();
         let of = |outcome: Result<bool>| match outcome {
             Ok(false) => None,
@@ -347,7 +352,7 @@ impl Watch {
             Watch::Stream { start: Some(start), stop } => start.elapsed_ns(stop).ok(),
             _ => None,
         };
-        Some(Ended { status, time_ns, before })
+        Some(TaskOutcome { status, time_ns, before })
     }
 
     /// Gives events back that are used again.
@@ -360,6 +365,6 @@ impl Watch {
 
 /// Time since a task was picked; `None` if it is not timed.
 #[must_use]
-pub(super) fn time_since(picked: &Picked) -> Option<u64> {
+pub(super) fn time_since(picked: &ResourceChoice) -> Option<u64> {
     picked.started.map(TscTimer::elapsed_ns)
 }

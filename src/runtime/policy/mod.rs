@@ -34,7 +34,7 @@ use self::usage::Counts;
 use crate::abi::devices::policy::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::invalid_handle;
-use crate::sys::handles::epoch::{self, Guard, Running, Visit};
+use crate::sys::handles::epoch::{self, CallbackGuard, Guard, Visit};
 use crate::sys::handles::handle_ref::EpochRef;
 use crate::sys::handles::handle_table::HandleTable;
 use crate::sys::sync::atomic_update::AtomicUpdate;
@@ -47,7 +47,7 @@ use std::sync::{Arc, OnceLock};
 pub use self::auto_tune::Run;
 pub use self::selector::{Rule, TaskEnd};
 pub use resources::{
-    ALL_INFO, Adapter, CustomKind, Given, ResourceKind, ResourceList, check_count,
+    ALL_INFO, Adapter, CustomKind, ListElement, ResourceKind, ResourceList, check_count,
 };
 
 /// Type byte of policy handles.
@@ -93,7 +93,7 @@ struct ReadyPolicy {
 
 /// A resource chosen for a task.
 #[derive(Clone, Copy)]
-pub struct Picked {
+pub struct ResourceChoice {
     /// The resource's.
     pub index: u32,
     /// What is reported when the task has ended.
@@ -102,7 +102,7 @@ pub struct Picked {
     pub started: Option<TscTimer>,
 }
 
-impl Picked {
+impl ResourceChoice {
     /// Returns true if something is to be done when the task has ended.
     #[must_use]
     fn has_end(&self) -> bool {
@@ -128,21 +128,21 @@ impl FastPolicy {
     /// it.
     #[inline(always)] // row: select_fixed
     #[must_use]
-    pub fn at_hand(&self) -> Option<(Picked, Given)> {
+    pub fn at_hand(&self) -> Option<(ResourceChoice, ListElement)> {
         let (index, end) = self.0.chooser.at_hand(&self.0.counts, self.thread())?;
         self.picked(index, end)
     }
 
     /// Leaves the policy for a task, during which the thread counts as in a call.
     #[must_use]
-    pub fn into_running(self) -> Running {
+    pub fn into_running(self) -> CallbackGuard {
         self.0.into_running()
     }
 
     /// A resource, and the program's own name of it. `None`: it is not that simple, see `submit`.
     #[inline(always)] // row: select_tuned
     #[must_use]
-    pub fn choose(&self, key: dtl_task_key_t) -> Option<(Picked, Given)> {
+    pub fn choose(&self, key: dtl_task_key_t) -> Option<(ResourceChoice, ListElement)> {
         let (index, end) = self.0.chooser.quick(&self.0.counts, key, self.thread())?;
         self.picked(index, end)
     }
@@ -152,10 +152,10 @@ impl FastPolicy {
     }
 
     #[inline(always)] // row: select_fixed
-    fn picked(&self, index: usize, end: TaskEnd) -> Option<(Picked, Given)> {
+    fn picked(&self, index: usize, end: TaskEnd) -> Option<(ResourceChoice, ListElement)> {
         let given = self.0.resources.get(index)?.given;
         let started = matches!(end, TaskEnd::Timed(_)).then(TscTimer::start);
-        Some((Picked { index: index as u32, end, started }, given))
+        Some((ResourceChoice { index: index as u32, end, started }, given))
     }
 
     /// The task of a picked resource has ended well; its place is free.
@@ -176,7 +176,7 @@ impl FastPolicy {
 }
 
 /// How a policy is made.
-pub struct Make<'a> {
+pub struct PolicyArgs<'a> {
     /// How it chooses.
     pub rule: Rule,
     /// Kind of its resources.
@@ -189,8 +189,8 @@ pub struct Make<'a> {
 
 impl Policy {
     /// A policy; with its resources, unless they come later.
-    pub fn create(inside: &Guard, make: Make<'_>) -> Result<u64> {
-        let Make { rule, kind, list, is_later } = make;
+    pub fn create(inside: &Guard, make: PolicyArgs<'_>) -> Result<u64> {
+        let PolicyArgs { rule, kind, list, is_later } = make;
         let needed_info = rule.needed_info();
         let missing = needed_info & !kind.supported_info();
         if missing != 0 {

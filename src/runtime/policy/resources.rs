@@ -42,12 +42,12 @@ pub struct CustomKind {
 
 /// An element of a program's list.
 #[derive(Clone, Copy)]
-pub struct Given {
+pub struct ListElement {
     value: u64,
     user: Addr,
 }
 
-impl Given {
+impl ListElement {
     /// Returns the resource as the C struct.
     #[must_use]
     pub fn plain(self) -> dtl_resource_t {
@@ -58,7 +58,7 @@ impl Given {
 /// One resource.
 pub struct Resource {
     /// The element of the program's list.
-    pub given: Given,
+    pub given: ListElement,
     /// Where it is there.
     pub place: usize,
     /// What the kind deals with.
@@ -192,7 +192,7 @@ impl ResourceKind {
         place: usize,
     ) -> Result<Resource> {
         let core = adapter.function.map_or(given.value, |adapt| adapt(adapter.user.ptr(), given));
-        let given = Given { value: given.value, user: Addr::new(given.user) };
+        let given = ListElement { value: given.value, user: Addr::new(given.user) };
         let stream = match self {
             ResourceKind::Streams(_) => {
                 let id = handles::stream_id(inside, dtl_stream_t { id: core })?;

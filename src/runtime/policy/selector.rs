@@ -1,6 +1,6 @@
 //! How a policy chooses, and what must be reported to it about the task afterwards.
 
-use super::Picked;
+use super::ResourceChoice;
 use super::auto_tune::{Run, Tuner};
 use super::loads::Loads;
 use super::resources::{Usable, slot, slot_failed};
@@ -232,14 +232,19 @@ impl Chooser {
     }
 
     /// A task is on its way.
-    pub(super) fn submitted(&self, picked: &Picked) {
+    pub(super) fn submitted(&self, picked: &ResourceChoice) {
         if let TaskEnd::Told(key) = picked.end {
             self.report(picked.index, key, DTL_INFO_TASK_SUBMISSION, 0);
         }
     }
 
     /// A task has ended, or was not taken; its time if it succeeded and was timed.
-    pub(super) fn ended(&self, picked: &Picked, status: dtl_status_t, time_ns: Option<u64>) {
+    pub(super) fn ended(
+        &self,
+        picked: &ResourceChoice,
+        status: dtl_status_t,
+        time_ns: Option<u64>,
+    ) {
         let time_ns = time_ns.filter(|_| status == DTL_SUCCESS);
         match (self, picked.end) {
             (Chooser::Least(loads) | Chooser::Free(loads, _), TaskEnd::Place) => {

@@ -4,9 +4,9 @@
 //! Everything here runs outside of the epoch with a share of the policy, so tasks and tables may
 //! block and call back in. No lock is held while foreign code runs.
 
-use super::in_flight::{Ended, Landed, Watch, time_since};
-use super::resources::{CustomKind, Given, Resource, ResourceKind, slot_failed};
-use super::{Picked, Policy, ReadyPolicy};
+use super::in_flight::{TaskCompletion, TaskOutcome, Watch, time_since};
+use super::resources::{CustomKind, ListElement, Resource, ResourceKind, slot_failed};
+use super::{Policy, ReadyPolicy, ResourceChoice};
 use crate::abi::devices::policy::*;
 use crate::abi::handle::{dtl_event_t, dtl_policy_t};
 use crate::abi::status::*;
@@ -103,7 +103,12 @@ impl Policy {
         }
     }
 
-    fn pick(&self, ready: &ReadyPolicy, task: &Task, patience: Option<Deadline>) -> Result<Picked> {
+    fn pick(
+        &self,
+        ready: &ReadyPolicy,
+        task: &Task,
+        patience: Option<Deadline>,
+    ) -> Result<ResourceChoice> {
         let thread = epoch::enter().thread_number();
         let mut backoff = Backoff::new();
         loop {
@@ -135,7 +140,7 @@ impl Policy {
                 );
             }
             let started = ready.chooser.times(end).then(TscTimer::start);
-            return Ok(Picked { index: index as u32, end, started });
+            return Ok(ResourceChoice { index: index as u32, end, started });
         }
     }
 
@@ -146,21 +151,26 @@ impl Policy {
             && ready.flights.running() % LOOK_EVERY == LOOK_EVERY - 1
     }
 
-    fn no_resource<T>(&self, picked: &Picked) -> Result<T> {
+    fn no_resource<T>(&self, picked: &ResourceChoice) -> Result<T> {
         fail!(DTL_ERROR_INTERNAL, "policy '{}' lost resource {}", self.rule.name(), picked.index)
     }
 
     /// A task's function, called after the mark, has returned, in the thread that submitted it.
     pub fn returned(
         &self,
-        picked: &Picked,
+        picked: &ResourceChoice,
         (status, before): (dtl_status_t, Mark),
         left: &dtl_waitable_t,
         is_kept: bool,
     ) -> Result<dtl_submission_t> {
         let ready = self.ready()?;
         if status != DTL_SUCCESS || is_nothing(left) {
-            return Ok(self.over(ready, picked, Ended { status, time_ns: None, before }, is_kept));
+            return Ok(self.over(
+                ready,
+                picked,
+                TaskOutcome { status, time_ns: None, before },
+                is_kept,
+            ));
         }
         let watch = match watch(left) {
             Ok(watch) => watch,
@@ -186,16 +196,21 @@ impl Policy {
     fn over(
         &self,
         ready: &ReadyPolicy,
-        picked: &Picked,
-        ended: Ended,
+        picked: &ResourceChoice,
+        ended: TaskOutcome,
         is_kept: bool,
     ) -> dtl_submission_t {
         let is_unheard = !is_kept && ended.status != DTL_SUCCESS;
-        self.landed(ready, &Landed { picked: *picked, ended, is_unheard });
+        self.landed(ready, &TaskCompletion { picked: *picked, ended, is_unheard });
         self.submission(picked, 0, ended.status)
     }
 
-    fn submission(&self, picked: &Picked, ticket: u64, status: dtl_status_t) -> dtl_submission_t {
+    fn submission(
+        &self,
+        picked: &ResourceChoice,
+        ticket: u64,
+        status: dtl_status_t,
+    ) -> dtl_submission_t {
         let policy = dtl_policy_t { id: self.id.load(Ordering::Acquire) };
         dtl_submission_t { policy, ticket, resource: picked.index, status }
     }
@@ -204,7 +219,7 @@ impl Policy {
     fn fly(
         &self,
         ready: &ReadyPolicy,
-        picked: &Picked,
+        picked: &ResourceChoice,
         watch: Watch,
         is_kept: bool,
     ) -> Result<dtl_submission_t> {
@@ -222,8 +237,8 @@ impl Policy {
     fn on_stream(
         &self,
         ready: &ReadyPolicy,
-        picked: &Picked,
-        (given, stream): (Given, &Stream),
+        picked: &ResourceChoice,
+        (given, stream): (ListElement, &Stream),
         task: &Task,
     ) -> Result<dtl_submission_t> {
         let Some(events) = ready.events.get(picked.index as usize) else {
@@ -244,7 +259,7 @@ impl Policy {
             return Ok(self.over(
                 ready,
                 picked,
-                Ended { status, time_ns: None, before },
+                TaskOutcome { status, time_ns: None, before },
                 task.is_kept,
             ));
         }
@@ -270,7 +285,7 @@ impl Policy {
     fn by_table(
         &self,
         ready: &ReadyPolicy,
-        picked: &Picked,
+        picked: &ResourceChoice,
         resource: &Resource,
         custom: &CustomKind,
         task: &Task,
@@ -315,14 +330,15 @@ impl Policy {
     }
 
     /// A selection that came to nothing.
-    fn not_taken(&self, ready: &ReadyPolicy, picked: &Picked, status: dtl_status_t) {
-        let ended = Ended { status, time_ns: None, before: Mark::now() };
-        self.landed(ready, &Landed { picked: *picked, ended, is_unheard: false });
+    fn not_taken(&self, ready: &ReadyPolicy, picked: &ResourceChoice, status: dtl_status_t) {
+        let ended = TaskOutcome { status, time_ns: None, before: Mark::now() };
+        self.landed(ready, &TaskCompletion { picked: *picked, ended, is_unheard: false });
     }
 
     /// Reports the end of a task to the policy.
-    fn landed(&self, ready: &ReadyPolicy, landed: &Landed) {
-        let Landed { picked, ended: Ended { status, time_ns, before }, is_unheard } = landed;
+    fn landed(&self, ready: &ReadyPolicy, landed: &TaskCompletion) {
+        let TaskCompletion { picked, ended: TaskOutcome { status, time_ns, before }, is_unheard } =
+            landed;
         if *status != DTL_SUCCESS {
             if let Some(failed) = ready.failed.get(picked.index as usize) {
                 failed.fetch_add(1, Ordering::Relaxed);
@@ -343,7 +359,7 @@ impl Policy {
     /// A task of a program's own table has ended.
     pub fn end(&self, ticket: u64, status: dtl_status_t, time_ns: u64) -> Result<()> {
         let ready = self.ready()?;
-        let ended = Ended { status, time_ns: Some(time_ns), before: Mark::now() };
+        let ended = TaskOutcome { status, time_ns: Some(time_ns), before: Mark::now() };
         let Some(landed) = ready.flights.end(ticket, ended) else {
             return fail!(
                 DTL_ERROR_INVALID_HANDLE,

@@ -5,8 +5,8 @@
 //! In reading order:
 //! - `names`: which names are valid, and whose they are
 
-use super::component::{Availability, Comm, Device, Exec, Memory, Modules, Presence, Transfer};
-use super::environment::{self, Need};
+use super::component::{Availability, BackendProbe, Comm, Device, Exec, Memory, Modules, Transfer};
+use super::environment::{self, Requirement};
 use super::{backend_events, explain, settings};
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::devices::device::*;
@@ -36,7 +36,7 @@ pub struct Backend {
     /// Whether the library brought it along.
     pub builtin: bool,
     /// Availability and features.
-    pub presence: Box<dyn Presence>,
+    pub presence: Box<dyn BackendProbe>,
     /// Devices.
     pub device: Option<Box<dyn Device>>,
     /// Memory.
@@ -54,7 +54,7 @@ pub struct Backend {
     /// Communication.
     pub comm: Option<Box<dyn Comm>>,
     /// Environments that have to be there; started before its first use.
-    pub needs: Vec<Need>,
+    pub needs: Vec<Requirement>,
     /// Counters of `dtl_mem_stats`.
     pub memory_use: super::memory::Usage,
     /// Its handle once it is in the registry.
@@ -71,7 +71,7 @@ impl Backend {
         name: &CStr,
         auto_priority: i32,
         builtin: bool,
-        presence: Box<dyn Presence>,
+        presence: Box<dyn BackendProbe>,
     ) -> Self {
         Backend {
             name: name.to_owned(),

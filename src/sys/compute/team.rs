@@ -20,7 +20,7 @@
 //! that leaves last wakes the caller if the word has `ASLEEP`; the caller sleeps only on a word
 //! that has it. `tests/models` tries all of it.
 
-use crate::sys::sync::backoff::Patience;
+use crate::sys::sync::backoff::FutexBackoff;
 use crate::sys::sync::futex;
 use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::ptr;
@@ -131,7 +131,7 @@ impl<J: Sync> Team<J> {
     /// Waits until the count of news is not `seen` any more (or for no reason at all), looking at
     /// it after every so many pauses.
     pub fn rest(&self, seen: u32, pauses: u32) {
-        let mut patience = Patience::new(self.is_oversubscribed);
+        let mut patience = FutexBackoff::new(self.is_oversubscribed);
         while self.news() == seen {
             if !(0..pauses).all(|_| patience.pause()) {
                 return self.sleep(seen);
@@ -201,7 +201,7 @@ impl Drop for Closing<'_> {
 
 impl Closing<'_> {
     fn join(&self) {
-        let mut patience = Patience::new(self.is_oversubscribed);
+        let mut patience = FutexBackoff::new(self.is_oversubscribed);
         while self.state.load(Ordering::Acquire) != 0 {
             if !patience.pause() {
                 return self.sleep();

@@ -22,16 +22,16 @@
 //! a release store, too (the same instruction on x86): a destroyer that finds a later entry than
 //! the one it saw has then seen the leaving between them.
 
-#[path = "epoch/chores.rs"]
-mod chores;
+#[path = "epoch/callback_guard.rs"]
+mod callback_guard;
+#[path = "epoch/deferred_work.rs"]
+mod deferred_work;
 #[path = "epoch/fork.rs"] // also where tests/models compiles this file
 mod fork;
-#[path = "epoch/running.rs"]
-mod running;
 
-pub use chores::until_done;
-pub use fork::{Aside, another_was_inside, aside, forget_other_threads, is_aside};
-pub use running::Running;
+pub use self::callback_guard::CallbackGuard;
+pub use self::deferred_work::until_done;
+pub use fork::{ForkGuard, another_was_inside, aside, forget_other_threads, is_aside};
 
 use super::slot_map::SpareSlots;
 use crate::sys::sync::lock::Mutex;
@@ -56,7 +56,8 @@ pub(super) struct ThreadRecord {
     blocked: AtomicU32,
     /// The object that a call of this thread goes on using while it waits outside the epoch.
     held: AtomicPtr<()>,
-    /// Functions of the program's that this thread runs in calls that are outside ([`Running`]).
+    /// Functions of the program's that this thread runs in calls that are outside
+    /// ([`CallbackGuard`]).
     running: AtomicU32,
     /// Nesting of [`aside`].
     aside: AtomicU32,
@@ -342,9 +343,9 @@ impl Drop for Guard {
 #[cold]
 fn run_errands(record: &'static ThreadRecord) {
     // A fork meanwhile leaves the limbo, and the locks of what is freed, locked in the child.
-    let errands = Aside::of(record);
+    let errands = ForkGuard::of(record);
     collect();
-    chores::run();
+    deferred_work::run();
     drop(errands);
 }
 

@@ -5,7 +5,7 @@
 //! - [`HazardRef`]: the thread is outside the epoch, and its record names the object. It may wait.
 //! - `Arc`: owned, by `Table::pin`. It outlives the call.
 
-use super::epoch::{Blocking, Guard, HazardPointer, Running, Visit};
+use super::epoch::{Blocking, CallbackGuard, Guard, HazardPointer, Visit};
 use crate::sys::sync::Arc;
 use std::ops::Deref;
 use std::ptr;
@@ -35,7 +35,7 @@ impl<T> EpochRef<T> {
 
     /// Ends the visit for a function of the program's that runs before the call is over.
     #[must_use]
-    pub fn into_running(self) -> Running {
+    pub fn into_running(self) -> CallbackGuard {
         self.visit.into_running()
     }
 

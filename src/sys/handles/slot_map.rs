@@ -88,7 +88,7 @@ pub struct SlotMap<T> {
 unsafe impl<T: Send> Sync for SlotMap<T> {}
 
 /// Fate of an object after its use.
-pub enum Then<R> {
+pub enum SlotAction<R> {
     /// It stays.
     Keep(R),
     /// It goes, and its handle is stale.
@@ -97,7 +97,7 @@ pub enum Then<R> {
 
 /// Why nobody looks at an object.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Missed {
+pub enum LookupFailure {
     /// There is no such object.
     Stale,
     /// Another thread uses it.
@@ -138,7 +138,7 @@ impl<T> Slot<T> {
     }
 
     #[inline]
-    fn try_lock(&self, handle: u64) -> Result<(), Missed> {
+    fn try_lock(&self, handle: u64) -> Result<(), LookupFailure> {
         match self.word.compare_exchange(
             handle,
             handle ^ BUSY,
@@ -146,7 +146,9 @@ impl<T> Slot<T> {
             Ordering::Relaxed,
         ) {
             Ok(_) => Ok(()),
-            Err(now) => Err(if now == handle ^ BUSY { Missed::Busy } else { Missed::Stale }),
+            Err(now) => {
+                Err(if now == handle ^ BUSY { LookupFailure::Busy } else { LookupFailure::Stale })
+            }
         }
     }
 }
@@ -412,14 +414,14 @@ impl<T: Send + 'static> SlotMap<T> {
     pub fn with<R>(
         &'static self,
         handle: u64,
-        look: impl FnOnce(&mut Locked<T>) -> Then<R>,
-    ) -> Result<R, Missed> {
+        look: impl FnOnce(&mut Locked<T>) -> SlotAction<R>,
+    ) -> Result<R, LookupFailure> {
         let mut looks = 0_u32;
         let mut locked = loop {
             match self.try_look(handle) {
                 Ok(locked) => break locked,
-                Err(Missed::Busy) if !self.is_own(handle) => {}
-                Err(Missed::Busy) => return Err(Missed::Own),
+                Err(LookupFailure::Busy) if !self.is_own(handle) => {}
+                Err(LookupFailure::Busy) => return Err(LookupFailure::Own),
                 Err(missed) => return Err(missed),
             }
             // A thread that polls the object has it most of the time. The gap between two of its
@@ -429,8 +431,8 @@ impl<T: Send + 'static> SlotMap<T> {
         };
         locked.set_owner();
         Ok(match look(&mut locked) {
-            Then::Keep(result) => result,
-            Then::End(result) => {
+            SlotAction::Keep(result) => result,
+            SlotAction::End(result) => {
                 locked.end(epoch::spare_slots());
                 result
             }
@@ -439,8 +441,8 @@ impl<T: Send + 'static> SlotMap<T> {
 
     /// Locks an object without waiting. The holder decides at the end whether the object stays.
     #[inline]
-    pub fn try_look(&'static self, handle: u64) -> Result<Locked<T>, Missed> {
-        let Some(slot) = self.slot(index_of(handle)) else { return Err(Missed::Stale) };
+    pub fn try_look(&'static self, handle: u64) -> Result<Locked<T>, LookupFailure> {
+        let Some(slot) = self.slot(index_of(handle)) else { return Err(LookupFailure::Stale) };
         slot.try_lock(handle).map(|()| Locked { slot, handle, pool: self })
     }
 

@@ -112,7 +112,7 @@ pub fn placed(device: dtl_dlpack_device_t, kind: dtl_enum_word_t) -> dtl_dlpack_
 
 /// Memory of a tensor as a backend has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct TensorLocation {
     /// DLDeviceType of the device that it belongs to.
     pub device_type: i32,
     /// Whether it is of one device, and not of all.
@@ -123,7 +123,7 @@ pub struct Placed {
 
 /// The other way.
 #[must_use]
-pub fn placed_by(device_type: i32) -> Placed {
+pub fn placed_by(device_type: i32) -> TensorLocation {
     let (device_type, is_of_one, kind) = match device_type {
         CPU => (CPU, true, DTL_MEMORY_HOST),
         CUDA_HOST => (CUDA, false, DTL_MEMORY_PINNED),
@@ -131,7 +131,7 @@ pub fn placed_by(device_type: i32) -> Placed {
         ROCM_HOST => (ROCM, false, DTL_MEMORY_PINNED),
         other => (other, true, DTL_MEMORY_DEVICE),
     };
-    Placed { device_type, is_of_one, kind }
+    TensorLocation { device_type, is_of_one, kind }
 }
 
 /// Description of a tensor, before it has an owner.

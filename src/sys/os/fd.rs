@@ -56,9 +56,9 @@ impl io::Write for StandardError {
 
 /// Reference to the file behind another process's descriptor, held without opening it (O_PATH):
 /// looking at it has no effect on it, and it stays the same file.
-pub struct Glimpse(File);
+pub struct PathFd(File);
 
-impl Glimpse {
+impl PathFd {
     /// Looks at a process' descriptor. The kernel lets the same user look, with no fewer
     /// privileges.
     pub fn of(pid: i32, number: RawFd) -> io::Result<Self> {
@@ -66,7 +66,7 @@ impl Glimpse {
             .read(true)
             .custom_flags(libc::O_PATH | libc::O_CLOEXEC)
             .open(format!("/proc/{pid}/fd/{number}"))?;
-        Ok(Glimpse(File::from(keep(seen.into())?)))
+        Ok(PathFd(File::from(keep(seen.into())?)))
     }
 
     /// Its path, or the text that the kernel shows for what has none.
@@ -156,12 +156,12 @@ mod tests {
     fn a_glimpse_does_not_open_and_stays_what_it_was() {
         let own = crate::sys::os::process::own_pid();
         let folder = File::open("/").expect("a folder");
-        let seen = Glimpse::of(own, folder.as_raw_fd()).expect("own descriptor");
+        let seen = PathFd::of(own, folder.as_raw_fd()).expect("own descriptor");
         drop(folder);
         assert_eq!(seen.name().expect("still held").as_os_str(), "/");
         assert!(seen.open().is_err(), "it cannot be written");
         assert_eq!(
-            Glimpse::of(own, 1 << 20).err().map(|error| error.kind()),
+            PathFd::of(own, 1 << 20).err().map(|error| error.kind()),
             Some(io::ErrorKind::NotFound)
         );
     }

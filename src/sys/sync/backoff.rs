@@ -112,14 +112,14 @@ const CROWDED_PATIENCE_NS: u64 = 50_000;
 const POLLS: u32 = 16;
 
 /// One wait that ends in the sleep of a [`futex`](super::futex), after a bounded time.
-pub struct Patience {
+pub struct FutexBackoff {
     polls: u32,
     begin_ns: Option<u64>,
     spin_ns: u64,
     limit_ns: u64,
 }
 
-impl Patience {
+impl FutexBackoff {
     /// A fresh wait.
     #[must_use]
     pub fn new(is_crowded: bool) -> Self {
@@ -128,7 +128,7 @@ impl Patience {
         } else {
             (SPIN_NS, PATIENCE_NS)
         };
-        Patience { polls: 0, begin_ns: None, spin_ns, limit_ns }
+        FutexBackoff { polls: 0, begin_ns: None, spin_ns, limit_ns }
     }
 
     /// Call between two polls that found nothing; false = it is time to sleep.

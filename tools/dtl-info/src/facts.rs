@@ -4,7 +4,7 @@
 use crate::library::{self, component_names, explained, shown, unavailable};
 use crate::plugins::{self, Tried};
 use dtl::tooling::launch::{self, Launch};
-use dtl::tooling::{Need, choose_world, needs_of};
+use dtl::tooling::{Requirement, choose_world, needs_of};
 use dtl_binding::sys::*;
 use dtl_binding::{
     Backend, Device, Environment, Library, Result, affinity, backends, environments, field,
@@ -189,7 +189,7 @@ fn describe_environment(info: Environment) -> EnvironmentFacts {
     }
 }
 
-fn missing_environment(need: Need) -> EnvironmentFacts {
+fn missing_environment(need: Requirement) -> EnvironmentFacts {
     EnvironmentFacts {
         name: need.name,
         version: String::new(),

@@ -87,7 +87,7 @@ pub(super) struct Connection {
 const CHANCES: u8 = 2;
 
 /// Why a rank was not reached.
-pub(super) struct Unreached {
+pub(super) struct ConnectFailure {
     pub(super) why: String,
     /// True if the connection was refused at its address; false if there was no answer.
     pub(super) is_refused: bool,
@@ -110,7 +110,7 @@ impl Oob {
     pub(super) fn connect(&mut self, rank: i32, waiting: Vec<Frame>, is_brief: bool) -> Result<()> {
         let mut ways = self.address(rank).ways(&self.own);
         ways.reverse();
-        let none = Unreached { why: "it told no address".to_owned(), is_refused: true };
+        let none = ConnectFailure { why: "it told no address".to_owned(), is_refused: true };
         match self.attempt(&mut ways, none)? {
             Ok((stream, way)) => {
                 let index = self.keep(stream, rank, ConnectionStage::Connecting);
@@ -138,8 +138,8 @@ impl Oob {
     fn attempt(
         &self,
         ways: &mut Vec<SocketAddr>,
-        mut last: Unreached,
-    ) -> Result<std::result::Result<(TcpStream, SocketAddr), Unreached>> {
+        mut last: ConnectFailure,
+    ) -> Result<std::result::Result<(TcpStream, SocketAddr), ConnectFailure>> {
         while let Some(way) = ways.pop() {
             let begun = tcp::connect(way)
                 .and_then(|stream| tcp::end_if_silent(&stream, self.silent).map(|()| stream));
@@ -370,7 +370,7 @@ impl Oob {
                 one.in_vain = if is_last { 0 } else { one.in_vain + 1 };
                 one.ways.extend(one.way.filter(|_| !is_last));
                 let (is_refused, why) = (!self.is_idle(peer, &one.waiting), one.on_its_way(&why));
-                self.try_on(one, Unreached { why, is_refused });
+                self.try_on(one, ConnectFailure { why, is_refused });
             }
         }
     }
@@ -390,7 +390,7 @@ impl Oob {
     }
 
     /// The way that was tried did not lead to the peer: the next.
-    pub(super) fn try_on(&mut self, mut one: Connection, why: Unreached) {
+    pub(super) fn try_on(&mut self, mut one: Connection, why: ConnectFailure) {
         self.poller.remove(one.channel.as_fd());
         let (peer, is_brief, is_idle) =
             (one.peer, one.is_brief, self.is_idle(one.peer, &one.waiting));
@@ -404,7 +404,7 @@ impl Oob {
                 return self.put_back(one);
             }
             Ok(Err(why)) => why,
-            Err(error) => Unreached { why: error.text().to_owned(), is_refused: !is_idle },
+            Err(error) => ConnectFailure { why: error.text().to_owned(), is_refused: !is_idle },
         };
         self.discard(one);
         if is_idle && !why.is_refused {
@@ -464,10 +464,10 @@ fn has_connected(stream: &TcpStream) -> std::io::Result<()> {
     }
 }
 
-pub(super) fn unreached(why: &str, kind: ErrorKind) -> Unreached {
+pub(super) fn unreached(why: &str, kind: ErrorKind) -> ConnectFailure {
     let is_silent = matches!(
         kind,
         ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
     );
-    Unreached { why: why.to_owned(), is_refused: !is_silent }
+    ConnectFailure { why: why.to_owned(), is_refused: !is_silent }
 }

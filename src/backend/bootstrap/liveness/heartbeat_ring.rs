@@ -8,7 +8,7 @@
 //! notifies the others, since ranks often leave together. A rank that refuses connections is
 //! suspected first: its watcher's notice, that it has left or died, may be on its way.
 
-use super::connection::{Unreached, kind};
+use super::connection::{ConnectFailure, kind};
 use super::{ConnectionStage, NEVER, Oob, OobEvent, PeerLiveness};
 use crate::error::Result;
 use crate::runtime::log;
@@ -123,7 +123,7 @@ impl Oob {
     }
 
     /// No way led to a rank.
-    pub(super) fn is_unreached(&mut self, rank: i32, is_brief: bool, what: &Unreached) {
+    pub(super) fn is_unreached(&mut self, rank: i32, is_brief: bool, what: &ConnectFailure) {
         if is_brief || self.life(rank) != PeerLiveness::Here || self.is_suspected(rank) {
             return; // who watches it tells
         }

@@ -7,7 +7,7 @@ use super::includes;
 use super::nvrtc::{HEADER_TEXT, Nvrtc, Output};
 use super::ptx::{self, Entries};
 use crate::abi::status::DTL_ERROR_COMPILE_FAILED;
-use crate::backend::kernel_cache::{Inputs, KernelCache, Made, write};
+use crate::backend::kernel_cache::{CompilerOutput, Inputs, KernelCache, write};
 use crate::error::{Error, Result};
 use crate::runtime::component::Source;
 use crate::runtime::{log, settings};
@@ -66,7 +66,7 @@ pub(super) fn compile(
     let kept = cache.make(inputs.bytes(), |folder| {
         let file = folder.join(OBJECT);
         write(&file, &packed)?;
-        Ok(Made { needs: Vec::new(), log: log.clone() })
+        Ok(CompilerOutput { needs: Vec::new(), log: log.clone() })
     });
     if let Err(error) = kept {
         log::warning!("{}", error.text()); // it was compiled, and will be again

@@ -12,7 +12,7 @@ use crate::backend::mpi::reduce_op;
 use crate::backend::mpi::transport::MpiTransport;
 use crate::error::{Result, fail};
 use crate::runtime::comm::coll::{Buffer, CollArgs, Extent, Kind};
-use crate::runtime::component::{Named, NativeCollectives, OpId, Reductions, Transport};
+use crate::runtime::component::{NativeCollectives, OpId, ReductionId, Reductions, Transport};
 use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::{c_int, c_void};
@@ -85,7 +85,7 @@ impl NativeCollectives for MpiTransport {
     }
 
     #[unsafe(link_section = ".text.hot.dtl")]
-    fn allreduce(&self, from: Addr, into: Addr, count: i32, by: Named) -> Result<()> {
+    fn allreduce(&self, from: Addr, into: Addr, count: i32, by: ReductionId) -> Result<()> {
         let (_turn, (datatype, op)) = (self.mpi.enter()?, by);
         let from = if from == Addr::NULL { self.mpi.k.in_place } else { from }.ptr();
         // SAFETY: `count` elements of the datatype at either address, which are valid during the

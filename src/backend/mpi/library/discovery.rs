@@ -137,7 +137,7 @@ fn load(path: &Path) -> std::result::Result<FoundLibrary, String> {
 
 fn search() -> Result<FoundLibrary> {
     let mut tried = Vec::new();
-    let around = launcher::Around::of_this_process();
+    let around = launcher::LaunchContext::of_this_process();
     for Candidate { name, why } in launcher::candidates(&around) {
         match load_named(&name.to_string_lossy()) {
             Ok(found) => return Ok(FoundLibrary { why, ..found }),

@@ -25,7 +25,7 @@ pub struct Candidate {
 }
 
 /// Environment and ancestor processes, from which the launcher is determined.
-pub struct Around<'a> {
+pub struct LaunchContext<'a> {
     variable: Variable<'a>,
     /// The programs of the processes above this one, its parent's first.
     programs: Vec<PathBuf>,
@@ -54,7 +54,7 @@ const LAUNCHERS: [&str; 13] = [
     "prterun",
 ];
 
-impl Around<'_> {
+impl LaunchContext<'_> {
     /// Of this process.
     #[must_use]
     pub fn of_this_process() -> Self {
@@ -66,7 +66,7 @@ impl Around<'_> {
             programs.push(process::program_of(pid).unwrap_or_default());
             pid = process::parent_of(pid).unwrap_or(0);
         }
-        Around { variable: &|name| std::env::var(name).ok(), programs, is_privileged }
+        LaunchContext { variable: &|name| std::env::var(name).ok(), programs, is_privileged }
     }
 
     /// A variable that leads to libraries, unless the program is privileged.
@@ -110,7 +110,7 @@ fn names(launchers: Launchers) -> Vec<&'static str> {
 /// names, the one that the launcher belongs to, LD_LIBRARY_PATH, the loader. The loader comes last
 /// because it searches all folders for one name at a time: the first name in a system folder would
 /// be found before the second name in LD_LIBRARY_PATH.
-pub fn candidates(around: &Around<'_>) -> Vec<Candidate> {
+pub fn candidates(around: &LaunchContext<'_>) -> Vec<Candidate> {
     let launchers = Launchers::read(around.variable);
     let names = names(launchers);
     let mut found = Vec::new();
@@ -263,7 +263,7 @@ mod tests {
 
     fn tried(pairs: &[(&str, &str)], programs: &[&str], is_privileged: bool) -> Vec<String> {
         let programs = programs.iter().map(PathBuf::from).collect();
-        let around = Around { variable: &lookup(pairs), programs, is_privileged };
+        let around = LaunchContext { variable: &lookup(pairs), programs, is_privileged };
         candidates(&around).iter().map(|candidate| candidate.name.display().to_string()).collect()
     }
 
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn the_processes_above_are_known() {
         let parent = process::program_of(process::parent_pid()).expect("its program");
-        assert_eq!(Around::of_this_process().programs.first(), Some(&parent));
+        assert_eq!(LaunchContext::of_this_process().programs.first(), Some(&parent));
         assert!(
             process::parent_of(process::own_pid()).is_ok_and(|pid| pid == process::parent_pid())
         );

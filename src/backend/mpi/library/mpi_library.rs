@@ -61,7 +61,7 @@ pub struct Mpi {
     /// For MPI_THREAD_SERIALIZED.
     turn: Mutex<()>,
     /// What a thread which may not call MPI has done with.
-    left: Mutex<Vec<Left>>,
+    left: Mutex<Vec<PendingFree>>,
     /// Starting and ending.
     change: Mutex<()>,
 }
@@ -75,7 +75,7 @@ const MULTIPLE: u32 = 4;
 const OVER: u32 = 5;
 
 /// Something of ours that nobody needs any more.
-pub enum Left {
+pub enum PendingFree {
     /// A communicator.
     Comm(Handle),
     /// A persistent request.
@@ -332,7 +332,7 @@ impl Mpi {
 
     /// Ends something of ours. Where this thread may not call MPI, the next one that may does. In
     /// no turn.
-    pub fn free_soon(&self, left: Left) -> Result<()> {
+    pub fn free_soon(&self, left: PendingFree) -> Result<()> {
         match self.enter_unless_over() {
             Ok(Some(_turn)) => self.free_now(left),
             Ok(None) => Ok(()),
@@ -343,11 +343,11 @@ impl Mpi {
         }
     }
 
-    fn free_now(&self, left: Left) -> Result<()> {
+    fn free_now(&self, left: PendingFree) -> Result<()> {
         match left {
-            Left::Comm(comm) => comm::free(self, comm),
-            Left::Over(request) => message::wait(self, request),
-            Left::Request(mut request) => {
+            PendingFree::Comm(comm) => comm::free(self, comm),
+            PendingFree::Over(request) => message::wait(self, request),
+            PendingFree::Request(mut request) => {
                 // SAFETY: a persistent request of ours, freed once.
                 self.check("MPI_Request_free", unsafe {
                     (self.call.MPI_Request_free)(&raw mut request)

@@ -2,7 +2,7 @@
 
 use crate::backend::rdma::protocol::eager_slots::LANES;
 use crate::backend::rdma::verbs::qp::{Piece, QueuePair, WorkRequest};
-use crate::backend::rdma::watchdog::Watched;
+use crate::backend::rdma::watchdog::WatchdogState;
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::Region;
 use std::collections::VecDeque;
@@ -27,8 +27,8 @@ pub(in crate::backend::rdma) struct Lane {
     /// to bound the send queue.
     quiet: u32,
     pub(in crate::backend::rdma) in_flight: VecDeque<InFlightWork>,
-    pub(in crate::backend::rdma) mending: Mending,
-    pub(in crate::backend::rdma) watched: Watched,
+    pub(in crate::backend::rdma) mending: QpRecovery,
+    pub(in crate::backend::rdma) watched: WatchdogState,
 }
 
 /// Small messages per signaled one.
@@ -36,7 +36,7 @@ const SIGNALS: u32 = 8;
 
 /// What is kept of a lane while its queue pair is made anew.
 #[derive(Default)]
-pub(in crate::backend::rdma) struct Mending {
+pub(in crate::backend::rdma) struct QpRecovery {
     /// Receives that are not posted.
     pub(in crate::backend::rdma) idle: Vec<u32>,
     /// The number of the work request that ends last, and whether it has.
@@ -66,8 +66,8 @@ impl Lane {
             number: 0,
             quiet: every - 1,
             in_flight: VecDeque::with_capacity(queue.room),
-            mending: Mending::default(),
-            watched: Watched::default(),
+            mending: QpRecovery::default(),
+            watched: WatchdogState::default(),
             queue,
         }
     }

@@ -20,7 +20,7 @@ use crate::backend::rdma::engine::RdmaEngine;
 use crate::backend::rdma::operation::part_over;
 use crate::backend::rdma::verbs::errors::here;
 use crate::backend::rdma::verbs::qp::{Piece, QueuePair, Remote, WorkRequest};
-use crate::backend::rdma::watchdog::Watched;
+use crate::backend::rdma::watchdog::WatchdogState;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 use crate::runtime::log;
@@ -171,7 +171,7 @@ impl RdmaEngine {
             }
             if let Some(of) = peer.lanes.get_mut(lane) {
                 of.mending.before = (of.received, before, !of.in_flight.is_empty());
-                of.watched = Watched::default();
+                of.watched = WatchdogState::default();
             }
         }
         peer.repair.ready_at = now_ns();

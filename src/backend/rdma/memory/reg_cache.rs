@@ -11,7 +11,7 @@ use crate::backend::rdma::protocol::eager_slots::RAILS;
 use crate::backend::rdma::verbs::rail::{Rail, Registration};
 use crate::error::Result;
 use crate::sys::memory::buf::Region;
-use crate::sys::memory::heap::{self, Returned};
+use crate::sys::memory::heap::{self, UnmapWatcher};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ pub(in crate::backend::rdma) struct Cache {
     bytes: u64,
     limit: u64,
     clock: u64,
-    returned: Returned,
+    returned: UnmapWatcher,
     /// Those of device memory, within the same limit.
     pub(in crate::backend::rdma) devices: Arc<Registrations>,
     /// Registering failed: not tried again until something is given up.

@@ -33,7 +33,7 @@ pub(in crate::backend::rdma) enum EagerKind {
 
 /// Kind of a note about a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::backend::rdma) enum About {
+pub(in crate::backend::rdma) enum NoteKind {
     /// Its receiver waits for it in this memory.
     Landing = 1,
     /// Its sender has it in this memory, to be read.
@@ -47,7 +47,7 @@ pub(in crate::backend::rdma) enum About {
 /// Memory of the sender of a note, and what it is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::backend::rdma) struct Note {
-    pub(in crate::backend::rdma) about: About,
+    pub(in crate::backend::rdma) about: NoteKind,
     /// The payload's word.
     pub(in crate::backend::rdma) word: u32,
     pub(in crate::backend::rdma) addr: u64,
@@ -129,7 +129,7 @@ impl EagerHeader {
 
 fn read_note(bytes: Region) -> Option<Note> {
     let [first, addr, len, low, high] = bytes.first_words();
-    let about = [About::Landing, About::Offer, About::Fetched, About::InPieces];
+    let about = [NoteKind::Landing, NoteKind::Offer, NoteKind::Fetched, NoteKind::InPieces];
     let about = about.into_iter().find(|about| *about as u64 == first & 0xFFFF_FFFF)?;
     let keys = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32];
     Some(Note { about, word: (first >> 32) as u32, addr, len, keys })
@@ -218,7 +218,7 @@ mod tests {
         let data = Scratch::new(100).expect("memory");
         data.region().fill(7);
         let note = Note {
-            about: About::Offer,
+            about: NoteKind::Offer,
             word: 9,
             addr: u64::MAX,
             len: 1 << 40,

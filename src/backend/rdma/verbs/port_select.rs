@@ -13,7 +13,7 @@ const SYS: &str = "/sys/class/infiniband";
 
 /// A port of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortSeen {
+pub struct PortInfo {
     /// The device's name.
     pub device: String,
     /// 1 and up.
@@ -28,7 +28,7 @@ pub struct PortSeen {
     pub unfit: String,
 }
 
-impl PortSeen {
+impl PortInfo {
     /// "mlx5_0:1 (InfiniBand, active)".
     #[must_use]
     pub fn text(&self) -> String {
@@ -68,13 +68,13 @@ pub struct Choice {
 /// Where nobody named devices, all are of one link layer, InfiniBand if it has an active port:
 /// ports of two do not reach each other.
 pub fn choose_ports(
-    seen: &[PortSeen],
+    seen: &[PortInfo],
     wanted: &[(String, Option<u8>)],
     rails: u32,
     local_rank: u32,
 ) -> Result<Choice, String> {
     let mut choice = Choice::default();
-    let mut usable: Vec<&PortSeen> = Vec::new();
+    let mut usable: Vec<&PortInfo> = Vec::new();
     for port in named(seen, wanted)? {
         if !port.unfit.is_empty() {
             choice.passed_over.push(format!("{}:{}: {}", port.device, port.port, port.unfit));
@@ -89,10 +89,10 @@ pub fn choose_ports(
             usable.push(port);
         }
     }
-    let infiniband = |port: &PortSeen| u32::from(port.layer) == LINK_INFINIBAND;
+    let infiniband = |port: &PortInfo| u32::from(port.layer) == LINK_INFINIBAND;
     if wanted.is_empty() && usable.iter().any(|port| infiniband(port)) {
         let others = usable.iter().filter(|port| !infiniband(port));
-        let why = |port: &&PortSeen| {
+        let why = |port: &&PortInfo| {
             format!("{}:{} is Ethernet, others are InfiniBand", port.device, port.port)
         };
         choice.passed_over.extend(others.map(why));
@@ -117,22 +117,22 @@ pub fn choose_ports(
 
 /// The ports that are wanted, in the order in which they are.
 fn named<'a>(
-    seen: &'a [PortSeen],
+    seen: &'a [PortInfo],
     wanted: &[(String, Option<u8>)],
-) -> Result<Vec<&'a PortSeen>, String> {
+) -> Result<Vec<&'a PortInfo>, String> {
     if wanted.is_empty() {
         return Ok(seen.iter().collect());
     }
-    let mut all: Vec<&PortSeen> = Vec::new();
+    let mut all: Vec<&PortInfo> = Vec::new();
     for (name, number) in wanted {
         let before = all.len();
-        let is_it = |port: &&PortSeen| {
+        let is_it = |port: &&PortInfo| {
             port.device == *name && number.is_none_or(|number| number == port.port)
         };
         all.extend(seen.iter().filter(is_it));
         if all.len() == before {
             let number = number.map_or(String::new(), |number| format!(":{number}"));
-            let there: Vec<_> = seen.iter().map(PortSeen::text).collect();
+            let there: Vec<_> = seen.iter().map(PortInfo::text).collect();
             return Err(format!(
                 "no RDMA port {name}{number}, which devices (DTL_RDMA_DEVICES) names; there are {}",
                 there.join(", ")
@@ -157,7 +157,7 @@ pub enum GidKind {
 
 /// An address of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GidSeen {
+pub struct GidInfo {
     /// Its place in the port's table.
     pub index: u8,
     /// How it travels.
@@ -170,11 +170,11 @@ pub struct GidSeen {
 /// IPv6 address, then with a link-local one, then RoCE v1; over InfiniBand that at 0. `None`: there
 /// is none.
 #[must_use]
-pub fn choose_gid(entries: &[GidSeen], layer: u8) -> Option<u8> {
+pub fn choose_gid(entries: &[GidInfo], layer: u8) -> Option<u8> {
     if u32::from(layer) != LINK_ETHERNET {
         return Some(0);
     }
-    let preference = |entry: &&GidSeen| match entry.kind {
+    let preference = |entry: &&GidInfo| match entry.kind {
         GidKind::RoceV2 if is_ipv4(&entry.gid) => 0,
         GidKind::RoceV2 if !is_link_local(&entry.gid) => 1,
         GidKind::RoceV2 => 2,
@@ -201,11 +201,11 @@ pub fn needs_route(layer: u8, ours: &Gid, theirs: &Gid) -> bool {
 
 /// Lists every port of every device; devices are opened and closed again. `Err` is the reason why
 /// there is none.
-pub fn look(verbs: &Verbs) -> Result<Vec<PortSeen>, String> {
+pub fn look(verbs: &Verbs) -> Result<Vec<PortInfo>, String> {
     look_in(verbs.calls, Path::new(SYS))
 }
 
-fn look_in(calls: &'static Functions, sys: &Path) -> Result<Vec<PortSeen>, String> {
+fn look_in(calls: &'static Functions, sys: &Path) -> Result<Vec<PortInfo>, String> {
     let list = DeviceList::get(calls)?;
     let (mut seen, mut reasons) = (Vec::new(), Vec::new());
     for (device, name) in list.devices() {
@@ -226,7 +226,7 @@ fn look_in(calls: &'static Functions, sys: &Path) -> Result<Vec<PortSeen>, Strin
     if seen.is_empty() { Err(format!("no RDMA port: {}", reasons.join("; "))) } else { Ok(seen) }
 }
 
-fn ports_of(calls: &Functions, context: ContextIn, name: &str, sys: &Path) -> Vec<PortSeen> {
+fn ports_of(calls: &Functions, context: ContextIn, name: &str, sys: &Path) -> Vec<PortInfo> {
     let mut device = DeviceAttr::zeroed();
     // SAFETY: an open device; room for its answer.
     if unsafe { (calls.ibv_query_device)(context, &raw mut device) } != 0 {
@@ -240,7 +240,7 @@ fn ports_of(calls: &Functions, context: ContextIn, name: &str, sys: &Path) -> Ve
         let answer = unsafe { (calls.ibv_query_port)(context, port, &raw mut told) };
         let (device, unfit) = (name.to_owned(), unfit.clone());
         let seen =
-            PortSeen { device, port, state: told.state, layer: told.link_layer, is_near, unfit };
+            PortInfo { device, port, state: told.state, layer: told.link_layer, is_near, unfit };
         (answer == 0).then_some(seen)
     };
     (1..=device.phys_port_cnt).filter_map(port).collect()
@@ -282,7 +282,7 @@ pub fn gids(
     device: &str,
     port: u8,
     count: i32,
-) -> Vec<GidSeen> {
+) -> Vec<GidInfo> {
     gids_in(calls, context, port, count, &Path::new(SYS).join(device))
 }
 
@@ -292,7 +292,7 @@ fn gids_in(
     port: u8,
     count: i32,
     device: &Path,
-) -> Vec<GidSeen> {
+) -> Vec<GidInfo> {
     let count = u32::try_from(count).unwrap_or(0).min(MOST_GIDS);
     let one = |index: u32| {
         let (kind, gid) = match calls._ibv_query_gid_ex {
@@ -330,7 +330,7 @@ fn gids_in(
                 (answer == 0).then_some((kind, gid))?
             }
         };
-        (gid != Gid::default()).then_some(GidSeen { index: u8::try_from(index).ok()?, kind, gid })
+        (gid != Gid::default()).then_some(GidInfo { index: u8::try_from(index).ok()?, kind, gid })
     };
     (0..count).filter_map(one).collect()
 }

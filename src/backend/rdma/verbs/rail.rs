@@ -4,7 +4,7 @@
 use super::discovery::{DeviceList, Verbs};
 use super::errors::{call_failed, last_failed};
 use super::functions::*;
-use super::port_select::{self, GidSeen};
+use super::port_select::{self, GidInfo};
 use super::types::*;
 use crate::backend::rdma::config::{Config, Devices};
 use crate::error::{Error, Result, fail};
@@ -298,7 +298,7 @@ fn check_limits(config: &Config, port: u8, limits: &DeviceAttr, attr: &PortAttr)
 }
 
 /// The address that is named, else the one that is chosen.
-fn gid_index(config: &Config, port: u8, gids: &[GidSeen], layer: u8) -> Result<u8> {
+fn gid_index(config: &Config, port: u8, gids: &[GidInfo], layer: u8) -> Result<u8> {
     if let Some(named) = config.gid_index {
         if gids.iter().any(|gid| gid.index == named) {
             return Ok(named);

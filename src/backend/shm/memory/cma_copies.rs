@@ -15,7 +15,7 @@ use super::segment::Segment;
 use crate::abi::status::{DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE};
 use crate::backend::shm::peer::Mode;
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::{Copied, Remote};
+use crate::runtime::component::{CopyOutcome, Remote};
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::os::process::{self, ForeignMemory};
 use crate::sys::sync::lock::Mutex;
@@ -116,26 +116,26 @@ impl CmaMemory {
 }
 
 impl Remote for CmaMemory {
-    fn read(&self, address: u64, into: Region) -> Copied {
+    fn read(&self, address: u64, into: Region) -> CopyOutcome {
         if into.len() >= LONG_READ && self.read_at_once(address, into) {
-            return Copied::All;
+            return CopyOutcome::All;
         }
         ended(self.memory.read(address, into), into.len())
     }
 
-    fn write(&self, address: u64, from: Region) -> Copied {
+    fn write(&self, address: u64, from: Region) -> CopyOutcome {
         if from.len() > LONGEST_WRITE {
-            return Copied::Refused;
+            return CopyOutcome::Refused;
         }
         ended(self.memory.write(address, from), from.len())
     }
 }
 
-fn ended(copied: io::Result<usize>, len: usize) -> Copied {
+fn ended(copied: io::Result<usize>, len: usize) -> CopyOutcome {
     match copied {
-        Ok(count) if count == len => Copied::All,
-        Ok(_) => Copied::Gone,
-        Err(_) => Copied::Refused,
+        Ok(count) if count == len => CopyOutcome::All,
+        Ok(_) => CopyOutcome::Gone,
+        Err(_) => CopyOutcome::Refused,
     }
 }
 
@@ -167,16 +167,20 @@ mod tests {
             });
             let (address, part) =
                 (there.region().addr().get() as u64, |all: &Scratch| all.region().part(0, len));
-            assert_eq!(memory.write(address, part(&from)), Copied::All);
-            assert_eq!(memory.read(address, part(&back)), Copied::All);
+            assert_eq!(memory.write(address, part(&from)), CopyOutcome::All);
+            assert_eq!(memory.read(address, part(&back)), CopyOutcome::All);
             // SAFETY: nobody writes them now.
             let [there, back] = [&there, &back].map(|all| unsafe { all.region().as_slice() });
             assert!(there[..len].iter().chain(&back[..len]).all(|byte| *byte == 7), "{len}");
             assert_eq!([there[len], back[len]], [0, 0], "{len}: no byte more");
         }
         let too_long = Scratch::new(LONGEST_WRITE + 1).expect("memory");
-        assert_eq!(memory.write(8, too_long.region()), Copied::Refused);
-        assert_eq!(memory.read(8, too_long.region()), Copied::Refused, "nothing is mapped there");
+        assert_eq!(memory.write(8, too_long.region()), CopyOutcome::Refused);
+        assert_eq!(
+            memory.read(8, too_long.region()),
+            CopyOutcome::Refused,
+            "nothing is mapped there"
+        );
     }
 
     #[test]

@@ -131,12 +131,12 @@ pub(in crate::backend::shm) struct TakenOffer {
     pub(in crate::backend::shm) have: usize,
     pub(in crate::backend::shm) want: usize,
     pub(in crate::backend::shm) answer: ControlRecord,
-    pub(in crate::backend::shm) help: Help,
+    pub(in crate::backend::shm) help: CmaProgress,
 }
 
 /// What a receive reads by itself, from the back.
 #[derive(Clone, Copy)]
-pub(in crate::backend::shm) struct Help {
+pub(in crate::backend::shm) struct CmaProgress {
     /// It has all bytes from here on.
     pub(in crate::backend::shm) from: usize,
     /// Of those before, it has taken the ones from here on ...
@@ -440,7 +440,8 @@ impl Engine {
             offer.address != 0 && self.peers.get(source).is_some_and(|peer| peer.readable);
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let want = usize::try_from(offer.size).unwrap_or(usize::MAX).min(receive.into.len());
-        let help = Help { from: want, first: want, next: want, seen: 0, quiet: 0, since_ns: 0 };
+        let help =
+            CmaProgress { from: want, first: want, next: want, seen: 0, quiet: 0, since_ns: 0 };
         let mut taken =
             TakenOffer { source, word, offer, have: 0, want, answer: ControlRecord::None, help };
         if want == 0 {

@@ -29,7 +29,7 @@ fn warn_of_memory(source: usize) {
 }
 
 /// Pieces of a message that come unrequested.
-pub(in crate::backend::shm) struct Long {
+pub(in crate::backend::shm) struct PipelineReceive {
     into: Into,
     word: u64,
     /// Bytes that have come, and that will.
@@ -139,7 +139,7 @@ impl Engine {
             Into::Kept(memory, Some(offer))
         };
         if let Some(link) = self.peers.link_mut(source).filter(|_| early > 0) {
-            link.long = Some(Long { into, word: record.key, have: 0, size });
+            link.long = Some(PipelineReceive { into, word: record.key, have: 0, size });
         }
         true
     }
@@ -183,7 +183,7 @@ impl Engine {
             },
         };
         if let Some(link) = self.peers.link_mut(source) {
-            link.long = Some(Long { into, word: record.key, have: 0, size });
+            link.long = Some(PipelineReceive { into, word: record.key, have: 0, size });
         }
         self.accept_more(source, record);
         true
@@ -219,7 +219,7 @@ impl Engine {
     fn end_long(&mut self, source: usize) {
         let from = i32::try_from(source).unwrap_or(i32::MAX);
         let long = self.peers.link_mut(source).and_then(|link| link.long.take());
-        let Some(Long { into, word, size, .. }) = long else { return };
+        let Some(PipelineReceive { into, word, size, .. }) = long else { return };
         match into {
             Into::Taken(_) => {}
             Into::Posted(id) => {

@@ -16,7 +16,7 @@ use crate::runtime::comm::Comm;
 use crate::runtime::comm::diagnostics::hang_report;
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::component::{
-    BOOTSTRAP_NS, DeviceComm, Invitation, all_or_none, failed_elsewhere,
+    BOOTSTRAP_NS, BootstrapId, DeviceComm, all_or_none, failed_elsewhere,
 };
 use crate::runtime::explain;
 use crate::runtime::memory::device_only;
@@ -185,9 +185,9 @@ pub(in crate::runtime::comm) fn attach(
     wanted: DeviceCommSpec,
     mine: Result<Box<dyn DeviceComm>>,
 ) -> Result<Comm> {
-    let (mine, _) = together(&comm, mine, Invitation::default())?;
-    let invited = if comm.rank == 0 { mine.invitation() } else { Ok(Invitation::default()) };
-    let words = *invited.as_ref().unwrap_or(&Invitation::default());
+    let (mine, _) = together(&comm, mine, BootstrapId::default())?;
+    let invited = if comm.rank == 0 { mine.invitation() } else { Ok(BootstrapId::default()) };
+    let words = *invited.as_ref().unwrap_or(&BootstrapId::default());
     let (_, invitation) = together(&comm, invited, words)?;
     // Number of the collective in which all confirm that they have met, or notify that they do not.
     let number = u64::from(comm.sequence.load(Ordering::Relaxed));
@@ -196,7 +196,7 @@ pub(in crate::runtime::comm) fn attach(
         hang_report::give_up(&comm, number, error.status());
         return Err(error);
     }
-    together(&comm, Ok(()), Invitation::default())?;
+    together(&comm, Ok(()), BootstrapId::default())?;
     let kind = crate::runtime::for_ever(&wanted.backend.name);
     let below = comm.link.kind.to_string_lossy();
     explain::chose(
@@ -213,9 +213,9 @@ pub(in crate::runtime::comm) fn attach(
 }
 
 /// Exchanges the ranks' status and some words. Returns those of rank 0 if no rank has failed.
-fn together<T>(comm: &Comm, mine: Result<T>, words: Invitation) -> Result<(T, Invitation)> {
+fn together<T>(comm: &Comm, mine: Result<T>, words: BootstrapId) -> Result<(T, BootstrapId)> {
     let (mine, all) = all_or_none(comm, mine, &words, part_failed)?;
-    let mut first = Invitation::default();
+    let mut first = BootstrapId::default();
     first.iter_mut().zip(&all).for_each(|(to, from)| *to = *from);
     Ok((mine, first))
 }
@@ -225,7 +225,7 @@ fn part_failed(rank: i32, status: dtl_status_t) -> Error {
 }
 
 /// `number`: that of the collective that comes next.
-fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &Invitation, number: u64) -> Result<()> {
+fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &BootstrapId, number: u64) -> Result<()> {
     mine.meet(invitation, comm.rank, comm.size)?;
     let limit_ns = comm.timeout_ns.min(BOOTSTRAP_NS);
     let (deadline, mut backoff) = (Deadline::after(limit_ns), Backoff::new());

@@ -2,7 +2,7 @@
 //!
 //! A blocking one is over as it begins: a run (`coll_exec`) is made only of those that go on.
 
-use super::coll_exec::Beginning;
+use super::coll_exec::CollSetup;
 use super::schedule::Advance;
 use super::{Buffer, CallMode, CollArgs, StartedColl};
 use crate::abi::status::DTL_SUCCESS;
@@ -35,7 +35,7 @@ pub(super) fn begin(
     }
     let call = OpDesc::of(args);
     let turn = comm.enter(&call)?;
-    let Beginning { ticket, call, .. } = comm.begin(call, turn);
+    let CollSetup { ticket, call, .. } = comm.begin(call, turn);
     let ended = progress::while_blocked(|| native.run(args));
     comm.recorder.end(ticket);
     match ended {
@@ -43,7 +43,7 @@ pub(super) fn begin(
             comm.leave(turn);
             Ok(Some(StartedColl::Over(call.kind)))
         }
-        Some(Err(error)) => Err(failed(comm, Beginning { ticket, call, turn }, args, error)),
+        Some(Err(error)) => Err(failed(comm, CollSetup { ticket, call, turn }, args, error)),
         None => {
             // Its number is used on no rank.
             comm.leave(turn);
@@ -93,7 +93,7 @@ pub fn allreduce(
 #[inline(never)]
 fn allreduce_failed(
     comm: &Comm,
-    begun: Beginning,
+    begun: CollSetup,
     (send, recv): (Option<Region>, Region),
     error: Error,
 ) -> Result<()> {
@@ -109,7 +109,7 @@ fn allreduce_failed(
 
 #[cold]
 #[inline(never)]
-fn failed(comm: &Comm, begun: Beginning, args: &CollArgs, error: Error) -> Error {
+fn failed(comm: &Comm, begun: CollSetup, args: &CollArgs, error: Error) -> Error {
     let error = error.within(begun.call.kind.name());
     let turn = begun.turn;
     begun.native(args.clone()).fail(comm, &error);

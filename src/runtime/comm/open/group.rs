@@ -128,8 +128,8 @@ pub(in crate::runtime::comm) fn internal_dup(comm: &Comm, kind: Kind) -> Result<
     Ok(dup_and_exchange(comm, kind, [])?.0)
 }
 
-/// Makes a communicator of the same ranks as [`internal_dup`] does. Also exchanges `N` words of each rank,
-/// and returns them in the order of ranks.
+/// Makes a communicator of the same ranks as [`internal_dup`] does. Also exchanges `N` words of
+/// each rank, and returns them in the order of ranks.
 fn dup_and_exchange<const N: usize>(
     comm: &Comm,
     kind: Kind,

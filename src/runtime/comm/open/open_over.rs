@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::abi::handle::dtl_comm_t;
     use crate::abi::status::DTL_ERROR_UNAVAILABLE;
-    use crate::runtime::component::{self, Availability, Presence, Transport};
+    use crate::runtime::component::{self, Availability, BackendProbe, Transport};
     use crate::sys::sync::lock::Mutex;
 
     type Fabric = Vec<Option<Box<dyn Transport>>>;
@@ -94,7 +94,7 @@ mod tests {
 
     struct Can(bool);
 
-    impl Presence for Can {
+    impl BackendProbe for Can {
         fn available(&self) -> Availability {
             if self.0 { Ok(()) } else { Err("no device".to_owned()) }
         }

@@ -2,7 +2,7 @@
 //! any, else the library's own.
 
 use crate::error::{Result, fail};
-use crate::runtime::component::LentHost;
+use crate::runtime::component::StagingBuffer;
 use crate::runtime::memory::device_only;
 use crate::runtime::registry;
 use crate::sys::handles::epoch;
@@ -23,7 +23,7 @@ pub(crate) fn host_memory(len: usize) -> Result<Scratch> {
 pub(super) enum StagingMemory {
     Own(Scratch),
     /// Lent by the buffer's backend, which copies it faster.
-    Lent(Box<dyn LentHost>),
+    Lent(Box<dyn StagingBuffer>),
 }
 
 impl Default for StagingMemory {
@@ -50,7 +50,7 @@ impl StagingMemory {
     }
 }
 
-fn lent_for(device: Region) -> Result<Option<Box<dyn LentHost>>> {
+fn lent_for(device: Region) -> Result<Option<Box<dyn StagingBuffer>>> {
     let Some(allocation) = device_only::allocation_of(device)? else { return Ok(None) };
     let inside = epoch::enter();
     let transfer = registry::find(&inside, allocation.backend)?.transfer.as_deref();

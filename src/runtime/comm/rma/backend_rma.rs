@@ -10,7 +10,9 @@ use super::active_messages::Active;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT};
 use crate::abi::word::dtl_dtype_t;
 use crate::error::{Error, Result};
-use crate::runtime::comm::rma_path::{Asked, Change, Reach, RmaPath, RmaStart, Spot, Swap, Ticket};
+use crate::runtime::comm::rma_path::{
+    Change, FlushScope, RmaPath, RmaStart, Swap, TargetRange, Ticket, TicketRequest,
+};
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{self, OpId};
 use crate::runtime::types::reduction;
@@ -74,14 +76,14 @@ impl BackendRma {
         *self.allocated.lock() = Some(allocated);
     }
 
-    fn begun(&self, op: Option<OpId>, asked: Asked) -> RmaStart {
+    fn begun(&self, op: Option<OpId>, asked: TicketRequest) -> RmaStart {
         let Some(op) = op.filter(|_| asked) else { return RmaStart::Over };
         self.asked.lock().ops.push(op);
         RmaStart::Pending(Ticket(op.0))
     }
 
     /// Whether the transport applies operations to elements of a dtype there: aligned ones.
-    fn applies(&self, dtype: dtl_dtype_t, element: usize, to: Spot) -> bool {
+    fn applies(&self, dtype: dtl_dtype_t, element: usize, to: TargetRange) -> bool {
         to.offset % element.max(1) == 0 && self.window.has_atomics(dtype)
     }
 
@@ -95,7 +97,7 @@ impl BackendRma {
         if self.blocks { progress::while_blocked(call) } else { call() }
     }
 
-    fn flush_own(&self, targets: &Range<i32>, reach: Reach) -> Result<()> {
+    fn flush_own(&self, targets: &Range<i32>, reach: FlushScope) -> Result<()> {
         let target = (targets.len() == 1).then_some(targets.start);
         let Some(op) = self.wait_in(|| self.window.flush(target, reach))? else { return Ok(()) };
         self.active.wait("operations on targets did not end (their buffers stay in use)", || {
@@ -114,16 +116,16 @@ impl RmaPath for BackendRma {
     }
 
     #[inline]
-    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<RmaStart> {
+    fn put(&self, to: TargetRange, from: Region, asked: TicketRequest) -> Result<RmaStart> {
         self.window.put(to, from, asked).map(|op| self.begun(op, asked))
     }
 
     #[inline]
-    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<RmaStart> {
+    fn get(&self, into: Region, from: TargetRange, asked: TicketRequest) -> Result<RmaStart> {
         self.window.get(into, from, asked).map(|op| self.begun(op, asked))
     }
 
-    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<RmaStart> {
+    fn accumulate(&self, to: TargetRange, from: Region, by: &Change) -> Result<RmaStart> {
         if !self.applies(by.dtype, by.size(), to) {
             return self.by_messages().accumulate(to, from, by);
         }
@@ -134,7 +136,7 @@ impl RmaPath for BackendRma {
 
     fn get_accumulate(
         &self,
-        to: Spot,
+        to: TargetRange,
         from: Region,
         result: Region,
         by: &Change,
@@ -147,7 +149,7 @@ impl RmaPath for BackendRma {
             .map(|()| RmaStart::Over)
     }
 
-    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<RmaStart> {
+    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<RmaStart> {
         if !self.applies(swap.dtype, to.len, to) {
             return self.by_messages().compare_and_swap(to, swap);
         }
@@ -159,7 +161,7 @@ impl RmaPath for BackendRma {
     }
 
     fn unlock(&self, targets: Range<i32>) -> Result<()> {
-        let flushed = self.flush_own(&targets, Reach::Target);
+        let flushed = self.flush_own(&targets, FlushScope::Target);
         if flushed.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT) {
             return flushed;
         }
@@ -170,7 +172,7 @@ impl RmaPath for BackendRma {
         self.active.leave(targets);
     }
 
-    fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
+    fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()> {
         let flushed = self.flush_own(&targets, reach);
         if self.has_messages.load(Ordering::Relaxed) {
             return flushed.and(self.active.flush(targets, reach));

@@ -1,13 +1,15 @@
 //! Operations by loads and stores: every rank has the memory of all others before it, as its own.
 //!
 //! For ranks of one node, and memory that their transport lets all of them reach
-//! (`runtime::component::SharedRegion`): what a window allocates, within one process also what the program
-//! has. An operation is over when its call returns, and a rank that synchronises with this one
-//! afterwards sees it. Locks are in the words of the target's part; those of ranks that have died
-//! are taken over. No rank has to serve others.
+//! (`runtime::component::SharedRegion`): what a window allocates, within one process also what the
+//! program has. An operation is over when its call returns, and a rank that synchronises with this
+//! one afterwards sees it. Locks are in the words of the target's part; those of ranks that have
+//! died are taken over. No rank has to serve others.
 
 use crate::error::{Error, Result, fail};
-use crate::runtime::comm::rma_path::{Asked, Change, Reach, RmaPath, RmaStart, Spot, Swap, Ticket};
+use crate::runtime::comm::rma_path::{
+    Change, FlushScope, RmaPath, RmaStart, Swap, TargetRange, Ticket, TicketRequest,
+};
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{PART_WORDS, PartKey, SharedRegion};
 use crate::sys::compute::shared_atomics;
@@ -123,7 +125,7 @@ impl Direct {
         }
     }
 
-    fn memory(&self, spot: Spot) -> Result<Region> {
+    fn memory(&self, spot: TargetRange) -> Result<Region> {
         Ok(self.target(spot.target)?.memory.part(spot.offset, spot.len))
     }
 
@@ -263,7 +265,7 @@ impl Direct {
 
     /// Ends an operation. If no flush is to report whether its target is alive, this does.
     #[inline]
-    fn over(&self, rank: i32, asked: Asked) -> Result<RmaStart> {
+    fn over(&self, rank: i32, asked: TicketRequest) -> Result<RmaStart> {
         if asked {
             self.check_alive(&(rank..rank + 1))?;
         }
@@ -271,7 +273,13 @@ impl Direct {
     }
 
     #[inline]
-    fn change(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<RmaStart> {
+    fn change(
+        &self,
+        to: TargetRange,
+        from: Region,
+        result: Region,
+        by: &Change,
+    ) -> Result<RmaStart> {
         let (memory, update) = (self.memory(to)?, by.update);
         if update.is_lock_free(memory) {
             update.apply(memory, from, result);
@@ -344,24 +352,24 @@ impl RmaPath for Direct {
     }
 
     #[inline]
-    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<RmaStart> {
+    fn put(&self, to: TargetRange, from: Region, asked: TicketRequest) -> Result<RmaStart> {
         copy(self.memory(to)?, from);
         self.over(to.target, asked)
     }
 
     #[inline]
-    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<RmaStart> {
+    fn get(&self, into: Region, from: TargetRange, asked: TicketRequest) -> Result<RmaStart> {
         copy(into, self.memory(from)?);
         self.over(from.target, asked)
     }
 
-    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<RmaStart> {
+    fn accumulate(&self, to: TargetRange, from: Region, by: &Change) -> Result<RmaStart> {
         self.change(to, from, Region::EMPTY, by)
     }
 
     fn get_accumulate(
         &self,
-        to: Spot,
+        to: TargetRange,
         from: Region,
         result: Region,
         by: &Change,
@@ -369,7 +377,7 @@ impl RmaPath for Direct {
         self.change(to, from, result, by)
     }
 
-    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<RmaStart> {
+    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<RmaStart> {
         let memory = self.memory(to)?;
         let swap = shared_atomics::Swap {
             value: swap.value,
@@ -399,7 +407,7 @@ impl RmaPath for Direct {
     }
 
     fn unlock(&self, targets: Range<i32>) -> Result<()> {
-        let flushed = self.flush(targets.clone(), Reach::Target);
+        let flushed = self.flush(targets.clone(), FlushScope::Target);
         self.leave(targets);
         flushed
     }
@@ -412,8 +420,8 @@ impl RmaPath for Direct {
     /// Every operation was over with its call; what is left is that the others see it, whatever
     /// they look at.
     #[inline]
-    fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
-        if reach == Reach::Local {
+    fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()> {
+        if reach == FlushScope::Local {
             return Ok(());
         }
         fence(SeqCst);

@@ -26,7 +26,7 @@ mod select;
 pub mod sync;
 
 use self::load_store::Direct;
-use self::select::{Chosen, Had, WindowMemory};
+use self::select::{OfferMemory, PathChoice, WindowMemory};
 use super::absence::HERE;
 use super::diagnostics::hang_report;
 use super::op_desc::Kind;
@@ -138,9 +138,9 @@ fn process_mark() -> u64 {
 /// Makes a window of what each rank offers. All ranks call it; if one has nothing to offer (its
 /// error), it fails on all.
 pub fn create(comm: &Comm, offer: Result<WindowOffer>) -> Result<(dtl_win_t, Addr)> {
-    let had = offer.and_then(|offer| Had::of(comm, offer));
+    let had = offer.and_then(|offer| OfferMemory::of(comm, offer));
     let status = had.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
-    let [size, unit, place, check, windows, base] = had.as_ref().map_or([0; 6], Had::words);
+    let [size, unit, place, check, windows, base] = had.as_ref().map_or([0; 6], OfferMemory::words);
     let says = [status as u32 as u64, process_mark(), size, unit, place, check, windows, base];
     let (own, said) = group::private(comm, Kind::WinCreate, says)?;
     match build(&own, had, &said) {
@@ -154,7 +154,11 @@ pub fn create(comm: &Comm, offer: Result<WindowOffer>) -> Result<(dtl_win_t, Add
 
 type PartRecord = [u64; 8];
 
-fn build(own: &Arc<Comm>, had: Result<Had>, said: &[PartRecord]) -> Result<(dtl_win_t, Addr)> {
+fn build(
+    own: &Arc<Comm>,
+    had: Result<OfferMemory>,
+    said: &[PartRecord],
+) -> Result<(dtl_win_t, Addr)> {
     let had = had?;
     select::check_all("make its part of the window", said.iter().map(|[status, ..]| *status))?;
     let mut parts: Vec<RankWindow> = said
@@ -168,7 +172,7 @@ fn build(own: &Arc<Comm>, had: Result<Had>, said: &[PartRecord]) -> Result<(dtl_
         .collect();
     let words: Vec<select::Words> =
         said.iter().map(|&[_, _, a, b, c, d, e, f]| [a, b, c, d, e, f]).collect();
-    let Chosen { way, direct, memory, kept } = select::choose(own, had, &parts, &words)?;
+    let PathChoice { way, direct, memory, kept } = select::choose(own, had, &parts, &words)?;
     for (part, memory) in parts.iter_mut().zip(direct.iter().flat_map(|direct| direct.memories())) {
         part.memory = memory;
     }

@@ -9,7 +9,7 @@ use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::p2p::request;
-use crate::runtime::comm::rma_path::{Change, RmaStart, Spot};
+use crate::runtime::comm::rma_path::{Change, RmaStart, TargetRange};
 use crate::runtime::component::Swap;
 use crate::runtime::memory::device_only;
 use crate::runtime::trace::{self, Args};
@@ -29,17 +29,21 @@ pub struct TargetAddr {
 impl Window {
     /// The bytes at the target, if the window is open, has them, and an epoch for them.
     #[inline]
-    pub(super) fn find(&self, TargetAddr { target, disp }: TargetAddr, len: usize) -> Option<Spot> {
+    pub(super) fn find(
+        &self,
+        TargetAddr { target, disp }: TargetAddr,
+        len: usize,
+    ) -> Option<TargetRange> {
         let part = self.part(target)?;
         let offset = disp.checked_mul(part.disp_unit)?;
         let is_inside = offset.checked_add(len as u64)? <= part.size;
         // Not more than the target has, which fits its memory, and for a length also ours.
-        let spot = Spot { target, offset: offset as usize, len };
+        let spot = TargetRange { target, offset: offset as usize, len };
         (is_inside && self.comm.is_open() && self.epochs.admits(target)).then_some(spot)
     }
 
     /// Checks a place and returns its bytes. `None`: DTL_PROC_NULL, or the length is 0.
-    fn spot(&self, name: &str, place: TargetAddr, len: usize) -> Result<Option<Spot>> {
+    fn spot(&self, name: &str, place: TargetAddr, len: usize) -> Result<Option<TargetRange>> {
         trace::about(|| {
             Args::NONE.bytes(len as u64).peer(place.target).comm(self.comm.handle().id)
         });
@@ -154,7 +158,7 @@ fn no_change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
 impl Window {
     /// A buffer of an accumulating operation lies apart from this rank's own elements that it
     /// changes.
-    fn check_apart(&self, name: &str, spot: Option<Spot>, buffer: Region) -> Result<()> {
+    fn check_apart(&self, name: &str, spot: Option<TargetRange>, buffer: Region) -> Result<()> {
         let own = spot.filter(|spot| spot.target == self.comm.rank);
         if own.is_some_and(|spot| self.memory.part(spot.offset, spot.len).overlaps(buffer)) {
             return fail!(

@@ -26,7 +26,7 @@ enum Source {
 }
 
 /// An offer that there is memory for, unless the transport has it.
-pub(super) struct Had {
+pub(super) struct OfferMemory {
     source: Source,
     pub(super) disp_unit: u64,
     /// Whether the transport's windows may also allocate the memory, or why there are none.
@@ -41,8 +41,11 @@ const OF_GIVEN: u64 = 1;
 const OF_ITS_OWN: u64 = 3;
 const LATER: u64 = 4;
 
-impl Had {
-    pub(super) fn of(comm: &Comm, WindowOffer { memory, disp_unit }: WindowOffer) -> Result<Had> {
+impl OfferMemory {
+    pub(super) fn of(
+        comm: &Comm,
+        WindowOffer { memory, disp_unit }: WindowOffer,
+    ) -> Result<OfferMemory> {
         let can_share = load_store::has_room(comm.size.unsigned_abs() as usize);
         let windows = comm.link.transport.groups().rma.map(|rma| rma.allocates());
         let shared = comm.link.shared_memory.as_ref().filter(|_| can_share);
@@ -55,7 +58,7 @@ impl Had {
             }
             (None, component::SharedOffer::Fresh(size)) => Source::allocate(size)?,
         };
-        Ok(Had { source, disp_unit, windows })
+        Ok(OfferMemory { source, disp_unit, windows })
     }
 
     fn region(&self) -> Region {
@@ -103,7 +106,7 @@ pub(super) enum WindowMemory {
 }
 
 /// A way, and this rank's memory.
-pub(super) struct Chosen {
+pub(super) struct PathChoice {
     pub(super) way: Arc<dyn RmaPath>,
     /// The way as a `Direct`, if it is one.
     pub(super) direct: Option<Arc<Direct>>,
@@ -114,10 +117,10 @@ pub(super) struct Chosen {
 /// Chooses the way of a window and its memory. `said` has the words of each rank.
 pub(super) fn choose(
     own: &Arc<Comm>,
-    mut had: Had,
+    mut had: OfferMemory,
     parts: &[RankWindow],
     said: &[Words],
-) -> Result<Chosen> {
+) -> Result<PathChoice> {
     let keys: Vec<_> = said.iter().map(|&[_, _, place, check, ..]| [place, check]).collect();
     if let Source::Shared(_) = &had.source {
         if keys.iter().all(|key| *key != [0; 2]) {
@@ -163,7 +166,7 @@ pub(super) fn choose(
         Source::Shared(part) => WindowMemory::Shared(part),
         Source::Given(_) | Source::Later(_) => WindowMemory::Elsewhere,
     };
-    Ok(Chosen { way, direct: None, memory, kept })
+    Ok(PathChoice { way, direct: None, memory, kept })
 }
 
 /// Records the way, and why it is that one.
@@ -172,7 +175,7 @@ fn record_choice(way: &dyn RmaPath, why: &str) {
 }
 
 /// Why some rank's transport makes no window of what there is.
-fn why_none(own: &Comm, had: &Had, said: &[Words]) -> String {
+fn why_none(own: &Comm, had: &OfferMemory, said: &[Words]) -> String {
     match had.windows {
         _ if !load_store::has_room(said.len()) => {
             format!("{} ranks are too many to reach each other's memory", said.len())
@@ -188,7 +191,11 @@ fn why_none(own: &Comm, had: &Had, said: &[Words]) -> String {
     }
 }
 
-fn by_shared_memory(own: &Arc<Comm>, had: Had, keys: &[component::PartKey]) -> Result<Chosen> {
+fn by_shared_memory(
+    own: &Arc<Comm>,
+    had: OfferMemory,
+    keys: &[component::PartKey],
+) -> Result<PathChoice> {
     let memory = had.region();
     let Source::Shared(part) = had.source else { return Err(no_memory(memory.len())) };
     let direct = Direct::new(Arc::clone(own), part, keys);
@@ -198,7 +205,7 @@ fn by_shared_memory(own: &Arc<Comm>, had: Had, keys: &[component::PartKey]) -> R
     check_all("reach all parts of the window", statuses.into_iter())?;
     record_choice(&direct, "every rank reaches the memory of all parts by itself");
     let direct = Arc::new(direct);
-    Ok(Chosen {
+    Ok(PathChoice {
         way: Arc::clone(&direct) as _,
         direct: Some(direct),
         memory,
@@ -207,7 +214,7 @@ fn by_shared_memory(own: &Arc<Comm>, had: Had, keys: &[component::PartKey]) -> R
 }
 
 /// Allocates what was left to the transport, if that was so on any rank.
-fn have_memory(own: &Comm, had: &mut Had, said: &[Words]) -> Result<()> {
+fn have_memory(own: &Comm, had: &mut OfferMemory, said: &[Words]) -> Result<()> {
     if said.iter().all(|[.., word, _]| word & LATER == 0) {
         return Ok(());
     }
@@ -223,10 +230,10 @@ fn have_memory(own: &Comm, had: &mut Had, said: &[Words]) -> Result<()> {
 /// Asks the transport. If it fails on any rank, all ranks get back what they had, and why.
 fn by_transport(
     own: &Arc<Comm>,
-    had: Had,
+    had: OfferMemory,
     parts: &[RankWindow],
     is_one_process: bool,
-) -> Result<std::result::Result<Chosen, (Had, String)>> {
+) -> Result<std::result::Result<PathChoice, (OfferMemory, String)>> {
     let sizes: Vec<u64> = parts.iter().map(|part| part.size).collect();
     let memory = (!matches!(had.source, Source::Later(_))).then(|| had.region());
     let part = WindowPart { memory, sizes: &sizes, number: own.context };
@@ -253,7 +260,7 @@ fn by_transport(
     if let Source::Scratch(scratch) = had.source {
         way.keep(scratch);
     }
-    Ok(Ok(Chosen { way, direct: None, memory, kept: WindowMemory::Elsewhere }))
+    Ok(Ok(PathChoice { way, direct: None, memory, kept: WindowMemory::Elsewhere }))
 }
 
 /// Tells the windows of all ranks of each other, as far as they wish. `Some`: why it failed, on

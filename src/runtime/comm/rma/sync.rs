@@ -7,7 +7,7 @@ use crate::abi::status::{DTL_ERROR_TIMEOUT, DTL_SUCCESS};
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::coll;
 use crate::runtime::comm::op_desc::Kind;
-use crate::runtime::comm::rma_path::Reach;
+use crate::runtime::comm::rma_path::FlushScope;
 use crate::runtime::trace::{self, Args};
 use std::ops::Range;
 
@@ -59,7 +59,7 @@ pub fn fence(window: &Window) -> Result<()> {
     const NAME: &str = "dtl_win_fence";
     window.comm.check_open()?;
     window.epochs.begin_fence(NAME)?;
-    let flushed = window.way.flush(window.all(), Reach::Target);
+    let flushed = window.way.flush(window.all(), FlushScope::Target);
     let met =
         flushed.and_then(|()| coll::wait(&window.comm, coll::meet(&window.comm, Kind::Fence)));
     window.epochs.end_fence(met.is_ok());
@@ -109,8 +109,8 @@ pub fn unlock_all(window: &Window) -> Result<()> {
 /// Waits for this rank's operations on one target.
 pub fn flush(window: &Window, target: i32, is_local: bool) -> Result<()> {
     let (name, reach) = match is_local {
-        true => ("dtl_win_flush_local", Reach::Local),
-        false => ("dtl_win_flush", Reach::Target),
+        true => ("dtl_win_flush_local", FlushScope::Local),
+        false => ("dtl_win_flush", FlushScope::Target),
     };
     let Some(targets) = window.one(name, target)? else { return Ok(()) };
     window.epochs.check_flush(name, Some(target))?;
@@ -120,8 +120,8 @@ pub fn flush(window: &Window, target: i32, is_local: bool) -> Result<()> {
 /// Waits for this rank's operations on all targets.
 pub fn flush_all(window: &Window, is_local: bool) -> Result<()> {
     let (name, reach) = match is_local {
-        true => ("dtl_win_flush_local_all", Reach::Local),
-        false => ("dtl_win_flush_all", Reach::Target),
+        true => ("dtl_win_flush_local_all", FlushScope::Local),
+        false => ("dtl_win_flush_all", FlushScope::Target),
     };
     window.comm.check_open()?;
     window.epochs.check_flush(name, None)?;

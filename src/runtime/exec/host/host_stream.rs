@@ -9,7 +9,7 @@
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail};
-use crate::runtime::exec::fence::{Fence, Waited};
+use crate::runtime::exec::fence::{Fence, WaitOutcome};
 use crate::runtime::exec::kernel::Grid;
 use crate::runtime::exec::{outcome, reentrancy};
 use crate::runtime::lifecycle;
@@ -366,7 +366,7 @@ fn run(work: StreamWork) -> Result<()> {
         StreamWork::Call(None, _) => Ok(()),
         StreamWork::Launch(grid) => grid.run(),
         StreamWork::Await(fence) => match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
-            Waited::Done | Waited::Canceled => fence.failure().map_or(Ok(()), Err),
+            WaitOutcome::Done | WaitOutcome::Canceled => fence.failure().map_or(Ok(()), Err),
         },
         StreamWork::Run(work) => work(),
     }

@@ -3,7 +3,7 @@
 //! one operand, which depends on how the compiler ordered them, and every rank must get the same
 //! bits.
 
-use super::ops::{Arithmetic, Ordered, Truth};
+use super::ops::{Arithmetic, Logical, Ordered};
 
 macro_rules! integers {
     ($($t:ty),+) => {$(
@@ -15,7 +15,7 @@ macro_rules! integers {
             fn lower(self, other: Self) -> Self { self.min(other) }
             fn higher(self, other: Self) -> Self { self.max(other) }
         }
-        impl Truth for $t {
+        impl Logical for $t {
             fn is_true(self) -> bool { self != 0 }
             fn truth(value: bool) -> Self { Self::from(value) }
         }

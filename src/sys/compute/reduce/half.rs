@@ -16,7 +16,7 @@ pub(super) struct Half(pub(super) u16);
 /// bfloat16, as bits.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(super) struct Brain(pub(super) u16);
+pub(super) struct Bf16(pub(super) u16);
 
 /// Bits between the ends of the two fractions.
 const SHIFT: u32 = 13;
@@ -60,7 +60,7 @@ impl Half {
     }
 }
 
-impl Brain {
+impl Bf16 {
     pub(super) fn wide(self) -> f32 {
         f32::from_bits(u32::from(self.0) << 16)
     }
@@ -71,7 +71,7 @@ impl Brain {
         let bits = value.to_bits();
         let odd = (bits >> 16) & 1;
         let number = bits.wrapping_add(0x7FFF + odd) >> 16;
-        Brain(if bits & 0x7FFF_FFFF > INFINITE { 0x7FC0 } else { number } as u16)
+        Bf16(if bits & 0x7FFF_FFFF > INFINITE { 0x7FC0 } else { number } as u16)
     }
 }
 
@@ -95,4 +95,4 @@ macro_rules! by_binary32 {
         }
     )+};
 }
-by_binary32!(Half, Brain);
+by_binary32!(Half, Bf16);

@@ -18,7 +18,7 @@ pub mod user;
 
 use crate::abi::word::*;
 use crate::sys::memory::buf::Region;
-use half::{Brain, Half};
+use half::{Bf16, Half};
 use ops::*;
 use pair_types::{Complex, Pair};
 pub use simd::Level;
@@ -166,7 +166,7 @@ pub fn kernel_at(
         DTL_DTYPE_BYTE => bitwise(how, op),
         DTL_DTYPE_BOOL => logical::<u8>(how, op),
         DTL_DTYPE_FLOAT16 => ordered::<Half>(how, op),
-        DTL_DTYPE_BFLOAT16 => ordered::<Brain>(how, op),
+        DTL_DTYPE_BFLOAT16 => ordered::<Bf16>(how, op),
         DTL_DTYPE_COMPLEX64 => arithmetic::<Complex<f32>>(how, op),
         DTL_DTYPE_COMPLEX128 => arithmetic::<Complex<f64>>(how, op),
         DTL_DTYPE_FLOAT32_INT32 => located::<f32, i32>(side, op),
@@ -208,7 +208,7 @@ fn ordered<T: Arithmetic + Ordered>(how: How, op: dtl_reduce_op_t) -> Option<Ker
 }
 
 /// Equal integers have the same bits, so MIN and MAX need no variant with exchanged operands.
-fn integer<T: Arithmetic + Ordered + Truth>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
+fn integer<T: Arithmetic + Ordered + Logical>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
     match op {
         DTL_OP_MIN => Some(kernel_of::<Min<T>>(how.0)),
         DTL_OP_MAX => Some(kernel_of::<Max<T>>(how.0)),
@@ -228,7 +228,7 @@ fn bitwise(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
     })
 }
 
-fn logical<T: Truth>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
+fn logical<T: Logical>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
         DTL_OP_LAND => kernel_of::<And<T>>(how.0),
         DTL_OP_LOR => kernel_of::<Or<T>>(how.0),

@@ -33,7 +33,7 @@ pub(super) trait Ordered: Copy + 'static {
 }
 
 /// Elements with a truth value: false is 0.
-pub(super) trait Truth: Copy + 'static {
+pub(super) trait Logical: Copy + 'static {
     fn is_true(self) -> bool;
     fn truth(value: bool) -> Self;
 }
@@ -52,9 +52,9 @@ rules! {
     Prod<T: Arithmetic>(a, b) a.product(b);
     Min<T: Ordered>(a, b) a.lower(b);
     Max<T: Ordered>(a, b) a.higher(b);
-    And<T: Truth>(a, b) T::truth(a.is_true() & b.is_true());
-    Or<T: Truth>(a, b) T::truth(a.is_true() | b.is_true());
-    Xor<T: Truth>(a, b) T::truth(a.is_true() ^ b.is_true());
+    And<T: Logical>(a, b) T::truth(a.is_true() & b.is_true());
+    Or<T: Logical>(a, b) T::truth(a.is_true() | b.is_true());
+    Xor<T: Logical>(a, b) T::truth(a.is_true() ^ b.is_true());
 }
 
 macro_rules! bit_rules {

@@ -141,7 +141,7 @@ fn binary16_converts_as_defined() {
 
 #[test]
 fn bfloat16_converts_as_defined() {
-    check_format(7, 127, |bits| Brain(bits).wide(), |value| Brain::rounded(value).0);
+    check_format(7, 127, |bits| Bf16(bits).wide(), |value| Bf16::rounded(value).0);
 }
 
 #[test]
@@ -276,7 +276,7 @@ proptest! {
                     } else if dtype == DTL_DTYPE_FLOAT16 {
                         prop_assert_eq!(*result, Half::rounded(exact as f32).0);
                     } else {
-                        prop_assert_eq!(*result, Brain::rounded(exact as f32).0);
+                        prop_assert_eq!(*result, Bf16::rounded(exact as f32).0);
                     }
                 }
             }

@@ -27,9 +27,9 @@ impl ThreadRecord {
 /// as the owner's stores stay in program order: the release store comes before the acquiring
 /// exchange of the lock, and the releasing unlock before the release store at the end.
 #[must_use]
-pub fn aside() -> Aside {
+pub fn aside() -> ForkGuard {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
-    Aside::of(unsafe { mine().as_ref() }.unwrap_or_else(adopt_record))
+    ForkGuard::of(unsafe { mine().as_ref() }.unwrap_or_else(adopt_record))
 }
 
 /// Whether the calling thread is marked: then it runs a function of the program's that the library
@@ -41,19 +41,19 @@ pub fn is_aside() -> bool {
 }
 
 /// Guard of [`aside`]: while it lives, a forked child finds the thread.
-pub struct Aside {
+pub struct ForkGuard {
     record: &'static ThreadRecord,
 }
 
-impl Aside {
-    pub(super) fn of(record: &'static ThreadRecord) -> Aside {
+impl ForkGuard {
+    pub(super) fn of(record: &'static ThreadRecord) -> ForkGuard {
         record.aside.store(record.aside.load(Ordering::Relaxed) + 1, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
-        Aside { record }
+        ForkGuard { record }
     }
 }
 
-impl Drop for Aside {
+impl Drop for ForkGuard {
     fn drop(&mut self) {
         let aside = self.record.aside.load(Ordering::Relaxed);
         self.record.aside.store(aside - 1, Ordering::Release);

@@ -7,14 +7,14 @@ fn a_handle_dies_with_its_object() {
     static POOL: SlotMap<u64> = SlotMap::new(5);
     let pool = &POOL;
     let handle = pool.put(epoch::spare_slots(), 1, || 7).ok().unwrap();
-    assert_eq!(pool.with(handle, |n| Then::Keep(**n)), Ok(7));
+    assert_eq!(pool.with(handle, |n| SlotAction::Keep(**n)), Ok(7));
     assert!(pool.is_live(handle) && !pool.is_live(handle ^ 1 << 56));
-    assert_eq!(pool.with(handle, |n| Then::End(**n)), Ok(7));
+    assert_eq!(pool.with(handle, |n| SlotAction::End(**n)), Ok(7));
     assert!(!pool.is_live(handle));
-    assert_eq!(pool.with(handle, |n| Then::Keep(**n)), Err(Missed::Stale));
+    assert_eq!(pool.with(handle, |n| SlotAction::Keep(**n)), Err(LookupFailure::Stale));
     let again = pool.put(epoch::spare_slots(), 2, || 8).ok().unwrap();
     assert_ne!(again, handle);
-    assert_eq!(pool.try_look(handle).err(), Some(Missed::Stale));
+    assert_eq!(pool.try_look(handle).err(), Some(LookupFailure::Stale));
     assert_eq!(*pool.try_look(again).ok().unwrap(), 8);
     let looked_at = pool.try_look(again).ok().unwrap();
     assert_eq!(
@@ -35,18 +35,21 @@ fn an_object_that_is_looked_at_is_busy_and_may_use_the_table_at_its_end() {
     impl Drop for Ends {
         fn drop(&mut self) {
             if let Some(handle) = self.0 {
-                assert_eq!(POOL.with(handle, |_| Then::End(())), Ok(()));
+                assert_eq!(POOL.with(handle, |_| SlotAction::End(())), Ok(()));
             }
         }
     }
     drop(epoch::enter()); // so that the thread has a mark, as in every call
     let other = POOL.put(epoch::spare_slots(), 0, || Ends(None)).ok().unwrap();
     let handle = POOL.put(epoch::spare_slots(), 0, || Ends(Some(other))).ok().unwrap();
-    let busy = POOL.with(handle, |_| Then::Keep(POOL.try_look(handle).err() == Some(Missed::Busy)));
+    let busy = POOL.with(handle, |_| {
+        SlotAction::Keep(POOL.try_look(handle).err() == Some(LookupFailure::Busy))
+    });
     assert_eq!(busy, Ok(true));
-    let again = POOL.with(handle, |_| Then::Keep(POOL.with(handle, |_| Then::Keep(())).err()));
-    assert_eq!(again, Ok(Some(Missed::Own)), "not waited for");
-    assert_eq!(POOL.with(handle, |_| Then::End(())), Ok(()));
+    let again =
+        POOL.with(handle, |_| SlotAction::Keep(POOL.with(handle, |_| SlotAction::Keep(())).err()));
+    assert_eq!(again, Ok(Some(LookupFailure::Own)), "not waited for");
+    assert_eq!(POOL.with(handle, |_| SlotAction::End(())), Ok(()));
     assert!(POOL.handles().is_empty());
 }
 
@@ -59,7 +62,7 @@ fn many_threads_put_and_end() {
                 for round in 0..if cfg!(miri) { 30 } else { 5000 } {
                     let number = thread << 32 | round;
                     let handle = POOL.put(epoch::spare_slots(), number, || number).ok().unwrap();
-                    assert_eq!(POOL.with(handle, |n| Then::End(**n)), Ok(number));
+                    assert_eq!(POOL.with(handle, |n| SlotAction::End(**n)), Ok(number));
                 }
             });
         }

@@ -31,7 +31,7 @@ use thread_heap::Heap;
 pub use os::use_huge_pages;
 pub use page_heap::{budget, kept, mapped, set_budget};
 pub use stats::TAGS;
-pub use unmap_hooks::{Returned, watch as watch_returned};
+pub use unmap_hooks::{UnmapWatcher, watch as watch_returned};
 
 /// Every block is aligned to this at least.
 pub const ALIGNMENT: u64 = QUANTUM as u64;
@@ -70,7 +70,7 @@ impl Label {
 
 /// How a free ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Freed {
+pub enum FreeOutcome {
     /// Well.
     Done,
     /// The address lies in no memory of this allocator.
@@ -182,15 +182,16 @@ fn address(at: usize) -> Addr {
 
 /// Frees a block with this label's tag. Any address may be passed: it is not accessed.
 #[must_use]
-pub fn free(addr: Addr, label: Label) -> Freed {
-    thread_heap::with(|heap| Some(heap.free(addr.get(), label.tag()))).unwrap_or(Freed::Foreign)
+pub fn free(addr: Addr, label: Label) -> FreeOutcome {
+    thread_heap::with(|heap| Some(heap.free(addr.get(), label.tag())))
+        .unwrap_or(FreeOutcome::Foreign)
 }
 
 /// Gives a live block with the tag `from` the tag `to`, under which it is freed from now on. Any
 /// address may be passed: it is not accessed.
-pub fn retag(addr: Addr, from: u8, to: u8) -> Freed {
+pub fn retag(addr: Addr, from: u8, to: u8) -> FreeOutcome {
     let (from, to) = (Label::new(0, from).tag(), Label::new(0, to).tag());
-    thread_heap::with(|heap| Some(heap.retag(addr.get(), from, to))).unwrap_or(Freed::Foreign)
+    thread_heap::with(|heap| Some(heap.retag(addr.get(), from, to))).unwrap_or(FreeOutcome::Foreign)
 }
 
 /// The live block that an address (any) lies in.

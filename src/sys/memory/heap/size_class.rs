@@ -35,7 +35,7 @@ pub(super) const fn block(class: usize) -> usize {
 }
 
 /// How a 2 MiB segment is cut into slabs.
-pub(super) struct Cut {
+pub(super) struct SlabLayout {
     /// Slabs are 2^shift bytes.
     pub(super) shift: usize,
     /// Most blocks in one slab.
@@ -44,11 +44,11 @@ pub(super) struct Cut {
 
 /// Small blocks want small slabs (a thread uses at least one of each class), large ones want slabs
 /// that hold several.
-pub(super) const CUTS: [Cut; 4] = [
-    Cut { shift: 16, most: (1 << 16) / block(0) },
-    Cut { shift: 16, most: (1 << 16) / block(12) },
-    Cut { shift: 19, most: (1 << 19) / block(24) },
-    Cut { shift: 21, most: (1 << 21) / block(36) },
+pub(super) const CUTS: [SlabLayout; 4] = [
+    SlabLayout { shift: 16, most: (1 << 16) / block(0) },
+    SlabLayout { shift: 16, most: (1 << 16) / block(12) },
+    SlabLayout { shift: 19, most: (1 << 19) / block(24) },
+    SlabLayout { shift: 21, most: (1 << 21) / block(36) },
 ];
 /// The cut of classes whose blocks are mappings of their own.
 pub(super) const SPANS: usize = CUTS.len();
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn slabs_hold_their_classes() {
         for class in 0..FIRST_SPAN {
-            let Cut { shift, most } = CUTS[cut(class)];
+            let SlabLayout { shift, most } = CUTS[cut(class)];
             let count = (1 << shift) / block(class);
             assert!((4..=most).contains(&count));
             // At most an eighth of a slab is left over at its end.

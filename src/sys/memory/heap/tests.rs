@@ -34,7 +34,7 @@ fn blocks_are_aligned_and_found() {
             // What is not this block may be one of another test's.
             let is_ours = |at| find(at).is_some_and(|found| found.tag == 60);
             assert!(!is_ours(at.offset(size as usize)));
-            assert_eq!(free(at, label(60)), Freed::Done);
+            assert_eq!(free(at, label(60)), FreeOutcome::Done);
             assert!(!is_ours(at));
         }
     }
@@ -47,7 +47,7 @@ fn bad_frees_are_told_apart() {
     {
         assert_eq!(
             free(Addr::new(std::ptr::without_provenance_mut(addr)), label(61)),
-            Freed::Foreign
+            FreeOutcome::Foreign
         );
         assert_eq!(find(Addr::new(std::ptr::without_provenance_mut(addr))), None);
     }
@@ -57,19 +57,19 @@ fn bad_frees_are_told_apart() {
     {
         let at = alloc(size, 1, label(61)).expect("memory");
         for offset in [1, 8, 32, 63] {
-            assert_eq!(free(at.offset(offset), label(61)), Freed::Inside);
+            assert_eq!(free(at.offset(offset), label(61)), FreeOutcome::Inside);
         }
-        assert_eq!(free(at, label(62)), Freed::Tagged(61));
+        assert_eq!(free(at, label(62)), FreeOutcome::Tagged(61));
         if size == 3 << 20 {
             // What follows in the same 2 MiB is not the allocator's.
-            assert_eq!(free(at.offset(3 << 20), label(61)), Freed::Foreign);
+            assert_eq!(free(at.offset(3 << 20), label(61)), FreeOutcome::Foreign);
             assert_eq!(find(at.offset(3 << 20)), None);
         }
-        assert_eq!(free(at, label(61)), Freed::Done);
+        assert_eq!(free(at, label(61)), FreeOutcome::Done);
         let again = free(at, label(61));
         // The addresses of one mapped for itself may be another test's by now.
         assert!(
-            again == Freed::Dead || (size > 1 << 30 && again != Freed::Done),
+            again == FreeOutcome::Dead || (size > 1 << 30 && again != FreeOutcome::Done),
             "{size}: {again:?}"
         );
     }
@@ -89,7 +89,7 @@ fn a_description_that_serves_other_memory_by_now_gives_a_slab_of_its_own() {
                 "{size} {distance}"
             );
         }
-        assert_eq!(free(at, label(52)), Freed::Done);
+        assert_eq!(free(at, label(52)), FreeOutcome::Done);
     }
 }
 
@@ -102,14 +102,14 @@ fn other_threads_free_and_the_owner_gets_it_back() {
         let theirs = blocks.clone();
         std::thread::spawn(move || {
             for at in theirs {
-                assert_eq!(free(at, label(59)), Freed::Done);
+                assert_eq!(free(at, label(59)), FreeOutcome::Done);
                 // Mostly Dead; memory of a long one may be another test's by now.
-                assert_ne!(free(at, label(59)), Freed::Done);
+                assert_ne!(free(at, label(59)), FreeOutcome::Done);
             }
         })
         .join()
         .expect("no panic");
-        assert!(blocks.iter().all(|at| free(*at, label(59)) != Freed::Done));
+        assert!(blocks.iter().all(|at| free(*at, label(59)) != FreeOutcome::Done));
         if size <= 90_000 {
             // All come back: as many new blocks are the same ones, but for those at hand already.
             let again: Vec<Addr> =
@@ -117,7 +117,7 @@ fn other_threads_free_and_the_owner_gets_it_back() {
             seen.sort_unstable();
             let same = again.iter().filter(|at| seen.binary_search(&at.get()).is_ok()).count();
             assert!(same >= 8, "{size}: {same} of 40");
-            assert!(again.iter().all(|at| free(*at, label(59)) == Freed::Done));
+            assert!(again.iter().all(|at| free(*at, label(59)) == FreeOutcome::Done));
         }
     }
     let now = stats(59);
@@ -134,7 +134,8 @@ fn a_race_of_frees_has_one_winner_among_other_threads() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let mine = blocks.iter().filter(|at| free(**at, label(58)) == Freed::Done).count();
+                let mine =
+                    blocks.iter().filter(|at| free(**at, label(58)) == FreeOutcome::Done).count();
                 won.fetch_add(mine, Ordering::Relaxed);
             });
         }
@@ -164,7 +165,7 @@ fn many_threads_allocate_pass_on_and_end() {
                     if seed >> 63 == 0 {
                         send.send((at, size, seed as u8)).expect("receiver");
                     } else {
-                        assert_eq!(free(at, label(57)), Freed::Done);
+                        assert_eq!(free(at, label(57)), FreeOutcome::Done);
                     }
                 }
             });
@@ -176,7 +177,7 @@ fn many_threads_allocate_pass_on_and_end() {
                     let next = receive.lock().expect("no panic").recv();
                     let Ok((at, size, value)) = next else { return };
                     assert!(holds(at, size, value));
-                    assert_eq!(free(at, label(57)), Freed::Done);
+                    assert_eq!(free(at, label(57)), FreeOutcome::Done);
                 }
             });
         }
@@ -190,11 +191,11 @@ fn the_peak_of_one_thread_is_exact() {
     let sizes = [10, 5000, 1 << 20, 64, 300_000];
     let blocks: Vec<Addr> =
         sizes.iter().map(|size| alloc(*size, 1, label(56)).expect("memory")).collect();
-    assert!(blocks.iter().all(|at| free(*at, label(56)) == Freed::Done));
+    assert!(blocks.iter().all(|at| free(*at, label(56)) == FreeOutcome::Done));
     const ROUNDS: u64 = if cfg!(miri) { 20 } else { 1000 };
     for _ in 0..ROUNDS {
         let at = alloc(777, 1, label(56)).expect("memory");
-        assert_eq!(free(at, label(56)), Freed::Done);
+        assert_eq!(free(at, label(56)), FreeOutcome::Done);
     }
     let now = stats(56);
     assert_eq!(
@@ -220,7 +221,7 @@ fn what_is_kept_stays_within_the_budget() {
             (0..100).map(|_| alloc(8 << 20, 1, label(54)).expect("memory")).collect();
         let high = mapped();
         assert!(high >= 800 << 20);
-        assert!(blocks.iter().all(|at| free(*at, label(54)) == Freed::Done));
+        assert!(blocks.iter().all(|at| free(*at, label(54)) == FreeOutcome::Done));
         assert!(mapped() <= high - (800 << 20) + budget() + (64 << 20), "{} of {high}", mapped());
         trim();
     })
@@ -245,7 +246,7 @@ proptest! {
         for (slot, size, align, value) in steps {
             if let Some((at, size, value)) = slots[slot].take() {
                 prop_assert!(holds(at, size, value));
-                prop_assert_eq!(free(at, label(53)), Freed::Done);
+                prop_assert_eq!(free(at, label(53)), FreeOutcome::Done);
                 live.remove(&at.get());
                 continue;
             }
@@ -264,7 +265,7 @@ proptest! {
         }
         for (at, size, value) in slots.into_iter().flatten() {
             prop_assert!(holds(at, size, value));
-            prop_assert_eq!(free(at, label(53)), Freed::Done);
+            prop_assert_eq!(free(at, label(53)), FreeOutcome::Done);
         }
         prop_assert_eq!(stats(53).live_count, 0);
     }

@@ -9,7 +9,7 @@ use super::remote_free::{self, RemoteFreeList};
 use super::segment::{APART, CURRENT, LISTED, Slab};
 use super::size_class::{self, FIRST_SPAN, LARGEST, OWN, QUANTUM, SEGMENT};
 use super::stats::{TAGS, ThreadStats};
-use super::{Freed, page_heap, page_map};
+use super::{FreeOutcome, page_heap, page_map};
 use crate::sys::handles::epoch::aside;
 use crate::sys::sync::AtomicU64;
 use crate::sys::sync::tls;
@@ -312,24 +312,28 @@ impl Heap {
     }
 
     /// Frees the block that begins at an address if its tag is that of the label.
-    pub(super) fn free(&'static self, addr: usize, label: u64) -> Freed {
+    pub(super) fn free(&'static self, addr: usize, label: u64) -> FreeOutcome {
         if let Some(due) = self.quick_free(addr, label) {
             if due {
                 self.housekeeping(tag_of(label));
             }
-            return Freed::Done;
+            return FreeOutcome::Done;
         }
         let Some(slab) = page_map::find(addr).map(|segment| segment.slab_of(addr)) else {
-            return Freed::Foreign;
+            return FreeOutcome::Foreign;
         };
-        let Some(index) = slab.index_of(addr) else { return Freed::Inside };
+        let Some(index) = slab.index_of(addr) else { return FreeOutcome::Inside };
         let was = slab.word(index).load(Ordering::Relaxed);
         if was >> remote_free::TAG_SHIFT != live(0, label) >> remote_free::TAG_SHIFT {
             let tag = (was >> remote_free::TAG_SHIFT) as u8;
-            return if was & remote_free::LIVE == 0 { Freed::Dead } else { Freed::Tagged(tag) };
+            return if was & remote_free::LIVE == 0 {
+                FreeOutcome::Dead
+            } else {
+                FreeOutcome::Tagged(tag)
+            };
         }
         let freed = self.free_apart(slab, addr, was);
-        if freed == Freed::Done
+        if freed == FreeOutcome::Done
             && self.account(tag_of(label)).gave((was & remote_free::SIZE) as usize)
         {
             self.housekeeping(tag_of(label));
@@ -339,21 +343,25 @@ impl Heap {
 
     /// Changes the tag of the block that begins at an address. A free of it at the same moment wins
     /// or comes too late: each call returns the state that its exchange found.
-    pub(super) fn retag(&'static self, addr: usize, from: u64, to: u64) -> Freed {
+    pub(super) fn retag(&'static self, addr: usize, from: u64, to: u64) -> FreeOutcome {
         let Some(slab) = page_map::find(addr).map(|segment| segment.slab_of(addr)) else {
-            return Freed::Foreign;
+            return FreeOutcome::Foreign;
         };
-        let Some(index) = slab.index_of(addr) else { return Freed::Inside };
+        let Some(index) = slab.index_of(addr) else { return FreeOutcome::Inside };
         let word = slab.word(index);
         let was = word.load(Ordering::Relaxed);
         if was >> remote_free::TAG_SHIFT != live(0, from) >> remote_free::TAG_SHIFT {
             let tag = (was >> remote_free::TAG_SHIFT) as u8;
-            return if was & remote_free::LIVE == 0 { Freed::Dead } else { Freed::Tagged(tag) };
+            return if was & remote_free::LIVE == 0 {
+                FreeOutcome::Dead
+            } else {
+                FreeOutcome::Tagged(tag)
+            };
         }
         let now = was & ((1 << remote_free::TAG_SHIFT) - 1)
             | live(0, to) >> remote_free::TAG_SHIFT << remote_free::TAG_SHIFT;
         if word.compare_exchange(was, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-            return Freed::Dead;
+            return FreeOutcome::Dead;
         }
         let size = (was & remote_free::SIZE) as usize;
         let due = (self.account(tag_of(from)).gave(size), self.account(tag_of(to)).took(size));
@@ -363,13 +371,13 @@ impl Heap {
         if due.1 {
             self.account(tag_of(to)).settle(tag_of(to));
         }
-        Freed::Done
+        FreeOutcome::Done
     }
 
     /// Frees a block of a slab that is not the current one of its class, or not of this heap.
-    fn free_apart(&'static self, slab: &'static Slab, addr: usize, was: u64) -> Freed {
+    fn free_apart(&'static self, slab: &'static Slab, addr: usize, was: u64) -> FreeOutcome {
         let (Some(index), Some(owner)) = (slab.index_of(addr), slab.owner.get()) else {
-            return Freed::Dead;
+            return FreeOutcome::Dead;
         };
         let word = slab.word(index);
         let is_mine = std::ptr::eq(owner, self);
@@ -377,12 +385,12 @@ impl Heap {
         // A free of a large block takes its slab over, so its owner must claim it as others do.
         let head = owner.mail.peek();
         if (!is_mine || is_alone) && !remote_free::claim(word, was, head) {
-            return Freed::Dead;
+            return FreeOutcome::Dead;
         }
         if slab.index_of(addr) != Some(index) {
             // A dead block, whose slab has got another place since it was looked up: hands off.
             word.store(was, Ordering::Relaxed);
-            return Freed::Dead;
+            return FreeOutcome::Dead;
         }
         if is_mine {
             self.put_apart(slab, addr, word);
@@ -392,7 +400,7 @@ impl Heap {
         } else {
             owner.mail.push(word, head, addr as u64);
         }
-        Freed::Done
+        FreeOutcome::Done
     }
 
     /// Takes a block of an own slab back and puts the slab where it belongs now.

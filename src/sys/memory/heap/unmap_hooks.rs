@@ -19,11 +19,11 @@ struct HookRanges {
 
 /// Ranges returned since the last query. A range is added before its pages go: a thread that then
 /// gets memory at the same addresses finds it here, as the system's own locks stand in between.
-pub struct Returned(Arc<HookRanges>);
+pub struct UnmapWatcher(Arc<HookRanges>);
 
 /// Watches from now on, until it is dropped.
 #[must_use]
-pub fn watch() -> Returned {
+pub fn watch() -> UnmapWatcher {
     let list = Arc::new(HookRanges {
         is_any: AtomicBool::new(false),
         ranges: Mutex::new(Vec::with_capacity(RANGES)),
@@ -31,10 +31,10 @@ pub fn watch() -> Returned {
     let mut watchers = WATCHERS.lock();
     watchers.push(Arc::downgrade(&list));
     COUNT.store(watchers.len(), Ordering::Release);
-    Returned(list)
+    UnmapWatcher(list)
 }
 
-impl Returned {
+impl UnmapWatcher {
     /// Whether there is anything to take.
     #[inline]
     #[must_use]
@@ -51,7 +51,7 @@ impl Returned {
     }
 }
 
-impl Drop for Returned {
+impl Drop for UnmapWatcher {
     fn drop(&mut self) {
         let mut watchers = WATCHERS.lock();
         watchers.retain(|list| list.as_ptr() != Arc::as_ptr(&self.0));

@@ -6,7 +6,7 @@
 use super::handles::epoch;
 use super::handles::handle_table::HandleTable;
 use super::handles::rcu::Rcu;
-use super::handles::slot_map::{Locked, SlotMap, Then};
+use super::handles::slot_map::{Locked, SlotAction, SlotMap};
 use super::sync::Arc as Share;
 use super::sync::biased_trylock::BiasedTryLock;
 use super::sync::spinlock::SpinLock;
@@ -397,7 +397,7 @@ fn pool_ends_once() {
     with_pool(|pool| {
         let handle = put(pool, 7);
         let end = move |pool: &'static SlotMap<Object>| {
-            usize::from(pool.with(handle, |object| Then::End(object.number())) == Ok(7))
+            usize::from(pool.with(handle, |object| SlotAction::End(object.number())) == Ok(7))
         };
         assert_eq!(both(pool, end, end), 1);
         assert!(!pool.is_live(handle));
@@ -416,9 +416,9 @@ fn pool_reuse() {
             Err(_) => 0,
         };
         let reuse = move |pool: &'static SlotMap<Object>| {
-            assert_eq!(pool.with(handle, |_| Then::End(())), Ok(()));
+            assert_eq!(pool.with(handle, |_| SlotAction::End(())), Ok(()));
             let again = put(pool, 8);
-            assert_eq!(pool.with(again, |object| Then::Keep(object.number())), Ok(8));
+            assert_eq!(pool.with(again, |object| SlotAction::Keep(object.number())), Ok(8));
             0
         };
         assert!(both(pool, look, reuse) <= 1);
@@ -435,7 +435,7 @@ fn pool_group() {
             usize::from(group.is_some())
         };
         let reuse = move |pool: &'static SlotMap<Object>| {
-            assert_eq!(pool.with(handle, |_| Then::End(())), Ok(()));
+            assert_eq!(pool.with(handle, |_| SlotAction::End(())), Ok(()));
             let again = put(pool, 8);
             assert_eq!(pool.group_of(again), Some(8));
             0
@@ -448,10 +448,10 @@ fn pool_group() {
 fn pool_guessed() {
     with_pool(|pool| {
         let handle = put(pool, 1);
-        assert_eq!(pool.with(handle, |_| Then::End(())), Ok(()));
+        assert_eq!(pool.with(handle, |_| SlotAction::End(())), Ok(()));
         let guess = handle + 1;
         let look = move |pool: &'static SlotMap<Object>| match pool
-            .with(guess, |object| Then::Keep(object.number()))
+            .with(guess, |object| SlotAction::Keep(object.number()))
         {
             Ok(seen) => {
                 assert_eq!(seen, 7);
@@ -468,11 +468,15 @@ fn pool_guessed() {
 fn pool_slots_go_round() {
     with_pool(|pool| {
         let used = [put(pool, 1), put(pool, 2)];
-        used.iter().for_each(|handle| assert_eq!(pool.with(*handle, |_| Then::End(())), Ok(())));
+        used.iter()
+            .for_each(|handle| assert_eq!(pool.with(*handle, |_| SlotAction::End(())), Ok(())));
         let round = |number: u64| {
             move |pool: &'static SlotMap<Object>| {
                 let handle = put(pool, number);
-                assert_eq!(pool.with(handle, |object| Then::End(object.number())), Ok(number));
+                assert_eq!(
+                    pool.with(handle, |object| SlotAction::End(object.number())),
+                    Ok(number)
+                );
                 0
             }
         };
@@ -488,12 +492,12 @@ fn pool_looks_follow() {
             let change = |object: &mut Locked<Object>| {
                 // SAFETY: loom fails the model if another thread is here.
                 object.number.with_mut(|number| unsafe { *number += 1 });
-                Then::Keep(())
+                SlotAction::Keep(())
             };
             usize::from(pool.with(handle, change).is_ok())
         };
         assert_eq!(both(pool, add, add), 2);
-        assert_eq!(pool.with(handle, |object| Then::Keep(object.number())), Ok(9));
+        assert_eq!(pool.with(handle, |object| SlotAction::Keep(object.number())), Ok(9));
     });
 }
 

@@ -5,8 +5,8 @@ use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_int, c_void};
 use std::fs;
 
-fn port(device: &str, port: u8, state: u32, layer: u32) -> PortSeen {
-    PortSeen {
+fn port(device: &str, port: u8, state: u32, layer: u32) -> PortInfo {
+    PortInfo {
         device: device.into(),
         port,
         state,
@@ -16,8 +16,8 @@ fn port(device: &str, port: u8, state: u32, layer: u32) -> PortSeen {
     }
 }
 
-fn far(seen: PortSeen) -> PortSeen {
-    PortSeen { is_near: false, ..seen }
+fn far(seen: PortInfo) -> PortInfo {
+    PortInfo { is_near: false, ..seen }
 }
 
 fn names(choice: Result<Choice, String>) -> Vec<String> {
@@ -92,11 +92,11 @@ fn without_an_active_port_each_ones_reason_is_told() {
     );
 }
 
-fn gid(index: u8, kind: GidKind, beginning: &[u8]) -> GidSeen {
+fn gid(index: u8, kind: GidKind, beginning: &[u8]) -> GidInfo {
     let mut gid = [0; 16];
     gid[..beginning.len()].copy_from_slice(beginning);
     gid[15] = 1;
-    GidSeen { index, kind, gid }
+    GidInfo { index, kind, gid }
 }
 
 const IPV4: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10];

@@ -1,6 +1,6 @@
 //! Arguments of a collective on one rank, in one value.
 
-use super::Folding;
+use super::ReductionInfo;
 use super::table::{CollectiveRow, Extent, Root};
 use crate::abi::word::dtl_dtype_t;
 use crate::runtime::op_kind::Kind;
@@ -134,8 +134,8 @@ impl CollArgs {
     }
 
     /// Returns the properties of the reduction that an algorithm needs.
-    pub(super) fn folding(&self) -> Folding {
-        Folding { element: self.element(), commutes: self.commutes() }
+    pub(super) fn folding(&self) -> ReductionInfo {
+        ReductionInfo { element: self.element(), commutes: self.commutes() }
     }
 
     /// Neighbors that receive from this rank, each with its block.

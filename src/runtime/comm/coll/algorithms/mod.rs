@@ -91,7 +91,7 @@ impl Group {
 
 /// Properties of a reduction.
 #[derive(Clone, Copy)]
-pub(crate) struct Folding {
+pub(crate) struct ReductionInfo {
     /// Size of an element in bytes.
     pub(in crate::runtime::comm) element: usize,
     /// Whether operands may be taken in any order.

@@ -6,7 +6,7 @@
 //! be.
 
 use super::choice::Algorithm;
-use super::{Folding, Group, ring, share};
+use super::{Group, ReductionInfo, ring, share};
 use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
@@ -36,7 +36,7 @@ pub(crate) fn reduce(
     g: Group,
     how: Algorithm,
     root: i32,
-    by: Folding,
+    by: ReductionInfo,
     data: (Region, Region),
 ) -> Result<()> {
     match how {
@@ -51,7 +51,7 @@ fn binomial(
     s: &mut dyn Steps,
     g: Group,
     root: i32,
-    by: Folding,
+    by: ReductionInfo,
     (send, recv): (Region, Region),
 ) -> Result<()> {
     let top = if by.commutes { root } else { 0 };

@@ -4,7 +4,7 @@
 
 use super::choice::{Algorithm, Allowed, choose};
 use super::levels::Levels;
-use super::{Folding, Group, allgatherv, gatherv, scatterv};
+use super::{Group, ReductionInfo, allgatherv, gatherv, scatterv};
 use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::runtime::op_kind::Kind;
@@ -38,7 +38,7 @@ fn reduce_part(
     s: &mut dyn Steps,
     g: Group,
     root: i32,
-    by: Folding,
+    by: ReductionInfo,
     data: (Region, Region),
 ) -> Result<()> {
     super::reduce(s, g, how(Kind::Reduce, g, data.0.len(), by.commutes), root, by, data)
@@ -50,7 +50,7 @@ pub(crate) fn reduce(
     l: &Levels,
     g: Group,
     root: i32,
-    by: Folding,
+    by: ReductionInfo,
     (send, recv): (Region, Region),
 ) -> Result<()> {
     let partial = match l.is_leader(root) {
@@ -66,7 +66,7 @@ pub(crate) fn reduce(
 pub(crate) fn allreduce(
     s: &mut dyn Steps,
     l: &Levels,
-    by: Folding,
+    by: ReductionInfo,
     (send, recv): (Region, Region),
 ) -> Result<()> {
     l.inside(s, |s, g| reduce_part(s, g, l.leader(0), by, (send, recv)))?;

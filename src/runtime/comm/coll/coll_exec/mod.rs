@@ -4,12 +4,13 @@
 //! leaves ranks at different points, so collectives are refused from then on.
 //!
 //! In reading order:
-//! - `questions`: queries to ranks that are late
-//! - `lost`: collectives that were given up
+//! - `liveness_queries`: queries to ranks that are late
+//! - `peer_failure`: collectives that were given up
 
-mod lost;
-mod questions;
+mod liveness_queries;
+mod peer_failure;
 
+use self::liveness_queries::LivenessQueries;
 use super::algorithms::Group;
 use super::coll_staging::StagedBuffers;
 use super::schedule::{Advance, Schedule};
@@ -18,11 +19,11 @@ use super::{CollArgs, StartedColl, coll_device, coll_native};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::comm_handles::check_outside;
-use crate::runtime::comm::departed::Turns;
-use crate::runtime::comm::diagnostics::hang_report::{self, Inquiry};
+use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
 use crate::runtime::comm::flight_recorder::Ticket;
 use crate::runtime::comm::op_desc::OpDesc;
 use crate::runtime::comm::p2p::cancel;
+use crate::runtime::comm::peer_close::PollCounter;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::OpId;
 use crate::runtime::types::Reduction;
@@ -30,7 +31,6 @@ use crate::sys::handles::epoch;
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::biased_trylock::LockWord;
 use crate::sys::sync::hints::usually;
-use questions::LivenessQueries;
 use std::sync::atomic::Ordering;
 
 /// Bits of a collective's number in its messages' tags; the others are its signature.
@@ -71,19 +71,19 @@ pub struct Run {
     turn: LockWord,
     death_seen: Option<u64>,
     /// Turns of its polls as a request.
-    turns: Turns,
+    turns: PollCounter,
     /// Buffers that the host cannot reach.
     stage: Option<Box<StagedBuffers>>,
 }
 
 /// A collective's number is taken, and it is noted.
-pub(in crate::runtime::comm) struct Beginning {
+pub(in crate::runtime::comm) struct CollSetup {
     pub(in crate::runtime::comm) ticket: Ticket,
     pub(in crate::runtime::comm) call: OpDesc,
     pub(in crate::runtime::comm) turn: LockWord,
 }
 
-impl Beginning {
+impl CollSetup {
     /// The collective's number, which is unique among all that are in flight at once.
     fn number(&self) -> u32 {
         self.call.tag as u32
@@ -96,7 +96,7 @@ impl Beginning {
 
     fn run(self, work: CollWork) -> Run {
         let (tag, number) = (self.tag() as i32, u64::from(self.number()));
-        let Beginning { ticket, call, turn } = self;
+        let CollSetup { ticket, call, turn } = self;
         Run {
             work,
             number,
@@ -105,7 +105,7 @@ impl Beginning {
             ticket,
             turn,
             death_seen: None,
-            turns: Turns::default(),
+            turns: PollCounter::default(),
             stage: None,
         }
     }
@@ -244,9 +244,9 @@ impl Comm {
     }
 
     #[inline]
-    pub(in crate::runtime::comm) fn begin(&self, call: OpDesc, turn: LockWord) -> Beginning {
+    pub(in crate::runtime::comm) fn begin(&self, call: OpDesc, turn: LockWord) -> CollSetup {
         let call = self.numbered(call);
-        Beginning { ticket: self.recorder.begin(call.words()), call, turn }
+        CollSetup { ticket: self.recorder.begin(call.words()), call, turn }
     }
 
     #[inline]
@@ -290,11 +290,12 @@ impl Run {
 
     /// For a request: moves it on, and fails it if it cannot come to its end any more.
     pub(in crate::runtime::comm) fn progress(&mut self, comm: &Comm) -> Result<Advance> {
-        let advance =
-            self.advance(comm).map_err(|error| self.placed(comm, error, &Inquiry::never()))?;
+        let advance = self
+            .advance(comm)
+            .map_err(|error| self.placed(comm, error, &DeadlineQuery::never()))?;
         if advance == Advance::Waiting {
             let looks = self.turns.is_turn();
-            self.check_hope(comm, &Inquiry::never(), looks)?;
+            self.check_hope(comm, &DeadlineQuery::never(), looks)?;
             if let (CollWork::Flat(steps), Some(flat)) = (&self.work, &comm.flat) {
                 steps.progress_others(comm, flat);
             }
@@ -313,7 +314,7 @@ impl Run {
             }
             Ok(_) => Ok(Some(self)),
             Err(error) => {
-                let error = self.placed(comm, error, &Inquiry::never());
+                let error = self.placed(comm, error, &DeadlineQuery::never());
                 self.fail(comm, &error);
                 Err(error)
             }
@@ -322,7 +323,7 @@ impl Run {
 
     /// Adds details to an error: to a mismatch where the ranks are, to a failed rank why another
     /// rank gave the collective up.
-    fn placed(&self, comm: &Comm, error: Error, inquiry: &Inquiry) -> Error {
+    fn placed(&self, comm: &Comm, error: Error, inquiry: &DeadlineQuery) -> Error {
         match error.status() {
             DTL_ERROR_INVALID_ARGUMENT => self.report(comm, &error, inquiry),
             DTL_ERROR_RANK_FAILURE => self.with_cause(comm, error),
@@ -380,7 +381,7 @@ impl Run {
         let deadline = comm.deadline();
         let mut backoff = Backoff::new();
         let (mut questions, mut inquiry) =
-            (LivenessQueries::new(), Inquiry::before(deadline, comm.timeout_ns));
+            (LivenessQueries::new(), DeadlineQuery::before(deadline, comm.timeout_ns));
         loop {
             match self.advance(comm) {
                 Ok(Advance::Done) => return Ok(()),
@@ -423,7 +424,7 @@ impl Run {
     }
 
     #[cold]
-    fn too_late(&self, comm: &Comm, inquiry: &Inquiry) -> Error {
+    fn too_late(&self, comm: &Comm, inquiry: &DeadlineQuery) -> Error {
         let millis = comm.timeout_ns / 1_000_000;
         let text =
             format!("{} is not over after {millis} ms (the communicator's time limit)", self.call);
@@ -431,7 +432,7 @@ impl Run {
     }
 
     /// An error with where the ranks are.
-    fn report(&self, comm: &Comm, error: &Error, inquiry: &Inquiry) -> Error {
+    fn report(&self, comm: &Comm, error: &Error, inquiry: &DeadlineQuery) -> Error {
         report_on(comm, error, Some(self.call.tag), inquiry)
     }
 
@@ -460,7 +461,7 @@ impl Run {
 /// Returns an error that includes where the ranks are. They are queried after the first failure
 /// only: failures that follow from it would wait for the same answers.
 #[cold]
-fn report_on(comm: &Comm, error: &Error, about: Option<i32>, inquiry: &Inquiry) -> Error {
+fn report_on(comm: &Comm, error: &Error, about: Option<i32>, inquiry: &DeadlineQuery) -> Error {
     if !comm.is_broken() {
         inquiry.end(comm, about);
     }

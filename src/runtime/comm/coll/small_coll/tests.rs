@@ -6,7 +6,7 @@ use crate::abi::word::{
     DTL_DTYPE_FLOAT64, DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SUM,
 };
 use crate::runtime::comm::coll::algorithms::choice::Algorithm;
-use crate::runtime::comm::coll::algorithms::{self, Folding, Group};
+use crate::runtime::comm::coll::algorithms::{self, Group, ReductionInfo};
 use crate::runtime::comm::coll::schedule::Schedule;
 use crate::runtime::comm::coll::schedule::simulation::simulate;
 use crate::runtime::types::reduction;
@@ -23,7 +23,7 @@ fn floats(rank: i32) -> Scratch {
 }
 
 fn by_messages(ranks: i32, by: Reduction, root: Option<i32>) -> Vec<Vec<u64>> {
-    let folding = Folding { element: by.element, commutes: by.commutes };
+    let folding = ReductionInfo { element: by.element, commutes: by.commutes };
     let send: Vec<_> = (0..ranks).map(floats).collect();
     let recv: Vec<_> = (0..ranks).map(|_| Scratch::new(BYTES).unwrap()).collect();
     let list = |rank: i32| {

@@ -10,7 +10,7 @@ use crate::runtime::comm::coll::{CallMode, StartedColl};
 use crate::runtime::comm::op_desc::KINDS;
 use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::component::{
-    Completion, Groups, Matched, OpId, Presence, Properties, RecvMode, Selector, SendMode,
+    BackendProbe, Completion, Groups, Matched, OpId, Properties, RecvMode, Selector, SendMode,
     Transport, poll_of,
 };
 use crate::runtime::registry::Backend;
@@ -134,7 +134,7 @@ impl Transport for Wire {
 
 struct Nothing;
 
-impl Presence for Nothing {}
+impl BackendProbe for Nothing {}
 
 /// All ranks of a communicator, with room for what each gives and gets.
 struct Ranks {

@@ -16,7 +16,7 @@ use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::{DTL_ERROR_RANK_FAILURE, DTL_SUCCESS, dtl_status_t};
 use crate::error::Error;
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::absence::{self, Absences, Gone};
+use crate::runtime::comm::absence::{self, Absences, MissingRanks};
 use crate::runtime::comm::op_desc::OpDesc;
 use crate::runtime::comm::p2p::posted::Posted;
 use crate::runtime::comm::shared_transport::{self, Class};
@@ -25,7 +25,7 @@ use crate::sys::memory::buf::Scratch;
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::{Deadline, now_ns};
 use crate::sys::sync::lock::Mutex;
-use notice::{Notice, TOLD, WORDS, Why};
+use notice::{Notice, NoticeKind, TOLD, WORDS};
 pub(in crate::runtime::comm) use retired::{Retired, retire};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -58,28 +58,28 @@ struct ReceivedNotices {
     latest: BTreeMap<i32, Notice>,
     since_asked: BTreeSet<i32>,
     /// The first one.
-    given_up: Option<GivenUp>,
+    given_up: Option<CollFailure>,
     /// The first one that this rank has given up itself.
     own: Option<u64>,
     /// The ranks because of which this rank gives up.
-    cause: Option<Gone>,
+    cause: Option<MissingRanks>,
 }
 
 /// A collective that a rank has given up.
 #[derive(Clone)]
-pub(in crate::runtime::comm) struct GivenUp {
+pub(in crate::runtime::comm) struct CollFailure {
     pub(in crate::runtime::comm) number: u64,
     pub(in crate::runtime::comm) rank: i32,
     pub(in crate::runtime::comm) status: dtl_status_t,
     /// The ranks because of which, as far as that rank knew them.
-    pub(in crate::runtime::comm) gone: Gone,
+    pub(in crate::runtime::comm) gone: MissingRanks,
 }
 
-impl GivenUp {
+impl CollFailure {
     /// The ranks because of which: as the rank that gave it up named them, for those that are known
     /// here may have destroyed the communicator only after the failure. `None`: it has another
     /// reason.
-    pub(in crate::runtime::comm) fn cause(&self, comm: &Comm) -> Option<Gone> {
+    pub(in crate::runtime::comm) fn cause(&self, comm: &Comm) -> Option<MissingRanks> {
         let is_failure = self.status == DTL_ERROR_RANK_FAILURE;
         Some(self.gone.clone().or(|| comm.gone())).filter(|gone| is_failure && !gone.is_empty())
     }
@@ -91,19 +91,19 @@ impl Reports {
     }
 
     /// Returns which rank gave up the collective of this number, or one before it.
-    pub(in crate::runtime::comm) fn given_up(&self, number: u64) -> Option<GivenUp> {
+    pub(in crate::runtime::comm) fn given_up(&self, number: u64) -> Option<CollFailure> {
         self.heard.lock().given_up.as_ref().filter(|first| first.number <= number).cloned()
     }
 
     /// Keeps the ranks because of which a collective fails here, for the notice to the others.
     /// Those that are gone when the notice is sent may be more: some have given it up meanwhile,
     /// and left.
-    pub(in crate::runtime::comm) fn note_cause(&self, gone: &Gone) {
+    pub(in crate::runtime::comm) fn note_cause(&self, gone: &MissingRanks) {
         self.heard.lock().cause.get_or_insert_with(|| gone.clone());
     }
 }
 
-fn own(comm: &Comm, why: Why, status: dtl_status_t, number: u64) -> Notice {
+fn own(comm: &Comm, why: NoticeKind, status: dtl_status_t, number: u64) -> Notice {
     let mut calls: Vec<_> = comm.recorder.latest().take(TOLD - 2).collect();
     // Many may have begun since: the stuck one and the one in question are always reported.
     let stuck = comm.recorder.stuck().map(|call| (call, false));
@@ -113,7 +113,7 @@ fn own(comm: &Comm, why: Why, status: dtl_status_t, number: u64) -> Notice {
             calls.push(more);
         }
     }
-    Notice { why, status, number, gone: Gone::default(), calls }
+    Notice { why, status, number, gone: MissingRanks::default(), calls }
 }
 
 fn notify(comm: &Comm, rank: i32, notice: &Notice) {
@@ -147,7 +147,7 @@ const NONE: u64 = absence::HERE;
 /// Queries the ranks that this one waits for; they answer when they are in a call. Not all ranks:
 /// of those that wait in vain, some wait for one that is elsewhere, and they notify the others.
 pub(in crate::runtime::comm) fn query(comm: &Comm, awaited: impl Iterator<Item = i32>) {
-    let notice = own(comm, Why::Ask, DTL_SUCCESS, NONE);
+    let notice = own(comm, NoticeKind::Ask, DTL_SUCCESS, NONE);
     awaited.collect::<BTreeSet<_>>().into_iter().for_each(|rank| notify(comm, rank, &notice));
 }
 
@@ -159,10 +159,11 @@ pub(in crate::runtime::comm) fn give_up(comm: &Comm, number: u64, status: dtl_st
         comm.reports.heard.lock().own = Some(first);
         return;
     }
-    let mut notice = own(comm, Why::GaveUp, status, number);
+    let mut notice = own(comm, NoticeKind::GaveUp, status, number);
     if status == DTL_ERROR_RANK_FAILURE {
         // The others may not have detected that these ranks are gone.
-        let told = || comm.reports.given_up(number).map_or_else(Gone::default, |first| first.gone);
+        let told =
+            || comm.reports.given_up(number).map_or_else(MissingRanks::default, |first| first.gone);
         let cause = comm.reports.heard.lock().cause.clone();
         notice.gone = cause.unwrap_or_default().or(told).or(|| comm.gone());
     }
@@ -177,13 +178,13 @@ pub(in crate::runtime::comm) fn give_up(comm: &Comm, number: u64, status: dtl_st
 
 /// Tells all others that the communicator is being shrunk.
 pub(in crate::runtime::comm) fn revoke(comm: &Comm) {
-    notify_present(comm, &own(comm, Why::Revoke, DTL_SUCCESS, NONE));
+    notify_present(comm, &own(comm, NoticeKind::Revoke, DTL_SUCCESS, NONE));
 }
 
 /// Notifies all other ranks that this rank is absent from the communicator that the collective of
 /// this number made.
 pub(in crate::runtime::comm) fn absent(comm: &Comm, number: u64) {
-    let notice = own(comm, Why::Absent, DTL_SUCCESS, number);
+    let notice = own(comm, NoticeKind::Absent, DTL_SUCCESS, number);
     if number == absence::HERE { notify_present(comm, &notice) } else { notify_all(comm, &notice) }
 }
 
@@ -206,8 +207,8 @@ pub(in crate::runtime::comm) fn serve_own(comm: &Comm) {
     while let Some((outer, notice)) = next_notice(comm, comm.context) {
         let from = comm.members.as_ref().map_or(Some(outer), |members| members.to_local(outer));
         let Some(from) = from else { continue };
-        if notice.why == Why::Ask {
-            notify(comm, from, &own(comm, Why::Answer, DTL_SUCCESS, notice.number));
+        if notice.why == NoticeKind::Ask {
+            notify(comm, from, &own(comm, NoticeKind::Answer, DTL_SUCCESS, notice.number));
         }
         handle_notice(comm, (from, outer), notice);
     }
@@ -251,22 +252,22 @@ fn next_message(comm: &Comm, context: u32, class: Class) -> Option<(Completion, 
 
 fn note_absence(absences: &Absences, outer: i32, notice: &Notice) {
     // A rank that gave up the collective does not have the communicator that the collective made.
-    if matches!(notice.why, Why::Absent | Why::GaveUp) {
+    if matches!(notice.why, NoticeKind::Absent | NoticeKind::GaveUp) {
         absences.note(notice.number, outer);
     }
 }
 
 fn handle_notice(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
-    if notice.why == Why::Revoke {
+    if notice.why == NoticeKind::Revoke {
         comm.standing.revoke();
     }
     note_absence(&comm.reports.absences, outer, &notice);
     let mut heard = comm.reports.heard.lock();
-    if notice.why == Why::GaveUp
+    if notice.why == NoticeKind::GaveUp
         && heard.given_up.as_ref().is_none_or(|first| notice.number < first.number)
     {
         let (number, status, gone) = (notice.number, notice.status, notice.gone.clone());
-        heard.given_up = Some(GivenUp { number, rank: from, status, gone });
+        heard.given_up = Some(CollFailure { number, rank: from, status, gone });
     }
     heard.since_asked.insert(from);
     heard.latest.insert(from, notice);
@@ -293,7 +294,7 @@ pub(in crate::runtime::comm) fn gather(comm: &Comm, about: Option<i32>, limit: D
 /// Queries the ranks that have not answered yet.
 fn query_silent(comm: &Comm, about: Option<i32>) {
     let number = about.and_then(|number| u64::try_from(number).ok()).unwrap_or(NONE);
-    let notice = own(comm, Why::Ask, DTL_SUCCESS, number);
+    let notice = own(comm, NoticeKind::Ask, DTL_SUCCESS, number);
     let answered = comm.reports.heard.lock().since_asked.clone();
     let silent = (0..comm.size).filter(|rank| *rank != comm.rank && !answered.contains(rank));
     silent.filter(|rank| !comm.is_absent(*rank)).for_each(|rank| notify(comm, rank, &notice));
@@ -303,7 +304,8 @@ fn query_silent(comm: &Comm, about: Option<i32>) {
 fn query_others(comm: &Comm, about: Option<i32>) {
     let mut heard = comm.reports.heard.lock();
     let ReceivedNotices { latest, since_asked, .. } = &mut *heard;
-    since_asked.retain(|rank| latest.get(rank).is_some_and(|notice| notice.why == Why::GaveUp));
+    since_asked
+        .retain(|rank| latest.get(rank).is_some_and(|notice| notice.why == NoticeKind::GaveUp));
     drop(heard);
     query_silent(comm, about);
 }
@@ -312,7 +314,7 @@ fn query_others(comm: &Comm, about: Option<i32>) {
 fn await_replies(comm: &Comm, limit_ns: u64) {
     let deadline = Deadline::after(limit_ns);
     let mut backoff = Backoff::new();
-    let Gone { failed, absent } = comm.gone();
+    let MissingRanks { failed, absent } = comm.gone();
     let gone: BTreeSet<i32> = failed.into_iter().chain(absent).collect();
     let expected: Vec<i32> =
         (0..comm.size).filter(|rank| *rank != comm.rank && !gone.contains(rank)).collect();
@@ -327,22 +329,22 @@ fn await_replies(comm: &Comm, limit_ns: u64) {
 /// Query to all ranks before a time limit passes, so that their answers are there when it does:
 /// half a second before, or when half of the time is over. A rank that gives up meanwhile has
 /// answered with that.
-pub(in crate::runtime::comm) struct Inquiry {
+pub(in crate::runtime::comm) struct DeadlineQuery {
     limit: Deadline,
     due: Deadline,
     /// Time of the query, and the collective that it was about.
     asked: Option<(u64, Option<i32>)>,
 }
 
-impl Inquiry {
+impl DeadlineQuery {
     /// `limit`, which is one of so many nanoseconds.
     pub(in crate::runtime::comm) fn before(limit: Deadline, limit_ns: u64) -> Self {
-        Inquiry { limit, due: limit.earlier(PATIENCE_NS.min(limit_ns / 2)), asked: None }
+        DeadlineQuery { limit, due: limit.earlier(PATIENCE_NS.min(limit_ns / 2)), asked: None }
     }
 
     /// Returns the inquiry of a wait that has no limit: it is never due.
     pub(in crate::runtime::comm) fn never() -> Self {
-        Inquiry::before(Deadline::NEVER, u64::MAX)
+        DeadlineQuery::before(Deadline::NEVER, u64::MAX)
     }
 
     /// Sends the query, once, when it is due.
@@ -396,14 +398,14 @@ const ABSENT: &str =
 
 /// Returns the operation that each rank is in, as far as it is known.
 fn states(comm: &Comm, about: Option<i32>) -> Vec<(i32, String)> {
-    let Gone { failed, absent } = comm.gone();
+    let MissingRanks { failed, absent } = comm.gone();
     let heard = comm.reports.heard.lock();
     // Who is behind is in the one where the ranks parted.
     let answers = heard.latest.iter().filter(|(rank, _)| heard.since_asked.contains(rank));
     let behind = answers.filter_map(|(_, notice)| notice.stuck()).map(|call| call.tag).min();
     let about = about.map(|number| behind.map_or(number, |behind| number.min(behind)));
     let number = about.and_then(|number| u64::try_from(number).ok()).unwrap_or(NONE);
-    let own = own(comm, Why::Answer, DTL_SUCCESS, number);
+    let own = own(comm, NoticeKind::Answer, DTL_SUCCESS, number);
     let state = |rank: i32| {
         let notice = if rank == comm.rank { Some(&own) } else { heard.latest.get(&rank) };
         let place = notice.map(|notice| notice.place(about));
@@ -454,7 +456,7 @@ pub fn dump(comm: &Comm) -> String {
         let _ = writeln!(text, "memory of rank {}: {memory}", comm.rank);
     }
     let heard = comm.reports.heard.lock();
-    let own = own(comm, Why::Answer, DTL_SUCCESS, NONE);
+    let own = own(comm, NoticeKind::Answer, DTL_SUCCESS, NONE);
     let known =
         heard.latest.iter().map(|(rank, notice)| (*rank, notice)).chain([(comm.rank, &own)]);
     let _ = writeln!(text, "last operations, the latest first (* = not over):");

@@ -1,7 +1,7 @@
 //! Message in which a rank reports its operations to another, and its encoding in words.
 
 use crate::abi::status::dtl_status_t;
-use crate::runtime::comm::absence::Gone;
+use crate::runtime::comm::absence::MissingRanks;
 use crate::runtime::comm::op_desc::OpDesc;
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub(super) const WORDS: usize = 3 + NAMED + 4 * TOLD;
 
 /// Why a rank sends a notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Why {
+pub(super) enum NoticeKind {
     Ask = 1,
     Answer = 2,
     /// It has given up the collective of this number.
@@ -27,12 +27,12 @@ pub(super) enum Why {
 /// Report of a rank's operations to another rank.
 #[derive(Clone)]
 pub(super) struct Notice {
-    pub(super) why: Why,
+    pub(super) why: NoticeKind,
     pub(super) status: dtl_status_t,
     /// The collective that was given up, or that it is about.
     pub(super) number: u64,
     /// The ranks because of which it was given up: the first `NAMED` of them.
-    pub(super) gone: Gone,
+    pub(super) gone: MissingRanks,
     /// Latest first, and whether each is over.
     pub(super) calls: Vec<(OpDesc, bool)>,
 }
@@ -52,9 +52,15 @@ impl Notice {
     pub(super) fn parse(words: &[u64]) -> Option<Notice> {
         let (&[why, status, number], words) = words.split_first_chunk()?;
         let (gone, calls) = words.split_first_chunk::<NAMED>()?;
-        let why = [Why::Ask, Why::Answer, Why::GaveUp, Why::Revoke, Why::Absent]
-            .into_iter()
-            .find(|w| *w as u64 == why)?;
+        let why = [
+            NoticeKind::Ask,
+            NoticeKind::Answer,
+            NoticeKind::GaveUp,
+            NoticeKind::Revoke,
+            NoticeKind::Absent,
+        ]
+        .into_iter()
+        .find(|w| *w as u64 == why)?;
         let calls = calls.chunks_exact(4).filter_map(|entry| match *entry {
             [state @ 1..=2, a, b, c] => Some((OpDesc::from_words([a, b, c])?, state == 2)),
             _ => None,
@@ -106,7 +112,7 @@ impl Notice {
 const ABSENT: u64 = 1 << 32;
 
 /// A word for each rank, above 0.
-fn gone_words(gone: &Gone) -> [u64; NAMED] {
+fn gone_words(gone: &MissingRanks) -> [u64; NAMED] {
     let word = |rank: &i32, mark: u64| mark | (u64::from(rank.unsigned_abs()) + 1);
     let failed = gone.failed.iter().map(|rank| word(rank, 0));
     let all = failed.chain(gone.absent.iter().map(|rank| word(rank, ABSENT)));
@@ -115,8 +121,8 @@ fn gone_words(gone: &Gone) -> [u64; NAMED] {
     words
 }
 
-fn parse_gone(words: &[u64; NAMED]) -> Gone {
-    let mut gone = Gone::default();
+fn parse_gone(words: &[u64; NAMED]) -> MissingRanks {
+    let mut gone = MissingRanks::default();
     for word in words.iter().filter(|word| **word != 0) {
         let list = if word & ABSENT == 0 { &mut gone.failed } else { &mut gone.absent };
         list.push((*word as u32).wrapping_sub(1) as i32);
@@ -132,11 +138,11 @@ mod tests {
     #[test]
     fn notices_survive_being_words() {
         let call = OpDesc { peer: 1, ..OpDesc::new(Kind::Bcast).with(7, 2) };
-        let gone = Gone { failed: vec![0, 77], absent: vec![5] };
+        let gone = MissingRanks { failed: vec![0, 77], absent: vec![5] };
         let calls = vec![(call, false), (call, true)];
-        let notice = Notice { why: Why::GaveUp, status: 104, number: 9, gone, calls };
+        let notice = Notice { why: NoticeKind::GaveUp, status: 104, number: 9, gone, calls };
         let again = Notice::parse(&notice.words()).unwrap();
-        assert!(again.why == Why::GaveUp && again.status == 104 && again.number == 9);
+        assert!(again.why == NoticeKind::GaveUp && again.status == 104 && again.number == 9);
         assert!(again.calls == notice.calls && again.gone == notice.gone);
         assert_eq!(notice.words().len(), WORDS);
         assert_eq!(again.present(), Some(&call));
@@ -149,8 +155,8 @@ mod tests {
         let (barrier, bcast, scan) =
             (call(Kind::Barrier, 9), call(Kind::Bcast, 5), call(Kind::Scan, 3));
         let of = |calls: &[(OpDesc, bool)], about| {
-            let (gone, calls) = (Gone::default(), calls.to_vec());
-            Notice { why: Why::Answer, status: 0, number: 0, gone, calls }.place(about)
+            let (gone, calls) = (MissingRanks::default(), calls.to_vec());
+            Notice { why: NoticeKind::Answer, status: 0, number: 0, gone, calls }.place(about)
         };
         assert_eq!(of(&[(barrier, false)], Some(9)), "in barrier #9");
         assert_eq!(

@@ -23,8 +23,8 @@ pub mod wait;
 use self::non_p2p::Other;
 pub use self::non_p2p::isend_on;
 pub use self::start::begin;
+pub(in crate::runtime::comm) use self::state::PollState;
 use self::state::RequestPhase;
-pub(in crate::runtime::comm) use self::state::Standing;
 pub(in crate::runtime::comm) use self::teardown::{
     cancel_all, check_revocable, end_all, end_if_absent, end_with_comm,
 };
@@ -50,7 +50,7 @@ use crate::runtime::component::{Completion, SendMode};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::device_only;
 use crate::sys::handles::epoch::{self, Guard};
-use crate::sys::handles::slot_map::{Locked, Missed, SlotMap, SpareSlots, Then};
+use crate::sys::handles::slot_map::{Locked, LookupFailure, SlotAction, SlotMap, SpareSlots};
 use crate::sys::handles::slot_ref::SlotRef;
 use crate::sys::sync::hints;
 use std::sync::Arc;
@@ -310,7 +310,7 @@ pub(in crate::runtime::comm) fn at_rest() -> Outcome {
 }
 
 /// Moves a request on and returns its state. Its outcome stays in it.
-pub(in crate::runtime::comm) fn standing(handle: dtl_request_t) -> Result<Option<Standing>> {
+pub(in crate::runtime::comm) fn standing(handle: dtl_request_t) -> Result<Option<PollState>> {
     standing_if(handle, |_, _| true)
 }
 
@@ -329,17 +329,17 @@ pub(in crate::runtime::comm) fn serve(handle: dtl_request_t) {
 fn standing_if(
     handle: dtl_request_t,
     may: impl Fn(&Request, &Comm) -> bool,
-) -> Result<Option<Standing>> {
+) -> Result<Option<PollState>> {
     let inside = epoch::enter();
     let mut request = match TABLE.try_look(handle.id) {
         Ok(request) => request,
-        Err(Missed::Stale) => return Ok(None),
-        Err(_) => return Ok(Some(Standing::Active)),
+        Err(LookupFailure::Stale) => return Ok(None),
+        Err(_) => return Ok(Some(PollState::Active)),
     };
     request.set_owner();
     match request.comm(&inside) {
         Some(comm) if may(&request, comm) => request.settle(comm).map(Some),
-        _ => Ok(Some(Standing::Active)),
+        _ => Ok(Some(PollState::Active)),
     }
 }
 
@@ -358,7 +358,7 @@ pub(in crate::runtime::comm) fn comm_here(inside: &Guard, handle: dtl_request_t)
 pub(in crate::runtime::comm) fn name_of(handle: dtl_request_t) -> (String, Option<Kind>) {
     match TABLE.try_look(handle.id) {
         Ok(request) => (request.name(), Some(request.what.kind())),
-        Err(Missed::Stale) => ("completed meanwhile".to_owned(), None),
+        Err(LookupFailure::Stale) => ("completed meanwhile".to_owned(), None),
         Err(_) => ("another call is at it".to_owned(), None),
     }
 }
@@ -370,7 +370,7 @@ fn look<R>(
     look: impl FnOnce(&mut Request, &Comm) -> Result<R>,
 ) -> Result<R> {
     let looked = TABLE.with(handle.id, |request| {
-        Then::Keep(match request.comm(inside) {
+        SlotAction::Keep(match request.comm(inside) {
             Some(comm) => look(request, comm),
             None => Err(crate::runtime::comm::destroyed()),
         })
@@ -380,8 +380,8 @@ fn look<R>(
 
 /// Why there was no look at a request.
 #[cold]
-fn missed_by(handle: dtl_request_t, missed: &Missed) -> Error {
-    if *missed == Missed::Stale { stale(handle) } else { in_own_hands(handle) }
+fn missed_by(handle: dtl_request_t, missed: &LookupFailure) -> Error {
+    if *missed == LookupFailure::Stale { stale(handle) } else { in_own_hands(handle) }
 }
 
 /// Returns the error of a request that a call further up this thread moves on.
@@ -449,7 +449,7 @@ impl Request {
 
     /// Moves the request on without waiting. Its outcome stays in it.
     #[inline]
-    fn settle(&mut self, comm: &Comm) -> Result<Standing> {
+    fn settle(&mut self, comm: &Comm) -> Result<PollState> {
         let (kind, peer) = (self.what.kind(), self.peer);
         self.life.settle(|operation| poll(comm, (kind, peer), operation))
     }
@@ -529,7 +529,7 @@ pub fn is_alive(handle: dtl_request_t) -> bool {
 pub(in crate::runtime::comm) fn is_at_rest(handle: dtl_request_t) -> bool {
     match TABLE.try_look(handle.id) {
         Ok(request) => !matches!(request.life, RequestPhase::Active(_)),
-        Err(missed) => missed == Missed::Stale,
+        Err(missed) => missed == LookupFailure::Stale,
     }
 }
 

@@ -32,11 +32,11 @@ pub(super) enum Other {
     /// A message whose buffer the host perhaps cannot reach.
     Staged(Staged),
     /// A send that has not begun.
-    Gated(Gated),
+    Gated(TriggeredSend),
 }
 
 /// A send that begins when an event is done.
-pub(super) struct Gated {
+pub(super) struct TriggeredSend {
     gate: EventGate,
     plan: PersistentArgs,
     /// Whether the buffer was such that the host cannot reach.
@@ -45,7 +45,7 @@ pub(super) struct Gated {
     is_canceled: bool,
 }
 
-impl Gated {
+impl TriggeredSend {
     /// Cancels the send. As it has not begun, no other rank takes part.
     pub(super) fn cancel(&mut self) {
         self.is_canceled = true;
@@ -153,7 +153,7 @@ pub fn isend_on(
         check_home(data, event)?;
     }
     let ticket = comm.recorder.begin(plan.words());
-    let gated = Gated { gate: event.gate(), plan, was_hidden, ticket, is_canceled: false };
+    let gated = TriggeredSend { gate: event.gate(), plan, was_hidden, ticket, is_canceled: false };
     put(comm, &plan, RequestOp::Other(Box::new(Other::Gated(gated))))
 }
 

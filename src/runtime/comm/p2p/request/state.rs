@@ -19,7 +19,7 @@ pub(in crate::runtime::comm) enum RequestPhase<A, O> {
 
 /// State of a request, as a poll returns it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::runtime::comm) enum Standing {
+pub(in crate::runtime::comm) enum PollState {
     AtRest,
     Active,
     Over,
@@ -43,17 +43,17 @@ impl<A, O> RequestPhase<A, O> {
     pub(in crate::runtime::comm) fn settle<E>(
         &mut self,
         poll: impl FnOnce(&mut A) -> Result<Option<O>, E>,
-    ) -> Result<Standing, E> {
+    ) -> Result<PollState, E> {
         let outcome = match self {
-            RequestPhase::AtRest => return Ok(Standing::AtRest),
-            RequestPhase::Over(_) => return Ok(Standing::Over),
+            RequestPhase::AtRest => return Ok(PollState::AtRest),
+            RequestPhase::Over(_) => return Ok(PollState::Over),
             RequestPhase::Active(operation) => match poll(operation)? {
                 Some(outcome) => outcome,
-                None => return Ok(Standing::Active),
+                None => return Ok(PollState::Active),
             },
         };
         *self = RequestPhase::Over(outcome);
-        Ok(Standing::Over)
+        Ok(PollState::Over)
     }
 
     /// Takes the outcome of a request that is over. It is then at rest: no other caller gets it.

@@ -14,7 +14,7 @@ use crate::runtime::comm::absence;
 use crate::runtime::comm::p2p::cancel;
 use crate::runtime::comm::{Comm, destroyed};
 use crate::sys::handles::epoch;
-use crate::sys::handles::slot_map::{Missed, Then};
+use crate::sys::handles::slot_map::{LookupFailure, SlotAction};
 use std::task::Poll;
 
 /// The handles of a communicator's requests. Does not take their locks.
@@ -33,9 +33,9 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
                 RequestPhase::Active(RequestOp::Other(other)) => other.is_irrevocable(),
                 _ => false,
             };
-            Then::Keep(is_stuck.then(|| request.name()))
+            SlotAction::Keep(is_stuck.then(|| request.name()))
         });
-        if let Err(Missed::Own) = stays {
+        if let Err(LookupFailure::Own) = stays {
             return Err(in_own_hands(dtl_request_t { id }));
         }
         if let Ok(Some(name)) = stays {
@@ -56,9 +56,9 @@ pub(in crate::runtime::comm) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
     let mut all = Poll::Ready(());
     for id in handles_of(comm) {
         let withdrawn = TABLE.with(id, |request| match request.cancel(comm) {
-            Ok(Poll::Ready(_)) => Then::End(Ok(Poll::Ready(()))),
-            Ok(Poll::Pending) => Then::Keep(Ok(Poll::Pending)),
-            Err(error) => Then::Keep(Err(error)),
+            Ok(Poll::Ready(_)) => SlotAction::End(Ok(Poll::Ready(()))),
+            Ok(Poll::Pending) => SlotAction::Keep(Ok(Poll::Pending)),
+            Err(error) => SlotAction::Keep(Err(error)),
         });
         match withdrawn {
             Ok(withdrawn) => {
@@ -66,7 +66,7 @@ pub(in crate::runtime::comm) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
                     all = Poll::Pending;
                 }
             }
-            Err(Missed::Own) => return Err(in_own_hands(dtl_request_t { id })),
+            Err(LookupFailure::Own) => return Err(in_own_hands(dtl_request_t { id })),
             Err(_) => {}
         }
     }
@@ -82,16 +82,16 @@ pub(in crate::runtime::comm) fn end_with_comm(
     let taken = TABLE.with(handle.id, |request| {
         let taken = request.cancel(comm);
         if matches!(taken, Ok(Poll::Ready(_))) && request.again.is_none() {
-            Then::End(taken)
+            SlotAction::End(taken)
         } else {
-            Then::Keep(taken)
+            SlotAction::Keep(taken)
         }
     });
     match taken {
         Ok(Ok(Poll::Pending) | Err(_)) => Ok(None),
         Ok(Ok(Poll::Ready(Some(outcome)))) => Ok(Some(outcome)),
         Ok(Ok(Poll::Ready(None))) => Err(comm.ended()),
-        Err(Missed::Stale) => Err(destroyed()),
+        Err(LookupFailure::Stale) => Err(destroyed()),
         Err(_) => Err(in_own_hands(handle)),
     }
 }
@@ -136,25 +136,25 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
                 ended
             }
             // The thread that waited for the request has taken its outcome.
-            Err(Missed::Stale) if was_there => Ok(Poll::Ready(())),
+            Err(LookupFailure::Stale) if was_there => Ok(Poll::Ready(())),
             Err(missed) => Err(missed_by(handle, &missed)),
         }
     })
 }
 
-fn try_destroy(request: &mut Request, comm: &Comm) -> Then<Result<Poll<()>>> {
+fn try_destroy(request: &mut Request, comm: &Comm) -> SlotAction<Result<Poll<()>>> {
     if matches!(&request.life, RequestPhase::Active(RequestOp::Other(other)) if !other.is_message())
     {
         let name = request.name();
-        return Then::Keep(fail!(
+        return SlotAction::Keep(fail!(
             DTL_ERROR_BUSY,
             "what was started ({name}) cannot be withdrawn: wait for it"
         ));
     }
     match request.cancel(comm) {
-        Ok(Poll::Ready(_)) => Then::End(Ok(Poll::Ready(()))),
-        Ok(Poll::Pending) => Then::Keep(Ok(Poll::Pending)),
-        Err(error) => Then::Keep(Err(error)),
+        Ok(Poll::Ready(_)) => SlotAction::End(Ok(Poll::Ready(()))),
+        Ok(Poll::Pending) => SlotAction::Keep(Ok(Poll::Pending)),
+        Err(error) => SlotAction::Keep(Err(error)),
     }
 }
 
@@ -174,7 +174,7 @@ pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
                     request.end(epoch::spare_slots());
                     break;
                 }
-                Err(Missed::Stale) => break,
+                Err(LookupFailure::Stale) => break,
                 Err(_) => std::thread::yield_now(),
             }
         }
@@ -189,7 +189,7 @@ pub fn destroy_all() {
             if let Some(comm) = request.comm(&inside) {
                 drop(cancel::until(&comm.link, || request.cancel(comm)));
             }
-            Then::End(())
+            SlotAction::End(())
         });
     }
 }

@@ -1,6 +1,6 @@
 //! Polling of a request.
 
-use super::{Outcome, Request, RequestOp, RequestPhase, Standing, TABLE, at_rest, outcome};
+use super::{Outcome, PollState, Request, RequestOp, RequestPhase, TABLE, at_rest, outcome};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
@@ -10,7 +10,7 @@ use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{Completion, OpId};
 use crate::sys::compute::foreign_test::{TestOutcome, TestOutputs};
 use crate::sys::handles::epoch::Guard;
-use crate::sys::handles::slot_map::{Locked, Missed};
+use crate::sys::handles::slot_map::{Locked, LookupFailure};
 use crate::sys::sync::hints;
 use std::task::Poll;
 
@@ -48,7 +48,7 @@ pub(in crate::runtime::comm) fn poll_request(
         Ok(request) => request,
         Err(missed) => {
             hints::rarely();
-            return Ok(if missed == Missed::Stale {
+            return Ok(if missed == LookupFailure::Stale {
                 RequestState::Stale
             } else {
                 RequestState::Active
@@ -137,7 +137,7 @@ fn poll_other(
 ) -> Result<RequestState> {
     request.set_owner();
     let is_active = matches!(request.life, RequestPhase::Active(_));
-    if is_active && request.settle(comm)? == Standing::Active {
+    if is_active && request.settle(comm)? == PollState::Active {
         return Ok(RequestState::active(comm));
     }
     let Some(outcome) = request.life.take_outcome() else {

@@ -1,11 +1,11 @@
 //! Waiting for requests, and testing them without waiting: one, all, any, some.
 
-use super::{Outcome, RequestState, Standing};
+use super::{Outcome, PollState, RequestState};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::absence;
-use crate::runtime::comm::diagnostics::hang_report::{self, Inquiry};
+use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::p2p::request;
 use crate::runtime::comm::{Comm, progress};
@@ -125,14 +125,19 @@ const REPORTED_NS: u64 = 100_000_000;
 
 /// Query to the other ranks, for a wait that reports where they are if it gives up.
 #[cold]
-fn inquiry(handle: dtl_request_t, timeout_ns: u64, limit: Deadline) -> Option<Inquiry> {
+fn inquiry(handle: dtl_request_t, timeout_ns: u64, limit: Deadline) -> Option<DeadlineQuery> {
     let is_collective = || request::name_of(handle).1.is_some_and(Kind::is_collective);
     (limit.is_finite() && timeout_ns >= REPORTED_NS && is_collective())
-        .then(|| Inquiry::before(limit, timeout_ns))
+        .then(|| DeadlineQuery::before(limit, timeout_ns))
 }
 
 #[cold]
-fn late(comm: &Comm, handle: dtl_request_t, timeout_ns: u64, inquiry: Option<Inquiry>) -> Error {
+fn late(
+    comm: &Comm,
+    handle: dtl_request_t,
+    timeout_ns: u64,
+    inquiry: Option<DeadlineQuery>,
+) -> Error {
     let (name, kind) = request::name_of(handle);
     let advice = match kind {
         _ if inquiry.is_some() => "",
@@ -218,14 +223,14 @@ pub fn test_all(
         }
         match request::standing(handle).map_err(at(index))? {
             None => return Err(at(index)(request::stale(handle))),
-            Some(Standing::Active) => {
+            Some(PollState::Active) => {
                 if let Some(comm) = request::comm_of(handle) {
                     progress::others(&comm);
                     request::end_if_absent(&comm, handle);
                 }
                 return Ok((false, Ok(())));
             }
-            Some(Standing::AtRest | Standing::Over) => {}
+            Some(PollState::AtRest | PollState::Over) => {}
         }
     }
     let mut first_failure = Ok(());

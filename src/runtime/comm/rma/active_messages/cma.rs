@@ -8,7 +8,7 @@
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
-use crate::runtime::component::{Copied, Remote, Spot};
+use crate::runtime::component::{CopyOutcome, Remote, TargetRange};
 use crate::runtime::explain;
 use crate::sys::memory::buf::Region;
 use std::ops::Range;
@@ -68,20 +68,20 @@ impl Copies {
     pub(super) fn copy(
         &self,
         comm: &Comm,
-        spot: Spot,
-        copy: impl FnOnce(&dyn Remote, u64) -> Copied,
+        spot: TargetRange,
+        copy: impl FnOnce(&dyn Remote, u64) -> CopyOutcome,
     ) -> Result<bool> {
         let target = usize::try_from(spot.target).ok().and_then(|rank| self.targets.get(rank));
         let Some(target) = target.filter(|target| target.base != 0) else { return Ok(false) };
         let memory = target.memory.get_or_init(|| target.find(comm, spot.target));
         let copied = match memory {
             Some(memory) => copy(memory.as_ref(), target.base + spot.offset as u64),
-            None => Copied::Refused,
+            None => CopyOutcome::Refused,
         };
         match copied {
-            Copied::All => return Ok(true),
-            Copied::Refused => {}
-            Copied::Gone => {
+            CopyOutcome::All => return Ok(true),
+            CopyOutcome::Refused => {}
+            CopyOutcome::Gone => {
                 target.is_gone.store(true, Ordering::Relaxed);
                 comm.look_around();
             }
@@ -122,11 +122,11 @@ impl CmaTarget {
 }
 
 /// Copies to the target.
-pub(super) fn write(from: Region) -> impl FnOnce(&dyn Remote, u64) -> Copied {
+pub(super) fn write(from: Region) -> impl FnOnce(&dyn Remote, u64) -> CopyOutcome {
     move |memory, address| memory.write(address, from)
 }
 
 /// Copies from the target.
-pub(super) fn read(into: Region) -> impl FnOnce(&dyn Remote, u64) -> Copied {
+pub(super) fn read(into: Region) -> impl FnOnce(&dyn Remote, u64) -> CopyOutcome {
     move |memory, address| memory.read(address, into)
 }

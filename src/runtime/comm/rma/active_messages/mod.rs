@@ -33,15 +33,17 @@ use crate::abi::word::DTL_OP_NO_OP;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::p2p::posted::Posted;
 use crate::runtime::comm::p2p::send_recv::OpHandle;
-use crate::runtime::comm::rma_path::{Asked, Change, Reach, RmaPath, RmaStart, Spot, Swap, Ticket};
+use crate::runtime::comm::rma_path::{
+    Change, FlushScope, RmaPath, RmaStart, Swap, TargetRange, Ticket, TicketRequest,
+};
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{Copied, Remote, SendMode};
+use crate::runtime::component::{CopyOutcome, Remote, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
 use crate::sys::sync::lock::{Mutex, MutexGuard};
-use origin::{Origin, SendRoom};
+use origin::{Origin, SendCredit};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,13 +92,17 @@ impl Active {
     }
 
     /// This rank's own memory, if it is the target.
-    fn own(&self, spot: Spot) -> Option<Region> {
+    fn own(&self, spot: TargetRange) -> Option<Region> {
         (spot.target == self.comm.rank).then(|| self.memory.part(spot.offset, spot.len))
     }
 
     /// Lets the kernel do an operation, if it may. The memory of a rank that has died may still be
     /// there to copy.
-    fn copy(&self, spot: Spot, copy: impl FnOnce(&dyn Remote, u64) -> Copied) -> Result<bool> {
+    fn copy(
+        &self,
+        spot: TargetRange,
+        copy: impl FnOnce(&dyn Remote, u64) -> CopyOutcome,
+    ) -> Result<bool> {
         if !self.copies.is_any() {
             return Ok(false);
         }
@@ -158,16 +164,16 @@ impl Active {
     fn make_room(&self, target: i32) -> Result<()> {
         let room = || self.lock_origin()?.room(&self.comm, target);
         match room()? {
-            SendRoom::Free => Ok(()),
-            SendRoom::Flush => self.finish(target..target + 1, Reach::Target),
-            SendRoom::Later => {
+            SendCredit::Free => Ok(()),
+            SendCredit::Flush => self.finish(target..target + 1, FlushScope::Target),
+            SendCredit::Later => {
                 let what = |limit: &str| {
                     format!(
                         "no room for it: operations before it, of target {target} among others, \
                          did not end {limit}"
                     )
                 };
-                self.until(self.comm.deadline(), what, || Ok(room()? != SendRoom::Later))
+                self.until(self.comm.deadline(), what, || Ok(room()? != SendCredit::Later))
             }
         }
     }
@@ -208,9 +214,9 @@ impl Active {
     }
 
     /// Waits until operations on these targets are over; the first failure after all of them are.
-    fn finish(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
+    fn finish(&self, targets: Range<i32>, reach: FlushScope) -> Result<()> {
         let (mut answers, mut failed) = (Vec::new(), Ok(()));
-        if reach == Reach::Target {
+        if reach == FlushScope::Target {
             for target in targets.clone() {
                 let Some(goal) = self.origin.lock().unanswered(target) else { continue };
                 match self.send_request(target, Head::new(RequestKind::Flush), goal) {
@@ -249,8 +255,9 @@ impl Active {
         waited?;
         note_first(&mut failed, origin.failure(&targets));
         drop(origin);
-        failed
-            .and_then(|()| if reach == Reach::Target { self.check_alive(&targets) } else { Ok(()) })
+        failed.and_then(|()| {
+            if reach == FlushScope::Target { self.check_alive(&targets) } else { Ok(()) }
+        })
     }
 
     /// Fails if one of the targets is known to have died: a flush reports that even if nothing was
@@ -272,7 +279,7 @@ impl Active {
         (head, data, target): (Head, &[Region], i32),
         into: Region,
         what: &'static str,
-        asked: Asked,
+        asked: TicketRequest,
     ) -> Result<RmaStart> {
         self.make_room(target)?;
         let mut origin = self.lock_origin()?;
@@ -288,7 +295,7 @@ impl Active {
 
     /// The pieces of an accumulation: each is applied as a whole.
     fn in_pieces(
-        to: Spot,
+        to: TargetRange,
         element: usize,
         mut each: impl FnMut(usize, usize) -> Result<()>,
     ) -> Result<()> {
@@ -328,7 +335,7 @@ impl RmaPath for Active {
         }
     }
 
-    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<RmaStart> {
+    fn put(&self, to: TargetRange, from: Region, asked: TicketRequest) -> Result<RmaStart> {
         if let Some(own) = self.own(to) {
             own.copy_from(from);
             return Ok(RmaStart::Over);
@@ -354,7 +361,7 @@ impl RmaPath for Active {
         Ok(origin.add(number, ("put to", to.target), started, asked))
     }
 
-    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<RmaStart> {
+    fn get(&self, into: Region, from: TargetRange, asked: TicketRequest) -> Result<RmaStart> {
         if let Some(own) = self.own(from) {
             into.copy_from(own);
             return Ok(RmaStart::Over);
@@ -366,7 +373,7 @@ impl RmaPath for Active {
         self.fetch((head, &[], from.target), into, "get from", asked)
     }
 
-    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<RmaStart> {
+    fn accumulate(&self, to: TargetRange, from: Region, by: &Change) -> Result<RmaStart> {
         if let Some(own) = self.own(to) {
             let _alone = self.server.lock();
             by.update.apply_locked(own, from, Region::EMPTY);
@@ -385,7 +392,7 @@ impl RmaPath for Active {
 
     fn get_accumulate(
         &self,
-        to: Spot,
+        to: TargetRange,
         from: Region,
         result: Region,
         by: &Change,
@@ -406,7 +413,7 @@ impl RmaPath for Active {
         Ok(begun)
     }
 
-    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<RmaStart> {
+    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<RmaStart> {
         if let Some(own) = self.own(to) {
             let _alone = self.server.lock();
             swap.result.copy_from(own);
@@ -432,7 +439,7 @@ impl RmaPath for Active {
     }
 
     fn unlock(&self, targets: Range<i32>) -> Result<()> {
-        let mut finished = self.finish(targets.clone(), Reach::Target);
+        let mut finished = self.finish(targets.clone(), FlushScope::Target);
         if finished.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT) {
             return finished;
         }
@@ -445,7 +452,7 @@ impl RmaPath for Active {
         drop(self.give_back(targets));
     }
 
-    fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
+    fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()> {
         self.finish(targets, reach)
     }
 

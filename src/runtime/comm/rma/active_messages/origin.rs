@@ -5,7 +5,7 @@ use super::wire_format::{HEAD, Head, REQUEST, ROOM};
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::p2p::send_recv::OpHandle;
-use crate::runtime::comm::rma_path::{Asked, RmaStart, Ticket};
+use crate::runtime::comm::rma_path::{RmaStart, Ticket, TicketRequest};
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{OpId, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
@@ -28,7 +28,7 @@ struct Pending {
     target: i32,
     what: &'static str,
     started: OpHandle,
-    asked: Asked,
+    asked: TicketRequest,
 }
 
 /// Requests to a target that are answered for together, by a flush: sent, and known to be done.
@@ -54,7 +54,7 @@ pub(super) struct Origin {
 
 /// Why a request has to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum SendRoom {
+pub(super) enum SendCredit {
     Free,
     /// Until some of what is on its way is over.
     Later,
@@ -81,17 +81,17 @@ impl Origin {
     }
 
     /// Whether there is room for one more request to a target.
-    pub(super) fn room(&mut self, comm: &Comm, target: i32) -> Result<SendRoom> {
+    pub(super) fn room(&mut self, comm: &Comm, target: i32) -> Result<SendCredit> {
         self.collect_staged(comm);
         if self.pending.len() >= MOST_PENDING {
             self.collect(comm, &(0..comm.size), true)?;
         }
         Ok(if self.staged.len() >= MOST_STAGED || self.pending.len() >= MOST_PENDING {
-            SendRoom::Later
+            SendCredit::Later
         } else if self.peer(target).is_some_and(|peer| peer.sent - peer.done >= MOST_UNANSWERED) {
-            SendRoom::Flush
+            SendCredit::Flush
         } else {
-            SendRoom::Free
+            SendCredit::Free
         })
     }
 
@@ -191,7 +191,7 @@ impl Origin {
         number: u64,
         (what, target): (&'static str, i32),
         started: OpHandle,
-        asked: Asked,
+        asked: TicketRequest,
     ) -> RmaStart {
         if !matches!(started, OpHandle::Op(_)) {
             return RmaStart::Over;

@@ -8,11 +8,11 @@ use crate::abi::word::{
 };
 use crate::error::fail;
 use crate::runtime::comm::rma::rma_ops::change;
-use crate::runtime::comm::rma::select::{Chosen, Had, choose};
+use crate::runtime::comm::rma::select::{OfferMemory, PathChoice, choose};
 use crate::runtime::comm::rma::{RankWindow, WindowOffer, rma_progress as serving};
 use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::component::{
-    Completion, Groups, Matched, Presence, Properties, RecvMode, Rma, Selector, SendMode,
+    BackendProbe, Completion, Groups, Matched, Properties, RecvMode, Rma, Selector, SendMode,
     SharedOffer as Memory, Transport, WindowPart, poll_of,
 };
 use crate::runtime::registry::Backend;
@@ -54,10 +54,10 @@ impl component::Window for Mock {
     fn memory(&self) -> Region {
         self.memory
     }
-    fn put(&self, to: Spot, from: Region, _asked: bool) -> Result<Option<OpId>> {
+    fn put(&self, to: TargetRange, from: Region, _asked: bool) -> Result<Option<OpId>> {
         self.copy("put", (self.memory.part(to.offset, to.len), from))
     }
-    fn get(&self, into: Region, from: Spot, _asked: bool) -> Result<Option<OpId>> {
+    fn get(&self, into: Region, from: TargetRange, _asked: bool) -> Result<Option<OpId>> {
         self.copy("get", (into, self.memory.part(from.offset, from.len)))
     }
     fn test(&self, _op: OpId) -> Result<bool> {
@@ -66,7 +66,7 @@ impl component::Window for Mock {
         log.later.drain(..).for_each(|(to, from)| to.copy_from(from));
         Ok(over)
     }
-    fn flush(&self, target: Option<i32>, _reach: Reach) -> Result<Option<OpId>> {
+    fn flush(&self, target: Option<i32>, _reach: FlushScope) -> Result<Option<OpId>> {
         assert_eq!(target, Some(0));
         self.log("flush").map(|()| Some(OpId(9)))
     }
@@ -75,7 +75,7 @@ impl component::Window for Mock {
     }
     fn accumulate(
         &self,
-        to: Spot,
+        to: TargetRange,
         from: Region,
         result: Option<Region>,
         by: &Reduction,
@@ -85,7 +85,7 @@ impl component::Window for Mock {
         by.apply(target, from);
         self.log("accumulate")
     }
-    fn compare_and_swap(&self, _to: Spot, _swap: Swap) -> Result<()> {
+    fn compare_and_swap(&self, _to: TargetRange, _swap: Swap) -> Result<()> {
         self.log("swap")
     }
     fn close(&self, together: bool) {
@@ -191,13 +191,13 @@ impl Rma for Loop {
 
 struct Nothing;
 
-impl Presence for Nothing {}
+impl BackendProbe for Nothing {}
 
 /// A window of a transport with such windows, of what is offered.
 fn make(
     windows: std::result::Result<bool, &'static str>,
     memory: Memory,
-) -> (Chosen, Arc<Mutex<Log>>) {
+) -> (PathChoice, Arc<Mutex<Log>>) {
     let log = Arc::new(Mutex::new(Log::default()));
     let (queue, receives) = (Mutex::default(), Mutex::default());
     let properties = Properties::new(0, 1, "loop");
@@ -210,7 +210,7 @@ fn make(
         (0, 1),
         u64::MAX,
     ));
-    let had = Had::of(&comm, WindowOffer { memory, disp_unit: 1 }).unwrap();
+    let had = OfferMemory::of(&comm, WindowOffer { memory, disp_unit: 1 }).unwrap();
     let words = had.words();
     let part = RankWindow { size: words[0], disp_unit: 1, process: 1, memory: Region::EMPTY };
     let chosen = choose(&comm, had, &[part], &[words]).unwrap();
@@ -223,18 +223,18 @@ fn words(values: &[u64]) -> Scratch {
     Scratch::of_words(values).unwrap()
 }
 
-const FIRST: Spot = Spot { target: 0, offset: 0, len: 8 };
+const FIRST: TargetRange = TargetRange { target: 0, offset: 0, len: 8 };
 
 #[test]
 fn data_and_some_atomics_are_the_transports() {
-    let (Chosen { way, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(16));
+    let (PathChoice { way, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(16));
     assert_eq!((way.describe(), memory.len()), ("a mock", 16));
     let (from, into) = (words(&[5]), words(&[0]));
     let int = change("test", DTL_DTYPE_INT64, DTL_OP_SUM).unwrap();
     let real = change("test", DTL_DTYPE_FLOAT64, DTL_OP_NO_OP).unwrap();
     way.lock(0..1, true).unwrap();
     assert!(way.put(FIRST, from.region(), false).is_ok());
-    way.flush(0..1, Reach::Target).unwrap();
+    way.flush(0..1, FlushScope::Target).unwrap();
     way.get_accumulate(FIRST, from.region(), into.region(), &int).unwrap();
     assert_eq!(into.words(), [5]);
     way.get_accumulate(FIRST, Region::EMPTY, into.region(), &real).unwrap();
@@ -247,14 +247,14 @@ fn data_and_some_atomics_are_the_transports() {
     way.unlock(0..1).unwrap();
     assert_eq!(log.lock().calls, ["put", "flush", "accumulate", "swap", "flush"]);
     way.get(into.region(), FIRST, false).unwrap();
-    way.flush(0..1, Reach::Local).unwrap();
+    way.flush(0..1, FlushScope::Local).unwrap();
     assert_eq!(into.words(), [3], "what was swapped by a message is in the same memory");
 }
 
 #[test]
 fn who_asks_hears_and_nobody_after_the_end() {
     for together in [true, false] {
-        let (Chosen { way, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(8));
+        let (PathChoice { way, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(8));
         let (first, second) = (words(&[1]), words(&[2]));
         let RmaStart::Pending(ticket) = way.put(FIRST, first.region(), true).unwrap() else {
             panic!("over")
@@ -270,7 +270,7 @@ fn who_asks_hears_and_nobody_after_the_end() {
         let RmaStart::Pending(ticket) = way.get(into.region(), FIRST, true).unwrap() else {
             panic!("over")
         };
-        way.flush(0..1, Reach::Target).unwrap();
+        way.flush(0..1, FlushScope::Target).unwrap();
         way.close(together);
         way.close(!together);
         assert_eq!(log.lock().calls.last(), Some(&if together { "end" } else { "drop" }));
@@ -289,11 +289,12 @@ fn without_a_window_of_the_transports_there_are_messages() {
         (Ok(true), "a mock"),
         (Err("as it is one"), "messages, served by whoever waits in this process"),
     ] {
-        let (Chosen { way: chosen, memory, kept: _kept, .. }, _) = make(windows, Memory::Fresh(24));
+        let (PathChoice { way: chosen, memory, kept: _kept, .. }, _) =
+            make(windows, Memory::Fresh(24));
         assert_eq!((chosen.describe(), memory.len()), (way, 24));
         let from = words(&[4]);
         chosen.put(FIRST, from.region(), false).unwrap();
-        chosen.flush(0..1, Reach::Target).unwrap();
+        chosen.flush(0..1, FlushScope::Target).unwrap();
         let into = words(&[0]);
         into.region().copy_from(memory);
         assert_eq!(into.words(), [4]);

@@ -2,7 +2,7 @@
 
 use super::flight_recorder::Recorder;
 use super::op_desc::{Kind, OpDesc};
-use super::p2p::request::state::{RequestPhase, Standing};
+use super::p2p::request::state::{PollState, RequestPhase};
 use crate::Model;
 use crate::sys::sync::lock::Mutex;
 use loom::cell::UnsafeCell;
@@ -145,9 +145,11 @@ fn wait((life, transport): &(Mutex<RequestPhase<Operation, u32>>, Transport)) {
             continue;
         };
         match life.settle(|operation| transport.poll(operation)) {
-            Ok(Standing::Active) => {}
-            Ok(Standing::Over) => return life.take_outcome().map_or((), |it| transport.deliver(it)),
-            Ok(Standing::AtRest) | Err(()) => return,
+            Ok(PollState::Active) => {}
+            Ok(PollState::Over) => {
+                return life.take_outcome().map_or((), |it| transport.deliver(it));
+            }
+            Ok(PollState::AtRest) | Err(()) => return,
         }
         drop(life);
         thread::yield_now();

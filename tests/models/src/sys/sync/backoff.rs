@@ -1,10 +1,10 @@
 //! Waits without patience: they sleep at once, which is what a model is about.
 
-pub struct Patience;
+pub struct FutexBackoff;
 
-impl Patience {
+impl FutexBackoff {
     pub fn new(_is_crowded: bool) -> Self {
-        Patience
+        FutexBackoff
     }
 
     pub fn pause(&mut self) -> bool {

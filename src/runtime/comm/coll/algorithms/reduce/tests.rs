@@ -76,7 +76,7 @@ fn cases() -> impl Iterator<Item = (i32, usize, i32, bool)> {
 fn a_root_gets_the_folded_data_of_all() {
     for case in cases() {
         let (ranks, count, op, in_place) = case;
-        let by = Folding { element: ELEMENT, commutes: op == DTL_OP_SUM };
+        let by = ReductionInfo { element: ELEMENT, commutes: op == DTL_OP_SUM };
         for root in if count == MANY { 1..2 } else { 0..ranks } {
             for how in [Algorithm::Binomial, Algorithm::HalvingGather] {
                 if how == Algorithm::HalvingGather && !by.commutes {

@@ -71,8 +71,8 @@ impl Job {
     }
 }
 
-fn folding(commutes: bool) -> Folding {
-    Folding { element: 8, commutes }
+fn folding(commutes: bool) -> ReductionInfo {
+    ReductionInfo { element: 8, commutes }
 }
 
 fn with(op: i32) -> Option<Reduction> {

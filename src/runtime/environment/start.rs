@@ -6,7 +6,7 @@
 //! finds an environment starting waits for the result, unless that thread waits for it.
 
 use super::plan::StartStep;
-use super::version::Need;
+use super::version::Requirement;
 use super::{
     CHANGED, Description, EnvironmentRecord, EnvironmentState, Phase, STATE, ordered, probe,
     unknown,
@@ -31,7 +31,7 @@ impl EnvironmentRefs {
     }
 
     /// Starts one more, and everything that it depends on.
-    pub fn add(&mut self, need: &Need) -> Result<()> {
+    pub fn add(&mut self, need: &Requirement) -> Result<()> {
         let (order, state) = ordered(need)?;
         self.era = state.era;
         // Keeps each step until the next one holds it.
@@ -69,7 +69,7 @@ impl Drop for EnvironmentRefs {
 }
 
 /// `dtl_environment_require`.
-pub fn require(need: &Need) -> Result<()> {
+pub fn require(need: &Requirement) -> Result<()> {
     let mut held = EnvironmentRefs::default();
     held.add(need)?;
     let mut state = STATE.lock();

@@ -18,9 +18,9 @@ const LOOK_EVERY: u8 = 64;
 
 /// Counts the polls between two looks.
 #[derive(Default)]
-pub(in crate::runtime::comm) struct Turns(u8);
+pub(in crate::runtime::comm) struct PollCounter(u8);
 
-impl Turns {
+impl PollCounter {
     /// Whether this poll is one of those that look.
     pub(in crate::runtime::comm) fn is_turn(&mut self) -> bool {
         self.0 = self.0.wrapping_add(1);

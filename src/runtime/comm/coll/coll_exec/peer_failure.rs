@@ -5,8 +5,8 @@ use super::{CollWork, Run, report_on};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::absence::Gone;
-use crate::runtime::comm::diagnostics::hang_report::{GivenUp, Inquiry};
+use crate::runtime::comm::absence::MissingRanks;
+use crate::runtime::comm::diagnostics::hang_report::{CollFailure, DeadlineQuery};
 use crate::sys::sync::clock::now_ns;
 
 /// How long a collective may go on after a death was seen: what the dead rank sent may complete it.
@@ -15,7 +15,12 @@ const GRACE_NS: u64 = 100_000_000;
 impl Run {
     /// Whether it can still come to its end; `looks`: also whether ranks have destroyed the
     /// communicator.
-    pub(super) fn check_hope(&mut self, comm: &Comm, inquiry: &Inquiry, looks: bool) -> Result<()> {
+    pub(super) fn check_hope(
+        &mut self,
+        comm: &Comm,
+        inquiry: &DeadlineQuery,
+        looks: bool,
+    ) -> Result<()> {
         comm.check_open()?;
         match self.is_lost(comm, looks) {
             Ok(false) => {}
@@ -58,12 +63,14 @@ impl Run {
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();
         comm.catch_up_with_left();
-        let told =
-            comm.reports.given_up(self.number).map_or_else(Gone::default, |first| first.gone);
+        let told = comm
+            .reports
+            .given_up(self.number)
+            .map_or_else(MissingRanks::default, |first| first.gone);
         self.cannot_complete(comm, &told.or(|| gone))
     }
 
-    fn cannot_complete(&self, comm: &Comm, gone: &Gone) -> Error {
+    fn cannot_complete(&self, comm: &Comm, gone: &MissingRanks) -> Error {
         comm.reports.note_cause(gone);
         let text = format!("{} cannot complete {}", self.call, comm.gone_text_of(gone));
         Error::new(DTL_ERROR_RANK_FAILURE, text)
@@ -71,7 +78,7 @@ impl Run {
 
     /// Another rank has given it up, or one before it. If that is because of ranks that are gone,
     /// these are the reason here, too: the other ranks need not be queried for where they are.
-    fn given_up(&self, comm: &Comm, first: &GivenUp, inquiry: &Inquiry) -> Error {
+    fn given_up(&self, comm: &Comm, first: &CollFailure, inquiry: &DeadlineQuery) -> Error {
         if let Some(gone) = first.cause(comm) {
             return self.cannot_complete(comm, &gone);
         }

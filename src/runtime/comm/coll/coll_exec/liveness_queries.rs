@@ -4,7 +4,7 @@ use super::report_on;
 use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::diagnostics::hang_report::{self, Inquiry};
+use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
 use crate::runtime::comm::op_desc::OpDesc;
 use crate::sys::sync::clock::now_ns;
 
@@ -24,7 +24,7 @@ impl LivenessQueries {
         &mut self,
         comm: &Comm,
         call: &OpDesc,
-        inquiry: &Inquiry,
+        inquiry: &DeadlineQuery,
         awaited: impl Iterator<Item = i32>,
     ) -> Result<()> {
         if self.since == 0 {

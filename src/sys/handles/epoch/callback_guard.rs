@@ -8,20 +8,20 @@ impl Visit {
     /// Leaves for a function of the program's. Until the result is dropped, the thread counts as in
     /// a call; nothing is kept alive.
     #[inline]
-    pub(in crate::sys) fn into_running(self) -> Running {
+    pub(in crate::sys) fn into_running(self) -> CallbackGuard {
         let record = self.inside.record;
         // Before the sequence number becomes even: a thread that sees that sees this (release).
         record.running.store(record.running.load(Ordering::Relaxed) + 1, Ordering::Release);
-        Running { record }
+        CallbackGuard { record }
     }
 }
 
 /// See [`Visit::into_running`]. Errands are left to others, or to the next entry.
-pub struct Running {
+pub struct CallbackGuard {
     record: &'static ThreadRecord,
 }
 
-impl Drop for Running {
+impl Drop for CallbackGuard {
     #[inline]
     fn drop(&mut self) {
         let running = self.record.running.load(Ordering::Relaxed);
