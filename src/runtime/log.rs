@@ -107,4 +107,7 @@ macro_rules! error {
         }
     };
 }
-pub(crate) use {debug, error, info, warning};
+pub(crate) use debug;
+pub(crate) use error;
+pub(crate) use info;
+pub(crate) use warning;

@@ -5,7 +5,8 @@
 use super::id_table::{self, IdLookup, IdTable};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
-use crate::sys::compute::reduce::{self, Kernels, user::UserOp};
+use crate::sys::compute::reduce::user::UserOp;
+use crate::sys::compute::reduce::{self, Kernels};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::{CStr, CString};
 

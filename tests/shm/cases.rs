@@ -2,9 +2,8 @@
 
 use crate::deaths::{Killed, killed, killed_while_taken};
 use crate::forbid::{forbid, forbid_as_told};
-use crate::large;
-use crate::parts;
 use crate::rank::*;
+use crate::{large, parts};
 use dtl::abi::comm::communicator::DTL_ANY_SOURCE;
 use dtl::abi::status::*;
 use dtl::runtime::component::{OpId, Selector, SendMode};

@@ -7,7 +7,8 @@ use crate::runtime::component::{Completion, Exchange, OpId, Selector, SendMode, 
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A class of match words that no communicator uses: a rank that is done already sends under
 /// others.

@@ -14,8 +14,9 @@ use crate::abi::status::{DTL_ERROR_COMPILE_FAILED, DTL_ERROR_UNAVAILABLE, dtl_st
 use crate::abi::word::DTL_LANGUAGE_C;
 use crate::backend::kernel_cache::{self, KernelCache};
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::KernelFn;
-use crate::runtime::component::{Compiled, KernelQuery, ModuleLaunch, Modules, Source, Token};
+use crate::runtime::component::{
+    Compiled, KernelFn, KernelQuery, ModuleLaunch, Modules, Source, Token,
+};
 use crate::runtime::enums::describe;
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;

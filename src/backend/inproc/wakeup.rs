@@ -6,8 +6,7 @@
 //! the kernel from putting it to sleep.
 
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use crate::sys::sync::futex;
-use crate::sys::sync::{AtomicU32, fence};
+use crate::sys::sync::{AtomicU32, fence, futex};
 use std::time::Duration;
 
 /// Far enough from others that its line changes only when somebody goes to sleep.

@@ -9,17 +9,14 @@
 //! collectives (`collective`), which MPI (`discovery`, `mpi_library`).
 
 use super::comm::{duplicate, or_free, place_in};
-use super::completion;
 use super::ids::{id_of, request_of};
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, PendingFree};
 use super::locality::Node;
 use super::message::{self, LARGE, tag_limit};
 use super::op_extras::{OpExtra, OpExtras};
-use super::persistent;
-use super::stale_messages;
 use super::status::Reader;
-use super::window;
+use super::{completion, persistent, stale_messages, window};
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
 use crate::runtime::component::{

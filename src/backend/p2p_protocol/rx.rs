@@ -1,9 +1,9 @@
 //! What comes in: frames, in the order in which their receives were posted, and payloads.
 
 use super::engine::{
-    Arrival, Control, Engine, MessageBytes, Mover, Operation, Payload, Receive, RndvOffer,
+    Arrival, Control, Engine, MessageBytes, Mover, Operation, Payload, Receive, RndvOffer, Send,
+    SendStage, TakenOffer, done, fitting, index_of, rank_of,
 };
-use super::engine::{Send, SendStage, TakenOffer, done, fitting, index_of, rank_of};
 use super::frame::{FRAME, Frame, FrameKind, HEADER, Header};
 use super::{FRAME_WORD, RxFrame, SleepMode, tx};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;

@@ -2,9 +2,9 @@
 
 use super::FRAME_WORD;
 use super::engine::{
-    Control, Engine, Mover, Operation, Payload, Receive, Send, SendOutcome, SendStage,
+    Control, Engine, Mover, Operation, Payload, Receive, Send, SendOutcome, SendStage, done,
+    rank_of,
 };
-use super::engine::{done, rank_of};
 use super::frame::{Frame, FrameKind, Header, INLINE};
 use crate::abi::status::*;
 use crate::error::{Error, Result};

@@ -17,9 +17,8 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::component::{
     Availability, BackendProbe, Comm, OpenArgs, Properties, Transport,
 };
-use crate::runtime::explain;
-use crate::runtime::launch;
 use crate::runtime::registry::Backend;
+use crate::runtime::{explain, launch};
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::{fd, hwinfo};
 use std::sync::Arc;

@@ -1,10 +1,9 @@
 //! State of a communicator of this kind, and its progress.
 
 use super::cq::CqSet;
-use super::events;
 use super::operation::{RdmaOperation, part_over};
 use super::protocol::eager_slots::{DATA, EagerHeader, EagerKind, Note, NoteKind};
-use super::window;
+use super::{events, window};
 use crate::abi::status::*;
 use crate::backend::bootstrap::liveness::Oob;
 use crate::backend::op_table::Operations;

@@ -11,7 +11,8 @@ use crate::last_error::Mark;
 use crate::runtime::component::{
     CopySide, DriverAllocation, Exports, Extent, Memory, Ticket, Token, Transfer,
 };
-use crate::runtime::enums::{describe, schedule::check_memory_kind};
+use crate::runtime::enums::describe;
+use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::memory::MOST_ALIGNMENT;
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;

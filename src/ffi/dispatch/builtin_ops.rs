@@ -8,9 +8,8 @@ use crate::ffi::args;
 use crate::ffi::exec::{kernel, module, stream};
 use crate::ffi::memory::transfer;
 use crate::runtime::dispatch::{Query, bitmap_index};
-use crate::runtime::library_ops;
 use crate::runtime::registry::Backend;
-use crate::runtime::{device, memory};
+use crate::runtime::{device, library_ops, memory};
 use crate::sys::handles::epoch;
 use std::sync::Arc;
 

@@ -9,10 +9,8 @@ use crate::abi::word::{DTL_MEMORY_HOST, DTL_OPERATION_ALLOC, dtl_enum_word_t};
 use crate::error::fail;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::{self, Entry, OpenCheck, UNTRACED};
-use crate::runtime::library_ops;
-use crate::runtime::memory::host_alloc;
-use crate::runtime::memory::ipc_handle;
-use crate::runtime::{device, memory};
+use crate::runtime::memory::{host_alloc, ipc_handle};
+use crate::runtime::{device, library_ops, memory};
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 

@@ -10,11 +10,9 @@
 
 mod layout;
 
-use super::memory::transfer;
-use super::memory::{self, Allocation, Owner, external};
+use super::memory::{self, Allocation, Owner, external, transfer};
 use super::registry::Backend;
-use super::types;
-use super::{device, invalid_handle, lifecycle};
+use super::{device, invalid_handle, lifecycle, types};
 use crate::abi::devices::array::*;
 use crate::abi::devices::device::{DTL_MEMORY_HOST_ACCESSIBLE, dtl_mem_kind_info_t};
 use crate::abi::status::DTL_ERROR_BUSY;

@@ -15,9 +15,8 @@ use super::op_desc::{Kind, OpDesc};
 use crate::runtime::trace;
 use crate::sys::handles::epoch;
 use crate::sys::sync::{AtomicU64, AtomicUsize, Ordering, fence, hints, size};
-use std::array;
 use std::iter::from_fn;
-use std::ptr;
+use std::{array, ptr};
 
 /// An entry is prefetched this many operations before it is written.
 const AHEAD: usize = 4;

@@ -1,8 +1,7 @@
 //! Memory that a handler of the dispatcher provided: allocated by one backend for a request to
 //! another. Either backend frees it.
 
-use super::host_alloc;
-use super::{Allocation, LEDGER, Owner, Request, stream_ordered};
+use super::{Allocation, LEDGER, Owner, Request, host_alloc, stream_ordered};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
 use crate::runtime::exec::stream::Stream;

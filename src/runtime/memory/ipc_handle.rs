@@ -3,8 +3,7 @@
 //! The handle's words: what the library checks before a backend sees anything (`Head`), then the
 //! backend's own. How memory gets from one process to another is the backend's matter.
 
-use super::host_alloc;
-use super::{Allocation, LEDGER, check, device_only, find, registered};
+use super::{Allocation, LEDGER, check, device_only, find, host_alloc, registered};
 use crate::abi::devices::device::{DTL_MEM_HANDLE_ROOM, dtl_mem_handle_t};
 use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};
 use crate::error::{Error, Result, fail};

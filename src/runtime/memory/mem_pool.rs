@@ -4,16 +4,14 @@
 //! users: a pool of it is a label on blocks, with counters. For every other memory a pool keeps
 //! freed blocks in lists by size, under a lock that is not held while the backend is called.
 
-use super::Allocation;
-use super::host_alloc;
+use super::{Allocation, host_alloc};
 use crate::abi::devices::device::dtl_mem_stats_t;
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
-use crate::runtime::memory;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::runtime::{device, invalid_handle};
+use crate::runtime::{device, invalid_handle, memory};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::handles::handle_table::{self, HandleTable};
 use crate::sys::memory::buf::Addr;

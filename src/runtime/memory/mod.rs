@@ -39,11 +39,11 @@ use located::overlapping;
 pub use located::{Located, locate, locate_around};
 
 use super::component::{Extent, Memory};
-use super::device;
-use super::enums::{describe, schedule::check_memory_kind};
-use super::library_ops;
+use super::enums::describe;
+use super::enums::schedule::check_memory_kind;
 use super::registry::{self, Backend};
 use super::trace::{self, Args};
+use super::{device, library_ops};
 use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::{DTL_OPERATION_ALLOC, dtl_enum_word_t};

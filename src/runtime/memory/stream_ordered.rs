@@ -1,10 +1,9 @@
 //! Memory in a stream's order: there for the work that is queued next, gone behind the work that
 //! was queued before.
 
-use super::host_alloc;
 use super::{
     Allocation, Owner, Request, admit, alignment, allocate, check, enter, find, foreign_owner,
-    leave, settle, sound,
+    host_alloc, leave, settle, sound,
 };
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::abi::word::DTL_OPERATION_ALLOC;

@@ -21,8 +21,7 @@
 //! that has it. `tests/models` tries all of it.
 
 use crate::sys::sync::backoff::FutexBackoff;
-use crate::sys::sync::futex;
-use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, futex};
 use std::ptr;
 
 /// Jobs that can be shown at once. Three of them share the line with the news.

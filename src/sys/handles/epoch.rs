@@ -35,11 +35,9 @@ pub use fork::{ForkGuard, another_was_inside, aside, forget_other_threads, is_as
 
 use super::slot_map::SpareSlots;
 use crate::sys::sync::lock::Mutex;
-use crate::sys::sync::membarrier;
-use crate::sys::sync::tls;
 use crate::sys::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
-    global, thread_local, yield_now,
+    global, membarrier, thread_local, tls, yield_now,
 };
 use std::mem::ManuallyDrop;
 use std::ptr;

@@ -10,9 +10,8 @@
 use super::epoch::{self, Guard, Visit};
 use super::handle_ref::{EpochRef, HazardRef};
 use super::slot_ref::SlotRef;
-use crate::sys::sync::hints;
 use crate::sys::sync::lock::Mutex;
-use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn};
+use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn, hints};
 use std::ptr;
 
 const GENERATION_BITS: u32 = 36;

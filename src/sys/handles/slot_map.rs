@@ -29,10 +29,9 @@
 
 use super::epoch;
 use super::handle_table::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
-use crate::sys::sync::hints;
 use crate::sys::sync::lock::Mutex;
 use crate::sys::sync::{
-    self, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn, yield_now,
+    self, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn, hints, yield_now,
 };
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;

@@ -3,8 +3,7 @@
 
 use super::epoch::Guard;
 use super::handle_table::HandleSlot;
-use crate::sys::sync::hints;
-use crate::sys::sync::{AtomicPtr, AtomicU64, Ordering};
+use crate::sys::sync::{AtomicPtr, AtomicU64, Ordering, hints};
 use std::ptr;
 
 /// Reference to a slot, for use with the handle of an object that is or was in it: in the same

@@ -2,11 +2,10 @@
 //!
 //! Not here: loading (`sys::os::dl`) and what plugins are (`runtime::plugins`).
 
-use std::fmt;
 use std::fs::{self, DirBuilder, Metadata};
-use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
+use std::{fmt, io};
 
 /// Whether this program has more rights than the user that started it (set-uid, set-gid, file
 /// capabilities). Its environment must not be trusted then.

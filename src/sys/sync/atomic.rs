@@ -37,4 +37,5 @@ macro_rules! global {
     };
 }
 
-pub(crate) use {const_fn, global};
+pub(crate) use const_fn;
+pub(crate) use global;

@@ -12,8 +12,7 @@
 //! words are given back by release stores, and acquired by the next holder. The first thread uses
 //! its own word only while no other has ever come, so it has no other holder's work to see.
 
-use super::hints;
-use super::membarrier;
+use super::{hints, membarrier};
 use crate::sys::sync::{AtomicBool, AtomicUsize, Ordering};
 
 /// Mark of no thread.

@@ -8,8 +8,7 @@
 //! Not here: loading them (`discovery`).
 
 use crate::error::{Result, fail};
-use crate::sys::os::process;
-use crate::sys::os::secure_path;
+use crate::sys::os::{process, secure_path};
 use std::path::{Path, PathBuf};
 
 /// A look at the environment.

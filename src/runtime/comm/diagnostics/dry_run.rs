@@ -11,10 +11,10 @@ use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::algorithms::choice::{Algorithm, Allowed, choose};
 use crate::runtime::comm::coll::algorithms::levels::Levels;
 use crate::runtime::comm::coll::algorithms::{AlgorithmChoice, Group};
-use crate::runtime::comm::coll::schedule;
 use crate::runtime::comm::coll::schedule_builder::Steps;
-use crate::runtime::comm::coll::small_coll;
-use crate::runtime::comm::coll::{self, Buffer, CollArgs, CollectiveRow, Extent, Kind, Neighbors};
+use crate::runtime::comm::coll::{
+    self, Buffer, CollArgs, CollectiveRow, Extent, Kind, Neighbors, schedule, small_coll,
+};
 use crate::runtime::comm::flight_recorder::Recorder;
 use crate::runtime::comm::rank_map::Members;
 use crate::runtime::types;

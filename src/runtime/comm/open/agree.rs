@@ -17,14 +17,13 @@ use super::group::{MailboxReservation, derive};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::comm::absence;
 use crate::runtime::comm::comm_handles::check_outside;
 use crate::runtime::comm::comm_state::CommState;
 use crate::runtime::comm::diagnostics::hang_report;
 use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::p2p::posted::Posted;
 use crate::runtime::comm::shared_transport::Class;
-use crate::runtime::comm::{Comm, coll, insert, progress};
+use crate::runtime::comm::{Comm, absence, coll, insert, progress};
 use crate::runtime::component::Completion;
 use crate::sys::sync::backoff::Backoff;
 

@@ -4,8 +4,7 @@
 //! Not here: kinds that stay beside the communicator that they are opened over
 //! (`coll::coll_device`).
 
-use super::group;
-use super::open_kind;
+use super::{group, open_kind};
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
 use crate::error::Result;
 use crate::runtime::comm::Comm;

@@ -3,10 +3,9 @@
 use super::send_recv;
 use crate::abi::comm::communicator::*;
 use crate::error::{Result, fail};
-use crate::runtime::comm::absence;
 use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::shared_transport::Class;
-use crate::runtime::comm::{Comm, progress};
+use crate::runtime::comm::{Comm, absence, progress};
 use crate::runtime::component::Completion;
 use crate::sys::sync::backoff::Backoff;
 

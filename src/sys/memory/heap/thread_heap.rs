@@ -11,8 +11,7 @@ use super::size_class::{self, FIRST_SPAN, LARGEST, OWN, QUANTUM, SEGMENT};
 use super::stats::{TAGS, ThreadStats};
 use super::{FreeOutcome, page_heap, page_map};
 use crate::sys::handles::epoch::aside;
-use crate::sys::sync::AtomicU64;
-use crate::sys::sync::tls;
+use crate::sys::sync::{AtomicU64, tls};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const BINS: usize = size_class::CLASSES.next_power_of_two();

@@ -10,9 +10,8 @@ use super::{
 };
 use crate::abi::handle::dtl_request_t;
 use crate::error::{Result, fail};
-use crate::runtime::comm::absence;
 use crate::runtime::comm::p2p::cancel;
-use crate::runtime::comm::{Comm, destroyed};
+use crate::runtime::comm::{Comm, absence, destroyed};
 use crate::sys::handles::epoch;
 use crate::sys::handles::slot_map::{LookupFailure, SlotAction};
 use std::task::Poll;
