@@ -5,22 +5,10 @@
 //! DTL_LAYOUTS has the rows that plugins carry; `backend::plugin::layout` compares the two.
 //! `from_c` checks `struct_size` against the ends of the versions.
 
-use super::backend::environment::*;
-use super::backend::plugin::*;
-use super::backend::vtable::*;
-use super::comm::communicator::*;
-use super::comm::rdma::*;
-use super::comm::topology::*;
-use super::comm::window::*;
-use super::devices::array::*;
-use super::devices::device::*;
-use super::devices::dispatch::*;
-use super::devices::exec::*;
-use super::devices::policy::*;
-use super::enums::*;
-use super::handle::*;
-use super::runtime::*;
-use super::trace::*;
+use super::backend::{environment::*, plugin::*, vtable::*};
+use super::comm::{communicator::*, rdma::*, topology::*, window::*};
+use super::devices::{array::*, device::*, dispatch::*, exec::*, policy::*};
+use super::{enums::*, handle::*, runtime::*, trace::*};
 use std::mem::offset_of;
 
 /// A struct of the header.
