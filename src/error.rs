@@ -1,12 +1,12 @@
-//! The one error type: a status code and a text that names the offender and the remedy.
+//! Error type of the library: a status code and a text that names the cause and the remedy.
 //!
-//! Not here: the thread's last error (`last_error`) and the codes (`abi::status`).
+//! The thread's last error is in `last_error`, the status codes are in `abi::status`.
 
 use crate::abi::status::*;
 use std::ffi::CStr;
 use std::fmt;
 
-/// A failed call: status and text. Boxed so that a `Result<(), Error>` is one word.
+/// Error of a failed call: status and text. Boxed so that a `Result<(), Error>` is one word.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error(Box<Inner>);
 
@@ -16,31 +16,31 @@ struct Inner {
     text: String,
 }
 
-/// The result of everything that can fail inside the library.
+/// Result of a function of the library that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error with this status and text.
+    /// Creates an error with this status and text.
     #[cold]
     pub fn new(status: dtl_status_t, text: impl Into<String>) -> Self {
         Error(Box::new(Inner { status, text: text.into() }))
     }
 
-    /// The status code that C sees.
+    /// Returns the status code that the C interface reports.
     #[must_use]
     pub fn status(&self) -> dtl_status_t {
         self.0.status
     }
 
-    /// The text that `dtl_last_error` shows.
+    /// Returns the text that `dtl_last_error` returns.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0.text
     }
 
-    /// Makes the error for a status that a function of the program returned:
-    /// "`what` DTL_ERROR_X (number)". A number that is not a status becomes
-    /// DTL_ERROR_NATIVE_BACKEND, as for the slots of registered backends.
+    /// Creates the error for a status that a function of the program returned: "`what` DTL_ERROR_X
+    /// (number)". A number that is no status becomes DTL_ERROR_NATIVE_BACKEND, as for backend
+    /// slots.
     #[cold]
     #[must_use]
     pub fn told(what: &str, status: dtl_status_t) -> Self {
@@ -53,7 +53,7 @@ impl Error {
         Error::new(status, format!("{what} {} ({status})", status_name(status).to_string_lossy()))
     }
 
-    /// Puts `context: ` before the text. The status stays.
+    /// Prepends `context: ` to the text and leaves the status unchanged.
     #[must_use]
     pub fn within(mut self, context: &str) -> Self {
         self.0.text = format!("{context}: {}", self.0.text);
@@ -61,7 +61,7 @@ impl Error {
     }
 }
 
-/// Keeps the making of an error out of the function that it is in.
+/// Creates an error out of line, which keeps the code off the caller's fast path.
 #[cold]
 #[inline(never)]
 pub(crate) fn rare(make: impl FnOnce() -> Error) -> Error {
@@ -82,8 +82,8 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// `fail!(DTL_ERROR_X, "text {name}")`: an `Err` with formatted text. The text is made out of the
-/// way of calls that do not fail.
+/// Expands to an `Err` with formatted text: `fail!(DTL_ERROR_X, "text {name}")`. The text is
+/// formatted out of line, off the fast path.
 macro_rules! fail {
     ($status:ident, $($text:tt)+) => {
         Err($crate::error::rare(move || {
@@ -163,19 +163,19 @@ fn find(status: dtl_status_t) -> Option<&'static (dtl_status_t, &'static CStr, &
     STATUSES.iter().find(|entry| entry.0 == status)
 }
 
-/// The constant's name, or "DTL_ERROR_UNKNOWN" for a number that is no status.
+/// Returns the name of a status constant, or "DTL_ERROR_UNKNOWN" for a number that is not a status.
 #[must_use]
 pub fn status_name(status: dtl_status_t) -> &'static CStr {
     find(status).map_or(c"DTL_ERROR_UNKNOWN", |entry| entry.1)
 }
 
-/// The general meaning of a status, for people.
+/// Returns the general meaning of a status as human-readable text.
 #[must_use]
 pub fn status_message(status: dtl_status_t) -> &'static CStr {
     find(status).map_or(c"unknown status", |entry| entry.2)
 }
 
-/// Whether a number (for example from a registered backend) is one of the statuses.
+/// Returns true if a number (for example from a registered backend) is a status.
 #[must_use]
 pub fn is_status(status: dtl_status_t) -> bool {
     find(status).is_some()

@@ -1,16 +1,16 @@
 //! Checked reads of memory that C programs pass by address: pointers, texts, structs that begin
-//! with struct_size. Used by `ffi::args`, and by backends for arguments that reach them unread.
+//! with struct_size. Used by `ffi::args`, and by backends for arguments that `ffi` does not read.
 
 use crate::abi::layouts::{Described, Layout};
 use crate::error::{Result, fail};
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 
-/// Longest text and largest struct that is read.
+/// Maximum length in bytes of a text that is read, and maximum size of a struct.
 const TEXT_LIMIT: usize = 4096;
 pub(crate) const STRUCT_LIMIT: usize = 4096;
 
-/// Refuses null and misaligned pointers.
+/// Fails if `pointer` is null or misaligned; `name` is the parameter's name in the error text.
 pub(crate) fn check_pointer<T>(pointer: *const T, name: &str) -> Result<()> {
     if pointer.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL");
@@ -25,10 +25,10 @@ pub(crate) fn check_pointer<T>(pointer: *const T, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads a text that may be NULL.
+/// Reads a NUL-terminated text; returns `None` if `pointer` is null.
 ///
 /// # Safety
-/// `pointer` is null or a NUL-terminated text that stays as it is during `'a`.
+/// `pointer` is null or a NUL-terminated text that is valid and unchanged during `'a`.
 pub(crate) unsafe fn text_or_null<'a>(
     pointer: *const c_char,
     name: &str,
@@ -36,7 +36,7 @@ pub(crate) unsafe fn text_or_null<'a>(
     if pointer.is_null() {
         return Ok(None);
     }
-    // SAFETY: a NUL-terminated text by the contract.
+    // SAFETY: the pointer is not null (checked), so it is a NUL-terminated text by the contract.
     let text = unsafe { CStr::from_ptr(pointer) };
     if text.count_bytes() > TEXT_LIMIT {
         return fail!(
@@ -53,12 +53,11 @@ pub(crate) unsafe fn text_or_null<'a>(
     }
 }
 
-/// Checks a `struct_size`: accepts the sizes of this and older headers, and sizes that a later one
-/// may have.
+/// Checks a `struct_size`: accepts the sizes of this, of older and possibly of later headers.
 ///
-/// An older caller's struct ends where a later version appended its first field. A newer caller's
-/// is longer by a multiple of the alignment. Any other size would cut a field, or omit fields that
-/// every caller has.
+/// The struct of an older caller ends where a later version appended its first field. The struct of
+/// a newer caller is longer by a multiple of the alignment. Any other size would cut a field, or
+/// omit fields that every caller has.
 pub(crate) fn check_size(layout: &Layout, claimed: usize) -> Result<()> {
     let Layout { name, size, align, versions } = layout;
     let is_newer = claimed > *size && claimed <= STRUCT_LIMIT && claimed % align == 0;
@@ -94,14 +93,14 @@ pub(crate) fn check_size(layout: &Layout, claimed: usize) -> Result<()> {
     }
 }
 
-/// Reads the caller's `struct_size` and checks it.
+/// Reads the caller's `struct_size`, checks it and returns it.
 ///
 /// # Safety
 /// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
 pub(crate) unsafe fn claimed_size<T: Described>(pointer: *const T) -> Result<usize> {
     const { assert!(T::IS_VERSIONED) };
     check_pointer(pointer, T::LAYOUT.name)?;
-    // SAFETY: every versioned struct begins with this field.
+    // SAFETY: the pointer is not null (checked), and every versioned struct begins with this field.
     let claimed = unsafe { pointer.cast::<u32>().read() } as usize;
     if claimed != size_of::<T>() {
         check_size(&T::LAYOUT, claimed)?;
@@ -109,13 +108,13 @@ pub(crate) unsafe fn claimed_size<T: Described>(pointer: *const T) -> Result<usi
     Ok(claimed)
 }
 
-/// Copies a versioned struct. Shorter (older caller): the missing fields are zero, their default.
-/// Longer (newer caller): accepted if the part unknown here is zero.
+/// Copies a versioned struct. Fields missing in a shorter struct (older caller) become zero, their
+/// default. A longer struct (newer caller) is accepted if the part unknown here is zero.
 ///
 /// # Safety
 /// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
 pub(crate) unsafe fn take<T: Described>(pointer: *const T) -> Result<T> {
-    // SAFETY: the condition of `claimed_size` is this function's own, which our caller guarantees.
+    // SAFETY: the contract of `claimed_size` is also this function's, which the caller guarantees.
     let claimed = unsafe { claimed_size(pointer) }?;
     // SAFETY: not null (checked); the caller guarantees `struct_size` bytes, which is `claimed`.
     let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), claimed) };
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
     use crate::abi::layouts::LAYOUTS;
 
-    /// The first fields of later versions, by the header's history.
+    /// First fields that later versions appended, by the header's history.
     const APPENDED: [(&str, &[&str]); 10] = [
         ("dtl_comm_desc_t", &["over"]),
         ("dtl_comm_vtable_t", &["win_create"]),

@@ -1,14 +1,15 @@
-//! The thread's last error: the text that `dtl_last_error` shows, and what of it belongs to the
-//! failure of a program's function.
+//! Last error of a thread: the text that `dtl_last_error` returns, and the part of it that belongs
+//! to a failed function of the program.
 //!
 //! A function of the program (a slot, a handler, a task) that fails because a dtl_ call inside it
-//! has failed passes the status on, and the text goes with it: the caller of such a function takes
-//! a [`Mark`] before. A mark is one load, so that functions that succeed pay for nothing else.
+//! has failed passes the status on, and the error text is propagated with it. To find that text,
+//! the caller of such a function creates a [`Mark`] before the call. Creating a mark costs one
+//! load, the only cost when the function succeeds.
 //!
-//! Ordering: failures are numbered by one atomic. A thread's own failure after its mark has a
-//! higher number than the mark, one before it has not, by the order of changes of that one atomic
-//! alone; what other threads do to it in between makes numbers higher and changes neither. So
-//! everything is relaxed.
+//! Ordering: one atomic counter numbers the failures of all threads. A thread's own failure after
+//! its mark has a higher number than the mark, and a failure before its mark does not. This follows
+//! from the modification order of that one atomic alone. Increments by other threads in between
+//! only make numbers higher, which changes neither relation. All accesses are therefore relaxed.
 
 use crate::abi::status::dtl_status_t;
 use crate::error::Error;
@@ -18,14 +19,14 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A thread's last failure. Its text alternates between two buffers, so that a pointer from
-/// [`text`] still shows the same text after one more failure. A buffer is never reallocated: one
-/// that is too short is kept until the thread ends and replaced by a longer one.
+/// Last failure of a thread. Its text alternates between two buffers, so that a pointer from
+/// [`text`] still shows the same text after one more failure. A buffer is never reallocated: a
+/// buffer that is too short is replaced by a longer buffer and freed when the thread ends.
 #[derive(Default)]
 struct Last {
     number: u64,
     status: dtl_status_t,
-    /// NUL-terminated, or empty.
+    /// Text buffers, each NUL-terminated or empty.
     texts: [Vec<u8>; 2],
     current: usize,
     outgrown: Vec<Vec<u8>>,
@@ -55,19 +56,19 @@ impl Last {
 }
 
 thread_local! {
-    /// `None`: no call of this thread has failed yet.
+    /// Last failure of this thread; `None` if no call of this thread has failed yet.
     static LAST: RefCell<Option<Box<Last>>> = const { RefCell::new(None) };
 }
 
-/// Failures of calls, of all threads.
+/// Number of failed calls in all threads.
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 
-/// Texts of calls that failed in threads whose own buffers are gone. They stay, as the program may
-/// read them.
+/// Error texts of calls that failed in threads whose own buffers are already destroyed. Never
+/// freed, because the program may read them.
 static LAST_WORDS: Mutex<Vec<CString>> = Mutex::new(Vec::new());
 const MOST_LAST_WORDS: usize = 64;
 
-/// A call of the calling thread has failed.
+/// Records the failure of a call of the calling thread.
 pub fn set(error: &Error) {
     let number = FAILURES.fetch_add(1, Ordering::Relaxed) + 1;
     let kept = LAST.try_with(|last| {
@@ -77,7 +78,7 @@ pub fn set(error: &Error) {
             last.put(error.text());
         }
     });
-    // In atexit functions and in a thread's last destructors its own buffers are gone.
+    // In atexit functions and in a thread's last destructors its own buffers are destroyed.
     if kept.is_err() {
         let text = CString::new(error.text().replace('\0', "?")).unwrap_or_default();
         let _aside = epoch::aside();
@@ -88,7 +89,7 @@ pub fn set(error: &Error) {
     }
 }
 
-/// The text of the calling thread's last failed call.
+/// Returns the text of the calling thread's last failed call.
 #[must_use]
 pub fn text() -> *const c_char {
     const ENDING: &CStr = c"(the thread is ending: no text)";
@@ -102,19 +103,19 @@ pub fn text() -> *const c_char {
     })
 }
 
-/// A moment before a function of the program's is called.
+/// Point in time before a function of the program is called, as a failure number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark(u64);
 
 impl Mark {
-    /// The moment now.
+    /// Returns a mark for the present point in time.
     #[must_use]
     pub fn now() -> Mark {
         Mark(FAILURES.load(Ordering::Relaxed))
     }
 
-    /// Adds the text of the dtl_ call that failed inside the function, if one did, to the
-    /// function's failure. Call it in the thread that called the function.
+    /// Appends the text of the dtl_ call that failed inside a function of the program, if one did,
+    /// to the function's `error`. Must be called in the thread that called the function.
     #[must_use]
     pub fn explain(self, error: Error) -> Error {
         match self.said(error.status()) {
@@ -125,8 +126,7 @@ impl Mark {
         }
     }
 
-    /// The text of the thread's last failed call, if that came after this moment and had this
-    /// status.
+    /// Returns the text of the thread's last failure if it is after this mark and has this status.
     #[must_use]
     pub fn said(self, status: dtl_status_t) -> Option<String> {
         let said = LAST.try_with(|last| {

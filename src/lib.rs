@@ -1,7 +1,7 @@
 //! libdtl: one C ABI for devices, memory, streams, events, kernels and communicators.
 //!
-//! A call goes down this list: C -> [`ffi`] -> [`runtime`] -> [`backend`] -> [`sys`] -> driver.
-//! The C interface is described as data in [`abi`]. ARCHITECTURE.md is the map.
+//! Call path from top to bottom: C -> [`ffi`] -> [`runtime`] -> [`backend`] -> [`sys`] -> driver.
+//! [`abi`] describes the C interface as data. ARCHITECTURE.md is an overview of the source.
 
 pub mod abi;
 pub mod backend;

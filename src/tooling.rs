@@ -1,16 +1,15 @@
-//! Parts of the library that its own programs (`tools/`) need and that the C interface does not
-//! offer.
+//! Parts of the library that its programs (`tools/`) need and that the C interface lacks.
 //!
-//! The programs use the C interface (package `dtl-sys`) for everything else, and nothing of the
-//! library beside these. They are linked with this crate instead of libdtl.so: a process must not
-//! have two copies of the library's state, and loading a plugin step by step or choosing a kind
-//! without opening it needs that state. Not for programs of users: it may change with every
-//! version.
+//! For everything else the programs use the C interface (package `dtl-sys`), and nothing of the
+//! library beside the items below. They are linked with this crate instead of libdtl.so, for two
+//! reasons: a process must not have two copies of the library's state, and loading a plugin step by
+//! step or choosing a kind without opening it needs that state. Not for user programs: this
+//! interface may change with every version.
 //!
 //! | item | used by | not in the C interface because |
 //! |---|---|---|
 //! | [`settings`] | dtl-info, dtl-ctk | variables are listed and checked before the library opens |
-//! | [`launch`] | dtl-info, dtl-ctk | rank and launcher before there is a communicator |
+//! | [`launch`] | dtl-info, dtl-ctk | rank and launcher before a communicator exists |
 //! | [`choose_world`] | dtl-info | a communicator's kind is chosen by opening it |
 //! | [`needs_of`] | dtl-info | `dtl_backend_info` does not name its environments |
 //! | [`plugins`] | dtl-info, dtl-ctk | examines files, and loads them with a report of steps |
@@ -25,8 +24,7 @@ use crate::runtime::{environment, lifecycle, registry};
 
 pub use crate::error::{Error, Result, is_status};
 
-/// Environment variables: their table, what is wrong with the present ones, values as they have
-/// them.
+/// Environment variables of the library: table, diagnostics, and parsing of values.
 pub mod settings {
     pub use crate::runtime::settings::{
         VARIABLES, complaints, distance, duration, from_environment, withhold,
@@ -34,12 +32,12 @@ pub mod settings {
     pub use crate::sys::os::secure_path::is_privileged;
 }
 
-/// The launcher's variables.
+/// Rank, size and job from the launcher's environment variables.
 pub mod launch {
     pub use crate::runtime::launch::{Launch, from_environment};
 }
 
-/// Plugin files: where they are, what is wrong with one, and loading it step by step.
+/// Plugin files: search path, checks of a file, and loading step by step.
 pub mod plugins {
     use super::open_library;
     use crate::abi::backend::plugin::dtl_host_api_t;
@@ -58,24 +56,24 @@ pub mod plugins {
     pub use crate::runtime::plugins::{Step, files_of, places};
     pub use crate::sys::os::secure_path::{Refusal, check_file, check_folder};
 
-    /// Loads a plugin file as `dtl_backend_load` does, and reports each step before it is taken.
-    /// Returns the handle of its first backend.
+    /// Loads a plugin file as `dtl_backend_load` does, calling `step` before each step. Returns the
+    /// first backend's handle.
     pub fn load(path: &Path, origin: &'static str, step: Step) -> Result<u64> {
         open_library()?;
         plugins::load(path, origin, step).map(|backend| backend.id)
     }
 
-    /// Receives the tables that a plugin registers, as its author filled them in.
+    /// Observer of the vtables that a plugin registers, as the plugin's author filled them in.
     pub trait Observer {
         /// Called for each backend that is registered.
         ///
         /// # Safety
-        /// `vtable` is a dtl_backend_vtable_t that was registered with this `self`.
+        /// `vtable` is a dtl_backend_vtable_t that was registered with the self pointer `own`.
         unsafe fn registered(vtable: *const c_void, own: *mut c_void);
     }
 
-    /// Loads a plugin file as [`load`] does, with a host table that passes each registration on to
-    /// the library and then to the observer.
+    /// Loads a plugin file as [`load`] does, with a host table that passes each registration to the
+    /// library and then to the observer. Returns the handle of the plugin's first backend.
     pub fn load_observed<O: Observer>(
         path: &Path,
         origin: &'static str,
@@ -88,7 +86,7 @@ pub mod plugins {
 
     fn open<O: Observer>(path: &Path, step: Step) -> Result<Arc<dyn plugins::Plugin>> {
         let host = dtl_host_api_t { backend_register: Some(register::<O>), ..*host::table() };
-        // A plugin stays loaded as long as the process, and may use its host table as long.
+        // A plugin stays loaded until the process ends, and may use its host table until then.
         crate::backend::plugin::open(path, Box::leak(Box::new(host)), step)
     }
 
@@ -100,17 +98,18 @@ pub mod plugins {
         out: *mut dtl_backend_t,
     ) -> dtl_status_t {
         let Some(real) = host::table().backend_register else { return DTL_ERROR_INVALID_STATE };
-        // SAFETY: the plugin's call, passed on.
+        // SAFETY: the plugin calls this function as `backend_register` of the host table, so its
+        // arguments fulfil the contract of `real`, to which they are passed unchanged.
         let status = unsafe { real(name, vtable, own, flags, out) };
         if status == DTL_SUCCESS {
-            // SAFETY: the library has accepted these tables.
+            // SAFETY: the library has accepted this vtable with this `own` (status DTL_SUCCESS).
             unsafe { O::registered(vtable.cast(), own) };
         }
         status
     }
 }
 
-/// Steps of collectives, and the sizes of the tables that kinds of communicators keep.
+/// Steps of collectives, and the sizes of the tables that communicators of each kind allocate.
 pub mod schedules {
     pub use crate::backend::{hier, p2p_protocol, rdma, shm};
     pub use crate::runtime::comm::diagnostics::dry_run::{
@@ -118,7 +117,7 @@ pub mod schedules {
     };
 }
 
-/// The MPI library that kind "mpi" would use, and its functions.
+/// MPI library that kind "mpi" would use, and its functions.
 pub mod mpi {
     pub use crate::backend::mpi::library::abi::Family;
     pub use crate::backend::mpi::library::functions::{Handle, RequestOut, Status, StatusOut};
@@ -126,7 +125,7 @@ pub mod mpi {
     pub use crate::backend::mpi::library::mpi_library::{Mpi, loaded};
 }
 
-/// The operating system.
+/// Interface to the operating system.
 pub mod os {
     pub use crate::sys::os::dl::{SharedObject, file_of, process_symbol};
     pub use crate::sys::os::hwinfo;
@@ -138,16 +137,15 @@ fn open_library() -> Result<()> {
     lifecycle::admit(host::builtin)
 }
 
-/// Kind of communicator that [`choose_world`] chose.
+/// Kind of communicator that [`choose_world`] returned.
 pub struct CommKind {
-    /// Its name.
+    /// Name of the kind.
     pub name: String,
-    /// Whether DTL_COMM names it. Otherwise `dtl_explain` has the reason.
+    /// True if DTL_COMM names the kind. Otherwise `dtl_explain` reports the reason of the choice.
     pub is_named: bool,
 }
 
-/// Returns the kind that the world communicator would have. Opens nothing, so no other rank is
-/// needed.
+/// Returns the kind that the world communicator would have. Needs no other rank.
 pub fn choose_world(launch: Option<&launch::Launch>) -> Result<CommKind> {
     let named = crate::runtime::settings::current().comm.filter(|kind| kind != "auto");
     let chosen = open_kind::choose(named.as_deref(), None, launch)?;
@@ -155,15 +153,15 @@ pub fn choose_world(launch: Option<&launch::Launch>) -> Result<CommKind> {
     Ok(CommKind { name: chosen.name().to_owned(), is_named: named.is_some() })
 }
 
-/// An environment that a backend needs.
+/// Environment that a backend requires.
 pub struct Requirement {
-    /// Its name.
+    /// Name of the environment.
     pub name: String,
-    /// Why it cannot be used here; `None` = it can.
+    /// Reason why the environment cannot be used here; `None` if it can.
     pub unavailable: Option<String>,
 }
 
-/// Returns the environments that a backend needs; none of a backend that is not registered.
+/// Returns the environments that a backend requires; empty for a backend that is not registered.
 #[must_use]
 pub fn needs_of(backend: &str) -> Vec<Requirement> {
     let backend = registry::lookup(backend);

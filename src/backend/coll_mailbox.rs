@@ -1,23 +1,24 @@
-//! A board: where the ranks of a communicator that share memory put up a few bytes for each other.
+//! Mailboxes in shared memory, through which the ranks of a communicator exchange small posts.
 //!
-//! Each rank has a sheet that only it writes, with blocks that posts take in turn. A post's stamp
-//! is stored last and read first. Data that does not fit into a block lies on a page; there are
-//! fewer of these. Block and page are used again only when every rank has done with their contents.
-//! Either the ranks have met since: a rank that has seen all others' posts of number n can infer
-//! that all have done with n - 1, as each posts a number only when it has done with the one before.
-//! Or their sheets record it.
+//! Each rank writes only its own mailbox. Posts use its blocks in turn. The stamp of a post is
+//! stored last and loaded first. Data that does not fit into a block is stored on a page; there are
+//! fewer pages than blocks. A block or page is reused only when every rank has finished reading its
+//! content. This is established in one of two ways. A rank that has seen the posts of number n of
+//! all other ranks infers that all have finished n - 1, because each rank posts a number only after
+//! it has finished the preceding number. Otherwise the rank reads the progress words in the
+//! mailboxes.
 //!
-//! There are many blocks, so that a rank that only gives (the root of a broadcast) can get far
-//! ahead of a rank that only takes. Ranks that share a processor then switch context once for all
-//! posts that one of them may make before it must wait.
+//! The number of blocks is large, so that a rank that only sends (the root of a broadcast) can run
+//! far ahead of a rank that only receives. Ranks that share a processor then switch context once
+//! for all posts that one of them may make before it must wait.
 //!
-//! A transport has places, each with a sheet for every rank. A rank reserves a place for its own
-//! sheet before it makes a communicator, and the ranks exchange the places. So the ranks of a board
-//! need not agree on one place, and threads that make communicators at the same time, in different
-//! orders on different ranks, never meet on one sheet.
+//! A transport has places, each with a mailbox for every rank. A rank reserves a place for its own
+//! mailbox before it creates a communicator, and the ranks exchange the places. So the ranks of a
+//! communicator need not agree on one place, and threads that create communicators concurrently, in
+//! different orders on different ranks, never share a mailbox.
 //!
 //! The memory, and the wakeup of a waiting rank, belong to the transports (`shm`, `inproc`); the
-//! contents of posts belong to `runtime::comm::coll::small_coll`.
+//! content of posts belongs to `runtime::comm::coll::small_coll`.
 
 use crate::error::{Result, fail};
 use crate::runtime::component::{Member, Post};
@@ -28,48 +29,52 @@ use crate::sys::sync::AtomicU64;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};
 use std::ops::Range;
 
-/// Most ranks of a transport that has boards: each reads what all others post.
+/// Maximum number of ranks of a transport with mailboxes: each rank reads the posts of all others.
 pub(super) const MOST_RANKS: usize = 64;
-/// Places in a transport, and so the number of boards in which a rank can have a sheet at the same
-/// time.
+/// Number of mailbox places of a transport. This limits the number of communicators in which a rank
+/// can have a mailbox at the same time.
 pub(super) const PLACES: usize = 64;
-/// The largest post.
+/// Maximum size of a post, in bytes.
 pub(super) const ROOM: usize = sync::size(2048, 16);
-/// Posts that a sheet holds, and those among them that are on pages.
+/// Number of blocks (posts) of a mailbox, and number of pages for posts that do not fit into a
+/// block.
 const BLOCKS: u64 = sync::size(32, 2) as u64;
 const PAGES: u64 = sync::size(8, 1) as u64;
 
-/// Two lines, which the machine likes to fetch together.
+/// Two cache lines, because the adjacent-line prefetcher fetches cache lines in pairs.
 const ALIGN: usize = 128;
-/// Who uses the sheet, or used it last: one more than the communicator's context; 0 = nobody yet.
+/// Offset of the user word: the context of the communicator that uses the mailbox or used it last,
+/// plus 1. 0 means that no communicator has used the mailbox.
 const USER_AT: usize = 0;
-/// Added when that communicator has gone.
+/// Flag in the user word: this rank has dropped its view of the communicator's mailboxes.
 const GONE: u64 = 1 << 63;
-/// Added when the rank destroys that communicator, of which its other threads may still use the
-/// sheet for a moment.
+/// Flag in the user word: this rank is destroying the communicator. Its other threads may still use
+/// the mailbox for a moment.
 const LEFT: u64 = 1 << 62;
-/// What this rank has done with: context, and the low half of the number.
+/// Offset of the word with the last number that this rank has finished: context in the high half,
+/// low half of the number in the low half.
 const OVER_AT: usize = 8;
 const BLOCKS_AT: usize = ALIGN;
 const BLOCK: usize = ALIGN;
-/// A block's own words: stamp; what and length.
+/// Size of a block's header, in bytes: one word for the stamp, one word for `what` and the length.
 const WORDS: usize = 16;
-/// The largest post that fits into a block.
+/// Maximum size of a post that fits into a block, in bytes.
 const SMALL: usize = sync::size(BLOCK - WORDS, 8);
 const PAGES_AT: usize = BLOCKS_AT + BLOCKS as usize * BLOCK;
-/// Bytes of a sheet.
+/// Size of a mailbox, in bytes.
 pub(super) const SHEET: usize = (PAGES_AT + PAGES as usize * ROOM).next_multiple_of(ALIGN);
 
-/// A communicator's view of its ranks' sheets.
+/// A communicator's view of the mailboxes of its ranks.
 pub(super) struct MailboxView {
-    /// The sheets of all places.
+    /// Memory of the mailboxes of all places.
     sheets: Span,
-    /// Offset of each rank's sheet, in the communicator's order: there are few (`MOST_RANKS`).
+    /// Offset of each rank's mailbox, in the order of the communicator's ranks (at most
+    /// `MOST_RANKS`).
     members: Box<[u32]>,
-    /// Offset of this rank's sheet.
+    /// Offset of this rank's own mailbox.
     own: usize,
     context: u32,
-    /// All ranks have done with the numbers up to this one.
+    /// Highest number up to which all ranks are known to have finished.
     known: AtomicU64,
 }
 
@@ -77,14 +82,15 @@ fn user_word(sheets: &Span, sheet: usize) -> Option<&AtomicU64> {
     sheets.word(sheet + USER_AT)
 }
 
-/// Who uses a sheet, whether it has left or not.
+/// Returns a mailbox's user word without the `LEFT` flag.
 fn user(sheets: &Span, sheet: usize) -> u64 {
     user_word(sheets, sheet).map_or(0, |word| word.load(Acquire) & !LEFT)
 }
 
 impl MailboxView {
-    /// `members`: offsets of the ranks' sheets, in the communicator's order; `own`: offset of this
-    /// rank's sheet.
+    /// Creates the view and stores `context` in the user word of this rank's mailbox. `members` has
+    /// the offsets of the ranks' mailboxes, in the order of the communicator's ranks; `own` is the
+    /// offset of this rank's mailbox.
     pub(super) fn new(sheets: Span, members: Box<[u32]>, own: usize, context: u32) -> Self {
         if let Some(word) = user_word(&sheets, own) {
             word.store(u64::from(context) + 1, Release);
@@ -103,14 +109,16 @@ impl MailboxView {
             .part(sheet + PAGES_AT + (number % PAGES) as usize * ROOM, len.min(ROOM))
     }
 
-    /// The communicator and the low half of a number. That half is enough: each rank posts every
-    /// number, so what lies in a block is never older than `BLOCKS`.
+    /// Returns the stamp of a post: the communicator's context and the low half of `number`. The
+    /// low half is unambiguous: each rank posts every number, so the content of a block is never
+    /// more than `BLOCKS` numbers old.
     fn stamp(&self, number: u64) -> u64 {
         u64::from(self.context) << 32 | u64::from(number as u32)
     }
 
-    /// Puts up a number's post; the numbers come one after the other from 1 on, each when the one
-    /// before is finished. False: some rank may still read what is in its block.
+    /// Posts `data` as post `number`. Numbers start at 1 and are consecutive; each is posted after
+    /// the preceding number is finished. Returns false if some rank may still read the block or
+    /// page that the post needs.
     #[inline]
     pub(super) fn post(&self, number: u64, what: u32, data: Region) -> bool {
         let is_small = data.len() <= SMALL;
@@ -126,13 +134,15 @@ impl MailboxView {
         }
         words.store(u64::from(what) << 32 | data.len() as u64, Relaxed);
         stamp.store(self.stamp(number), Release);
-        // The others have it in their caches from the round before. Not the next one, at which they
-        // may look already.
+        // Prefetches the block of `number + 2` for writing, because its cache lines are in the
+        // caches of the other ranks since the previous round. The block of `number + 1` is not
+        // prefetched, because other ranks may already poll it.
         self.sheets.will_write(Self::block(self.own, number + 2));
         true
     }
 
-    /// Whether all ranks have done with the number that is so far behind one to come.
+    /// Returns true if all ranks have finished number `number - ahead`, after reading the ranks'
+    /// progress words.
     #[cold]
     fn is_free(&self, number: u64, ahead: u64) -> bool {
         let known =
@@ -141,19 +151,22 @@ impl MailboxView {
         known + ahead >= number
     }
 
-    /// What the rank with a sheet has done with, as seen by one that has come to `number`.
+    /// Returns the last number that the owner of `sheet` has finished, as seen by a rank that has
+    /// reached `number`.
     fn over(&self, sheet: usize, number: u64) -> u64 {
         let word = self.sheets.word(sheet + OVER_AT).map_or(0, |word| word.load(Acquire));
         if word >> 32 != u64::from(self.context) {
-            // Of a communicator before.
+            // The word was written for an earlier communicator.
             return 0;
         }
-        // Not ahead of this one by more than the blocks, nor behind it by more.
+        // The owner is at most the number of blocks ahead of or behind this rank, so 32 bits
+        // suffice.
         let ahead = (word as u32).wrapping_sub(number as u32) as i32;
         number.saturating_add_signed(i64::from(ahead))
     }
 
-    /// A rank's post of a number, if it is up: it stays until this rank has finished the number.
+    /// Returns post `number` of `rank` if it is published. The post stays valid until this rank has
+    /// finished `number`.
     #[inline]
     pub(super) fn look(&self, rank: i32, number: u64) -> Option<Post> {
         let sheet = *self.members.get(rank as usize)? as usize;
@@ -168,7 +181,8 @@ impl MailboxView {
         Some(Post { what: (words >> 32) as u32, data })
     }
 
-    /// This rank has done with a number; `met`: it has seen all others' posts of it.
+    /// Marks `number` as finished by this rank. `met` means that this rank has seen the posts of
+    /// all other ranks for `number`.
     #[inline]
     pub(super) fn finish(&self, number: u64, met: bool) {
         if met {
@@ -185,13 +199,14 @@ impl MailboxView {
         }
     }
 
-    /// Tells the others that this rank has left: it posts nothing more.
+    /// Publishes that this rank has left the communicator and posts nothing more.
     pub(super) fn leave(&self) {
         self.add_to_user(LEFT);
     }
 
-    /// Whether a rank has left. Its sheet is used again only after this board has gone, so the mark
-    /// stays. What the rank posted before is seen by who has seen that.
+    /// Returns true if `rank` has left the communicator. The flag stays set, because the rank's
+    /// mailbox is reused only after this view is dropped. A caller that sees the flag also sees all
+    /// earlier posts of the rank.
     pub(super) fn has_left(&self, rank: i32) -> bool {
         let word = self
             .members
@@ -208,43 +223,43 @@ impl Drop for MailboxView {
     }
 }
 
-/// The places of one rank, and which of them it may use for another board.
+/// Mailbox places of one rank, with the state that decides whether a place can be reused.
 #[derive(Default)]
 pub(super) struct Places {
-    /// By place, up to the highest one that was used.
+    /// State of each place, up to the highest place that was used.
     all: Vec<SheetState>,
 }
 
 #[derive(Default)]
 enum SheetState {
-    /// No rank reads this rank's sheet at the place.
+    /// No rank reads this rank's mailbox at the place.
     #[default]
     Free,
-    /// Reserved for a communicator that is being made.
+    /// Reserved for a communicator that is being created.
     Reserved,
-    /// Used by this board, the last one at the place.
+    /// Used by a communicator; `Last` describes the most recent user of the place.
     Used(Last),
 }
 
 struct Last {
     sheets: Span,
-    /// Value of its ranks' user words while they use it.
+    /// Value of the ranks' user words while they use the communicator.
     user: u64,
     members: Box<[Reader]>,
 }
 
-/// A rank that reads this rank's sheet.
+/// A rank that reads this rank's mailbox.
 struct Reader {
-    /// Its rank in the transport.
+    /// The reader's rank in the transport.
     rank: usize,
     sheet: usize,
-    /// Its user word when this rank had made its own board. A rank that has not come that far still
-    /// has this value.
+    /// The reader's user word when this rank created its own view. A reader that has not yet
+    /// created its view still has this value.
     before: u64,
 }
 
 impl Last {
-    /// Whether none of its ranks uses it, or will.
+    /// Returns true if no rank of the communicator uses the mailbox or can still start to use it.
     fn is_over(&self, is_gone: impl Fn(usize) -> bool) -> bool {
         self.members.iter().all(|member| {
             let now = user(&self.sheets, member.sheet);
@@ -256,8 +271,9 @@ impl Last {
 }
 
 impl Places {
-    /// Reserves a place for this rank's sheet in another board. Also returns whether the place is
-    /// used for the first time. Place 0 is kept for the communicator of all ranks.
+    /// Reserves a place for this rank's mailbox in a new communicator. Returns the place, and true
+    /// if the place is used for the first time. Returns `None` if no place is free. Place 0 is
+    /// reserved for the communicator of all ranks.
     pub(super) fn reserve(&mut self, is_gone: impl Fn(usize) -> bool) -> Option<(usize, bool)> {
         let known = self.all.len().max(1);
         self.all.resize_with(known, SheetState::default);
@@ -275,14 +291,14 @@ impl Places {
         Some((place, place == known))
     }
 
-    /// Releases a reserved place that no board uses.
+    /// Releases a reserved place that no communicator uses.
     pub(super) fn release(&mut self, place: u32) {
         if let Some(reserved @ SheetState::Reserved) = self.all.get_mut(place as usize) {
             *reserved = SheetState::Free;
         }
     }
 
-    /// Releases a place for which no memory could be allocated.
+    /// Removes a place whose memory could not be allocated.
     pub(super) fn forget(&mut self, place: usize) {
         self.all.truncate(place);
     }
@@ -296,7 +312,7 @@ impl Places {
         }
     }
 
-    /// Makes a board at a reserved place, or at place 0, where there is never another board.
+    /// Creates a view at a reserved place, or at place 0, which has only one communicator ever.
     /// `ranks`: number of ranks of the transport. `sheets`: two spans over the memory of all
     /// places.
     pub(super) fn open(
@@ -321,7 +337,8 @@ impl Places {
                 "the places for boards lie outside the shared memory"
             );
         };
-        // Offsets are far below 4 GiB (`MOST_RANKS`); an offset outside the span finds nothing.
+        // Offsets are far below 4 GiB (`MOST_RANKS`); an offset outside the span resolves to no
+        // memory.
         let sheets =
             members.iter().map(|member| u32::try_from(sheet(member)).unwrap_or(u32::MAX)).collect();
         let board = MailboxView::new(first, sheets, sheet(mine), context);
@@ -341,13 +358,13 @@ impl Places {
     }
 }
 
-/// Where the sheets of some ranks are in the memory of all places.
+/// Returns the byte range of the mailboxes of ranks `of`, within the memory of all places.
 pub(super) fn sheets_at(ranks: usize, place: usize, of: Range<usize>) -> Range<usize> {
     let first = place * place_bytes(ranks);
     first + of.start * SHEET..first + of.end * SHEET
 }
 
-/// Bytes of a place: whole pages, as each place gets its memory by itself.
+/// Returns the size of a place in bytes: whole pages, because each place is allocated separately.
 pub(super) fn place_bytes(ranks: usize) -> usize {
     (ranks * SHEET).next_multiple_of(sync::size(4096, ALIGN))
 }

@@ -1,15 +1,15 @@
-//! Compiled kernels on disk: a folder for each, which appears whole (by a rename) or not at all, so
-//! that any number of ranks and threads may compile the same at once.
+//! Cache of compiled kernels on disk. Each entry is a folder that appears complete (by a rename) or
+//! not at all, so any number of ranks and threads may compile the same kernel concurrently.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | inputs | all that was compiled, compared byte by byte; the folder's name is a hash of it |
+//! | inputs | all compiler inputs, compared byte by byte; the folder's name is their hash |
 //! | needs | hash and path of each file that the compiler read; hash of the object |
 //! | log | the compiler's messages |
-//! | HASH.so | the object; the loader caches by name, so the name holds its hash |
+//! | HASH.so | the object; its name has its hash because the dynamic loader caches by name |
 //!
-//! Not here: what compiles, and what its result depends on (`host::compiler`,
-//! `cuda::modules::nvrtc`).
+//! The compilers, and what their results depend on, are in `host::compiler` and
+//! `cuda::modules::nvrtc`.
 
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};
@@ -23,25 +23,27 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What belongs to nobody any more after so long.
+/// Age from which temporary files and folders count as abandoned.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
-/// How often a place is fought for before one goes without.
+/// Maximum number of attempts to publish an entry under its final name.
 const TRIES: usize = 8;
 const BEGUN: &str = ".new-";
 const ENDED: &str = ".old-";
 
-/// The folder of all.
+/// Cache of compiled kernels in one folder.
 pub(super) struct KernelCache {
     folder: PathBuf,
-    /// What objects are called while they are made; their names end like it.
+    /// File name of an object during compilation; the final name has the same suffix.
     object: &'static str,
 }
 
-/// Everything that a result depends on, but for files that the compiler finds by itself.
+/// Everything that the result of a compilation depends on, except files that the compiler finds by
+/// itself.
 pub(super) struct Inputs(Vec<u8>);
 
 impl Inputs {
-    /// Those of every compiler: the library itself.
+    /// Creates the inputs that all compilers share: the version of the library and of its
+    /// interface.
     pub(super) fn new() -> Self {
         let mut inputs = Inputs(Vec::new());
         inputs.add("library", concat!(env!("CARGO_PKG_VERSION"), " ").as_bytes());
@@ -49,14 +51,14 @@ impl Inputs {
         inputs
     }
 
-    /// One more; what has a length cannot be taken for something else.
+    /// Appends a named input. The length prefix prevents that different inputs have equal bytes.
     pub(super) fn add(&mut self, name: &str, value: &[u8]) {
         self.0.extend_from_slice(format!("{name} {}\n", value.len()).as_bytes());
         self.0.extend_from_slice(value);
         self.0.push(b'\n');
     }
 
-    /// A file that compiles: which one it is, and when it was written.
+    /// Appends the identity of a compiler executable: its path, size, modification time and inode.
     pub(super) fn add_program(&mut self, name: &str, file: &Path) -> io::Result<()> {
         let path = fs::canonicalize(file)?;
         let about = fs::metadata(&path)?;
@@ -67,40 +69,40 @@ impl Inputs {
         Ok(())
     }
 
-    /// All of them.
+    /// Returns the serialized inputs.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// What a compiler leaves beside the object.
+/// Output of a compiler beside the object.
 pub(super) struct CompilerOutput {
-    /// The files that it read, those of the folder apart.
+    /// Files that the compiler read outside the entry's folder.
     pub(super) needs: Vec<PathBuf>,
     /// The compiler's messages.
     pub(super) log: String,
 }
 
-/// A compiled source.
+/// Object of a compiled kernel.
 pub(super) struct CachedObject {
-    /// The object's file.
+    /// Path of the object's file.
     pub(super) object: PathBuf,
-    /// What is in it.
+    /// Content of the object's file.
     pub(super) bytes: Vec<u8>,
     /// The compiler's messages.
     pub(super) log: String,
 }
 
-/// A folder that is gone in the end, unless it got another name.
+/// Temporary folder: removed on drop unless it was renamed.
 struct Passing(PathBuf);
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        remove(&self.0); // what is left is taken for abandoned later
+        remove(&self.0); // a remaining folder is removed by a later sweep
     }
 }
 
-/// A folder, or whatever somebody else has put in its place.
+/// Removes a folder, or whatever file another process has created at its path.
 fn remove(path: &Path) {
     if fs::remove_dir_all(path).is_err() {
         let _ = fs::remove_file(path);
@@ -108,7 +110,7 @@ fn remove(path: &Path) {
 }
 
 impl KernelCache {
-    /// `object` names what is made, for as long as it has no other name.
+    /// Opens the cache in `folder`. `object` is the file name of an object during compilation.
     pub(super) fn open(folder: Option<&Path>, object: &'static str) -> Result<Self> {
         let Some(folder) = folder else {
             return fail!(
@@ -132,7 +134,7 @@ impl KernelCache {
         if let Err(why) = secure_path::check_folder(&folder) {
             return Err(refused(&folder, &why.to_string()));
         }
-        // That others cannot replace files is not enough: they must not put new ones there.
+        // It is not sufficient that others cannot replace files: they must not add files either.
         match fs::metadata(&folder) {
             Ok(about) if about.mode() & 0o022 == 0 => Ok(KernelCache { folder, object }),
             Ok(_) => Err(refused(&folder, "others can write to it")),
@@ -144,7 +146,8 @@ impl KernelCache {
         self.folder.join(format!("{:016x}", fnv::of(inputs)))
     }
 
-    /// What was made of these inputs before, if it is whole and nothing has changed.
+    /// Returns the object that was compiled from `inputs`, if the entry is complete and no file
+    /// that the compiler read has changed.
     pub(super) fn find(&self, inputs: &[u8]) -> Result<Option<CachedObject>> {
         let folder = self.place(inputs);
         let read = |name: &str| read(&folder.join(name)).ok();
@@ -168,8 +171,8 @@ impl KernelCache {
         }
     }
 
-    /// Makes it with `compile`, which is given an empty folder and leaves the object there, and
-    /// keeps it.
+    /// Compiles an object with `compile` and adds it to the cache. `compile` receives an empty
+    /// folder and writes the object there.
     pub(super) fn make(
         &self,
         inputs: &[u8],
@@ -198,10 +201,10 @@ impl KernelCache {
                 Err(error) => return Err(unwritten(&place, &error)),
             }
             if let Some(entry) = self.find(inputs)? {
-                return Ok(entry); // somebody else was faster
+                return Ok(entry); // another process published the entry first
             }
             let old = Passing(self.passing(ENDED)?);
-            let _ = fs::rename(&place, &old.0); // if another one does that first, fine
+            let _ = fs::rename(&place, &old.0); // may fail if another process renames it first
         }
         fail!(
             DTL_ERROR_UNAVAILABLE,
@@ -210,19 +213,19 @@ impl KernelCache {
         )
     }
 
-    /// The object's name.
+    /// Returns the final name of the object: the hash of `needs` with the suffix of `object`.
     fn name_of(&self, needs: &[u8]) -> String {
         let suffix = self.object.rsplit_once('.').map_or("", |(_, suffix)| suffix);
         format!("{:016x}.{suffix}", fnv::of(needs))
     }
 
-    /// A name that nobody else has, on any node.
+    /// Returns a temporary path with a random name that is unique across nodes.
     fn passing(&self, prefix: &str) -> Result<PathBuf> {
         let number = process::random_u64().map_err(|error| unwritten(&self.folder, &error))?;
         Ok(self.folder.join(format!("{prefix}{number:016x}")))
     }
 
-    /// Removes what processes that were killed have left.
+    /// Removes the temporary folders of killed processes.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for entry in entries.flatten() {
@@ -246,7 +249,7 @@ fn refused(path: &Path, why: &str) -> Error {
     Error::new(DTL_ERROR_UNAVAILABLE, text)
 }
 
-/// The error for something in the cache that cannot be written.
+/// Creates the error for a cache file that cannot be written.
 pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
     let status = match error.raw_os_error() {
         Some(libc::EFBIG) => return too_large(path),
@@ -261,7 +264,7 @@ pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
     Error::new(status, text)
 }
 
-/// The error for a file that this process may not make so large.
+/// Creates the error for a cache file that would exceed the process' file size limit.
 pub(super) fn too_large(path: &Path) -> Error {
     let text = format!(
         "what kernels are compiled to cannot be kept: {} would be more than the largest file that \
@@ -276,12 +279,12 @@ pub(super) fn too_large(path: &Path) -> Error {
 /// Writes a file of the cache.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     if bytes.len() as u64 > process::file_size_limit() {
-        return Err(too_large(path)); // the kernel would end the process (SIGXFSZ)
+        return Err(too_large(path)); // the kernel would kill the process (SIGXFSZ)
     }
     fs::write(path, bytes).map_err(|error| unwritten(path, &error))
 }
 
-/// Reads a file. Whatever else is there (a FIFO, a device) might never end.
+/// Reads a regular file. Other file types are rejected, because reading a FIFO or device may block.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
@@ -292,21 +295,21 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// By another folder, or by a file.
+/// Returns true if the error means that a folder or file already exists at the target path.
 fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOTEMPTY | libc::ENOTDIR))
 }
 
-/// A line of `needs`.
+/// Formats a line of `needs`: hash, size and path of a file.
 fn line(bytes: &[u8], path: &str) -> String {
     format!("{:016x} {} {path}\n", fnv::of(bytes), bytes.len())
 }
 
-/// The lines for the object and for each file that was read.
+/// Formats the lines of `needs` for the object and for each file that the compiler read.
 fn needs_of(object: &[u8], paths: &[PathBuf]) -> io::Result<String> {
     let mut lines = line(object, "");
     for path in paths {
-        // Not /dev/null.
+        // Skips files that are not regular, such as /dev/null.
         let text = path.to_str().filter(|text| !text.contains('\n') && path.is_file());
         let Some(text) = text else { continue };
         lines.push_str(&line(&read(path)?, text));
@@ -314,7 +317,7 @@ fn needs_of(object: &[u8], paths: &[PathBuf]) -> io::Result<String> {
     Ok(lines)
 }
 
-/// Whether the object and all files are as they were.
+/// Returns true if the object and all files that the compiler read are unchanged.
 fn are_met(needs: &str, object: &[u8]) -> bool {
     let is_same = |wanted: &str| {
         let path = wanted.splitn(3, ' ').nth(2)?;

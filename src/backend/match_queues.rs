@@ -1,31 +1,32 @@
-//! Which receive takes which message: posted receives and unexpected messages of one rank.
+//! Message matching: posted receives and unexpected messages of one rank.
 //!
-//! It handles orders, not bytes: `P` is the transport's record of a posted receive, `U` its record
-//! of an unexpected message. Messages of one source are matched in the order in which they arrived,
-//! receives in the order in which they were posted. No more is needed for "never overtake".
+//! The queues hold order, not payload: `P` is the transport's record of a posted receive, `U` its
+//! record of an unexpected message. Messages of one source are matched in the order of arrival,
+//! receives in the order in which they were posted. This is sufficient for MPI's non-overtaking
+//! rule.
 
 use super::peer_map::PeerMap;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::runtime::component::Selector;
 use std::collections::VecDeque;
 
-/// Posted receives and unexpected messages of one rank. It has queues per source, so a receive that
-/// names its source never looks at others' messages. Serial numbers order entries of different
-/// sources. A source's queues are made with its first message or receive.
+/// Posted receives and unexpected messages of one rank. Queues are per source, so a receive that
+/// names its source never scans messages of other sources. Serial numbers order entries of
+/// different sources. The queues of a source are created with its first message or receive.
 pub struct Matcher<P, U> {
     sources: PeerMap<Queues<P, U>>,
     posted_any: VecDeque<PostedReceive<P>>,
     next: u64,
 }
 
-/// What there is of one source.
+/// Queues of one source.
 struct Queues<P, U> {
     posted: VecDeque<PostedReceive<P>>,
     unexpected: VecDeque<UnexpectedMessage<U>>,
 }
 
 impl<P, U> Matcher<P, U> {
-    /// Memory of a source that something came from, without what waits.
+    /// Memory per active source in bytes, without the queued entries.
     pub const SOURCE_BYTES: usize = size_of::<Queues<P, U>>();
 }
 
@@ -35,30 +36,30 @@ impl<P, U> Default for Queues<P, U> {
     }
 }
 
-/// A receive with its place in the order of receives.
+/// A posted receive with its position in the posting order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PostedReceive<P> {
     serial: u64,
-    /// What it takes.
+    /// Messages that the receive accepts.
     pub select: Selector,
-    /// What the transport keeps of it.
+    /// The transport's record of the receive.
     pub what: P,
 }
 
-/// An unexpected message.
+/// A message that arrived before a matching receive was posted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnexpectedMessage<U> {
     serial: u64,
-    /// Who sent it.
+    /// Rank of the sender.
     pub source: i32,
-    /// Its match word.
+    /// Match bits of the message.
     pub match_bits: u64,
-    /// What the transport keeps of it.
+    /// The transport's record of the message.
     pub what: U,
 }
 
 impl<P: PartialEq, U> Matcher<P, U> {
-    /// For messages of `ranks` sources.
+    /// Creates empty queues for messages of `ranks` sources.
     #[must_use]
     pub fn new(ranks: usize) -> Self {
         Matcher { sources: PeerMap::new(ranks), posted_any: VecDeque::new(), next: 0 }
@@ -74,13 +75,14 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.sources.get_mut(usize::try_from(source).ok()?)
     }
 
-    /// The queues of a source that has something now.
+    /// Returns the queues of `source`, creating them if necessary.
     #[inline]
     fn make_queues(&mut self, source: i32) -> Option<&mut Queues<P, U>> {
         self.sources.make(usize::try_from(source).ok()?)
     }
 
-    /// The receives that name this source (or any); `None`: there never were any.
+    /// Returns the queue of receives that name `source` (or DTL_ANY_SOURCE); `None` if the queue
+    /// was never created.
     #[inline]
     fn posted_mut(&mut self, source: i32) -> Option<&mut VecDeque<PostedReceive<P>>> {
         match source {
@@ -95,20 +97,20 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.next
     }
 
-    /// Queues a receive; call [`Matcher::take_unexpected`] first.
+    /// Appends a receive to its queue. Call [`Matcher::take_unexpected`] first.
     #[inline]
     pub fn post(&mut self, select: Selector, what: P) {
         let posted = self.place(select, what);
         self.put(posted);
     }
 
-    /// Gives a receive its place in the order, without queueing it.
+    /// Assigns a receive its serial number without queueing it.
     #[inline]
     pub fn place(&mut self, select: Selector, what: P) -> PostedReceive<P> {
         PostedReceive { serial: self.serial(), select, what }
     }
 
-    /// Queues a receive at the place that it was given; call [`Matcher::take_unexpected`] first.
+    /// Queues a receive according to its serial number. Call [`Matcher::take_unexpected`] first.
     #[inline]
     pub fn put(&mut self, posted: PostedReceive<P>) {
         let queue = match posted.select.source {
@@ -124,7 +126,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
-    /// Where the first receive that takes this message is.
+    /// Finds the first receive that matches the message. Returns true if that receive is for any
+    /// source, and its index in its queue.
     #[inline]
     fn find_posted(&self, source: i32, word: u64) -> Option<(bool, usize)> {
         let first = |queue: &VecDeque<PostedReceive<P>>| {
@@ -143,14 +146,14 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
-    /// Whether there is a receive that takes a message of any source.
+    /// Returns true if a receive for any source is posted.
     #[must_use]
     pub fn waits_for_any(&self) -> bool {
         !self.posted_any.is_empty()
     }
 
-    /// Whether there is neither a receive that a message of this source may belong to, nor a
-    /// message of it.
+    /// Returns true if no posted receive can match a message of `source` and no unexpected message
+    /// of `source` is queued.
     #[inline]
     #[must_use]
     pub fn is_idle(&self, source: i32) -> bool {
@@ -159,27 +162,27 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.posted_any.is_empty() && self.queues(source).is_none_or(is_empty)
     }
 
-    /// Whether a receive waits for this message.
+    /// Returns true if a posted receive matches the message.
     #[must_use]
     pub fn is_wanted(&self, source: i32, word: u64) -> bool {
         self.find_posted(source, word).is_some()
     }
 
-    /// Takes the receive that this message belongs to.
+    /// Removes and returns the first posted receive that matches the message.
     #[inline]
     pub fn take_posted(&mut self, source: i32, word: u64) -> Option<P> {
         self.take_placed(source, word).map(|posted| posted.what)
     }
 
-    /// Takes the receive that this message belongs to, with its place: [`Matcher::put`] puts it
-    /// back if the message does not come after all.
+    /// Removes and returns the first posted receive that matches the message, with its serial
+    /// number. [`Matcher::put`] requeues the receive if the message does not arrive after all.
     #[inline]
     pub fn take_placed(&mut self, source: i32, word: u64) -> Option<PostedReceive<P>> {
         let (any, index) = self.find_posted(source, word)?;
         take(self.posted_mut(if any { DTL_ANY_SOURCE } else { source })?, index)
     }
 
-    /// Queues a message; call [`Matcher::take_posted`] first.
+    /// Queues an unexpected message. Call [`Matcher::take_posted`] first.
     pub fn arrive(&mut self, source: i32, word: u64, what: U) {
         let message = UnexpectedMessage { serial: self.serial(), source, match_bits: word, what };
         if let Some(queues) = self.make_queues(source) {
@@ -187,7 +190,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
-    /// Where the message that this receive gets is: the first that arrived among those it takes.
+    /// Finds the first-arrived unexpected message that `select` accepts. Returns its source and its
+    /// index in the source's queue.
     #[inline]
     fn find_unexpected(&self, select: &Selector) -> Option<(i32, usize)> {
         let first = |queues: &Queues<P, U>| {
@@ -206,29 +210,29 @@ impl<P: PartialEq, U> Matcher<P, U> {
         found.map(|(_, source, index)| (source, index))
     }
 
-    /// The message that this receive would get; it stays.
+    /// Returns the first unexpected message that `select` accepts, without removing it.
     #[must_use]
     pub fn peek(&self, select: &Selector) -> Option<&UnexpectedMessage<U>> {
         let (source, index) = self.find_unexpected(select)?;
         self.queues(source)?.unexpected.get(index)
     }
 
-    /// Takes the message that this receive gets.
+    /// Removes and returns the first unexpected message that `select` accepts.
     #[inline]
     pub fn take_unexpected(&mut self, select: &Selector) -> Option<UnexpectedMessage<U>> {
         let (source, index) = self.find_unexpected(select)?;
         take(&mut self.queues_mut(source)?.unexpected, index)
     }
 
-    /// Withdraws a posted receive that names this source (or any); false if it is not (or no more)
-    /// posted.
+    /// Cancels a posted receive that names `source` (or DTL_ANY_SOURCE). Returns false if the
+    /// receive is not, or no longer, posted.
     pub fn cancel(&mut self, source: i32, what: &P) -> bool {
         let Some(queue) = self.posted_mut(source) else { return false };
         let index = queue.iter().position(|posted| posted.what == *what);
         index.and_then(|index| queue.remove(index)).is_some()
     }
 
-    /// Takes all receives that name this source, in order.
+    /// Removes and returns all receives that name `source`, in posting order.
     pub fn take_posted_from(&mut self, source: i32) -> Vec<P> {
         let queue = self
             .queues_mut(source)
@@ -237,14 +241,14 @@ impl<P: PartialEq, U> Matcher<P, U> {
         queue.into_iter().map(|posted| posted.what).collect()
     }
 
-    /// Drops the unexpected messages of a source for which `keep` returns false.
+    /// Drops the unexpected messages of `source` for which `keep` returns false.
     pub fn retain_unexpected(&mut self, source: i32, keep: impl Fn(&U) -> bool) {
         if let Some(queues) = self.queues_mut(source) {
             queues.unexpected.retain(|message| keep(&message.what));
         }
     }
 
-    /// Takes the unexpected message of a source that `is` recognises.
+    /// Removes and returns the first unexpected message of `source` for which `is` returns true.
     pub fn remove_unexpected(
         &mut self,
         source: i32,
@@ -256,8 +260,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 }
 
-/// The first receive that takes this message, and its serial number, where it is not the first of
-/// all.
+/// Finds the first receive that matches the message, if it is not the first of the queue. Returns
+/// its serial number and index.
 #[inline(never)]
 fn later_posted<P>(
     queue: &VecDeque<PostedReceive<P>>,
@@ -268,7 +272,7 @@ fn later_posted<P>(
     found.map(|(index, posted)| (posted.serial, index))
 }
 
-/// Takes one out of a queue: mostly the first.
+/// Removes and returns entry `index` of a queue; the index is usually 0.
 #[inline]
 fn take<T>(queue: &mut VecDeque<T>, index: usize) -> Option<T> {
     if index == 0 { queue.pop_front() } else { queue.remove(index) }
@@ -278,7 +282,7 @@ fn take<T>(queue: &mut VecDeque<T>, index: usize) -> Option<T> {
 pub(crate) mod oracle {
     use super::Selector;
 
-    /// The oracle: two plain lists, searched from the front.
+    /// Reference implementation for tests: two plain lists, searched from the front.
     #[derive(Default)]
     pub(crate) struct ReferenceMatcher {
         pub(crate) posted: Vec<(Selector, u32)>,
@@ -286,7 +290,7 @@ pub(crate) mod oracle {
     }
 
     impl ReferenceMatcher {
-        /// The message that a receive would get.
+        /// Returns the message that a receive would match.
         pub(crate) fn peek(&self, select: Selector) -> Option<(i32, u64, u32)> {
             self.arrived.iter().copied().find(|(source, word, _)| select.takes(*source, *word))
         }

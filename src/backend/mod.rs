@@ -1,28 +1,28 @@
-//! The doers: each implements the component traits of `runtime::component`.
+//! Backends: implementations of the component traits of `runtime::component`.
 //!
 //! In reading order:
-//! - `vtable_backend`: registered backends: C tables
-//! - `plugin`: plugin files
-//! - `host`: the host
-//! - `null`: a backend that does nothing, to measure calls
-//! - `driver`: code that cuda and opencl share
-//! - `cuda`: NVIDIA's devices
-//! - `opencl`: devices of OpenCL
+//! - `vtable_backend`: backends that a program or plugin registers as C tables
+//! - `plugin`: shared libraries that register backends
+//! - `host`: CPU and host memory
+//! - `null`: backend without effect, for measuring call overhead
+//! - `driver`: code shared by the `cuda` and `opencl` backends
+//! - `cuda`: NVIDIA devices
+//! - `opencl`: OpenCL devices
 //! - `nccl`: collectives by NCCL
-//! - `inproc`: ranks in one process
-//! - `shm`: processes of one node
-//! - `mpi`: any MPI
-//! - `rdma`: RDMA verbs
-//! - `hier`: shared memory inside nodes, another kind between them
-//! - `p2p_protocol`: messages over a transport that only sends and receives
+//! - `inproc`: transport between threads of one process
+//! - `shm`: transport between processes of one node
+//! - `mpi`: transport over an installed MPI library
+//! - `rdma`: transport over RDMA verbs
+//! - `hier`: shared memory within nodes, another transport between nodes
+//! - `p2p_protocol`: message protocol over a transport that only sends and receives
 //! - `match_queues`: posted receives and unexpected messages
 //! - `op_table`: operations in flight
-//! - `coll_mailbox`: shared slots for small collectives
-//! - `peer_map`: a value for some ranks
+//! - `coll_mailbox`: mailboxes in shared memory for small collectives
+//! - `peer_map`: map from ranks to values, for few ranks out of many
 //! - `kernel_cache`: compiled kernels on disk
 //! - `vendor_lib`: libraries loaded at run time
-//! - `symbol_table`: their functions
-//! - `os_error`: errors of the operating system
+//! - `symbol_table`: function tables of libraries loaded at run time
+//! - `os_error`: conversion of operating system errors to statuses
 
 pub mod bootstrap;
 mod coll_mailbox;
@@ -51,12 +51,12 @@ pub mod vtable_backend;
 use crate::runtime::registry::Backend;
 use std::sync::Arc;
 
-/// The backends that come with the library, made afresh at each initialisation.
+/// Creates the built-in backends. Each initialization of the library calls this function again.
 #[must_use]
 pub fn builtin() -> Vec<Arc<Backend>> {
     let [alone, threads] = inproc::backends();
     let [shm, mpi, rdma] = [shm::backend(), mpi::backend(), rdma::backend()].map(Arc::new);
-    // What can stand between nodes. Shared memory cannot, but between pretended ones.
+    // Transports between nodes. Shared memory is in the list only for simulated nodes.
     let hier = hier::backend(
         Arc::clone(&shm),
         vec![Arc::clone(&mpi), Arc::clone(&rdma), Arc::clone(&shm)],

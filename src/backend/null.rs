@@ -1,5 +1,5 @@
-//! The null backend: memory works (it is host memory), streams, events and launches are no-ops.
-//! The yardstick for call overhead, and the template for authors. Never chosen by "auto".
+//! Null backend: memory is host memory; streams, events and launches are no-ops. It measures call
+//! overhead and is the template for backend authors. "auto" never selects it.
 
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::devices::device::*;
@@ -16,7 +16,7 @@ use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
 use crate::sys::memory::host_pages;
 
-/// The backend named "null".
+/// Creates the backend named "null".
 #[must_use]
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"null", i32::MIN, true, Box::new(Null));
@@ -30,7 +30,7 @@ pub fn backend() -> Backend {
 
 struct Null;
 
-/// Streams and events are all the same one.
+/// Returns the token that stands for every stream and event.
 fn token() -> Token {
     Addr::new(std::ptr::without_provenance_mut(1))
 }

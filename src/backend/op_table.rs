@@ -1,9 +1,10 @@
-//! A transport's operations in flight: a table whose ids are never used twice.
+//! Table of a transport's operations in flight. Operation ids are never reused.
 
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 
-/// Index in the low half, generation in the high half of an id.
+/// Table of operations. An id has the slot's index in its low half and the generation in its high
+/// half.
 pub struct Operations<T> {
     slots: Vec<OpSlot<T>>,
     free: Vec<u32>,
@@ -14,17 +15,18 @@ struct OpSlot<T> {
     what: Option<T>,
 }
 
-/// Operations for which room is made at the start; a burst beyond grows the table once.
+/// Number of operations for which memory is reserved initially; a larger burst grows the table
+/// once.
 const ROOM: usize = 256;
 
 impl<T> Operations<T> {
-    /// An empty table.
+    /// Creates an empty table.
     #[must_use]
     pub fn new() -> Self {
         Operations { slots: Vec::with_capacity(ROOM), free: Vec::with_capacity(ROOM) }
     }
 
-    /// Adds an operation.
+    /// Adds an operation and returns its id.
     #[inline(always)] // row: shm_message_8
     pub fn add(&mut self, what: T) -> Result<OpId> {
         if let Some(index) = self.free.pop() {
@@ -51,7 +53,7 @@ impl<T> Operations<T> {
         Ok(id_of(index, 0))
     }
 
-    /// The operation of an id, unless it is over.
+    /// Returns the operation with this id, unless it was removed.
     #[inline]
     #[must_use]
     pub fn get(&self, id: OpId) -> Option<&T> {
@@ -62,7 +64,7 @@ impl<T> Operations<T> {
             .as_ref()
     }
 
-    /// The operation of an id, unless it is over.
+    /// Returns the operation with this id, unless it was removed.
     #[inline]
     #[must_use]
     pub fn get_mut(&mut self, id: OpId) -> Option<&mut T> {
@@ -71,22 +73,22 @@ impl<T> Operations<T> {
         slot.what.as_mut()
     }
 
-    /// Ends an operation; its id is stale from now on.
+    /// Removes and returns an operation; its id is stale afterwards.
     #[inline]
     pub fn remove(&mut self, id: OpId) -> Option<T> {
         let index = index_of(id);
         let slot = self.slots.get_mut(index).filter(|slot| slot.generation == generation_of(id))?;
         let what = slot.what.take()?;
-        // A slot whose generations are used up is not reused.
+        // A slot with exhausted generations is not reused.
         if let Some(generation) = slot.generation.checked_add(1) {
             slot.generation = generation;
-            // `add` reserved room for every slot's index.
+            // `grow` reserved space in `free` for the index of every slot.
             self.free.push(u32::try_from(index).ok()?);
         }
         Some(what)
     }
 
-    /// All operations.
+    /// Iterates over all operations with their ids.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (OpId, &mut T)> {
         (0_u32..).zip(&mut self.slots).filter_map(|(index, slot)| {
             let id = id_of(index, slot.generation);

@@ -1,48 +1,48 @@
-//! A value for each rank that has one: four bytes for a rank without.
+//! Sparse map from ranks to values: a rank without a value costs four bytes.
 //!
-//! A rank of a job of thousands exchanges messages with a few of the others; its value for another
-//! rank is made at the first message between the two. Values are never given back: ranks that have
-//! exchanged messages do so again.
+//! In a job of thousands of ranks, a rank exchanges messages with a few of the others; its value
+//! for a peer is created at the first message between the two. Values are never removed, because
+//! ranks that have exchanged messages are likely to do so again.
 
 /// Map from ranks to values, sized for a rank that communicates with few of the others.
 pub struct PeerMap<T> {
-    /// One more than the value's index; 0 = none. Zeroes, so that the system gives no memory for
-    /// ranges that are only read.
+    /// Index of each rank's value plus 1; 0 means no value. Zero-initialized, so that the operating
+    /// system allocates no memory for pages that are only read.
     places: Vec<u32>,
     values: Vec<T>,
 }
 
-/// Bytes for a rank without a value.
+/// Memory per rank without a value, in bytes.
 pub const BYTES_PER_RANK: usize = size_of::<u32>();
 
 impl<T: Default> PeerMap<T> {
-    /// For `ranks` ranks, none of which has a value.
+    /// Creates an empty map for `ranks` ranks.
     #[must_use]
     pub fn new(ranks: usize) -> Self {
         PeerMap { places: vec![0; ranks], values: Vec::new() }
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     #[inline]
     #[must_use]
     pub fn ranks(&self) -> usize {
         self.places.len()
     }
 
-    /// A rank's value, if it has one.
+    /// Returns the value of `rank`, or `None` if the rank has no value.
     #[inline]
     #[must_use]
     pub fn get(&self, rank: usize) -> Option<&T> {
         self.values.get((*self.places.get(rank)? as usize).wrapping_sub(1))
     }
 
-    /// A rank's value, if it has one.
+    /// Returns the value of `rank`, or `None` if the rank has no value.
     #[inline]
     pub fn get_mut(&mut self, rank: usize) -> Option<&mut T> {
         self.values.get_mut((*self.places.get(rank)? as usize).wrapping_sub(1))
     }
 
-    /// A rank's value, made if it has none; `None`: there is no such rank.
+    /// Returns the value of `rank`, creating it if necessary; `None` if `rank` is out of range.
     #[inline]
     pub fn make(&mut self, rank: usize) -> Option<&mut T> {
         if *self.places.get(rank)? == 0 {
@@ -54,7 +54,7 @@ impl<T: Default> PeerMap<T> {
     #[cold]
     fn add(&mut self, rank: usize) {
         self.values.push(T::default());
-        // Not more values than ranks, whose numbers are 32 bits.
+        // There are at most as many values as ranks, and rank numbers have 32 bits.
         if let (Some(place), Ok(index)) =
             (self.places.get_mut(rank), u32::try_from(self.values.len()))
         {
@@ -62,12 +62,12 @@ impl<T: Default> PeerMap<T> {
         }
     }
 
-    /// All values, in the order in which they were made.
+    /// Iterates over all values, in the order of their creation.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.values.iter()
     }
 
-    /// All values, in the order in which they were made.
+    /// Iterates over all values, in the order of their creation.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.values.iter_mut()
     }

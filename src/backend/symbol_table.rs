@@ -1,41 +1,41 @@
-//! Tables of C functions that are found by name in a library that was loaded: one list of names is
-//! the type of the table and finds them.
+//! Tables of C functions that are resolved by name in a loaded library. One list of names defines
+//! the type of the table and resolves it.
 
 use crate::error::Result;
 use crate::sys::memory::buf::Addr;
 use std::ffi::CStr;
 
-/// A function of the list, as C writes it.
+/// C signature of a function of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function {
-    /// Its name.
+    /// Name of the function.
     pub name: &'static str,
-    /// The types of its parameters, between commas; nothing if it has none.
+    /// Parameter types, separated by commas; empty if the function has no parameters.
     pub parameters: &'static str,
-    /// The type of its result.
+    /// Result type.
     pub result: &'static str,
-    /// Whether a library without it cannot be used.
+    /// True if a library without the function is unusable.
     pub required: bool,
 }
 
-/// A name that ends with a NUL, as C has it.
+/// Converts NUL-terminated text to a C string.
 #[must_use]
 pub fn c_name(text: &'static str) -> &'static CStr {
     CStr::from_bytes_until_nul(text.as_bytes()).unwrap_or_default()
 }
 
-/// A table that is filled with the functions of a library.
+/// A function table that is filled from a loaded library.
 pub trait SymbolTable: Sized + Send + Sync + 'static {
-    /// Finds all functions; the error names the first required one that is missing.
+    /// Resolves all functions. The error names the first required function that is missing.
     ///
     /// # Safety
-    /// `find` returns the functions of one library that keeps the standard, under the names that
-    /// they have there, and the library stays loaded.
+    /// `find` returns the functions of one library that conforms to its standard, under their
+    /// standard names, and the library stays loaded.
     unsafe fn resolve(find: &dyn Fn(&CStr) -> Option<Addr>) -> Result<Self>;
 }
 
 macro_rules! function_table {
-    // Functions whose types `sys` has, which is generated.
+    // Functions whose types are in the generated `sys` module.
     (
         sys;
         required { $($name:ident)+ }
@@ -58,7 +58,7 @@ macro_rules! function_table {
             $($maybe: unsafe extern "C" fn($($maybe_type),*) -> $maybe_result,)+
         }
 
-        /// The list, for the test.
+        /// Signatures of the functions, for the test that compares them with the header.
         pub const FUNCTIONS: &[$crate::backend::symbol_table::Function] = &[
             $($crate::backend::symbol_table::Function {
                 name: stringify!($name),
@@ -79,7 +79,7 @@ macro_rules! function_table {
         $($name:ident: $type:ty,)+;
         $($maybe:ident: $maybe_type:ty,)*
     ) => {
-        /// The functions. Those in `Option` are not in every library.
+        /// Functions of the library. Those in `Option` are not in every library.
         #[repr(C)]
         #[derive(Clone, Copy)]
         #[allow(missing_docs, reason = "named and specified by the standard")]
@@ -98,7 +98,8 @@ macro_rules! function_table {
                 Ok(Functions {
                     $($name: match find($crate::backend::symbol_table::c_name(concat!(
                         stringify!($name), "\0"))) {
-                        // SAFETY: the function of this name has this signature in the standard.
+                        // SAFETY: the standard defines the function of this name with this
+                        // signature.
                         Some(at) => unsafe {
                             std::mem::transmute::<*mut std::ffi::c_void, $type>(at.ptr())
                         },
@@ -107,7 +108,8 @@ macro_rules! function_table {
                     },)+
                     $($maybe: find($crate::backend::symbol_table::c_name(concat!(
                         stringify!($maybe), "\0"))).map(|at| {
-                        // SAFETY: the function of this name has this signature in the standard.
+                        // SAFETY: the standard defines the function of this name with this
+                        // signature.
                         unsafe {
                             std::mem::transmute::<*mut std::ffi::c_void, $maybe_type>(at.ptr())
                         }

@@ -1,5 +1,5 @@
-//! Libraries of functions that backends load when they are first needed: which were opened, and
-//! which process called them.
+//! Vendor libraries that backends load on first use: tables of the opened libraries, and the
+//! process that called them.
 
 use super::symbol_table::SymbolTable;
 use crate::error::{Result, fail};
@@ -11,36 +11,36 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// Names of a kind of library in messages, and how a user provides it.
+/// Names of a kind of vendor library for messages, and advice on how to install it.
 #[derive(Clone, Copy)]
 pub struct Names {
-    /// Its name, such as "OpenCL".
+    /// Name of the library, such as "OpenCL".
     pub name: &'static str,
-    /// The part that is loaded, such as "loader".
+    /// Part of the library that is loaded, such as "loader".
     pub part: &'static str,
-    /// Its usual soname.
+    /// Default soname of the library.
     pub soname: &'static str,
     /// Environment variable that names another file.
     pub variable: &'static str,
-    /// What the variable has the path or soname of.
+    /// Description of the file whose path or soname the environment variable expects.
     pub wanted: &'static str,
-    /// How to get the library.
+    /// Advice on how to install the library.
     pub advice: &'static str,
 }
 
-/// One kind of vendor library, such as CUDA's driver, and the tables of those that were opened.
-/// They are never closed.
+/// One kind of vendor library, such as CUDA's driver, and the function tables of the opened
+/// libraries. The libraries are never closed.
 pub struct VendorLib<F: 'static> {
     names: Names,
     opened: Mutex<BTreeMap<String, &'static F>>,
-    /// The process that first called one.
+    /// Id of the process that first called one of the libraries; 0 if none has.
     used_by: AtomicI32,
-    /// How often one was begun with.
+    /// Number of calls of `begin`.
     generation: AtomicU64,
 }
 
 impl<F: SymbolTable> VendorLib<F> {
-    /// A kind of which no library has been opened yet.
+    /// Creates a kind of library of which none is open yet.
     #[must_use]
     pub const fn new(names: Names) -> Self {
         VendorLib {
@@ -51,18 +51,19 @@ impl<F: SymbolTable> VendorLib<F> {
         }
     }
 
-    /// How to get the library.
+    /// Returns advice on how to install the library.
     pub const fn advice(&self) -> &'static str {
         self.names.advice
     }
 
-    /// The file to open: the one that is named, else the usual one.
+    /// Returns the file to open: `named` if present, else the default soname.
     pub fn file<'a>(&self, named: Option<&'a str>) -> &'a str {
         named.unwrap_or(self.names.soname)
     }
 
-    /// Whether this process may call such a library: it has no rights that its user has not, and is
-    /// no fork of one that called it.
+    /// Checks that this process may call the library: the process has no more privileges than its
+    /// user and is not a fork of a process that called the library. Returns the reason if it may
+    /// not.
     pub fn may_be_called(&self) -> std::result::Result<(), String> {
         if secure_path::is_privileged() {
             return Err(format!(
@@ -84,8 +85,8 @@ impl<F: SymbolTable> VendorLib<F> {
         Ok(())
     }
 
-    /// Opens the library that is named, else the usual one, and returns its table. The error text
-    /// gives the reason for a failure and the remedy.
+    /// Opens the library `named`, or the default library if `named` is `None`, and returns its
+    /// function table. The error text gives the reason for a failure and the remedy.
     ///
     /// # Safety
     /// The constructors of the library run, and its functions are called by the types of the table:
@@ -104,8 +105,8 @@ impl<F: SymbolTable> VendorLib<F> {
         })
     }
 
-    /// Opens a library, by path or soname, and returns its table. The error text gives the reason
-    /// for a failure.
+    /// Opens a library by path or soname and returns its function table. The error text gives the
+    /// reason for a failure.
     ///
     /// # Safety
     /// The constructors of the library run, and its functions are called by the types of the table:
@@ -116,9 +117,10 @@ impl<F: SymbolTable> VendorLib<F> {
             return Ok(table);
         }
         let path = secure_path::library_path(file)?;
-        // SAFETY: the caller vouches for its constructors.
+        // SAFETY: the caller vouches for the constructors of the library.
         let module = unsafe { SharedObject::open(Path::new(&path)) }?;
-        // SAFETY: the caller vouches for its functions, and no library is ever closed.
+        // SAFETY: the caller vouches for the functions of the library, and no library is ever
+        // closed.
         let table = unsafe { F::resolve(&|name| module.symbol(name)) };
         let table = table.map_err(|error| {
             format!("{file} is no {} {} ({})", self.names.name, self.names.part, error.text())
@@ -128,35 +130,35 @@ impl<F: SymbolTable> VendorLib<F> {
         Ok(table)
     }
 
-    /// Before the first call of a function: the calling process is the one that uses it. A number
-    /// that no earlier call gave.
+    /// Records the calling process as the user of the library; called before the first call of a
+    /// function. Returns a number that no earlier call returned.
     pub fn begin(&self) -> u64 {
         self.used_by.store(process::own_pid(), Ordering::Relaxed);
         self.generation.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
-/// Something that is looked for on the first request and kept for good once it was found.
+/// Lazily found object: the first request searches for it, and a found object is retained.
 pub struct OnDemand<D> {
     find: fn() -> std::result::Result<D, String>,
     found: RwLock<Option<Arc<D>>>,
-    /// Held while it is looked for.
+    /// Locked during the search, so that only one thread searches.
     finding: Mutex<()>,
 }
 
 impl<D> OnDemand<D> {
-    /// Makes one that is not found yet. `find` returns the reason for a failure; the next request
-    /// then calls it again.
+    /// Creates the object without searching for it. `find` returns the reason for a failure; the
+    /// next request then calls `find` again.
     pub fn new(find: fn() -> std::result::Result<D, String>) -> Self {
         OnDemand { find, found: RwLock::new(None), finding: Mutex::new(()) }
     }
 
-    /// Returns it, if it was found before.
+    /// Returns the object if an earlier search found it.
     pub fn known(&self) -> Option<Arc<D>> {
         self.found.read().clone()
     }
 
-    /// Returns it, looking for it if necessary, or the reason why there is none.
+    /// Returns the object, searching for it if necessary, or the reason for a failed search.
     pub fn look(&self) -> std::result::Result<Arc<D>, String> {
         if let Some(found) = self.known() {
             return Ok(found);
@@ -170,7 +172,7 @@ impl<D> OnDemand<D> {
         Ok(found)
     }
 
-    /// Returns it, looking for it if necessary; if there is none, that is DTL_ERROR_UNAVAILABLE.
+    /// Returns the object, searching for it if necessary; a failed search is DTL_ERROR_UNAVAILABLE.
     pub fn get(&self) -> Result<Arc<D>> {
         match self.look() {
             Ok(found) => Ok(found),

@@ -1,4 +1,4 @@
-//! What C passed: pointers checked, texts read, sized structs taken over and filled in.
+//! Arguments from C: checks of pointers, reading of texts, copying of sized structs in and out.
 
 use crate::abi::layouts::Described;
 use crate::error::{Result, fail};
@@ -9,57 +9,58 @@ use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 
-/// Most entries of a list of texts.
+/// Maximum number of entries in a list of texts.
 const LIST_LIMIT: u32 = 256;
 
-/// Where an output goes; written only by [`Out::set`].
+/// Checked pointer to an output; written only by [`Out::set`].
 pub(super) struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// Checks that the pointer is neither null nor misaligned.
+    /// Checks that `pointer` is neither null nor misaligned. `name` is the parameter's name for the
+    /// error text.
     pub(super) fn new(pointer: *mut T, name: &str) -> Result<Self> {
         check_pointer(pointer, name)?;
         Ok(Out(pointer))
     }
 
-    /// Returns the output; `None` if the pointer is null or misaligned. Makes no error text.
+    /// Returns the output; `None` if the pointer is null or misaligned. Formats no error text.
     pub(super) fn usual(pointer: *mut T) -> Option<Self> {
         hints::usually(!pointer.is_null() && pointer.is_aligned()).then_some(Out(pointer))
     }
 
-    /// Writes the output.
+    /// Writes `value` to the output.
     pub(super) fn set(&self, value: T) {
-        // SAFETY: the caller's contract: a non-null pointer passed as an output is writable.
+        // SAFETY: by the caller's contract, a non-null pointer passed as an output is writable.
         unsafe { self.0.write(value) }
     }
 }
 
-/// Reads a plain value, for which any bytes will do.
+/// Reads a plain value, for which every bit pattern is valid.
 ///
 /// # Safety
 /// `pointer` is null, misaligned or readable.
 pub(super) unsafe fn read<T: Copy>(pointer: *const T, name: &str) -> Result<T> {
     check_pointer(pointer, name)?;
-    // SAFETY: neither null nor misaligned, so readable by the contract.
+    // SAFETY: `pointer` is neither null nor misaligned, so it is readable by the contract.
     Ok(unsafe { pointer.read() })
 }
 
-/// Reads a text that must be there.
+/// Reads a mandatory text. Returns an error if `pointer` is null.
 ///
 /// # Safety
-/// `pointer` is null or a NUL-terminated text that stays as it is during `'a`.
+/// `pointer` is null or a NUL-terminated text that does not change during `'a`.
 pub(super) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees that `pointer` is null or an unchanging NUL-terminated text.
     match unsafe { text_or_null(pointer, name) }? {
         Some(text) => Ok(text),
         None => fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL"),
     }
 }
 
-/// A text that must be there, not looked at.
+/// Returns a mandatory text without checking its content. Returns an error if `pointer` is null.
 ///
 /// # Safety
-/// As [`text`].
+/// `pointer` is null or a NUL-terminated text that does not change during `'a`.
 #[inline]
 pub(super) unsafe fn c_text<'a, 'n>(
     pointer: *const c_char,
@@ -68,14 +69,14 @@ pub(super) unsafe fn c_text<'a, 'n>(
     if pointer.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "{} is NULL", name());
     }
-    // SAFETY: a NUL-terminated text by the contract.
+    // SAFETY: `pointer` is not null, so it is a NUL-terminated text by the contract.
     Ok(unsafe { CStr::from_ptr(pointer) })
 }
 
 /// Reads a list of at most 256 texts.
 ///
 /// # Safety
-/// `list` is null or has `count` NUL-terminated texts (or NULLs) that stay as they are during the
+/// `list` is null or has `count` NUL-terminated texts (or NULLs) that do not change during the
 /// call.
 pub(super) unsafe fn texts(
     list: *const *const c_char,
@@ -89,18 +90,18 @@ pub(super) unsafe fn texts(
         return fail!(DTL_ERROR_LIMIT, "{name} has {count} entries, at most {LIST_LIMIT} are read");
     }
     check_pointer(list, name)?;
-    // SAFETY: not null, so `count` pointers by the contract.
+    // SAFETY: `list` is not null, so it has `count` pointers by the contract.
     let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
-    // SAFETY: texts or NULLs by the contract.
+    // SAFETY: the entries are texts or NULLs by the contract.
     let read =
         |(index, one): (usize, &*const c_char)| unsafe { text(*one, &format!("{name}[{index}]")) };
     list.iter().enumerate().map(|one| read(one).map(str::to_owned)).collect()
 }
 
-/// Writes a reason into the caller's room, cut to fit; no room is no failure.
+/// Writes a reason into the caller's buffer, truncated to fit. A missing buffer is not an error.
 ///
 /// # Safety
-/// `buf` is null or `cap` writable bytes.
+/// `buf` is null or has `cap` writable bytes.
 pub(super) unsafe fn put_reason(reason: &str, buf: *mut c_char, cap: u64) -> Result<()> {
     if buf.is_null() || cap == 0 {
         return Ok(());
@@ -109,7 +110,7 @@ pub(super) unsafe fn put_reason(reason: &str, buf: *mut c_char, cap: u64) -> Res
     while !reason.is_char_boundary(end) {
         end -= 1;
     }
-    // SAFETY: the caller's contract; the reason was cut to fit.
+    // SAFETY: `buf` has `cap` writable bytes by the contract; the reason was truncated to fit.
     unsafe { put_text(reason.get(..end).unwrap_or_default(), buf, cap, std::ptr::null_mut()) }
 }
 
@@ -118,7 +119,7 @@ pub(super) unsafe fn put_reason(reason: &str, buf: *mut c_char, cap: u64) -> Res
 /// change `out_len`.
 ///
 /// # Safety
-/// `buf` is null or `cap` writable bytes; `out_len` is null or writable.
+/// `buf` is null or has `cap` writable bytes; `out_len` is null or writable.
 pub(super) unsafe fn put_text(
     text: &str,
     buf: *mut c_char,
@@ -142,16 +143,18 @@ pub(super) unsafe fn put_text(
             text.len() + 1
         );
     }
-    // SAFETY: `cap` > text.len() writable bytes, and a Rust string never overlaps the caller's.
+    // SAFETY: `buf` has `cap` > text.len() writable bytes, and a Rust string never overlaps the
+    // caller's buffer.
     unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), buf.cast::<u8>(), text.len()) };
-    // SAFETY: index text.len() < cap.
+    // SAFETY: the index text.len() is less than `cap`.
     let end = unsafe { buf.add(text.len()) };
-    // SAFETY: as above.
+    // SAFETY: `end` is within the `cap` writable bytes of `buf`.
     unsafe { end.write(0) };
     Ok(())
 }
 
-/// Lets `fill` complete a zeroed struct and gives the caller as much of it as it has room for.
+/// Calls `fill` on a zeroed struct and copies the result to the caller, up to the caller's
+/// struct_size.
 ///
 /// # Safety
 /// `pointer` is null or points to a writable struct at least as long as its struct_size.
@@ -159,28 +162,29 @@ pub(super) unsafe fn fill<T: Described>(
     pointer: *mut T,
     fill: impl FnOnce(&mut T) -> Result<()>,
 ) -> Result<()> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees that `pointer` is null or points to a sized struct.
     let claimed = unsafe { claimed_size(pointer) }?;
-    // SAFETY: zero is a valid value.
+    // SAFETY: zero is a valid value of every described struct.
     let mut value = unsafe { MaybeUninit::<T>::zeroed().assume_init() };
     fill(&mut value)?;
     let known = claimed.min(size_of::<T>());
-    // The caller's struct_size stays.
-    // SAFETY: `claimed` >= `known` >= 8 writable bytes by the contract; 4 bytes in is inside.
+    // The copy begins behind the caller's struct_size, which remains unchanged.
+    // SAFETY: `claimed` >= `known` >= 8 writable bytes by the contract; offset 4 is within them.
     let to = unsafe { pointer.cast::<u8>().add(4) };
-    // SAFETY: `value` has at least `known` bytes.
+    // SAFETY: `value` has at least `known` >= 8 bytes, so offset 4 is within it.
     let from = unsafe { std::ptr::from_ref(&value).cast::<u8>().add(4) };
-    // SAFETY: both have known - 4 bytes left and do not overlap.
+    // SAFETY: both pointers have known - 4 bytes left, and the ranges do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(from, to, known - 4) };
     Ok(())
 }
 
-/// Whether a buffer is DTL_IN_PLACE: who allows that asks before it makes a region.
+/// Returns true if a buffer is DTL_IN_PLACE. A call that permits DTL_IN_PLACE checks this before it
+/// creates a region.
 pub(super) fn is_in_place(pointer: *const c_void) -> bool {
     pointer.addr() == usize::MAX
 }
 
-/// Refuses DTL_IN_PLACE.
+/// Returns an error if `pointer` is DTL_IN_PLACE.
 #[inline]
 pub(super) fn check_place(pointer: *const c_void, name: &str) -> Result<()> {
     if is_in_place(pointer) {
@@ -192,7 +196,7 @@ pub(super) fn check_place(pointer: *const c_void, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A region over the caller's memory; NULL is allowed for no bytes.
+/// Creates a region over the caller's memory. NULL is permitted if `size` is 0.
 ///
 /// # Safety
 /// `size` bytes at `pointer` stay valid until the operation that receives the region has ended.
@@ -216,6 +220,6 @@ pub(super) unsafe fn region(
             "{name}: {size} bytes are more than memory can hold"
         );
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees that `size` bytes stay valid until the operation has ended.
     Ok(unsafe { crate::sys::memory::buf::Region::new(pointer.cast_mut(), size as usize) })
 }

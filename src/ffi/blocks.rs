@@ -1,4 +1,5 @@
-//! The blocks of v-forms: arrays of counts and places, checked and turned into regions.
+//! Blocks of vector variants: arrays of counts and displacements, checked and converted into
+//! regions.
 
 use super::args;
 use crate::abi::word::dtl_dtype_t;
@@ -7,10 +8,10 @@ use crate::runtime::types::element_size;
 use crate::sys::memory::buf::Region;
 use std::ffi::c_void;
 
-/// An array of the caller's.
+/// Returns an array of the caller as a slice. `pointer` may be NULL if `count` is 0.
 ///
 /// # Safety
-/// NULL, or `count` values that stay through the call.
+/// `pointer` is NULL or has `count` values that do not change during the call.
 pub(super) unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
@@ -18,21 +19,23 @@ pub(super) unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -
     if pointer.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL (for {count} values)");
     }
-    // SAFETY: not null, and `count` values by the contract.
+    // SAFETY: `pointer` is not null, so it has `count` values by the contract.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
-/// Blocks of a v-form's buffer.
+/// Blocks of a vector variant's buffer.
 pub(super) struct VectorBlocks<'a> {
     base: *const c_void,
     counts: &'a [u64],
-    /// `None`: one after the other.
+    /// Displacements of the blocks; `None` if the blocks are contiguous.
     displs: Option<&'a [u64]>,
     dtype: dtl_dtype_t,
     name: &'a str,
 }
 
 impl<'a> VectorBlocks<'a> {
+    /// Reads the counts and displacements of a buffer.
+    ///
     /// # Safety
     /// `counts`, and `displs` unless NULL, have `ranks` values.
     pub(super) unsafe fn new(
@@ -46,20 +49,22 @@ impl<'a> VectorBlocks<'a> {
         if ranks > 0 {
             args::check_place(base, name)?;
         }
-        // SAFETY: passed on.
+        // SAFETY: the caller guarantees that `counts` has `ranks` values.
         let counts = unsafe { array(counts, ranks, &format!("the counts of {name}")) }?;
         let displs = match displs.is_null() {
             true => None,
-            // SAFETY: passed on.
+            // SAFETY: the caller guarantees that `displs`, which is not null here, has `ranks`
+            // values.
             false => Some(unsafe { array(displs, ranks, name) }?),
         };
         Ok(VectorBlocks { base, counts, displs, dtype, name })
     }
 
-    /// The regions, checked to fit into memory and, for receiving, not to overlap.
+    /// Returns the regions of the blocks. Returns an error if a block does not fit into memory or,
+    /// for receiving, if two blocks overlap.
     ///
     /// # Safety
-    /// The blocks stay valid until the collective is over.
+    /// The blocks stay valid until the collective has completed.
     pub(super) unsafe fn regions(&self, for_receiving: bool) -> Result<Vec<Region>> {
         let size = element_size(self.dtype)? as u64;
         let mut regions = Vec::new();
@@ -84,7 +89,8 @@ impl<'a> VectorBlocks<'a> {
             };
             let place = self.base.wrapping_byte_add((begin * size) as usize);
             let pointer = if self.base.is_null() { self.base } else { place };
-            // SAFETY: passed on.
+            // SAFETY: the caller guarantees that the blocks stay valid until the collective has
+            // completed.
             regions.push(unsafe { args::region(pointer, count * size, self.name) }?);
             next = end;
         }
@@ -94,9 +100,11 @@ impl<'a> VectorBlocks<'a> {
         Ok(regions)
     }
 
-    /// Mostly blocks are in the order of their places, which is quick to see.
+    /// Returns an error if two regions overlap. Blocks are usually in the order of their
+    /// displacements, which a linear check detects.
     fn check_apart(&self, regions: &[Region]) -> Result<()> {
-        // Without empty ones: two that overlap may have one of those between them.
+        // Empty regions are skipped, because an empty region may lie between two overlapping
+        // regions.
         let used = || regions.iter().enumerate().filter(|(_, region)| !region.is_empty());
         if used().is_sorted_by(|(_, a), (_, b)| a.addr().get() + a.len() <= b.addr().get()) {
             return Ok(());

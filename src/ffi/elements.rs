@@ -1,4 +1,5 @@
-//! Elements in the caller's memory: how many bytes, and whether they can be.
+//! Elements in the caller's memory: conversion of a pointer, a count and a datatype into a region,
+//! with checks of the size.
 
 use crate::abi::word::dtl_dtype_t;
 use crate::error::{Result, fail};
@@ -10,10 +11,10 @@ use crate::sys::memory::buf::Region;
 use crate::sys::sync::hints;
 use std::ffi::c_void;
 
-/// `count` elements of `dtype` at `pointer`.
+/// Creates a region over `count` elements of `dtype` at `pointer`.
 ///
 /// # Safety
-/// They stay valid until the operation that receives the region has ended.
+/// The elements stay valid until the operation that receives the region has ended.
 #[inline]
 pub(in crate::ffi) unsafe fn elements(
     pointer: *const c_void,
@@ -21,16 +22,16 @@ pub(in crate::ffi) unsafe fn elements(
     dtype: dtl_dtype_t,
     name: &str,
 ) -> Result<Region> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees that the elements stay valid until the operation has ended.
     match unsafe { fast_elements(pointer, count, dtype) } {
         Some(region) => Ok(region),
-        // SAFETY: passed on.
+        // SAFETY: the caller guarantees that the elements stay valid until the operation has ended.
         None => unsafe { elements_checked(pointer, count, dtype, name) },
     }
 }
 
-/// Fast path of [`elements`]: `pointer` is neither NULL nor DTL_IN_PLACE, and `count` is so small
-/// that the size in bytes cannot overflow.
+/// Fast path of [`elements`]. Returns `None` if `pointer` is NULL or DTL_IN_PLACE, or if `count` is
+/// so large that the size in bytes could overflow.
 ///
 /// # Safety
 /// The elements stay valid until the operation that receives the region has ended.
@@ -38,12 +39,12 @@ pub(in crate::ffi) unsafe fn elements(
 unsafe fn fast_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
     let beyond = pointer.addr().wrapping_sub(1) >> 62 | count.wrapping_sub(1) as usize >> 32;
     let size = hints::usual(dtype_size(dtype))?;
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees that the elements stay valid until the operation has ended.
     hints::usually(beyond == 0)
         .then(|| unsafe { Region::new(pointer.cast_mut(), count as usize * size) })
 }
 
-/// Fast path of [`data`]. `None`: the arguments need the general path.
+/// Fast path of [`data`]. Returns `None` if the arguments need the general path.
 ///
 /// # Safety
 /// The elements stay valid until the operation that receives the region has ended.
@@ -53,11 +54,11 @@ pub(in crate::ffi) unsafe fn fast_data(
     count: u64,
     dtype: dtl_dtype_t,
 ) -> Option<Data> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees that the elements stay valid until the operation has ended.
     Some(Data { bytes: unsafe { fast_elements(pointer, count, dtype) }?, count, dtype })
 }
 
-/// General path of [`elements`], for arguments of any kind.
+/// General path of [`elements`], for arbitrary arguments.
 ///
 /// # Safety
 /// The elements stay valid until the operation that receives the region has ended.
@@ -75,11 +76,11 @@ unsafe fn elements_checked(
             "{name}: {count} elements of {size} bytes are more than memory can hold"
         );
     };
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees that the elements stay valid until the operation has ended.
     unsafe { args::region(pointer, bytes, name) }
 }
 
-/// Returns the [`elements`] with their count and dtype.
+/// Creates a region over the elements and returns it with their count and datatype.
 ///
 /// # Safety
 /// The elements stay valid until the operation that receives the region has ended.
@@ -90,6 +91,6 @@ pub(in crate::ffi) unsafe fn data(
     dtype: dtl_dtype_t,
     name: &str,
 ) -> Result<Data> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees that the elements stay valid until the operation has ended.
     Ok(Data { bytes: unsafe { elements(pointer, count, dtype, name) }?, count, dtype })
 }

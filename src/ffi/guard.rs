@@ -1,4 +1,4 @@
-//! The wrapper of every entry: gate, epoch, panics, and what a failure leaves behind
+//! Wrapper of every entry of the C interface: state check, epoch, panics, and the stored last error
 //! (`last_error`).
 
 use crate::abi::handle::dtl_backend_t;
@@ -11,19 +11,19 @@ use crate::sys::handles::handle_ref::HazardRef;
 use crate::sys::sync::hints;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// An entry of the C interface, by its name: that of its calls in traces.
+/// Entry of the C interface, identified by its name, which traces show for its calls.
 #[derive(Clone, Copy)]
 pub(super) struct Entry(pub(super) &'static str);
 
-/// The library's own work, and the calls that control tracing.
+/// Entry that is not traced: internal work of the library, and calls that control tracing.
 pub(super) const UNTRACED: Entry = Entry("");
 
-/// What must be open for the fast path of an entry.
+/// State required for the fast path of an entry.
 #[derive(Clone, Copy)]
 pub(super) enum OpenCheck {
-    /// The library.
+    /// The library is open.
     Library,
-    /// The library, with this backend as the one whose plain memory it serves.
+    /// The library is open and serves plain memory of this backend.
     Memory(dtl_backend_t),
 }
 
@@ -37,7 +37,8 @@ impl OpenCheck {
     }
 }
 
-/// Result of a fast path: success, one that is still to be recorded, or the status of one that is.
+/// Result of a fast path: success, an error that is still to be recorded, or the status of an error
+/// that is already recorded.
 pub(super) trait Outcome {
     fn into_status(self) -> dtl_status_t;
 }
@@ -60,12 +61,14 @@ impl Outcome for dtl_status_t {
     }
 }
 
-/// Fast path of an entry. `fast` runs inside the epoch and ends the visit itself if it goes on
-/// outside. It returns `None`, with nothing done, where the fast path does not apply: then
-/// `general` is the entry. It calls a cold function by C's convention, which cannot unwind and gets
-/// its arguments one by one: that is a jump, and the fast path needs no stack space for it. (See
-/// also `hints::out_of_line`.) Both are `move` closures: what is captured by reference would have
-/// to be in memory.
+/// Runs the fast path of an entry. `fast` runs inside the epoch and ends the visit itself before it
+/// continues outside. `fast` returns `None`, without any effect, if the fast path does not apply;
+/// then `general` runs as the entry.
+///
+/// `general` calls a cold function with C calling convention, which cannot unwind and receives its
+/// arguments one by one: the call is a jump, and the fast path needs no stack space for it. (See
+/// also `hints::out_of_line`.) Both closures are `move` closures: variables captured by reference
+/// would have to be in memory.
 #[inline(always)] // row: win_counter
 pub(super) fn quick<R: Outcome>(
     open: OpenCheck,
@@ -80,17 +83,18 @@ pub(super) fn quick<R: Outcome>(
     }
 }
 
-/// Inside, once the library lets calls pass, and whether the call is traced; else the status of the
-/// refusal.
+/// Epoch guard and whether the call is traced, if the library admits the call; else the status of
+/// the failure.
 type Entered = std::result::Result<(Guard, bool), dtl_status_t>;
 
-/// The door of calls that are traced, come first or too late, or need a fence when they enter.
+/// Slow path of entering, for calls that are traced, come before the library is open or after it is
+/// finalized, or need a fence on entry.
 #[cold]
 #[inline(never)]
 fn admit(inside: Guard, Entry(name): Entry) -> Entered {
     lifecycle::admit(super::host::builtin).map_err(failed)?;
     let is_to_trace = !name.is_empty() && lifecycle::is_traced();
-    // Outside the epoch, as a tool's callback may take long.
+    // Outside the epoch, because a tool's callback may take long.
     drop(inside);
     let _aside = epoch::aside();
     if trace::has_ended() {
@@ -121,7 +125,7 @@ impl Entry {
         if lifecycle::is_open_for_quick() { Ok((inside, false)) } else { admit(inside, self) }
     }
 
-    /// Runs an entry's work, beginning inside the epoch.
+    /// Runs the work of an entry, starting inside the epoch.
     #[inline]
     fn run(self, work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
         match self.enter() {
@@ -133,13 +137,14 @@ impl Entry {
         }
     }
 
-    /// An entry that does not wait: runs inside the epoch, so handles may be used without sharing.
+    /// Runs an entry that does not wait. `body` runs inside the epoch, so it can use handles
+    /// without acquiring references.
     #[inline]
     pub(super) fn call(self, body: impl FnOnce(&Guard) -> Result<()>) -> dtl_status_t {
         self.run(|inside| body(&inside))
     }
 
-    /// An entry that may wait: `pin` looks handles up inside the epoch, `body` runs outside of it.
+    /// Runs an entry that may wait. `pin` looks up handles inside the epoch; `body` runs outside.
     #[inline]
     pub(super) fn wait<T>(
         self,
@@ -153,7 +158,8 @@ impl Entry {
         })
     }
 
-    /// An entry that may wait, on one object: `hold` takes it out of the epoch without sharing it.
+    /// Runs an entry that may wait, on one object. `hold` protects the object by a hazard pointer
+    /// and leaves the epoch, without acquiring a reference.
     #[inline]
     pub(super) fn hold<T>(
         self,
@@ -164,17 +170,17 @@ impl Entry {
     }
 }
 
-/// Locks that an entry takes which works in every state of the library.
+/// Locks acquired by an entry that works in every state of the library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Locks {
-    /// None, or the entry handles forks itself (init, finalize).
+    /// No locks, or the entry handles forks itself (init, finalize).
     None,
-    /// Some. The thread is marked in its record, where a forked child finds it; in a child in which
-    /// a lock may have stayed taken the entry fails.
+    /// Some locks. The thread is marked in its record, where a forked child finds the mark. The
+    /// entry fails in a child process in which a lock may have remained locked.
     Some,
 }
 
-/// An entry that works in every state of the library.
+/// Runs an entry that works in every state of the library.
 pub(super) fn always(locks: Locks, body: impl FnOnce() -> Result<()>) -> dtl_status_t {
     finish(catch_unwind(AssertUnwindSafe(|| {
         let _aside = if locks == Locks::Some { Some(lifecycle::aside()?) } else { None };

@@ -1,5 +1,5 @@
-//! The functions that plugins are handed, and what the layers below are handed in turn. Exports no
-//! symbol: plugins reach these through dtl_host_api_t.
+//! Function table that is passed to plugins, and the functions that `runtime` needs from the layers
+//! above it. Exports no symbol: plugins call these functions through dtl_host_api_t.
 
 use super::args;
 use super::dispatch::library_ops;
@@ -47,14 +47,14 @@ static HOST: dtl_host_api_t = dtl_host_api_t {
     dispatch_unregister: Some(host_dispatch_unregister),
 };
 
-/// The table of functions that is passed to plugins.
+/// Returns the function table that is passed to plugins.
 #[must_use]
 pub fn table() -> &'static dtl_host_api_t {
     &HOST
 }
 
-/// What `runtime::lifecycle` opens the library with: the built-in backends, and the way to open
-/// plugin files.
+/// Returns the built-in backends and registers the function that opens plugin files.
+/// `runtime::lifecycle` calls this to open the library.
 #[must_use]
 pub fn builtin() -> Vec<Arc<Backend>> {
     plugins::open_files_with(open);
@@ -73,15 +73,15 @@ unsafe extern "C" fn host_register(
     out: *mut dtl_backend_t,
 ) -> dtl_status_t {
     let register = || {
-        // SAFETY: the caller's contract.
+        // SAFETY: `name` is a text or NULL by the caller's contract.
         let name = unsafe { args::text(name, "name") }?;
         let out = args::Out::new(out, "out")?;
-        // SAFETY: the caller's contract.
+        // SAFETY: `vtable` is a valid table or NULL by the caller's contract.
         let mut tables = unsafe { backend::take_tables(vtable) }?;
         let mut owner = None;
         let make = |compiled_for, spoken| {
-            // A plugin from a newer header that speaks our version: what it sets beyond was
-            // refused.
+            // A plugin from a newer header may use this library's ABI version; fields beyond that
+            // version were rejected before.
             if tables.main.abi_version == compiled_for {
                 tables.main.abi_version = spoken;
             }
@@ -100,7 +100,7 @@ unsafe extern "C" fn host_environment_register(
     desc: *const dtl_environment_desc_t,
 ) -> dtl_status_t {
     UNTRACED.call(|_| {
-        // SAFETY: the caller's contract.
+        // SAFETY: `desc` is a valid descriptor or NULL by the caller's contract.
         plugins::register_environment(unsafe { environment::describe(desc) }?)
     })
 }
@@ -116,7 +116,7 @@ unsafe extern "C" fn host_environment_require(name: *const c_char) -> dtl_status
             )
         });
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller's contract is that of dtl_environment_require.
     unsafe { environment::dtl_environment_require(name) }
 }
 
@@ -129,7 +129,7 @@ unsafe extern "C" fn host_dispatch_register(
     UNTRACED.call(|inside| {
         let out = args::Out::new(out, "out")?;
         out.set(plugins::register_handler(|| {
-            // SAFETY: the caller's contract is dtl_dispatch_register's.
+            // SAFETY: the caller's contract is that of dtl_dispatch_register.
             unsafe { library_ops::register(inside, DEFAULT, (keys, key_count), handler) }
         })?);
         Ok(())
@@ -148,7 +148,7 @@ unsafe extern "C" fn host_log(level: i32, text: *const c_char) -> dtl_status_t {
                 "level {level}: use DTL_LOG_ERROR to DTL_LOG_DEBUG"
             );
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: `text` is a text or NULL by the caller's contract.
         log::log(level, unsafe { args::text(text, "text") }?);
         Ok(())
     })

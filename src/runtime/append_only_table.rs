@@ -1,35 +1,36 @@
-//! A table of places that are filled once and never emptied, so that looking takes no lock: dtypes
-//! and operations of the program, members of enumerations, their instances. Room is taken a chunk
-//! at a time. Not for what goes away: that is in `sys::handles::handle_table`.
+//! Append-only table: slots that are set once and never cleared, so that a lookup takes no lock.
+//! Used for dtypes and operations of the program, and for members of enumerations and their
+//! instances. Memory is allocated a chunk at a time. Objects that can be destroyed use
+//! `sys::handles::handle_table` instead.
 //!
-//! Ordering: a place is a `OnceLock`, whose `set` publishes with release what `get` reads with
-//! acquire; a chunk is one, too. Nothing else is ordered: a thread that finds a place empty and is
-//! going to fill it looks again under a lock of the caller's.
+//! Ordering: a slot is a `OnceLock`, whose `set` publishes with release what `get` reads with
+//! acquire. A chunk is a `OnceLock`, too. No other order is needed: a thread that finds a slot
+//! empty and is about to set it checks the slot again under a lock of the caller.
 
 use std::sync::OnceLock;
 
-/// Places in a chunk.
+/// Number of slots in a chunk.
 pub const CHUNK: usize = 1 << 8;
 
-/// `CHUNKS * CHUNK` places.
+/// Append-only table of `CHUNKS * CHUNK` slots.
 pub struct AppendOnlyTable<T: 'static, const CHUNKS: usize> {
     chunks: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
 }
 
 impl<T, const CHUNKS: usize> AppendOnlyTable<T, CHUNKS> {
-    /// All empty.
+    /// Creates a table whose slots are all empty.
     #[must_use]
     pub const fn new() -> Self {
         AppendOnlyTable { chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 
-    /// Returns the content of a place; `None`: it is empty, or there is no such place.
+    /// Returns the value in a slot; `None` if the slot is empty or the index is out of range.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)?.get()
     }
 
-    /// Fills an empty place; `None`: it is not empty, or there is no such place.
+    /// Sets an empty slot; returns `None` if the slot is already set or the index is out of range.
     pub fn set(&self, index: usize, value: T) -> Option<()> {
         let empty = || (0..CHUNK).map(|_| OnceLock::new()).collect();
         self.chunks.get(index / CHUNK)?.get_or_init(empty).get(index % CHUNK)?.set(value).ok()

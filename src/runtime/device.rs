@@ -1,7 +1,7 @@
 //! Devices: the calling thread's current backend and device, and the properties of devices.
 //!
-//! "Current" belongs to the thread (as CUDA's device does). The library keeps it, so a backend
-//! whose own notion is process-wide cannot leak one thread's choice into another.
+//! The current backend and device are per thread, as in CUDA. The library stores them, so a backend
+//! whose own current device is process-wide cannot leak one thread's choice into another thread.
 
 use super::registry::{self, Backend};
 use crate::abi::devices::device::dtl_device_info_t;
@@ -12,13 +12,13 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 thread_local! {
-    /// The backend last given to `dtl_backend_set_device` by this thread; 0 = none.
+    /// Handle of the backend that this thread last passed to `dtl_backend_set_device`; 0 = none.
     static BACKEND: Cell<u64> = const { Cell::new(0) };
-    /// Device chosen by this thread, per backend.
+    /// Devices that this thread has selected, by backend handle.
     static DEVICES: RefCell<Vec<(u64, i32)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns the backend that a handle in a call means: null = the thread's current one.
+/// Returns the backend of a handle; a null handle means the thread's current backend.
 #[inline]
 pub fn backend(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
     if handle.id != 0 {
@@ -28,8 +28,8 @@ pub fn backend(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
     }
 }
 
-/// Returns a share of the backend that a handle in a call means: null = the thread's current one.
-/// The share outlives the call.
+/// Returns a counted reference to the backend of a handle; a null handle means the thread's current
+/// backend. The reference outlives the call.
 pub fn pin_backend(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
     if handle.id != 0 {
         registry::pin(inside, handle)
@@ -47,7 +47,7 @@ fn current_backend(inside: &Guard) -> Result<dtl_backend_t> {
     Ok(registry::by_name(inside, None)?.handle())
 }
 
-/// Makes a device the thread's current one, and its backend the current backend.
+/// Makes `device` the thread's current device, and its backend the thread's current backend.
 pub fn set(backend: &Backend, device: i32) -> Result<()> {
     let devices = backend.device()?;
     check(backend, device)?;
@@ -68,15 +68,15 @@ pub fn set(backend: &Backend, device: i32) -> Result<()> {
     Ok(())
 }
 
-/// Drops the thread's entries of backends that have gone, so that the list stays as short as
-/// theirs. Apart from [`set`], which the library's own threads call without being inside.
+/// Removes the thread's entries of backends that no longer exist, which bounds the list. Separate
+/// from [`set`], which the library's own threads call outside of an epoch.
 pub fn forget_gone(inside: &Guard) {
     let is_there = |known| registry::find(inside, dtl_backend_t { id: known }).is_ok();
-    // In a thread that is ending there is no list any more.
+    // In a thread that is ending the list no longer exists.
     let _ = DEVICES.try_with(|devices| devices.borrow_mut().retain(|(known, _)| is_there(*known)));
 }
 
-/// The thread's current device of a backend.
+/// Returns the thread's current device of a backend.
 pub fn get(backend: &Backend) -> Result<i32> {
     let devices = backend.device()?;
     let id = backend.handle().id;
@@ -89,12 +89,12 @@ pub fn get(backend: &Backend) -> Result<i32> {
     }
 }
 
-/// The thread's current device, or 0 for a backend without devices.
+/// Returns the thread's current device of a backend, or 0 for a backend without devices.
 pub fn get_or_first(backend: &Backend) -> Result<i32> {
     if backend.device.is_none() { Ok(0) } else { get(backend) }
 }
 
-/// Does something with a device as the thread's current one of the backend.
+/// Runs `act` with `device` as the thread's current device of the backend.
 pub fn on<T>(backend: &Backend, device: i32, act: impl FnOnce() -> Result<T>) -> Result<T> {
     let current = get_or_first(backend)?;
     if current == device {
@@ -106,7 +106,7 @@ pub fn on<T>(backend: &Backend, device: i32, act: impl FnOnce() -> Result<T>) ->
     done
 }
 
-/// Fails unless 0 <= device < count.
+/// Fails unless `device` is at least 0 and below the backend's device count.
 pub fn check(backend: &Backend, device: i32) -> Result<()> {
     let count = backend.device()?.count()?;
     if (0..count).contains(&device) {
@@ -131,8 +131,8 @@ pub fn info(backend: &Backend, device: i32, out: &mut dtl_device_info_t) -> Resu
     Ok(())
 }
 
-/// Free and total bytes of a device; 0 of a backend with memory and no devices is all of its
-/// memory.
+/// Returns the free and total memory of a device in bytes. For a backend with memory but no
+/// devices, device 0 stands for all of its memory.
 pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
     let told = if backend.device.is_some() || backend.memory.is_none() {
         check(backend, device)?;

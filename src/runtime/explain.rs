@@ -1,10 +1,10 @@
-//! The record of automatic choices: what was chosen, why, and what was given up for it.
+//! Record of automatic choices: the choice, its reason, and rejected alternatives.
 
 use super::{log, settings};
 use crate::error::{Result, fail};
 use crate::sys::sync::lock::Mutex;
 
-/// (topic, choice and reason): one entry a topic, in the order first made.
+/// Recorded choices, as pairs of a topic and a text (choice and reason): one entry per topic.
 static CHOICES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
 /// Records an automatic choice.
@@ -19,7 +19,7 @@ pub fn chose(topic: &str, what: &str) {
     log::info!("{topic}: {what}");
 }
 
-/// Records a choice that is worse than what was hoped for; under DTL_STRICT it is an error.
+/// Records a choice that is worse than the preferred one; fails under DTL_STRICT.
 pub fn degraded(topic: &str, what: &str) -> Result<()> {
     if settings::current().strict {
         return fail!(DTL_ERROR_NOT_SUPPORTED, "{topic}: {what} (refused because DTL_STRICT=1)");
@@ -28,20 +28,20 @@ pub fn degraded(topic: &str, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// The choice recorded under a topic, and its reason.
+/// Returns the recorded choice of a topic with its reason.
 #[must_use]
 pub fn of(topic: &str) -> Option<String> {
     CHOICES.lock().iter().find(|(known, _)| known == topic).map(|(_, what)| what.clone())
 }
 
-/// All choices so far, a line each.
+/// Returns all recorded choices, one per line.
 #[must_use]
 pub fn text() -> String {
     let choices = CHOICES.lock();
     choices.iter().map(|(topic, what)| format!("{topic}: {what}\n")).collect()
 }
 
-/// Forgets everything (at finalize).
+/// Clears the record (at finalize).
 pub fn clear() {
     CHOICES.lock().clear();
 }

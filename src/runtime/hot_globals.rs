@@ -1,5 +1,5 @@
 //! Process-wide flags that every message reads, kept in one cache line. Each word belongs to one
-//! module, which documents it.
+//! module, which documents the word.
 
 use crate::sys::os::open_state::OpenState;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 /// Process-wide flags that every message reads, in one cache line.
 #[repr(C, align(64))]
 pub(super) struct HotGlobals {
-    /// `lifecycle`'s.
+    /// State of the library: owned by `lifecycle`.
     pub(super) gate: OpenState,
-    /// `memory::hidden`'s: live allocations that the host cannot reach.
+    /// Number of live allocations that the host cannot access: owned by `memory::hidden`.
     pub(super) hidden: AtomicUsize,
-    /// `comm::progress`'s: communication that needs progress.
+    /// Communication that needs progress: owned by `comm::progress`.
     pub(super) moving: AtomicU64,
 }
 
-/// The process'.
+/// The flags of this process.
 pub(super) static HOT: HotGlobals =
     HotGlobals { gate: OpenState::new(), hidden: AtomicUsize::new(0), moving: AtomicU64::new(0) };

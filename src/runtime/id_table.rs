@@ -1,14 +1,14 @@
-//! Things under small numbers (dtypes and operations of the program): a number is given once and
-//! never again, so what stands under it never changes and looking it up takes no lock. Not for
-//! handles with a generation: those are in `sys::handles::handle_table`.
+//! Objects under small numbers (dtypes and operations of the program). A number is never reused, so
+//! the object under a number never changes, and a lookup takes no lock. Handles with a generation
+//! are in `sys::handles::handle_table`.
 
 use crate::runtime::append_only_table::{AppendOnlyTable, CHUNK};
 use crate::sys::sync::atomic_update::AtomicUpdate;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// First number of the program's own.
+/// First number that is assigned to objects of the program.
 pub(super) const FIRST: i32 = 4096;
-/// Numbers in a process' life.
+/// Maximum number of objects that a table assigns in the process' life.
 pub(super) const LIMIT: usize = 1 << 16;
 
 struct IdSlot<T> {
@@ -31,13 +31,12 @@ pub(super) struct IdTable<T: 'static> {
 }
 
 impl<T> IdTable<T> {
-    /// An empty table. Two tables whose `first` differ by at least [`LIMIT`] have no number in
-    /// common.
+    /// Creates an empty table. Tables whose `first` differ by [`LIMIT`] or more share no numbers.
     pub(super) const fn new(first: i32) -> Self {
         IdTable { first, next: AtomicUsize::new(0), slots: AppendOnlyTable::new() }
     }
 
-    /// The new number, or `None` when all were given.
+    /// Adds a value and returns its number; `None` if all numbers are used up.
     pub(super) fn add(&self, value: T) -> Option<i32> {
         let more = |next| (next < LIMIT).then_some(next + 1);
         let index = self.next.checked_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -57,12 +56,12 @@ impl<T> IdTable<T> {
         }
     }
 
-    /// Value of a number, also after it was destroyed.
+    /// Returns the value of a number, even after the value was destroyed.
     pub(super) fn ever(&self, number: i32) -> Option<&T> {
         self.slot(number).map(|slot| &slot.value)
     }
 
-    /// Destroys the object of a number. If two threads do, one of them gets `Destroyed`.
+    /// Destroys the object of a number. Of two concurrent calls, one returns `Destroyed`.
     pub(super) fn destroy(&self, number: i32) -> IdLookup<'_, T> {
         match self.slot(number) {
             Some(slot) if slot.destroyed.swap(true, Ordering::AcqRel) => IdLookup::Destroyed,

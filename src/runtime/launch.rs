@@ -1,26 +1,26 @@
-//! Rank, size, place and job, which the launcher passes through environment variables.
+//! Rank, size, node and job of this process, from the launcher's environment variables.
 //!
-//! First match wins: DTL_* (`dtlrun`), OMPI_COMM_WORLD_* (Open MPI), PMI_* (Hydra: MPICH, Intel
-//! MPI), SLURM_* (inside a job step only). Only variables are read, and PMI is not used: a process
-//! that starts a PMI exchange and does not finish it takes the whole job down.
+//! The first match wins: DTL_* (`dtlrun`), OMPI_COMM_WORLD_* (Open MPI), PMI_* (Hydra: MPICH, Intel
+//! MPI), SLURM_* (inside a job step only). Only variables are read. PMI itself is not used: a
+//! process that starts a PMI exchange and does not complete it aborts the whole job.
 
 use crate::error::{Result, fail};
 use crate::sys::os::process;
 
-/// This process' place in its job.
+/// Position of this process in its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// 0 ... size-1.
+    /// Rank in the job, 0 to size - 1.
     pub rank: i32,
     /// Number of ranks in the job.
     pub size: i32,
-    /// Rank among those of this node.
+    /// Rank among the ranks on this node.
     pub local_rank: i32,
-    /// Ranks on this node; 0 = not given by the launcher.
+    /// Number of ranks on this node; 0 if the launcher does not report it.
     pub local_size: i32,
-    /// A name that all ranks of the job share and no other job on the node has; empty = not given.
+    /// Name that all ranks of the job share and no other job on the node has; empty if unknown.
     pub job: String,
-    /// The launcher: "dtlrun", "Open MPI", "Hydra" or "Slurm".
+    /// Name of the launcher: "dtlrun", "Open MPI", "Hydra" or "Slurm".
     pub launcher: &'static str,
 }
 
@@ -32,13 +32,13 @@ impl Launch {
     }
 }
 
-/// Reads the environment of this process. `None`: not started by a launcher.
+/// Reads the environment of this process. Returns `None` if no launcher started the process.
 pub fn from_environment() -> Result<Option<Launch>> {
     read(&|name| std::env::var(name).ok(), &manager_key)
 }
 
-/// Reads an environment. `manager` names the process that manages a Hydra job, given the number
-/// of the PMI descriptor if there is one.
+/// Reads an environment through `variable`. `manager` returns a text that identifies the process
+/// manager of a Hydra job; its argument is the number of the PMI descriptor, if there is one.
 pub fn read(
     variable: &dyn Fn(&str) -> Option<String>,
     manager: &dyn Fn(Option<i32>) -> String,
@@ -52,12 +52,13 @@ pub fn read(
     Ok(None)
 }
 
-/// Hydra gives no job id. Its proxy on this node is the other end of the PMI socket; without one
-/// the parent is the best guess (wrong under `mpirun sh -c`, where each rank has its own parent).
+/// Returns a text that identifies the process manager of a Hydra job. Hydra passes no job id. Its
+/// proxy on this node is the peer of the PMI socket. Without a PMI socket the parent process is the
+/// best guess (wrong under `mpirun sh -c`, where each rank has its own parent).
 fn manager_key(pmi_fd: Option<i32>) -> String {
     let peer = pmi_fd.and_then(|fd| process::peer_of(fd).ok()).map(|peer| peer.pid);
     let pid = peer.filter(|&pid| pid > 0).unwrap_or_else(process::parent_pid);
-    // With the start time, an id that is used again later does not name the same job.
+    // With the start time, a process id that is reused later does not identify the same job.
     format!("{pid}-{}", process::start_time(pid).unwrap_or(0))
 }
 
@@ -67,7 +68,7 @@ fn dtl(env: &Env<'_>, _: Manager<'_>) -> Result<Option<Launch>> {
     let Some((rank, size)) = env.rank_of("DTL_RANK", "DTL_SIZE")? else {
         return Ok(None);
     };
-    // Started by hand, without the local variables: one node.
+    // A job that was started by hand, without the local variables, is taken to run on one node.
     let local = env.rank_of("DTL_LOCAL_RANK", "DTL_LOCAL_SIZE")?.unwrap_or((rank, size));
     let job = env.text("DTL_JOB").unwrap_or_default();
     launch((rank, size), local, job, "dtlrun")
@@ -92,8 +93,8 @@ fn hydra(env: &Env<'_>, manager: Manager<'_>) -> Result<Option<Launch>> {
     launch(whole, local, format!("hydra-{key}"), "Hydra")
 }
 
-/// Step ids from here on are Slurm's own: the batch script, the interactive shell and so on. They
-/// carry a rank and a size too, but those tasks are not running.
+/// First of the step ids that Slurm reserves for the batch script, the interactive shell and so on.
+/// Such steps set a rank and a size too, but the tasks that these count do not run.
 const SLURM_FIRST_SPECIAL_STEP: u32 = 0xFFFF_FFF0;
 
 fn slurm(env: &Env<'_>, _: Manager<'_>) -> Result<Option<Launch>> {
@@ -121,7 +122,7 @@ fn slurm(env: &Env<'_>, _: Manager<'_>) -> Result<Option<Launch>> {
     launch(whole, local, job, "Slurm")
 }
 
-/// Returns the tasks of the step on this node, from a list like "4(x2),3"; 0 = not given.
+/// Returns the number of tasks of the step on this node, from a list like "4(x2),3"; 0 = unknown.
 fn slurm_tasks_here(env: &Env<'_>) -> Result<i32> {
     const NAME: &str = "SLURM_STEP_TASKS_PER_NODE";
     let (Some(list), Some(node)) = (env.text(NAME), env.integer("SLURM_NODEID")?) else {
@@ -142,7 +143,7 @@ fn slurm_tasks_here(env: &Env<'_>) -> Result<i32> {
     malformed(NAME, &list, "an entry for the node of SLURM_NODEID")
 }
 
-/// Local rank and size that the launcher does not give.
+/// Local rank and size if the launcher does not report them.
 const UNKNOWN: (i32, i32) = (0, 0);
 
 fn launch(
@@ -175,7 +176,7 @@ struct Env<'a> {
 }
 
 impl Env<'_> {
-    /// An empty variable counts as unset: scripts clear them that way.
+    /// Returns the value of a variable. An empty value counts as unset: scripts unset it this way.
     fn text(&self, name: &str) -> Option<String> {
         (self.variable)(name).filter(|value| !value.is_empty())
     }
@@ -190,7 +191,7 @@ impl Env<'_> {
         }
     }
 
-    /// A rank and its size; `None` if neither is set.
+    /// Reads a rank and its size; returns `None` if neither variable is set.
     fn rank_of(&self, rank_name: &str, size_name: &str) -> Result<Option<(i32, i32)>> {
         let (rank, size) = match (self.integer(rank_name)?, self.integer(size_name)?) {
             (Some(rank), Some(size)) => (rank, size),

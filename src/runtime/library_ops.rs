@@ -1,5 +1,5 @@
 //! Queries of the default dispatcher by the library's own operations. Without registered handlers a
-//! query is one load and a branch.
+//! query costs one load and one branch.
 
 use super::dispatch::bitmap_index::Slots;
 use super::dispatch::{Action, DEFAULT, Query, Registration, find_quickly};
@@ -17,9 +17,8 @@ use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// One bit for each of the library's operations that has a handler. A thread that registers a
-/// handler sees it used by its later calls. Nothing else is ordered by this word, so relaxed
-/// accesses suffice.
+/// Bit set of the library's operations that have a handler. A thread that registers a handler sees
+/// its own later calls use it. This word orders nothing else, so relaxed accesses suffice.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 const fn bit(operation: dtl_enum_word_t) -> u32 {
@@ -30,14 +29,13 @@ const fn bit(operation: dtl_enum_word_t) -> u32 {
     }
 }
 
-/// Returns true if a handler is registered for one of the library's operations. Every call checks
-/// this.
+/// Returns true if a handler is registered for an operation of the library. Every call checks this.
 #[must_use]
 pub fn is_taken(operation: dtl_enum_word_t) -> bool {
     TAKEN.load(Ordering::Relaxed) & bit(operation) != 0
 }
 
-/// Notes the handlers that are registered with the default dispatcher now.
+/// Records which operations have handlers, from the registrations of the default dispatcher.
 pub(super) fn note<'a>(registered: impl Iterator<Item = &'a Registration>) {
     let theirs = registered.filter(|registration| !matches!(registration.action, Action::Own));
     let keys = theirs.flat_map(|registration| &registration.keys);
@@ -48,7 +46,7 @@ pub(super) fn forget() {
     TAKEN.store(0, Ordering::Relaxed);
 }
 
-/// A query of the library.
+/// Creates a dispatcher query for one of the library's operations.
 #[must_use]
 pub fn query(
     operation: dtl_enum_word_t,
@@ -66,8 +64,8 @@ pub fn query(
     }
 }
 
-/// The program's handler for something that the library is about to do. `None`: there is none, or
-/// this thread is in it, so the library does it its own way.
+/// Returns the program's handler for an operation that the library is about to execute. `None`: no
+/// handler exists, or this thread is inside the handler; the library executes the operation.
 pub fn theirs<'g>(inside: &'g Guard, query: &Query) -> Result<Option<&'g Registration>> {
     let Some(default) = find_quickly(inside, DEFAULT) else { return Ok(None) };
     let found = default.look(inside, query)?;
@@ -76,7 +74,8 @@ pub fn theirs<'g>(inside: &'g Guard, query: &Query) -> Result<Option<&'g Registr
     Ok(theirs)
 }
 
-/// Has a program's handler do it, if there is one. For operations that no backend can be named for.
+/// Executes an operation by the program's handler; returns false if there is no handler. For
+/// operations whose handlers cannot name a backend.
 pub fn perform(inside: &Guard, query: &Query) -> Result<bool> {
     match theirs(inside, query)? {
         Some(handler) => handler.invoke(query, None).map(|()| true),
@@ -84,17 +83,17 @@ pub fn perform(inside: &Guard, query: &Query) -> Result<bool> {
     }
 }
 
-/// A stream in whose order memory is wanted.
+/// Stream in whose order memory is allocated.
 #[derive(Clone, Copy)]
 pub struct Order<'a> {
-    /// Its handle, for handlers.
+    /// Handle of the stream, for handlers.
     pub handle: dtl_stream_t,
-    /// The stream.
+    /// Stream object.
     pub stream: &'a Stream,
 }
 
-/// Memory from the handler of its kind. What a function gives is there at once, or in the stream's
-/// order: either will do.
+/// Allocates memory by the handler of the memory kind; returns `None` if there is no handler. A
+/// handler function may return memory that is usable at once or in the order of the stream.
 pub fn alloc(
     owner: Owner,
     asked: &Backend,
@@ -127,8 +126,8 @@ pub fn alloc(
     Ok(Some(addr))
 }
 
-/// Allocates memory of `from` for a request to `asked`, which may be another backend. The
-/// allocation is in the order of a stream if the stream is `from`'s.
+/// Allocates memory of backend `from` for a request to the same or to another backend. The
+/// allocation is stream-ordered if the stream belongs to `from`.
 pub fn alloc_from(
     owner: Owner,
     asked: &Backend,
@@ -150,8 +149,8 @@ pub fn alloc_from(
     adopted.map(|()| addr)
 }
 
-/// Copies between two located places, by the handler of their kinds. `axes` describes the layout,
-/// if it is not contiguous.
+/// Copies from `src` to `dst` by the handler of their memory kinds; returns false if there is no
+/// handler. `axes` describes a layout that is not contiguous.
 pub fn copy(
     inside: &Guard,
     dst: &Located<'_>,
@@ -185,29 +184,29 @@ pub fn copy(
     let query = query(DTL_OPERATION_COPY, slots, std::ptr::from_mut(&mut args).cast());
     let Some(handler) = theirs(inside, &query)? else { return Ok(false) };
     match (&handler.action, axes) {
-        (Action::Backend(_), Some(_)) => Ok(false), // in pieces, which come here one by one
+        (Action::Backend(_), Some(_)) => Ok(false), // copied piece by piece, by later queries
         (Action::Backend(backend), None) => copy_by(backend, dst, src).map(|()| true),
         _ => handler.invoke(&query, None).map(|()| true),
     }
 }
 
-/// Layout of a copy that is not contiguous, by the arguments of dtl_mem_copy_strided.
+/// Layout of a noncontiguous copy, in the form of the arguments of dtl_mem_copy_strided.
 pub struct Axes<'a> {
-    /// Where the first element goes.
+    /// Address of the first element at the destination.
     pub dst: Addr,
-    /// Where it is.
+    /// Address of the first element at the source.
     pub src: Addr,
-    /// Elements along each axis.
+    /// Number of elements along each axis.
     pub shape: &'a [u64],
-    /// Bytes from one to the next.
+    /// Distance in bytes between neighbouring elements at the destination, by axis.
     pub dst_strides: &'a [i64],
-    /// Bytes from one to the next.
+    /// Distance in bytes between neighbouring elements at the source, by axis.
     pub src_strides: &'a [i64],
-    /// Bytes of one.
+    /// Size of an element in bytes.
     pub element_bytes: u64,
 }
 
-/// Copies by a named backend, whichever backend owns the memory.
+/// Copies by the given backend, whichever backend owns the memory.
 pub fn copy_by(backend: &Backend, dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
     backend.ready()?;
     match &backend.transfer {
@@ -216,14 +215,14 @@ pub fn copy_by(backend: &Backend, dst: &Located<'_>, src: &Located<'_>) -> Resul
     }
 }
 
-/// Returns true if the program may have a handler for a copy; predicates are not called yet.
+/// Returns true if the program may have a handler for a copy; predicates are not called.
 pub fn may_copy(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> bool {
     let slots = [src.place.kind, dst.place.kind, DTL_DISPATCH_ANY];
     find_quickly(inside, DEFAULT)
         .is_some_and(|default| default.may_take(inside, DTL_OPERATION_COPY, &slots))
 }
 
-/// Refuses a schedule that no handler took, unless it is a built-in one, which streams implement.
+/// Checks a schedule that no handler accepted: must be 0 or built in, which streams implement.
 pub fn check_schedule(schedule: dtl_enum_word_t) -> Result<()> {
     match schedule {
         0 | DTL_SCHEDULE_SEQUENTIAL | DTL_SCHEDULE_MULTICORE | DTL_SCHEDULE_DEVICE => Ok(()),
@@ -242,7 +241,7 @@ pub fn check_schedule(schedule: dtl_enum_word_t) -> Result<()> {
     }
 }
 
-/// Refuses a word that is not a schedule, or was never given out.
+/// Fails if a word is not a schedule, or was never assigned.
 pub fn check_schedule_word(schedule: dtl_enum_word_t) -> Result<()> {
     match schedule {
         0 => Ok(()),

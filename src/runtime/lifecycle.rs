@@ -1,4 +1,4 @@
-//! Init, finalize, fork: whether calls may pass.
+//! Init, finalize and fork: the state that admits or rejects calls.
 
 use super::hot_globals::HOT;
 use super::memory::host_alloc;
@@ -12,30 +12,28 @@ use crate::sys::sync::lock::Mutex;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Makes the built-in backends. Handed in from above, so that this layer names none of them.
+/// Creates the built-in backends; passed in so that this layer does not name the upper layer.
 pub type Builtins = fn() -> Vec<Arc<registry::Backend>>;
 
 static GATE: &open_state::OpenState = &HOT.gate;
-/// No foreign code runs under this lock: neither log callbacks nor the work that finalize waits
-/// for.
+/// Init count. No foreign code runs under its lock: no log callback, no work that finalize awaits.
 static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
 
 thread_local! {
-    /// Whether the calling thread is one that the library has started and that runs a program's
-    /// functions.
+    /// True in threads that the library has started and that run functions of the program.
     static IS_OWN_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread is the library's own, for as long as it lives: it runs the functions of
-/// streams and executors, and finalize waits for it.
+/// Marks the calling thread as a thread of the library until the thread ends. It runs the functions
+/// of streams and executors, and finalize waits for it.
 pub fn enter_own_thread() {
     IS_OWN_THREAD.set(true);
 }
 
 struct Count {
     inits: u32,
-    /// A finalize has passed the gate and destroys objects; it may be waiting for the very thread
-    /// that queries this.
+    /// True while a finalize that has closed the library destroys objects. That finalize may be
+    /// waiting for the very thread that reads this flag.
     is_closing: bool,
 }
 
@@ -53,35 +51,35 @@ impl Count {
     }
 }
 
-/// Returns true if calls may pass and are not traced. Fast path of [`admit`].
+/// Returns true if calls are admitted and not traced. Fast path of [`admit`].
 #[inline]
 #[must_use]
 pub fn is_open() -> bool {
     GATE.state() == open_state::OPEN
 }
 
-/// Returns true if calls may pass.
+/// Returns true if calls are admitted.
 fn lets_pass() -> bool {
     matches!(GATE.state(), open_state::OPEN | open_state::TRACED)
 }
 
-/// Returns true if calls may pass and are traced.
+/// Returns true if calls are admitted and traced.
 #[must_use]
 pub fn is_traced() -> bool {
     GATE.state() == open_state::TRACED
 }
 
-/// Calls are traced from now on, or no longer.
+/// Switches the library's state between OPEN and TRACED, after tracing was turned on or off.
 pub fn retrace() {
     let _settled = COUNT.lock();
     if lets_pass() {
-        // The page is there, so this does not fail.
+        // The page of the state exists already, so the call does not fail.
         let _ = set_gate(open_state::OPEN);
     }
 }
 
-/// Returns true if the library is open and serves this backend's plain memory: the only check in
-/// the shortest calls.
+/// Returns true if the library is open and its allocator serves the plain memory of this backend:
+/// the only check in the shortest calls.
 #[must_use]
 pub fn is_open_for(backend: dtl_backend_t) -> bool {
     backend.id != 0 && GATE.pass() == backend.id
@@ -93,13 +91,13 @@ pub fn is_open_for_quick() -> bool {
     GATE.pass() != 0
 }
 
-/// Returns true if this process is a fork that has not opened the library for itself.
+/// Returns true if this process is a fork that has not yet reinitialised the library.
 #[must_use]
 pub fn is_fork() -> bool {
     GATE.state() == open_state::FORKED
 }
 
-/// Lets a call pass, initialising at the first one.
+/// Admits a call; the first call initialises the library.
 pub fn admit(builtins: Builtins) -> Result<()> {
     match GATE.state() {
         open_state::OPEN | open_state::TRACED => Ok(()),
@@ -109,8 +107,8 @@ pub fn admit(builtins: Builtins) -> Result<()> {
     }
 }
 
-/// Waits for the outcome of a finalize in progress: it opens the library again if it finds a thread
-/// inside.
+/// Waits for a finalize in progress. Fails unless that finalize has found a thread inside the
+/// library and has therefore reopened the library.
 fn closed() -> Result<()> {
     let _decided = COUNT.lock();
     if lets_pass() {
@@ -164,7 +162,7 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
         overrides(&mut settings)?;
         if lets_pass() {
             let other_plugins = settings.plugin_path != settings::current().plugin_path;
-            // First use came before the first init: only settings change.
+            // The first use preceded the first init: only settings change.
             put_in_force(settings);
             registry::choose_again();
             if other_plugins {
@@ -181,23 +179,22 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
     Ok(())
 }
 
-/// Logs what is odd in the environment; after the initialisation, so that a log callback may call
-/// the library.
+/// Logs complaints about variables. Runs after initialisation: log callbacks may call the library.
 fn warn(complaints: &[String]) {
-    let _aside = epoch::aside(); // the callback is one of a call
+    let _aside = epoch::aside(); // the log callback counts as inside a call
     for complaint in complaints {
         log::warning!("{complaint}");
     }
 }
 
-/// The settings, and what to warn of.
+/// Returns the settings from environment variables, and complaints about the variables.
 fn read_environment() -> Result<(Settings, Vec<String>)> {
     let (mut variables, mut odd) = (std::collections::BTreeMap::new(), Vec::new());
     for (name, value) in std::env::vars_os() {
         let Ok(name) = name.into_string() else { continue };
         match value.into_string() {
             Ok(value) => drop(variables.insert(name, value)),
-            // Only a warning, like every other reason not to trace.
+            // Only a warning, like all other reasons that prevent a trace.
             Err(value) if name == "DTL_TRACE" => {
                 odd.push(format!(
                     "DTL_TRACE={value:?} is no text (UTF-8): name another file; nothing is traced"
@@ -233,19 +230,18 @@ fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -
         registry::add(backend, 0)?;
     }
     dispatch::open()?;
-    // A trace file that cannot be written must not break the program.
+    // A trace file that cannot be written must not make the program fail.
     if let Some(Err(error)) = settings.trace.as_deref().map(trace::start_life) {
         complaints.push(format!("DTL_TRACE: {}; nothing is traced", error.text()));
     }
     set_gate(open_state::OPEN)
 }
 
-/// Sets the state of the gate; OPEN becomes TRACED while tracing is on.
+/// Sets the state of the library; OPEN becomes TRACED while tracing is on.
 fn set_gate(state: u32) -> Result<()> {
     let state =
         if state == open_state::OPEN && trace::is_on() { open_state::TRACED } else { state };
-    // The shortest calls need to enter without a fence, and are not traced; the others do not look
-    // at the pass.
+    // Only the shortest calls read the pass. They need a fence-free epoch entry and no tracing.
     let has_pass = state == open_state::OPEN && epoch::is_cheap();
     if GATE.set_with_pass(state, if has_pass { host_alloc::home().id } else { 0 }) {
         return Ok(());
@@ -253,8 +249,8 @@ fn set_gate(state: u32) -> Result<()> {
     Err(Error::new(crate::abi::status::DTL_ERROR_OUT_OF_MEMORY, "no page for the library's state"))
 }
 
-/// `dtl_finalize`: the last one destroys every live object. `shutdown` lists, in order, what the
-/// nouns have to do.
+/// Counts a finalize (`dtl_finalize`). The last finalize destroys every live object by the
+/// functions of `shutdown`, in order.
 pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     if GATE.state() == open_state::FORKED {
         return forked();
@@ -284,7 +280,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
              return first"
         );
     }
-    // Close first, look second: a thread that passed the gate before is seen inside by the look.
+    // Close before the check: a thread that was admitted before is inside and the check finds it.
     set_gate(open_state::CLOSED)?;
     if epoch::anyone_inside() {
         set_gate(open_state::OPEN)?;
@@ -311,7 +307,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     Ok(())
 }
 
-/// The end of a finalize, however it ends.
+/// Guard that marks the end of a finalize, also on failure.
 struct Settle;
 
 impl Drop for Settle {
@@ -320,8 +316,8 @@ impl Drop for Settle {
     }
 }
 
-/// Guard for code that works in every state and takes a lock: while the result lives, a forked
-/// child finds this thread. Fails in a forked child in which a lock may have stayed taken.
+/// Guards code that runs in every state and takes a lock: while the returned guard exists, a forked
+/// child detects this thread. Fails in a forked child in which a lock may still be locked.
 pub fn aside() -> Result<epoch::ForkGuard> {
     if is_fork() && epoch::another_was_inside() {
         forked_inside()?;
@@ -329,8 +325,8 @@ pub fn aside() -> Result<epoch::ForkGuard> {
     Ok(epoch::aside())
 }
 
-/// `dtl_init_after_fork`: forgets the parent's objects (their threads, peers and devices are not
-/// this process') and opens afresh.
+/// Drops the parent's objects, whose threads, peers and devices do not belong to this process, and
+/// initialises the library again (`dtl_init_after_fork`).
 pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> {
     if GATE.state() != open_state::FORKED {
         return fail!(
@@ -338,7 +334,7 @@ pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> 
             "dtl_init_after_fork in a process that is no fork of a user of the library"
         );
     }
-    // Init and finalize are in no epoch: they have this lock, or have set `is_closing`.
+    // Init and finalize are in no epoch: they hold the lock of COUNT, or have set `is_closing`.
     let count = COUNT.try_lock().filter(|count| !count.is_closing && !epoch::another_was_inside());
     let Some(mut count) = count else { return forked_inside() };
     epoch::forget_other_threads();

@@ -1,4 +1,4 @@
-//! Log lines: to a callback if one is set, else to standard error. Nothing else prints.
+//! Log lines, passed to a callback or else written to standard error. No other module prints.
 
 use crate::abi::runtime::{DTL_LOG_DEBUG, DTL_LOG_ERROR, DTL_LOG_INFO, DTL_LOG_WARN, dtl_log_fn_t};
 use crate::sys::memory::buf::Addr;
@@ -9,16 +9,16 @@ use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 static LEVEL: AtomicI32 = AtomicI32::new(DTL_LOG_WARN);
-/// The level that came with the last `dtl_log_set_callback`; 0 = none did. Wins over the settings.
+/// Level that the last `dtl_log_set_callback` set; 0 = none. Takes precedence over the settings.
 static CALLED_LEVEL: AtomicI32 = AtomicI32::new(0);
 static CALLBACK: RwLock<(dtl_log_fn_t, Addr)> = RwLock::new((None, Addr::NULL));
 
-/// Lines of this level and below are logged from now on, unless a call has set another.
+/// Sets the log level: lines up to this level are logged, unless a call has set another level.
 pub fn set_level(level: i32) {
     LEVEL.store(level, Ordering::Relaxed);
 }
 
-/// Where lines of `level` and below go from now on; `None` = standard error.
+/// Sets the callback for lines of `level` and below; `None` = standard error.
 pub fn set_callback(callback: dtl_log_fn_t, user: Addr, level: i32) {
     *CALLBACK.write() = (callback, user);
     CALLED_LEVEL.store(level, Ordering::Relaxed);
@@ -46,7 +46,7 @@ pub fn log(level: i32, text: &str) {
         }
         None => {
             let line = format!("dtl {}: {text}\n", level_name(level));
-            // One write, so that lines of several threads do not mix. A closed stderr is no error.
+            // One write, so that lines of threads do not mix. A closed stderr is not an error.
             let _ = fd::StandardError.write_all(line.as_bytes());
         }
     }
@@ -61,7 +61,7 @@ fn level_name(level: i32) -> &'static str {
     }
 }
 
-/// The level that a word of DTL_LOG names.
+/// Returns the level that a value of DTL_LOG names.
 #[must_use]
 pub fn level_from_name(name: &str) -> Option<i32> {
     Some(match name {
@@ -74,7 +74,7 @@ pub fn level_from_name(name: &str) -> Option<i32> {
     })
 }
 
-/// A line of level debug, formatted only if it goes anywhere.
+/// Logs a line of level debug; formats it only if the level is enabled.
 macro_rules! debug {
     ($($text:tt)+) => {
         if $crate::runtime::log::enabled($crate::abi::runtime::DTL_LOG_DEBUG) {
@@ -82,7 +82,7 @@ macro_rules! debug {
         }
     };
 }
-/// A line of level info, formatted only if it goes anywhere.
+/// Logs a line of level info; formats it only if the level is enabled.
 macro_rules! info {
     ($($text:tt)+) => {
         if $crate::runtime::log::enabled($crate::abi::runtime::DTL_LOG_INFO) {
@@ -91,7 +91,7 @@ macro_rules! info {
     };
 }
 
-/// A line of level warning.
+/// Logs a line of level warning; formats it only if the level is enabled.
 macro_rules! warning {
     ($($text:tt)+) => {
         if $crate::runtime::log::enabled($crate::abi::runtime::DTL_LOG_WARN) {
@@ -99,7 +99,7 @@ macro_rules! warning {
         }
     };
 }
-/// A line of level error.
+/// Logs a line of level error; formats it only if the level is enabled.
 macro_rules! error {
     ($($text:tt)+) => {
         if $crate::runtime::log::enabled($crate::abi::runtime::DTL_LOG_ERROR) {

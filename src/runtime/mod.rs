@@ -1,32 +1,32 @@
-//! The safe middle: nouns, registry, choice, generic algorithms. Names no backend, holds no unsafe.
+//! Core of the library: objects, registry, generic algorithms. Names no backend, has no unsafe.
 //!
 //! In reading order:
-//! - `lifecycle`: init, finalize, fork: whether calls may pass
+//! - `lifecycle`: init, finalize, fork: admission of calls
 //! - `hot_globals`: flags that every message reads, in one cache line
 //! - `settings`: environment variables and the configuration of dtl_init
 //! - `log`: log lines
 //! - `explain`: the record of automatic choices
-//! - `launch`: rank, size and job as the launcher passes them
-//! - `append_only_table`: tables that are read without a lock
+//! - `launch`: rank, size and job from the launcher
+//! - `append_only_table`: tables with lock-free reads
 //! - `id_table`: objects under small numbers
 //! - `types`: dtypes and reduction operations
 //! - `op_kind`: kinds of operations of a communicator
 //! - `component`: the traits that backends implement
 //! - `environment`: environments that backends and kernels require
-//! - `registry`: the backends, and which one a name means
+//! - `registry`: backends, and their lookup by name
 //! - `usage`: counters of a backend's allocations
-//! - `backend_events`: what follows when a backend comes or goes
-//! - `plugins`: plugin files and what became of them
+//! - `backend_events`: reactions to the registration and removal of backends
+//! - `plugins`: plugin files and their state
 //! - `enums`: extensible enumerations
 //! - `device`: devices, and the current one of a thread
 //! - `exec`: streams, events, executors, kernels
-//! - `memory`: allocation, the ledger, copies
-//! - `dispatch`: which handler does an operation
+//! - `memory`: allocation, table of allocations, copies
+//! - `dispatch`: selection of the handler of an operation
 //! - `library_ops`: queries of the dispatcher by the library's own operations
 //! - `array`: arrays and DLPack
-//! - `policy`: which resource runs a task
+//! - `policy`: selection of the resource that runs a task
 //! - `comm`: communicators
-//! - `topology`: where ranks and threads run; Cartesian grids
+//! - `topology`: placement of ranks and threads; Cartesian grids
 //! - `trace`: records of calls, for files and tools
 //! - `self_test`: quick conformance test of a backend
 #![forbid(unsafe_code)]
@@ -66,13 +66,13 @@ use std::ffi::CStr;
 
 /// Shutdown functions of one kind of object.
 pub struct Shutdown {
-    /// At finalize: destroy every live object.
+    /// Destroys every live object; called at finalize.
     pub destroy_all: fn(),
-    /// In a forked child: drop the handles, but touch nothing behind them.
+    /// Drops all handles without accessing the objects; called in a forked child.
     pub forget_all: fn(),
 }
 
-/// Shutdown functions of all kinds of objects, users of an object before the object.
+/// Shutdown functions of all kinds of objects; the users of an object precede the object.
 pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: comm::rma::destroy_all, forget_all: comm::rma::forget_all },
     Shutdown {
@@ -102,10 +102,10 @@ pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: trace::close, forget_all: trace::forget },
 ];
 
-/// Name of the object kind of a type byte, and a test whether a handle's object is live.
+/// Name of the object kind of a type byte, and a function that tests whether a handle is live.
 type Noun = (&'static str, fn(u64) -> bool);
 
-/// By type byte.
+/// Object kinds by type byte.
 const NOUNS: [Noun; 16] = [
     ("", |_| false),
     ("backend", registry::is_live),
@@ -125,7 +125,7 @@ const NOUNS: [Noun; 16] = [
     ("registration", dispatch::is_registration),
 ];
 
-/// The error for a handle of a type that is null, stale, of another type, or made up, saying which.
+/// Creates the error for an invalid handle: null, stale, of another type, or never created.
 #[cold]
 #[must_use]
 pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
@@ -145,13 +145,13 @@ pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
     crate::error::Error::new(crate::abi::status::DTL_ERROR_INVALID_HANDLE, text)
 }
 
-/// A noun with its article.
+/// Returns a noun with its article.
 fn one(noun: &str) -> String {
     let article = if noun.starts_with(['a', 'e']) { "an" } else { "a" };
     format!("{article} {noun}")
 }
 
-/// Copies text into a fixed, NUL-terminated field, cut at a character if need be.
+/// Copies `text` into a fixed, NUL-terminated field; truncates at a character boundary.
 pub fn copy_text(field: &mut [std::ffi::c_char], text: &str) {
     let mut end = text.len().min(field.len().saturating_sub(1));
     while !text.is_char_boundary(end) {
@@ -163,7 +163,8 @@ pub fn copy_text(field: &mut [std::ffi::c_char], text: &str) {
     }
 }
 
-/// A text that lives for ever, for C to keep; there are few different ones.
+/// Returns a copy of `text` that is never freed, for C programs that store the pointer. Equal texts
+/// share one copy; few different texts occur.
 #[must_use]
 pub fn for_ever(text: &CStr) -> &'static CStr {
     static TEXTS: Mutex<BTreeSet<&'static CStr>> = Mutex::new(BTreeSet::new());
@@ -188,7 +189,7 @@ pub fn check_name(noun: &str, name: &str) -> crate::error::Result<()> {
     Ok(())
 }
 
-/// A kind description with nothing in it.
+/// Returns an empty description of a memory kind.
 #[must_use]
 pub fn zeroed_kind_info() -> crate::abi::devices::device::dtl_mem_kind_info_t {
     crate::abi::devices::device::dtl_mem_kind_info_t {

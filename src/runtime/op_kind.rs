@@ -1,5 +1,5 @@
-//! Kinds of operations of a communicator: messages, collectives, one-sided operations, and what
-//! makes a communicator.
+//! Kinds of operations on a communicator: messages, collectives, one-sided operations, and
+//! operations that create a communicator.
 
 macro_rules! kinds {
     ($($name:ident $text:literal),+ $(,)?) => {
@@ -7,7 +7,7 @@ macro_rules! kinds {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
         pub enum Kind { $(#[doc = $text] $name),+ }
-        /// All of them, with their names.
+        /// All kinds of operations with their names, in the order of their numbers.
         pub(crate) const KINDS: &[(Kind, &str)] = &[$((Kind::$name, $text)),+];
     };
 }
@@ -29,7 +29,7 @@ impl Kind {
         KINDS.iter().find(|(kind, _)| *kind == self).map_or("?", |(_, name)| name)
     }
 
-    /// The kind of a number: they stand in their order.
+    /// Returns the kind with a number, its index in `KINDS`.
     pub(in crate::runtime) fn of(number: u64) -> Option<Kind> {
         KINDS.get(usize::try_from(number).ok()?).map(|(kind, _)| *kind)
     }
@@ -38,7 +38,7 @@ impl Kind {
         self as u8 >= Kind::Barrier as u8
     }
 
-    /// Whether a communicator comes of it, for the program or the library.
+    /// Returns true if the operation creates a communicator, for the program or for the library.
     pub(in crate::runtime) fn makes_comm(self) -> bool {
         matches!(
             self,

@@ -1,5 +1,6 @@
-//! The quick part of the conformance tests, in process: does each component of a backend do the
-//! plainest thing right? The program dtl-ctk has the rest, and what needs ranks or may crash.
+//! Quick part of the conformance tests, run in the program's process: a check of the most basic
+//! function of each component of a backend. The program dtl-ctk has all other tests, including
+//! those that require ranks or may crash.
 
 use super::exec::event::Event;
 use super::exec::executor::Executor;
@@ -17,12 +18,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of an allocation.
+/// Size of a test allocation in bytes.
 const SIZE: usize = 10_000;
-/// How long work may take, in nanoseconds.
+/// Time limit of asynchronous work in nanoseconds.
 const LIMIT_NS: u64 = 10_000_000_000;
 
-/// How a check ends if it does not fail.
+/// Result of a check that did not fail.
 enum Done {
     Ok,
     Skipped(&'static str),
@@ -30,7 +31,7 @@ enum Done {
 
 type Check = fn(&Arc<Backend>) -> Result<Done>;
 
-/// What is checked, in order.
+/// Checks in the order of execution.
 const CHECKS: [(&str, Check); 9] = [
     ("device.count: there is a device, and the count stays the same", count),
     ("device.get: the current device is one of them", current),
@@ -43,7 +44,7 @@ const CHECKS: [(&str, Check); 9] = [
     ("exec.parallel_for: every iteration runs once", loops),
 ];
 
-/// Runs all checks: a line for each, and the first failure.
+/// Runs all checks. Returns a report with one line per check, and the first failure.
 pub fn run(backend: &Arc<Backend>) -> (String, Result<()>) {
     let mut text = String::new();
     let mut outcome = backend.ready();
@@ -66,7 +67,7 @@ pub fn run(backend: &Arc<Backend>) -> (String, Result<()>) {
     (text, outcome)
 }
 
-/// A check that found something wrong.
+/// Creates the error of a check that failed.
 fn wrong(text: String) -> Error {
     Error::new(crate::abi::status::DTL_ERROR_BACKEND, text)
 }
@@ -99,12 +100,12 @@ fn device_memory(backend: &Arc<Backend>) -> Result<Done> {
     keeps(backend, DTL_MEMORY_DEVICE)
 }
 
-/// Returns true if there is memory of the kind.
+/// Returns true if the backend has memory of the kind.
 fn has(backend: &Backend, kind: dtl_enum_word_t) -> bool {
     backend.memory.is_some() && memory::kind_info(backend, kind, &mut zeroed_kind_info()).is_ok()
 }
 
-/// Words that differ from place to place.
+/// Returns test data whose words all differ.
 fn pattern(seed: u64) -> Vec<u64> {
     (0..SIZE as u64 / 8).map(|index| (index + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect()
 }
@@ -113,20 +114,20 @@ fn no_memory() -> Error {
     Error::new(crate::abi::status::DTL_ERROR_OUT_OF_MEMORY, "no memory for a buffer on the host")
 }
 
-/// Puts words into an allocation.
+/// Copies words into an allocation.
 fn put(block: Region, words: &[u64]) -> Result<()> {
     let host = Scratch::of_words(words).ok_or_else(no_memory)?;
     transfer::copy(&epoch::enter(), block, host.region())
 }
 
-/// Reads an allocation's words.
+/// Returns the words of an allocation.
 fn read(block: Region) -> Result<Vec<u64>> {
     let host = Scratch::new(block.len()).ok_or_else(no_memory)?;
     transfer::copy(&epoch::enter(), host.region(), block)?;
     Ok(host.words())
 }
 
-/// Runs a check with an allocation, and frees it whatever the result.
+/// Runs a check with an allocation, and frees the allocation whatever the result.
 fn with_block(
     backend: &Backend,
     kind: dtl_enum_word_t,
@@ -136,7 +137,7 @@ fn with_block(
         return Ok(Done::Skipped("the backend has no such memory"));
     }
     let addr = match memory::alloc(memory::Owner::Program, backend, kind, SIZE as u64, 256) {
-        // A backend that does not describe its kinds reports only here which ones it has.
+        // A backend that does not describe its memory kinds reports only here which kinds it has.
         Err(error) if error.status() == crate::abi::status::DTL_ERROR_NOT_SUPPORTED => {
             return Ok(Done::Skipped("the backend has no such memory"));
         }
@@ -192,7 +193,7 @@ fn fill(backend: &Arc<Backend>) -> Result<Done> {
     })
 }
 
-/// Work that notes its number if it comes at its turn.
+/// Queues work that advances `turn` to the next number, if `turn` equals `number` when it runs.
 fn in_turn(stream: &Stream, turn: &Arc<AtomicU64>, number: u64) -> Result<()> {
     let turn = Arc::clone(turn);
     stream.run(move || {

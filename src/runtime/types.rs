@@ -1,6 +1,6 @@
-//! Element types and reduction operations: what a number means, and which go together. Built-in
-//! ones are in `sys::compute::reduce`; the program's own are kept here, under numbers of
-//! `id_table`.
+//! Datatypes and reduction operations: the meaning of their numbers, and valid pairs. Built-in
+//! types and operations are in `sys::compute::reduce`; user-defined types and operations are stored
+//! here, under numbers of `id_table`.
 
 use super::id_table::{self, IdLookup, IdTable};
 use crate::abi::word::*;
@@ -10,12 +10,12 @@ use crate::sys::compute::reduce::{self, Kernels};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::{CStr, CString};
 
-/// Longest name in bytes.
+/// Maximum length of a name in bytes.
 const NAME_LIMIT: usize = 63;
 
 static DTYPES: IdTable<Dtype> = IdTable::new(id_table::FIRST);
-/// The numbers are disjoint from those of dtypes, so that an operation passed as a dtype is
-/// refused, and the reverse.
+/// User-defined operations. Their numbers are disjoint from those of dtypes, so that an operation
+/// that is passed as a dtype is rejected, and the reverse.
 static OPS: IdTable<Op> = IdTable::new(FIRST_OP);
 const FIRST_OP: i32 = 1 << 20;
 
@@ -30,17 +30,16 @@ struct Op {
     name: CString,
 }
 
-/// A pair of dtype and operation that go together. A value: destroying their numbers does not touch
-/// it.
+/// Valid pair of a dtype and an operation, as a copy that outlives the dtype and the operation.
 #[derive(Clone, Copy)]
 pub struct Reduction {
-    /// DTL_DTYPE_...
+    /// Datatype, DTL_DTYPE_ constant or user-defined.
     pub dtype: dtl_dtype_t,
-    /// DTL_OP_...
+    /// Reduction operation, DTL_OP_ constant or user-defined.
     pub op: dtl_reduce_op_t,
     /// Size of an element in bytes.
     pub element: usize,
-    /// Whether operands may be taken in any order.
+    /// True if the operation is commutative.
     pub commutes: bool,
     fold: Fold,
 }
@@ -52,7 +51,7 @@ enum Fold {
 }
 
 impl Reduction {
-    /// `into = into op from`, element by element; `from` may be overwritten.
+    /// Computes `into = into op from`, element by element; may overwrite `from`.
     pub fn apply(&self, into: Region, from: Region) {
         match self.fold {
             Fold::Builtin(kernels) => (kernels.to_left)(into, from),
@@ -60,7 +59,7 @@ impl Reduction {
         }
     }
 
-    /// `right = left op right`, element by element; `left` stays.
+    /// Computes `right = left op right`, element by element; does not change `left`.
     pub fn apply_to_right(&self, left: Region, right: Region) {
         match self.fold {
             Fold::Builtin(kernels) => (kernels.to_right)(right, left),
@@ -68,7 +67,7 @@ impl Reduction {
         }
     }
 
-    /// Whether it is an operation of the program's own.
+    /// Returns true if the operation is user-defined.
     #[must_use]
     pub fn is_own(&self) -> bool {
         matches!(self.fold, Fold::User(..))
@@ -81,7 +80,7 @@ impl std::fmt::Debug for Reduction {
     }
 }
 
-/// A pair of a built-in dtype and a built-in operation that go together.
+/// Returns the reduction of a built-in dtype by a built-in operation; `None` for invalid pairs.
 #[must_use]
 #[inline]
 pub fn builtin(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Reduction> {
@@ -89,7 +88,7 @@ pub fn builtin(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Reduction> {
     Some(Reduction { dtype, op, element, commutes: reduce::commutes(op), fold })
 }
 
-/// Checks a pair of dtype and operation.
+/// Checks a pair of dtype and operation, and returns its reduction.
 pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
     if let Some(builtin) = builtin(dtype, op) {
         return Ok(builtin);
@@ -120,13 +119,13 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
     }
 }
 
-/// Size of a built-in dtype's element in bytes.
+/// Returns the element size of a built-in dtype in bytes; `None` if the dtype is not built in.
 #[must_use]
 pub fn builtin_size(dtype: dtl_dtype_t) -> Option<u64> {
     reduce::dtype_size(dtype).map(|size| size as u64)
 }
 
-/// Size of a dtype's element in bytes.
+/// Returns the element size of a dtype in bytes.
 #[inline]
 pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
     match reduce::dtype_size(dtype) {
@@ -135,7 +134,7 @@ pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
     }
 }
 
-/// A dtype in words.
+/// Returns a human-readable name of a dtype.
 #[must_use]
 pub fn describe(dtype: dtl_dtype_t) -> String {
     match reduce::dtype_name(dtype) {
@@ -160,8 +159,7 @@ fn find_dtype(dtype: dtl_dtype_t) -> Result<&'static Dtype> {
 fn find_op(op: dtl_reduce_op_t) -> Result<&'static Op> {
     let instead = "DTL_OP_SUM to DTL_OP_NO_OP, or dtl_op_create";
     match (OPS.find(op), DTYPES.find(op)) {
-        // The numbers of built-in operations and dtypes overlap, so this one need not be meant as a
-        // dtype.
+        // Numbers of built-in operations and dtypes overlap: this one may not be meant as a dtype.
         (IdLookup::Never, _) if reduce::dtype_name(op).is_some() => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "op {op} is none ({} has this number: are dtype and op exchanged?): use {instead}",
@@ -193,7 +191,7 @@ fn existing<'a, T>(
     }
 }
 
-/// Makes a dtype of `size` bytes.
+/// Creates a dtype of `size` bytes.
 pub fn create_dtype(size: u64, name: &str) -> Result<dtl_dtype_t> {
     let name = checked_name(name)?;
     let size = match isize::try_from(size) {
@@ -209,7 +207,7 @@ pub fn create_dtype(size: u64, name: &str) -> Result<dtl_dtype_t> {
     given(DTYPES.add(Dtype { size, name }), "dtypes")
 }
 
-/// Makes an operation; `function` is what `UserOp::new` took.
+/// Creates an operation; `function` is the function that was passed to `UserOp::new`.
 pub fn create_op(
     function: dtl_op_fn_t,
     user: Addr,
@@ -248,7 +246,7 @@ fn given(number: Option<i32>, nouns: &str) -> Result<i32> {
     }
 }
 
-/// Destroys a dtype of the program's own. Operations that run with it go on.
+/// Destroys a user-defined dtype. Operations that already use it continue.
 pub fn destroy_dtype(dtype: dtl_dtype_t) -> Result<()> {
     if reduce::dtype_name(dtype).is_some() {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "{} is built in and stays", describe(dtype));
@@ -256,7 +254,7 @@ pub fn destroy_dtype(dtype: dtl_dtype_t) -> Result<()> {
     existing(DTYPES.destroy(dtype), "dtype", dtype, "one of dtl_dtype_create").map(drop)
 }
 
-/// Destroys an operation of the program's own. Collectives that run with it go on.
+/// Destroys a user-defined operation. Collectives that already use it continue.
 pub fn destroy_op(op: dtl_reduce_op_t) -> Result<()> {
     if let Some(name) = reduce::op_name(op) {
         return fail!(
@@ -268,7 +266,7 @@ pub fn destroy_op(op: dtl_reduce_op_t) -> Result<()> {
     existing(OPS.destroy(op), "op", op, "one of dtl_op_create").map(drop)
 }
 
-/// Name of a dtype; valid for ever.
+/// Returns the name of a dtype; the text is never freed.
 pub fn dtype_name(dtype: dtl_dtype_t) -> Result<&'static CStr> {
     match reduce::dtype_name(dtype) {
         Some(name) => Ok(name),
@@ -276,7 +274,7 @@ pub fn dtype_name(dtype: dtl_dtype_t) -> Result<&'static CStr> {
     }
 }
 
-/// Name of an operation; valid for ever.
+/// Returns the name of an operation; the text is never freed.
 pub fn op_name(op: dtl_reduce_op_t) -> Result<&'static CStr> {
     match reduce::op_name(op) {
         Some(name) => Ok(name),
@@ -284,19 +282,19 @@ pub fn op_name(op: dtl_reduce_op_t) -> Result<&'static CStr> {
     }
 }
 
-/// At finalize and in a forked child: the program's own numbers mean nothing any more.
+/// Invalidates all user-defined dtypes and operations, at finalize and in a forked child.
 pub fn destroy_all() {
     DTYPES.destroy_all();
     OPS.destroy_all();
 }
 
-// Numbers of user-defined dtypes and operations differ between processes. Where ranks compare or
-// report them, they use portable numbers instead, which are equal on all ranks.
-/// Portable number of a user-defined dtype: this plus the element's size, which is capped so that
-/// the sum fits into 24 bits with a sign.
+// Numbers of user-defined dtypes and operations differ between processes. Ranks that
+// compare or report such numbers use portable numbers instead, which are equal on all ranks.
+/// Base of the portable numbers of user-defined dtypes: a dtype's portable number is this base plus
+/// the element size, which is capped so that the sum fits into 24 bits with a sign.
 const DTYPE_OF_SIZE: i32 = 1 << 22;
-/// Portable number of a user-defined operation: this plus its flags. Above all numbers of
-/// operations.
+/// Base of the portable numbers of user-defined operations: an operation's portable number is this
+/// base plus its flags. The base exceeds all numbers of operations.
 const OP_OF_FLAGS: i32 = 1 << 24;
 const _: () = assert!(FIRST_OP + id_table::LIMIT as i32 <= OP_OF_FLAGS);
 
@@ -311,8 +309,7 @@ pub(super) fn portable_op(op: dtl_reduce_op_t) -> i32 {
     OPS.ever(op).map_or(op, |own| OP_OF_FLAGS + i32::from(own.commutes))
 }
 
-/// Text for a dtype, or its portable number, in a report: its name, or its number if it has been
-/// destroyed.
+/// Returns the text for a dtype or its portable number: the name, or the number if destroyed.
 #[must_use]
 pub fn dtype_text(dtype: dtl_dtype_t) -> String {
     match dtype.checked_sub(DTYPE_OF_SIZE) {
@@ -326,7 +323,7 @@ pub fn dtype_text(dtype: dtl_dtype_t) -> String {
         .map_or_else(|_| format!("dtype {dtype}"), |name| name.to_string_lossy().into_owned())
 }
 
-/// Text for an operation, or its portable number, in a report.
+/// Returns the text for an operation, or its portable number, in a report.
 #[must_use]
 pub fn op_text(op: dtl_reduce_op_t) -> String {
     match op.checked_sub(OP_OF_FLAGS) {

@@ -1,4 +1,4 @@
-//! How much of a backend's memory there is, and whether more may be taken.
+//! Usage counters of a backend's memory, and admission of further allocations.
 
 use super::memory::host_alloc;
 use crate::error::{Result, fail};
@@ -13,24 +13,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Usage {
     pub(super) live_bytes: AtomicU64,
     pub(super) peak_bytes: AtomicU64,
-    /// Also those that are being allocated right now.
+    /// Number of live allocations, including allocations in progress.
     pub(super) live_count: AtomicU64,
     pub(super) total_count: AtomicU64,
-    /// Ranges of the program that are adopted or registered, each a `RangeUser`.
+    /// Number of adopted or registered ranges of the program's memory, each with a `RangeUser`.
     range_count: AtomicU64,
     /// Set while the backend is being unregistered.
     closing: AtomicBool,
 }
 
 impl Usage {
-    /// Allocations alive now.
+    /// Returns the number of live allocations.
     #[must_use]
     pub fn live_count(&self) -> u64 {
         self.live_count.load(Ordering::Acquire)
     }
 
-    /// Before an allocation. It counts before it looks, and [`Usage::close`] marks before it
-    /// counts: whichever comes second sees the other.
+    /// Counts an allocation before it is made; fails while the backend is being unregistered. This
+    /// increments `live_count` before it reads `closing`, and [`Usage::close`] sets `closing`
+    /// before it reads the counts: whichever runs second sees the other's write.
     pub(super) fn begin(&self, backend: &Backend) -> Result<()> {
         self.live_count.fetch_add(1, Ordering::SeqCst);
         self.check_open(backend).inspect_err(|_| self.give_up())
@@ -47,19 +48,18 @@ impl Usage {
         Ok(())
     }
 
-    /// The allocation that was begun came to nothing.
+    /// Reverts [`Usage::begin`] after an allocation has failed.
     pub(super) fn give_up(&self) {
         self.live_count.fetch_sub(1, Ordering::Release);
     }
 
-    /// Adopted and registered ranges.
+    /// Returns the number of adopted and registered ranges.
     #[must_use]
     pub fn range_count(&self) -> u64 {
         self.range_count.load(Ordering::Acquire)
     }
 
-    /// Refuses allocations and ranges from now on. Returns false and changes nothing if there are
-    /// any.
+    /// Rejects further allocations and ranges; returns false, without effect, if any exist.
     #[must_use]
     pub fn close(&self) -> bool {
         self.closing.store(true, Ordering::SeqCst);
@@ -71,7 +71,8 @@ impl Usage {
         unused
     }
 
-    /// `with_plain`: the peak is that of the plain memory and this together.
+    /// Counts `bytes` of a new allocation. With `with_plain`, the bytes also count for the plain
+    /// memory, and the peak is that of both together.
     pub(super) fn grew(&self, bytes: u64, with_plain: bool) {
         if with_plain {
             heap::count_bytes(host_alloc::NO_POOL, bytes as i64);
@@ -81,7 +82,7 @@ impl Usage {
         self.total_count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One was given back.
+    /// Counts `bytes` of a freed allocation. `with_plain` as in [`Usage::grew`].
     pub(super) fn shrank(&self, bytes: u64, with_plain: bool) {
         if with_plain {
             heap::count_bytes(host_alloc::NO_POOL, -(bytes as i64));
@@ -91,12 +92,11 @@ impl Usage {
     }
 }
 
-/// Keeps a backend registered while a range of the program's memory is adopted by it or registered
-/// with it.
+/// Guard that keeps a backend registered while it has an adopted or registered range.
 pub(super) struct RangeUser(Arc<Backend>);
 
 impl RangeUser {
-    /// Fails if the backend is being unregistered. The order of the accesses is that of
+    /// Counts a range; fails while the backend is being unregistered. Ordered as in
     /// [`Usage::begin`].
     pub(super) fn new(backend: &Arc<Backend>) -> Result<Self> {
         backend.memory_use.range_count.fetch_add(1, Ordering::SeqCst);

@@ -1,16 +1,16 @@
-//! The operating system and raw memory: safe interfaces over small unsafe code. No module here
-//! depends on a backend. In reading order, each folder using those before it only:
+//! Safe interfaces to the operating system and to raw memory, over little unsafe code. No module
+//! here depends on a backend. In reading order, each folder uses only those before it:
 //!
 //! - `sync`: atomics, locks, waiting, time.
-//! - `handles`: objects that threads share by handle, and when their memory may be freed.
+//! - `handles`: objects that threads share by handle, and the reclamation of their memory.
 //! - `memory`: addresses and regions, the allocator of host memory.
-//! - `compute`: reductions, atomic operations on user memory, teams of threads, calls of functions
-//!   that the program provides.
-//! - `os`: descriptors, sockets, processes, shared memory, the loader, the hardware.
+//! - `compute`: reductions, atomic operations on user memory, thread teams, user callbacks.
+//! - `os`: descriptors, sockets, processes, shared memory, the dynamic loader, the hardware.
 //!
 //! In reading order:
+//!
 //! - `sync`: atomics, locks, waiting, time
-//! - `handles`: objects by handle, and when they are freed
+//! - `handles`: objects by handle, memory reclamation
 //! - `memory`: regions, the host allocator
 //! - `compute`: reductions, atomics on user memory, thread teams
 //! - `os`: descriptors, processes, shared memory, the loader

@@ -52,7 +52,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "lines of src",
         budget: 92_000,
-        ceiling: 112_413,
+        ceiling: 113_046,
         mend: "simplify or delete before you add",
         measure: |tree| {
             Measured(tree.files.iter().map(|file| file.text.lines().count()).sum(), vec![])
@@ -61,7 +61,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "code lines of the library",
         budget: 62_000,
-        ceiling: 81_058,
+        ceiling: 81_023,
         mend: "simplify or delete before you add; tests, comments and blanks do not count",
         measure: |tree| Measured(tree.without_tests().map(code_lines).sum(), vec![]),
     },

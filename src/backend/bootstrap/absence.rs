@@ -1,17 +1,18 @@
-//! Late and absent ranks: time limits, and what is reported of ranks that do not come.
+//! Late and absent ranks: timeouts, and the errors that name absent ranks.
 
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::sys::sync::clock::Deadline;
 
-/// How long ranks wait for each other by default.
+/// Default timeout of opening a communicator, in nanoseconds.
 const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
-/// How long an answer may take beyond the time limit.
+/// Time by which an answer may arrive after the timeout, in nanoseconds.
 pub(super) const GRACE_NS: u64 = 2_000_000_000;
-/// How long rank 0 waits for the others after a failure, to report it to them.
+/// Time for which rank 0 waits for the other ranks after a failure, to report it to them, in
+/// nanoseconds.
 pub(super) const LINGER_NS: u64 = 2_000_000_000;
 
-/// Returns how long the ranks of an opening wait for each other.
+/// Returns the timeout of opening a communicator: `timeout_ns`, or the default.
 pub(in crate::backend) fn limit_ns(timeout_ns: u64) -> u64 {
     match timeout_ns {
         0 | u64::MAX => DEFAULT_TIMEOUT_NS,
@@ -19,10 +20,10 @@ pub(in crate::backend) fn limit_ns(timeout_ns: u64) -> u64 {
     }
 }
 
-/// One rank's part in the opening of a communicator.
+/// One rank's parameters of opening a communicator.
 #[derive(Clone, Copy)]
 pub(in crate::backend) struct OpenRequest {
-    /// Equal on the ranks of this opening, and on no others.
+    /// Key that is equal on all ranks of this opening, and differs from the keys of other openings.
     pub(super) key: u64,
     pub(in crate::backend) rank: usize,
     pub(in crate::backend) size: usize,
@@ -31,19 +32,19 @@ pub(in crate::backend) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// The time limit begins now.
+    /// Creates the parameters; the timeout starts now.
     pub(super) fn new(key: u64, (rank, size): (usize, usize), timeout_ns: u64) -> Self {
         let limit_ns = limit_ns(timeout_ns);
         OpenRequest { key, rank, size, limit_ns, deadline: Deadline::after(limit_ns) }
     }
 
-    /// Until when rank 0 has to answer: it does so at its own limit.
+    /// Returns the time by which rank 0 must answer: rank 0 answers at its own deadline.
     pub(super) fn late(&self) -> Deadline {
         Deadline::after(self.deadline.left_ns().saturating_add(GRACE_NS))
     }
 
-    /// Makes the error of ranks that did not come. `at`: where they were awaited; `reason`: another
-    /// reason than those that hold everywhere; `hint`: what else was found.
+    /// Creates the error for absent ranks. `at`: where they were awaited; `reason`: a reason in
+    /// addition to those that always apply; `hint`: further findings.
     pub(super) fn absent(&self, ranks: &[usize], [at, reason, hint]: [&str; 3]) -> Error {
         let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
         let text = format!(
@@ -57,13 +58,13 @@ impl OpenRequest {
         Error::new(DTL_ERROR_TIMEOUT, text)
     }
 
-    /// Makes the error of a rank 0 that did not come. `details`: where, why, and what to do.
+    /// Creates the error for an absent rank 0. `details`: place, reason and remedy.
     pub(super) fn root_absent(&self, details: &str) -> Error {
         let text = format!("rank 0 is missing after {}{details}", self.limit());
         Error::new(DTL_ERROR_TIMEOUT, text)
     }
 
-    /// The time limit in words.
+    /// Formats the timeout.
     fn limit(&self) -> String {
         let ns = self.limit_ns;
         if ns < 1_000_000_000 {
@@ -73,7 +74,7 @@ impl OpenRequest {
         }
     }
 
-    /// Makes the error of a rank whose size differs from rank 0's.
+    /// Returns the error for a rank whose size differs from rank 0's, or `None` if it is equal.
     pub(super) fn other_size(&self, rank: u64, size: u64) -> Option<Error> {
         let own = self.size;
         (size != own as u64).then(|| {
@@ -85,7 +86,8 @@ impl OpenRequest {
         })
     }
 
-    /// Makes the error of a rank whose contribution differs in length from rank 0's.
+    /// Returns the error for a rank whose contribution differs in length from rank 0's, or `None`
+    /// if it is equal.
     pub(super) fn other_length(&self, rank: u64, len: usize, own: usize) -> Option<Error> {
         (len != own).then(|| {
             let text = format!(
@@ -97,7 +99,7 @@ impl OpenRequest {
     }
 }
 
-/// Rank 0's wait for the others: until when, and why it does not go on.
+/// Rank 0's wait for the other ranks: its deadline, and the first failure.
 pub(super) struct ArrivalDeadline {
     deadline: Deadline,
     failure: Option<Error>,
@@ -112,22 +114,22 @@ impl ArrivalDeadline {
         self.deadline
     }
 
-    /// Shortens the wait. The first limit that passes is everybody's, so that every rank gets the
-    /// names of the missing ones.
+    /// Shortens the wait to `left_ns`. The earliest deadline of any rank applies to all, so that
+    /// every rank gets the names of the absent ranks.
     pub(super) fn shorten(&mut self, left_ns: u64) {
         if left_ns < self.deadline.left_ns() {
             self.deadline = Deadline::after(left_ns);
         }
     }
 
-    /// Records a failure unless there is one. Rank 0 waits on for as long as `linger_ns` of the
-    /// first failure, to report it to those who are still to come.
+    /// Records a failure unless there is one already. Rank 0 continues to wait for `linger_ns` of
+    /// the first failure, to report it to ranks that arrive later.
     pub(super) fn give_up(&mut self, error: Error, linger_ns: impl FnOnce(&Error) -> u64) {
         let linger_ns = linger_ns(self.failure.get_or_insert(error));
         self.shorten(linger_ns);
     }
 
-    /// Returns the outcome, or `None` while there are ranks to wait for.
+    /// Returns the outcome, or `None` while rank 0 must wait for further ranks.
     pub(super) fn outcome(
         &mut self,
         missing: &[usize],

@@ -1,13 +1,13 @@
-//! Exchange in a folder that all ranks see. Rank 0 puts an invitation there, with a number of its
-//! own drawing; each rank puts its words there under that number; rank 0 reads them and puts its
-//! answer there, which repeats a number of each rank's drawing. So nothing that an earlier job has
-//! left behind is taken for this one's.
+//! Exchange through files in a folder that all ranks can access. Rank 0 writes an invitation with a
+//! random number. Each rank writes its contribution under that number. Rank 0 reads the
+//! contributions and writes an answer, which repeats a random number of each rank. So files that an
+//! earlier job left behind are not mistaken for files of this job.
 //!
-//! Files appear whole: they are written under another name first. A rank takes its file away when
-//! it has read the answer; rank 0 takes away the rest.
+//! Files appear complete, because they are written under another name first. A rank removes its
+//! file when it has read the answer; rank 0 removes the other files.
 //!
-//! Over NFS a file may be seen later than it is written, by as long as attributes are cached there
-//! (actimeo).
+//! Over NFS, a file may become visible later than it is written, by as long as attributes are
+//! cached (actimeo).
 
 use super::absence::{ArrivalDeadline, GRACE_NS, LINGER_NS, OpenRequest};
 use super::records::{RankRecord, bytes_of, decode, encode, failure, words_of};
@@ -22,22 +22,23 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// At the front of each file; changes with everything that the ranks must agree on.
+/// First word of each file. It changes with every part of the format on which the ranks must agree.
 const MAGIC: u64 = u64::from_be_bytes(*b"dtl-fil1");
-/// The longest time between two looks.
+/// Maximum interval between two reads of the folder.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long rank 0 waits for the others to have read its answer.
+/// Time for which rank 0 waits until the other ranks have read its answer, in nanoseconds.
 const READ_NS: u64 = 5_000_000_000;
 
-/// How often the folder may be taken away before it is an error.
+/// Number of times that the folder may be removed by another process before that is an error.
 const CHANCES: u32 = 8;
 
 const INVITATION: &str = "root";
 const ANSWER: &str = "answer";
-/// What a rank puts there whose time is up.
+/// Suffix of the file that a rank writes when its timeout has expired.
 const LATE: &str = "late";
 
-/// Returns the contributions of all ranks, or the folder's own failure.
+/// Returns the contributions of all ranks, or the error of the exchange. The outer error means that
+/// the folder cannot be used.
 pub(super) fn allgather(
     path: &Path,
     opening: &OpenRequest,
@@ -60,23 +61,23 @@ pub(super) fn allgather(
     Ok(if opening.rank == 0 { FolderRoot::open(&place)?.host() } else { place.join() })
 }
 
-/// What becomes of a rank's words.
+/// Result of writing a rank's contribution.
 #[derive(PartialEq, Eq)]
 enum Written {
-    /// They are there.
+    /// The file has this process' contribution.
     Own,
-    /// Those of another process that is this rank are there.
+    /// The file has the contribution of another process with the same rank.
     Anothers,
-    /// They were taken away under our hands.
+    /// The folder was removed meanwhile.
     Gone,
 }
 
 struct FolderOpening<'a> {
-    /// Of this one opening.
+    /// Folder of this opening.
     folder: PathBuf,
     opening: &'a OpenRequest,
     contribution: &'a RankRecord,
-    /// Of this process' drawing.
+    /// Random number of this process.
     own: u64,
 }
 
@@ -89,7 +90,7 @@ impl FolderOpening<'_> {
         os_error(DTL_ERROR_UNAVAILABLE, &format!("{}/{what}", self.shown()), error)
     }
 
-    /// A whole file's words; `None`: there is none, or it is none of ours.
+    /// Returns the words of a complete file; `None` if it does not exist or has another format.
     fn read(&self, name: &str) -> Option<Vec<u64>> {
         let bytes = fs::read(self.folder.join(name)).ok()?;
         let words = words_of(&bytes);
@@ -97,18 +98,18 @@ impl FolderOpening<'_> {
         (*head == [MAGIC, rest.len() as u64]).then(|| rest.to_vec())
     }
 
-    /// In the place of one of that name.
+    /// Writes a file, replacing an existing file of that name.
     fn write(&self, name: &str, words: &[u64]) -> io::Result<()> {
         self.write_as(name, words, |hidden, shown| fs::rename(hidden, shown))
     }
 
-    /// Unless there is one of that name.
+    /// Writes a file unless a file of that name exists.
     fn write_first(&self, name: &str, words: &[u64]) -> io::Result<()> {
         self.write_as(name, words, |hidden, shown| match fs::hard_link(hidden, shown) {
             Err(error)
                 if !matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) =>
             {
-                // Where files have one name only: in its place.
+                // The file system supports no hard links: an existing file is replaced.
                 fs::rename(hidden, shown)
             }
             linked => linked,
@@ -124,12 +125,12 @@ impl FolderOpening<'_> {
         let hidden = self.folder.join(format!(".{:016x}-{name}", self.own));
         let bytes = bytes_of(&[&[MAGIC, words.len() as u64], words].concat());
         if bytes.len() as u64 > process::file_size_limit() {
-            // Writing it would be SIGXFSZ, which ends the process.
+            // Writing the file would raise SIGXFSZ, which kills the process.
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
         let written =
             fs::write(&hidden, bytes).and_then(|()| show(&hidden, &self.folder.join(name)));
-        // Not there if it has got another name.
+        // Fails if the file was renamed.
         drop(fs::remove_file(&hidden));
         written
     }
@@ -148,32 +149,32 @@ impl FolderOpening<'_> {
     }
 
     fn remove(&self, name: &str) {
-        // What is not there need not be removed.
+        // The file may be missing already.
         drop(fs::remove_file(self.folder.join(name)));
     }
 
-    /// A rank other than 0.
+    /// Runs the exchange on a rank other than 0.
     fn join(&self) -> Result<Vec<u64>> {
         let (deadline, mut pause) = (self.opening.deadline, Pause::new());
         let (mut invited, mut is_double, mut late) = (None, false, Deadline::NEVER);
         let answer = loop {
             let invitation = self.read(INVITATION).and_then(|words| words.first().copied());
             if invitation.is_some() && invitation != invited {
-                // Not taken: rank 0 has just cleaned up.
+                // The contribution could not be written: rank 0 has just removed the folder.
                 let seat = self.accept(invitation, deadline)?;
                 (invited, is_double) =
                     (invitation.filter(|_| seat != Written::Gone), seat == Written::Anothers);
             }
             if is_double && invitation.is_none() {
-                // Rank 0 was there, and has ended without this process. (Or else an earlier job has
-                // left all that behind.)
+                // Rank 0 was there, and has finished without this process. (Or an earlier job has
+                // left all these files behind.)
                 break Err(self.is_taken());
             }
             if let Some(answer) = invited.and_then(|number| self.answer(number)) {
                 break Ok(answer);
             }
             if !late.is_finite() && deadline.passed() {
-                // Rank 0 may be there, and then reports which rank is missing.
+                // If rank 0 is running, it reports which rank is missing.
                 let own = invited.filter(|_| !is_double);
                 if let Some(number) = own {
                     drop(self.write(&of_rank(number, self.opening.rank, LATE), &[]));
@@ -188,13 +189,13 @@ impl FolderOpening<'_> {
         if let Some(number) = invited.filter(|_| !is_double) {
             self.remove(&of_rank(number, self.opening.rank, LATE));
             self.remove(&of_rank(number, self.opening.rank, ""));
-            // Unless somebody else has something there.
+            // Fails if another process has a file in the folder.
             drop(fs::remove_dir(&self.folder));
         }
         decode(&answer?)
     }
 
-    /// Puts this rank's words there.
+    /// Writes this rank's contribution.
     fn accept(&self, invitation: Option<u64>, deadline: Deadline) -> Result<Written> {
         let refused = |refusal| Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {refusal}"));
         let name = of_rank(invitation.unwrap_or(0), self.opening.rank, "");
@@ -204,7 +205,8 @@ impl FolderOpening<'_> {
         match checked.map_err(refused).map(|()| self.write_first(&name, &words)) {
             Ok(Ok(())) => Ok(Written::Own),
             Ok(Err(error)) if error.kind() == ErrorKind::AlreadyExists => {
-                // Over NFS it may be this process' own: a request was sent again.
+                // Over NFS the existing file may be this process' own, because a request was sent
+                // again.
                 let is_own = self.read(&name).is_some_and(|words| words.first() == Some(&self.own));
                 Ok(if is_own { Written::Own } else { Written::Anothers })
             }
@@ -216,7 +218,7 @@ impl FolderOpening<'_> {
         }
     }
 
-    /// The answer to this process.
+    /// Returns the answer of rank 0, if it is addressed to this process.
     fn answer(&self, invitation: u64) -> Option<Vec<u64>> {
         let words = self.read(&format!("{invitation:016x}-{ANSWER}"))?;
         let (count, rest) = words.split_first()?;
@@ -239,18 +241,18 @@ impl FolderOpening<'_> {
     }
 }
 
-/// The name of a rank's file for an invitation.
+/// Returns the name of a rank's file for an invitation.
 fn of_rank(invitation: u64, rank: usize, more: &str) -> String {
     format!("{invitation:016x}-{rank}{more}")
 }
 
-/// Rank 0.
+/// State of rank 0 during the exchange.
 struct FolderRoot<'a> {
     place: &'a FolderOpening<'a>,
     attendance: ArrivalDeadline,
-    /// By rank: the number that it has drawn, and its contribution.
+    /// Random number and contribution of each rank.
     seats: Vec<Option<(u64, Vec<u64>)>>,
-    /// The numbers of those that have no place here but must get the reason.
+    /// Random numbers of processes that have no place in this opening but must get the reason.
     turned_away: Vec<u64>,
 }
 
@@ -265,7 +267,7 @@ impl<'a> FolderRoot<'a> {
         }
         let attendance = ArrivalDeadline::new(place.opening.deadline);
         let mut root = FolderRoot { place, attendance, seats, turned_away: Vec::new() };
-        // What is left of others has been of no use since the invitation was replaced.
+        // Files of earlier openings are useless since the invitation was replaced.
         root.names()
             .filter(|name| !root.is_of_this(name) && name != INVITATION)
             .for_each(|name| place.remove(&name));
@@ -310,7 +312,7 @@ impl<'a> FolderRoot<'a> {
         self.seats.get(rank).is_some_and(Option::is_none)
     }
 
-    /// Takes in what has come. An error: another process is rank 0.
+    /// Reads new contributions. Returns an error if another process is rank 0.
     fn look(&mut self) -> Option<Error> {
         let own = self.place.own;
         if self.place.read(INVITATION).is_some_and(|words| words.first() != Some(&own)) {
@@ -365,7 +367,7 @@ impl<'a> FolderRoot<'a> {
         self.seats.iter().flatten().flat_map(|(_, words)| words.iter().copied()).collect()
     }
 
-    /// Answers, waits until all have read it, and cleans up.
+    /// Writes the answer, waits until all ranks have read it, and removes the files.
     fn answer(&self, outcome: &Result<Vec<u64>>) {
         let place = self.place;
         let numbers = self.seats.iter().map(|seat| seat.as_ref().map_or(0, |(number, _)| *number));
@@ -387,12 +389,12 @@ impl<'a> FolderRoot<'a> {
         if place.read(INVITATION).is_some_and(|words| words.first() == Some(&place.own)) {
             place.remove(INVITATION);
         }
-        // It stays where another process uses it.
+        // Fails, as it should, if another process uses the folder.
         drop(fs::remove_dir(&place.folder));
     }
 }
 
-/// Makes the folder and puts the invitation there.
+/// Creates the folder and writes the invitation.
 fn invite(place: &FolderOpening<'_>) -> Result<()> {
     for chance in 0.. {
         let made = DirBuilder::new().mode(0o700).create(&place.folder);
@@ -403,7 +405,7 @@ fn invite(place: &FolderOpening<'_>) -> Result<()> {
         let refused = |refusal| Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {refusal}"));
         match checked.map_err(refused).map(|()| place.write(INVITATION, &[place.own])) {
             Ok(Ok(())) => return Ok(()),
-            // Who has met there before may take the empty folder away.
+            // A process that finished an earlier exchange there may remove the empty folder.
             Ok(Err(error)) if error.kind() == ErrorKind::NotFound && chance < CHANCES => {}
             Err(_) if !place.folder.exists() && chance < CHANCES => {}
             Ok(Err(error)) => return Err(place.failed(INVITATION, &error)),
@@ -413,7 +415,7 @@ fn invite(place: &FolderOpening<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Waits a little, and longer each time.
+/// Backoff: sleeps, for a longer time with each call.
 struct Pause(Duration);
 
 impl Pause {

@@ -1,10 +1,10 @@
-//! Which opens of a job belong together, and names of its UNIX sockets: where rank 0 listens, and
-//! the claim that only one process is a rank.
+//! Pairing of the opens of a job, and the names of its UNIX sockets: the name at which rank 0
+//! listens, and the name that claims a rank for one process.
 //!
-//! The n-th open of a job on one rank meets the n-th open on the others, whether or not those
-//! before succeeded. So opens of one job must be in the same order on all ranks, as collective
-//! calls are anyway. A counter stays as long as the process, so a name that serves one open only is
-//! not counted.
+//! The n-th open of a job on one rank is paired with the n-th open on the other ranks, whether or
+//! not earlier opens succeeded. So opens of one job must be in the same order on all ranks, as
+//! collective calls must be. A counter lives as long as the process, so opens of a job name that
+//! serves only one open are not counted.
 
 use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::backend::os_error::os_error;
@@ -18,18 +18,18 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Weak};
 
-/// What one open of a job goes by.
+/// Identity of one open of a job.
 pub(in crate::backend) struct JobId {
-    /// Where rank 0 listens.
+    /// Name of the socket at which rank 0 listens.
     pub(super) meeting: String,
-    /// The job in the names of its sockets.
+    /// Hash of the job name, used in the names of its sockets.
     key: u64,
-    /// Known to the processes of the job only.
+    /// Word that only the processes of the job have.
     pub(super) cookie: u64,
 }
 
-/// "This process is rank r of the job": an abstract name that the kernel gives out once and takes
-/// back when its holder ends, however that happens.
+/// Claim that this process is a rank of the job: an abstract socket name that the kernel assigns to
+/// one socket at a time and releases when its owner ends for any reason.
 pub(in crate::backend) struct Claim {
     _listener: Option<UnixListener>,
 }
@@ -37,14 +37,15 @@ pub(in crate::backend) struct Claim {
 struct Member {
     opens: u64,
     claim: Weak<Claim>,
-    /// A forked child has this table too, but is not the rank.
+    /// Process that created the entry: a forked child has a copy of this table, but is not the
+    /// rank.
     pid: i32,
 }
 
-/// By job and rank.
+/// Members by job and rank.
 static MEMBERS: Mutex<BTreeMap<(u64, i32), Member>> = Mutex::new(BTreeMap::new());
 
-/// Counts an open. Returns its number, from 1 on, and what `with` makes of the rank's claim.
+/// Counts an open. Returns its number, from 1 on, and the result of `with` on the rank's claim.
 pub(super) fn count<R>(of: (u64, i32), with: impl FnOnce(&mut Weak<Claim>) -> R) -> (u64, R) {
     let new = || Member { opens: 0, claim: Weak::new(), pid: process::own_pid() };
     let mut members = MEMBERS.lock();
@@ -56,8 +57,8 @@ pub(super) fn count<R>(of: (u64, i32), with: impl FnOnce(&mut Weak<Claim>) -> R)
     (member.opens, with(&mut member.claim))
 }
 
-/// Counts the open and claims the rank; `is_only_open`: there is nothing to count, and nothing is
-/// remembered. The claim is held as long as the communicator is open.
+/// Counts the open and claims the rank. With `is_only_open` nothing is counted or stored. The claim
+/// is owned by the communicator as long as it is open.
 pub(in crate::backend) fn take(
     job: &[u8],
     rank: i32,
@@ -76,7 +77,8 @@ pub(in crate::backend) fn take(
     (JobId { meeting, key, cookie: hash(job, 1) }, claim)
 }
 
-/// Other users with ranks under the same job name, in words; empty if there are none.
+/// Returns a text that names other users with ranks under the same job name; empty if there are
+/// none.
 pub(super) fn other_users(job_id: &JobId) -> String {
     let (own, of_job) = (process::own_uid().to_string(), format!("{:016x}-", job_id.key));
     let user_of = |name: &String| {
@@ -106,7 +108,7 @@ fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
     match unix_socket::listen(name) {
         Ok(listener) => Ok(Some(listener)),
         Err(error) if error.kind() == ErrorKind::AddrInUse => match holder(name) {
-            // An earlier claim of this process that a forked child still holds open.
+            // An earlier claim of this process, which a forked child still has open.
             Some(peer) if peer.pid == process::own_pid() => Ok(None),
             Some(peer) => fail!(
                 DTL_ERROR_ALREADY_EXISTS,
@@ -126,14 +128,14 @@ fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
     }
 }
 
-/// Who listens under a name.
+/// Returns the credentials of the process that listens under a name.
 pub(super) fn holder(name: &str) -> Option<process::PeerCredentials> {
     let stream = unix_socket::connect(name).ok()?;
     process::peer_of(stream.as_raw_fd()).ok()
 }
 
-/// Not a secret-keeper: who may connect is decided by the user id that the kernel reports; the
-/// cookie keeps apart jobs whose names hash alike.
+/// Hashes a job name. The hash protects no secret: the user id that the kernel reports decides who
+/// may connect, and the cookie distinguishes jobs whose names have the same hash.
 fn hash(bytes: &[u8], seed: u8) -> u64 {
     fnv::of([seed].iter().chain(bytes))
 }
@@ -164,7 +166,7 @@ mod tests {
         let known = || MEMBERS.lock().contains_key(&(hash(job.as_bytes(), 0), 3));
         let (only, claim) = claimed(job.as_bytes(), 3, true);
         assert!(only.meeting.ends_with("-open1") && !known());
-        // The rank is claimed all the same.
+        // The rank is claimed nevertheless.
         assert!(
             holder(&format!("dtl-{}-{:016x}-rank3", process::own_uid(), hash(job.as_bytes(), 0)))
                 .is_some()

@@ -1,9 +1,9 @@
-//! Out-of-band allgather when a communicator is opened: each rank contributes a few words, its
-//! record, and all go on or none does. [`BootstrapMethod`] selects where they meet.
+//! Out-of-band allgather when a communicator is opened: each rank contributes a record of a few
+//! words, and either all ranks succeed or none does. [`BootstrapMethod`] selects the method.
 //!
-//! Here: the accepted texts, the choice of "auto", and the exchange over a communicator that is
-//! open or is opened for it. `folder` and `tcp` need no communicator. Not here: the content of a
-//! record.
+//! This module has the accepted texts, the choice of "auto", and the exchange over a communicator
+//! that is open or is opened for the exchange. `folder` and `tcp` need no communicator. The callers
+//! define the content of a record.
 
 use super::absence::{OpenRequest, limit_ns};
 use super::job_id::count;
@@ -19,23 +19,23 @@ use crate::sys::memory::buf::Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where the ranks meet.
+/// Method by which the ranks exchange their records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootstrapMethod {
-    /// Over the communicator that the description names, else over shared memory if all are on this
-    /// node, else over MPI.
+    /// Over the communicator that the description names; else over shared memory if all ranks are
+    /// on this node; else over MPI.
     Auto,
     /// Over the communicator that the description names.
     Over,
-    /// Over a kind of communicator that is opened for that, and closed.
+    /// Over a communicator of this kind, which is opened for the exchange, and closed.
     Kind(String),
-    /// In a folder that all ranks see.
+    /// Through a folder that all ranks can access.
     Folder(PathBuf),
-    /// Where rank 0 listens: a name or an address of its machine, and a port.
+    /// At a socket where rank 0 listens: a name or an address of its machine, and a port.
     Tcp(String, u16),
 }
 
-/// Kinds that carry no messages between processes, or need a meeting themselves.
+/// Kinds that carry no messages between processes, or need a bootstrap themselves.
 const NO_PLACE_TO_MEET: [&str; 5] = ["self", "threads", "nccl", "rdma", "over"];
 
 impl BootstrapMethod {
@@ -77,7 +77,7 @@ fn parse_place(text: &str) -> Option<BootstrapMethod> {
     let (host, port) = text.rsplit_once(':')?;
     let host = match host.strip_prefix('[') {
         Some(host) => host.strip_suffix(']')?,
-        // An IPv6 address without brackets: its port is ambiguous.
+        // The port of an IPv6 address without brackets is ambiguous.
         None if host.contains(':') => return None,
         None => host,
     };
@@ -89,9 +89,9 @@ fn parse_place(text: &str) -> Option<BootstrapMethod> {
     }
 }
 
-/// Exchanges the records of all ranks. `len`: words of a record, the same on all ranks. `mine`:
-/// this rank's, or why it cannot go on, which is reported to the others. Waits up to the time limit
-/// of `args`.
+/// Exchanges the records of all ranks. `len`: words of a record, equal on all ranks. `mine`: this
+/// rank's record, or the reason why it cannot take part, which is reported to the other ranks.
+/// Waits at most for the timeout of `args`.
 pub fn allgather(
     how: &BootstrapMethod,
     args: &OpenArgs,
@@ -125,14 +125,15 @@ pub fn allgather(
     contribution.finish((rank, size), all)
 }
 
-/// Decides from data that are equal on all ranks, so that all decide the same.
+/// Selects the method of "auto" from data that are equal on all ranks, so that all ranks select the
+/// same.
 fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> BootstrapMethod {
     let is_one_node = named.is_some() || launch.is_none_or(Launch::is_one_node);
     BootstrapMethod::Kind(if is_one_node { "shm" } else { "mpi" }.to_owned())
 }
 
-/// Whether there is what a way names, and the communicator that a description does; nothing is
-/// opened.
+/// Checks that the kind, or the communicator of the description, that `how` names exists; opens
+/// nothing.
 pub fn check(how: &BootstrapMethod, over: Option<&Arc<dyn Exchange>>) -> Result<()> {
     match how {
         BootstrapMethod::Over => below(over).map(drop),
@@ -185,7 +186,7 @@ fn find(name: &str) -> Result<Arc<Backend>> {
 /// Opens a communicator of a kind, exchanges over it and closes it.
 fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> Result<Records> {
     let Some(comm) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
-    // What the description's native is of concerns this kind only.
+    // The native object of the description belongs to another kind, so it is not passed on.
     let args = OpenArgs {
         job: args.job.clone(),
         native: Addr::NULL,
@@ -198,14 +199,15 @@ fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> R
     let records =
         contribution.exchange(&OverTransport::new(over.as_ref(), limit_ns(args.timeout_ns)));
     let closed = over.close();
-    // This rank's own failure is no matter of the exchange's.
+    // This rank's own failure is not a failure of the exchange.
     contribution.mine.as_ref().map_err(Clone::clone)?;
     let records = records.map_err(within)?;
     closed.map_err(within)?;
     Ok(records)
 }
 
-/// This rank's part in an opening that needs nothing that is open. Counts it.
+/// Creates this rank's parameters of an exchange that needs no open communicator, and counts the
+/// opening.
 fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
     let number = match args.is_only_open {
         true => 1,
@@ -215,7 +217,7 @@ fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
     OpenRequest::new(key(args.job.as_bytes(), number), (of(rank), of(size)), args.timeout_ns)
 }
 
-/// Key of an opening: the n-th of the job.
+/// Returns the key of an opening: the n-th of the job.
 fn key(job: &[u8], number: u64) -> u64 {
     fnv::of(job.iter().chain(&number.to_le_bytes()))
 }

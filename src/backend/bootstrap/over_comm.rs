@@ -1,5 +1,6 @@
-//! Exchange of a few words per rank while a communicator is opened: each rank gets the words of
-//! all, over a transport that they share already. Not for data; runs before anything else is sent.
+//! Exchange of a few words per rank while a communicator is opened: each rank gets the words of all
+//! ranks, over a transport that they share already. Not for data; the exchange precedes all other
+//! messages.
 
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -10,15 +11,15 @@ use crate::sys::sync::clock::Deadline;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A class of match words that no communicator uses: a rank that is done already sends under
-/// others.
+/// Class of match bits that no communicator uses. A rank that has finished the exchange may already
+/// send messages of communicators, which have other match bits.
 const MEETING: u64 = 0xF << 28;
-/// Most rounds of one exchange.
+/// Maximum number of rounds of one exchange.
 const ROUNDS: u64 = 64;
-/// How long a transport may take to let go of a buffer.
+/// Maximum time for a transport to release a buffer, in nanoseconds.
 const LET_GO_NS: u64 = 1_000_000_000;
 
-/// Allgather over a transport that is open. All ranks call it as often.
+/// Allgather over a transport that is open. All ranks must make the same number of calls.
 pub(in crate::backend) struct OverTransport<'a> {
     over: &'a dyn Transport,
     pub(in crate::backend) limit_ns: u64,
@@ -41,7 +42,8 @@ impl Exchange for OverTransport<'_> {
         self.over.size()
     }
 
-    /// Bruck's algorithm: the part that a rank has doubles with each round.
+    /// Exchanges words with Bruck's algorithm: the number of blocks that a rank has doubles with
+    /// each round.
     fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>> {
         let deadline = Deadline::after(self.limit_ns);
         let (rank, size, len) = (self.rank(), self.size(), size_of_val(mine));
@@ -75,8 +77,8 @@ impl Exchange for OverTransport<'_> {
     }
 }
 
-/// Sends to one rank and receives from another. With an error: whether nothing touches the buffers
-/// any more.
+/// Sends to one rank and receives from another. An error is returned with true if the transport no
+/// longer accesses the buffers.
 fn step(
     over: &dyn Transport,
     word: u64,
@@ -99,7 +101,7 @@ fn step(
     received.map_err(|error| (error, cancel(over, receive)))
 }
 
-/// `None`: time is up.
+/// Waits until an operation completes; returns `None` if the deadline has passed.
 fn wait(over: &dyn Transport, op: OpId, deadline: Deadline) -> Result<Option<Completion>> {
     let mut backoff = Backoff::new();
     loop {
@@ -136,8 +138,8 @@ fn check(done: Option<Completion>, peer: i32, what: &str, len: usize) -> Result<
     }
 }
 
-/// Cancels an operation. Returns whether the transport has let go of its buffer; an operation that
-/// is over counts as let go, because a query of it fails.
+/// Cancels an operation. Returns true if the transport has released its buffer; a completed
+/// operation counts as released, because testing it fails.
 fn cancel(over: &dyn Transport, op: OpId) -> bool {
     let (deadline, mut backoff) = (Deadline::after(LET_GO_NS), Backoff::new());
     while over.cancel(op).is_ok() {

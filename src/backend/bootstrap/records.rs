@@ -1,33 +1,33 @@
-//! Encoding of what the ranks exchange: words, texts of failures, and an outcome that is either.
+//! Encoding of the exchanged data: words, error texts, and outcomes (words or an error).
 
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, is_status, status_name};
 use crate::runtime::component::Exchange;
 use crate::sys::os::process;
 
-/// Returns words as bytes.
+/// Converts words to bytes.
 pub(in crate::backend) fn bytes_of(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Returns bytes as words, without those at the end that make no whole word.
+/// Converts bytes to words; drops trailing bytes that make no complete word.
 pub(in crate::backend) fn words_of(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes)).collect()
 }
 
-/// Returns a text as words, padded with zeros.
+/// Converts a text to words, padded with zeros.
 pub(in crate::backend) fn text_words(text: &str) -> Vec<u64> {
     let mut bytes = text.as_bytes().to_vec();
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     words_of(&bytes)
 }
 
-/// Returns the text that [`text_words`] has encoded, or its beginning.
+/// Decodes a text that was encoded with [`text_words`] and may be truncated.
 pub(in crate::backend) fn text_of(words: &[u64]) -> String {
     String::from_utf8_lossy(&bytes_of(words)).trim_end_matches('\0').to_owned()
 }
 
-/// Encodes an outcome: its status, then the words or the text of the failure.
+/// Encodes an outcome: its status, then the words or the error text.
 pub(in crate::backend) fn encode(outcome: &Result<Vec<u64>>) -> Vec<u64> {
     match outcome {
         Ok(words) => [&[0], words.as_slice()].concat(),
@@ -37,7 +37,7 @@ pub(in crate::backend) fn encode(outcome: &Result<Vec<u64>>) -> Vec<u64> {
     }
 }
 
-/// Decodes an outcome of another rank.
+/// Decodes the outcome of another rank.
 pub(in crate::backend) fn decode(words: &[u64]) -> Result<Vec<u64>> {
     let Some((status, rest)) = words.split_first() else {
         return fail!(
@@ -57,25 +57,25 @@ pub(in crate::backend) fn decode(words: &[u64]) -> Result<Vec<u64>> {
 /// Result of the exchange: the records of all ranks.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Records {
-    /// This process' rank.
+    /// Rank of this process.
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
-    /// The records in the order of ranks.
+    /// Records in rank order.
     pub records: Vec<u64>,
-    /// Random number of rank 0's, equal on all ranks.
+    /// Random number of rank 0, equal on all ranks.
     pub job_cookie: u64,
 }
 
-/// One rank's contribution to the exchange: its record, or why it cannot go on.
+/// One rank's contribution to the exchange: its record, or the reason why it cannot take part.
 pub(super) struct RankRecord {
-    /// Words of a record.
+    /// Number of words of a record.
     pub(super) len: usize,
     pub(super) cookie: u64,
     pub(super) mine: Result<Vec<u64>>,
 }
 
-/// Words before each record: status, cookie.
+/// Number of words before each record: status, cookie.
 pub(super) const BEFORE: usize = 2;
 
 impl RankRecord {
@@ -89,8 +89,8 @@ impl RankRecord {
         RankRecord { len, cookie: process::random_u64().unwrap_or(0), mine }
     }
 
-    /// Returns status, cookie and record, as many words on every rank. In the place of the record
-    /// of a rank that cannot go on there is as much of the reason as there is room for.
+    /// Returns status, cookie and record, with an equal number of words on every rank. If the rank
+    /// cannot take part, the record is replaced by as much of the reason as fits.
     pub(super) fn words(&self) -> Vec<u64> {
         let (status, record) = match &self.mine {
             Ok(record) => (0, record.clone()),
@@ -101,8 +101,9 @@ impl RankRecord {
         words
     }
 
-    /// Evaluates the words of all ranks, in their order. This rank's own failure counts before the
-    /// exchange's, and that before another rank's.
+    /// Evaluates the contributions of all ranks, in rank order. This rank's own failure takes
+    /// precedence over a failure of the exchange, which takes precedence over another rank's
+    /// failure.
     pub(super) fn finish(
         &self,
         (rank, size): (i32, i32),
@@ -129,7 +130,7 @@ impl RankRecord {
     }
 
     /// Exchanges the contributions in two rounds: the contributions, then the confirmation that all
-    /// have received them.
+    /// ranks have received them.
     pub(super) fn exchange(&self, over: &dyn Exchange) -> Result<Records> {
         let all = over.allgather(&self.words());
         let records = self.finish((over.rank(), over.size()), all)?;
@@ -138,7 +139,7 @@ impl RankRecord {
     }
 }
 
-/// Makes the error of a rank whose contribution is a failure.
+/// Returns the error of a rank whose contribution is a failure, or `None`.
 pub(super) fn failure(rank: usize, words: &[u64]) -> Option<Error> {
     let status = *words.first().filter(|status| **status != 0)?;
     let bytes = bytes_of(words.get(BEFORE..).unwrap_or_default());

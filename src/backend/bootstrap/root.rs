@@ -1,9 +1,10 @@
-//! Out-of-band allgather at a socket where rank 0 listens. The others connect and send a hello;
-//! rank 0 confirms it, and when all have come, sends the outcome: everybody's contribution, or the
-//! first failure.
+//! Out-of-band allgather at a socket where rank 0 listens. The other ranks connect and send a
+//! hello. Rank 0 confirms each hello and, when all ranks have joined, sends the outcome: the
+//! contributions of all ranks, or the first failure.
 //!
-//! Strangers may connect at any time. A connection counts only with the opening's hello, and those
-//! without one are few. `uds` and `tcp` have what differs between the kinds of sockets.
+//! Foreign processes may connect at any time. A connection counts only once it has sent the
+//! opening's hello, and the number of connections without a hello is limited. `uds` and `tcp`
+//! implement the differences between the kinds of sockets.
 
 use super::absence::{ArrivalDeadline, GRACE_NS, LINGER_NS, OpenRequest};
 use super::records::{bytes_of, decode, encode, words_of};
@@ -16,62 +17,64 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Magic, key of the opening, rank, size, nanoseconds left; then the rank's contribution.
+/// Hello: magic, key of the opening, rank, size, nanoseconds left; then the rank's contribution.
 const HELLO: u8 = 1;
-/// The hello has arrived; the outcome follows.
+/// Confirmation that the hello has arrived; the outcome follows.
 const SEAT: u8 = 2;
-/// This is the opening of another job, or another one of this job.
+/// Rejection: rank 0 is in the opening of another job, or in another opening of this job.
 const OTHER: u8 = 3;
-/// An outcome, encoded.
+/// Encoded outcome of the exchange.
 pub(super) const ANSWER: u8 = 4;
-/// Words of a hello before the rank's contribution.
+/// Number of words of a hello before the rank's contribution.
 const HEAD: usize = 5;
-/// How many bytes longer than rank 0's a contribution may be: the text of a failure.
+/// Maximum number of bytes by which a contribution may be longer than rank 0's: the text of a
+/// failure.
 const MOST_TEXT: usize = 16 << 10;
-/// Time limit for the hello of a new connection that may be a stranger's.
+/// Timeout for the hello of a new connection that may be of a foreign process, in nanoseconds.
 const STRANGER_NS: u64 = 2_000_000_000;
 
-/// What differs between kinds of sockets.
+/// Differences between kinds of sockets.
 pub(super) trait Sockets {
     type Listener: AsFd;
     type Stream: Stream;
-    /// Changes with everything that the ranks must agree on.
+    /// Number that changes with everything on which the ranks must agree.
     const MAGIC: u64;
-    /// Whether only processes of this user connect. Those have time for their hello, and get the
-    /// reason of a failure also without one.
+    /// True if only processes of this user can connect. Such processes have no timeout for their
+    /// hello, and get the reason of a failure even without a hello.
     const ARE_TRUSTED: bool;
-    /// The longest time between two attempts to connect.
+    /// Maximum interval between two attempts to connect.
     const MOST_PAUSE: Duration;
 
-    /// This rank's part in the opening.
+    /// Returns this rank's parameters of the opening.
     fn opening(&self) -> &OpenRequest;
-    /// What this rank contributes.
+    /// Returns this rank's contribution.
     fn contribution(&self) -> Vec<u64>;
     fn listen(&self) -> Result<Self::Listener>;
-    /// Connects to rank 0, or returns in words why that is not possible yet.
+    /// Connects to rank 0, or returns a text that describes why that is not possible yet.
     fn connect(&self) -> Result<std::result::Result<Self::Stream, String>>;
-    /// The error of a rank 0 that did not come, in words why.
+    /// Creates the error for an absent rank 0; `why` describes the reason.
     fn root_absent(&self, why: &str) -> Error;
-    /// The error of a rank 0 that has come and does not answer.
+    /// Creates the error for a rank 0 that is there but does not answer.
     fn lost(&self, lost: FrameFailure) -> Error;
-    /// The next that has connected, if any.
+    /// Accepts the next pending connection, if there is one.
     fn accept(&self, listener: &Self::Listener) -> io::Result<Option<Self::Stream>>;
-    /// The failure of rank 0's own sockets.
+    /// Creates the error for a failure of rank 0's own sockets.
     fn failed(&self, error: &io::Error) -> Error;
-    /// Why a rank, whose contribution this is, cannot take part with rank 0. `own`: words of rank
-    /// 0's contribution.
+    /// Returns the reason why a rank with this contribution cannot take part with rank 0, or
+    /// `None`. `own`: number of words of rank 0's contribution.
     fn unlike(&self, rank: u64, contribution: &[u64], own: usize) -> Option<Error>;
-    /// The failure that a contribution reports.
+    /// Returns the failure that a contribution reports, or `None`.
     fn reported(&self, rank: usize, contribution: &[u64]) -> Option<Error>;
-    /// The error of a process whose rank is there already.
+    /// Creates the error for a process whose rank has already joined.
     fn duplicate(&self, rank: u64, stream: &Self::Stream) -> Error;
-    /// The error of ranks that did not come.
+    /// Creates the error for absent ranks.
     fn absent(&self, ranks: &[usize]) -> Error;
-    /// How long rank 0 waits, after that first failure, for those who are still to come.
+    /// Returns the time for which rank 0 waits, after the first failure, for ranks that have not
+    /// joined, in nanoseconds.
     fn linger_ns(&self, _first: &Error) -> u64 {
         LINGER_NS
     }
-    /// Called while it waits; returns when it has to be called again.
+    /// Called during the wait; returns the time of the next call.
     fn watch(&mut self) -> Deadline {
         Deadline::NEVER
     }
@@ -91,7 +94,8 @@ pub(super) fn connect<N: Sockets>(
                 let head = [N::MAGIC, key, rank as u64, size as u64, deadline.left_ns()];
                 let mut channel = Channel::new(stream);
                 channel.queue(HELLO, &bytes_of(&[&head[..], contribution].concat()));
-                // Rank 0 may have sent why it gave up, and gone: that is read all the same.
+                // Rank 0 may have sent the reason of a failure and closed the connection; the
+                // reason can be read nevertheless.
                 drop(channel.flush());
                 return Ok(channel);
             }
@@ -105,8 +109,8 @@ pub(super) fn connect<N: Sockets>(
     }
 }
 
-/// The exchange on a rank other than 0. Returns the contributions of all ranks, and the connection
-/// to rank 0.
+/// Runs the exchange on a rank other than 0. Returns the contributions of all ranks, and the
+/// connection to rank 0.
 pub(super) fn join<N: Sockets>(mut sockets: N) -> Result<(Channel<N::Stream>, Vec<u64>)> {
     let mine = sockets.contribution();
     loop {
@@ -122,7 +126,7 @@ pub(super) fn join<N: Sockets>(mut sockets: N) -> Result<(Channel<N::Stream>, Ve
     }
 }
 
-/// Waits for the outcome, or returns in words why rank 0 is not there.
+/// Waits for the outcome, or returns a text that describes why rank 0 is not there.
 fn await_answer<N: Sockets>(
     sockets: &N,
     channel: &mut Channel<N::Stream>,
@@ -137,7 +141,7 @@ fn await_answer<N: Sockets>(
             }
             Ok((ANSWER, bytes)) => return decode(&words_of(&bytes)).map(Ok),
             Err(lost) if is_root => return Err(sockets.lost(lost)),
-            // Rank 0 of another job, whose name hashes alike: it does not answer this one.
+            // Rank 0 of another job, whose name has the same hash, does not answer this rank.
             Ok(_) if N::ARE_TRUSTED => return Err(sockets.lost(FrameFailure::Ended(String::new()))),
             Ok((OTHER, _)) => "another job meets there".to_owned(),
             Ok(_) | Err(FrameFailure::TooLong(_)) => "something else listens there".to_owned(),
@@ -156,31 +160,31 @@ struct Guest<S: Stream> {
     since_ns: u64,
 }
 
-/// A rank that has come, and its contribution.
+/// A rank that has joined, and its contribution.
 struct Seat<S: Stream> {
     channel: Channel<S>,
     contribution: Vec<u64>,
     has_ended: bool,
 }
 
-/// Rank 0.
+/// State of rank 0 during the exchange.
 pub(super) struct Root<N: Sockets> {
     pub(super) sockets: N,
-    /// Rank 0's contribution.
+    /// Contribution of rank 0.
     mine: Vec<u64>,
     listener: N::Listener,
     attendance: ArrivalDeadline,
     guests: Vec<Guest<N::Stream>>,
-    /// By rank; that of rank 0 stays empty.
+    /// Joined ranks by rank number; the entry of rank 0 stays empty.
     seats: Vec<Option<Seat<N::Stream>>>,
-    /// Ranks without a seat that must get the reason.
+    /// Ranks that did not join and must get the reason.
     turned_away: Vec<Channel<N::Stream>>,
-    /// Nobody else can be let in.
+    /// True if no further connection can be accepted.
     pub(super) is_full: bool,
 }
 
 impl<N: Sockets> Root<N> {
-    /// Begins to listen.
+    /// Starts to listen.
     pub(super) fn open(sockets: N) -> Result<Self> {
         let (listener, mine) = (sockets.listen()?, sockets.contribution());
         let &OpenRequest { size, deadline, .. } = sockets.opening();
@@ -200,8 +204,8 @@ impl<N: Sockets> Root<N> {
         Ok(root)
     }
 
-    /// Waits until all ranks have come. Returns the contributions in the order of ranks, or what
-    /// has to be sent to the ranks that are there.
+    /// Waits until all ranks have joined. Returns the contributions in rank order, or the error
+    /// that has to be sent to the joined ranks.
     pub(super) fn gather(&mut self) -> Result<Vec<u64>> {
         loop {
             let missing = self.missing();
@@ -228,7 +232,7 @@ impl<N: Sockets> Root<N> {
         self.mine.iter().chain(others).copied().collect()
     }
 
-    /// Waits for something to happen and handles it.
+    /// Waits for an event and handles it.
     fn listen(&mut self) -> io::Result<()> {
         let living = |(rank, seat): (usize, &Option<Seat<N::Stream>>)| {
             seat.as_ref().filter(|seat| !seat.has_ended).map(|_| rank)
@@ -259,7 +263,7 @@ impl<N: Sockets> Root<N> {
         if knock { self.admit(now) } else { Ok(()) }
     }
 
-    /// Accepts all that have connected.
+    /// Accepts all pending connections.
     fn admit(&mut self, now: u64) -> io::Result<()> {
         while let Some(stream) = self.sockets.accept(&self.listener)? {
             if self.guests.len() > 4 * self.seats.len() + 64 {
@@ -270,20 +274,21 @@ impl<N: Sockets> Root<N> {
         Ok(())
     }
 
-    /// Checks a seated rank's connection. Nothing more comes on it: it ends or stays.
+    /// Checks a joined rank's connection. No further data is expected on it: it ends or stays open.
     fn look_at(&mut self, rank: usize) {
         let Some(Some(seat)) = self.seats.get_mut(rank) else { return };
         if seat.channel.fill() == ConnectionState::Open {
             return;
         }
-        // Its seat stays taken: the others are still to come, and to get the failure.
+        // The rank still counts as joined: the wait for the other ranks continues, so that they get
+        // the failure.
         seat.has_ended = true;
         let text =
             format!("rank {rank} ended while the communicator was opened; see its own output");
         self.give_up(Error::new(DTL_ERROR_RANK_FAILURE, text));
     }
 
-    /// Reads on from a guest; seats it, or drops it, when its hello is complete.
+    /// Reads from a connection without a hello; joins or drops it when the hello is complete.
     fn hear(&mut self, mut guest: Guest<N::Stream>, is_late: bool) {
         let state = guest.channel.fill();
         let most = 8 * (HEAD + self.mine.len()) + MOST_TEXT;
@@ -292,7 +297,7 @@ impl<N: Sockets> Root<N> {
             Ok(None) if state == ConnectionState::Open && !is_late => {
                 return self.guests.push(guest);
             }
-            // Anything else comes from a stranger: nothing is sent.
+            // Any other content is of a foreign process, to which nothing is sent.
             _ => return,
         };
         match hello.split_first_chunk::<HEAD>() {
@@ -323,7 +328,7 @@ impl<N: Sockets> Root<N> {
             self.give_up(error);
         }
         channel.queue(SEAT, &[]);
-        // A few bytes fit, or the other side is gone.
+        // A few bytes fit into the socket, or the other side is gone.
         drop(channel.flush());
         match self.seats.get_mut(rank).filter(|_| is_free && !(is_unlike && N::ARE_TRUSTED)) {
             Some(seat) => {
@@ -339,18 +344,18 @@ impl<N: Sockets> Root<N> {
         self.attendance.give_up(error, |first| if is_full { 0 } else { sockets.linger_ns(first) });
     }
 
-    /// Nanoseconds until the time limit.
+    /// Returns the nanoseconds until the deadline.
     pub(super) fn left_ns(&self) -> u64 {
         self.attendance.deadline().left_ns()
     }
 
-    /// The connections of the ranks that have come.
+    /// Iterates over the connections of the joined ranks.
     pub(super) fn seated(&mut self) -> impl Iterator<Item = (usize, &mut Channel<N::Stream>)> {
         let seats = self.seats.iter_mut().enumerate();
         seats.filter_map(|(rank, seat)| seat.as_mut().map(|seat| (rank, &mut seat.channel)))
     }
 
-    /// Sends the outcome to every rank that is connected. Returns how many those are.
+    /// Sends the outcome to every connected rank. Returns the number of these ranks.
     pub(super) fn answer(&mut self, outcome: &Result<Vec<u64>>) -> usize {
         let bytes = bytes_of(&encode(outcome));
         let seats = self.seats.iter_mut().flatten().map(|seat| &mut seat.channel);
@@ -361,7 +366,7 @@ impl<N: Sockets> Root<N> {
         open.iter_mut().for_each(|channel| channel.queue(ANSWER, &bytes));
         let deadline = Deadline::after(GRACE_NS);
         loop {
-            // A rank that is gone by now has died after the start: the others detect that.
+            // A rank that is gone by now has died after the start; the other ranks detect that.
             open.retain_mut(|channel| channel.flush().unwrap_or(false));
             if open.is_empty() || deadline.passed() {
                 return count;
@@ -370,7 +375,7 @@ impl<N: Sockets> Root<N> {
         }
     }
 
-    /// Closes all connections; the listener stays.
+    /// Closes all connections and returns the listener.
     pub(super) fn into_listener(self) -> N::Listener {
         self.listener
     }
@@ -379,6 +384,6 @@ impl<N: Sockets> Root<N> {
 /// Sends one frame and closes the connection.
 pub(super) fn send<S: Stream>(mut channel: Channel<S>, kind: u8, bytes: &[u8]) {
     channel.queue(kind, bytes);
-    // A few bytes fit, or the other side is gone.
+    // A few bytes fit into the socket, or the other side is gone.
     drop(channel.flush());
 }

@@ -1,5 +1,5 @@
-//! A connection that carries short frames: {length and kind, bytes}. Only `receive` waits. What
-//! arrives is not trusted: a frame longer than the reader allows ends the connection.
+//! Connection that carries short frames: {length and kind, bytes}. Only `receive` blocks. Arriving
+//! data is not trusted: a frame longer than the reader allows ends the connection.
 
 use crate::sys::os::close_on_fork::CloseOnFork;
 use crate::sys::os::{poller, unix_socket};
@@ -9,19 +9,19 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// Bytes before each frame.
+/// Size of a frame's header, in bytes.
 const HEAD: usize = 4;
-/// The longest frame that there can be.
+/// Maximum size of a frame, in bytes.
 pub(super) const LONGEST: usize = (1 << 24) - 1;
-/// Most bytes taken in by one call.
+/// Maximum number of bytes read by one call.
 const MOST_AT_ONCE: usize = 64 << 10;
-/// Between two attempts to write when the socket takes no more.
+/// Interval between two attempts to write when the socket buffer is full, in nanoseconds.
 const MOMENT_NS: u64 = 1_000_000;
 
-/// A connected socket that does not block.
+/// A connected socket in nonblocking mode.
 pub(super) trait Stream: AsFd {
     fn read_some(&self, into: &mut [u8]) -> io::Result<usize>;
-    /// A peer that is gone is an error, not SIGPIPE.
+    /// Writes some bytes. A closed peer is an error and raises no SIGPIPE.
     fn write_some(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
@@ -48,29 +48,29 @@ impl Stream for UnixStream {
 /// One side of a connection.
 pub(super) struct Channel<S: Stream = TcpStream> {
     pub(super) stream: CloseOnFork<S>,
-    /// What came, up to `read` taken out already.
+    /// Received bytes; those before `read` are already consumed.
     inbox: Vec<u8>,
     read: usize,
-    /// What goes, up to `written` gone already.
+    /// Bytes to send; those before `written` are already written.
     outbox: Vec<u8>,
     written: usize,
 }
 
-/// How a connection stands.
+/// State of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     Open,
-    /// The other side sends no more, in words why.
+    /// The other side sends no more; the text describes why.
     Ended(String),
 }
 
-/// Why no frame came.
+/// Reason why no frame was received.
 pub(super) enum FrameFailure {
-    /// Nothing came in time.
+    /// Nothing arrived before the deadline.
     Silent,
-    /// The connection has ended, in words why.
+    /// The connection has ended; the text describes why.
     Ended(String),
-    /// The frame has so many bytes, more than are allowed.
+    /// The frame has this number of bytes, which is more than allowed.
     TooLong(usize),
 }
 
@@ -85,14 +85,14 @@ impl<S: Stream> Channel<S> {
         }
     }
 
-    /// Puts a frame behind those that go. Longer ones than `LONGEST` are not made here.
+    /// Queues a frame. `bytes` is truncated to `LONGEST`; callers create no longer frames.
     pub(super) fn queue(&mut self, kind: u8, bytes: &[u8]) {
         let len = bytes.len().min(LONGEST);
         self.outbox.extend((len as u32 | u32::from(kind) << 24).to_le_bytes());
         self.outbox.extend_from_slice(bytes.get(..len).unwrap_or_default());
     }
 
-    /// Writes what the socket takes; whether anything is left.
+    /// Writes as much as the socket accepts; returns true if anything is left.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         while let Some(rest) = self.outbox.get(self.written..).filter(|rest| !rest.is_empty()) {
             match self.stream.write_some(rest) {
@@ -111,7 +111,8 @@ impl<S: Stream> Channel<S> {
         self.written < self.outbox.len()
     }
 
-    /// Takes in what has arrived. What came before an end is there to be taken out.
+    /// Reads what has arrived. Data that arrived before the end of the connection can still be
+    /// consumed.
     pub(super) fn fill(&mut self) -> ConnectionState {
         self.fill_up_to(MOST_AT_ONCE)
     }
@@ -139,8 +140,8 @@ impl<S: Stream> Channel<S> {
         ConnectionState::Open
     }
 
-    /// The next whole frame: its kind and bytes. An error: what comes is longer than `most`, nobody
-    /// of ours sends that.
+    /// Returns the next complete frame: its kind and bytes. Returns an error if the frame is longer
+    /// than `most`, which no rank sends.
     pub(super) fn next(&mut self, most: usize) -> Result<Option<(u8, Vec<u8>)>, usize> {
         let waiting = self.inbox.get(self.read..).unwrap_or_default();
         let Some((head, rest)) = waiting.split_first_chunk::<HEAD>() else {
@@ -186,7 +187,7 @@ impl<S: Stream> Channel<S> {
         }
     }
 
-    /// Bytes that the next frame lacks, as far as it is there.
+    /// Returns the number of bytes that the next frame lacks, as far as it has arrived.
     fn missing(&self) -> usize {
         let waiting = self.inbox.get(self.read..).unwrap_or_default();
         let whole = match waiting.first_chunk::<HEAD>() {
@@ -200,7 +201,7 @@ impl<S: Stream> Channel<S> {
         self.inbox.drain(..self.read);
         self.read = 0;
         if self.inbox.is_empty() {
-            self.inbox = Vec::new(); // connections are idle nearly always
+            self.inbox = Vec::new(); // connections are nearly always idle
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Exchange where rank 0 listens. Peers are not authenticated: use it in a trusted network.
+//! Exchange at a TCP socket where rank 0 listens. Peers are not authenticated: use it in a trusted
+//! network.
 //!
-//! A second job may be given the same port by mistake: its ranks get the answer `OTHER`, and retry
-//! until their time is up. A connection without a hello in time is closed.
+//! A second job may be configured with the same port by mistake: its ranks get the answer `OTHER`,
+//! and retry until their timeout expires. A connection that sends no hello in time is closed.
 
 use super::absence::OpenRequest;
 use super::records::{RankRecord, failure};
@@ -16,9 +17,9 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Between two tries.
+/// Interval between two attempts.
 const MOMENT: Duration = Duration::from_millis(10);
-/// How long one try to connect may take.
+/// Maximum time of one attempt to connect, in nanoseconds.
 const TRY_NS: u64 = 2_000_000_000;
 
 /// Returns the contributions of all ranks.
@@ -37,7 +38,7 @@ pub(super) fn allgather(
     outcome
 }
 
-/// Where rank 0 listens, and what for.
+/// Socket address of rank 0, and the parameters of the exchange.
 struct TcpSockets<'a> {
     host: &'a str,
     port: u16,
@@ -62,7 +63,7 @@ impl Sockets for TcpSockets<'_> {
 
     fn listen(&self) -> Result<TcpListener> {
         loop {
-            // A name may mean something else on its own machine than elsewhere.
+            // A host name may resolve differently on its own machine than elsewhere.
             let listener = match self.host.parse::<IpAddr>() {
                 Ok(address) => tcp::listen(SocketAddr::new(address, self.port)),
                 Err(_) => tcp::listen_everywhere(self.port),
@@ -71,7 +72,7 @@ impl Sockets for TcpSockets<'_> {
                 Ok(listener) => return Ok(listener),
                 Err(error) => error,
             };
-            // By another job, or by the opening before this one.
+            // The port is in use by another job, or by the previous opening.
             if error.kind() != ErrorKind::AddrInUse || self.opening.deadline.passed() {
                 let what = format!(
                     "rank 0 cannot listen at {} (an address of its machine and a port that nothing \
@@ -155,7 +156,7 @@ impl TcpSockets<'_> {
             let limit =
                 Duration::from_nanos(self.opening.deadline.left_ns().clamp(1_000_000, TRY_NS));
             match TcpStream::connect_timeout(&address, limit) {
-                // The system may connect a socket to itself where nobody listens.
+                // The operating system may connect a socket to itself where no process listens.
                 Ok(stream) if stream.local_addr()? == stream.peer_addr()? => {
                     last = ErrorKind::ConnectionRefused.into();
                 }
@@ -170,7 +171,7 @@ impl TcpSockets<'_> {
         Err(last)
     }
 
-    /// Resolves the host's name, in a thread, since the system's lookup takes no time limit.
+    /// Resolves the host name, in a thread, because the system's lookup supports no timeout.
     fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = self.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, self.port)]);
@@ -178,7 +179,7 @@ impl TcpSockets<'_> {
         let (answer, found) = mpsc::channel();
         let place = (self.host.to_owned(), self.port);
         thread::spawn("dtl-lookup", move || {
-            // The receiver is gone if the time was up.
+            // The receiver is gone if the timeout has expired.
             drop(answer.send(place.to_socket_addrs().map(Iterator::collect)));
         })?;
         let limit = Duration::from_nanos(self.opening.deadline.left_ns().max(1_000_000));

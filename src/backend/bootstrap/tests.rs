@@ -1,4 +1,4 @@
-//! Ranks that are threads of one process meet in each way, and fail to.
+//! Tests of each exchange method, and of its failures, with ranks that are threads of one process.
 
 use super::*;
 use crate::abi::status::*;
@@ -39,7 +39,7 @@ fn come(seed: u64, rank: i32) {
     std::thread::sleep(Duration::from_millis(drawn % 15));
 }
 
-/// What each rank of a job gets.
+/// Returns the result of each rank of a job.
 fn all(size: i32, one: impl Fn(i32) -> Result<Records> + Sync) -> Vec<Result<Records>> {
     std::thread::scope(|scope| {
         let one = &one;
@@ -78,7 +78,7 @@ impl Folder {
         fs::read_dir(&self.0).expect("there").next().is_none()
     }
 
-    /// Where the first opening of a job meets.
+    /// Returns the folder of the first opening of a job.
     fn of(&self, args: &OpenArgs) -> PathBuf {
         let key = key(args.job.as_bytes(), 1);
         self.0.join(format!("dtl-{}-{key:016x}", process::own_uid()))
@@ -160,12 +160,12 @@ fn the_automatic_way_follows_the_rules() {
     assert_eq!(automatic(None, Some(&launch(4, 4))), kind("shm"));
     assert_eq!(automatic(None, Some(&launch(4, 2))), kind("mpi"));
     assert_eq!(automatic(None, Some(&launch(4, 0))), kind("mpi"));
-    // Nobody to meet.
+    // A single rank needs no exchange.
     for how in [BootstrapMethod::Auto, BootstrapMethod::Folder("/nowhere".into()), at(1)] {
         let met = allgather(&how, &args("alone", 0, 1, 100), WORDS, Ok(record(0)));
         check_whole(&[met]);
     }
-    // What is not there is said in any case.
+    // A missing kind or communicator is an error for any size.
     for size in [1, 2] {
         let refused = |how: &BootstrapMethod| {
             let error = allgather(how, &args("what", 0, size, 100), WORDS, Ok(record(0)))
@@ -178,7 +178,7 @@ fn the_automatic_way_follows_the_rules() {
     }
 }
 
-/// Communicators of threads, for the length of the process.
+/// Returns the ranks of a communicator of threads, which lives as long as the process.
 fn fabric(size: i32) -> Vec<Arc<dyn Exchange>> {
     let [_, threads] = inproc::backends();
     let ranks =
@@ -220,7 +220,7 @@ fn over_a_communicator() {
     }
 }
 
-/// Rank 1 could not go on.
+/// Checks that every rank reports that rank 1 could not take part.
 fn check_told(met: &[Result<Records>]) {
     for (rank, met) in met.iter().enumerate() {
         let error = met.as_ref().expect_err("rank 1 cannot");
@@ -415,7 +415,7 @@ fn folders_that_others_can_write_are_refused() {
     set_mode(&folder.0, 0o1777);
     let text = open(&BootstrapMethod::Folder(folder.0.join("none")), 0);
     assert!(text.contains("none: No such file") && text.contains("make it"), "{text}");
-    // Made by somebody before, in a place where everybody may.
+    // The folder was created by another process, in a place where any process may do so.
     let mut once = args("trust-below", 0, 2, 200);
     once.is_only_open = true;
     let place = folder.of(&once);
@@ -458,7 +458,7 @@ fn who_is_missing_at_an_address_is_named() {
         let text = format!("rank 2, 3 of 4 missing after 150 ms at 127.0.0.1:{port}");
         assert!(error.text().starts_with(&text), "{error}");
     }
-    // The wrong port: nobody there, or somebody else.
+    // The wrong port: no process listens there, or a foreign one.
     let text = |port| {
         let error = allgather(&at(port), &args("wrong", 1, 2, 100), WORDS, Ok(record(1)))
             .expect_err("no rank 0");
@@ -471,7 +471,7 @@ fn who_is_missing_at_an_address_is_named() {
         "{refused}"
     );
     assert!(refused.contains("refused"), "{refused}");
-    // A name that is none.
+    // A name that does not exist.
     let how = BootstrapMethod::Tcp("nosuch.invalid".to_owned(), port);
     let error = allgather(&how, &args("nobody", 1, 2, 100), WORDS, Ok(record(1)))
         .expect_err("no such name");
@@ -482,7 +482,7 @@ fn who_is_missing_at_an_address_is_named() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent_port = silent.local_addr().expect("bound").port();
     assert!(text(silent_port).contains("says nothing"));
-    // Rank 0 cannot have that port.
+    // The port is in use, so that rank 0 cannot listen.
     let error = allgather(&at(silent_port), &args("taken", 0, 2, 50), WORDS, Ok(record(0)))
         .expect_err("taken");
     assert!(
@@ -538,7 +538,7 @@ fn strangers_do_not_disturb() {
     });
 }
 
-/// A rank that comes twice: the second attempt is refused, the others go on.
+/// A rank that joins twice: the second attempt is rejected, the others continue.
 #[test]
 fn doubles_are_sent_away() {
     let folder = Folder::new("double");
@@ -578,7 +578,7 @@ fn a_rank_that_ends_meanwhile_is_named() {
             allgather(&at(port), &args, WORDS, Ok(record(rank)))
         };
         let zero = scope.spawn(move || open(0));
-        // Rank 2, as far as its hello.
+        // Rank 2, which sends its hello and then ends.
         let name = args("ends", 2, 3, 1).job;
         let contribution = RankRecord::new(WORDS, Ok(record(2)));
         let hello = [
@@ -596,7 +596,7 @@ fn a_rank_that_ends_meanwhile_is_named() {
         stream.write_all(&bytes).expect("sent");
         stream.read_exact(&mut [0; 4]).expect("a seat");
         drop(stream);
-        // Who comes then hears of it too.
+        // A rank that joins afterwards gets the failure too.
         let ranks = [zero, scope.spawn(move || open(1))];
         for (rank, met) in ranks.into_iter().map(|rank| rank.join().expect("no panic")).enumerate()
         {

@@ -1,11 +1,12 @@
-//! Exchange at an abstract UNIX socket, between processes of one node: rank 0 listens, the others
-//! connect, and the first answer is followed by a descriptor that all ranks share. Then each rank
-//! reports whether it could use it, and the last answer is the same for all. A failure anywhere is
-//! an error on every rank.
+//! Exchange at an abstract UNIX socket, between processes of one node. Rank 0 listens, the other
+//! ranks connect, and the first answer is followed by a descriptor that all ranks share. Then each
+//! rank reports whether it could use the descriptor, and the last answer is equal for all. A
+//! failure on any rank is an error on every rank.
 //!
-//! Nothing is left behind: the names are abstract. A rank that cannot take part reports it to the
-//! ranks that are present (`excuse`), so that they need not wait for it. Best effort: without a
-//! descriptor for that, they find it absent when their time is up.
+//! No files remain, because the socket names are abstract. A rank that cannot take part reports
+//! that to the ranks that are present (`excuse`), so that they need not wait for it. This is best
+//! effort: if no descriptor is available for that, they find the rank absent when their timeout
+//! expires.
 
 use super::absence::{GRACE_NS, LINGER_NS, OpenRequest};
 use super::job_id::{JobId, holder, other_users};
@@ -22,24 +23,25 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-/// The longest report of a rank, or last answer, that is read: a status, or the text of a failure.
+/// Maximum size of a rank's report, or of the last answer, in bytes: a status, or the text of a
+/// failure.
 const LONGEST: usize = 64 << 10;
 /// PID namespace of a process without /proc.
 const UNKNOWN: u64 = 0;
-/// Words of a contribution: status, PID namespace, process id.
+/// Number of words of a contribution: status, PID namespace, process id.
 const WORDS: usize = 3;
 
-/// Where the ranks meet, and which of them this is.
+/// Parameters of an exchange within one node: the job's socket names and this rank.
 #[derive(Clone)]
 pub(in crate::backend) struct NodeOpenRequest<'a> {
     job_id: &'a JobId,
     pub(in crate::backend) opening: OpenRequest,
-    /// This rank's PID namespace.
+    /// PID namespace of this rank.
     namespace: u64,
-    /// When to look for other users under the same job name: then those who wait in vain are all
-    /// there.
+    /// Time at which to search for other users under the same job name: by then all ranks that wait
+    /// in vain have started.
     half_time: Deadline,
-    /// Other users, in words; empty if there are none.
+    /// Text that names the other users; empty if there are none.
     others: String,
 }
 
@@ -60,7 +62,7 @@ impl<'a> NodeOpenRequest<'a> {
     }
 }
 
-/// An operating system's error as ours.
+/// Converts an error of the operating system to an error of the library.
 fn failed(error: &io::Error) -> Error {
     match fd::shortage(error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, text),
@@ -87,13 +89,13 @@ fn lost(lost: FrameFailure) -> Error {
     }
 }
 
-/// Waits for an outcome that the other side sends.
+/// Waits for an outcome from the other side.
 fn receive(channel: &mut Channel<UnixStream>, deadline: Deadline) -> Result<Result<Vec<u64>>> {
     let (_, bytes) = channel.receive(LONGEST, deadline).map_err(lost)?;
     Ok(decode(&words_of(&bytes)))
 }
 
-/// Whether the other side is a process of this user.
+/// Returns true if the other side is a process of this user.
 fn is_own_user(stream: &UnixStream) -> bool {
     process::peer_of(stream.as_raw_fd()).is_ok_and(|peer| peer.uid == process::own_uid())
 }
@@ -101,7 +103,7 @@ fn is_own_user(stream: &UnixStream) -> bool {
 impl Sockets for NodeOpenRequest<'_> {
     type Listener = UnixListener;
     type Stream = UnixStream;
-    // Changes with the layout of the shared memory, too.
+    // The number also changes with the layout of the shared memory.
     const MAGIC: u64 = u64::from_be_bytes(*b"dtl-shm4");
     const ARE_TRUSTED: bool = true;
     const MOST_PAUSE: Duration = Duration::from_millis(5);
@@ -170,7 +172,8 @@ impl Sockets for NodeOpenRequest<'_> {
         failed(error).within("rank 0")
     }
 
-    /// Process ids of another PID namespace would refer to other processes here.
+    /// Checks that the rank is in the PID namespace of rank 0: process ids of another namespace
+    /// would refer to other processes here.
     fn unlike(&self, rank: u64, contribution: &[u64], _own: usize) -> Option<Error> {
         let unknown = |whose: String| {
             format!(
@@ -205,7 +208,7 @@ impl Sockets for NodeOpenRequest<'_> {
     }
 
     fn linger_ns(&self, first: &Error) -> u64 {
-        // A death needs no others to come.
+        // A death is reported immediately, without waiting for ranks that have not joined.
         if first.status() == DTL_ERROR_RANK_FAILURE { 0 } else { LINGER_NS }
     }
 
@@ -218,20 +221,20 @@ impl Sockets for NodeOpenRequest<'_> {
     }
 }
 
-/// Process ids by rank, from the contributions.
+/// Returns the process ids in rank order, from the contributions.
 fn pids(contributions: &[u64]) -> Vec<i32> {
     let pid = |words: &[u64]| words.last().map_or(0, |pid| *pid as i32);
     contributions.chunks_exact(WORDS).map(pid).collect()
 }
 
-/// Rank 0, after all ranks have come.
+/// State of rank 0 after all ranks have joined.
 pub(in crate::backend) struct NodeRoot<'a> {
     root: Root<NodeOpenRequest<'a>>,
     contributions: Vec<u64>,
 }
 
 impl<'a> NodeRoot<'a> {
-    /// Waits for all ranks. A failure has been sent to all.
+    /// Waits for all ranks. On failure, the error has been sent to all ranks.
     pub(in crate::backend) fn gather(place: NodeOpenRequest<'a>) -> Result<Self> {
         let others = place.opening.size - 1;
         let mut root = Root::open(place)?;
@@ -241,7 +244,8 @@ impl<'a> NodeRoot<'a> {
                 let outcome = Err(error.clone());
                 let answered = root.answer(&outcome);
                 if root.is_full {
-                    // Without a descriptor to let the others in, they are answered one by one.
+                    // Without a descriptor to accept them together, the remaining ranks are
+                    // answered one at a time.
                     let left = others.saturating_sub(answered);
                     turn_away(&root.into_listener(), left, &outcome, Deadline::after(LINGER_NS));
                 }
@@ -254,7 +258,7 @@ impl<'a> NodeRoot<'a> {
         pids(&self.contributions)
     }
 
-    /// Sends all ranks the contributions and a descriptor.
+    /// Sends the contributions and a descriptor to all ranks.
     pub(in crate::backend) fn share(&mut self, passed: Option<BorrowedFd<'_>>) -> Result<()> {
         let answer = bytes_of(&encode(&Ok(self.contributions.clone())));
         for (rank, channel) in self.root.seated() {
@@ -277,8 +281,8 @@ impl<'a> NodeRoot<'a> {
         for (rank, channel) in self.root.seated() {
             let said = receive(channel, deadline).unwrap_or_else(|error| Err(died(rank, &error)));
             let Err(error) = said else { continue };
-            // A rank that failed has ended by now, and the others report its death: its own failure
-            // counts.
+            // A rank that failed has ended by now, and the other ranks report its death; its own
+            // failure takes precedence.
             if failure.as_ref().is_none_or(|first| first.status() == DTL_ERROR_RANK_FAILURE) {
                 failure = Some(error);
             }
@@ -286,7 +290,7 @@ impl<'a> NodeRoot<'a> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Sends all ranks the last answer.
+    /// Sends the last answer to all ranks.
     pub(in crate::backend) fn finish<T>(mut self, outcome: Result<T>) -> Result<T> {
         let answer = outcome.as_ref().map(|_| Vec::new()).map_err(Clone::clone);
         self.root.answer(&answer);
@@ -294,9 +298,10 @@ impl<'a> NodeRoot<'a> {
     }
 }
 
-/// Makes the error of a rank whose connection failed after all had come.
+/// Creates the error for a rank whose connection failed after all ranks had joined.
 fn died(rank: usize, error: &Error) -> Error {
-    // A rank that does not answer in time may be stopped; any other failure is its end.
+    // A rank that does not answer in time may be stopped; any other failure means that it has
+    // ended.
     let status = match error.status() {
         DTL_ERROR_TIMEOUT => DTL_ERROR_TIMEOUT,
         _ => DTL_ERROR_RANK_FAILURE,
@@ -305,17 +310,17 @@ fn died(rank: usize, error: &Error) -> Error {
     Error::new(status, text)
 }
 
-/// A rank other than 0, after all have come.
+/// State of a rank other than 0 after all ranks have joined.
 pub(in crate::backend) struct NodeRank {
     channel: Channel<UnixStream>,
-    /// Until when rank 0 has to answer.
+    /// Time by which rank 0 must answer.
     late: Deadline,
     rank: usize,
     pub(in crate::backend) pids: Vec<i32>,
 }
 
 impl NodeRank {
-    /// Waits until all ranks have come.
+    /// Waits until all ranks have joined.
     pub(in crate::backend) fn join(place: NodeOpenRequest<'_>) -> Result<Self> {
         let (late, rank) = (place.opening.late(), place.opening.rank);
         let (channel, contributions) = root::join(place)?;
@@ -348,7 +353,7 @@ impl NodeRank {
         let answer =
             receive(&mut self.channel, self.late).map_err(of_root).and_then(|answer| answer);
         match (own, answer) {
-            // Rank 0 has the better reason why another rank has ended.
+            // Rank 0 has a more specific reason why another rank has ended.
             (Err(own), Err(answer)) if own.status() == DTL_ERROR_RANK_FAILURE => Err(answer),
             (Err(error), _) | (Ok(_), Err(error)) => Err(error),
             (Ok(own), Ok(_)) => Ok(own),
@@ -360,7 +365,7 @@ fn of_root(error: Error) -> Error {
     error.within("waiting for rank 0")
 }
 
-/// Sends the others the reason why this rank does not take part.
+/// Sends the reason why this rank does not take part to the other ranks.
 pub(in crate::backend) fn excuse(place: &NodeOpenRequest<'_>, why: &Error) {
     let deadline = Deadline::after(LINGER_NS.min(place.opening.limit_ns));
     let outcome = Err(why.clone().within(&format!("rank {}", place.opening.rank)));
@@ -374,7 +379,7 @@ pub(in crate::backend) fn excuse(place: &NodeOpenRequest<'_>, why: &Error) {
     }
 }
 
-/// Sends an outcome to the next `count` connections. It takes one descriptor at a time.
+/// Sends an outcome to the next `count` connections, using one descriptor at a time.
 fn turn_away(
     listener: &UnixListener,
     mut count: usize,

@@ -1,5 +1,5 @@
-//! What a board must not do: take a block back too early, or a place. How threads meet on one:
-//! `tests/models`.
+//! Tests that a mailbox reuses neither a block nor a place too early. The memory ordering between
+//! threads is tested in `tests/models`.
 
 use super::*;
 use crate::sys::memory::buf::Scratch;
@@ -96,7 +96,7 @@ fn what_an_earlier_communicator_posted_is_not_seen() {
     assert!(!post(&one, BLOCKS + 1, 1), "the other one's word is of the earlier communicator");
 }
 
-/// The places of two ranks, each with what it has reserved.
+/// The places of two ranks, each with those that it has reserved.
 struct Two {
     memory: Arc<SharedMapping>,
     places: [Places; 2],
@@ -168,7 +168,7 @@ fn a_rank_that_has_left_keeps_its_sheet_until_its_board_goes() {
 #[test]
 fn communicators_made_at_the_same_time_share_no_sheet() {
     let mut two = Two::new();
-    // Threads of rank 1 come in the other order.
+    // Threads of rank 1 run in the opposite order.
     let (of_a, of_b) = (two.reserve(0), two.reserve(0));
     let (of_other_b, of_other_a) = (two.reserve(1), two.reserve(1));
     let (a, b) = ([of_a, of_other_a], [of_b, of_other_b]);

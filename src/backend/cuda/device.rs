@@ -1,4 +1,4 @@
-//! Properties of devices.
+//! Properties of CUDA devices.
 
 use super::driver::{CudaDriver, text};
 use super::symbols::*;
@@ -10,19 +10,19 @@ use crate::runtime::copy_text;
 use std::cell::Cell;
 use std::fs;
 
-/// DLPack's kDLCUDA.
+/// Device type kDLCUDA of DLPack.
 const DLPACK_CUDA: i32 = 2;
 
 thread_local! {
-    /// Devices that threads chose, and the generation of the driver.
+    /// Current device of the thread, and the generation of the driver for which it was set.
     pub(super) static CHOSEN: Cell<(u64, i32)> = const { Cell::new((0, 0)) };
 }
 
 impl Devices for CudaDriver {
-    /// The device of the calling thread's CUDA context, else the first.
+    /// Returns the device of the calling thread's CUDA context, else device 0.
     fn default_device(&self) -> i32 {
         let mut id = 0;
-        // SAFETY: room for a device.
+        // SAFETY: `id` is valid for writing a device handle.
         if unsafe { (self.cuda.cuCtxGetDevice)(&raw mut id) } != CUDA_SUCCESS {
             return 0;
         }
@@ -32,7 +32,7 @@ impl Devices for CudaDriver {
     fn describe(&self, device: i32, out: &mut dtl_device_info_t) -> Result<()> {
         let card = self.card(device)?;
         let mut bytes = 0;
-        // SAFETY: a device of the driver and room for a size.
+        // SAFETY: `card.id` is a device of the driver, and `bytes` is valid for writing a size.
         let code = unsafe { (self.cuda.cuDeviceTotalMem_v2)(&raw mut bytes, card.id) };
         self.cuda.check(code, "cuDeviceTotalMem")?;
         let number = |what| u32::try_from(self.attribute(card, what)).unwrap_or(0);
@@ -45,7 +45,8 @@ impl Devices for CudaDriver {
         out.max_grid = [0, 1, 2].map(|axis| number(grid + axis));
         copy_text(&mut out.name, &card.name);
         let pci = text::<32>(|room, to| {
-            // SAFETY: a device of the driver and room for that many bytes.
+            // SAFETY: `card.id` is a device of the driver, and `to` is valid for writing `room`
+            // bytes.
             unsafe { (self.cuda.cuDeviceGetPCIBusId)(to, room, card.id) }
         });
         out.numa_node = numa_node(&pci);
@@ -56,7 +57,7 @@ impl Devices for CudaDriver {
     fn memory_info(&self, device: i32) -> Result<(u64, u64)> {
         let inside = self.enter(device)?;
         let (mut free, mut total) = (0, 0);
-        // SAFETY: room for two sizes.
+        // SAFETY: `free` and `total` are valid for writing a size.
         let code = unsafe { (self.cuda.cuMemGetInfo_v2)(&raw mut free, &raw mut total) };
         drop(inside);
         self.cuda.check(code, "cuMemGetInfo").map(|()| (free as u64, total as u64))
@@ -64,7 +65,7 @@ impl Devices for CudaDriver {
 
     fn synchronize(&self, device: i32) -> Result<()> {
         let _inside = self.enter(device)?;
-        // SAFETY: takes no arguments; the device's context is current.
+        // SAFETY: cuCtxSynchronize takes no arguments, and the device's context is current.
         self.cuda.check(unsafe { (self.cuda.cuCtxSynchronize)() }, "cuCtxSynchronize")
     }
 
@@ -73,7 +74,7 @@ impl Devices for CudaDriver {
     }
 }
 
-/// NUMA node of a PCI device as the operating system reports it; -1 = it does not report one.
+/// Returns the NUMA node of a PCI device as the operating system reports it, or -1 if unknown.
 fn numa_node(pci: &str) -> i32 {
     let file = format!("/sys/bus/pci/devices/{}/numa_node", pci.to_ascii_lowercase());
     fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(-1)

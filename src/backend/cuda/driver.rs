@@ -1,9 +1,9 @@
-//! The driver and its devices: primary contexts, and streams of each device for the library's own
-//! copies. Each is created at its first use.
+//! CUDA driver and its devices: primary contexts, and per device the streams for the library's
+//! internal copies. Each context and each stream is created at its first use.
 //!
-//! The primary context is the one that CUDA's runtime interface uses too, so memory and streams of
-//! this library and of programs and libraries above that interface go together. A call makes the
-//! context current in its thread and leaves the thread as it was.
+//! The CUDA runtime API uses the primary context too, so memory and streams are interchangeable
+//! between this library and programs and libraries that use the CUDA runtime API. A call makes the
+//! context current in the calling thread and restores the previous context before it returns.
 
 use super::device::CHOSEN;
 use super::memory::AllocOrigin;
@@ -24,8 +24,8 @@ use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
-/// The oldest version whose functions are all of the list's required ones, as cuDriverGetVersion
-/// counts.
+/// Minimum driver version, encoded like the result of cuDriverGetVersion (11000 = CUDA 11.0). A
+/// driver of this version exports every required function of the table.
 const OLDEST: i32 = 11_000;
 
 static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
@@ -37,57 +37,59 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
     advice: "install NVIDIA's driver, or name its libcuda.so.1 with DTL_CUDA_LIBRARY",
 });
 
-/// The driver in this process.
+/// Initialized CUDA driver of this process.
 pub struct CudaDriver {
-    /// Its functions.
+    /// Function table of the driver library.
     pub(super) cuda: &'static Functions,
-    /// Which of those that this process has had.
+    /// Number of this initialization of the driver in this process.
     generation: u64,
-    /// Its devices, in its order.
+    /// Devices, in the driver's order.
     pub(super) cards: Vec<Card>,
-    /// Page-locked buffers for messages.
+    /// Cache of page-locked buffers for staged messages.
     pub(super) staging: Buffers,
 }
 
-/// A device.
+/// CUDA device.
 pub struct Card {
-    /// Its `CUdevice`.
+    /// Driver handle of the device (`CUdevice`).
     pub(super) id: CUdevice,
-    /// Its name.
+    /// Name of the device.
     pub(super) name: String,
     context: TryOnce<Addr>,
-    /// Streams for work that callers wait for, by their use.
+    /// Internal streams for work that a caller waits for, indexed by `Use`.
     own: [TryOnce<Addr>; 2],
     pool: TryOnce<Option<Addr>>,
-    /// Words for streams that wait for the host.
+    /// Pool of page-locked words that streams compare with a value while the host works.
     pub(super) words: Mutex<Words>,
 }
 
-/// What the library's own streams of a device are for: nobody waits for a copy to get memory.
+/// Purpose of an internal stream of a device. The purposes are separate so that an allocation never
+/// waits for a copy.
 #[derive(Clone, Copy)]
 pub(super) enum Use {
-    /// Copies and fills.
+    /// Stream purpose: copies and fills.
     Copies,
-    /// Taking memory of a pool and giving it back.
+    /// Stream purpose: allocating memory from a pool and freeing it.
     Memory,
 }
 
-/// While it lives, a context is the calling thread's current one.
+/// Guard during whose lifetime a context is current in the calling thread. Dropping the guard pops
+/// the context if `enter` pushed it.
 pub(super) struct ContextGuard {
     cuda: &'static Functions,
     pushed: bool,
 }
 
-/// Makes a context current in the calling thread.
+/// Makes `context` current in the calling thread until the returned guard is dropped.
 #[inline]
 pub(super) fn enter(cuda: &'static Functions, context: Addr) -> Result<ContextGuard> {
     let mut current = ptr::null_mut();
-    // SAFETY: room for a context.
+    // SAFETY: `current` is valid for writing a context handle.
     let code = unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) };
     if code == CUDA_SUCCESS && current == context.ptr() {
         return Ok(ContextGuard { cuda, pushed: false });
     }
-    // SAFETY: a context that its owner keeps meanwhile.
+    // SAFETY: the owner of `context` keeps the context alive while it is pushed.
     cuda.check(unsafe { (cuda.cuCtxPushCurrent_v2)(context.ptr()) }, "cuCtxPushCurrent")?;
     Ok(ContextGuard { cuda, pushed: true })
 }
@@ -96,7 +98,8 @@ impl Drop for ContextGuard {
     fn drop(&mut self) {
         if self.pushed {
             let mut popped = ptr::null_mut();
-            // SAFETY: room for the context that was pushed last, which is ours.
+            // SAFETY: `popped` is valid for writing a context handle. The context pushed last is
+            // the one that `enter` pushed.
             let _ = unsafe { (self.cuda.cuCtxPopCurrent_v2)(&raw mut popped) };
         }
     }
@@ -104,7 +107,7 @@ impl Drop for ContextGuard {
 
 impl driver::Driver for CudaDriver {
     const NAME: &'static CStr = c"cuda";
-    /// Made for one vendor's devices: before everything else.
+    /// Highest priority, because this backend is specific to one vendor's devices.
     const PRIORITY: i32 = 100;
     const CALLBACK_THREAD: &'static str = "dtl-cuda-stream";
     const ALIGNMENT: u64 = 256;
@@ -119,7 +122,8 @@ impl driver::Driver for CudaDriver {
         let cuda = open()?;
         let generation = LIBRARY.begin();
         let mut version = 0;
-        // SAFETY: room for an int; may be called before cuInit.
+        // SAFETY: `version` is valid for writing an int. cuDriverGetVersion may be called before
+        // cuInit.
         let code = unsafe { (cuda.cuDriverGetVersion)(&raw mut version) };
         cuda.check(code, "cuDriverGetVersion").map_err(|error| error.text().to_owned())?;
         if version < OLDEST {
@@ -129,7 +133,7 @@ impl driver::Driver for CudaDriver {
                  update the driver"
             ));
         }
-        // SAFETY: takes no pointers.
+        // SAFETY: cuInit takes no pointers.
         let code = unsafe { (cuda.cuInit)(0) };
         if code == CUDA_ERROR_NO_DEVICE {
             return Err("the CUDA driver finds no device: permissions of /dev/nvidia…, \
@@ -163,56 +167,61 @@ impl driver::Driver for CudaDriver {
 }
 
 impl CudaDriver {
-    /// A device's primary context, retained at its first use.
+    /// Returns the primary context of a device, which is retained at its first use.
     pub(super) fn context(&self, device: i32) -> Result<Addr> {
         let card = self.card(device)?;
         let retain = || {
             let mut context = ptr::null_mut();
-            // SAFETY: a device of the driver and room for its context.
+            // SAFETY: `card.id` is a device of the driver, and `context` is valid for writing a
+            // context handle.
             let code = unsafe { (self.cuda.cuDevicePrimaryCtxRetain)(&raw mut context, card.id) };
             self.cuda.check(code, "cuDevicePrimaryCtxRetain").map(|()| Addr::new(context))
         };
         card.context.get_or_make(retain).copied()
     }
 
-    /// Makes a device's primary context current.
+    /// Makes the primary context of `device` current until the returned guard is dropped.
     #[inline]
     pub(super) fn enter(&self, device: i32) -> Result<ContextGuard> {
         enter(self.cuda, self.context(device)?)
     }
 
-    /// Makes the primary context of some device current, preferably one that is retained already.
+    /// Makes the primary context of a device current, preferably a context that is already
+    /// retained. Returns `None` if no context can be made current.
     pub(super) fn enter_any(&self) -> Option<ContextGuard> {
         let made = self.cards.iter().position(|card| card.context.get().is_some());
         self.enter(made.unwrap_or(0) as i32).ok()
     }
 
-    /// The library's own stream on a device, whose context is current; created at its first use.
+    /// Returns an internal stream of a device, created at its first use. The caller has made the
+    /// device's context current.
     pub(super) fn own_stream(&self, device: i32, purpose: Use) -> Result<Addr> {
         let stream = self.card(device)?.own_stream(purpose);
         stream.get_or_make(|| new_stream(self.cuda)).copied()
     }
 
-    /// The library's own stream on a device, if it was created.
+    /// Returns an internal stream of a device if the stream was already created.
     pub(super) fn own_stream_so_far(&self, device: i32, purpose: Use) -> Result<Option<Addr>> {
         Ok(self.card(device)?.own_stream(purpose).get().copied())
     }
 
-    /// The pool of a device's memory, whose context is current; `None`: it has none.
+    /// Returns the memory pool of a device, created at its first use; `None` if the device has no
+    /// pool. The caller has made the device's context current.
     pub(super) fn pool(&self, device: i32) -> Result<Option<Addr>> {
         let card = self.card(device)?;
         card.pool.get_or_make(|| new_pool(self, card)).copied()
     }
 
-    /// The pool, if it was created.
+    /// Returns the memory pool of a device if the pool was already created.
     pub(super) fn pool_so_far(&self, device: i32) -> Option<Addr> {
         self.card(device).ok()?.pool.get().copied().flatten()
     }
 
-    /// Queries a numeric attribute of a device; 0 if the driver does not support the attribute.
+    /// Queries an integer attribute of a device. Returns 0 if the driver does not support the
+    /// attribute.
     pub(super) fn attribute(&self, card: &Card, what: CUdevice_attribute) -> i32 {
         let mut value = 0;
-        // SAFETY: a device of the driver's and room for an int.
+        // SAFETY: `card.id` is a device of the driver, and `value` is valid for writing an int.
         let code = unsafe { (self.cuda.cuDeviceGetAttribute)(&raw mut value, what, card.id) };
         if code == CUDA_SUCCESS { value } else { 0 }
     }
@@ -235,34 +244,36 @@ impl Drop for CudaDriver {
             let Some(context) = card.context.take() else { continue };
             if let Ok(inside) = enter(self.cuda, context) {
                 for stream in card.own.iter_mut().filter_map(TryOnce::take) {
-                    // SAFETY: the library's own stream, given up once.
+                    // SAFETY: this driver object owns the stream and destroys it once.
                     let _ = unsafe { (self.cuda.cuStreamDestroy_v2)(stream.ptr()) };
                 }
                 if let (Some(pool), Some(destroy)) =
                     (card.pool.take().flatten(), self.cuda.cuMemPoolDestroy)
                 {
-                    // SAFETY: the library's own pool, given up once.
+                    // SAFETY: this driver object owns the pool and destroys it once.
                     let _ = unsafe { destroy(pool.ptr()) };
                 }
                 card.words.get_mut().free(self.cuda);
                 drop(inside);
             }
-            // SAFETY: the share of the primary context that was retained, given up once.
+            // SAFETY: `context` retained the primary context once, and this call releases it once.
             let _ = unsafe { (self.cuda.cuDevicePrimaryCtxRelease_v2)(card.id) };
         }
     }
 }
 
-/// A stream on the current context that does not wait for the legacy default stream.
+/// Creates a stream in the current context that does not synchronize with the legacy default
+/// stream.
 pub(super) fn new_stream(cuda: &Functions) -> Result<Addr> {
     let mut stream = ptr::null_mut();
-    // SAFETY: room for a stream.
+    // SAFETY: `stream` is valid for writing a stream handle.
     let code = unsafe { (cuda.cuStreamCreate)(&raw mut stream, CU_STREAM_NON_BLOCKING) };
     cuda.check(code, "cuStreamCreate").map(|()| Addr::new(stream))
 }
 
-/// A pool of the library's own, which keeps what is freed: the device's default one is the
-/// program's to tune.
+/// Creates the library's memory pool of a device; `None` if the driver does not support pools. The
+/// pool caches all freed memory. The library does not use the device's default pool, because the
+/// program may tune that pool.
 fn new_pool(driver: &CudaDriver, card: &Card) -> Result<Option<Addr>> {
     let cuda = driver.cuda;
     let (Some(create), Some(set), Some(_), Some(_)) = (
@@ -286,16 +297,16 @@ fn new_pool(driver: &CudaDriver, card: &Card) -> Result<Option<Addr>> {
         reserved: [0; 54],
     };
     let (mut pool, mut keep) = (ptr::null_mut(), u64::MAX);
-    // SAFETY: a description in a local, and room for a pool.
+    // SAFETY: `properties` is an initialized local, and `pool` is valid for writing a pool handle.
     cuda.check(unsafe { create(&raw mut pool, &raw const properties) }, "cuMemPoolCreate")?;
-    // SAFETY: a pool, and the 64-bit number that this attribute is.
+    // SAFETY: `pool` is alive, and this attribute has a 64-bit value, as `keep` has.
     let code = unsafe { set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut keep).cast()) };
     cuda.check(code, "cuMemPoolSetAttribute").map(|()| Some(Addr::new(pool)))
 }
 
-/// Returns true if the program has loaded and initialised the driver. Neither loads nor initialises
-/// it: after cuInit, forked children cannot use CUDA, and a program may load the driver long before
-/// it initialises it.
+/// Returns true if the program has loaded and initialized the driver. The query neither loads nor
+/// initializes the driver: after cuInit, forked children cannot use CUDA, and a program may load
+/// the driver long before it initializes it.
 pub(super) fn is_in_use() -> bool {
     let named = settings::current().driver_library;
     let name = LIBRARY.file(named.as_deref());
@@ -304,26 +315,27 @@ pub(super) fn is_in_use() -> bool {
     }
     let Ok(cuda) = open() else { return false };
     let mut current = ptr::null_mut();
-    // SAFETY: the output is writable; before cuInit the call returns an error code.
+    // SAFETY: `current` is writable; before cuInit the call returns an error code.
     unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) == CUDA_SUCCESS }
 }
 
 fn open() -> std::result::Result<&'static Functions, String> {
-    // SAFETY: CUDA's driver by its name, or the user vouches for it.
+    // SAFETY: the name is that of CUDA's driver library, or the user who named another library
+    // vouches for it.
     unsafe { LIBRARY.open_named(settings::current().driver_library.as_deref()) }
 }
 
 fn list(cuda: &'static Functions) -> Result<Vec<Card>> {
     let mut count = 0;
-    // SAFETY: room for an int.
+    // SAFETY: `count` is valid for writing an int.
     cuda.check(unsafe { (cuda.cuDeviceGetCount)(&raw mut count) }, "cuDeviceGetCount")?;
     let mut cards = Vec::new();
     for ordinal in 0..count {
         let mut id = 0;
-        // SAFETY: room for a device.
+        // SAFETY: `id` is valid for writing a device handle.
         cuda.check(unsafe { (cuda.cuDeviceGet)(&raw mut id, ordinal) }, "cuDeviceGet")?;
         let name = text::<128>(|room, out| {
-            // SAFETY: a device of the driver's, and room for the number of bytes that is passed.
+            // SAFETY: `id` is a device of the driver, and `out` is valid for writing `room` bytes.
             unsafe { (cuda.cuDeviceGetName)(out, room, id) }
         });
         let (context, own, pool, words) = Default::default();
@@ -332,7 +344,8 @@ fn list(cuda: &'static Functions) -> Result<Vec<Card>> {
     Ok(cards)
 }
 
-/// A text; what cannot be had is empty.
+/// Queries a string of at most `ROOM` bytes, including the NUL, by calling `ask`. Returns an empty
+/// string if the query fails.
 pub(super) fn text<const ROOM: usize>(ask: impl Fn(c_int, *mut c_char) -> CUresult) -> String {
     let mut bytes = [0u8; ROOM];
     if ask(ROOM as c_int, bytes.as_mut_ptr().cast()) != CUDA_SUCCESS {

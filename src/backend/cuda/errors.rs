@@ -1,13 +1,12 @@
-//! What the driver's results mean: which status of the library each is. Names and texts are the
-//! driver's own.
+//! Conversion of `CUresult` codes into statuses of the library. Names and texts of the codes are
+//! those of the driver.
 
 use super::symbols::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use std::ffi::{CStr, c_char};
 
-/// Whether nothing can be done any more with the context that answered it: its memory, streams and
-/// events are gone.
+/// Returns true if `code` makes the context unusable: its memory, streams and events are lost.
 #[must_use]
 pub fn is_lost(code: CUresult) -> bool {
     matches!(
@@ -33,20 +32,20 @@ pub fn is_lost(code: CUresult) -> bool {
 }
 
 impl Functions {
-    /// A result as one of the library's; `what` was done.
+    /// Converts a driver result into a `Result`. `what` names the operation for the error text.
     #[inline]
     pub fn check(&self, code: CUresult, what: &str) -> Result<()> {
         if code == CUDA_SUCCESS { Ok(()) } else { Err(self.error(code, what)) }
     }
 
-    /// Result of a call that releases something, as one of the library's. A lost context counts as
-    /// success: what it held is gone already.
+    /// Converts the result of a call that releases a resource. A lost context counts as success,
+    /// because its resources no longer exist.
     #[inline]
     pub fn check_release(&self, code: CUresult, what: &str) -> Result<()> {
         if code == CUDA_SUCCESS || is_lost(code) { Ok(()) } else { Err(self.error(code, what)) }
     }
 
-    /// The error of a code.
+    /// Converts an error code of the driver into an `Error`. `what` names the operation.
     #[cold]
     #[must_use]
     pub fn error(&self, code: CUresult, what: &str) -> Error {
@@ -82,15 +81,16 @@ impl Functions {
         Error::new(status, format!("{what}: {}{advice}", self.words(code)))
     }
 
-    /// "CUDA_ERROR_X (17), the driver's text".
+    /// Formats a driver code as "CUDA_ERROR_X (17), text of the driver".
     #[must_use]
     pub fn words(&self, code: CUresult) -> String {
         let told = |ask: unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult| {
             let mut text = std::ptr::null();
-            // SAFETY: room for a pointer; what comes back is null or a text that the driver never
-            // frees.
+            // SAFETY: `text` is valid for writing a pointer. The driver sets it to null or to a
+            // string that it never frees.
             let known = unsafe { ask(code, &raw mut text) } == CUDA_SUCCESS && !text.is_null();
-            // SAFETY: not null, so such a text.
+            // SAFETY: `text` is not null, so it points to a NUL-terminated string that the driver
+            // never frees.
             known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
         };
         let name = told(self.cuGetErrorName)

@@ -1,4 +1,4 @@
-//! A CUevent as an object that gives back what it has.
+//! CUevent that is destroyed when its owner drops it.
 
 use super::driver::{CudaDriver, enter};
 use super::symbols::*;
@@ -9,19 +9,19 @@ use std::fmt::Arguments;
 use std::ptr;
 use std::sync::Arc;
 
-/// An event of one context.
+/// CUDA event of one context.
 pub struct CudaEvent {
-    /// Keeps the context.
+    /// Driver, which keeps the context alive.
     driver: Arc<CudaDriver>,
     id: Addr,
-    /// The context that it was made in; it is recorded on streams of that one only.
+    /// Context in which the event was created. Only streams of this context can record the event.
     pub(super) context: Addr,
-    /// The context's device.
+    /// Device of the context.
     device: i32,
 }
 
 impl CudaEvent {
-    /// Creates an event of a context, which is current.
+    /// Creates an event in `context`, which the caller has made current.
     pub(super) fn create(
         driver: &Arc<CudaDriver>,
         context: Addr,
@@ -29,23 +29,25 @@ impl CudaEvent {
         flags: c_uint,
     ) -> Result<Self> {
         let mut id = ptr::null_mut();
-        // SAFETY: room for an event.
+        // SAFETY: `id` is valid for writing an event handle.
         let code = unsafe { (driver.cuda.cuEventCreate)(&raw mut id, flags) };
         driver.cuda.check(code, "cuEventCreate")?;
         Ok(CudaEvent { driver: Arc::clone(driver), id: Addr::new(id), context, device })
     }
 
-    /// Marks the present end of a stream of its context, which is current.
+    /// Records the event at the current end of `stream`. The caller has made the event's context
+    /// current; the stream belongs to that context.
     pub(super) fn record(&self, stream: Addr) -> Result<()> {
         let cuda = self.driver.cuda;
-        // SAFETY: an event and a stream, both alive.
+        // SAFETY: the event and the stream are alive.
         cuda.check(unsafe { (cuda.cuEventRecord)(self.id.ptr(), stream.ptr()) }, "cuEventRecord")
     }
 
-    /// Lets a stream, whose context is current, wait for its latest record.
+    /// Makes `stream` wait for the latest record of the event. The caller has made the stream's
+    /// context current.
     pub(super) fn hold(&self, stream: Addr) -> Result<()> {
         let cuda = self.driver.cuda;
-        // SAFETY: a stream and an event, both alive; of one device or two.
+        // SAFETY: the stream and the event are alive. They may belong to different devices.
         let code = unsafe { (cuda.cuStreamWaitEvent)(stream.ptr(), self.id.ptr(), 0) };
         cuda.check(code, "cuStreamWaitEvent")
     }
@@ -54,7 +56,7 @@ impl CudaEvent {
 impl driver::Event for CudaEvent {
     fn is_reached(&self) -> Result<bool> {
         let cuda = self.driver.cuda;
-        // SAFETY: an event that is alive.
+        // SAFETY: the event is alive.
         match unsafe { (cuda.cuEventQuery)(self.id.ptr()) } {
             CUDA_ERROR_NOT_READY => Ok(false),
             code => cuda.check(code, "work before an event (cuEventQuery)").map(|()| true),
@@ -63,12 +65,13 @@ impl driver::Event for CudaEvent {
 
     fn wait(&self) -> Result<()> {
         let cuda = self.driver.cuda;
-        // SAFETY: an event that is alive.
+        // SAFETY: the event is alive.
         let code = unsafe { (cuda.cuEventSynchronize)(self.id.ptr()) };
         cuda.check(code, "work before an event (cuEventSynchronize)")
     }
 
-    /// A fault is the device's, not the event's: `is_reached` and `wait` return it.
+    /// Returns `None`: a fault belongs to the device, not to the event, and `is_reached` and `wait`
+    /// return it.
     fn failure(&self, _what: Arguments<'_>) -> Option<Error> {
         None
     }
@@ -86,7 +89,7 @@ impl driver::Event for CudaEvent {
         let cuda = self.driver.cuda;
         let inside = enter(cuda, self.context)?;
         let mut milliseconds = 0.0;
-        // SAFETY: room for a float, two events that are alive.
+        // SAFETY: `milliseconds` is valid for writing a float, and both events are alive.
         let code = unsafe {
             (cuda.cuEventElapsedTime)(&raw mut milliseconds, self.id.ptr(), stop.id.ptr())
         };
@@ -102,7 +105,8 @@ impl driver::Event for CudaEvent {
 impl Drop for CudaEvent {
     fn drop(&mut self) {
         if let Ok(_inside) = enter(self.driver.cuda, self.context) {
-            // SAFETY: an event of ours, given up once; the driver frees it when it was reached.
+            // SAFETY: this object owns the event and destroys it once. The driver defers the
+            // release until the event is reached.
             let _ = unsafe { (self.driver.cuda.cuEventDestroy_v2)(self.id.ptr()) };
         }
     }

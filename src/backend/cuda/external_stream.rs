@@ -1,5 +1,5 @@
-//! A stream for the work of another library (NCCL): what that needs of this backend, and nothing
-//! more.
+//! CUDA stream for the work of another library (NCCL), with only the operations that such a library
+//! needs.
 
 use super::Cuda;
 use super::driver::CudaDriver;
@@ -11,20 +11,21 @@ use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
-/// Points kept for reuse.
+/// Maximum number of reached points that a stream caches for reuse.
 const SPARE: usize = 16;
 
-/// A stream of a device.
+/// Stream of one device for the work of another library.
 pub struct ExternalStream {
     stream: Arc<Stream<CudaDriver>>,
     spare: Mutex<Vec<EventRecord<CudaDriver>>>,
 }
 
-/// The end of the work that was queued when it was made.
+/// Position in a stream: the end of the work that was queued when the point was created.
 pub struct Point(EventRecord<CudaDriver>);
 
 impl ExternalStream {
-    /// Creates a stream; `None`: on the calling thread's current device.
+    /// Creates a stream on `device`, or on the calling thread's current device if `device` is
+    /// `None`.
     pub fn create(cuda: &Cuda, device: Option<i32>) -> Result<Self> {
         let driver = cuda.driver.get()?;
         let device = device.unwrap_or_else(|| cuda.current(&driver));
@@ -35,36 +36,37 @@ impl ExternalStream {
         self.stream.queue()
     }
 
-    /// Its device's index in the backend's list.
+    /// Returns the index of the stream's device in the backend's device list.
     #[must_use]
     pub fn device(&self) -> i32 {
         self.queue().device
     }
 
-    /// Its CUstream.
+    /// Returns the native stream handle (`CUstream`).
     #[must_use]
     pub fn stream(&self) -> CUstream {
         self.queue().native().ptr()
     }
 
-    /// Makes its device's context current for the calling thread, and so its device that of CUDA's
-    /// runtime interface.
+    /// Makes the context of the stream's device current in the calling thread until the returned
+    /// guard is dropped. The device is then the current device of the CUDA runtime API too.
     pub fn enter(&self) -> Result<impl Sized + use<>> {
         self.queue().enter()
     }
 
-    /// Queues a copy within the device.
+    /// Queues a copy between two regions of the stream's device.
     pub fn copy(&self, into: Region, from: Region) -> Result<()> {
         let cuda = self.queue().driver.cuda;
         let _inside = self.enter()?;
         let number = |of: Region| of.addr().get() as CUdeviceptr;
-        // SAFETY: memory of the device, which the caller keeps until a later point is reached.
+        // SAFETY: both regions are memory of the device. The caller keeps them allocated until a
+        // point created after the copy is reached.
         let code =
             unsafe { (cuda.cuMemcpyAsync)(number(into), number(from), into.len(), self.stream()) };
         cuda.check(code, "cuMemcpyAsync")
     }
 
-    /// The present end.
+    /// Creates a point at the current end of the stream's work.
     pub fn point(&self) -> Result<Point> {
         let spare = self.spare.lock().pop();
         if let Some(mut record) = spare {
@@ -75,7 +77,7 @@ impl ExternalStream {
         EventRecord::new(&self.stream, false).map(Point)
     }
 
-    /// Takes back a point that was reached.
+    /// Caches a reached point for reuse by `point`.
     pub fn recycle(&self, point: Point) {
         let mut spare = self.spare.lock();
         if spare.len() < SPARE {
@@ -85,13 +87,15 @@ impl ExternalStream {
 }
 
 impl Point {
-    /// Whether it was reached; the device's fault if there was one.
+    /// Returns true if the work before the point is complete. A device fault is returned as an
+    /// error.
     pub fn is_reached(&self) -> Result<bool> {
         self.0.is_done()
     }
 }
 
-/// An address of a device as another library takes it.
+/// Returns the address of a device region as a raw pointer for another library; null if the region
+/// is empty.
 #[must_use]
 pub fn address(region: Region) -> *mut c_void {
     if region.is_empty() { Addr::NULL.ptr() } else { region.addr().ptr() }

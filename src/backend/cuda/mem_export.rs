@@ -1,5 +1,5 @@
-//! Memory that others reach: device memory of other processes (CUDA IPC), of other devices' drivers
-//! (dma-buf), and host memory of the program's that devices reach.
+//! Exported and registered memory: device memory for other processes (CUDA IPC), device memory for
+//! the drivers of other devices (dma-buf), and host memory of the program that devices can access.
 
 use super::Cuda;
 use super::driver::CudaDriver;
@@ -13,7 +13,7 @@ use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::memory::host_pages::page_size;
 
 impl Cuda {
-    /// Page-locks host memory of the program's, for all devices.
+    /// Page-locks host memory of the program for access by all devices.
     pub(super) fn register_range(&self, region: Region) -> Result<()> {
         let driver = self.driver.get()?;
         let Some(register) = driver.cuda.cuMemHostRegister_v2 else {
@@ -22,8 +22,8 @@ impl Cuda {
         let device = self.current(&driver);
         let inside = driver.enter(device)?;
         let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-        // SAFETY: memory that the caller keeps until it is unregistered; the driver refuses what is
-        // none.
+        // SAFETY: the caller keeps the memory allocated until it is unregistered. The driver
+        // rejects a range that is not valid memory.
         let code = unsafe { register(region.addr().ptr(), region.len(), flags) };
         driver.cuda.check(code, "registering host memory (cuMemHostRegister)")?;
         drop(inside);
@@ -33,17 +33,18 @@ impl Cuda {
     }
 }
 
-/// Unregisters host memory.
+/// Unregisters host memory of the program.
 pub(super) fn unregister(driver: &CudaDriver, addr: Addr) -> Result<()> {
     let Some(unregister) = driver.cuda.cuMemHostUnregister else {
         return absent("cuMemHostUnregister");
     };
-    // SAFETY: memory that was registered, given up once; a context is current, and nothing uses the
-    // memory, as the caller guarantees.
+    // SAFETY: the memory was registered and is unregistered once. A context is current, and the
+    // caller guarantees that nothing uses the memory.
     driver.cuda.check_release(unsafe { unregister(addr.ptr()) }, "cuMemHostUnregister")
 }
 
-/// A file descriptor of whole pages, and where the range begins in it.
+/// Exports a range of device memory as a dma-buf. Returns a file descriptor that covers whole
+/// pages, and the byte offset of the range in it.
 pub(super) fn dmabuf(
     driver: &CudaDriver,
     block: Option<Block>,
@@ -68,10 +69,11 @@ pub(super) fn dmabuf(
     let _inside = driver.enter(block.device)?;
     let mut fd: c_int = -1;
     let kind = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
-    // SAFETY: room for a descriptor; the driver refuses a range that it cannot give.
+    // SAFETY: `fd` is valid for writing a descriptor. The driver rejects a range that it cannot
+    // export.
     let code = unsafe { get((&raw mut fd).cast(), first, len, kind, 0) };
     if code == CUDA_ERROR_INVALID_VALUE && block.origin != AllocOrigin::Device {
-        // Of a pool it gives some ranges and refuses others.
+        // The driver exports only some ranges of a pool.
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "CUDA gives no dma-buf of this range, which a pool or the program mapped ({}): \
@@ -85,10 +87,11 @@ pub(super) fn dmabuf(
         .map(|()| (fd, offset as u64))
 }
 
-/// Lets go of what another process has.
+/// Closes memory that another process exported.
 pub(super) fn close(driver: &CudaDriver, number: CUdeviceptr) -> Result<()> {
     let Some(close) = driver.cuda.cuIpcCloseMemHandle else { return absent("cuIpcCloseMemHandle") };
-    // SAFETY: what cuIpcOpenMemHandle gave, closed once; its context is current, nothing uses it.
+    // SAFETY: cuIpcOpenMemHandle returned the address, which is closed once. Its context is
+    // current, and nothing uses the memory.
     driver.cuda.check_release(unsafe { close(number) }, "cuIpcCloseMemHandle")
 }
 
@@ -120,7 +123,8 @@ impl Exports for Cuda {
         };
         let _inside = driver.enter(block.device)?;
         let mut handle = CUipcMemHandle { reserved: [0; 64] };
-        // SAFETY: room for a handle, the first byte of an allocation.
+        // SAFETY: `handle` is valid for writing, and `block.base` is the first byte of an
+        // allocation.
         let code = unsafe { export(&raw mut handle, block.base.get() as CUdeviceptr) };
         driver.cuda.check(code, "exporting (cuIpcGetMemHandle)")?;
         let mut ticket = Ticket::default();
@@ -144,7 +148,8 @@ impl Exports for Cuda {
             *to = byte as c_char;
         }
         let mut number = 0;
-        // SAFETY: room for a device pointer, a handle that another process' driver wrote.
+        // SAFETY: `number` is valid for writing a device pointer, and the driver of another process
+        // wrote the handle.
         let code = unsafe { open(&raw mut number, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) };
         match code {
             CUDA_ERROR_INVALID_CONTEXT => {

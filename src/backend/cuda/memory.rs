@@ -1,8 +1,8 @@
-//! Memory: DEVICE from a pool of the driver's where the device has them, MANAGED, and PINNED of the
-//! host.
+//! Memory of backend "cuda": DEVICE from a driver memory pool where the device supports pools,
+//! MANAGED, and PINNED host memory.
 //!
-//! The pool is stream-ordered, an allocation here is not: it is taken on a stream of its own and
-//! waited for.
+//! The driver's pool is stream-ordered, the allocation interface of this file is not: an allocation
+//! is queued on an internal stream, and the call waits for the stream.
 
 use super::driver::{CudaDriver, Use};
 use super::errors::is_lost;
@@ -18,31 +18,32 @@ use crate::runtime::enums::describe;
 use crate::sys::memory::buf::{Addr, Region};
 use std::sync::Arc;
 
-/// An allocation.
+/// Allocation of backend "cuda".
 pub(super) type Block = driver::Block<AllocOrigin>;
 
-/// Which call gave an allocation.
+/// Origin of an allocation: determines the call that frees it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum AllocOrigin {
     Pool,
     Device,
     Managed,
     Host,
-    /// Another process.
+    /// Device memory opened from an export of another process.
     Opened,
-    /// The program: host memory that is registered.
+    /// Host memory of the program that this backend registered.
     Program,
-    /// Allocated or registered by the program's own call of the driver; has the kind of the memory.
+    /// Memory that the program allocated or registered by its own driver calls; the value is the
+    /// memory kind.
     Foreign(dtl_enum_word_t),
 }
 
 impl Block {
-    /// Whether its pages move.
+    /// Returns true if the block is managed memory, whose pages migrate.
     pub(super) fn is_managed(&self) -> bool {
         matches!(self.origin, AllocOrigin::Managed | AllocOrigin::Foreign(DTL_MEMORY_MANAGED))
     }
 
-    /// Whether it lies on its device, as far as is known.
+    /// Returns true if the block is known to reside on its device.
     pub(super) fn is_on_device(&self) -> bool {
         let is_ours =
             matches!(self.origin, AllocOrigin::Pool | AllocOrigin::Device | AllocOrigin::Opened);
@@ -52,7 +53,7 @@ impl Block {
 }
 
 impl Cuda {
-    /// Describes one side of a copy or fill; `None` = plain host memory.
+    /// Describes one side of a copy or fill. Returns `None` for plain host memory.
     pub(super) fn side(&self, place: CopySide) -> Option<Block> {
         let CopySide { region, kind, device } = place;
         let foreign = || Block {
@@ -65,7 +66,8 @@ impl Cuda {
         self.blocks.find(region.addr()).or_else(|| is_ours.then(foreign))
     }
 
-    /// Takes memory on a device, whose context is current.
+    /// Allocates `room` bytes of memory of a kind on `device`, whose context the caller has made
+    /// current.
     fn take(
         &self,
         driver: &CudaDriver,
@@ -77,18 +79,19 @@ impl Cuda {
         let (mut number, mut pointer) = (0, std::ptr::null_mut());
         let origin = match kind {
             DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED => {
-                // What other processes have too is no pool's: those hand theirs out otherwise.
+                // SHARED memory is not allocated from the pool: pool memory is exported to other
+                // processes by another mechanism.
                 if kind == DTL_MEMORY_DEVICE {
                     if let Some(taken) = take_from_pool(driver, device, room)? {
                         return Ok((taken, AllocOrigin::Pool));
                     }
                 }
-                // SAFETY: room for a device pointer.
+                // SAFETY: `number` is valid for writing a device pointer.
                 cuda.check(unsafe { (cuda.cuMemAlloc_v2)(&raw mut number, room) }, "cuMemAlloc")?;
                 AllocOrigin::Device
             }
             DTL_MEMORY_MANAGED => {
-                // SAFETY: room for a device pointer.
+                // SAFETY: `number` is valid for writing a device pointer.
                 let code = unsafe {
                     (cuda.cuMemAllocManaged)(&raw mut number, room, CU_MEM_ATTACH_GLOBAL)
                 };
@@ -97,7 +100,7 @@ impl Cuda {
             }
             _ => {
                 let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
-                // SAFETY: room for a pointer.
+                // SAFETY: `pointer` is valid for writing a pointer.
                 let code = unsafe { (cuda.cuMemHostAlloc)(&raw mut pointer, room, flags) };
                 cuda.check(code, "cuMemHostAlloc")?;
                 return Ok((Addr::new(pointer), AllocOrigin::Host));
@@ -106,11 +109,11 @@ impl Cuda {
         Ok((address(number), origin))
     }
 
-    /// Gives an allocation back.
+    /// Frees the allocation at `addr`.
     pub(super) fn give(&self, addr: Addr) -> Result<()> {
         let driver = self.driver.get()?;
         let block = self.remove_block(addr)?;
-        // What could not be given back is still there.
+        // A block whose free failed is still allocated: return it to the list.
         give_back(&driver, &block).inspect_err(|_| {
             self.blocks.insert(addr, block);
         })
@@ -147,7 +150,8 @@ impl Cuda {
     }
 }
 
-/// A device pointer as an address. The host may not be able to read there.
+/// Converts a device pointer into an address. The host may be unable to read memory at this
+/// address.
 pub(super) fn address(number: CUdeviceptr) -> Addr {
     Addr::new(std::ptr::with_exposed_provenance_mut(number as usize))
 }
@@ -174,28 +178,32 @@ fn check_kind(driver: &CudaDriver, device: i32, kind: dtl_enum_word_t) -> Result
     }
 }
 
-/// `None`: the device has no pools.
+/// Allocates `room` bytes from the device's pool and waits for the allocation. Returns `None` if
+/// the device has no pool.
 fn take_from_pool(driver: &CudaDriver, device: i32, room: usize) -> Result<Option<Addr>> {
     let Some(pool) = driver.pool(device)? else { return Ok(None) };
     let stream = driver.own_stream(device, Use::Memory)?;
     let Some(taken) = queue_take(driver, pool, stream, room)? else { return Ok(None) };
     let cuda = driver.cuda;
-    // SAFETY: the library's own stream.
+    // SAFETY: `stream` is an internal stream of the library, so it is alive.
     let code = unsafe { (cuda.cuStreamSynchronize)(stream.ptr()) };
     cuda.check(code, "an allocation (cuStreamSynchronize)")?;
     Ok(Some(taken))
 }
 
-/// In a stream's order, whose context is current.
+/// Queues an allocation of `room` bytes from `pool` on `stream`, whose context the caller has made
+/// current. Returns `None` if the driver has no stream-ordered allocation.
 fn queue_take(driver: &CudaDriver, pool: Addr, stream: Addr, room: usize) -> Result<Option<Addr>> {
     let Some(alloc) = driver.cuda.cuMemAllocFromPoolAsync else { return Ok(None) };
     let mut number = 0;
-    // SAFETY: room for a device pointer; the library's own pool, a stream of the device's.
+    // SAFETY: `number` is valid for writing a device pointer. The pool belongs to the library, and
+    // the stream belongs to the pool's device.
     let code = unsafe { alloc(&raw mut number, room, pool.ptr(), stream.ptr()) };
     driver.cuda.check(code, "cuMemAllocFromPoolAsync").map(|()| Some(address(number)))
 }
 
-/// Frees a block's memory; with a lost device it is gone already.
+/// Frees the memory of a block. Succeeds if the device is lost, because its memory no longer
+/// exists.
 fn give_back(driver: &CudaDriver, block: &Block) -> Result<()> {
     let cuda = driver.cuda;
     let _inside = match driver.enter(block.device) {
@@ -206,18 +214,18 @@ fn give_back(driver: &CudaDriver, block: &Block) -> Result<()> {
     let (code, what) = match (block.origin, cuda.cuMemFreeAsync) {
         (AllocOrigin::Pool, Some(free)) => {
             let stream = driver.own_stream(block.device, Use::Memory)?;
-            // SAFETY: memory of the pool, given back once; nothing uses it, as the caller
-            // guarantees.
+            // SAFETY: the memory comes from the pool and is freed once. The caller guarantees that
+            // nothing uses it.
             (unsafe { free(number, stream.ptr()) }, "cuMemFreeAsync")
         }
         (AllocOrigin::Opened, _) => return mem_export::close(driver, number),
         (AllocOrigin::Program, _) => return mem_export::unregister(driver, block.base),
         (AllocOrigin::Host, _) => {
-            // SAFETY: what cuMemHostAlloc gave, given back once.
+            // SAFETY: cuMemHostAlloc allocated the memory, which is freed once.
             (unsafe { (cuda.cuMemFreeHost)(block.base.ptr()) }, "cuMemFreeHost")
         }
         _ => {
-            // SAFETY: what cuMemAlloc or cuMemAllocManaged gave, given back once.
+            // SAFETY: cuMemAlloc or cuMemAllocManaged allocated the memory, which is freed once.
             (unsafe { (cuda.cuMemFree_v2)(number) }, "cuMemFree")
         }
     };
@@ -232,7 +240,8 @@ impl Memory for Arc<Cuda> {
         let inside = driver.enter(device)?;
         let room = room_for::<CudaDriver>(size, align);
         let taken = match self.take(&driver, device, kind, room) {
-            // What the pool keeps without use may be what is missing.
+            // The pool may cache enough unused memory for this allocation: trim the pool and try
+            // again.
             Err(error) if is_shortage(&error) && trim(&driver, device) => {
                 self.take(&driver, device, kind, room)
             }
@@ -293,10 +302,11 @@ impl Memory for Arc<Cuda> {
             .filter(|block| block.origin == AllocOrigin::Pool && block.device == queue.device)?;
         let give = || {
             let _inside = queue.enter()?;
-            // Before another thread is given the same address.
+            // Remove the block first: once the memory is freed, another thread may allocate the
+            // same address.
             self.blocks.remove(addr);
-            // SAFETY: memory of the pool, given back once; commands that are queued later do not
-            // use it, as the caller guarantees.
+            // SAFETY: the memory comes from the pool and is freed once. The caller guarantees that
+            // no command queued later uses it.
             let code = unsafe { free(block.base.get() as CUdeviceptr, queue.id.ptr()) };
             queue.driver.cuda.check_release(code, "cuMemFreeAsync").inspect_err(|_| {
                 self.blocks.insert(addr, block);
@@ -369,10 +379,12 @@ impl Memory for Arc<Cuda> {
     }
 }
 
-/// Queries the driver about an address. An unknown address has memory type 0.
+/// Queries the driver about the allocation that contains `addr`. Returns `None` if the driver does
+/// not know the address (memory type 0).
 ///
-/// If the context is lost, so is all device memory, and a program must still be able to send from
-/// host memory: every address is unknown then. Any other failure is the result.
+/// If the context is lost, all device memory is lost too, but a program must still be able to send
+/// from host memory: the function then returns `None` for every address. Any other failure is
+/// returned as an error.
 fn identify(driver: &CudaDriver, addr: Addr) -> Result<Option<DriverAllocation>> {
     let (mut kind, mut managed, mut ordinal): (c_uint, c_uint, c_int) = (0, 0, 0);
     let (mut base, mut size): (CUdeviceptr, usize) = (0, 0);
@@ -392,7 +404,8 @@ fn identify(driver: &CudaDriver, addr: Addr) -> Result<Option<DriverAllocation>>
     ];
     let (count, number) = (names.len() as c_uint, addr.get() as CUdeviceptr);
     let mut ask = || {
-        // SAFETY: five names, and for each room for its value; any address may be queried.
+        // SAFETY: `names` has five attributes, and `places` has a valid output for each of them.
+        // The driver accepts any address.
         unsafe {
             (driver.cuda.cuPointerGetAttributes)(
                 count,
@@ -402,8 +415,8 @@ fn identify(driver: &CudaDriver, addr: Addr) -> Result<Option<DriverAllocation>>
             )
         }
     };
-    // Addresses are the same in all contexts (unified addressing), so the query needs no context of
-    // its own. Retaining a primary context would cost device memory and time.
+    // The query needs no specific context, because unified addressing makes addresses equal in all
+    // contexts. Retaining a primary context would cost device memory and time.
     let code = match ask() {
         CUDA_ERROR_INVALID_CONTEXT => {
             let Some(_inside) = driver.enter_any() else { return Ok(None) };
@@ -419,7 +432,7 @@ fn identify(driver: &CudaDriver, addr: Addr) -> Result<Option<DriverAllocation>>
         _ if managed != 0 => DTL_MEMORY_MANAGED,
         CU_MEMORYTYPE_DEVICE => DTL_MEMORY_DEVICE,
         CU_MEMORYTYPE_HOST => DTL_MEMORY_PINNED,
-        _ => return Ok(None), // the driver does not know it
+        _ => return Ok(None), // address unknown to the driver
     };
     let device = driver.cards.iter().position(|card| card.id == ordinal);
     let found = |device| DriverAllocation {
@@ -435,29 +448,30 @@ fn is_shortage(error: &Error) -> bool {
     error.status() == crate::abi::status::DTL_ERROR_OUT_OF_MEMORY
 }
 
-/// Gives back what a device's pool keeps without use; its context is current. False: there is no
-/// pool.
+/// Frees the unused memory that the device's pool caches. The caller has made the device's context
+/// current. Returns false if there is no pool or the driver reports a failure.
 fn trim(driver: &CudaDriver, device: i32) -> bool {
     let (Some(pool), Some(trim)) = (driver.pool_so_far(device), driver.cuda.cuMemPoolTrimTo) else {
         return false;
     };
     if let Ok(Some(stream)) = driver.own_stream_so_far(device, Use::Memory) {
-        // SAFETY: the library's own stream: what was freed on it is free behind this.
+        // SAFETY: `stream` is an internal stream of the library, so it is alive. After the wait,
+        // all memory freed on this stream is unused.
         let _ = unsafe { (driver.cuda.cuStreamSynchronize)(stream.ptr()) };
     }
-    // SAFETY: the library's own pool.
+    // SAFETY: the pool belongs to the library and is alive.
     let code = unsafe { trim(pool.ptr(), 0) };
     code == CUDA_SUCCESS
 }
 
-/// What is known of the device when an allocation fails.
+/// Adds the size, the device and the device's free memory to the error of a failed allocation.
 fn explain(driver: &CudaDriver, device: i32, size: u64, error: Error) -> Error {
     if !is_shortage(&error) {
         return error;
     }
     let (mut free, mut total) = (0, 0);
     let _inside = driver.enter(device);
-    // SAFETY: room for two sizes.
+    // SAFETY: `free` and `total` are valid for writing a size.
     let code = unsafe { (driver.cuda.cuMemGetInfo_v2)(&raw mut free, &raw mut total) };
     let known = if code == CUDA_SUCCESS {
         format!(" of {total} bytes {free} are free")

@@ -1,18 +1,18 @@
-//! CUDA: NVIDIA's GPUs through the driver's own interface. The driver is loaded when this backend
-//! is first needed. The code that other drivers' backends have too is in [`super::driver`].
+//! Backend "cuda": NVIDIA GPUs through the CUDA driver API. The driver library is loaded at the
+//! first use of the backend. [`super::driver`] has the code that all driver backends share.
 //!
 //! In reading order:
 //! - `cuda_sys`: declarations of cuda.h
-//! - `symbols`: functions of the driver
-//! - `errors`: results of the driver
+//! - `symbols`: function table of the driver
+//! - `errors`: conversion of `CUresult` codes
 //! - `driver`: devices and contexts
 //! - `device`: properties of devices
 //! - `event`: CUevents
 //! - `stream`: CUstreams
-//! - `stream_hold`: a stream that waits for the host
-//! - `external_stream`: streams of other libraries
+//! - `stream_hold`: streams that wait for the host
+//! - `external_stream`: streams for other libraries
 //! - `memory`: allocation
-//! - `mem_export`: memory for other processes and devices
+//! - `mem_export`: memory exported to other processes and devices
 //! - `transfer`: copies
 //! - `staging`: page-locked memory for staged messages
 //! - `modules`: kernels
@@ -39,7 +39,7 @@ use crate::runtime::settings;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The backend named "cuda".
+/// Backend "cuda".
 pub type Cuda = DeviceBackend<driver::CudaDriver>;
 
 impl BackendProbe for Arc<Cuda> {
@@ -52,8 +52,8 @@ impl BackendProbe for Arc<Cuda> {
     }
 
     fn passed_over_reason(&self) -> Option<String> {
-        // Initialising the driver takes a good part of a second where it is installed: only where a
-        // GPU may be.
+        // Initializing an installed CUDA driver takes a considerable part of a second. The backend
+        // is therefore passed over unless a device file or the settings indicate a GPU.
         let is_sought = settings::current().driver_library.is_some()
             || ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl"]
                 .iter()

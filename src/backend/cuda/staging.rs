@@ -1,9 +1,9 @@
-//! Host memory for messages of device memory that are staged: page-locked, so that the driver
-//! copies it by DMA and not through a buffer of its own.
+//! Host buffers for staged messages of device memory. The buffers are page-locked, so the driver
+//! copies by DMA instead of through an internal bounce buffer.
 //!
-//! Page-locking takes longer than a copy, and ending it waits for all work of the device, so
-//! buffers are kept for later messages. They are memory of the library's own that is registered,
-//! not cuMemHostAlloc's: another process may read it (process_vm_readv).
+//! Page-locking takes longer than a copy, and unlocking waits for all work of the device, so
+//! buffers are cached for later messages. The library allocates and registers the buffers instead
+//! of calling cuMemHostAlloc, so that another process can read them (process_vm_readv).
 
 use super::driver::CudaDriver;
 use super::symbols::*;
@@ -13,21 +13,21 @@ use crate::sys::memory::host_pages::page_size;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
-/// Bytes of the smallest buffer.
+/// Minimum size of a buffer, in bytes.
 const LEAST: usize = 64 << 10;
-/// Bytes of the largest buffer.
+/// Maximum size of a buffer, in bytes.
 const MOST: usize = 16 << 20;
-/// Bytes of all buffers of the process.
+/// Maximum total size of all staging buffers of the process, in bytes.
 const TOTAL: usize = 64 << 20;
 
-/// Buffers of the process.
+/// Cache of the staging buffers of the process.
 #[derive(Default)]
 pub(super) struct Buffers(Mutex<BufferList>);
 
 #[derive(Default)]
 struct BufferList {
     unused: Vec<Buffer>,
-    /// Of all buffers, lent ones too.
+    /// Total size of all buffers, including those in use, in bytes.
     bytes: usize,
 }
 
@@ -36,15 +36,16 @@ struct Buffer {
     size: usize,
 }
 
-/// A buffer in use.
+/// Staging buffer in use by a message.
 struct LentBuffer {
     driver: Arc<CudaDriver>,
     buffer: Option<Buffer>,
     region: Region,
 }
 
-/// A buffer of `len` bytes. `None`: it would be too large, too much is in use already, the list is
-/// in use by another thread, or the driver refuses.
+/// Returns a staging buffer of `len` bytes. Returns `None` if `len` exceeds the maximum size, if
+/// the total limit is reached, if another thread has locked the cache, or if the driver fails to
+/// register the memory.
 pub(super) fn lend(driver: &Arc<CudaDriver>, len: usize) -> Option<Box<dyn StagingBuffer>> {
     let register = driver.cuda.cuMemHostRegister_v2?;
     if len > MOST || driver.cuda.cuMemHostUnregister.is_none() {
@@ -61,7 +62,8 @@ pub(super) fn lend(driver: &Arc<CudaDriver>, len: usize) -> Option<Box<dyn Stagi
         let memory = AlignedBlock::zeroed(size as u64, page_size() as u64)?;
         let _inside = driver.enter_any()?;
         let flags = CU_MEMHOSTREGISTER_PORTABLE;
-        // SAFETY: whole pages, which are kept until they are unregistered.
+        // SAFETY: the memory consists of whole pages and remains allocated until it is
+        // unregistered.
         if unsafe { register(memory.addr().ptr(), size, flags) } != CUDA_SUCCESS {
             return None;
         }
@@ -86,7 +88,7 @@ impl Drop for LentBuffer {
 }
 
 impl Buffers {
-    /// Frees those that are not in use.
+    /// Unregisters and frees all buffers that are not in use.
     pub(super) fn trim(&self, driver: &CudaDriver) {
         let mut kept = self.0.lock();
         let unused = std::mem::take(&mut kept.unused);
@@ -98,7 +100,7 @@ impl Buffers {
         }
         let _inside = driver.enter_any();
         for buffer in unused {
-            // SAFETY: registered, unregistered once; no copy uses it.
+            // SAFETY: the buffer was registered and is unregistered once. No copy uses it.
             let _ = unsafe { unregister(buffer.memory.addr().ptr()) };
         }
     }

@@ -1,9 +1,9 @@
-//! A CUstream as the queue of a stream.
+//! CUstream as the queue of a stream.
 //!
-//! A fault of the device reaches every later call by itself: CUDA returns its code for the whole
-//! context from then on. So copies, fills and launches need no events of their own.
+//! After a device fault, CUDA returns the fault's code from every later call of the context.
+//! Copies, fills and launches therefore need no event each.
 //!
-//! How the stream is held while the host works: [`super::stream_hold`].
+//! Where next: [`super::stream_hold`] for holding a stream while the host works.
 
 use super::driver::{ContextGuard, CudaDriver, enter, new_stream};
 use super::event::CudaEvent;
@@ -17,22 +17,22 @@ use crate::sys::sync::lock::Mutex;
 use std::ptr;
 use std::sync::Arc;
 
-/// A CUstream.
+/// CUstream, created by the library or wrapped.
 pub struct CudaStream {
-    /// Keeps the context.
+    /// Driver, which keeps the context alive.
     pub(super) driver: Arc<CudaDriver>,
-    /// The CUstream; 0, 1 and 2 mean a context's default streams.
+    /// Native stream handle; 0, 1 and 2 mean a default stream of the context.
     pub(super) id: Addr,
-    /// The context that it belongs to.
+    /// Context that the stream belongs to.
     pub(super) context: Addr,
-    /// The device's index in the driver's list.
+    /// Index of the device in the driver's list.
     pub(super) device: i32,
     is_wrapped: bool,
     gate: Mutex<Option<Gate>>,
 }
 
 impl CudaStream {
-    /// Creates a stream on a device.
+    /// Creates a stream on `device`.
     pub(super) fn create(driver: &Arc<CudaDriver>, device: i32) -> Result<Self> {
         let context = driver.context(device)?;
         let inside = driver.enter(device)?;
@@ -41,21 +41,23 @@ impl CudaStream {
         Ok(CudaStream::new(driver, id, context, device, false))
     }
 
-    /// Wraps a stream of the program on a device: of the primary context or another one. NULL and
-    /// the sentinels of cuda.h mean the default streams of the primary context.
+    /// Wraps a stream of the program on `device`. The stream may belong to the primary context or
+    /// to another one. NULL and the sentinels of cuda.h mean the default streams of the primary
+    /// context.
     pub(super) fn wrap(driver: &Arc<CudaDriver>, device: i32, id: Addr) -> Result<Self> {
         let primary = driver.context(device)?;
         if id.get() <= 2 {
             return Ok(CudaStream::new(driver, id, primary, device, true));
         }
         let mut context = ptr::null_mut();
-        // SAFETY: the program passes a live stream; there is room for a context.
+        // SAFETY: the program passes a live stream, and `context` is valid for writing a context
+        // handle.
         let code = unsafe { (driver.cuda.cuStreamGetCtx)(id.ptr(), &raw mut context) };
         driver.cuda.check(code, "the CUstream to wrap (cuStreamGetCtx)")?;
         let context = Addr::new(context);
         let inside = enter(driver.cuda, context)?;
         let mut ordinal = 0;
-        // SAFETY: room for a device.
+        // SAFETY: `ordinal` is valid for writing a device handle.
         let code = unsafe { (driver.cuda.cuCtxGetDevice)(&raw mut ordinal) };
         drop(inside);
         driver.cuda.check(code, "cuCtxGetDevice")?;
@@ -81,7 +83,8 @@ impl CudaStream {
         CudaStream { driver, id, context, device, is_wrapped, gate: Mutex::new(None) }
     }
 
-    /// Makes its context current in the calling thread.
+    /// Makes the stream's context current in the calling thread until the returned guard is
+    /// dropped.
     #[inline]
     pub(super) fn enter(&self) -> Result<ContextGuard> {
         enter(self.driver.cuda, self.context)
@@ -127,7 +130,7 @@ impl driver::Queue for CudaStream {
         event.hold(self.id).map(|()| None)
     }
 
-    /// CUDA submits by itself.
+    /// Does nothing: CUDA submits queued commands automatically.
     fn flush(&self) -> Result<()> {
         Ok(())
     }
@@ -150,7 +153,7 @@ impl driver::Queue for CudaStream {
 
     fn synchronize(&self) -> Result<()> {
         let inside = self.enter()?;
-        // SAFETY: a live stream.
+        // SAFETY: the stream is alive.
         let code = unsafe { (self.driver.cuda.cuStreamSynchronize)(self.id.ptr()) };
         drop(inside);
         self.driver.cuda.check(code, "work of a stream (cuStreamSynchronize)")
@@ -158,7 +161,7 @@ impl driver::Queue for CudaStream {
 
     fn is_idle(&self, _last: u64, _ended: u64) -> Result<bool> {
         let inside = self.enter()?;
-        // SAFETY: a live stream.
+        // SAFETY: the stream is alive.
         let code = unsafe { (self.driver.cuda.cuStreamQuery)(self.id.ptr()) };
         drop(inside);
         if code == CUDA_ERROR_NOT_READY {
@@ -172,7 +175,7 @@ impl Drop for CudaStream {
     fn drop(&mut self) {
         if !self.is_wrapped {
             if let Ok(_inside) = self.enter() {
-                // SAFETY: a stream of ours, given up once.
+                // SAFETY: this object owns the stream and destroys it once.
                 let _ = unsafe { (self.driver.cuda.cuStreamDestroy_v2)(self.id.ptr()) };
             }
         }

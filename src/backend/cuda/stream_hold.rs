@@ -1,15 +1,16 @@
-//! A CUstream that waits while the host works in its order.
+//! Holding a CUstream while the host executes work in stream order.
 //!
-//! Host callbacks are not called by cuLaunchHostFunc: that would call them on a thread of the
-//! driver, which serves all streams and so may not wait for any; and not at all behind a fault. A
-//! value in page-locked memory, for which the stream waits (cuStreamWaitValue32), holds it
-//! meanwhile.
+//! cuLaunchHostFunc is not used for host callbacks. It would call them on a thread of the driver,
+//! which serves all streams, so a callback could not wait for any stream. After a device fault it
+//! would not call them at all. Instead, the stream waits for a value in page-locked memory
+//! (cuStreamWaitValue32).
 //!
-//! The thread that serves the callbacks makes no call of the driver. cuMemFree, cuMemFreeHost,
-//! cuMemHostUnregister and cuModuleLoadDataEx wait for all work of the context and hold its lock
-//! meanwhile. If that thread needed the lock before it releases a stream, such a call would never
-//! end. So a function of cuStreamAddCallback, which is called behind a fault too, signals that the
-//! stream has arrived, and words are reused, not freed.
+//! The thread that runs the callbacks makes no driver call. cuMemFree, cuMemFreeHost,
+//! cuMemHostUnregister and cuModuleLoadDataEx wait for all work of the context and hold the
+//! context's lock meanwhile. If the callback thread needed that lock to release a stream, such a
+//! call would deadlock. Two measures avoid it: a function passed to cuStreamAddCallback, which the
+//! driver calls even after a fault, signals that the stream has arrived, and words are reused
+//! instead of freed.
 
 use super::driver::CudaDriver;
 use super::symbols::*;
@@ -22,13 +23,14 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes of page-locked memory that are allocated at a time.
+/// Size of one allocation of page-locked memory, in bytes.
 const PAGE: usize = 4096;
-/// Bytes of a word: a cache line, which no other stream's callbacks write.
+/// Size of a word's slot, in bytes: one cache line, so that callbacks of other streams do not write
+/// to it.
 const LINE: usize = 64;
 
-/// Page-locked memory of a device's words. It is kept until the driver's end, because freeing it
-/// waits for all streams.
+/// Page-locked memory of the words of one device. The memory is kept until the driver object is
+/// dropped, because freeing it waits for all streams.
 #[derive(Default)]
 pub(super) struct Words {
     pages: Vec<Addr>,
@@ -36,16 +38,17 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Allocates a page; returns one of its words.
+    /// Allocates a page of words, adds all words except the first to the unused words, and returns
+    /// the first.
     fn grow(&mut self, driver: &CudaDriver, device: i32) -> Result<Addr> {
         let (cuda, mut page) = (driver.cuda, ptr::null_mut());
         let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
         let inside = driver.enter(device)?;
-        // SAFETY: room for a pointer; the context is current.
+        // SAFETY: `page` is valid for writing a pointer, and the context is current.
         let code = unsafe { (cuda.cuMemHostAlloc)(&raw mut page, PAGE, flags) };
         cuda.check(code, "page-locked words for streams' host callbacks (cuMemHostAlloc)")?;
         drop(inside);
-        // SAFETY: the page that was just allocated, which nothing else uses.
+        // SAFETY: the page has `PAGE` bytes, was just allocated, and nothing else uses it.
         unsafe { page.cast::<u8>().write_bytes(0, PAGE) };
         self.pages.push(Addr::new(page));
         let lines = (LINE..PAGE).step_by(LINE);
@@ -53,17 +56,18 @@ impl Words {
         Ok(Addr::new(page))
     }
 
-    /// Frees the memory; the context is current, and no stream of the library is left.
+    /// Frees all pages. The caller has made the device's context current and has destroyed all
+    /// streams of the library.
     pub(super) fn free(&mut self, cuda: &Functions) {
         self.unused.clear();
         for page in self.pages.drain(..) {
-            // SAFETY: allocated by cuMemHostAlloc and freed once.
+            // SAFETY: cuMemHostAlloc allocated the page, which is freed once.
             let _ = unsafe { (cuda.cuMemFreeHost)(page.ptr()) };
         }
     }
 }
 
-/// A word of page-locked memory that a stream compares with a value.
+/// Word of page-locked memory that a stream compares with a value.
 struct Word {
     driver: Arc<CudaDriver>,
     device: i32,
@@ -82,30 +86,31 @@ impl Word {
     }
 
     fn value(&self) -> &AtomicU32 {
-        // SAFETY: a line of page-locked memory that this object owns and that the driver keeps; the
-        // device only reads it.
+        // SAFETY: `at` is a cache line of page-locked memory that this object owns and that the
+        // driver object keeps allocated. The device only reads it.
         unsafe { &*self.at.ptr().cast::<AtomicU32>() }
     }
 }
 
 impl Drop for Word {
     fn drop(&mut self) {
-        // Values only grow: a stream that waits for an old one goes on, whoever uses the word next.
+        // The values of a word only increase: a stream that still waits for an old value proceeds,
+        // even if another stream reuses the word.
         if let Ok(card) = self.driver.card(self.device) {
             card.words.lock().unused.push(self.at);
         }
     }
 }
 
-/// Values for which a stream waits.
+/// Page-locked word that can hold one stream, with the latest value for which the stream waits.
 pub(super) struct Gate {
     word: Arc<Word>,
-    /// The latest value.
+    /// Latest value for which the stream waits.
     last: u32,
 }
 
 impl Gate {
-    /// `None`: the driver cannot hold a stream.
+    /// Creates a gate for a stream of `device`. Returns `None` if the driver cannot hold a stream.
     pub(super) fn new(driver: &Arc<CudaDriver>, device: i32) -> Result<Option<Self>> {
         let cuda = driver.cuda;
         if cuda.cuStreamWaitValue32_v2.is_none() || cuda.cuStreamAddCallback.is_none() {
@@ -116,8 +121,8 @@ impl Gate {
         Ok(Some(Gate { word, last }))
     }
 
-    /// Stops a stream, whose context is current, at its present end. `None`: the device has no way
-    /// to do that.
+    /// Holds `stream` at its current end until the returned wait is released. The caller has made
+    /// the stream's context current. Returns `None` if the device cannot hold a stream.
     pub(super) fn hold(&mut self, stream: Addr) -> Result<Option<StreamWait>> {
         let cuda = self.word.driver.cuda;
         let (Some(add_callback), Some(wait_value)) =
@@ -127,16 +132,19 @@ impl Gate {
         };
         let arrival = Arc::new(StreamArrival::default());
         let user = Arc::into_raw(Arc::clone(&arrival));
-        // SAFETY: a live stream; the function takes the share that is passed.
+        // SAFETY: the stream is alive, and `arrive` takes ownership of the reference that `user`
+        // points to.
         let code = unsafe { add_callback(stream.ptr(), Some(arrive), user.cast_mut().cast(), 0) };
         if code != CUDA_SUCCESS {
-            // SAFETY: the share that was just made; the driver did not take it.
+            // SAFETY: `user` is the reference created above, and the failed call did not pass it
+            // on.
             drop(unsafe { Arc::from_raw(user) });
             return Err(cuda.error(code, "cuStreamAddCallback"));
         }
         let value = self.last.wrapping_add(1);
         let (at, flags) = (self.word.at.get() as CUdeviceptr, CU_STREAM_WAIT_VALUE_GEQ);
-        // SAFETY: a stream, and a word of page-locked memory that lives until the driver's end.
+        // SAFETY: the stream is alive, and the word is page-locked memory that lives until the
+        // driver object is dropped.
         let code = unsafe { wait_value(stream.ptr(), at, value, flags) };
         if code == CUDA_ERROR_NOT_SUPPORTED {
             return Ok(None);
@@ -147,22 +155,23 @@ impl Gate {
     }
 }
 
-/// Whether a stream has arrived at a point.
+/// Flag that is set when a stream arrives at a held position.
 #[derive(Default)]
 struct StreamArrival {
     has_arrived: Mutex<bool>,
     change: Condvar,
 }
 
-/// Called by the driver, on a thread that serves all streams: it does not block.
+/// Callback that signals the arrival of a stream. The driver calls it on a thread that serves all
+/// streams, so it does not block.
 unsafe extern "C" fn arrive(_stream: CUstream, _status: CUresult, arrival: *mut c_void) {
-    // SAFETY: the share that `hold` passed; the driver calls this once.
+    // SAFETY: `arrival` is the reference that `hold` passed; the driver calls this function once.
     let arrival = unsafe { Arc::from_raw(arrival.cast::<StreamArrival>().cast_const()) };
     *arrival.has_arrived.lock() = true;
     arrival.change.notify_one();
 }
 
-/// A stop of the stream, until the host has done its work.
+/// Held position of a stream: the stream continues when the host has executed its work.
 pub(super) struct StreamWait {
     arrival: Arc<StreamArrival>,
     word: Arc<Word>,

@@ -1,10 +1,9 @@
-//! Functions of the driver, found by name in the library that was opened.
+//! Function table of the CUDA driver: functions looked up by name in the loaded library.
 //!
-//! Types and constants are those of NVIDIA's cuda.h: [`super::cuda_sys`], which
-//! tools/vendor_sys.py writes.
-//! The names are those that the driver exports: cuda.h's macros add the `_v2`. Required is what
-//! CUDA 11.0 has.
-//! Results stay plain integers: a driver may return codes that no list has.
+//! Types and constants are those of NVIDIA's cuda.h: [`super::cuda_sys`], which tools/vendor_sys.py
+//! generates. The names are the exported ones: macros of cuda.h add the suffix `_v2`. Functions
+//! that CUDA 11.0 exports are required, later functions are optional. Result codes remain plain
+//! integers, because a driver may return a code that no enumeration lists.
 //!
 //! Where next: [`super::errors`] for the results, [`super::driver`] for the callers.
 

@@ -1,8 +1,9 @@
-//! Copies and fills: on a stream of the device's own that is waited for, or on the caller's.
+//! Copies and fills of backend "cuda": on an internal stream of the device that the call waits for,
+//! or on the caller's stream.
 //!
-//! One address names one place, on devices and host alike, so the driver finds out by itself what a
-//! pointer is. A copy between two devices passes both contexts, because memory of one device's pool
-//! is not accessible to the other device.
+//! Unified addressing gives device and host memory distinct addresses, so the driver derives the
+//! memory type from a pointer. A copy between two devices passes both contexts, because memory from
+//! one device's pool is not accessible to the other device.
 
 use super::driver::{CudaDriver, Use, new_stream};
 use super::event::CudaEvent;
@@ -18,11 +19,11 @@ use crate::sys::memory::buf::{Addr, Region};
 use std::ptr;
 use std::sync::Arc;
 
-/// How a copy goes.
+/// Route of a copy: selects the device whose stream executes the copy, and the driver call.
 enum CopyRoute {
-    /// All that lies on a device lies on this one.
+    /// All device memory of the copy resides on this device.
     On(i32),
-    /// From one device to another.
+    /// Copy between two devices: target and source.
     Between(i32, i32),
 }
 
@@ -52,7 +53,7 @@ impl Cuda {
     }
 }
 
-/// Queues a copy on a stream, whose context is current.
+/// Queues a copy on `stream`, whose context the caller has made current.
 fn queue(
     driver: &CudaDriver,
     stream: Addr,
@@ -65,8 +66,8 @@ fn queue(
         (dst.addr().get() as CUdeviceptr, src.addr().get() as CUdeviceptr, stream.ptr());
     match *way {
         CopyRoute::On(_) => {
-            // SAFETY: two ranges of this length that the caller has given to this copy until it has
-            // ended.
+            // SAFETY: both ranges have this length, and the caller reserves them for this copy
+            // until the copy has ended.
             cuda.check(
                 unsafe { (cuda.cuMemcpyAsync)(to, from, dst.len(), stream) },
                 "a copy (cuMemcpyAsync)",
@@ -74,8 +75,9 @@ fn queue(
         }
         CopyRoute::Between(target, source) => {
             let (target, source) = (driver.context(target)?.ptr(), driver.context(source)?.ptr());
-            // SAFETY: two ranges of this length that the caller has given to this copy until it has
-            // ended, each in its device's primary context.
+            // SAFETY: both ranges have this length, and the caller reserves them for this copy
+            // until the copy has ended. Each range is accessible in the primary context of its
+            // device.
             let code =
                 unsafe { (cuda.cuMemcpyPeerAsync)(to, target, from, source, dst.len(), stream) };
             cuda.check(code, "a copy between two devices (cuMemcpyPeerAsync)")
@@ -83,27 +85,28 @@ fn queue(
     }
 }
 
-/// Queues setting every byte on a stream, whose context is current.
+/// Queues a fill of every byte of `dst` on `stream`, whose context the caller has made current.
 fn queue_fill(driver: &CudaDriver, stream: Addr, dst: Region, value: u8) -> Result<()> {
     let to = dst.addr().get() as CUdeviceptr;
-    // SAFETY: a range that the caller has given to this call until it has ended.
+    // SAFETY: the caller reserves the range for this fill until the fill has ended.
     let code = unsafe { (driver.cuda.cuMemsetD8Async)(to, value, dst.len(), stream.ptr()) };
     driver.cuda.check(code, "a fill (cuMemsetD8Async)")
 }
 
-/// Does something on a device's own stream, whose context is current meanwhile, and waits for it.
+/// Queues `work` on the internal copy stream of `device` and waits until it has completed. The
+/// device's context is current while `work` runs.
 fn done_on(driver: &CudaDriver, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
     let _inside = driver.enter(device)?;
     let stream = driver.own_stream(device, Use::Copies)?;
     work(stream)?;
-    // SAFETY: the library's own stream.
+    // SAFETY: `stream` is an internal stream of the library, so it is alive.
     let code = unsafe { (driver.cuda.cuStreamSynchronize)(stream.ptr()) };
     driver.cuda.check(code, "a copy or fill (cuStreamSynchronize)")
 }
 
-/// Queues something in a stream's order that a stream of one device can do, whose context is
-/// current meanwhile. On another device's stream it is done beside: a new stream of the right
-/// device waits for this one, and this one for that.
+/// Queues `work` in the order of stream `on`, with the context of `device` current. If `on` belongs
+/// to another device, the work runs on a temporary stream of `device`: the temporary stream waits
+/// for the commands queued on `on`, and `on` waits for the temporary stream.
 fn in_order(on: &CudaStream, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
     let inside = on.enter()?;
     if on.device == device {
@@ -126,7 +129,8 @@ fn in_order(on: &CudaStream, device: i32, work: impl FnOnce(Addr) -> Result<()>)
     result
 }
 
-/// A stream for one piece of work. What is queued on it still runs when it goes.
+/// Temporary stream for one piece of work. Commands that are still queued when the object is
+/// dropped complete nevertheless.
 struct Beside<'d> {
     driver: &'d CudaDriver,
     stream: Addr,
@@ -134,7 +138,8 @@ struct Beside<'d> {
 
 impl Drop for Beside<'_> {
     fn drop(&mut self) {
-        // SAFETY: a stream of ours, given up once; its context is current.
+        // SAFETY: this object owns the stream and destroys it once. The stream's context is
+        // current.
         let _ = unsafe { (self.driver.cuda.cuStreamDestroy_v2)(self.stream.ptr()) };
     }
 }
@@ -152,8 +157,8 @@ impl Transfer for Arc<Cuda> {
             Ok(way) => way,
             Err(error) => return Some(Err(error)),
         };
-        // The driver reads pageable memory before the call returns: in order only if nothing is in
-        // front of the copy. Otherwise the caller waits for the stream.
+        // The driver reads pageable memory before the call returns. The copy is in stream order
+        // only if no command precedes it; otherwise the caller waits for the stream.
         if self.side(src).is_none() {
             match on.is_idle(0, 0) {
                 Ok(true) => {}
@@ -203,8 +208,8 @@ impl Transfer for Arc<Cuda> {
                 Height: height as usize,
             };
             let queue = |stream: Addr| {
-                // SAFETY: rows within two ranges that the caller has given to this copy until it
-                // has ended.
+                // SAFETY: all rows lie within two ranges that the caller reserves for this copy
+                // until the copy has ended.
                 let code =
                     unsafe { (driver.cuda.cuMemcpy2DAsync_v2)(&raw const rows, stream.ptr()) };
                 driver.cuda.check(code, "a copy of rows (cuMemcpy2DAsync)")
@@ -213,7 +218,7 @@ impl Transfer for Arc<Cuda> {
         };
         match work() {
             Ok(true) => Some(Ok(())),
-            Ok(false) => None, // row by row
+            Ok(false) => None, // the caller copies row by row
             Err(error) => Some(Err(error)),
         }
     }
@@ -244,8 +249,9 @@ impl Transfer for Arc<Cuda> {
         let (driver, prefetch) = (&on.driver, on.driver.cuda.cuMemPrefetchAsync?);
         self.side(place).filter(Block::is_managed)?;
         let queue = || {
-            // Only where pages move while devices work; the host has no such number, its mover is
-            // the stream's device.
+            // Prefetching is possible only where pages migrate while devices work. The host has no
+            // device index, so the attribute of the stream's device decides for a prefetch to the
+            // host.
             let mover =
                 driver.card(if device == DTL_PREFETCH_HOST { on.device } else { device })?;
             if driver.attribute(mover, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) == 0 {
@@ -254,7 +260,7 @@ impl Transfer for Arc<Cuda> {
             let to = if device == DTL_PREFETCH_HOST { CU_DEVICE_CPU } else { mover.id };
             let _inside = on.enter()?;
             let (at, len) = (place.region.addr().get() as CUdeviceptr, place.region.len());
-            // SAFETY: a range of managed memory, a stream whose context is current.
+            // SAFETY: the range is managed memory, and the context of the stream is current.
             let code = unsafe { prefetch(at, len, to, on.id.ptr()) };
             driver.cuda.check(code, "cuMemPrefetchAsync")
         };

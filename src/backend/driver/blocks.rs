@@ -1,23 +1,23 @@
-//! Allocations of a backend, by address.
+//! Table of a backend's allocations, by address.
 
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 
-/// An allocation.
+/// Allocation of a backend.
 #[derive(Clone, Copy)]
 pub struct Block<O> {
     /// Address that the driver returned.
     pub base: Addr,
-    /// Bytes from the first one that the caller sees.
+    /// Size in bytes, from the first byte that the caller sees.
     pub size: u64,
-    /// Device on which it was allocated.
+    /// Device on which the memory was allocated.
     pub device: i32,
-    /// How it was allocated.
+    /// Origin of the allocation: determines how the memory is freed.
     pub origin: O,
 }
 
-/// Live allocations by the first byte that the caller sees.
+/// Live allocations, by the address of the first byte that the caller sees.
 pub struct Blocks<O>(RwLock<BTreeMap<usize, Block<O>>>);
 
 impl<O> Default for Blocks<O> {
@@ -27,14 +27,14 @@ impl<O> Default for Blocks<O> {
 }
 
 impl<O: Copy> Blocks<O> {
-    /// The allocation that contains an address.
+    /// Returns the allocation that contains `addr`.
     pub fn find(&self, addr: Addr) -> Option<Block<O>> {
         let blocks = self.0.read();
         let (first, block) = blocks.range(..=addr.get()).next_back()?;
         (((addr.get() - first) as u64) < block.size).then_some(*block)
     }
 
-    /// Adds an allocation; returns its first aligned byte.
+    /// Adds an allocation. Returns the address of its first byte that is aligned to `align`.
     pub fn add(&self, block: Block<O>, align: u64) -> Addr {
         let base = block.base;
         let first = base.offset(base.get().next_multiple_of(align.max(1) as usize) - base.get());
@@ -42,12 +42,13 @@ impl<O: Copy> Blocks<O> {
         first
     }
 
-    /// Adds an allocation whose first byte is known.
+    /// Adds an allocation under the address of its first byte.
     pub fn insert(&self, first: Addr, block: Block<O>) {
         self.0.write().insert(first.get(), block);
     }
 
-    /// Adds an allocation unless one with the same first byte is in the list. False if there is.
+    /// Adds an allocation unless the table has an allocation with the same first byte. Returns true
+    /// if the allocation was added.
     pub fn try_insert(&self, first: Addr, block: Block<O>) -> bool {
         let mut blocks = self.0.write();
         let is_new = !blocks.contains_key(&first.get());
@@ -57,7 +58,7 @@ impl<O: Copy> Blocks<O> {
         is_new
     }
 
-    /// Removes an allocation by its first byte.
+    /// Removes and returns the allocation whose first byte is at `first`.
     pub fn remove(&self, first: Addr) -> Option<Block<O>> {
         self.0.write().remove(&first.get())
     }

@@ -1,6 +1,6 @@
-//! Handles of streams and events. A stream's token is a share of a [`Stream`]; an event's is a
-//! pointer to its latest record: an event can be recorded often and belongs to no device, while a
-//! driver's event does.
+//! Handles of streams and events. The token of a stream owns a reference to a [`Stream`]. The token
+//! of an event points to an object with the event's latest record, because a program records an
+//! event repeatedly and on any device, while a driver's event belongs to one device.
 
 use super::{DeviceBackend, Driver, EventRecord, Stream, token};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
@@ -11,15 +11,16 @@ use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
-/// An event of the program.
+/// Event of the program.
 struct EventHandle<D: Driver> {
     is_timed: bool,
     latest: Mutex<Option<Arc<EventRecord<D>>>>,
 }
 
-/// The event of a token.
+/// Returns the event of a token.
 fn event_of<'a, D: Driver>(token: Token) -> &'a EventHandle<D> {
-    // SAFETY: a token of `event_create`, which the runtime uses only until it destroys the event.
+    // SAFETY: `event_create` returned the token, and the runtime uses the token only until it
+    // destroys the event.
     unsafe { &*token.ptr().cast::<EventHandle<D>>() }
 }
 
@@ -27,21 +28,21 @@ fn latest<D: Driver>(token: Token) -> Option<Arc<EventRecord<D>>> {
     event_of::<D>(token).latest.lock().clone()
 }
 
-/// The stream of a token.
+/// Returns the stream of a token.
 #[inline]
 #[must_use]
 pub fn stream_of<'a, D: Driver>(token: Token) -> &'a Stream<D> {
-    // SAFETY: a token of `into_token`, which the runtime uses only until it destroys or unwraps the
-    // stream.
+    // SAFETY: `into_token` returned the token, and the runtime uses the token only until it
+    // destroys or unwraps the stream.
     unsafe { &*token.ptr().cast::<Stream<D>>() }
 }
 
-/// A share of the stream of a token.
+/// Returns a new reference to the stream of a token.
 fn share_of<D: Driver>(token: Token) -> Arc<Stream<D>> {
     let stream = token.ptr().cast::<Stream<D>>().cast_const();
-    // SAFETY: a token of `into_token`, whose share still exists.
+    // SAFETY: `into_token` returned the token, which still owns a reference.
     unsafe { Arc::increment_strong_count(stream) };
-    // SAFETY: the share that was just made.
+    // SAFETY: the increment above created the reference that is returned.
     unsafe { Arc::from_raw(stream) }
 }
 
@@ -49,9 +50,10 @@ fn into_token<D: Driver>(stream: Arc<Stream<D>>) -> Token {
     Addr::new(Arc::into_raw(stream).cast_mut().cast())
 }
 
-/// Takes back the share of a token.
+/// Takes over the reference that a token owns.
 fn from_token<D: Driver>(token: Token) -> Arc<Stream<D>> {
-    // SAFETY: a token of `into_token`, which the runtime gives back once and does not use again.
+    // SAFETY: `into_token` returned the token. The runtime passes the token to this function once
+    // and does not use it again.
     unsafe { Arc::from_raw(token.ptr().cast::<Stream<D>>().cast_const()) }
 }
 
@@ -83,7 +85,8 @@ impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
 
     fn stream_unwrap(&self, stream: Token) {
         let stream = from_token::<D>(stream);
-        // A stream of the library whose native one was wrapped stays in use.
+        // If the wrapped native stream belongs to a stream of the library, that stream remains in
+        // use.
         if stream.is_wrapped() {
             stream.close();
         }
@@ -117,8 +120,8 @@ impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
     }
 
     fn event_destroy(&self, event: Token) -> Result<()> {
-        // SAFETY: a token of `event_create`, which the runtime destroys once and does not use
-        // again.
+        // SAFETY: `event_create` returned the token. The runtime destroys the event once and does
+        // not use the token again.
         drop(unsafe { Box::from_raw(event.ptr().cast::<EventHandle<D>>()) });
         Ok(())
     }
@@ -133,7 +136,7 @@ impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
         }
         let before = latest.replace(Arc::new(EventRecord::new(&stream, event.is_timed)?));
         drop(latest);
-        drop(before); // not under the lock: it may be the last share of a stream
+        drop(before); // after unlocking: may be the last reference to a stream
         Ok(())
     }
 

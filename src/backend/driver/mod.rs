@@ -1,13 +1,13 @@
-//! Backends over a vendor's driver: code that `cuda` and `opencl` share. A backend implements
+//! Common code of the backends over a vendor's driver, `cuda` and `opencl`. A backend implements
 //! [`Driver`], [`Queue`] and [`Event`], and its own memory and copies.
 //!
 //! In reading order:
-//! - `try_once`: a value made at its first use
-//! - `blocks`: list of allocations
+//! - `try_once`: a value created at its first use
+//! - `blocks`: table of allocations
 //! - `stream_callbacks`: failures of queued work, host callbacks
-//! - `stream`: a queue with both
+//! - `stream`: a driver queue with failures and callbacks
 //! - `exec`: handles of streams and events
-//! - `device`: devices of a thread
+//! - `device`: current device of a thread
 //! - `modules`: handles of modules and kernels
 
 mod blocks;
@@ -38,42 +38,42 @@ use std::sync::Arc;
 use std::thread::LocalKey;
 use stream_callbacks::Hold;
 
-/// Device that a thread chose, and the generation of the driver that it belongs to.
+/// Current device of a thread, with the generation of the driver for which it was set.
 pub type CurrentDevice = LocalKey<Cell<(u64, i32)>>;
 
-/// A vendor's driver with its devices.
+/// Driver of a vendor, with its devices.
 pub trait Driver: Devices + Send + Sync + Sized + 'static {
     /// Name of the backend.
     const NAME: &'static CStr;
-    /// Priority of the backend in automatic choices.
+    /// Priority of the backend in automatic selection.
     const PRIORITY: i32;
     /// Name of the threads that run host callbacks.
     const CALLBACK_THREAD: &'static str;
-    /// Alignment of every allocation.
+    /// Alignment of every allocation, in bytes.
     const ALIGNMENT: u64;
-    /// Devices that threads chose.
+    /// Thread-local current device, for threads that have set a device.
     const CHOSEN: &'static CurrentDevice;
-    /// A device in the list.
+    /// Device in the driver's list.
     type Card;
-    /// The driver's own stream.
+    /// Native stream of the driver.
     type Queue: Queue;
-    /// How an allocation was made, so that it can be freed.
+    /// Origin of an allocation: determines how the allocation is freed.
     type Origin: Copy + Send + Sync;
-    /// A module of kernels.
+    /// Module of kernels.
     type Module: Module<Self>;
 
-    /// Loads the driver and lists its devices; the error text gives the reason for a failure.
+    /// Loads the driver and lists its devices. On failure, returns the reason as text.
     fn find() -> std::result::Result<Self, String>;
-    /// Number of this initialisation of the driver in the process.
+    /// Returns the number of this initialization of the driver in the process.
     fn generation(&self) -> u64;
-    /// The devices.
+    /// Returns the list of devices.
     fn cards(&self) -> &[Self::Card];
-    /// Creates a stream on a device.
+    /// Creates a stream on `device`.
     fn create_stream(self: &Arc<Self>, device: i32) -> Result<Arc<Stream<Self>>>;
-    /// Wraps a native stream of the program.
+    /// Wraps a native stream of the program on `device`.
     fn wrap_stream(self: &Arc<Self>, device: i32, native: Addr) -> Result<Arc<Stream<Self>>>;
 
-    /// A device in the list, by its index.
+    /// Returns the device with index `device` in the list.
     fn card(&self, device: i32) -> Result<&Self::Card> {
         let cards = self.cards();
         match usize::try_from(device).ok().and_then(|index| cards.get(index)) {
@@ -87,87 +87,91 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
 
 /// Properties of a driver's devices.
 pub trait Devices {
-    /// Current device of a thread that chose none.
+    /// Returns the current device of a thread that has set none.
     fn default_device(&self) -> i32;
-    /// Fills in the properties of a device.
+    /// Writes the properties of `device` to `out`.
     fn describe(&self, device: i32, out: &mut dtl_device_info_t) -> Result<()>;
-    /// Free and total bytes of a device; 0 = unknown.
+    /// Returns the free and the total memory of a device, in bytes; 0 means unknown.
     fn memory_info(&self, device: i32) -> Result<(u64, u64)>;
     /// Waits for the work of a device that is not in streams of the runtime.
     fn synchronize(&self, device: i32) -> Result<()>;
-    /// DLPack's type and number of a device.
+    /// Returns the DLPack device type and device number of `device`.
     fn dlpack(&self, device: i32) -> Result<(i32, i32)>;
 }
 
-/// A module of kernels for one device.
+/// Module of kernels for one device.
 pub trait Module<D: Driver>: Sized {
-    /// A kernel of the module.
+    /// Kernel of the module.
     type Kernel: Kernel<D>;
 
-    /// Compiles or loads a module; messages of the compiler are added to `log`.
+    /// Compiles or loads a module. The compiler's messages are appended to `log`.
     fn compile(driver: &Arc<D>, device: i32, source: &Source, log: &mut String) -> Result<Self>;
     /// Unloads the module.
     fn unload(self) -> Result<()>;
-    /// Finds a kernel and the sizes of its arguments, if they are known.
+    /// Finds a kernel. Returns the kernel and, if known, the sizes of its arguments in bytes.
     fn kernel(&self, wanted: KernelQuery<'_>) -> Result<(Self::Kernel, Option<Vec<u64>>)>;
 }
 
-/// A kernel of a module.
+/// Kernel of a module.
 pub trait Kernel<D: Driver> {
-    /// Queues the kernel.
+    /// Queues the kernel on `stream`.
     fn launch(&self, stream: &Stream<D>, launch: &ModuleLaunch<'_>) -> Result<()>;
 }
 
-/// An in-order queue of commands: the driver's own stream.
+/// In-order queue of commands: a native stream of the driver.
 pub trait Queue: Send + Sync + Sized + 'static {
-    /// The driver's own event.
+    /// Native event of the driver.
     type Event: Event;
 
-    /// The driver's handle of the queue.
+    /// Returns the native handle of the queue.
     fn native(&self) -> Addr;
-    /// Whether the program owns the queue.
+    /// Returns true if the program owns the queue.
     fn is_wrapped(&self) -> bool;
-    /// Creates an event at the present end of the queue.
+    /// Creates an event at the current end of the queue.
     fn record(&self, is_timed: bool) -> Result<Self::Event>;
-    /// Moves an event to the present end of the queue. False if the driver cannot do that with this
-    /// event, which is left as it was.
+    /// Records `event` again, at the current end of the queue. Returns false, and leaves the event
+    /// unchanged, if the driver cannot do that with this event.
     fn record_again(&self, event: &Self::Event) -> Result<bool>;
-    /// Whether commands of this queue can wait for events of the other one.
+    /// Returns true if commands of this queue can wait for events of the queue `other`.
     fn can_wait_for(&self, other: &Self) -> bool;
-    /// Lets later commands wait for an event. Returns the event of the wait itself, if it has one.
+    /// Makes later commands wait for `event`. Returns the event of the wait command itself, if the
+    /// driver creates one.
     fn wait_event(&self, event: &Self::Event) -> Result<Option<Self::Event>>;
     /// Submits the queued commands to the device.
     fn flush(&self) -> Result<()>;
-    /// Prepares `hold`: the steps that may wait for the device. False if the driver has no way to
-    /// hold a queue.
+    /// Performs the steps of `hold` that may wait for the device. Returns false if the driver
+    /// cannot hold a queue.
     fn prepare_hold(&self) -> Result<bool>;
-    /// Stops the queue at its present end until the hold is released. `None` if the device has no
-    /// way to do that.
+    /// Holds the queue at its current end until the returned hold is released. Returns `None` if
+    /// the device cannot hold a queue.
     fn hold(&self) -> Result<Option<Box<dyn Hold>>>;
-    /// Waits for the queued commands.
+    /// Waits for all queued commands.
     fn synchronize(&self) -> Result<()>;
-    /// Whether the queued commands have ended. `last` is the number of the latest command that the
-    /// stream recorded; `ended` is that of the latest command whose end was observed.
+    /// Returns true if the queued commands have ended. `last` is the number of the latest command
+    /// that the stream recorded; `ended` is that of the latest command whose end was observed.
     fn is_idle(&self, last: u64, ended: u64) -> Result<bool>;
 }
 
-/// A point in a queue.
+/// Position in a queue.
 pub trait Event: Send + Sync + Sized + 'static {
-    /// Whether the commands before it have ended; a fault of the device is an error.
+    /// Returns true if the commands before the event have ended. A device fault is returned as an
+    /// error.
     fn is_reached(&self) -> Result<bool>;
-    /// Waits until the commands before it have ended.
+    /// Waits until the commands before the event have ended.
     fn wait(&self) -> Result<()>;
-    /// Failure of the event's own command, which has ended; `what` is the command.
+    /// Returns the failure of the event's own command, which has ended. `what` names the command in
+    /// the error text.
     fn failure(&self, what: Arguments<'_>) -> Option<Error>;
-    /// Nanoseconds from this event to another one; `None` if one of them was not reached yet.
+    /// Returns the nanoseconds from this event to the event `stop`; `None` if one of the two events
+    /// has not been reached.
     fn nanoseconds_to(&self, stop: &Self) -> Result<Option<i64>>;
 }
 
-/// A backend over a driver: state that its components share.
+/// Backend over a driver: state that its components share.
 pub struct DeviceBackend<D: Driver> {
-    /// The driver, which is loaded at its first use.
+    /// Driver, loaded at its first use.
     pub driver: OnDemand<D>,
-    /// Live allocations.
+    /// Live allocations of the backend, by address.
     pub blocks: Blocks<D::Origin>,
 }
 
@@ -178,18 +182,18 @@ impl<D: Driver> Default for DeviceBackend<D> {
 }
 
 impl<D: Driver> DeviceBackend<D> {
-    /// The driver, if it is loaded or can be.
+    /// Returns success if the driver is loaded or can be loaded, else the reason.
     pub fn availability(&self) -> Availability {
         self.driver.look().map(|_| ())
     }
 
-    /// The calling thread's current device.
+    /// Returns the current device of the calling thread.
     pub fn current(&self, driver: &D) -> i32 {
         let (generation, device) = D::CHOSEN.get();
         if generation == driver.generation() { device } else { driver.default_device() }
     }
 
-    /// Takes an allocation out of the list to free it.
+    /// Removes the allocation at `addr` from the table, for the caller to free it.
     pub fn remove_block(&self, addr: Addr) -> Result<Block<D::Origin>> {
         match self.blocks.remove(addr) {
             Some(block) => Ok(block),
@@ -202,14 +206,14 @@ impl<D: Driver> DeviceBackend<D> {
     }
 }
 
-/// Bytes to allocate for an allocation of a size and an alignment: beyond the driver's alignment
-/// there is room to align in.
+/// Returns the bytes to request from the driver for an allocation of `size` bytes: if `align`
+/// exceeds the driver's alignment, the request has `align` extra bytes for aligning the result.
 #[must_use]
 pub fn room_for<D: Driver>(size: u64, align: u64) -> usize {
     (if align > D::ALIGNMENT { size.saturating_add(align) } else { size }) as usize
 }
 
-/// Makes the backend of a driver.
+/// Creates the backend of a driver.
 #[must_use]
 pub fn backend<D: Driver>(shared: Arc<DeviceBackend<D>>) -> Backend
 where
@@ -224,7 +228,7 @@ where
     backend
 }
 
-/// Moves an object behind a token.
+/// Moves `object` to the heap and returns its address as a token.
 fn token<T>(object: T) -> Token {
     Addr::new(Box::into_raw(Box::new(object)).cast())
 }

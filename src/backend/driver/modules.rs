@@ -1,4 +1,4 @@
-//! Modules and kernels: tokens are pointers to the driver's objects.
+//! Handles of modules and kernels: their tokens point to objects of the driver backend.
 
 use super::{DeviceBackend, Driver, Kernel, Module, stream_of, token};
 use crate::error::Result;
@@ -13,7 +13,8 @@ impl<D: Driver> Modules for Arc<DeviceBackend<D>> {
     }
 
     fn destroy(&self, module: Token) -> Result<()> {
-        // SAFETY: a token of `compile`, which the runtime destroys once and does not use again.
+        // SAFETY: `compile` returned the token. The runtime destroys the module once and does not
+        // use the token again.
         unsafe { Box::from_raw(module.ptr().cast::<D::Module>()) }.unload()
     }
 
@@ -22,20 +23,23 @@ impl<D: Driver> Modules for Arc<DeviceBackend<D>> {
         module: Token,
         wanted: KernelQuery<'_>,
     ) -> Result<(Compiled, Option<Vec<u64>>)> {
-        // SAFETY: a token of `compile`, which the runtime uses only until it destroys the module.
+        // SAFETY: `compile` returned the token, and the runtime uses the token only until it
+        // destroys the module.
         let module = unsafe { &*module.ptr().cast::<D::Module>() };
         module.kernel(wanted).map(|(kernel, sizes)| (Compiled::Own(token(kernel)), sizes))
     }
 
     fn kernel_destroy(&self, kernel: Token) -> Result<()> {
-        // SAFETY: a token of `kernel`, which the runtime destroys once and does not use again.
+        // SAFETY: `kernel` returned the token. The runtime destroys the kernel once and does not
+        // use the token again.
         drop(unsafe { Box::from_raw(kernel.ptr().cast::<KernelOf<D>>()) });
         Ok(())
     }
 
     #[inline]
     fn launch(&self, stream: Token, kernel: Token, launch: &ModuleLaunch<'_>) -> Result<()> {
-        // SAFETY: a token of `kernel`, which the runtime uses only until it destroys the kernel.
+        // SAFETY: `kernel` returned the token, and the runtime uses the token only until it
+        // destroys the kernel.
         let kernel = unsafe { &*kernel.ptr().cast::<KernelOf<D>>() };
         kernel.launch(stream_of(stream), launch)
     }

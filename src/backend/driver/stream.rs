@@ -1,13 +1,13 @@
-//! A stream: a queue of the driver, the failures of its work, and a thread for its host callbacks.
+//! Stream: a queue of the driver, the failures of its work, and a thread for its host callbacks.
 //!
-//! A driver may report a command's failure by that command's event alone, as OpenCL does, or let it
-//! fail every later call, as CUDA does with a fault of the device. No driver has the status of a
-//! callback, or the rule that a stream which waited for an event shares the failures before it. The
-//! stream keeps those.
+//! A driver reports the failure of a command either by that command's event alone (OpenCL), or by
+//! failing every later call (CUDA, after a device fault). No driver stores the status of a callback
+//! or implements the rule that a stream which waited for an event shares the failures before that
+//! event. The stream stores both.
 //!
-//! Callbacks have a thread of the stream, not one of the driver's, which serves all streams and so
-//! may not block. Meanwhile the queue is held. It is released even if the callback failed: later
-//! work runs.
+//! Callbacks run on a thread of the stream, because a thread of the driver serves all streams and
+//! must not block. Meanwhile the queue is held. The queue is released even if the callback failed,
+//! so later work runs.
 
 use super::stream_callbacks::{HostTask, Log, Piece, Worker, collect};
 use super::{Driver, Event, Queue};
@@ -17,7 +17,7 @@ use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
-/// A stream.
+/// Stream of a driver backend.
 pub struct Stream<D: Driver> {
     queue: D::Queue,
     log: Arc<Mutex<Log<QueuedWork<D>>>>,
@@ -26,30 +26,30 @@ pub struct Stream<D: Driver> {
 
 type EventOf<D> = <<D as Driver>::Queue as Queue>::Event;
 
-/// A command that can fail by itself.
+/// Command that can fail without failing later calls.
 pub enum Command {
-    /// A copy.
+    /// Copy of memory.
     Copy,
-    /// A fill.
+    /// Fill of memory with a byte value.
     Fill,
-    /// A launch of the kernel of this name.
+    /// Launch of a kernel, with the kernel's name.
     Launch(Arc<str>),
 }
 
-/// Work that can fail by itself.
+/// Queued work that can fail without failing later calls.
 enum QueuedWork<D: Driver> {
     Command(EventOf<D>, Command),
-    /// A wait for a record, with its own event if the driver has one.
+    /// Wait for a record, with the event of the wait if the driver creates one.
     Wait(Option<EventOf<D>>, Arc<EventRecord<D>>),
 }
 
-/// A point in a stream's work.
+/// Position in a stream's work, recorded for an event.
 pub struct EventRecord<D: Driver> {
     stream: Arc<Stream<D>>,
     event: EventOf<D>,
-    /// The record has the failures of work after this number ...
+    /// Exclusive lower bound of the work numbers whose failures the record reports.
     after: u64,
-    /// ... and up to this one.
+    /// Inclusive upper bound of the work numbers whose failures the record reports.
     upto: u64,
 }
 
@@ -81,7 +81,7 @@ impl<D: Driver> Piece for QueuedWork<D> {
 }
 
 impl<D: Driver> EventRecord<D> {
-    /// Records the present end of a stream.
+    /// Creates a record at the current end of a stream.
     pub fn new(stream: &Arc<Stream<D>>, is_timed: bool) -> Result<Self> {
         let log = stream.log.lock();
         let event = stream.queue.record(is_timed)?;
@@ -90,8 +90,8 @@ impl<D: Driver> EventRecord<D> {
         Ok(EventRecord { stream: Arc::clone(stream), event, after, upto })
     }
 
-    /// Moves the record to the present end of a stream. False if its event cannot be used there;
-    /// then, and after an error, it is as it was.
+    /// Moves the record to the current end of a stream. Returns false if the record's event cannot
+    /// be used on that stream. After false or an error, the record is unchanged.
     pub fn renew(&mut self, stream: &Arc<Stream<D>>) -> Result<bool> {
         let log = stream.log.lock();
         if !stream.queue.record_again(&self.event)? {
@@ -103,7 +103,8 @@ impl<D: Driver> EventRecord<D> {
         Ok(true)
     }
 
-    /// Whether the work before it is done; its failure if it failed.
+    /// Returns true if the work before the record is complete. A failure of that work is returned
+    /// as an error.
     pub fn is_done(&self) -> Result<bool> {
         if !self.event.is_reached()? {
             return Ok(false);
@@ -111,18 +112,19 @@ impl<D: Driver> EventRecord<D> {
         self.failure().map_or(Ok(true), Err)
     }
 
-    /// Waits for the work before it.
+    /// Waits for the work before the record and returns its failure.
     pub fn wait(&self) -> Result<()> {
         self.event.wait()?;
         self.failure().map_or(Ok(()), Err)
     }
 
-    /// Nanoseconds from it to another one; `None` if one of them was not reached yet.
+    /// Returns the nanoseconds from this record to the record `stop`; `None` if one of the two has
+    /// not been reached.
     pub fn nanoseconds_to(&self, stop: &EventRecord<D>) -> Result<Option<i64>> {
         self.event.nanoseconds_to(&stop.event)
     }
 
-    /// Failure of the work before a record that was reached.
+    /// Returns the failure of the work before this record, which has been reached.
     fn failure(&self) -> Option<Error> {
         collect(&self.stream.log, self.upto);
         let first = self.stream.log.lock().first_failure(self.after, self.upto);
@@ -131,32 +133,32 @@ impl<D: Driver> EventRecord<D> {
 }
 
 impl<D: Driver> Stream<D> {
-    /// A stream over a queue.
+    /// Creates a stream over `queue`.
     #[must_use]
     pub fn new(queue: D::Queue) -> Arc<Self> {
         Arc::new(Stream { queue, log: Arc::default(), worker: Mutex::new(None) })
     }
 
-    /// Its queue.
+    /// Returns the queue of the stream.
     #[inline]
     #[must_use]
     pub fn queue(&self) -> &D::Queue {
         &self.queue
     }
 
-    /// The driver's handle of its queue.
+    /// Returns the native handle of the stream's queue.
     #[must_use]
     pub fn native(&self) -> Addr {
         self.queue.native()
     }
 
-    /// Whether the program owns its queue.
+    /// Returns true if the program owns the stream's queue.
     #[must_use]
     pub fn is_wrapped(&self) -> bool {
         self.queue.is_wrapped()
     }
 
-    /// Queues a command whose failure only its event reports.
+    /// Queues a command whose failure only the command's event reports.
     pub fn enqueue(
         &self,
         command: Command,
@@ -168,7 +170,8 @@ impl<D: Driver> Stream<D> {
         self.queue.flush()
     }
 
-    /// Lets later work wait for a record, whose failure becomes this stream's.
+    /// Makes later work wait for `record`. A failure of the work before the record becomes a
+    /// failure of this stream.
     pub fn wait_for(&self, record: Arc<EventRecord<D>>) -> Result<()> {
         if !self.queue.can_wait_for(&record.stream.queue) {
             return self.run_on_host(HostTask::Own(Box::new(move || record.wait()))).map(drop);
@@ -180,14 +183,14 @@ impl<D: Driver> Stream<D> {
         self.queue.flush()
     }
 
-    /// Calls a function on a host thread in the stream's order. `None` if the driver cannot hold
-    /// the queue.
+    /// Calls `task` with `user` on a host thread in stream order. Returns `None` if the driver
+    /// cannot hold the queue.
     pub fn call(&self, task: dtl_task_fn_t, user: Addr) -> Option<Result<()>> {
         let is_queued = self.run_on_host(HostTask::Call(task, user));
         is_queued.map(|is_queued| is_queued.then_some(())).transpose()
     }
 
-    /// False if the driver cannot hold the queue.
+    /// Queues `task` for the stream's thread. Returns false if the driver cannot hold the queue.
     fn run_on_host(&self, task: HostTask) -> Result<bool> {
         let mut worker = self.worker.lock();
         if !self.queue.prepare_hold()? {
@@ -202,8 +205,8 @@ impl<D: Driver> Stream<D> {
         worker.give(log.number(), hold, task).map(|()| true)
     }
 
-    /// Waits for all work queued so far; returns its first failure, once. A lost device's is
-    /// returned each time.
+    /// Waits for all work queued so far and returns its first failure. A failure is returned once,
+    /// except that of a lost device, which every call returns.
     pub fn synchronize(&self) -> Result<()> {
         if self.is_own_thread() {
             return fail!(
@@ -217,7 +220,8 @@ impl<D: Driver> Stream<D> {
         self.log.lock().report(upto)
     }
 
-    /// Whether all work queued so far is done; its failure, which stays.
+    /// Returns true if all work queued so far is complete. A failure is returned as an error and
+    /// remains stored.
     pub fn query(&self) -> Result<bool> {
         let log = self.log.lock();
         let (upto, ended) = (log.last, log.ended);
@@ -231,12 +235,12 @@ impl<D: Driver> Stream<D> {
         log.unreported(upto).map(|()| true)
     }
 
-    /// Finishes the queued work, unless the stream's own work is the caller, and ends the thread.
+    /// Waits for the queued work, unless the stream's own work is the caller, and ends the thread.
     pub fn close(&self) {
         if !self.is_own_thread() {
-            // No caller is left to receive a failure.
+            // No caller remains to receive a failure.
             let _ = self.synchronize();
-            collect(&self.log, u64::MAX); // shares of other streams, which may have one of this
+            collect(&self.log, u64::MAX); // drops references to other streams, breaking cycles
         }
         let worker = self.worker.lock().take();
         if let Some(worker) = worker {

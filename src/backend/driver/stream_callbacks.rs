@@ -1,10 +1,11 @@
-//! State beside a driver's queue: numbers of the queued work, how it failed, and a thread for host
-//! callbacks.
+//! State of a stream beside the driver's queue: numbers of the queued work, failures, and a thread
+//! for host callbacks.
 //!
-//! A driver may report a failure by one command's event alone, and it never has the status of a
-//! host callback. So each command that can fail has a number. Commands are kept in the order of
-//! their numbers until a caller that waits takes out the ended ones and files their failures under
-//! their numbers. A record has the range of numbers that lie before it.
+//! A driver may report the failure of a command only by that command's event, and it never has the
+//! status of a host callback. Therefore each command that can fail has a number. Commands are
+//! stored in the order of their numbers. A waiting caller removes the commands that have ended and
+//! stores their failures with their numbers. An event record has the range of the numbers that
+//! precede it.
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
@@ -20,33 +21,34 @@ use std::ffi::c_void;
 use std::sync::{Arc, mpsc};
 use std::thread::{JoinHandle, ThreadId};
 
-/// How many failures a stream keeps for events that were recorded behind them.
+/// Maximum number of failures that a stream stores for events recorded after them.
 const FAILURES_KEPT: usize = 64;
 
-/// Work that can fail by itself.
+/// Queued work that can fail without failing later calls.
 pub trait Piece {
-    /// Whether it has ended, well or not.
+    /// Returns true if the work has ended, successfully or not.
     fn has_ended(&self) -> bool;
-    /// Of work that has ended.
+    /// Returns the failure of the work, which has ended; `None` if it succeeded.
     fn failure(&self) -> Option<Error>;
 }
 
-/// What has been queued and how it ended.
+/// Log of the queued work and its failures.
 pub struct Log<P> {
-    /// Number of the latest piece of work.
+    /// Number of the latest queued piece of work.
     pub last: u64,
-    /// Work that was not seen to have ended.
+    /// Work whose end has not been observed.
     unfinished: VecDeque<(u64, Arc<P>)>,
     failures: VecDeque<Failure>,
-    /// Failures up to this number were returned by a synchronize.
+    /// Number up to which a synchronize has returned the failures.
     pub reported: u64,
-    /// Work up to this number has ended.
+    /// Number up to which all work is known to have ended.
     pub ended: u64,
 }
 
 struct Failure {
     number: u64,
-    /// Failure of a callback: the runtime has it, too, and returns it from synchronize.
+    /// True for the failure of a callback: the runtime stores such a failure too and returns it
+    /// from synchronize.
     known: bool,
     error: Error,
 }
@@ -64,13 +66,13 @@ impl<P> Default for Log<P> {
 }
 
 impl<P: Piece> Log<P> {
-    /// The number of a piece of work that has just been queued.
+    /// Assigns a number to a piece of work that was just queued.
     pub fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// Numbers and keeps a command whose end is queried later.
+    /// Assigns a number to a command and stores the command, whose end is queried later.
     pub fn add(&mut self, piece: P) {
         let number = self.number();
         self.unfinished.push_back((number, Arc::new(piece)));
@@ -88,14 +90,14 @@ impl<P: Piece> Log<P> {
         self.failures.iter().find(|failure| failure.number > after && failure.number <= upto)
     }
 
-    /// The first failure of the numbers after one and up to another.
+    /// Returns the first failure whose number is greater than `after` and at most `upto`.
     #[must_use]
     pub fn first_failure(&self, after: u64, upto: u64) -> Option<Error> {
         self.first(after, upto).map(|failure| failure.error.clone())
     }
 
-    /// The first failure up to a number that no synchronize has returned and the runtime does not
-    /// have.
+    /// Returns the first failure up to the number `upto` that no synchronize has returned, unless
+    /// the runtime stores that failure too.
     pub fn unreported(&self, upto: u64) -> Result<()> {
         match self.first(self.reported, upto) {
             Some(Failure { known: false, error, .. }) => Err(error.clone()),
@@ -103,7 +105,8 @@ impl<P: Piece> Log<P> {
         }
     }
 
-    /// Returns that failure once; the work up to the number has ended.
+    /// Returns the first unreported failure up to the number `upto` and marks all failures up to
+    /// `upto` as reported. The work up to `upto` has ended.
     pub fn report(&mut self, upto: u64) -> Result<()> {
         let result = self.unreported(upto);
         (self.reported, self.ended) = (self.reported.max(upto), self.ended.max(upto));
@@ -111,8 +114,9 @@ impl<P: Piece> Log<P> {
     }
 }
 
-/// Takes work that has ended out of the list, up to a number, and notes its failures. Without the
-/// lock while a piece is queried, which may query another stream, which may query this one.
+/// Removes the work that has ended from the log, up to the number `upto`, and stores its failures.
+/// The lock is not held while a piece of work is queried: the query may query another stream, which
+/// may query this one.
 pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
     loop {
         let first = log.lock().unfinished.front().cloned();
@@ -123,31 +127,31 @@ pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
         };
         let failure = piece.failure();
         let mut log = log.lock();
-        // Unless another thread was here first.
+        // Skip if another thread has removed this piece meanwhile.
         if log.unfinished.front().is_some_and(|(front, _)| *front == number) {
             let seen = log.unfinished.pop_front();
             if let Some(error) = failure {
                 log.fail(number, false, error);
             }
             drop(log);
-            drop(seen); // it may hold the last share of another stream
+            drop(seen); // may own the last reference to another stream
         }
     }
 }
 
-/// What holds a queue while the host works.
+/// Hold of a queue while the host works.
 pub trait Hold: Send {
-    /// Waits for what was queued before, however that ended.
+    /// Waits until the commands queued before the hold have ended, successfully or not.
     fn wait(&self);
-    /// Lets the queue go on.
+    /// Lets the queue continue.
     fn release(&self);
 }
 
-/// What the host does in a queue's order.
+/// Work of the host in the order of a queue.
 pub enum HostTask {
-    /// A callback.
+    /// Callback of the program, with its argument.
     Call(dtl_task_fn_t, Addr),
-    /// Work of the backend, whose failure the runtime does not have.
+    /// Work of the backend, whose failure the runtime does not store.
     Own(Box<dyn FnOnce() -> Result<()> + Send>),
 }
 
@@ -157,7 +161,8 @@ struct CallbackJob {
     task: HostTask,
 }
 
-/// A stream's thread for what the host does in its order: not a driver's, which may not block.
+/// Thread of one stream for host work in stream order. A thread of the driver is not used, because
+/// it must not block.
 pub struct Worker {
     thread: ThreadId,
     handle: JoinHandle<()>,
@@ -165,7 +170,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts it; failures go to the log.
+    /// Starts the thread. Failures of its tasks are stored in `log`.
     pub fn start<P: Piece + Send + Sync + 'static>(
         name: &str,
         log: Arc<Mutex<Log<P>>>,
@@ -179,13 +184,13 @@ impl Worker {
         }
     }
 
-    /// Whether the calling thread is it.
+    /// Returns true if the calling thread is this worker's thread.
     #[must_use]
     pub fn is_calling(&self) -> bool {
         self.thread == std::thread::current().id()
     }
 
-    /// Queues a task with its number in the log. The queue is held already.
+    /// Passes a task to the thread, with the task's number in the log. The queue is already held.
     pub fn give(&self, number: u64, hold: Box<dyn Hold>, task: HostTask) -> Result<()> {
         self.jobs.send(CallbackJob { number, hold, task }).or_else(|mpsc::SendError(job)| {
             job.hold.release();
@@ -193,21 +198,22 @@ impl Worker {
         })
     }
 
-    /// Ends it when its tasks are done, and waits for that unless it is the caller.
+    /// Ends the thread after its queued tasks, and waits for the thread unless it is the caller.
     pub fn end(self) {
         let is_calling = self.is_calling();
-        drop(self.jobs); // the end of its loop
+        drop(self.jobs); // ends the loop of the thread
         if !is_calling {
-            let _ = self.handle.join(); // it catches what callbacks do, so it has not panicked
+            let _ = self.handle.join(); // C callbacks cannot unwind: the thread has not panicked
         }
     }
 }
 
-/// The life of a stream's thread.
+/// Main loop of a stream's callback thread.
 fn serve<P: Piece>(jobs: &mpsc::Receiver<CallbackJob>, log: &Mutex<Log<P>>) {
     lifecycle::enter_own_thread();
     for CallbackJob { number, hold, task } in jobs {
-        // Failed or not: a callback is called, and what failed is the work's before it.
+        // The result of the preceding work does not matter here: a callback is called even after a
+        // failure, which belongs to the preceding work.
         hold.wait();
         let aside = epoch::aside();
         let (known, result) = match task {

@@ -1,13 +1,13 @@
-//! A value that is made at its first use, by one thread. A failure leaves it unmade.
+//! Value that one thread creates at its first use. After a failed attempt the next use tries again.
 
 use crate::error::Result;
 use crate::sys::sync::lock::Mutex;
 use std::sync::OnceLock;
 
-/// A value that is made at its first use.
+/// Value that is created at its first use.
 pub struct TryOnce<T> {
     value: OnceLock<T>,
-    /// Held while it is made.
+    /// Lock held while the value is created.
     making: Mutex<()>,
 }
 
@@ -18,12 +18,12 @@ impl<T> Default for TryOnce<T> {
 }
 
 impl<T> TryOnce<T> {
-    /// The value, if it was made.
+    /// Returns the value if it was created.
     pub fn get(&self) -> Option<&T> {
         self.value.get()
     }
 
-    /// The value, which `make` makes if that has not been done.
+    /// Returns the value. Calls `make` to create the value if that has not succeeded before.
     #[inline]
     pub fn get_or_make(&self, make: impl FnOnce() -> Result<T>) -> Result<&T> {
         if let Some(value) = self.value.get() {
@@ -37,7 +37,7 @@ impl<T> TryOnce<T> {
         Ok(self.value.get_or_init(|| value))
     }
 
-    /// Takes the value out, if it was made.
+    /// Removes and returns the value if it was created.
     pub fn take(&mut self) -> Option<T> {
         self.value.take()
     }

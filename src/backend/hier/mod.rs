@@ -1,11 +1,11 @@
-//! Kind "hier": one communicator over several nodes, of two others: shared memory inside each
-//! node, and a kind that crosses nodes between them. Not a way to move bytes itself. Opening is
-//! here.
+//! Transport "hier": one communicator over several nodes, composed of two others: shared memory
+//! within each node, and a transport between nodes. It moves no bytes itself. This file opens the
+//! communicator.
 //!
 //! In reading order:
-//! - `nodes`: which ranks share a node
-//! - `router`: which transport carries a message
-//! - `transport`: the interface to `runtime`
+//! - `nodes`: ranks of each node
+//! - `router`: selection of the transport for each message
+//! - `transport`: interface to `runtime`
 
 mod nodes;
 mod router;
@@ -28,17 +28,17 @@ use nodes::Nodes;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// What it is made of.
+/// Backends of which "hier" is composed.
 #[derive(Clone)]
 struct Hier {
-    /// For the ranks of one node.
+    /// Backend for the ranks of one node.
     node: Arc<Backend>,
-    /// Kinds that can stand between the nodes.
+    /// Backends that can be used between nodes.
     across: Arc<[Arc<Backend>]>,
 }
 
-/// The backend named "hier": `node` inside the nodes, and one of `across`, that which
-/// `DTL_HIER_ACROSS` names, between them.
+/// Creates the backend named "hier": `node` is used within nodes, and the one of `across` that
+/// `DTL_HIER_ACROSS` names between them.
 #[must_use]
 pub fn backend(node: Arc<Backend>, across: Vec<Arc<Backend>>) -> Backend {
     let hier = Hier { node, across: across.into() };
@@ -47,14 +47,15 @@ pub fn backend(node: Arc<Backend>, across: Vec<Arc<Backend>>) -> Backend {
     backend
 }
 
-/// Memory of the table of who is where, for each rank.
+/// Memory of the table of nodes per rank, in bytes.
 pub const RANK_BYTES: usize = nodes::RANK_BYTES;
 
-/// The kind between the nodes unless `DTL_HIER_ACROSS` names another.
+/// Name of the backend between nodes unless `DTL_HIER_ACROSS` names another.
 const ACROSS: &str = "mpi";
-/// How long a rank may take longer than another to open its node's transport.
+/// Maximum time by which one rank may take longer than another to open its node's transport, in
+/// nanoseconds.
 const GRACE_NS: u64 = 5_000_000_000;
-/// What stands for a node in the ranks' words if it is pretended.
+/// First word of a node's identity if nodes are simulated by `DTL_FAKE_NODES`.
 const PRETENDED: u64 = 0x7072_6574_656E_6400;
 
 impl Hier {
@@ -115,8 +116,8 @@ impl Comm for Hier {
             Ok(between) => between,
             Err(why) => return fail!(DTL_ERROR_UNAVAILABLE, "kind \"hier\": {why}"),
         };
-        // Communicators made from this one share both links, and their match words tell them apart:
-        // MPI's own messages carry a tag only.
+        // Derived communicators share both transports and are distinguished by their match bits, so
+        // these must be transferred in full: MPI's own messages carry only a tag.
         let whole_words =
             OpenArgs { own_algorithms: true, job: args.job.clone(), over: None, ..*args };
         let across =
@@ -137,11 +138,12 @@ impl Comm for Hier {
 }
 
 impl Hier {
-    /// The node's part, opened on all ranks or on none.
+    /// Opens the transport within the node, on all ranks or on none.
     fn join(&self, across: &dyn Transport, args: &OpenArgs) -> Result<(Nodes, Box<dyn Transport>)> {
         let mut over = OverTransport::new(across, limit_ns(args.timeout_ns));
         let node = self.open_node(&over, args);
-        // Also after a failure: it must be reported to the others.
+        // The exchange follows also after a failure, because the failure must be reported to the
+        // other ranks.
         over.limit_ns = over.limit_ns.saturating_add(GRACE_NS);
         let own = node.as_ref().map(drop).map_err(Clone::clone);
         let failure = all_or_none(&over, own, &[], |rank, status| {
@@ -157,7 +159,7 @@ impl Hier {
         }
     }
 
-    /// Finds out who shares this node and opens the transport among those.
+    /// Determines which ranks share this node and opens the transport among them.
     fn open_node(
         &self,
         over: &dyn Exchange,
@@ -165,8 +167,8 @@ impl Hier {
     ) -> Result<(Nodes, Box<dyn Transport>)> {
         let (rank, size) = (over.rank(), over.size());
         let mine = own_node(rank, size);
-        // Drawn by the lowest rank of each node: launchers' job names need not be the same on its
-        // ranks.
+        // A random name, of which each node uses that of its lowest rank: launchers do not
+        // guarantee the same job name on all ranks.
         let name = process::random_u64().unwrap_or(0);
         let (word, of) = *mine.as_ref().unwrap_or(&(0, 0));
         let (_, words) = all_or_none(over, mine, &[word, of, name], |rank, _| {
@@ -200,8 +202,8 @@ impl Hier {
     }
 }
 
-/// Two words that only the ranks of this rank's node have. Containers on one machine cannot share
-/// memory: they count as nodes.
+/// Returns the identity of this rank's node: two words that only ranks of the node have. Containers
+/// on one machine cannot share memory, so each container counts as a node.
 fn own_node(rank: i32, size: i32) -> Result<(u64, u64)> {
     if let Some(text) = settings::current().fake_nodes {
         let pretended = nodes::pretended(&text, size)?;

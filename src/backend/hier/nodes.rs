@@ -1,25 +1,26 @@
-//! Which ranks share a node: by one word per rank, or simulated by `DTL_FAKE_NODES`.
+//! Mapping of ranks to nodes: from one word per rank, or simulated by `DTL_FAKE_NODES`.
 
 use crate::error::{Result, fail};
 use std::sync::Arc;
 
-/// Where the ranks of a job are.
+/// Nodes of the ranks of a job.
 pub(super) struct Nodes {
-    /// By rank: the number of its node. Nodes are numbered by their lowest ranks.
+    /// Node of each rank. Nodes are numbered in the order of their lowest ranks.
     pub(super) of: Arc<[i32]>,
-    /// By rank: its rank within its node.
+    /// Number of each rank within its node.
     pub(super) local: Vec<i32>,
-    /// The ranks of this rank's node, ascending.
+    /// Ranks of this rank's node, ascending.
     pub(super) mine: Vec<i32>,
     /// Number of nodes.
     pub(super) count: usize,
 }
 
-/// What the two lists by rank take for one.
+/// Memory of the two lists per rank, in bytes.
 pub(super) const RANK_BYTES: usize = 2 * size_of::<i32>();
 
 impl Nodes {
-    /// From a word of each rank that only the ranks of its node have too.
+    /// Creates the mapping from `words`: ranks are on the same node if and only if their words are
+    /// equal. `rank` is this rank.
     pub(super) fn new<T: PartialEq>(rank: i32, words: &[T]) -> Self {
         let mut firsts: Vec<&T> = Vec::new();
         let mut sizes: Vec<i32> = Vec::new();
@@ -43,7 +44,7 @@ impl Nodes {
         Nodes { of: of.into(), local, mine, count: firsts.len() }
     }
 
-    /// "2 nodes x 4 ranks", or how many are on each if they differ.
+    /// Returns "2 nodes x 4 ranks", or the range of ranks per node if nodes differ in size.
     pub(super) fn text(&self) -> String {
         let size = |node: i32| self.of.iter().filter(|of| **of == node).count();
         let sizes: Vec<usize> = (0..).take(self.count).map(size).collect();
@@ -58,12 +59,13 @@ impl Nodes {
     }
 }
 
-/// Parses the node of each rank from `DTL_FAKE_NODES`: "2x3" is two nodes of three ranks, "3,1" one
-/// of three and one of one.
+/// Parses `DTL_FAKE_NODES` into the node of each rank: "2x3" is two nodes of three ranks, "3,1" is
+/// one node of three ranks and one node of one.
 pub(super) fn pretended(text: &str, size: i32) -> Result<Vec<u64>> {
     let number = |text: &str| text.trim().parse::<i32>().ok().filter(|number| *number > 0);
     let ranks: Option<Vec<i32>> = match text.split_once(['x', 'X']) {
-        // No more nodes than ranks: a nonsensical number must not fill the memory.
+        // The number of nodes is limited by the number of ranks, so that an absurd value cannot
+        // exhaust memory.
         Some((nodes, each)) => number(nodes)
             .zip(number(each))
             .map(|(nodes, each)| vec![each; nodes.min(size + 1).unsigned_abs() as usize]),

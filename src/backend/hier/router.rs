@@ -1,14 +1,15 @@
-//! Which way a message goes, and receives that may come either way.
+//! Selection of the transport for each message, and receives from any source.
 //!
-//! A message between ranks of a node goes over the node's transport, any other over the one between
-//! the nodes; each does its own matching. A receive that names its source is posted where that is.
-//! One from any source cannot be posted on both: it is held here, and each progress looks (`probe`)
-//! whether a message for it has come either way. A receive that could take a message of a held one
-//! is held behind it, so that receives match in the order posted; so messages that nobody has
-//! posted a receive for are exactly those that a held receive may take. One of a rank to itself
-//! goes over the node's transport.
+//! A message between ranks of one node uses the node's transport, any other message the transport
+//! between nodes; each transport does its own matching. A receive that names its source is posted
+//! on the source's transport. A receive from any source cannot be posted on both transports. It is
+//! deferred: each call of `progress` probes both transports for a matching message. A receive that
+//! could match the same message as an earlier deferred receive is deferred behind it, so that
+//! receives match in posting order. Therefore unexpected messages of the transports are exactly
+//! those that a deferred receive may match. A message of a rank to itself uses the node's
+//! transport.
 //!
-//! Nothing here waits; the lock is in `transport`.
+//! No function blocks; the lock is in `transport`.
 
 use super::nodes::Nodes;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -21,57 +22,57 @@ use crate::runtime::component::{
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
-/// Where something goes or comes from.
+/// Transport of a message: within the node or between nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HierLevel {
     Node,
     Across,
 }
 
-/// Routes each message over the node's transport or the one between the nodes, and holds receives
-/// that may come either way.
+/// Routes each message over the node's transport or the transport between nodes, and defers
+/// receives whose message may arrive on either transport.
 pub(super) struct Router {
     node: Box<dyn Transport>,
     across: Box<dyn Transport>,
     nodes: Nodes,
     operations: Operations<HierOperation>,
-    /// In the order posted.
+    /// Deferred receives, in posting order.
     held: Vec<DeferredReceive>,
     posted: u64,
-    /// Where the next look for a message of any source begins.
+    /// Transport that is probed first for the next message from any source.
     turn: HierLevel,
 }
 
-/// An operation in flight.
+/// Operation in flight.
 #[derive(Clone, Copy)]
 enum HierOperation {
-    /// In a transport's hands.
+    /// Operation of a transport.
     At(HierLevel, OpId),
-    /// In a transport's hands: a receive that was held until a message had come.
+    /// Operation of a transport: a receive that was deferred until a message had arrived.
     Found {
         way: HierLevel,
         op: OpId,
         held: DeferredReceive,
         is_withdrawn: bool,
     },
-    /// A message that was taken for a receive to come.
+    /// A matched message, taken by a matched probe for a later receive.
     Taken(HierLevel, OpId),
-    /// A receive that is posted on no transport.
+    /// A receive that is deferred: it is posted on no transport.
     Held,
     Done(Completion),
 }
 
-/// A receive that waits here.
+/// A deferred receive.
 #[derive(Clone, Copy)]
 struct DeferredReceive {
     id: OpId,
-    /// Counts receives that were held.
+    /// Position in the posting order of deferred receives.
     posted: u64,
     select: Selector,
     into: Region,
 }
 
-/// Whether there may be a message that both would take.
+/// Returns true if some message could match both selectors.
 fn overlap(a: &Selector, b: &Selector) -> bool {
     let any = a.source == DTL_ANY_SOURCE || b.source == DTL_ANY_SOURCE;
     (any || a.source == b.source) && (a.match_bits ^ b.match_bits) & !(a.ignore | b.ignore) == 0
@@ -98,7 +99,7 @@ impl Router {
         }
     }
 
-    /// Which way a rank is, and its rank there.
+    /// Returns the transport to a rank, and the rank's number there.
     pub(super) fn way(&self, rank: i32) -> Result<(HierLevel, i32)> {
         let index = usize::try_from(rank).unwrap_or(usize::MAX);
         let Some(node) = self.nodes.of.get(index) else {
@@ -123,7 +124,7 @@ impl Router {
         }
     }
 
-    /// A completion with its source as the whole communicator counts.
+    /// Converts the source of a completion to its rank in the whole communicator.
     fn outward(&self, way: HierLevel, done: Completion) -> Completion {
         let source = match way {
             HierLevel::Node => self.outer(done.source),
@@ -140,8 +141,8 @@ impl Router {
             .unwrap_or(local)
     }
 
-    /// Hands an operation to a transport, with its place kept first so that nothing is lost for
-    /// want of memory.
+    /// Starts an operation on a transport. The slot of the operation is allocated first, so that no
+    /// operation is lost for lack of memory.
     fn start(
         &mut self,
         way: HierLevel,
@@ -179,7 +180,8 @@ impl Router {
         self.start(way, |side| side.isend(data, rank, word, mode))
     }
 
-    /// `None`: not that way.
+    /// Starts a pipelined send; returns `None` if the transport does not support it for this
+    /// message.
     pub(super) fn isend_pipelined(
         &mut self,
         data: Region,
@@ -235,16 +237,17 @@ impl Router {
         Ok(id)
     }
 
-    // ---- receives that are held ----
+    // ---- deferred receives ----
 
-    /// The message that a receive would take now, and which way it came.
+    /// Returns the message that a receive with `select` would match now, and the transport on which
+    /// it arrived.
     fn find(&mut self, select: Selector) -> Result<Option<(HierLevel, Completion)>> {
         if select.source != DTL_ANY_SOURCE {
             let (way, source) = self.way(select.source)?;
             let found = self.side(way).probe(Selector { source, ..select })?;
             return Ok(found.map(|done| (way, self.outward(way, done))));
         }
-        // In turn, so that a busy node does not keep the others waiting.
+        // The transports alternate, so that a busy transport cannot starve the other.
         let order = match self.turn {
             HierLevel::Node => [HierLevel::Node, HierLevel::Across],
             HierLevel::Across => [HierLevel::Across, HierLevel::Node],
@@ -256,7 +259,8 @@ impl Router {
                         if way == HierLevel::Node { HierLevel::Across } else { HierLevel::Node };
                     return Ok(Some((way, self.outward(way, done))));
                 }
-                // The communicator decides what a death means for a receive from any source.
+                // The communicator decides what the death of a rank means for a receive from any
+                // source.
                 Ok(None) => {}
                 Err(error) if error.status() == DTL_ERROR_RANK_FAILURE => {}
                 Err(error) => return Err(error),
@@ -265,13 +269,13 @@ impl Router {
         Ok(None)
     }
 
-    /// Takes out what was found: the oldest of its source and word.
+    /// Removes the oldest message with the source and match bits of `found` from matching.
     fn take_found(&self, way: HierLevel, found: &Completion) -> Result<Option<Matched>> {
         let source = if way == HierLevel::Node { self.way(found.source)?.1 } else { found.source };
         self.side(way).take(Selector { source, match_bits: found.match_bits, ignore: 0 })
     }
 
-    /// Gives held receives the messages that have come for them.
+    /// Starts the deferred receives for which messages have arrived.
     fn look_for_held(&mut self) {
         let mut index = 0;
         while let Some(&held) = self.held.get(index) {
@@ -284,8 +288,9 @@ impl Router {
             match self.find(held.select) {
                 Ok(None) => index += 1,
                 Ok(Some((way, found))) => {
-                    // One before it may have taken it had it come a moment ago. That looks again,
-                    // for there may be an older one.
+                    // An earlier deferred receive could match this message, which arrived after
+                    // that receive was checked. The search continues at the earlier receive,
+                    // because an older message for it may exist.
                     let owner = before_of(&self.held, index, &found);
                     match owner {
                         Some(owner) => index = owner,
@@ -297,7 +302,7 @@ impl Router {
         }
     }
 
-    /// Posts a receive that nothing is before any more.
+    /// Posts a deferred receive that no earlier deferred receive precedes any more.
     fn post(&mut self, index: usize, held: &DeferredReceive) {
         let started = self.way(held.select.source).and_then(|(way, source)| {
             self.side(way).irecv(held.into, Selector { source, ..held.select }).map(|op| (way, op))
@@ -311,7 +316,7 @@ impl Router {
         }
     }
 
-    /// Receives what was found. False: its sender has withdrawn it.
+    /// Receives the message that was found; returns false if its sender has canceled it.
     fn receive(
         &mut self,
         index: usize,
@@ -343,11 +348,11 @@ impl Router {
         self.set(held.id, HierOperation::Done(done));
     }
 
-    // ---- looking at messages ----
+    // ---- probing ----
 
-    /// The message that a receive posted now would take.
+    /// Returns the message that a receive with `select` would match if it were posted now.
     fn free_message(&mut self, select: Selector) -> Result<Option<(HierLevel, Completion)>> {
-        // Each round but the last gives a held receive its message.
+        // Each round except the last starts a deferred receive.
         for _ in 0..=self.held.len() {
             if !self.held.is_empty() {
                 self.look_for_held();
@@ -381,7 +386,7 @@ impl Router {
         }
     }
 
-    /// Starts the receive of a taken message, under the message's id.
+    /// Starts the receive of a matched message, under the message's id.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         let Some(&HierOperation::Taken(way, taken)) = self.operations.get(message) else {
             return fail!(
@@ -395,7 +400,7 @@ impl Router {
         Ok(message)
     }
 
-    // ---- the end of operations ----
+    // ---- completion and cancellation ----
 
     pub(super) fn test(&mut self, id: OpId) -> Result<Option<Completion>> {
         if !self.held.is_empty() {
@@ -439,7 +444,7 @@ impl Router {
         }
     }
 
-    /// The message of a receive was withdrawn by its sender: the receive returns to its place.
+    /// Defers a receive again, at its original position, because the sender canceled its message.
     fn put_back(&mut self, held: DeferredReceive) {
         let place = self.held.partition_point(|other| other.posted < held.posted);
         self.held.insert(place, held);
@@ -471,10 +476,10 @@ impl Router {
         }
     }
 
-    /// Moves both transports on, but for one that was tested just now.
+    /// Makes progress on both transports, except on the transport that was tested just now.
     fn progress_but(&self, asked: Option<HierLevel>) {
         for way in [HierLevel::Node, HierLevel::Across] {
-            // With one node nothing ever goes across.
+            // With one node, no message uses the transport between nodes.
             if asked != Some(way) && (way == HierLevel::Node || self.nodes.count > 1) {
                 self.side(way).progress();
             }
@@ -488,9 +493,9 @@ impl Router {
         self.progress_but(None);
     }
 
-    // ---- failures and the end ----
+    // ---- failures and closing ----
 
-    /// Returns the ranks that either transport reports as gone.
+    /// Returns the ranks that either transport reports as failed or left.
     pub(super) fn failed_ranks(&self) -> Vec<i32> {
         let of = |side: &dyn Transport| {
             side.groups().liveness.map_or_else(Vec::new, |side| side.failed_ranks())
@@ -502,8 +507,8 @@ impl Router {
         failed
     }
 
-    /// Returns the sum of both transports' counts of ranks that are gone. A rank may be in both; 0
-    /// if none is gone.
+    /// Returns the sum of both transports' counts of failed ranks. A rank may be counted by both;
+    /// the sum is 0 if no rank has failed.
     pub(super) fn failed_count(&self) -> usize {
         [&self.node, &self.across]
             .iter()
@@ -517,14 +522,14 @@ impl Router {
         of(self.across.as_ref()).or_else(|| of(self.node.as_ref()))
     }
 
-    /// Closes both, first the one that may wait for other nodes.
+    /// Closes both transports: first the transport that may wait for other nodes.
     pub(super) fn close(self) -> Result<()> {
         let across = self.across.close();
         self.node.close().and(across)
     }
 }
 
-/// The first of the held receives before one that would take a message.
+/// Returns the first of the deferred receives before `index` that would match the message.
 fn before_of(held: &[DeferredReceive], index: usize, found: &Completion) -> Option<usize> {
     held.iter().take(index).position(|held| held.select.takes(found.source, found.match_bits))
 }

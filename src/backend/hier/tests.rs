@@ -1,4 +1,4 @@
-//! Tests of the routing, with ranks of one process in the place of nodes.
+//! Tests of the router, with ranks of one process that simulate nodes.
 
 use super::nodes::Nodes;
 use super::router::HierLevel;
@@ -27,7 +27,7 @@ fn kinds() -> [Arc<Backend>; 2] {
     [threads, alone].map(Arc::new)
 }
 
-/// All ranks of a job on these nodes.
+/// Returns all ranks of a job; `of` has the node of each rank.
 fn job(of: &[i32]) -> Vec<Rank> {
     let count = of.iter().max().expect("a node") + 1;
     let size =
@@ -50,7 +50,7 @@ fn buffer(bytes: &[u8]) -> Scratch {
 }
 
 fn first(scratch: &Scratch) -> u8 {
-    // SAFETY: the tests read a buffer only after the operation on it is over.
+    // SAFETY: the tests read a buffer only after the operation on it is complete.
     let bytes = unsafe { scratch.region().as_slice() };
     bytes[0]
 }
@@ -140,7 +140,8 @@ fn receives_match_in_the_order_posted() {
     let ranks = job(&[0, 0, 1]);
     let into: Vec<_> = (0..5).map(|_| buffer(&[0])).collect();
     let post = |index: usize, select| ranks[0].irecv(into[index].region(), select).expect("irecv");
-    // Before any source: in a transport's hands. Behind it: what could take the same.
+    // Posted before the receive from any source: on a transport. Posted after it: deferred if it
+    // could match the same message.
     let specific = post(0, from(2, 5));
     let any = post(1, from(DTL_ANY_SOURCE, 5));
     let wild = post(2, any_tag(2));
@@ -173,8 +174,9 @@ fn a_receive_waits_behind_one_from_any_source() {
     assert_eq!((end(&ranks[0], behind).source, first(&into[1])), (1, 2));
 }
 
-/// What takes which message of one source does not depend on when they come: receives in the order
-/// posted, messages in the order sent. So it can be compared with the plainest matching.
+/// Matching of the messages of one source does not depend on their time of arrival: receives match
+/// in posting order, messages in sending order. So the result can be compared with the simplest
+/// matching.
 #[test]
 fn messages_that_come_at_any_moment_are_matched_in_order() {
     const MESSAGES: usize = 3000;
@@ -205,7 +207,7 @@ fn messages_that_come_at_any_moment_are_matched_in_order() {
             let word = 1 + random(3);
             let select = if word == 3 { any_tag(source) } else { from(source, word) };
             let into = Scratch::of_words(&[u64::MAX]).expect("memory");
-            // A few receives ahead: that is when messages find them in the middle of a look.
+            // At most a few receives ahead: then messages arrive while receives are being matched.
             if random(2) == 0 && posted.len() < sent.load(Ordering::Relaxed) + 4 {
                 let op = receiver.irecv(into.region(), select).expect("irecv");
                 posted.push((select, Some(op), into));

@@ -1,4 +1,4 @@
-//! The communicator as `runtime` sees it: the router behind one short lock.
+//! Interface of the transport to `runtime`: the router behind one short lock.
 
 use super::nodes::Nodes;
 use super::router::Router;
@@ -13,20 +13,20 @@ use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// The communicator as `runtime` sees it: the router behind one short lock.
+/// The transport of a communicator: the router behind one short lock.
 pub(super) struct HierTransport {
-    /// `None` when it is closed.
+    /// `None` once the communicator is closed.
     router: Mutex<Option<Router>>,
     properties: Properties,
-    /// Groups of the transport of this node.
+    /// Capability groups of the node's transport.
     node_has_cross_memory: bool,
     node_has_pipeline: bool,
-    /// Shares, which keep a registered one registered.
+    /// References that prevent a registered backend from being unregistered.
     _kinds: [Arc<Backend>; 2],
 }
 
 impl HierTransport {
-    /// `kinds`: those of the two.
+    /// Creates the transport. `kinds`: the backends of `node` and `across`.
     pub(super) fn new(
         node: Box<dyn Transport>,
         across: Box<dyn Transport>,
@@ -34,7 +34,7 @@ impl HierTransport {
         kinds: [Arc<Backend>; 2],
     ) -> Self {
         let between = across.properties();
-        // What matters first: a C program gets the beginning.
+        // The most important part comes first, because a C program gets a truncated text.
         let description = format!(
             "{}: {} inside, {} between ({}; {})",
             nodes.text(),
@@ -117,7 +117,7 @@ impl Transport for HierTransport {
     }
 
     fn progress(&self) {
-        // Who holds the lock makes progress itself.
+        // A thread that holds the lock makes progress itself.
         if let Some(router) = self.router.try_lock().as_mut().and_then(|router| router.as_mut()) {
             router.progress();
         }
@@ -151,7 +151,7 @@ impl CrossMemory for HierTransport {
     }
 }
 
-/// To a rank of this node.
+/// Pipelined sends to ranks of this node.
 impl Pipeline for HierTransport {
     fn isend_pipelined(
         &self,

@@ -1,11 +1,11 @@
-//! Host memory of kind SHARED: each block a file in memory, which other processes of the node map
-//! too.
+//! Host memory of kind SHARED. Each block is an in-memory file that other processes of the node can
+//! map too.
 //!
-//! The process that allocated a block keeps its descriptor. A handle names that process and the
-//! number of the descriptor; another process reaches the file through /proc, if the operating
-//! system permits. Everything in a handle may be stale or made up, so the file found there is
-//! examined before it is opened. It is mapped only if it is the very file: its name has a random
-//! number. docs/adr/0014 gives the reasons.
+//! The process that allocated a block keeps the file descriptor. A handle contains the ID of that
+//! process and the number of the descriptor; another process opens the file through /proc, if the
+//! operating system permits. Every field of a handle may be stale or forged, so the file is
+//! examined before it is opened. The file is mapped only if its name has the random number of the
+//! handle. docs/adr/0014 gives the reasons.
 
 use crate::abi::status::{
     DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_INVALID_HANDLE, DTL_ERROR_LIMIT, DTL_ERROR_MEMORY,
@@ -28,7 +28,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-/// All blocks of this process, its own and imported ones, by their first byte.
+/// Own and imported blocks of this process, by the address of their first byte.
 pub(super) struct HostBlocks(Mutex<BTreeMap<usize, HostBlock>>);
 
 struct HostBlock {
@@ -36,14 +36,14 @@ struct HostBlock {
     nonce: u64,
 }
 
-/// Where another process finds a block.
+/// Location of a block for other processes: the content of a handle.
 #[derive(Clone, Copy)]
 struct Location {
     pid: i32,
     descriptor: i32,
-    /// When the process started: ids are used again.
+    /// Start time of the process: process IDs are reused.
     started: u64,
-    /// In which its id means it.
+    /// PID namespace in which the process ID is valid.
     namespace: u64,
     nonce: u64,
     uid: u32,
@@ -149,7 +149,7 @@ impl Exports for HostBlocks {
 impl Location {
     fn ticket(self) -> Ticket {
         let Location { pid, descriptor, started, namespace, nonce, uid } = self;
-        // Neither is negative.
+        // The conversions preserve the values, because neither number is negative.
         [
             u64::from(pid as u32) | u64::from(descriptor as u32) << 32,
             started,
@@ -176,7 +176,7 @@ impl Location {
         Ok(Location { pid, descriptor, started, namespace, nonce, uid })
     }
 
-    /// Whether others will find in /proc what this process means.
+    /// Returns an error unless other processes find this process in /proc under its process ID.
     fn check_own(&self) -> Result<()> {
         let seen = process::pid_in_proc().map_err(|error| {
             os_error(DTL_ERROR_MEMORY, "what names this process cannot be read (/proc)", &error)
@@ -199,7 +199,7 @@ impl Location {
         }
     }
 
-    /// Whether the process of that id is still the one that exported.
+    /// Returns an error unless the process ID still belongs to the process that exported the block.
     fn check_process(&self) -> Result<()> {
         let own = process::pid_namespace()
             .map_err(|error| self.refused("reading /proc/self/ns/pid", &error))?;
@@ -233,7 +233,8 @@ impl Location {
         }
     }
 
-    /// The very file, not opened yet.
+    /// Looks up the file of the handle without opening it. Returns an error if it is not the
+    /// exported file.
     fn look(&self) -> Result<PathFd> {
         let gone = || {
             Error::new(
@@ -251,7 +252,7 @@ impl Location {
         };
         let name = seen.name().map_err(|error| self.refused("looking at its memory", &error))?;
         let wanted = format!("/memfd:{} (deleted)", file_name(self.nonce).to_string_lossy());
-        // Another file has that number now.
+        // Another name means that the descriptor number now belongs to another file.
         if name.as_os_str() == wanted.as_str() { Ok(seen) } else { Err(gone()) }
     }
 
@@ -287,8 +288,8 @@ impl std::fmt::Display for Location {
     }
 }
 
-/// There is no such process, or no such descriptor; a process may go between opening and reading
-/// (ESRCH).
+/// Returns true if the error means that the process or the descriptor does not exist. ESRCH occurs
+/// if a process ends between opening and reading.
 fn is_missing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }

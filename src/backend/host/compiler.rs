@@ -1,5 +1,4 @@
-//! The C compiler of the machine: which one, everything that its result depends on, and a run of
-//! it.
+//! C compiler of the machine: selection, the inputs that determine its output, and one compilation.
 
 use crate::abi::status::*;
 use crate::backend::kernel_cache::{CompilerOutput, Inputs, too_large, unwritten, write};
@@ -17,27 +16,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Names in a folder of the cache.
-/// No file that comes with a source can be called that.
+/// Name of the source file in a cache folder; the next constants name the other files. No file that
+/// is passed with a source can have this name.
 const SOURCE: &str = "<source>.c";
 const HEADER: &str = "dtl_kernel.h";
 pub(super) const OBJECT: &str = "kernels.so";
 const NEEDS: &str = "needs.d";
-/// The folder of the files that come with a source.
+/// Subfolder for the files that are passed with a source.
 const FILES: &str = "files";
 
 const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
-/// Before the caller's options, so that those win.
+/// Options in front of the caller's options, which therefore take precedence.
 const FLAGS: [&str; 6] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC", "-Wframe-larger-than=1048576"];
-/// Behind them.
+/// Options behind the caller's options.
 const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
-/// Shell command that runs the compiler and prints its exit status: the program may reap the child
-/// before the library does, and the status would be lost otherwise.
+/// Shell command that runs the compiler and prints its exit status. Without the shell the status
+/// would be lost if the program reaped the child before the library does.
 const SHELL: [&str; 4] =
     ["/bin/sh", "-c", "\"$@\"; printf '\\n%s%d\\n' 'dtl: ended with ' $?", "sh"];
 const ENDED: &str = "\ndtl: ended with ";
 const USUAL: [&str; 3] = ["cc", "gcc", "clang"];
-/// What compilers of the machine read.
+/// Environment variables that compilers read.
 const VARIABLES: [&str; 8] = [
     "CPATH",
     "C_INCLUDE_PATH",
@@ -49,9 +48,10 @@ const VARIABLES: [&str; 8] = [
     "PATH",
 ];
 
-/// A compiler that may be run.
+/// Compiler found on the machine, with its time limit.
 pub(super) struct Compiler {
-    /// As it was found: some programs look at the name that they are called by.
+    /// Path as it was found, with links unresolved: some compilers depend on the name by which they
+    /// are called.
     program: PathBuf,
     limit: Duration,
 }
@@ -94,7 +94,7 @@ impl Compiler {
         }
     }
 
-    /// Everything that the result depends on, but for the files that the source includes.
+    /// Returns everything that the result depends on, except the files that the source includes.
     pub(super) fn inputs(&self, source: &Source) -> Result<Inputs> {
         let mut inputs = Inputs::new();
         inputs.add("header", HEADER_TEXT.as_bytes());
@@ -111,7 +111,7 @@ impl Compiler {
             inputs.add(name, std::env::var_os(name).unwrap_or_default().as_bytes());
         }
         FLAGS.iter().chain(&LAST_FLAGS).for_each(|flag| inputs.add("flag", flag.as_bytes()));
-        // Paths in options may be relative.
+        // Relative paths in options depend on the current folder.
         if !source.options.is_empty() {
             inputs
                 .add("folder", std::env::current_dir().unwrap_or_default().as_os_str().as_bytes());
@@ -123,8 +123,9 @@ impl Compiler {
         }
         for library in &source.libraries {
             inputs.add("library", library.as_bytes());
-            // The file is an input too: a result of an earlier run may have been linked with
-            // another version of it. The compiler reports a missing library.
+            // The content of the library is an input too: an earlier result may have been linked
+            // with another version. A missing file is ignored here, because the compiler reports
+            // it.
             let _ =
                 library.starts_with('/').then(|| inputs.add_program("linked", Path::new(library)));
         }
@@ -133,7 +134,7 @@ impl Compiler {
         Ok(inputs)
     }
 
-    /// Compiles in a folder of its own, where the object is afterwards and nothing else.
+    /// Compiles in `folder`, which afterwards has the object and no other file.
     pub(super) fn make(
         &self,
         source: &Source,
@@ -154,7 +155,7 @@ impl Compiler {
         Ok(CompilerOutput { needs, log: log.clone() })
     }
 
-    /// Runs the compiler; its messages are appended to `log`.
+    /// Runs the compiler on `source` in `folder`. The compiler's messages are appended to `log`.
     fn run(&self, source: &Source, folder: &Path, log: &mut String) -> Result<()> {
         write(&folder.join(SOURCE), &named(&source.name.to_string_lossy(), source.bytes()))?;
         write(&folder.join(HEADER), &named(HEADER, HEADER_TEXT.as_bytes()))?;
@@ -179,7 +180,8 @@ impl Compiler {
         command.arg(folder.join(SOURCE)).args(["-x", "none"]);
         source.libraries.iter().for_each(|library| link(&mut command, library));
         command.arg("-lm");
-        // Texts in English, and nothing left elsewhere by one that is killed.
+        // Messages are in English, and a killed compiler leaves temporary files only in this
+        // folder.
         command.env("LC_ALL", "C").env("TMPDIR", folder);
         let answer = match subprocess::run(&mut command, Capture::Everything, self.limit) {
             Ok(answer) => answer,
@@ -242,7 +244,8 @@ impl Compiler {
     }
 }
 
-/// Whether there is one, and not the object or text that some options have compilers make.
+/// Returns true if the file exists and is an ELF shared object. Some options make compilers write
+/// an object file or text instead.
 fn is_shared_object(path: &Path) -> bool {
     const MAGIC: &[u8] = b"\x7fELF";
     const SHARED: [u8; 2] = 3u16.to_ne_bytes(); // ET_DYN
@@ -251,22 +254,23 @@ fn is_shared_object(path: &Path) -> bool {
     is_read && first.starts_with(MAGIC) && first.ends_with(&SHARED)
 }
 
-/// What a shell calls the end of what could not be run, and of what a signal ended (and its
-/// number).
+/// Exit status of a shell whose command could not be executed. 127 means that the command was not
+/// found; 128 + n means that signal n ended the command.
 const NO_PROGRAM: i32 = 126;
 const UNFOUND: i32 = 127;
 const KILLED: i32 = 128;
 
-/// Takes the shell's word out of the log. `None`: the shell itself was killed.
+/// Removes the exit status that the shell printed from the log and returns it. Returns `None` if
+/// the shell itself was killed.
 fn taken_code(log: &mut String) -> Option<i32> {
     let at = log.rfind(ENDED)?;
     let rest = log.split_off(at);
     let (code, behind) = rest.strip_prefix(ENDED)?.split_once('\n')?;
-    log.push_str(behind); // of a program that the compiler has left behind
+    log.push_str(behind); // output of a program that outlives the compiler
     code.parse().ok()
 }
 
-/// A text as the compiler sees it: messages and __FILE__ have the name that the caller gave.
+/// Adds a `#line` directive to a text, so that messages and __FILE__ have the caller's file name.
 fn named(name: &str, bytes: &[u8]) -> Vec<u8> {
     let name = name.replace('\\', "\\\\").replace('"', "\\\"");
     let mut text = format!("#line 1 \"{name}\"\n").into_bytes();
@@ -275,7 +279,8 @@ fn named(name: &str, bytes: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Links a library, a path or a name; one that is named by its path is found there at run time too.
+/// Adds the options that link a library, given by path or by name. A library given by path is also
+/// found at that path at run time.
 fn link(command: &mut Command, library: &str) {
     match Path::new(library).parent().filter(|_| library.starts_with('/')) {
         Some(folder) => {
@@ -285,7 +290,7 @@ fn link(command: &mut Command, library: &str) {
     };
 }
 
-/// A path, or a name in one of the folders.
+/// Finds an executable file: `name` is a path, or a name in one of the colon-separated `folders`.
 fn search(name: &str, folders: &str) -> Option<PathBuf> {
     let runs = |path: &PathBuf| {
         fs::metadata(path).is_ok_and(|about| about.is_file() && about.mode() & 0o111 != 0)
@@ -293,12 +298,14 @@ fn search(name: &str, folders: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(runs);
     }
-    // An empty folder would be the current one, which anybody may have chosen.
+    // Relative and empty folders are skipped: they depend on the current folder, which anyone may
+    // have chosen.
     let folders = folders.split(':').filter(|folder| folder.starts_with('/'));
     folders.map(|folder| Path::new(folder).join(name)).find(runs)
 }
 
-/// What -march=native depends on: a folder may be shared by different machines.
+/// Returns the processor properties that -march=native depends on: different machines may share a
+/// cache folder.
 fn processor() -> String {
     const KEYS: [&str; 8] = [
         "vendor_id",
@@ -317,7 +324,7 @@ fn processor() -> String {
     first.lines().filter(wanted).collect::<Vec<_>>().join("\n")
 }
 
-/// What stands behind the colon of a rule as compilers write it for make.
+/// Parses the prerequisites of a make rule as compilers write it.
 fn prerequisites(rule: &str) -> Vec<String> {
     let rule = rule.replace("\\\n", " ");
     let Some((_, list)) = rule.split_once(": ") else { return Vec::new() };

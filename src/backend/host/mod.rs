@@ -1,7 +1,7 @@
-//! The host: one CPU device, memory of the process, copies by the CPU. Always available.
+//! Backend "host": one CPU device, memory of the process, and copies by the CPU. Always available.
 //!
-//! Streams, events, executors and kernels of the host are the library's own (`runtime::exec`);
-//! kernels from source are compiled in [`modules`].
+//! `runtime::exec` implements streams, events, executors and kernels of the host; [`modules`]
+//! compiles kernels from source.
 //!
 //! In reading order:
 //! - `blocks`: memory of kind SHARED
@@ -28,11 +28,11 @@ use crate::sys::sync::lock::Mutex;
 use blocks::HostBlocks;
 use std::collections::BTreeMap;
 
-/// Every host allocation starts on a cache line.
+/// Alignment of every host allocation, in bytes: one cache line.
 const ALIGNMENT: u64 = heap::ALIGNMENT;
 const PAGE: u64 = 4096;
 
-/// The backend named "host".
+/// Creates the backend "host".
 #[must_use]
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"host", 0, true, Box::new(Host));
@@ -88,21 +88,22 @@ impl Device for Host {
     }
 }
 
-/// Page-locked memory has pages of its own: unlocking it must not unlock its neighbours.
+/// Returns the size and the alignment, in bytes, of a page-locked allocation. The allocation
+/// occupies whole pages, because unlocking it must not unlock other memory.
 fn pages(size: u64, align: u64) -> (u64, u64) {
     (size.next_multiple_of(PAGE), align.max(PAGE))
 }
 
-/// Page-locked and shared memory. The other kinds are plain memory of the process.
+/// Page-locked and shared host memory. The other memory kinds are plain memory of the process.
 struct HostMemory {
     shared: HostBlocks,
-    /// How many registered ranges begin or end in a page: it stays locked until the last of them
-    /// goes.
+    /// Number of ends of registered ranges in each page. A page remains locked until the last range
+    /// that begins or ends in it is unregistered.
     edges: Mutex<BTreeMap<u64, u32>>,
 }
 
 impl HostMemory {
-    /// The pages that a range begins and ends in.
+    /// Returns the numbers of the first and the last page of a range.
     fn edges(region: Region) -> [u64; 2] {
         let first = region.addr().get() as u64;
         [first / PAGE, (first + region.len() as u64 - 1) / PAGE]
@@ -165,7 +166,7 @@ impl Memory for HostMemory {
             }
             left == 0
         };
-        // Pages between the two are this range's alone.
+        // The pages between the first and the last one belong to this range only.
         let [first, last] = HostMemory::edges(region);
         let (first_goes, last_goes) = (is_last(first), is_last(last));
         let (begin, end) = (first + u64::from(!first_goes), last + u64::from(last_goes));
@@ -211,13 +212,15 @@ impl Memory for HostMemory {
     }
 }
 
-/// The limit (RLIMIT_MEMLOCK) is often small: unlocked memory works as well, only slower.
+/// Page-locks memory. A failure is not an error but a degradation, because the limit
+/// (RLIMIT_MEMLOCK) is often small and unlocked memory is only slower.
 fn lock(addr: Addr, size: u64) -> Result<()> {
     host_pages::lock(addr, size)
         .or_else(|why| explain::degraded("pinned host memory", &format!("not page-locked: {why}")))
 }
 
-/// The host's "device memory" is host memory: programs written for a device run unchanged.
+/// Returns an error unless the host has memory of this kind. DEVICE memory of the host is host
+/// memory, so that programs written for a device run unchanged.
 fn check_kind(kind: dtl_enum_word_t) -> Result<()> {
     let known = [
         DTL_MEMORY_HOST,

@@ -1,12 +1,11 @@
-//! Kernels from C source on the host: compiled into a shared object, which is kept on disk and
-//! loaded.
+//! Host kernels from C source, compiled into a shared object that is cached on disk and loaded.
 //!
-//! A kernel is found by the description that DTL_KERNEL of dtl_kernel.h leaves in the object.
-//! Objects are never unloaded (`sys::os::dl` gives the reason), so a kernel's code outlives its
-//! module.
+//! A kernel is found by its descriptor, which DTL_KERNEL of dtl_kernel.h defines in the object.
+//! Objects are never unloaded (`sys::os::dl` gives the reason), so the code of a kernel outlives
+//! its module.
 //!
-//! Where next: [`super::compiler`] runs the compiler, [`crate::backend::kernel_cache`] keeps what
-//! it makes.
+//! Where next: [`super::compiler`] runs the compiler, [`crate::backend::kernel_cache`] caches its
+//! output.
 
 use super::compiler::{Compiler, OBJECT};
 use crate::abi::devices::exec::dtl_kernel_context_t;
@@ -25,7 +24,8 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 
-/// `struct dtl_kernel_entry_` of dtl_kernel.h; its version is in the symbol's name too.
+/// Descriptor of a kernel: `struct dtl_kernel_entry_` of dtl_kernel.h. The symbol's name also has
+/// the version.
 #[repr(C)]
 struct KernelEntry {
     version: u32,
@@ -36,7 +36,7 @@ struct KernelEntry {
 
 const VERSION: u32 = 1;
 
-/// The modules there are, by their tokens.
+/// Live modules, by their tokens.
 #[derive(Default)]
 pub(super) struct HostModules(Mutex<Loaded>);
 
@@ -78,8 +78,8 @@ impl Modules for HostModules {
         let compiler = Compiler::find(&settings)?;
         let cache = KernelCache::open(settings.cache.as_deref(), OBJECT)?;
         let inputs = compiler.inputs(source)?;
-        // A second time only if what was found turns out damaged, or is taken away by another
-        // process meanwhile.
+        // The second iteration runs only if the cached object was damaged or another process
+        // removed it meanwhile.
         let mut found = cache.find(inputs.bytes())?;
         loop {
             let was_there = found.is_some();
@@ -121,8 +121,8 @@ impl Modules for HostModules {
                 wanted.name
             );
         };
-        // SAFETY: dtl_kernel.h defines what has such a name, a constant of this type; the object is
-        // never unloaded.
+        // SAFETY: dtl_kernel.h defines every symbol of this name as a constant of this type, and
+        // the object is never unloaded.
         let entry = unsafe { &*address.ptr().cast::<KernelEntry>() };
         let sizes = entry.sizes.get(..entry.count as usize);
         match (entry.version, entry.run, sizes) {
@@ -139,7 +139,7 @@ impl Modules for HostModules {
     }
 
     fn kernel_destroy(&self, _kernel: Token) -> Result<()> {
-        Ok(()) // host code is never its own kernel
+        Ok(()) // host kernels are `Compiled::Blocks`, without a token
     }
 
     fn launch(&self, _stream: Token, _kernel: Token, _launch: &ModuleLaunch<'_>) -> Result<()> {
@@ -148,8 +148,8 @@ impl Modules for HostModules {
 }
 
 fn load(entry: &kernel_cache::CachedObject) -> Result<dl::SharedObject> {
-    // SAFETY: compiled from the caller's source, in a folder that only this user can write to; that
-    // it runs is wanted.
+    // SAFETY: the object was compiled from the caller's source, in a folder to which only this user
+    // can write. The caller intends the code to run.
     let opened = unsafe { dl::SharedObject::open(&entry.object) };
     opened.map_err(|why| {
         if why.contains("undefined symbol") {

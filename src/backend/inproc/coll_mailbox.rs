@@ -1,5 +1,6 @@
-//! Boards between the threads of this process. What a board is: `component::board`. Here is the
-//! memory; `wakeup` wakes who sleeps until a post is there.
+//! Collective mailboxes between the threads of this process; `backend::coll_mailbox` describes
+//! them. This module allocates the memory; `wakeup` wakes threads that sleep until a post is
+//! published.
 
 use super::wakeup::Doorbell;
 use crate::backend::coll_mailbox::{self, MailboxView, Places, ROOM};
@@ -10,7 +11,7 @@ use crate::sys::os::shm_segment::SharedMapping;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The places of a fabric. They take no memory before the first board.
+/// Mailbox places of the ranks of a communicator. Their memory is allocated with the first mailbox.
 pub(super) struct Mailboxes {
     ranks: usize,
     room: OnceLock<Option<MailboxMemory>>,
@@ -26,7 +27,8 @@ impl Mailboxes {
         Mailboxes { ranks, room: OnceLock::new() }
     }
 
-    /// `None`: there are too many ranks, or too few.
+    /// Returns the memory of the mailboxes, allocating it if necessary; `None` if the number of
+    /// ranks is too large or too small, or if there is no memory.
     fn room(&self) -> Option<&MailboxMemory> {
         let make = || {
             let memory = SharedMapping::private(
@@ -42,7 +44,7 @@ impl Mailboxes {
         if has_boards { self.room.get_or_init(make).as_ref() } else { None }
     }
 
-    /// Reserves a place for a rank's sheet.
+    /// Reserves a place for a rank's mailbox.
     pub(super) fn reserve(
         &self,
         places: &mut Places,
@@ -53,7 +55,7 @@ impl Mailboxes {
         u32::try_from(place).ok()
     }
 
-    /// The board of some ranks, for `own`.
+    /// Opens the mailboxes of `members`, for rank `own`.
     pub(super) fn open(
         &self,
         places: &mut Places,
@@ -62,8 +64,8 @@ impl Mailboxes {
         members: &[Member],
     ) -> Option<Result<Box<dyn component::CollMailbox>>> {
         let room = self.room()?;
-        // The bell of the first member's place, which all members can compute. Boards may share a
-        // bell.
+        // The doorbell of the first member's place, which all members can compute. Communicators
+        // may share a doorbell.
         let bell = members.first().and_then(|first| room.bells.get(first.place as usize));
         let Some(bell) = bell else {
             return Some(fail!(

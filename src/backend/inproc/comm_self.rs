@@ -1,14 +1,14 @@
-//! Kind "self": one rank that sends to itself.
+//! Transport "self": one rank that sends messages to itself.
 
 use super::transport::endpoints;
 use crate::error::{Result, fail};
 use crate::runtime::component::{BackendProbe, Comm, OpenArgs, Transport};
 use crate::runtime::registry::Backend;
 
-/// The kind "self".
+/// Backend "self": opens a communicator of one rank.
 pub(super) struct SelfComm;
 
-/// The backend named "self".
+/// Creates the backend named "self".
 pub(super) fn backend() -> Backend {
     let mut backend = Backend::new(c"self", i32::MIN, true, Box::new(SelfComm));
     backend.comm = Some(Box::new(SelfComm));

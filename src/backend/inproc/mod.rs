@@ -1,13 +1,13 @@
-//! Ranks within one process: kind "self" is one rank that sends to itself, kind "threads" has
-//! many, meant for one thread each. Not for processes (`shm`).
+//! Transports between ranks of one process: "self" has one rank that sends to itself, "threads" has
+//! several ranks, usually one per thread. Ranks in different processes use `shm`.
 //!
 //! In reading order:
-//! - `comm_self`: kind "self"
-//! - `threads`: kind "threads"
+//! - `comm_self`: transport "self"
+//! - `threads`: transport "threads"
 //! - `transport`: messages between the ranks
 //! - `rank_state`: operations of one rank
 //! - `coll_mailbox`: mailboxes of small collectives
-//! - `wakeup`: wakes threads that wait for a post
+//! - `wakeup`: doorbell for threads that wait for a post
 //! - `shared_region`: memory of windows
 
 mod coll_mailbox;
@@ -22,7 +22,7 @@ mod wakeup;
 
 use crate::runtime::registry::Backend;
 
-/// The backends "self" and "threads".
+/// Creates the backends "self" and "threads".
 #[must_use]
 pub fn backends() -> [Backend; 2] {
     [comm_self::backend(), threads::backend()]

@@ -1,5 +1,5 @@
-//! One rank's side of a fabric: what it has in flight, what has come for it, and who sleeps until
-//! something does.
+//! State of one rank: its operations in flight, the messages that have arrived, and the threads
+//! that sleep until an event.
 
 use crate::abi::status::*;
 use crate::backend::match_queues::{self, Matcher};
@@ -9,21 +9,22 @@ use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::lock::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Far enough apart that two ranks never share a line (or a prefetched pair).
+/// State of one rank, aligned so that two ranks never share a cache line (or a prefetched pair).
 #[repr(align(128))]
 pub(super) struct RankSlot {
     pub(super) state: Mutex<RankState>,
     /// Notified of an event while a thread sleeps.
     pub(super) woken: Condvar,
     pub(super) left: AtomicBool,
-    /// Whether an operation failed because this rank left.
+    /// True if an operation failed because this rank left.
     pub(super) blamed: AtomicBool,
 }
 
 pub(super) struct RankState {
     pub(super) operations: Operations<InprocOperation>,
     pub(super) matcher: Matcher<OpId, InprocMessage>,
-    /// Operations that have ended and unexpected messages that have come, so far.
+    /// Number of operations that have completed plus number of unexpected messages that have
+    /// arrived.
     pub(super) events: u64,
     pub(super) sleepers: u32,
 }
@@ -34,23 +35,23 @@ pub(super) enum InprocOperation {
     },
     Receive {
         into: Region,
-        /// Whom it names.
+        /// Source that the receive names.
         source: i32,
     },
     /// A receive whose message is being copied.
     Filling,
-    /// A message that was taken for a receive to come.
+    /// A matched message, taken by a matched probe for a later receive.
     Taken(match_queues::UnexpectedMessage<InprocMessage>),
-    /// A taken message that its sender has withdrawn since. Holds the outcome of its receive.
+    /// A matched message that its sender has canceled since. Contains the outcome of its receive.
     Withdrawn(Completion),
     Done(Completion),
 }
 
-/// An unexpected message: no receive matches it yet.
+/// Unexpected message: no posted receive matches yet.
 pub(super) enum InprocMessage {
-    /// A copy of it; its send is over.
+    /// A copy of the message; its send is complete.
     Copied(Scratch),
-    /// The sender's own bytes; its send ends when they are received.
+    /// The sender's own buffer; its send completes when the message is received.
     Lent(Region, OpId),
 }
 
@@ -82,7 +83,7 @@ impl RankSlot {
     }
 
     /// Removes the message that `sender` sent by its operation `send`, if its receive has not
-    /// started. Returns true if the caller must end the send.
+    /// started. Returns true if the caller must complete the send.
     pub(super) fn cancel_send(&self, sender: i32, send: OpId) -> bool {
         let is =
             |message: &InprocMessage| matches!(message, InprocMessage::Lent(_, by) if *by == send);
@@ -101,7 +102,8 @@ impl RankSlot {
         false
     }
 
-    /// An operation has ended, or a message has come that a probe may wait for.
+    /// Counts an event, which is a completed operation or an arrived message, and wakes sleeping
+    /// threads.
     pub(super) fn wake(&self, state: &mut RankState) {
         state.events += 1;
         if state.sleepers > 0 {
@@ -140,7 +142,7 @@ pub(super) fn found(message: &match_queues::UnexpectedMessage<InprocMessage>) ->
     }
 }
 
-/// Copies what fits.
+/// Copies the bytes that fit into the receive buffer and returns the completion of the receive.
 pub(super) fn received(into: Region, data: Region, source: i32, word: u64) -> Completion {
     into.copy_from(data);
     let status = if data.len() > into.len() { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS };

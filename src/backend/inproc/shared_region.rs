@@ -1,5 +1,6 @@
-//! Memory of one rank that all ranks of this process load and store: they have the same addresses,
-//! so it may be the program's own. Here is who finds it, and the words beside it.
+//! Memory of one rank that all ranks of this process load and store. The ranks share one address
+//! space, so the memory may be allocated by the program. This module finds parts by their keys and
+//! allocates the words beside the data.
 
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{self, PART_WORDS, PartKey, SharedOffer};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Weak};
 
 const WORDS_BYTES: usize = 8 * PART_WORDS;
 
-/// The parts of a fabric.
+/// Parts of the ranks of a communicator, by number.
 #[derive(Default)]
 pub(super) struct Parts(Arc<Mutex<Numbered>>);
 
@@ -22,9 +23,9 @@ struct Numbered {
     all: HashMap<u64, Weak<Made>>,
 }
 
-/// A part. It goes with the last rank that has it.
+/// A part. It is freed when the last rank releases it.
 struct Made {
-    /// What it is found by.
+    /// Number by which the part is found.
     number: u64,
     rank: i32,
     bytes: Region,
@@ -86,7 +87,7 @@ fn gone(rank: i32) -> Error {
 }
 
 impl Made {
-    /// The second half of its key, which a number that was guessed does not have.
+    /// Returns the second half of the part's key, which a guessed key does not have.
     fn check(&self) -> u64 {
         self.words.region().addr().get() as u64
     }

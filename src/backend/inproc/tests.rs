@@ -1,4 +1,4 @@
-//! Tests of the ranks within one process, below the communicators: the transport alone.
+//! Tests of the transport between ranks of one process, without communicators.
 
 use super::comm_self::SelfComm;
 use super::transport::{EAGER, endpoints};
@@ -18,7 +18,7 @@ fn buffer(bytes: &[u8]) -> Scratch {
 }
 
 fn bytes(scratch: &Scratch) -> &[u8] {
-    // SAFETY: the tests read a buffer only after the operation on it is over.
+    // SAFETY: the tests read a buffer only after the operation on it is complete.
     unsafe { scratch.region().as_slice() }
 }
 

@@ -1,14 +1,14 @@
-//! Kind "threads": the ranks of one communicator in one process, all opened by one call.
+//! Transport "threads": the ranks of one communicator in one process, all opened by one call.
 
 use super::transport::endpoints;
 use crate::error::{Result, fail};
 use crate::runtime::component::{BackendProbe, Comm, OpenArgs, Transport};
 use crate::runtime::registry::Backend;
 
-/// The kind "threads".
+/// Backend "threads": opens all ranks of a communicator at once.
 struct Threads;
 
-/// The backend named "threads".
+/// Creates the backend named "threads".
 pub(super) fn backend() -> Backend {
     let mut backend = Backend::new(c"threads", i32::MIN, true, Box::new(Threads));
     backend.comm = Some(Box::new(Threads));

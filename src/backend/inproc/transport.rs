@@ -1,15 +1,15 @@
 //! Messages between ranks of one process: one copy, from the sender's buffer to the receiver's.
 //!
-//! Each rank has a side: its operations, the receives it has posted, the messages that came for it,
-//! and a lock over these. No call holds two sides' locks, so there is no order to keep and ranks
-//! that have nothing to do with each other never meet.
+//! Each rank has a slot with its operations, its posted receives, the messages that arrived for it,
+//! and a lock for these. No call holds the locks of two slots, so there is no lock order, and ranks
+//! that do not communicate never contend.
 //!
-//! Whoever comes second, sender or receiver, copies. Small messages are copied under the receiver's
-//! lock. A large one is copied under no lock at all: matching it takes the receive out of the
-//! posted ones (or the message out of the unexpected or probed ones), so `cancel` finds neither and
-//! withdraws neither, and both operations stay unfinished until the copy is done. By the
-//! transport's contract an unfinished operation's buffer is valid, hence both are; a wait that is
-//! given up withdraws its operation first and so waits for the copy.
+//! The party that arrives second, sender or receiver, copies. Small messages are copied under the
+//! receiver's lock. A large message is copied under no lock: matching removes the receive from the
+//! posted receives (or the message from the unexpected or probed messages), so `cancel` finds
+//! neither and cancels neither, and both operations stay unfinished until the copy is complete. By
+//! the transport's contract the buffer of an unfinished operation is valid, hence both buffers are.
+//! A wait that times out cancels its operation first and so waits for the copy.
 
 use super::coll_mailbox::Mailboxes;
 use super::rank_state::{
@@ -34,10 +34,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-/// Messages up to this size are copied when nobody waits for them, and their sends are over.
+/// Maximum size of messages that are copied if no receive matches, so that their sends complete, in
+/// bytes.
 pub(super) const EAGER: usize = 4096;
 
-/// Endpoints of `count` ranks that live in this process, in the order of their ranks.
+/// Creates the endpoints of `count` ranks that live in this process, in rank order.
 pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
     let ranks = usize::try_from(count).unwrap_or(0);
     check_room(ranks)?;
@@ -61,8 +62,9 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
     Ok((0..count).map(endpoint).collect())
 }
 
-/// Each rank has a table of all others. Thousands of ranks need so much that a limit of this
-/// process may be in the way. All of it is requested at once, so that a failure has its own text.
+/// Checks that memory for the tables of all ranks is available: each rank has a table of all
+/// others, and with thousands of ranks a limit of this process may prevent the allocation. All
+/// memory is requested at once, so that a failure has a specific error text.
 fn check_room(ranks: usize) -> Result<()> {
     let bytes = ranks * (ranks * BYTES_PER_RANK + size_of::<RankSlot>());
     if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
@@ -71,7 +73,7 @@ fn check_room(ranks: usize) -> Result<()> {
     Ok(())
 }
 
-/// One rank's end.
+/// Endpoint of one rank.
 pub(super) struct InprocTransport {
     rank: i32,
     fabric: Arc<InprocShared>,
@@ -82,17 +84,17 @@ pub(super) struct InprocTransport {
 struct InprocShared {
     size: i32,
     sides: Vec<RankSlot>,
-    /// How many ranks that left have made an operation fail.
+    /// Number of ranks that have left and caused an operation to fail.
     blamed: AtomicUsize,
     boards: Mailboxes,
     parts: Parts,
 }
 
-/// What became of a small message.
+/// Result of sending a small message.
 #[derive(PartialEq, Eq)]
 enum Small {
     Delivered,
-    /// There is no memory for it, or its receiver has left.
+    /// There is no memory for the message, or its receiver has left.
     NotTaken,
 }
 
@@ -104,12 +106,12 @@ impl InprocShared {
         }
     }
 
-    /// The ranks and their sides.
+    /// Iterates over the ranks and their slots.
     fn all(&self) -> impl Iterator<Item = (i32, &RankSlot)> {
         (0..self.size).zip(&self.sides)
     }
 
-    /// Notes that a rank that left was still needed.
+    /// Records that an operation needed a rank that has left.
     fn blame(&self, side: &RankSlot) {
         if !side.blamed.swap(true, Ordering::Relaxed) {
             self.blamed.fetch_add(1, Ordering::Relaxed);
@@ -139,7 +141,8 @@ impl InprocTransport {
         Small::Delivered
     }
 
-    /// Copies into the posted receive, or lends the bytes to the receive to come.
+    /// Copies into the matching posted receive, or queues a reference to the sender's buffer for a
+    /// later receive.
     fn send_large(
         &self,
         target: &RankSlot,
@@ -163,21 +166,22 @@ impl InprocTransport {
             _ => Region::EMPTY,
         };
         drop(state);
-        // Neither can be withdrawn now, so both buffers are valid: see the module's text.
+        // Neither operation can be canceled now, because matching removed both from the queues that
+        // `cancel` searches. Both are unfinished, so both buffers are valid.
         target.finish(posted, received(into, data, self.rank, word));
         self.own()?.finish(id, sent(self.rank, word, data));
         Ok(())
     }
 
-    /// Ends a send to a rank that has left.
+    /// Completes a send to a rank that has left.
     fn send_to_nobody(
         &self,
         target: &RankSlot,
         word: u64,
         (id, mode): (OpId, SendMode),
     ) -> Result<()> {
-        // Else a question to a rank that left after its part would fail a collective that goes
-        // well.
+        // A notice does not count: otherwise a query to a rank that left after finishing its part
+        // would fail a collective that succeeds.
         if mode != SendMode::Notice {
             self.fabric.blame(target);
         }
@@ -193,7 +197,8 @@ impl InprocTransport {
         }
     }
 
-    /// No message is there; whether one can still come.
+    /// Reports that no message of `source` is there. Returns `None` if a message can still arrive,
+    /// or an error if `source` has left.
     fn nothing_from<T>(&self, source: Option<&RankSlot>) -> Result<Option<T>> {
         let Some(source) = source.filter(|source| source.has_left()) else { return Ok(None) };
         self.fabric.blame(source);
@@ -203,8 +208,8 @@ impl InprocTransport {
         )
     }
 
-    /// Ends a receive (`Operation::Receive` under `id`) with a message, and the send if that waits
-    /// for it.
+    /// Completes a receive (`InprocOperation::Receive` under `id`) with a message, and the send if
+    /// it waits for that.
     fn give(
         &self,
         own: &RankSlot,
@@ -225,7 +230,8 @@ impl InprocTransport {
                     *operation = InprocOperation::Filling;
                 }
                 drop(state);
-                // Neither can be withdrawn now, so both buffers are valid: see the module's text.
+                // Neither operation can be canceled now, because matching removed both from the
+                // queues that `cancel` searches. Both are unfinished, so both buffers are valid.
                 own.finish(id, received(into, bytes, message.source, message.match_bits));
                 let done = sent(message.source, message.match_bits, bytes);
                 self.fabric.side(message.source)?.finish(send, done);
@@ -234,7 +240,8 @@ impl InprocTransport {
         Ok(())
     }
 
-    /// Ends what other ranks want of this one. Messages that were copied stay receivable.
+    /// Completes the operations of other ranks that need this rank, which has left. Messages that
+    /// were copied can still be received.
     fn end_others(&self) {
         let mut was_needed = false;
         for (_, side) in self.fabric.all().filter(|(rank, _)| *rank != self.rank) {
@@ -280,8 +287,9 @@ impl Transport for InprocTransport {
         if is_small && self.send_small(target, data, word) == Small::Delivered {
             return Ok(OpId::COMPLETED);
         }
-        // To a rank that has left; and what there was no memory for is lent, as large messages are.
-        // First the operation: whoever takes the message ends it, perhaps at once.
+        // The receiver has left, or there was no memory for a copy, in which case the receiver
+        // reads the sender's buffer, as for large messages. The operation is added first, because
+        // the receiver of the message completes it, perhaps immediately.
         let id = own.state.lock().operations.add(InprocOperation::Send { dest })?;
         self.send_large(target, data, word, (id, mode))?;
         Ok(id)
@@ -295,7 +303,8 @@ impl Transport for InprocTransport {
             state.operations.add(InprocOperation::Receive { into: data, source: select.source })?;
         let Some(message) = state.matcher.take_unexpected(&select) else {
             match named {
-                // A rank marks itself as left before it looks for receives here, under this lock.
+                // A rank marks itself as left before it searches this rank's posted receives under
+                // this lock.
                 Some(source) if source.has_left() => {
                     own.finish_locked(&mut state, id, failed(select.source, 0));
                     self.fabric.blame(source);
@@ -376,7 +385,7 @@ impl Transport for InprocTransport {
         poll_of(test())
     }
 
-    /// There is nothing to move: who starts the second half of a message ends it.
+    /// Does nothing: the party that matches a message also completes it.
     fn progress(&self) {}
 
     fn cancel(&self, op: OpId) -> Result<()> {
@@ -400,14 +409,14 @@ impl Transport for InprocTransport {
         Ok(())
     }
 
-    /// Leaves: what can no longer complete ends with RANK_FAILURE.
+    /// Leaves the communicator: operations that can no longer complete fail with RANK_FAILURE.
     fn close(&self) -> Result<()> {
         let own = self.own()?;
         let mut state = own.state.lock();
         if own.left.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        // Nobody will receive these.
+        // No rank will receive these messages.
         let everything = Selector { source: DTL_ANY_SOURCE, match_bits: 0, ignore: u64::MAX };
         let mut lost = Vec::new();
         while let Some(message) = state.matcher.take_unexpected(&everything) {
@@ -430,8 +439,9 @@ impl Liveness for InprocTransport {
         self.fabric.all().filter(|(_, side)| side.has_left()).map(|(rank, _)| rank).collect()
     }
 
-    /// A rank that left after its part is no failure; one that an operation still needed is, and
-    /// then also for ranks that wait for it only through others.
+    /// Returns the number of ranks that left and were still needed by an operation. A rank that
+    /// left after finishing its part is no failure. A needed rank is a failure also for ranks that
+    /// wait for it only through other ranks.
     fn failed_count(&self) -> usize {
         self.fabric.blamed.load(Ordering::Relaxed)
     }
@@ -464,10 +474,10 @@ impl SharedMemory for InprocTransport {
         self.fabric.side(rank).is_ok_and(RankSlot::has_left)
     }
 
-    /// A rank that leaves ends itself what others want of it.
+    /// Does nothing: a rank that leaves completes the affected operations of other ranks itself.
     fn look_around(&self) {}
 
-    /// Messages are put where they are received by those who send them.
+    /// Does nothing: senders deliver messages directly to the receiver's queues.
     fn catch_up(&self, _rank: i32) {}
 }
 

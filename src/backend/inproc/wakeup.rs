@@ -1,15 +1,16 @@
-//! A bell: wakes the threads that sleep until a post is on a board.
+//! Doorbell: wakes the threads that sleep until a post is published in a mailbox.
 //!
-//! The poster stores the stamp, then checks for sleepers; a thread that goes to sleep registers as
-//! a sleeper, then checks the stamp once more. With a full fence between the two on both sides, at
-//! least one sees the other. The number of rings is read before that, so a ring in between keeps
-//! the kernel from putting it to sleep.
+//! The poster stores the stamp, then checks for sleepers. A thread that is about to sleep registers
+//! as a sleeper, then checks the stamp once more. With a full fence between the two steps on both
+//! sides, at least one side sees the other. The number of rings is read before these steps, so that
+//! if the doorbell rings in between, the futex wait returns immediately.
 
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sys::sync::{AtomicU32, fence, futex};
 use std::time::Duration;
 
-/// Far enough from others that its line changes only when somebody goes to sleep.
+/// Doorbell of a place. Alignment separates it from other data, so that its cache line changes only
+/// when a thread goes to sleep.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Doorbell {
@@ -18,7 +19,7 @@ pub(super) struct Doorbell {
 }
 
 impl Doorbell {
-    /// After a post.
+    /// Wakes sleeping threads; called after a post.
     #[inline]
     pub(super) fn ring(&self) {
         fence(SeqCst);
@@ -33,7 +34,7 @@ impl Doorbell {
         futex::wake(&self.rings, u32::MAX);
     }
 
-    /// Sleeps for `limit` at most, unless it is there.
+    /// Sleeps for at most `limit`, unless `is_there` returns true.
     pub(super) fn sleep(&self, is_there: impl FnOnce() -> bool, limit: Duration) {
         let rings = self.rings.load(Acquire);
         self.sleepers.fetch_add(1, Relaxed);

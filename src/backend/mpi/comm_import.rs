@@ -1,5 +1,5 @@
-//! Which of MPI's communicators one of ours is opened over: the world, or one that the program
-//! names by its Fortran handle.
+//! Choice of the MPI communicator that a communicator is opened over: the world, or one that the
+//! program passes by its Fortran handle.
 
 use super::library::abi::Family;
 use super::library::discovery;
@@ -10,7 +10,7 @@ use crate::runtime::component::OpenArgs;
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_int;
 
-/// The communicator, checked; MPI is running.
+/// Returns the checked communicator; MPI is initialized afterwards.
 pub(super) fn choose(mpi: &'static Mpi, args: &OpenArgs) -> Result<Handle> {
     let comm = if args.native.is_null() {
         mpi.start()?;
@@ -41,7 +41,7 @@ pub(super) fn choose(mpi: &'static Mpi, args: &OpenArgs) -> Result<Handle> {
     }
 }
 
-/// Rank and size in a communicator of a running MPI, named by its Fortran handle.
+/// Returns rank and size in the communicator with Fortran handle `fint` of an initialized MPI.
 pub fn place_of(fint: i32) -> Result<(i32, i32)> {
     if discovery::present().is_none() {
         return fail!(
@@ -59,7 +59,7 @@ fn handle_at(address: Addr) -> i32 {
     unsafe { address.ptr().cast::<i32>().read_unaligned() }
 }
 
-/// MPI's handle of a Fortran handle, which must be that of an intracommunicator.
+/// Converts the Fortran handle of an intracommunicator to a C handle.
 fn of_fortran(mpi: &Mpi, fint: i32) -> Result<Handle> {
     let _turn = mpi.enter()?;
     let comm = convert(mpi, fint);
@@ -72,7 +72,7 @@ fn of_fortran(mpi: &Mpi, fint: i32) -> Result<Handle> {
         );
     }
     let mut is_inter = 0;
-    // SAFETY: a communicator of the program's; a writable local.
+    // SAFETY: `comm` is a communicator of the program; `is_inter` is a writable local.
     let code = unsafe { (mpi.call.MPI_Comm_test_inter)(comm, &raw mut is_inter) };
     mpi.check("MPI_Comm_test_inter", code)?;
     if is_inter != 0 {
@@ -89,15 +89,15 @@ fn convert(mpi: &Mpi, fint: c_int) -> Handle {
         return of_mpich(fint);
     }
     match mpi.call.MPI_Comm_fromint.or(mpi.call.MPI_Comm_f2c) {
-        // SAFETY: MPI is running; the conversion accepts any integer.
+        // SAFETY: MPI is initialized; the conversion accepts any integer.
         Some(call) => unsafe { call(fint) },
         None => 0,
     }
 }
 
-/// Converts a Fortran handle of MPICH, where both handles are the same number; 0: no communicator.
-/// A call with a number that is no communicator's would end the process, so the kind that the
-/// number encodes is checked first.
+/// Converts a Fortran handle of MPICH, where the Fortran and the C handle are the same number;
+/// returns 0 if the number is not a communicator's. MPICH aborts the process if it is called with a
+/// number that is not a communicator's, so the kind that the number encodes is checked first.
 fn of_mpich(fint: c_int) -> Handle {
     const COMMUNICATOR: u32 = 1;
     let word = u32::from_ne_bytes(fint.to_ne_bytes());
@@ -108,9 +108,9 @@ fn of_mpich(fint: c_int) -> Handle {
 fn place(mpi: &Mpi, comm: Handle) -> Result<(i32, i32)> {
     let (mut rank, mut size) = (0, 0);
     let _turn = mpi.enter()?;
-    // SAFETY: a communicator; a writable local.
+    // SAFETY: `comm` is a valid communicator; `rank` is a writable local.
     mpi.check("MPI_Comm_rank", unsafe { (mpi.call.MPI_Comm_rank)(comm, &raw mut rank) })?;
-    // SAFETY: a communicator; a writable local.
+    // SAFETY: `comm` is a valid communicator; `size` is a writable local.
     mpi.check("MPI_Comm_size", unsafe { (mpi.call.MPI_Comm_size)(comm, &raw mut size) })?;
     Ok((rank, size))
 }
@@ -123,7 +123,7 @@ mod tests {
     fn only_communicators_of_mpich_pass() {
         for (fint, passes) in [
             (0x4400_0000_u32, true), // MPI_COMM_WORLD
-            (0x8400_0002, true),     // a made one
+            (0x8400_0002, true),     // a created communicator
             (0xC400_0002, true),
             (0x0400_0000, false), // MPI_COMM_NULL
             (0x4C00_010D, false), // MPI_BYTE

@@ -1,4 +1,4 @@
-//! How an operation of MPI's own messages ends.
+//! Completion of operations of MPI's own messages.
 
 use super::ids::{self, request_of};
 use super::library::functions::{Handle, Status};
@@ -18,14 +18,14 @@ thread_local! {
     static SAID: Cell<Option<Box<str>>> = const { Cell::new(None) };
 }
 
-/// Takes MPI's error text for the operation that failed last in this thread.
+/// Removes and returns MPI's error text for the operation that failed last in this thread.
 pub(super) fn said() -> Option<String> {
     SAID.take().map(String::from)
 }
 
 impl MpiTransport {
-    /// Writes the outcome of a finished operation to `told`: a failure always, a success if
-    /// requested.
+    /// Writes the outcome of a completed operation to the caller's `Completion`: a failure always,
+    /// a success only if requested.
     pub(super) fn fill_completion(&self, op: OpId, heard: &TestOutputs, told: &mut Completion) {
         if heard.code != 0 {
             *told = self.end_failed(op, heard.request, heard.code, &heard.status);
@@ -38,8 +38,9 @@ impl MpiTransport {
         }
     }
 
-    /// Tests any operation: it may have side state beyond MPI's request, may be persistent, or MPI
-    /// may not be called without a turn. Once it is over its outcome is written to `told`.
+    /// Tests an operation of any kind: an operation with side state beyond MPI's request, a
+    /// persistent operation, or any operation if MPI may be called only while an `MpiGuard` is
+    /// held. Writes the outcome to the caller's `Completion` once the operation has completed.
     pub(super) fn test_one(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
         let (mut request, is_send) = request_of(op);
         let Some(_turn) = self.mpi.enter_unless_over()? else {
@@ -47,9 +48,11 @@ impl MpiTransport {
             return Poll::Ready(Ok(()));
         };
         let (asked, mut status, mut over) = (request, Status::new(), 0);
-        // Taken before: once it is over, MPI gives its number to a request of another thread.
+        // The side state is removed before the test: once the operation has completed, MPI may
+        // assign the same request to an operation of another thread.
         let odd = self.odd.any().then(|| self.odd.take(asked)).flatten();
-        // SAFETY: a request of ours that no other caller tests now; writable locals.
+        // SAFETY: the library created the request, and no other caller tests it now; the other
+        // arguments are writable locals.
         let code =
             unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
         *told = match (code, over, odd) {
@@ -77,7 +80,7 @@ impl MpiTransport {
         let (_, is_send) = request_of(op);
         let done = if is_send { Completion { source: self.rank, ..failed } } else { failed };
         if request != self.mpi.k.request_null {
-            // SAFETY: a failed request that MPI left to us.
+            // SAFETY: MPI has left the failed request to the caller to free.
             unsafe { (self.mpi.call.MPI_Request_free)(&raw mut request) };
         }
         if let Some(kept) = ids::kept(op) {
@@ -94,14 +97,14 @@ impl MpiTransport {
         Completion { source: self.rank, status: DTL_SUCCESS, match_bits: 0, size: 0 }
     }
 
-    /// How an operation ended that was in flight in MPI_Finalize.
+    /// Returns the outcome of an operation that was in flight when MPI was finalized.
     fn gone(&self, request: Handle) -> Completion {
         drop(self.odd.take(request));
         SAID.set(Some(OVER_TEXT.into()));
         Completion { source: self.rank, status: DTL_ERROR_INVALID_STATE, match_bits: 0, size: 0 }
     }
 
-    /// Outcome of an operation that MPI reports as failed.
+    /// Returns the outcome of an operation that MPI reports as failed.
     pub(super) fn failed(&self, call: &'static str, code: c_int, status: &Status) -> Completion {
         let error = self.mpi.failure(call, code);
         SAID.set(Some(error.text().into()));
@@ -109,19 +112,19 @@ impl MpiTransport {
         if self.mpi.class(code) != self.mpi.k.err_truncate {
             return Completion { status: error.status(), ..done };
         }
-        // MPICH and its family report how much has arrived, not how much was sent.
+        // MPICH and its derivatives report how many bytes arrived, not how many were sent.
         let size = if self.mpi.is_open_mpi() { done.size } else { 0 };
         Completion { status: DTL_ERROR_TRUNCATED, size, ..done }
     }
 
-    /// Ends what was more than a request.
+    /// Completes an operation that has side state beyond its MPI request.
     #[cold]
     fn finish_odd(&self, odd: OpExtra, is_send: bool, status: &Status) -> Result<Completion> {
         let done = self.done(is_send, status);
         match odd {
             OpExtra::Canceled => {
                 let mut canceled = 0;
-                // SAFETY: the status of a request that is over.
+                // SAFETY: `status` is the status of a completed request.
                 let code = unsafe { (self.mpi.call.MPI_Test_cancelled)(status, &raw mut canceled) };
                 self.mpi.check("MPI_Test_cancelled", code)?;
                 Ok(if canceled == 0 {

@@ -1,5 +1,5 @@
-//! MPI as a wire, for communicators with time limits or the library's own algorithms: `frames`
-//! makes messages of it that can be withdrawn, whatever MPI can.
+//! MPI as a wire, for communicators with time limits or the library's own algorithms:
+//! `p2p_protocol` builds messages on this wire that can be canceled, whatever MPI can cancel.
 
 use super::comm::place_in;
 use super::library::functions::{Handle, Status};
@@ -21,16 +21,16 @@ struct MpiWire {
     comm: Handle,
     properties: Arc<Properties>,
     reader: Reader,
-    /// Receives that MPI was requested to cancel.
+    /// Receives whose cancellation has been requested from MPI.
     canceled: Mutex<Vec<Handle>>,
     /// MPI's error text for the operation that failed last.
     said: Mutex<Option<String>>,
-    /// Last: MPI that the library started ends with the last of them.
+    /// Dropped last: MPI is finalized with the last hold if the library initialized it.
     _hold: Hold,
 }
 
-/// A transport over a communicator of MPI's that is ours. Frees it if that is not possible. In no
-/// turn: messages may go to and fro.
+/// Opens a transport over an MPI communicator that the library owns; frees the communicator if that
+/// is not possible. The caller must not have entered MPI, because opening may exchange messages.
 pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>> {
     let turn = mpi.enter()?;
     let (rank, size) = place_in(mpi, comm)?;
@@ -53,7 +53,7 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
         mpi.level().text()
     );
     let properties = Arc::new(Properties {
-        // Below that level the program's own calls of MPI would meet the library's.
+        // Below MPI_THREAD_MULTIPLE, calls of the program and of the library could overlap.
         allows_progress_thread: mpi.is_multiple(),
         ..Properties::new(rank, size, description)
     });
@@ -101,7 +101,8 @@ impl Wire for MpiWire {
             }));
         };
         let (mut request, mut over, mut status) = (op.0, 0, Status::new());
-        // SAFETY: a request of ours that no other caller tests now; writable locals.
+        // SAFETY: the library created the request, and no other caller tests it now; the other
+        // arguments are writable locals.
         let code =
             unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
         if code == 0 && over == 0 {
@@ -116,7 +117,7 @@ impl Wire for MpiWire {
         }
         let mut canceled = 0;
         if was_canceled {
-            // SAFETY: the status of a request that is over.
+            // SAFETY: `status` is the status of a completed request.
             let code =
                 unsafe { (self.mpi.call.MPI_Test_cancelled)(&raw const status, &raw mut canceled) };
             self.mpi.check("MPI_Test_cancelled", code)?;
@@ -136,7 +137,7 @@ impl Wire for MpiWire {
         let Some(_turn) = self.mpi.enter_unless_over()? else { return Ok(()) };
         self.canceled.lock().push(op.0);
         let mut request = op.0;
-        // SAFETY: an operation in flight.
+        // SAFETY: the request is an operation in flight.
         let code = unsafe { (self.mpi.call.MPI_Cancel)(&raw mut request) };
         self.mpi.check("MPI_Cancel", code)
     }
@@ -157,8 +158,7 @@ impl Wire for MpiWire {
 }
 
 impl MpiWire {
-    /// Whether a request that is over was one that MPI was requested to cancel; removes it from the
-    /// list.
+    /// Removes a completed request from the list of canceled receives; returns true if found.
     fn forget_canceled(&self, request: Handle) -> bool {
         let mut canceled = self.canceled.lock();
         match canceled.iter().position(|known| *known == request) {
@@ -171,7 +171,7 @@ impl MpiWire {
     }
 }
 
-/// A word of `frames` has 28 bits.
+/// Converts a word of `p2p_protocol`, which has 28 bits, to an MPI tag.
 fn tag_of(word: u64) -> c_int {
     (word & DTL_TAG_MAX as u64) as c_int
 }

@@ -1,27 +1,28 @@
-//! An operation's word: MPI's request, and in the two lowest bits what it is.
+//! Encoding of an operation in a word: MPI's request, and two low bits for its kind.
 //!
-//! Requests are pointers, or `int`s in words that begin as zero, so the three highest bits of one
-//! are equal and two of them can be left out. The lowest bit marks a send. The next bit marks a
-//! persistent operation; the word then holds the address of its record (`persistent`).
+//! Requests are pointers, or `int`s in words that are zeroed first, so the three highest bits of a
+//! request are equal and two of them can be omitted. The lowest bit marks a send. The next bit
+//! marks a persistent operation, for which the word holds the address of its record (`persistent`).
 
 use super::library::functions::Handle;
 use super::persistent::PersistentRequest;
 use crate::runtime::component::OpId;
 use crate::sys::compute::foreign_test::{OTHER as KEPT, SEND, request_in};
 
-/// The word of a request.
+/// Encodes a request in an operation word.
 #[inline]
 pub(super) fn id_of(request: Handle, is_send: bool) -> OpId {
     OpId(request << 2 | if is_send { SEND } else { 0 })
 }
 
-/// The word of what is started again and again; [`kept`] finds it until [`end`] takes it back.
+/// Encodes a persistent operation in a word and passes the ownership of its record to that word;
+/// [`kept`] finds the record until [`end`] reclaims it.
 pub(super) fn lend(kept: Box<PersistentRequest>) -> OpId {
     let is_send = kept.is_send();
     OpId(id_of(Box::into_raw(kept).expose_provenance() as u64, is_send).0 | KEPT)
 }
 
-/// The request, and whether it is a send.
+/// Returns the request of an operation, and whether the operation is a send.
 #[inline]
 pub(super) fn request_of(op: OpId) -> (Handle, bool) {
     match kept(op) {
@@ -30,23 +31,23 @@ pub(super) fn request_of(op: OpId) -> (Handle, bool) {
     }
 }
 
-/// What is known of one that is started again and again; `None`: it is an ordinary one.
+/// Returns the record of a persistent operation; returns `None` for other operations.
 #[inline]
 pub(super) fn kept<'a>(op: OpId) -> Option<&'a PersistentRequest> {
-    // SAFETY: the bit is set in words of `lend` only; runtime ends an operation once and does not
-    // name it afterwards.
+    // SAFETY: only words of `lend` have the bit set; the runtime completes an operation once and
+    // does not use its word afterwards.
     is_kept(op).then(|| unsafe { &*address(op) })
 }
 
-/// Takes back what `lend` gave; `None`: it is an ordinary one.
+/// Reclaims the record that `lend` passed to the word; returns `None` for other operations.
 pub(super) fn end(op: OpId) -> Option<Box<PersistentRequest>> {
-    // SAFETY: the bit is set in words of `lend` only, which come from `Box::into_raw`; runtime ends
-    // an operation once and does not name it afterwards, so the box is taken back once and no
-    // borrow of it is left.
+    // SAFETY: only words of `lend` have the bit set, and they come from `Box::into_raw`; the
+    // runtime completes an operation once and does not use its word afterwards, so the box is
+    // reclaimed once and no borrow of it is left.
     is_kept(op).then(|| unsafe { Box::from_raw(address(op)) })
 }
 
-/// Whether it is started again and again.
+/// Returns true if the operation is persistent.
 #[inline]
 pub(super) fn is_kept(op: OpId) -> bool {
     op.0 & KEPT != 0
@@ -56,7 +57,7 @@ fn address(op: OpId) -> *mut PersistentRequest {
     std::ptr::with_exposed_provenance_mut(plain(op).0 as usize)
 }
 
-/// The request of an ordinary one, and whether it is a send.
+/// Decodes the request of an operation that is not persistent, and whether it is a send.
 #[inline]
 pub(super) fn plain(op: OpId) -> (Handle, bool) {
     (request_in(op.0), op.0 & SEND != 0)

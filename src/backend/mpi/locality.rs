@@ -1,7 +1,7 @@
-//! Where a communicator's ranks run: whether one node has them all, and whether they have a
-//! processor each there.
+//! Placement of a communicator's ranks: whether all of them are on one node, and whether each has a
+//! processor there.
 //!
-//! Asked once, at the opening; collective.
+//! The placement is determined once, when the communicator is opened; collective.
 
 use super::comm::free;
 use super::library::functions::Handle;
@@ -11,24 +11,24 @@ use crate::error::{Result, fail};
 use crate::sys::os::hwinfo;
 use std::ffi::c_int;
 
-/// Bytes of the mask of processors, one bit each; processors of larger machines share bits.
+/// Size of the processor mask in bytes, one bit per processor; larger machines share bits.
 const BYTES: usize = 128;
 
 /// Placement of a communicator's ranks on nodes and processors.
 #[derive(Clone, Copy)]
 pub(super) struct Node {
-    /// All ranks of the communicator are on it.
+    /// True if all ranks of the communicator are on this node.
     pub(super) has_all: bool,
-    /// Its ranks are more than the processors that they may run on, all together.
+    /// True if this node has more ranks than processors that any of its ranks may use.
     pub(super) is_oversubscribed: bool,
 }
 
 impl Node {
-    /// This rank's, of a communicator with `size` ranks. In a turn.
+    /// Determines the placement of a communicator's `size` ranks. Requires an `MpiGuard`.
     pub(super) fn of(mpi: &Mpi, comm: Handle, rank: c_int, size: c_int) -> Result<Self> {
         let mut here = 0;
         let (kind, info) = (mpi.k.comm_type_shared, mpi.k.info_null);
-        // SAFETY: a communicator of ours, MPI's own constants, a writable local.
+        // SAFETY: a communicator of the library, MPI's own constants, and a writable local.
         let code = unsafe { (mpi.call.MPI_Comm_split_type)(comm, kind, rank, info, &raw mut here) };
         mpi.check("MPI_Comm_split_type", code)?;
         let told = count(mpi, here);
@@ -41,10 +41,10 @@ impl Node {
     }
 }
 
-/// Ranks of a node, and the processors that any of them may use.
+/// Returns the number of ranks of a node, and the number of processors that any of them may use.
 fn count(mpi: &Mpi, here: Handle) -> Result<(c_int, u32)> {
     let mut ranks = 0;
-    // SAFETY: a communicator that was just made; a writable local.
+    // SAFETY: the communicator has just been created; `ranks` is a writable local.
     let code = unsafe { (mpi.call.MPI_Comm_size)(here, &raw mut ranks) };
     mpi.check("MPI_Comm_size", code)?;
     let mut bits = [0_u8; BYTES];
@@ -57,7 +57,7 @@ fn count(mpi: &Mpi, here: Handle) -> Result<(c_int, u32)> {
         return fail!(DTL_ERROR_INTERNAL, "MPI without MPI_BOR");
     };
     let (at, in_place, byte) = (bits.as_mut_ptr().cast(), mpi.k.in_place.ptr(), mpi.k.byte);
-    // SAFETY: so many bytes of a local, in place.
+    // SAFETY: `bits` is a local of `BYTES` bytes, reduced in place.
     let code = unsafe { (mpi.call.MPI_Allreduce)(in_place, at, BYTES as c_int, byte, or, here) };
     mpi.check("MPI_Allreduce", code)?;
     Ok((ranks, bits.iter().map(|byte| byte.count_ones()).sum()))

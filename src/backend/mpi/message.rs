@@ -1,5 +1,5 @@
-//! Bytes to and from MPI: of any number, where MPI's older calls count in `int`. And up to which
-//! tag, and of which memory.
+//! Messages of any size over MPI, whose older functions count in `int`; limits of tags, and support
+//! of device memory.
 
 use super::library::functions::{Count, Handle, Status};
 use super::library::mpi_library::Mpi;
@@ -9,10 +9,10 @@ use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-/// Most bytes that MPI's older calls take.
+/// Maximum number of bytes that MPI's `int` counts can hold.
 pub(super) const LARGE: usize = c_int::MAX as usize;
 
-/// Sends a region of at most `LARGE` bytes. In a turn.
+/// Sends a region of at most `LARGE` bytes. Requires an `MpiGuard`.
 #[inline]
 pub(super) fn send(
     mpi: &Mpi,
@@ -29,7 +29,7 @@ pub(super) fn send(
     mpi.check("MPI_Send", code)
 }
 
-/// Receives into a region of at most `LARGE` bytes; returns MPI's code. In a turn.
+/// Receives at most `LARGE` bytes; returns MPI's error code. Requires an `MpiGuard`.
 #[inline]
 pub(super) fn recv(
     mpi: &Mpi,
@@ -44,7 +44,7 @@ pub(super) fn recv(
     unsafe { (mpi.call.MPI_Recv)(at, count, mpi.byte, source, tag, comm, status) }
 }
 
-/// Starts a send of a region that stays valid until the request is over. In a turn.
+/// Starts a send. `data` must stay valid until it completes. Requires an `MpiGuard`.
 #[inline]
 pub(super) fn start_send(
     mpi: &Mpi,
@@ -62,7 +62,7 @@ pub(super) fn start_send(
         SendMode::Synchronous => mpi.call.MPI_Issend,
         SendMode::Standard | SendMode::Notice => mpi.call.MPI_Isend,
     };
-    // SAFETY: the region stays valid until the request is over, by this function's contract.
+    // SAFETY: the region stays valid until the request completes, by this function's contract.
     let code = unsafe { start(at, count, mpi.byte, dest, tag, comm, &raw mut request) };
     mpi.check("MPI_Isend", code).map(|()| request)
 }
@@ -82,21 +82,20 @@ fn start_large_send(
         SendMode::Standard | SendMode::Notice => (mpi.call.MPI_Isend, mpi.call.MPI_Isend_c),
     };
     if let Some(start) = start_large {
-        // SAFETY: the region stays valid until the request is over, by the contract of
-        // `start_send`.
+        // SAFETY: the region stays valid until the request completes, per `start_send`.
         let code = unsafe {
             start(at, data.len() as Count, mpi.k.byte, dest, tag, comm, &raw mut request)
         };
         return mpi.check("MPI_Isend_c", code).map(|()| request);
     }
     let bytes = TypedCount::of(mpi, data.len())?;
-    // SAFETY: the region stays valid until the request is over, by the contract of `start_send`.
+    // SAFETY: the region stays valid until the request completes, per `start_send`.
     let code = unsafe { start(at, bytes.count, bytes.datatype, dest, tag, comm, &raw mut request) };
     bytes.release(mpi)?;
     mpi.check("MPI_Isend", code).map(|()| request)
 }
 
-/// Starts a receive into a region that stays valid until the request is over. In a turn.
+/// Starts a receive. `data` must stay valid until it completes. Requires an `MpiGuard`.
 #[inline]
 pub(super) fn start_recv(
     mpi: &Mpi,
@@ -109,7 +108,7 @@ pub(super) fn start_recv(
         return start_large_recv(mpi, comm, data, source, tag);
     }
     let (at, count, mut request) = (data.addr().ptr(), data.len() as c_int, 0);
-    // SAFETY: the region stays valid until the request is over, by this function's contract.
+    // SAFETY: the region stays valid until the request completes, by this function's contract.
     let code =
         unsafe { (mpi.call.MPI_Irecv)(at, count, mpi.byte, source, tag, comm, &raw mut request) };
     mpi.check("MPI_Irecv", code)?;
@@ -127,13 +126,12 @@ fn start_large_recv(
     let (at, mut request) = (data.addr().ptr(), 0);
     if let Some(start) = mpi.call.MPI_Irecv_c {
         let count = data.len() as Count;
-        // SAFETY: the region stays valid until the request is over, by the contract of
-        // `start_recv`.
+        // SAFETY: the region stays valid until the request completes, per `start_recv`.
         let code = unsafe { start(at, count, mpi.byte, source, tag, comm, &raw mut request) };
         return mpi.check("MPI_Irecv_c", code).map(|()| request);
     }
     let bytes = TypedCount::of(mpi, data.len())?;
-    // SAFETY: the region stays valid until the request is over, by the contract of `start_recv`.
+    // SAFETY: the region stays valid until the request completes, per `start_recv`.
     let code = unsafe {
         (mpi.call.MPI_Irecv)(at, bytes.count, bytes.datatype, source, tag, comm, &raw mut request)
     };
@@ -141,21 +139,22 @@ fn start_large_recv(
     mpi.check("MPI_Irecv", code).map(|()| request)
 }
 
-/// Ends what is over or soon will be.
+/// Waits for a request that has completed or will complete soon.
 #[inline]
 pub(super) fn wait(mpi: &Mpi, mut request: Handle) -> Result<()> {
-    // SAFETY: a request of ours that no other caller tests; MPI's constant for an ignored status.
+    // SAFETY: the library created the request, and no other caller tests it; the status is MPI's
+    // constant for an ignored status.
     let code = unsafe { (mpi.call.MPI_Wait)(&raw mut request, mpi.status_ignore.ptr().cast()) };
     mpi.check("MPI_Wait", code)
 }
 
-/// Finds the request that this MPI returns for every send that is complete as it starts, if it has
-/// one: such a send needs no test.
+/// Finds the request that this MPI returns for every send that is complete when it starts, if there
+/// is such a request: such a send needs no test.
 ///
-/// A request that two sends share, started and not yet ended, cannot report on one of them alone;
-/// it only means completion. One of the two sends is not ended here, so that the request stays
-/// valid: the caller ends it. Needs a turn. Sends two empty messages from this rank to itself, over
-/// a communicator that nothing uses yet.
+/// A request that two sends share, both started and not yet completed, cannot report on one of them
+/// alone; it only means completion. This function does not complete one of the two sends, so that
+/// the request stays valid; the caller completes it. The function sends two empty messages from
+/// this rank to itself, over a communicator that nothing uses yet. Requires an `MpiGuard`.
 pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Option<Handle>> {
     let recv = || start_recv(mpi, comm, Region::EMPTY, rank, 0);
     let send = || start_send(mpi, comm, Region::EMPTY, rank, 0, SendMode::Standard);
@@ -168,17 +167,17 @@ pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Optio
     wait(mpi, kept).map(|()| None)
 }
 
-/// Starts the receive of a matched message. `data` must stay valid until the request is over.
+/// Starts the receive of a matched message. `data` must stay valid until the request completes.
 pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Result<Handle> {
     let (at, mut request, byte) = (data.addr().ptr(), 0, mpi.k.byte);
     if let Some(start) = mpi.call.MPI_Imrecv_c.filter(|_| data.len() > LARGE) {
-        // SAFETY: a message that was taken is received once; the region stays valid.
+        // SAFETY: a matched message is received once; the region stays valid.
         let code =
             unsafe { start(at, data.len() as Count, byte, &raw mut message, &raw mut request) };
         return mpi.check("MPI_Imrecv_c", code).map(|()| request);
     }
     let bytes = TypedCount::of(mpi, data.len())?;
-    // SAFETY: a message that was taken is received once; the region stays valid.
+    // SAFETY: a matched message is received once; the region stays valid.
     let code = unsafe {
         (mpi.call.MPI_Imrecv)(at, bytes.count, bytes.datatype, &raw mut message, &raw mut request)
     };
@@ -186,7 +185,7 @@ pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Res
     mpi.check("MPI_Imrecv", code).map(|()| request)
 }
 
-/// So many bytes, as a count of a datatype.
+/// Number of bytes, expressed as a count of a datatype.
 pub(super) struct TypedCount {
     pub(super) count: c_int,
     pub(super) datatype: Handle,
@@ -194,7 +193,7 @@ pub(super) struct TypedCount {
 }
 
 impl TypedCount {
-    /// In a turn.
+    /// Expresses `len` bytes as a count. Requires an `MpiGuard`.
     #[inline]
     pub(super) fn of(mpi: &Mpi, len: usize) -> Result<Self> {
         match c_int::try_from(len) {
@@ -203,37 +202,37 @@ impl TypedCount {
         }
     }
 
-    /// Frees a datatype that was made; what was started with it goes on.
+    /// Frees a created datatype; operations started with the datatype are not affected.
     #[inline]
     pub(super) fn release(self, mpi: &Mpi) -> Result<()> {
         if self.is_made { free(mpi, self.datatype) } else { Ok(()) }
     }
 }
 
-/// Frees a datatype of ours.
+/// Frees a datatype of the library.
 pub(super) fn free(mpi: &Mpi, mut datatype: Handle) -> Result<()> {
-    // SAFETY: made by the callers' own calls, and freed once.
+    // SAFETY: a call of this library created the datatype, which is freed once.
     let code = unsafe { (mpi.call.MPI_Type_free)(&raw mut datatype) };
     mpi.check("MPI_Type_free", code)
 }
 
-/// A datatype of `len` bytes next to each other.
+/// Creates a datatype of `len` contiguous bytes.
 pub(super) fn make_unit(mpi: &Mpi, len: c_int) -> Result<Handle> {
     let mut unit = 0;
-    // SAFETY: MPI is running; a writable local.
+    // SAFETY: MPI is initialized; `unit` is a writable local.
     let code = unsafe { (mpi.call.MPI_Type_contiguous)(len, mpi.k.byte, &raw mut unit) };
     mpi.check("MPI_Type_contiguous", code)?;
     commit(mpi, unit)
 }
 
 fn commit(mpi: &Mpi, mut datatype: Handle) -> Result<Handle> {
-    // SAFETY: made by the callers' own calls.
+    // SAFETY: a call of this library created the datatype.
     let code = unsafe { (mpi.call.MPI_Type_commit)(&raw mut datatype) };
     mpi.check("MPI_Type_commit", code).map(|()| datatype)
 }
 
-/// A datatype of exactly `len` bytes: blocks of 1 MiB and the rest. It matches whatever way the
-/// other side spells the same bytes.
+/// Creates a datatype of exactly `len` bytes: blocks of 1 MiB and the rest. It matches any datatype
+/// of the same number of bytes on the other side.
 fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     const BLOCK: usize = 1 << 20;
     let (Ok(blocks), Ok(rest)) = (c_int::try_from(len / BLOCK), c_int::try_from(len % BLOCK))
@@ -243,7 +242,7 @@ fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     let block = make_unit(mpi, BLOCK as c_int)?;
     let (counts, places) = ([blocks, rest], [0, (len - len % BLOCK) as isize]);
     let (types, mut whole) = (mpi.k.pair(block, mpi.k.byte), 0);
-    // SAFETY: three arrays of two, read during the call.
+    // SAFETY: each of the three arrays has two elements and is read during the call.
     let code = unsafe {
         (mpi.call.MPI_Type_create_struct)(
             2,
@@ -258,14 +257,14 @@ fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     commit(mpi, whole)
 }
 
-/// Whether MPI reports that it takes pointers to memory of CUDA's devices (Open MPI, the MPICH
-/// family). Needs a turn: the query is valid only while MPI runs.
+/// Returns true if MPI reports that it accepts pointers to CUDA device memory (Open MPI, the MPICH
+/// family). The caller must hold an `MpiGuard`: the query is valid only while MPI is initialized.
 pub(super) fn takes_cuda(mpi: &Mpi) -> bool {
-    // SAFETY: MPI runs; the function takes nothing.
+    // SAFETY: MPI is initialized; the function has no parameters.
     mpi.call.MPIX_Query_cuda_support.is_some_and(|query| unsafe { query() } == 1)
 }
 
-/// MPI_TAG_UB.
+/// Returns MPI_TAG_UB, the highest tag of this MPI.
 pub(super) fn tag_limit(mpi: &Mpi) -> Result<c_int> {
     let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
     let at = (&raw mut value).cast();

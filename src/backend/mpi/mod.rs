@@ -1,22 +1,22 @@
-//! Kind "mpi": ranks of an MPI job, over whichever MPI the program runs with. No MPI at build
-//! time.
+//! Kind "mpi": ranks of an MPI job, over the MPI library that the program runs with. No MPI is
+//! needed at build time.
 //!
 //! Messages are MPI's own (`transport`), or the library's over MPI (`framed`) for communicators
 //! with time limits.
 //!
 //! In reading order:
 //! - `library`: the loaded MPI
-//! - `comm_import`: which of MPI's communicators
+//! - `comm_import`: choice of the MPI communicator
 //! - `comm`: copies of communicators
-//! - `locality`: which ranks share a node
+//! - `locality`: ranks that share a node
 //! - `transport`: MPI's own messages
 //! - `message`: sends and receives of any size
-//! - `ids`: a request as a word
+//! - `ids`: encoding of a request in a word
 //! - `op_extras`: state of the few operations that are more than an MPI_Request
-//! - `completion`: how an operation ends
+//! - `completion`: completion of operations
 //! - `status`: contents of a status
 //! - `persistent`: persistent requests
-//! - `stale_messages`: messages that nobody received
+//! - `stale_messages`: messages that no rank received
 //! - `coll`: MPI's own collectives
 //! - `reduce_op`: reduction operations
 //! - `window`: MPI's own windows
@@ -51,15 +51,16 @@ use crate::runtime::registry::Backend;
 use std::ffi::c_int;
 use transport::MpiTransport;
 
-/// Whether there is an MPI.
+/// Probe for an MPI library.
 struct Mpi;
 
-/// Opens communicators. MPI that the library has started lasts at least as long.
+/// Opener of communicators. An MPI that the library has initialized is not finalized before this
+/// opener is dropped.
 struct MpiOpener {
     _hold: Hold,
 }
 
-/// The backend named "mpi".
+/// Creates the backend "mpi".
 #[must_use]
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"mpi", i32::MIN, true, Box::new(Mpi));
@@ -68,15 +69,15 @@ pub fn backend() -> Backend {
 }
 
 impl BackendProbe for Mpi {
-    /// Finds and loads the library, so that anything it lacks is reported here. Does not start it.
+    /// Finds and loads MPI without initializing it, so that a missing symbol is reported here.
     fn available(&self) -> Availability {
         library::mpi_library::loaded()
             .map(library::mpi_library::Mpi::explain)
             .map_err(|error| error.text().to_owned())
     }
 
-    /// "comm.direct": without a time limit, messages are MPI's own. What MPI does with one that is
-    /// longer than its buffer is then as MPI has it.
+    /// Supports "comm.direct": without a time limit, messages are MPI's own. MPI then defines the
+    /// result of a message that is longer than its receive buffer.
     fn supports(&self, feature: &str) -> Option<Result<bool>> {
         Some(Ok(feature == "comm.direct"))
     }
@@ -99,7 +100,7 @@ impl Comm for MpiOpener {
     }
 }
 
-/// Opens a transport over a communicator of MPI's; collective over its ranks.
+/// Opens a transport over an MPI communicator; collective over its ranks.
 fn connect(
     mpi: &'static library::mpi_library::Mpi,
     comm: Handle,
@@ -108,7 +109,8 @@ fn connect(
     let is_borrowed = args.flags & DTL_COMM_NO_DUP != 0;
     let turn = mpi.enter()?;
     let copy = comm::duplicate(mpi, comm)?;
-    // A rank that takes turns must not stay inside MPI while another of its threads is waited for.
+    // With MPI_THREAD_SERIALIZED a thread must not block inside MPI while other ranks wait for
+    // another thread of this rank.
     let own = args.own_algorithms || mpi.level() == ThreadLevel::Serialized;
     if !comm::or_free(mpi, &[copy], agree(mpi, copy, own))? {
         let user = if is_borrowed { Ok(comm) } else { comm::duplicate(mpi, copy) };
@@ -130,14 +132,14 @@ fn connect(
     )
 }
 
-/// Whether `own` is true on any rank; collective, with the same result on all.
+/// Returns true if `own` is true on any rank; collective, with the same result on all ranks.
 fn agree(mpi: &library::mpi_library::Mpi, comm: Handle, own: bool) -> Result<bool> {
     let mut any = c_int::from(own);
     let (at, in_place, int) = ((&raw mut any).cast(), mpi.k.in_place.ptr(), mpi.k.int);
     let Some(max) = mpi.k.op(DTL_OP_MAX) else {
         return fail!(DTL_ERROR_INTERNAL, "MPI without MPI_MAX");
     };
-    // SAFETY: one int, in place, on a communicator that all ranks have just made.
+    // SAFETY: one int is reduced in place, on a communicator that all ranks have just created.
     let code = unsafe { (mpi.call.MPI_Allreduce)(in_place, at, 1, int, max, comm) };
     mpi.check("MPI_Allreduce", code).map(|()| any != 0)
 }

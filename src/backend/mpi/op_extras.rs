@@ -1,4 +1,4 @@
-//! What must be remembered of the few operations that are more than a request of MPI's.
+//! Side state of the few operations that are more than an MPI_Request.
 
 use super::coll::collective::RetainedArgs;
 use super::library::functions::Handle;
@@ -7,31 +7,31 @@ use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
-/// What is special about an operation.
+/// Side state of an operation.
 pub(super) enum OpExtra {
-    /// A receive that MPI was requested to cancel.
+    /// A receive whose cancellation has been requested from MPI.
     Canceled,
-    /// A receive of a message that is longer than its buffer: into room for all of it.
+    /// A receive of a message longer than its buffer `into`: `room` holds the whole message.
     Roomy { room: Scratch, into: Region },
-    /// A collective that reads lists until it is over.
+    /// A collective whose argument lists MPI reads until it completes.
     #[allow(dead_code, reason = "kept until the collective is over, and read by MPI only")]
     Keeps(RetainedArgs),
 }
 
-/// The odd ones among a transport's operations, by their request. Empty in most programs, and then
-/// a look costs one load: they are counted next to what every question reads.
+/// Side states of a transport's operations, by request. The list is empty in most programs, and
+/// then a lookup costs one load: the number of entries is next to the data that every test reads.
 pub(super) struct OpExtras {
     asking: Arc<ForeignTester>,
     list: Mutex<Vec<(Handle, OpExtra)>>,
 }
 
 impl OpExtras {
-    /// Empty side state for the operations that `asking` tests.
+    /// Creates an empty list of side states for the operations that `asking` tests.
     pub(super) fn new(asking: Arc<ForeignTester>) -> Self {
         OpExtras { asking, list: Mutex::new(Vec::new()) }
     }
 
-    /// Whether there may be any.
+    /// Returns true if the list may have entries.
     pub(super) fn any(&self) -> bool {
         self.asking.has_odd()
     }
@@ -42,7 +42,7 @@ impl OpExtras {
         self.asking.set_odd(list.len());
     }
 
-    /// Takes what is known of a request that is over.
+    /// Removes and returns the side state of a completed request; returns `None` if it has none.
     pub(super) fn take(&self, request: Handle) -> Option<OpExtra> {
         let mut list = self.list.lock();
         let at = list.iter().position(|(known, _)| *known == request)?;
@@ -51,7 +51,8 @@ impl OpExtras {
         Some(odd)
     }
 
-    /// Marks a receive as withdrawn; false: it was already, or has been matched.
+    /// Marks a receive as canceled; returns false if it already has side state, because it was
+    /// canceled before or is a matched receive.
     pub(super) fn cancel(&self, request: Handle) -> bool {
         let mut list = self.list.lock();
         if list.iter().any(|(known, _)| *known == request) {

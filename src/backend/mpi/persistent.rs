@@ -1,9 +1,10 @@
-//! Sends and receives that are started again and again: MPI's persistent requests.
+//! Sends and receives that are started repeatedly: MPI's persistent requests.
 //!
-//! MPI keeps such a request when its operation is over; but Open MPI frees one that has failed (a
-//! message that was too long), so what it was made of is kept, too, and it is made anew.
+//! MPI keeps such a request when its operation completes. But Open MPI frees a persistent request
+//! that has failed (a message that was too long), so the arguments are kept too, and the request is
+//! created again.
 //!
-//! Not here: how they are waited for and withdrawn, which is as for all others (`transport`).
+//! `transport` waits for and cancels persistent requests like all others.
 
 use super::ids;
 use super::library::functions::{Count, Handle};
@@ -16,10 +17,10 @@ use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One of them.
+/// Persistent request with its arguments.
 pub(super) struct PersistentRequest {
-    /// MPI_REQUEST_NULL if there is none just now. One thread at a time has to do with it
-    /// (runtime's request has a lock), so relaxed loads and stores are enough.
+    /// MPI's request, or MPI_REQUEST_NULL if none exists now. One thread at a time uses this record
+    /// (the runtime's request has a lock), so relaxed loads and stores are sufficient.
     request: AtomicU64,
     is_send: bool,
     data: Region,
@@ -37,26 +38,26 @@ impl PersistentRequest {
         self.is_send
     }
 
-    /// It has failed, and MPI's request is no more.
+    /// Records that the operation has failed and that MPI's request does not exist any more.
     pub(super) fn forget(&self, mpi: &Mpi) {
         self.request.store(mpi.k.request_null, Ordering::Relaxed);
     }
 
-    /// Makes MPI's request. In a turn.
+    /// Creates MPI's request. Requires an `MpiGuard`.
     fn make(&self, mpi: &Mpi) -> Result<()> {
         let (at, len, byte, mut request) = (self.data.addr().ptr(), self.data.len(), mpi.k.byte, 0);
         let (peer, tag, comm, call) = (self.peer, self.tag, self.comm, &mpi.call);
         let large = len > LARGE;
         let code = match (self.is_send, call.MPI_Send_init_c, call.MPI_Recv_init_c) {
-            // SAFETY: the region stays valid until the operation is ended, by `Transport`.
+            // SAFETY: the region stays valid until the operation is freed, per `Transport`.
             (true, Some(make), _) if large => unsafe {
                 make(at.cast_const(), len as Count, byte, peer, tag, comm, &raw mut request)
             },
-            // SAFETY: the region stays valid until the operation is ended, by `Transport`.
+            // SAFETY: the region stays valid until the operation is freed, per `Transport`.
             (false, _, Some(make)) if large => unsafe {
                 make(at, len as Count, byte, peer, tag, comm, &raw mut request)
             },
-            // SAFETY: the region stays valid until the operation is ended, by `Transport`; the
+            // SAFETY: the region stays valid until the operation is freed, per `Transport`; the
             // length fits, by `fits`.
             (true, ..) => unsafe {
                 (call.MPI_Send_init)(
@@ -69,7 +70,7 @@ impl PersistentRequest {
                     &raw mut request,
                 )
             },
-            // SAFETY: the region stays valid until the operation is ended, by `Transport`; the
+            // SAFETY: the region stays valid until the operation is freed, per `Transport`; the
             // length fits, by `fits`.
             (false, ..) => unsafe {
                 (call.MPI_Recv_init)(at, len as c_int, byte, peer, tag, comm, &raw mut request)
@@ -80,14 +81,14 @@ impl PersistentRequest {
     }
 }
 
-/// Whether this MPI counts so many bytes. Where not, each start needs a datatype of its own: an
-/// ordinary one.
+/// Returns true if this MPI can count the bytes of `data`. Otherwise each start needs a datatype of
+/// its own, as an ordinary operation.
 fn fits(mpi: &Mpi, data: Region) -> bool {
     data.len() <= LARGE
         || (mpi.call.MPI_Send_init_c.is_some() && mpi.call.MPI_Recv_init_c.is_some())
 }
 
-/// Makes a send; `None`: it does not fit.
+/// Creates a persistent send; returns `None` if MPI cannot count its bytes.
 pub(super) fn make_send(
     endpoint: &MpiTransport,
     data: Region,
@@ -110,7 +111,7 @@ pub(super) fn make_send(
     })
 }
 
-/// Makes a receive; `None`: it does not fit.
+/// Creates a persistent receive; returns `None` if MPI cannot count its bytes.
 pub(super) fn make_recv(
     endpoint: &MpiTransport,
     data: Region,
@@ -130,7 +131,7 @@ fn lend(endpoint: &MpiTransport, kept: PersistentRequest) -> Result<OpId> {
     kept.make(endpoint.mpi).map(|()| ids::lend(Box::new(kept)))
 }
 
-/// Starts one that is at rest.
+/// Starts an inactive persistent request.
 pub(super) fn start(mpi: &Mpi, op: OpId) -> Result<()> {
     let _turn = mpi.enter()?;
     let Some(kept) = ids::kept(op) else { return Ok(()) };
@@ -138,12 +139,12 @@ pub(super) fn start(mpi: &Mpi, op: OpId) -> Result<()> {
         kept.make(mpi)?;
     }
     let mut request = kept.request();
-    // SAFETY: a persistent request of ours that is not active.
+    // SAFETY: the library created the persistent request, which is not active.
     let code = unsafe { (mpi.call.MPI_Start)(&raw mut request) };
     mpi.check("MPI_Start", code)
 }
 
-/// Ends one.
+/// Frees a persistent request.
 pub(super) fn end(mpi: &Mpi, op: OpId) -> Result<()> {
     let request = ids::end(op).map_or(mpi.k.request_null, |kept| kept.request());
     if request == mpi.k.request_null {

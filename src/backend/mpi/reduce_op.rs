@@ -1,8 +1,8 @@
-//! Reductions that MPI runs: its own operation where it gives what `dtl.h` promises, else one made
-//! with MPI_Op_create that calls ours.
+//! Reductions that MPI executes: with MPI's own operation if its results are those that `dtl.h`
+//! promises, else with an operation of MPI_Op_create that calls the library's.
 //!
-//! MPI passes nothing but the datatype to an operation's function. So each of our pairs of dtype
-//! and operation has a datatype of its own, and one function looks up the pair.
+//! MPI passes only the datatype to the function of an operation. So each pair of dtype and
+//! operation has a datatype of its own, and one function looks up the pair.
 
 use crate::abi::word::*;
 use crate::backend::mpi::library::functions::Handle;
@@ -17,18 +17,18 @@ use crate::sys::sync::lock::RwLock;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
-/// A pair that MPI was given a datatype for. They stay: their numbers are never used again for
-/// others.
+/// Pair of dtype and operation, with the MPI datatype created for it. Pairs are never removed while
+/// MPI is initialized: the numbers of their dtypes and operations are not used again.
 struct PairDatatype {
     datatype: Handle,
     by: Reduction,
 }
 
 static OWN: RwLock<Vec<PairDatatype>> = RwLock::new(Vec::new());
-/// MPI's operations that call `fold`: any order of operands, order of ranks.
+/// MPI operations that call `fold`: 0 in the order of ranks, 1 with operands in any order.
 static OPERATIONS: RwLock<[Option<Handle>; 2]> = RwLock::new([None; 2]);
 
-/// MPI's datatype and operation for a reduction. Inside a turn.
+/// Returns MPI's datatype and operation for a reduction. Requires an `MpiGuard`.
 pub(in crate::backend::mpi) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle, Handle)> {
     if let Some(pair) = mpis_own(mpi).get(by.dtype, by.op) {
         return Ok(pair);
@@ -45,12 +45,12 @@ pub(in crate::backend::mpi) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle
     Ok((datatype, operation(mpi, by.commutes)?))
 }
 
-/// Whether MPI runs it without calling us.
+/// Returns true if MPI executes the reduction without calling this library.
 pub(in crate::backend::mpi) fn is_mpis(mpi: &Mpi, by: &Reduction) -> bool {
     mpis_own(mpi).get(by.dtype, by.op).is_some()
 }
 
-/// MPI's own that are the same as ours.
+/// Returns the reductions for which MPI's own operation has the library's results.
 pub(in crate::backend::mpi) fn mpis_own(mpi: &Mpi) -> &'static Reductions {
     static NAMED: OnceLock<Reductions> = OnceLock::new();
     NAMED.get_or_init(|| {
@@ -61,9 +61,9 @@ pub(in crate::backend::mpi) fn mpis_own(mpi: &Mpi) -> &'static Reductions {
     })
 }
 
-/// Whether MPI's operation of the same name gives the same as ours, also for NaN and BOOL. Open MPI
-/// 4 and 5 end sums of small integers at their largest and smallest value (op/avx), MPICH 4.0 takes
-/// the highest bit of unsigned ones for a sign in MIN and MAX.
+/// Returns true if MPI's operation of the same name has the same results as the library's, also for
+/// NaN and BOOL. Open MPI 4 and 5 saturate sums of small integers (op/avx). MPICH 4.0 interprets
+/// the highest bit of unsigned integers as a sign in MIN and MAX.
 fn is_same(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
     match dtype {
         DTL_DTYPE_INT8 | DTL_DTYPE_INT16 | DTL_DTYPE_UINT8 | DTL_DTYPE_UINT16
@@ -97,7 +97,7 @@ fn operation(mpi: &Mpi, commutes: bool) -> Result<Handle> {
     }
     let mut all = OPERATIONS.write();
     let mut operation: Handle = 0;
-    // SAFETY: MPI is running; the function lives as long as the library, which is never unloaded.
+    // SAFETY: MPI is initialized; the function is part of the library, which is never unloaded.
     let code = unsafe { (mpi.call.MPI_Op_create)(fold, c_int::from(commutes), &raw mut operation) };
     mpi.check("MPI_Op_create", code)?;
     if let Some(slot) = all.get_mut(slot) {
@@ -106,22 +106,22 @@ fn operation(mpi: &Mpi, commutes: bool) -> Result<Handle> {
     Ok(operation)
 }
 
-/// Frees what was made for MPI. When MPI is about to end.
+/// Frees the datatypes and operations created for MPI, when MPI is about to be finalized.
 pub(in crate::backend::mpi) fn release_all(mpi: &Mpi) {
-    let _aside = epoch::aside(); // in MPI_Finalize, maybe of the program
+    let _aside = epoch::aside(); // inside MPI_Finalize, which the program may have called
     for own in OWN.write().drain(..) {
-        // What MPI refuses to free now goes with it.
+        // MPI_Finalize releases every datatype that MPI does not free now.
         let _ = message::free(mpi, own.datatype);
     }
     for slot in &mut *OPERATIONS.write() {
         if let Some(mut operation) = slot.take() {
-            // SAFETY: made by `operation`, freed once.
+            // SAFETY: `operation` created this operation, which is freed once.
             unsafe { (mpi.call.MPI_Op_free)(&raw mut operation) };
         }
     }
 }
 
-/// What MPI calls: `right = left op right` over `count` elements.
+/// Reduction callback of MPI: `right = left op right` over `count` elements.
 unsafe extern "C" fn fold(
     left: *mut c_void,
     right: *mut c_void,
@@ -130,30 +130,28 @@ unsafe extern "C" fn fold(
 ) {
     // SAFETY: MPI passes the number of elements by address.
     let count = unsafe { count.read() };
-    // SAFETY: and the datatype, a handle of four bytes at least; of those with eight, all are read
-    // below.
+    // SAFETY: MPI passes the address of a handle of at least 4 bytes; `is_whole` reads all of 8.
     let low = unsafe { datatype.cast::<u32>().read() };
     let found = {
-        let _aside = epoch::aside(); // MPI may call it in an MPI call of the program's
+        let _aside = epoch::aside(); // MPI may call it in an MPI call of the program
         let own = OWN.read();
         own.iter()
             .find(|own| own.datatype as u32 == low && is_whole(own.datatype, datatype))
             .map(|own| own.by)
     };
     let (Some(by), Ok(count)) = (found, usize::try_from(count)) else { return };
-    // SAFETY: MPI's contract: `count` elements of the datatype at either address, for this call.
+    // SAFETY: by MPI's contract both addresses have `count` elements of `datatype` in this call.
     let left = unsafe { Region::new(left, count * by.element) };
-    // SAFETY: MPI's contract: `count` elements of the datatype at either address, for this call.
+    // SAFETY: by MPI's contract both addresses have `count` elements of `datatype` in this call.
     let right = unsafe { Region::new(right, count * by.element) };
     by.apply_to_right(left, right);
 }
 
-/// Whether a handle of eight bytes is this one also in its upper half. Those of four bytes have
-/// none.
+/// Returns true if the upper half of a handle is that of `known`; 4-byte handles have none.
 fn is_whole(known: Handle, datatype: *const Handle) -> bool {
     if known >> 32 == 0 {
         return true;
     }
-    // SAFETY: only handles of eight bytes have an upper half, and MPI passes the address of one.
+    // SAFETY: only handles of eight bytes have an upper half; MPI passes such a handle's address.
     (unsafe { datatype.read_unaligned() }) == known
 }

@@ -1,13 +1,14 @@
-//! Messages that nobody received before their communicator was destroyed. MPI gives a freed
-//! communicator's context to one that is made later, and with it what was left: it would be
-//! received there.
+//! Messages that no rank received before their communicator was destroyed. MPI reuses the context
+//! of a freed communicator for one that is created later, together with the unreceived messages,
+//! which would be received there.
 //!
-//! So when a communicator is made, what it finds is thrown away. All ranks have come by then, and
-//! so all is sent that was to be; and none goes on before all have looked, so nothing new is among
-//! it. (What a network has not delivered by then comes later still.)
+//! So a new communicator discards all messages that it finds. All ranks have arrived by then, so
+//! every stale message has been sent. No rank continues before all ranks have discarded, so no new
+//! message is discarded. (A message that the network has not delivered by then arrives later
+//! still.)
 //!
 //! Before a communicator is freed, the messages that have arrived are received. MPICH since 4.1
-//! ends the process if it finds one in MPI_Comm_free.
+//! aborts the process if MPI_Comm_free finds such a message.
 
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::Mpi;
@@ -16,7 +17,7 @@ use super::status::Reader;
 use crate::error::{Result, fail};
 use crate::sys::memory::buf::Scratch;
 
-/// Throws away what new communicators of the same ranks have found. Collective; in a turn.
+/// Discards stale messages of new communicators. Collective; requires an `MpiGuard`.
 pub(super) fn discard(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
     meet(mpi, comms)?;
     for comm in comms {
@@ -25,28 +26,28 @@ pub(super) fn discard(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
     meet(mpi, comms)
 }
 
-/// Receives the messages that have arrived on a communicator, and drops them. In a turn.
+/// Receives and discards all messages that have arrived on a communicator. Requires an `MpiGuard`.
 pub(super) fn receive_all(mpi: &Mpi, comm: Handle) -> Result<()> {
-    // The first question may do no more than take in what has arrived.
+    // The first probe may only make MPI read what has arrived, so a second pass follows.
     for _ in 0..2 {
         while receive_any(mpi, comm)? {}
     }
     Ok(())
 }
 
-/// Where all ranks are.
+/// Waits for all ranks.
 fn meet(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
     let Some(comm) = comms.first() else { return Ok(()) };
-    // SAFETY: a communicator whose ranks all call this.
+    // SAFETY: all ranks of the communicator call this function.
     mpi.check("MPI_Barrier", unsafe { (mpi.call.MPI_Barrier)(*comm) })
 }
 
-/// Receives a message if there is one. It is sent to its end, as a communicator with sends in
-/// flight is not destroyed.
+/// Receives and discards one message; returns false if there is none. The message is received
+/// completely, because a communicator with sends in flight is not destroyed.
 fn receive_any(mpi: &Mpi, comm: Handle) -> Result<bool> {
     let (mut found, mut message, mut status) = (0, 0, Status::new());
     let (source, tag) = (mpi.k.any_source, mpi.k.any_tag);
-    // SAFETY: a communicator of ours; writable locals.
+    // SAFETY: the library owns the communicator; the other arguments are writable locals.
     let code = unsafe {
         (mpi.call.MPI_Improbe)(source, tag, comm, &raw mut found, &raw mut message, &raw mut status)
     };
@@ -63,7 +64,7 @@ fn receive_any(mpi: &Mpi, comm: Handle) -> Result<bool> {
     };
     let received = message::wait(mpi, message::start_matched(mpi, message, room.region())?);
     if received.is_err() {
-        // MPI may still write to it.
+        // MPI may still write to the buffer, so it is leaked.
         std::mem::forget(room);
     }
     received.map(|_| true)

@@ -1,16 +1,17 @@
-//! Contents of a status of MPI's: source, tag and number of bytes of a message.
+//! Contents of an MPI status: source, tag and number of bytes of a message.
 //!
 //! MPI has a function for the number of bytes, which would be called after every receive. No
-//! standard fixes where a status keeps that number, but each family has always kept it in the same
-//! place: `Counter::of` lets MPI write numbers into a status and checks whether they are there.
-//! Where they are not, the function is called.
+//! standard fixes the offset of that number in a status, but each MPI family has always had it at
+//! the same offset: `Counter::of` has MPI write numbers into a status and checks whether they are
+//! at that offset. If they are not, the function is called.
 
 use super::library::functions::Status;
 use super::library::mpi_library::Mpi;
 use crate::abi::status::DTL_SUCCESS;
 use crate::runtime::component::Completion;
 
-/// Where this MPI's statuses keep what. Small: it stands among what every message reads.
+/// Offsets of the fields in this MPI's statuses. The struct is small because it is part of the data
+/// that every message reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader {
     counter: Counter,
@@ -19,21 +20,21 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// The one that is right for this MPI. In a turn.
+    /// Determines the offsets for this MPI. Requires an `MpiGuard`.
     pub(super) fn of(mpi: &Mpi) -> Reader {
         let place = |offset: usize| u8::try_from(offset).unwrap_or(u8::MAX);
         let (source, tag) = (place(mpi.k.status_source), place(mpi.k.status_tag));
         Reader { counter: Counter::of(mpi), source, tag }
     }
 
-    /// Outcome of a receive that is over.
+    /// Converts the status of a completed receive to a `Completion`.
     pub(super) fn done(self, mpi: &Mpi, status: &Status) -> Completion {
         let mut told = Completion::NOBODY;
         self.tell(mpi, status, &mut told);
         told
     }
 
-    /// Writes the outcome of a receive that is over to `told`.
+    /// Writes the outcome of a completed receive to the caller's `Completion`.
     #[inline]
     pub(super) fn tell(self, mpi: &Mpi, status: &Status, told: &mut Completion) {
         told.source = status.int(self.source.into());
@@ -43,35 +44,35 @@ impl Reader {
     }
 }
 
-/// Where the number of bytes is read from.
+/// Method of reading the number of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counter {
-    /// Open MPI: one number, after three `int`s and one that flags a cancellation.
+    /// Open MPI: one 64-bit field, after three `int`s and an `int` with the cancellation flag.
     Field,
-    /// MPICH and its family: 63 bits in front; the lowest bit of the upper half flags a
-    /// cancellation.
+    /// MPICH family: 63 bits at the start of the status; bit 32 is the cancellation flag.
     Halves,
-    /// By MPI's function.
+    /// Call of MPI's function.
     Call,
 }
 
-/// Numbers that lie elsewhere are not taken for the right ones.
+/// Numbers of bytes for the check of a method, chosen so that a field elsewhere in the status is
+/// not mistaken for the size.
 const TRIED: [i64; 3] = [8, 0x1_2345_6789, 0];
 
 impl Counter {
-    /// The way that is right for this MPI.
+    /// Determines the method that is right for this MPI.
     fn of(mpi: &Mpi) -> Counter {
         let is_right = |counter: &Counter| TRIED.iter().all(|size| written(mpi, *size, *counter));
         [Counter::Field, Counter::Halves].into_iter().find(is_right).unwrap_or(Counter::Call)
     }
 
-    /// Bytes of a message; 0 if MPI cannot report them.
+    /// Returns the number of bytes of a message; returns 0 if MPI cannot report it.
     #[inline]
     fn size(self, mpi: &Mpi, status: &Status) -> u64 {
         match self {
             Counter::Field => status.long(16),
-            // One after the other, as MPI has written them: together they would have to reach the
-            // cache first.
+            // Two separate loads, because MPI has written the halves separately: one load of both
+            // would have to wait until the stores reach the cache.
             Counter::Halves => {
                 let [low, high] = [0, 4].map(|offset| u64::from(status.int(offset) as u32));
                 high >> 1 << 32 | low
@@ -81,12 +82,12 @@ impl Counter {
     }
 }
 
-/// Whether this MPI writes a size where it is looked for.
+/// Returns true if this MPI writes a size to the place where `counter` reads it.
 fn written(mpi: &Mpi, size: i64, counter: Counter) -> bool {
     let set = mpi.call.MPI_Status_set_elements_c.or(mpi.call.MPI_Status_set_elements_x);
     let Some(set) = set else { return false };
     let mut status = Status::new();
-    // SAFETY: a status of our own; a datatype of MPI's.
+    // SAFETY: the status is a local, and the datatype is MPI's.
     let told = unsafe { set(&raw mut status, mpi.k.byte, size) };
     told == 0 && Ok(counter.size(mpi, &status)) == u64::try_from(size)
 }
@@ -95,7 +96,7 @@ fn ask(mpi: &Mpi, status: &Status) -> u64 {
     let (mut count, call) = (0, &mpi.call);
     let ask = call.MPI_Get_elements_c.or(call.MPI_Get_elements_x);
     let told = match ask {
-        // SAFETY: a status that MPI has filled in; a writable number.
+        // SAFETY: MPI has filled in the status; `count` is a writable number.
         Some(ask) => unsafe { ask(status, mpi.k.byte, &raw mut count) },
         None => return 0,
     };

@@ -1,12 +1,13 @@
-//! Messages as MPI's own, for communicators without time limits: MPI matches them, and what MPI has
-//! begun it does not give back. A communicator of the library's is two of MPI's: the program's own
-//! messages travel on one, with nothing but their tag, the library's on the other.
+//! MPI's own messages, for communicators without time limits: MPI matches the messages, and a send
+//! that MPI has started cannot be canceled. A communicator of the library consists of two MPI
+//! communicators: one carries the program's messages, with only their tag; the other carries the
+//! library's messages.
 //!
-//! An operation's word is MPI's request itself (`ids`): nothing is allocated or locked. What is
-//! more than a request is in `op_extras`.
+//! An operation's word encodes MPI's request (`ids`): no memory is allocated and no lock is
+//! acquired. `op_extras` has all state beyond a request.
 //!
-//! Not here: how an operation ends (`completion`), communicators with time limits (`framed`),
-//! collectives (`collective`), which MPI (`discovery`, `mpi_library`).
+//! `completion` completes operations, `framed` is for communicators with time limits, `collective`
+//! has the collectives, `discovery` and `mpi_library` choose the MPI library.
 
 use super::comm::{duplicate, or_free, place_in};
 use super::ids::{id_of, request_of};
@@ -30,46 +31,47 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// The classes of a match word (bits 28 to 31).
+/// Classes of a match word (bits 28 to 31).
 const USER: u64 = 0;
 const COLLECTIVE: u64 = 1;
 const SERVICE: u64 = 2;
 
-/// One communicator. What every message needs stands first, in one line of the cache.
+/// Transport of one communicator. The fields of every message come first, in one cache line.
 #[repr(C, align(64))]
 pub(super) struct MpiTransport {
     pub(super) mpi: &'static Mpi,
-    /// Of the program's messages, and of MPI's own collectives.
+    /// Communicator of the program's messages and of MPI's own collectives.
     pub(super) user: Handle,
-    /// The request of every send that is over as it begins (see `message`), or MPI's null request.
+    /// Request of sends complete when started (`message::over_at_once`), or MPI_REQUEST_NULL.
     over_at_once: Handle,
-    /// Highest tag that this MPI takes.
+    /// Highest tag of this MPI.
     tag_limit: c_int,
-    /// Highest tag of the program's messages that this MPI takes.
+    /// Highest tag of the program's messages that this MPI supports.
     user_limit: u32,
     pub(super) rank: c_int,
     pub(super) reader: Reader,
-    /// Test of its operations.
+    /// Tester of this transport's operations.
     pub(super) asking: Arc<ForeignTester>,
     pub(super) odd: OpExtras,
-    /// Of the library's messages.
+    /// Communicator of the library's messages.
     inner: Handle,
     pub(super) size: c_int,
-    /// Whether `user` is ours to free.
+    /// True if this transport owns `user` and frees it.
     owns_user: bool,
     pub(super) is_intel: bool,
-    /// Why MPI's windows are not used, if they are not.
+    /// Reason why MPI's windows are not used; `Ok` if they are.
     windows: std::result::Result<(), &'static str>,
     properties: Properties,
-    /// Probed messages that were taken, with their sizes.
+    /// Matched probe messages that have not been received, with their sizes in bytes.
     taken: Mutex<Vec<(Handle, u64)>>,
-    /// Last: MPI that the library started ends with the last of them.
+    /// Dropped last: MPI is finalized with the last hold if the library initialized it.
     _hold: Hold,
 }
 
 impl MpiTransport {
-    /// Opens one over two communicators of MPI's with the same ranks; collective over them. A
-    /// borrowed `user` stays the program's; what is ours is freed if it fails. In a turn.
+    /// Opens a transport over two MPI communicators with the same ranks; collective over them. A
+    /// borrowed `user` remains the program's. If opening fails, the communicators that the library
+    /// owns are freed. Requires an `MpiGuard`.
     pub(super) fn open(
         mpi: &'static Mpi,
         user: Handle,
@@ -86,9 +88,9 @@ impl MpiTransport {
     fn over(mpi: &'static Mpi, user: Handle, inner: Handle, is_borrowed: bool) -> Result<Self> {
         let ((rank, size), tag_limit) = (place_in(mpi, inner)?, tag_limit(mpi)?);
         let node = Node::of(mpi, inner, rank, size)?;
-        // Last of what can fail, as it is to be freed.
+        // This is the last call that can fail, because its request would have to be freed.
         let over_at_once = message::over_at_once(mpi, inner, rank)?;
-        // Some ten microseconds; where ranks share processors, the other one needs them.
+        // 200 attempts take some ten microseconds; a shared processor is needed by other ranks.
         let asking = Arc::new(mpi.asking(if node.is_oversubscribed { 1 } else { 200 }));
         Ok(MpiTransport {
             mpi,
@@ -111,10 +113,10 @@ impl MpiTransport {
         })
     }
 
-    /// Communicator and tag of MPI's for a match word.
+    /// Returns the MPI communicator and the tag for a match word.
     pub(super) fn place(&self, word: u64) -> Result<(Handle, c_int)> {
         let tag = (word & DTL_TAG_MAX as u64) as c_int;
-        // As many bits as every tag has.
+        // Mask of the bits that every supported tag has.
         let mask = || (1 << (31 - self.tag_limit.saturating_add(1).leading_zeros())) - 1;
         match word >> 28 & 0xF {
             USER if tag <= self.tag_limit => Ok((self.user, tag)),
@@ -124,23 +126,22 @@ impl MpiTransport {
                 self.mpi.version,
                 self.tag_limit
             ),
-            // The three kinds of messages of the library's share a communicator: odd tags, 0, and
-            // every fourth.
+            // The three kinds of library messages have odd tags, tag 0, and tags 2 modulo 4.
             COLLECTIVE => Ok((self.inner, (tag & mask() >> 1) << 1 | 1)),
             SERVICE => Ok((self.inner, 0)),
             _ => Ok((self.inner, (tag & mask() >> 2) << 2 | 2)),
         }
     }
 
-    /// Whether a message goes to MPI as it is, with its word as tag: the program's own, not too
-    /// long, while all threads may call MPI.
+    /// Returns true if a message is passed to MPI directly, with its match word as tag: a message
+    /// of the program, not longer than `LARGE`, while all threads may call MPI.
     #[inline(always)] // row: mpi_message_8
     fn is_plain(&self, data: Region, word: u64) -> bool {
-        // In the upper bits of a word's half is its class, 0 of the program's.
+        // The upper bits of the match word are its class, which is 0 for the program's messages.
         word as u32 <= self.user_limit && data.len() <= LARGE && self.mpi.is_multiple()
     }
 
-    /// What MPI looks for.
+    /// Returns the source, tag and communicator of an MPI receive for `select`.
     pub(super) fn wanted(&self, select: Selector) -> Result<(c_int, c_int, Handle)> {
         let Selector { source, match_bits: word, ignore } = select;
         let (comm, tag) = self.place(word)?;
@@ -149,7 +150,7 @@ impl MpiTransport {
         Ok((source, if any_tag { self.mpi.k.any_tag } else { tag }, comm))
     }
 
-    /// A transport of its own for some ranks.
+    /// Opens a separate transport for the listed ranks.
     pub(super) fn of_some(&self, ranks: &[i32], number: u32) -> Result<MpiTransport> {
         let _turn = self.mpi.enter()?;
         let everybody = ranks.len() == self.size.unsigned_abs() as usize
@@ -161,7 +162,7 @@ impl MpiTransport {
         };
         let copy = or_free(self.mpi, &[comm], duplicate(self.mpi, comm))?;
         let mut some = MpiTransport::open(self.mpi, comm, copy, false)?;
-        // Those that are left out run on.
+        // The ranks that are not members continue to run on the same processors.
         let is_oversubscribed =
             [&some, self].iter().any(|of| of.properties.is_oversubscribed == Some(true));
         some.properties.is_oversubscribed = Some(is_oversubscribed);
@@ -172,19 +173,19 @@ impl MpiTransport {
     fn group_comm(&self, ranks: &[i32], number: u32) -> Result<Handle> {
         let (mut all, mut some, mut comm) = (0, 0, 0);
         let call = &self.mpi.call;
-        // SAFETY: our communicator; a writable local.
+        // SAFETY: the library owns the communicator; `all` is a writable local.
         let code = unsafe { (call.MPI_Comm_group)(self.inner, &raw mut all) };
         self.mpi.check("MPI_Comm_group", code)?;
         let count = c_int::try_from(ranks.len()).unwrap_or(c_int::MAX);
-        // SAFETY: `count` ranks of the group, read during the call.
+        // SAFETY: `count` ranks of the group are read during the call.
         let code = unsafe { (call.MPI_Group_incl)(all, count, ranks.as_ptr(), &raw mut some) };
         self.mpi.check("MPI_Group_incl", code)?;
         let tag = (number % self.tag_limit.unsigned_abs()) as c_int;
-        // SAFETY: a group of the communicator's ranks; all of them call this, by
-        // `NativeCollectives::subset`.
+        // SAFETY: the group consists of ranks of the communicator; all of them call this function,
+        // per `NativeCollectives::subset`.
         let made = unsafe { (call.MPI_Comm_create_group)(self.inner, some, tag, &raw mut comm) };
         for group in [&mut some, &mut all] {
-            // SAFETY: made above, freed once.
+            // SAFETY: each group was created above and is freed once.
             let code = unsafe { (call.MPI_Group_free)(group) };
             self.mpi.check("MPI_Group_free", code)?;
         }
@@ -216,7 +217,7 @@ impl MpiTransport {
         self.recv_on(wanted, data, mode)
     }
 
-    /// In a turn.
+    /// Sends a message on a communicator. Requires an `MpiGuard`.
     #[inline(always)] // row: mpi_message_8
     fn send_on(
         &self,
@@ -236,7 +237,7 @@ impl MpiTransport {
         Ok(id_of(request, true))
     }
 
-    /// In a turn.
+    /// Posts a receive, or receives directly if `mode` blocks. Requires an `MpiGuard`.
     #[inline(always)] // row: mpi_message_8
     fn recv_on(
         &self,
@@ -263,14 +264,14 @@ impl MpiTransport {
 }
 
 fn properties(mpi: &Mpi, (rank, size): (c_int, c_int), node: Node) -> Properties {
-    // Whether MPI takes pointers to memory of CUDA's devices.
+    // True if MPI accepts pointers to CUDA device memory.
     let takes_cuda = message::takes_cuda(mpi);
     let device = if takes_cuda { "; takes memory of CUDA's devices" } else { "" };
     let description =
         format!("{}; MPI's own messages and collectives; {}{device}", mpi.name, mpi.level().text());
     Properties {
         needs_progress: false,
-        // Below that level the program's own calls of MPI would meet the library's.
+        // Below MPI_THREAD_MULTIPLE, calls of the program and of the library could overlap.
         allows_progress_thread: mpi.is_multiple(),
         is_one_node: node.has_all,
         is_oversubscribed: Some(node.is_oversubscribed),
@@ -324,7 +325,7 @@ impl Transport for MpiTransport {
         let (source, tag, comm) = self.wanted(select)?;
         let _turn = self.mpi.enter()?;
         let (mut found, mut status) = (0, Status::new());
-        // SAFETY: our communicator; writable locals.
+        // SAFETY: the transport uses this communicator; the other arguments are writable locals.
         let code = unsafe {
             (self.mpi.call.MPI_Iprobe)(source, tag, comm, &raw mut found, &raw mut status)
         };
@@ -336,7 +337,7 @@ impl Transport for MpiTransport {
         let (source, tag, comm) = self.wanted(select)?;
         let _turn = self.mpi.enter()?;
         let (mut found, mut message, mut status) = (0, 0, Status::new());
-        // SAFETY: our communicator; writable locals.
+        // SAFETY: the transport uses this communicator; the other arguments are writable locals.
         let code = unsafe {
             (self.mpi.call.MPI_Improbe)(
                 source,
@@ -363,8 +364,8 @@ impl Transport for MpiTransport {
             let at = all.iter().position(|(known, _)| *known == taken.0);
             at.map_or(0, |at| all.swap_remove(at).1)
         };
-        // MPI leaves open what a receive writes that is too short: it goes into room for all, then
-        // what fits.
+        // MPI does not define the contents of a receive buffer that is too short: the message is
+        // received into a buffer for the whole message, and the bytes that fit are copied.
         let is_cut = size > data.len() as u64;
         let room =
             if is_cut { Scratch::new(usize::try_from(size).unwrap_or(usize::MAX)) } else { None };
@@ -383,8 +384,8 @@ impl Transport for MpiTransport {
     fn progress(&self) {
         let Ok(_turn) = self.mpi.enter() else { return };
         let (mut found, mut status) = (0, Status::new());
-        // SAFETY: our communicator; writable locals. The result is ignored: the call only makes MPI
-        // progress.
+        // SAFETY: the transport owns the communicator; the other arguments are writable locals. The
+        // result is ignored: the call only makes MPI progress.
         let _moved = unsafe {
             (self.mpi.call.MPI_Iprobe)(
                 self.mpi.k.any_source,
@@ -411,7 +412,7 @@ impl Transport for MpiTransport {
         if !self.odd.cancel(request) {
             return Ok(());
         }
-        // SAFETY: a receive in flight.
+        // SAFETY: the request is a receive in flight.
         let code = unsafe { (self.mpi.call.MPI_Cancel)(&raw mut request) };
         self.mpi.check("MPI_Cancel", code)
     }

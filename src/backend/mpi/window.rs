@@ -1,12 +1,12 @@
-//! One-sided operations as MPI's own: a window of MPI's for each of the library's, of memory that
-//! MPI allocates where it may, as it then can be shared by the ranks of a node.
+//! One-sided operations of MPI: each window of the library is an MPI window. MPI allocates the
+//! memory where possible, because the ranks of a node can then share it.
 //!
-//! The window is locked for all ranks (shared) from its making to its end, so every operation is
-//! allowed at any time and MPI waits for others in flushes only. The library's own locks and fences
-//! are its own, over it.
+//! The window is locked for all ranks (shared) from its creation until it is freed, so every
+//! operation is allowed at any time, and MPI waits for other ranks only in flushes. The library
+//! implements its own locks and fences on top of the window.
 //!
-//! Only where all threads may call MPI: a thread has to move MPI on while the program computes, and
-//! calls wait here.
+//! MPI's windows are used only if all threads may call MPI: a thread must make MPI progress while
+//! the program computes, and calls block here.
 
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, OVER_TEXT};
@@ -23,30 +23,30 @@ use crate::sys::sync::lock::Mutex;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-/// What `dtl_win_allocate` promises.
+/// Alignment in bytes that `dtl_win_allocate` promises.
 const ALIGN: usize = 64;
-/// MPICH 4.0 takes the address of memory that it is given as if it were a multiple of 16, and puts
-/// before it if not.
+/// Required alignment, in bytes, of memory that the program passes: MPICH 4.0 treats the address of
+/// such memory as a multiple of 16, and accesses memory before an address that is not.
 const ALIGN_OF_GIVEN: usize = 16;
-/// Most elements of one accumulating call, where MPI's operation does the work.
+/// Maximum number of elements of one accumulate call that MPI's operation executes.
 const PIECE: usize = 1 << 28;
-/// Most elements of one accumulating call, where they are swapped one by one.
+/// Maximum number of elements of one accumulate call that compares and swaps each element.
 const SWAPPED_PIECE: usize = 1 << 10;
 
-/// Why this MPI's windows are not used, if they are not.
+/// Returns an error with the reason if this MPI's windows are not used.
 pub(super) fn support(mpi: &Mpi) -> std::result::Result<(), &'static str> {
     if !mpi.is_multiple() {
         return Err("MPI's windows need MPI_THREAD_MULTIPLE");
     }
     match open_mpi_major(mpi) {
-        // Between ranks of a node MPI_Compare_and_swap of 4.1 calls a NULL (osc/rdma over
-        // btl/vader), and osc/pt2pt refuses MPI_THREAD_MULTIPLE.
+        // Between ranks of a node MPI_Compare_and_swap of Open MPI 4.1 calls a NULL pointer
+        // (osc/rdma over btl/vader), and osc/pt2pt does not support MPI_THREAD_MULTIPLE.
         Some(major) if major < 5 => Err("MPI's windows are used from Open MPI 5 on"),
         _ => Ok(()),
     }
 }
 
-/// The first number of Open MPI's version.
+/// Returns the major version of Open MPI; returns `None` for other MPIs.
 fn open_mpi_major(mpi: &Mpi) -> Option<u32> {
     mpi.is_open_mpi().then(|| major_of(&mpi.version))
 }
@@ -57,28 +57,28 @@ fn major_of(version: &str) -> u32 {
     number.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// MPI_Win_flush_all of MPICH 4.0 returns while large puts to other ranks of the node are still
-/// being copied (raw MPI, three ranks, 4 puts of 512 KiB: 4 of 15 runs; MPI_Win_flush 0 of 15).
-/// MPICH 5.0 does not (0 of 15). For earlier releases of its family there is no known mark that
-/// distinguishes the correct from the faulty.
+/// Returns true if MPI_Win_flush_all may return too early. MPI_Win_flush_all of MPICH 4.0 returns
+/// while large puts to other ranks of the node are still being copied (raw MPI, three ranks, 4 puts
+/// of 512 KiB: 4 of 15 runs; MPI_Win_flush 0 of 15). MPICH 5.0 does not (0 of 15). For earlier
+/// releases of its family no known property distinguishes correct releases from faulty ones.
 fn is_flush_all_early(mpi: &Mpi) -> bool {
     let is_mended = mpi.version.starts_with("MPICH") && major_of(&mpi.version) >= 5;
     !mpi.is_open_mpi() && !is_mended
 }
 
-/// One of MPI's windows, and this rank's memory of it.
+/// MPI window, and this rank's memory of the window.
 pub(super) struct MpiWindow {
     mpi: &'static Mpi,
     win: Handle,
     memory: Region,
     rank: c_int,
     ranks: c_int,
-    /// MPI's flushes of all targets return too early; those of one do not.
+    /// True if MPI_Win_flush_all returns too early; MPI_Win_flush of each target does not.
     flushes_each: bool,
     _hold: Hold,
 }
 
-/// Makes one; collective over the endpoint's ranks.
+/// Creates a window; collective over the endpoint's ranks.
 pub(super) fn make(endpoint: &MpiTransport, part: WindowPart<'_>) -> Result<MpiWindow> {
     let (mpi, comm) = (endpoint.mpi, endpoint.user);
     let _turn = mpi.enter()?;
@@ -110,24 +110,24 @@ pub(super) fn make(endpoint: &MpiTransport, part: WindowPart<'_>) -> Result<MpiW
     if part.memory.is_none() {
         memory.fill(0);
     }
-    // SAFETY: our window, which nobody locks otherwise.
+    // SAFETY: the window has just been created, and no one else locks it.
     let code = unsafe { (mpi.call.MPI_Win_lock_all)(mpi.k.mode_nocheck, win) };
     mpi.check("MPI_Win_lock_all", code)?;
     let (ranks, flushes_each) = (part.sizes.len() as c_int, is_flush_all_early(mpi));
     Ok(MpiWindow { mpi, win, memory, rank, ranks, flushes_each, _hold: Hold::new() })
 }
 
-/// Collective, as the others here, and in a turn.
+/// Creates an MPI window over `memory`. Collective; requires an `MpiGuard`.
 fn create(mpi: &Mpi, comm: Handle, memory: Region) -> Result<Handle> {
     let (at, len, mut win) = (memory.addr().ptr(), memory.len() as isize, 0);
-    // SAFETY: the memory stays valid until the window is closed, by `WindowPart`.
+    // SAFETY: the memory stays valid until the window is closed, per `WindowPart`.
     let code =
         unsafe { (mpi.call.MPI_Win_create)(at, len, 1, mpi.k.info_null, comm, &raw mut win) };
     mpi.check("MPI_Win_create", code).map(|()| win)
 }
 
 fn allocate(mpi: &Mpi, comm: Handle, len: usize) -> Result<(Handle, Region)> {
-    // Ranks of a node get one piece of memory, one part after the other.
+    // The ranks of a node share one block of memory that contains their parts one after the other.
     let room = len.checked_next_multiple_of(ALIGN).and_then(|room| isize::try_from(room).ok());
     let (mut at, mut win): (*mut c_void, Handle) = (null_mut(), 0);
     let (room, base) = (room.unwrap_or(isize::MAX), (&raw mut at).cast::<c_void>());
@@ -140,31 +140,30 @@ fn allocate(mpi: &Mpi, comm: Handle, len: usize) -> Result<(Handle, Region)> {
 }
 
 fn free(mpi: &Mpi, mut win: Handle) -> Result<()> {
-    // SAFETY: our window, freed once.
+    // SAFETY: the library created the window, which is freed once.
     let code = unsafe { (mpi.call.MPI_Win_free)(&raw mut win) };
     mpi.check("MPI_Win_free", code)
 }
 
-/// Whether there is one copy of the memory, which loads and stores see too.
+/// Returns true if loads and stores access the window's only copy (MPI_WIN_UNIFIED).
 fn is_unified(mpi: &Mpi, win: Handle) -> Result<bool> {
     let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
     let at = (&raw mut value).cast();
     // SAFETY: the attribute's value is written to a writable local.
     let code = unsafe { (mpi.call.MPI_Win_get_attr)(win, mpi.k.win_model, at, &raw mut is_set) };
     mpi.check("MPI_Win_get_attr", code)?;
-    // SAFETY: an attribute that is set is the address of a number that lives as long as the window
-    // does.
+    // SAFETY: a set attribute is the address of a number that lives as long as the window does.
     Ok(is_set != 0 && !value.is_null() && unsafe { value.read() } == mpi.k.win_unified)
 }
 
-/// What an accumulating call of MPI's takes, but for its buffers.
+/// Datatype and operation of an accumulate call.
 struct Element {
     datatype: Handle,
     op: Handle,
 }
 
 impl MpiWindow {
-    /// This rank's own memory, if it is the target.
+    /// Returns this rank's own memory of `spot` if this rank is the target.
     fn own(&self, spot: TargetRange) -> Option<Region> {
         (spot.target == self.rank).then(|| self.memory.part(spot.offset, spot.len))
     }
@@ -185,7 +184,7 @@ impl MpiWindow {
     ) -> Result<()> {
         let (at, place, &Element { datatype, op }) = (from.addr().ptr(), to.offset as isize, by);
         let (target, win) = (to.target, self.win);
-        // SAFETY: `count` elements at both places, which are valid until the flush, by `Window`.
+        // SAFETY: both buffers have `count` elements and are valid until the flush, per `Window`.
         let code = unsafe {
             (self.mpi.call.MPI_Accumulate)(
                 at, count, datatype, target, place, count, datatype, op, win,
@@ -194,24 +193,25 @@ impl MpiWindow {
         self.mpi.check("MPI_Accumulate", code)
     }
 
-    /// In a turn.
+    /// Flushes one target, or all targets if `target` is `None`. Requires an `MpiGuard`.
     #[inline]
     fn flush_some(&self, target: Option<i32>, reach: FlushScope) -> Result<()> {
         let (win, call) = (self.win, &self.mpi.call);
         let code = match (target, reach) {
-            // SAFETY: our window, in an epoch to all targets.
+            // SAFETY: the window is alive, in a passive epoch to all targets.
             (Some(target), FlushScope::Target) => unsafe { (call.MPI_Win_flush)(target, win) },
-            // SAFETY: our window, in an epoch to all targets.
+            // SAFETY: the window is alive, in a passive epoch to all targets.
             (Some(target), FlushScope::Local) => unsafe { (call.MPI_Win_flush_local)(target, win) },
-            // SAFETY: our window, in an epoch to all targets.
+            // SAFETY: the window is alive, in a passive epoch to all targets.
             (None, FlushScope::Target) => unsafe { (call.MPI_Win_flush_all)(win) },
-            // SAFETY: our window, in an epoch to all targets.
+            // SAFETY: the window is alive, in a passive epoch to all targets.
             (None, FlushScope::Local) => unsafe { (call.MPI_Win_flush_local_all)(win) },
         };
         self.mpi.check("MPI_Win_flush", code)
     }
 
-    /// Where `from` is not read it may be empty; MPI gets an address all the same.
+    /// Fetches the previous values of elements into `result` and applies an operation. `from` may
+    /// be empty if the operation does not read it; MPI then gets the address of `result`.
     fn fetch_piece(
         &self,
         to: TargetRange,
@@ -225,13 +225,13 @@ impl MpiWindow {
         let at = if from.is_empty() { into } else { from.addr().ptr() };
         let (target, win) = (to.target, self.win);
         if count == 1 {
-            // SAFETY: one element at all places, which are valid until the flush, by `Window`.
+            // SAFETY: all buffers have one element and are valid until the flush, per `Window`.
             let code = unsafe {
                 (self.mpi.call.MPI_Fetch_and_op)(at, into, datatype, target, place, op, win)
             };
             return self.mpi.check("MPI_Fetch_and_op", code);
         }
-        // SAFETY: `count` elements at all places, which are valid until the flush, by `Window`.
+        // SAFETY: all buffers have `count` elements and are valid until the flush, per `Window`.
         let code = unsafe {
             (self.mpi.call.MPI_Get_accumulate)(
                 at, count, datatype, into, count, datatype, target, place, count, datatype, op, win,
@@ -240,7 +240,7 @@ impl MpiWindow {
         self.mpi.check("MPI_Get_accumulate", code)
     }
 
-    /// Does an operation by MPI_Compare_and_swap, and waits for it: looks at the elements, and
+    /// Executes an operation with MPI_Compare_and_swap and waits for it: reads the elements, and
     /// swaps those that have not changed meanwhile, until all are swapped.
     fn by_swaps(
         &self,
@@ -258,7 +258,7 @@ impl MpiWindow {
         };
         let swapped = self.swap_in(cells.region(), to, from, result, by);
         if swapped.is_err() {
-            // MPI may still write to it.
+            // MPI may still write to the scratch memory, so it is leaked.
             std::mem::forget(cells);
         }
         swapped
@@ -295,24 +295,23 @@ impl MpiWindow {
         Ok(())
     }
 
-    /// Whether MPI's operation is done as ours by this MPI, on integers of 4 and 8 bytes.
+    /// Returns true if this MPI's operation has the library's results on integers of 4 and 8 bytes.
     fn is_right(&self, by: &Reduction) -> bool {
         match by.op {
             DTL_OP_SUM | DTL_OP_PROD | DTL_OP_REPLACE | DTL_OP_NO_OP => true,
-            // Of unsigned ones MPICH 4.0 and Open MPI 5.0 (osc/rdma) take the highest bit for a
-            // sign.
+            // MPICH 4.0 and Open MPI 5.0 (osc/rdma) take the top bit of unsigned values for a sign.
             DTL_OP_MIN | DTL_OP_MAX => [DTL_DTYPE_INT32, DTL_DTYPE_INT64].contains(&by.dtype),
-            // On one element, where btl/sm does the network's atomics, Open MPI 5.0 mistakes one of
-            // them for another: its MPI_BXOR with 0 gives 0.
+            // On one element, where btl/sm executes the network's atomics, Open MPI 5.0 confuses
+            // one atomic operation with another: its MPI_BXOR with 0 gives 0.
             _ => !self.mpi.is_open_mpi(),
         }
     }
 }
 
 fn are_same(one: Region, other: Region) -> bool {
-    // SAFETY: memory of `by_swaps`, after a flush of what wrote to it.
+    // SAFETY: memory of `by_swaps`; the operations that wrote to it have been flushed.
     let one = unsafe { one.as_slice() };
-    // SAFETY: memory of `by_swaps`, after a flush of what wrote to it.
+    // SAFETY: memory of `by_swaps`; the operations that wrote to it have been flushed.
     one == unsafe { other.as_slice() }
 }
 
@@ -340,10 +339,10 @@ impl Window for MpiWindow {
         let (n, kind, call, mut request) = (bytes.count, bytes.datatype, &self.mpi.call, 0);
         let (at, place, rank, win) = (from.addr().ptr(), to.offset as isize, to.target, self.win);
         let code = if asked {
-            // SAFETY: both places are valid until the operation is over, by `Window`.
+            // SAFETY: both buffers are valid until the operation completes, per `Window`.
             unsafe { (call.MPI_Rput)(at, n, kind, rank, place, n, kind, win, &raw mut request) }
         } else {
-            // SAFETY: both places are valid until the operation is over, by `Window`.
+            // SAFETY: both buffers are valid until the operation completes, per `Window`.
             unsafe { (call.MPI_Put)(at, n, kind, rank, place, n, kind, win) }
         };
         bytes.release(self.mpi)?;
@@ -362,10 +361,10 @@ impl Window for MpiWindow {
         let (at, place, rank, win) =
             (into.addr().ptr(), from.offset as isize, from.target, self.win);
         let code = if asked {
-            // SAFETY: both places are valid until the operation is over, by `Window`.
+            // SAFETY: both buffers are valid until the operation completes, per `Window`.
             unsafe { (call.MPI_Rget)(at, n, kind, rank, place, n, kind, win, &raw mut request) }
         } else {
-            // SAFETY: both places are valid until the operation is over, by `Window`.
+            // SAFETY: both buffers are valid until the operation completes, per `Window`.
             unsafe { (call.MPI_Get)(at, n, kind, rank, place, n, kind, win) }
         };
         bytes.release(self.mpi)?;
@@ -377,7 +376,8 @@ impl Window for MpiWindow {
             return fail!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}");
         };
         let (mut over, mut status) = (0, Status::new());
-        // SAFETY: a request of ours that no other caller tests now; writable locals.
+        // SAFETY: the library created the request, and no other caller tests it now; the other
+        // arguments are writable locals.
         let code =
             unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
         self.mpi.check("MPI_Test", code).map(|()| over != 0)
@@ -394,9 +394,9 @@ impl Window for MpiWindow {
         Ok(None)
     }
 
-    /// Integers of 4 and 8 bytes. Of smaller ones Open MPI's sums end at the largest value
-    /// (op/avx), of floats MPI leaves open what MIN and MAX make of NaN, half of the others it does
-    /// not have: of such dtypes nothing is MPI's, so that all is atomic.
+    /// Returns true for integers of 4 and 8 bytes. Open MPI saturates sums of smaller integers
+    /// (op/avx), MPI does not define the results of MIN and MAX for NaN, and MPI lacks half of the
+    /// other dtypes: MPI executes no operation on such dtypes, so that all operations are atomic.
     #[inline]
     fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
         matches!(dtype, DTL_DTYPE_INT32 | DTL_DTYPE_INT64 | DTL_DTYPE_UINT32 | DTL_DTYPE_UINT64)
@@ -434,7 +434,7 @@ impl Window for MpiWindow {
         let [value, expected, result] =
             [swap.value, swap.expected, swap.result].map(|one| one.addr().ptr());
         let (place, target, win) = (to.offset as isize, to.target, self.win);
-        // SAFETY: one element at all places, which are valid until the flush, by `Window`.
+        // SAFETY: all buffers have one element and are valid until the flush, per `Window`.
         let code = unsafe {
             (self.mpi.call.MPI_Compare_and_swap)(
                 value, expected, result, datatype, target, place, win,
@@ -443,7 +443,8 @@ impl Window for MpiWindow {
         self.mpi.check("MPI_Compare_and_swap", code)
     }
 
-    /// Alone, MPI's window stays until MPI ends: who frees it waits for the others.
+    /// Closes the window. If `together` is false, the MPI window is kept until MPI is finalized,
+    /// because freeing it waits for the other ranks.
     fn close(&self, together: bool) {
         if !together {
             LEFT.lock().push(self.win);
@@ -459,18 +460,18 @@ impl Window for MpiWindow {
 /// Windows that their ranks have not closed together, the oldest first.
 static LEFT: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
 
-/// Frees them, as all ranks do when MPI is about to end.
+/// Frees the windows that were not closed together; all ranks call it in MPI_Finalize.
 pub(super) fn release_all(mpi: &Mpi) {
-    let _aside = epoch::aside(); // in MPI_Finalize, maybe of the program
+    let _aside = epoch::aside(); // inside MPI_Finalize, which the program may have called
     let left = std::mem::take(&mut *LEFT.lock());
     for win in left {
-        // What MPI refuses to free now goes with it.
+        // MPI_Finalize releases every window that MPI does not free now.
         let _ = end(mpi, win);
     }
 }
 
 fn end(mpi: &Mpi, win: Handle) -> Result<()> {
-    // SAFETY: our window, locked by `make`.
+    // SAFETY: `make` created and locked the window.
     let code = unsafe { (mpi.call.MPI_Win_unlock_all)(win) };
     mpi.check("MPI_Win_unlock_all", code)?;
     free(mpi, win)

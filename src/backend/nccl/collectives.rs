@@ -1,5 +1,6 @@
-//! Our collectives in NCCL's terms. Data that is only moved travels as bytes; those that NCCL does
-//! not have are groups of its sends and receives where these do the same.
+//! Conversion of the library's collectives to those of NCCL. Data that is only moved is sent as
+//! bytes. Collectives that NCCL does not have are groups of its sends and receives where these have
+//! the same effect.
 
 use super::symbols::*;
 use crate::abi::word::*;
@@ -9,7 +10,7 @@ use crate::runtime::types::{Reduction, describe, op_text};
 use crate::sys::memory::buf::Region;
 use std::ptr;
 
-/// Where calls go.
+/// Communicator and stream that collectives are queued on.
 pub(super) struct NcclTarget {
     pub(super) calls: &'static Functions,
     pub(super) comm: *mut c_void,
@@ -18,7 +19,7 @@ pub(super) struct NcclTarget {
     pub(super) size: i32,
 }
 
-/// Why NCCL does not run a collective; the same on all ranks.
+/// Returns the reason why NCCL does not execute a collective; the result is the same on all ranks.
 pub(super) fn refuses(args: &CollArgs) -> Option<String> {
     match args.kind {
         coll::Kind::Reduce | coll::Kind::Allreduce => refuses_reduction(args),
@@ -54,7 +55,7 @@ fn refuses_reduction(args: &CollArgs) -> Option<String> {
     }
 }
 
-/// Dtype and operation of a reduction that is not refused.
+/// Returns the NCCL datatype and operation of a supported reduction.
 fn terms(by: &Reduction) -> (c_uint, c_uint) {
     (kind(by.dtype).unwrap_or(ncclUint8), operation(by.op).unwrap_or(ncclSum))
 }
@@ -85,16 +86,16 @@ fn operation(op: dtl_reduce_op_t) -> Option<c_uint> {
     })
 }
 
-/// What is left to do behind a call: a copy from, to.
+/// Copy to queue after a collective: source and destination.
 pub(super) type PostCopy = Option<(Region, Region)>;
 
-/// A block of one of several equal ones.
+/// Returns the block of `rank` among equal blocks of `len` bytes.
 fn block(all: Region, rank: i32, len: usize) -> Region {
     all.part(rank.unsigned_abs() as usize * len, len)
 }
 
 impl NcclTarget {
-    /// Queues one that is not refused.
+    /// Queues a supported collective; returns NCCL's result, and a copy to queue after it.
     pub(super) fn queue(&self, args: &CollArgs) -> (ncclResult_t, PostCopy) {
         let (send, recv) = (args.send.whole(), args.recv.whole());
         let code = match (args.kind, &args.reduction) {
@@ -115,8 +116,7 @@ impl NcclTarget {
 
     fn broadcast(&self, data: Region, root: i32) -> ncclResult_t {
         let (at, comm, stream) = (address(data), self.comm, self.stream);
-        // SAFETY: a communicator and a stream that are there; memory of the device until the
-        // collective is over.
+        // SAFETY: communicator, stream and device memory are valid until the collective completes.
         unsafe { (self.calls.ncclBroadcast)(at, at, data.len(), ncclUint8, root, comm, stream) }
     }
 
@@ -125,7 +125,7 @@ impl NcclTarget {
         let recv = args.recv.whole();
         let into = if self.rank == root { address(recv) } else { ptr::null_mut() };
         let (from, count) = (address(args.send.whole()), args.bytes / args.element());
-        // SAFETY: as in `broadcast`.
+        // SAFETY: communicator, stream and device memory are valid until the collective completes.
         unsafe { (self.calls.ncclReduce)(from, into, count, kind, op, root, comm, stream) }
     }
 
@@ -133,17 +133,18 @@ impl NcclTarget {
         let (comm, stream, (kind, op)) = (self.comm, self.stream, terms(by));
         let (from, into) = (address(args.send.whole()), address(args.recv.whole()));
         let count = args.bytes / args.element();
-        // SAFETY: as in `broadcast`.
+        // SAFETY: communicator, stream and device memory are valid until the collective completes.
         unsafe { (self.calls.ncclAllReduce)(from, into, count, kind, op, comm, stream) }
     }
 
-    /// In place, NCCL leaves a rank's result where its block was; ours lies at the beginning.
+    /// Queues a reduce_scatter. In place, NCCL writes a rank's result to the rank's block, but the
+    /// library promises the result at the beginning of the buffer, so a copy follows.
     fn reduce_scatter(&self, args: &CollArgs, by: &Reduction) -> (ncclResult_t, PostCopy) {
         let block = |rank| args.send.block(rank, args.bytes);
         let (first, own, (kind, op)) = (block(0), block(self.rank), terms(by));
         let into = if args.in_place { own } else { args.recv.whole() };
         let count = own.len() / args.element();
-        // SAFETY: as in `broadcast`.
+        // SAFETY: communicator, stream and device memory are valid until the collective completes.
         let code = unsafe {
             let call = self.calls.ncclReduceScatter;
             call(address(first), address(into), count, kind, op, self.comm, self.stream)
@@ -154,28 +155,28 @@ impl NcclTarget {
 
     fn allgather(&self, send: Region, recv: Region) -> ncclResult_t {
         let (from, into) = (address(send), address(recv));
-        // SAFETY: as in `broadcast`.
+        // SAFETY: communicator, stream and device memory are valid until the collective completes.
         unsafe {
             (self.calls.ncclAllGather)(from, into, send.len(), ncclUint8, self.comm, self.stream)
         }
     }
 
-    /// Sends and receives that go at once.
+    /// Queues the sends and receives of `list` as one NCCL group.
     fn grouped(&self, list: impl FnOnce() -> ncclResult_t) -> ncclResult_t {
-        // SAFETY: takes nothing; ended below.
+        // SAFETY: the function has no parameters; the group is closed below.
         let begun = unsafe { (self.calls.ncclGroupStart)() };
         if begun != ncclSuccess {
             return begun;
         }
         let listed = list();
-        // SAFETY: ends what has just been begun, by this thread.
+        // SAFETY: this thread has just opened the group.
         let ended = unsafe { (self.calls.ncclGroupEnd)() };
         if listed == ncclSuccess { ended } else { listed }
     }
 
     fn gather(&self, args: &CollArgs) -> ncclResult_t {
         let (root, block) = (args.root, |rank| args.recv.block(rank, args.bytes));
-        // In place, the root's own block is where it belongs.
+        // In place, the root's own block already has its position.
         let own = args.send.whole();
         let sent = if args.in_place { ncclSuccess } else { self.send(own, root) };
         if self.rank != root {
@@ -204,14 +205,14 @@ impl NcclTarget {
     }
 
     fn send(&self, data: Region, to: i32) -> ncclResult_t {
-        // SAFETY: as in `broadcast`.
+        // SAFETY: communicator, stream and device memory are valid until the collective completes.
         unsafe {
             (self.calls.ncclSend)(address(data), data.len(), ncclUint8, to, self.comm, self.stream)
         }
     }
 
     fn recv(&self, data: Region, from: i32) -> ncclResult_t {
-        // SAFETY: as in `broadcast`.
+        // SAFETY: communicator, stream and device memory are valid until the collective completes.
         unsafe {
             (self.calls.ncclRecv)(
                 address(data),
@@ -225,7 +226,7 @@ impl NcclTarget {
     }
 }
 
-/// The first result that is no success.
+/// Returns `code` if it is an error, else the result of `next`.
 fn first(code: ncclResult_t, next: impl FnOnce() -> ncclResult_t) -> ncclResult_t {
     if code == ncclSuccess { next() } else { code }
 }

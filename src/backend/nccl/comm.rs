@@ -1,9 +1,10 @@
-//! One rank's part of a communicator of NCCL's: opened, used, ended.
+//! One rank of an NCCL communicator: creation, use, destruction.
 //!
-//! NCCL's communicator does not block (`ncclConfig_t.blocking` = 0): a call that takes long goes on
-//! by itself, and no other is made until it is done. So collectives wait here in a line, and a test
-//! of one of them advances all. They are queued on one stream in the order of their calls, so they
-//! end in that order, and their numbers show which are over.
+//! The NCCL communicator does not block (`ncclConfig_t.blocking` = 0): a call that takes long
+//! continues in the background, and no other call is made until it is done. So collectives wait
+//! here in a queue, and a test of one of them advances all. They are queued on one stream in the
+//! order of their calls, so they complete in that order, and their numbers show which have
+//! completed.
 
 use super::collectives::{NcclTarget, PostCopy, refuses};
 use super::discovery::Nccl;
@@ -25,35 +26,34 @@ use std::collections::VecDeque;
 use std::ptr;
 use std::sync::Arc;
 
-/// How long the ranks take their leave of each other, and how long what was given up may take to
-/// end.
+/// Maximum time, in nanoseconds, for collective finalization, and for aborted work to end.
 const LEAVE_NS: u64 = 2_000_000_000;
 
-/// One rank's part of a communicator of NCCL's, with the line of its collectives.
+/// One rank of an NCCL communicator, with the queue of its collectives.
 pub(super) struct NcclComm {
     nccl: Arc<Nccl>,
     cuda: Arc<Cuda>,
     devices: Arc<Backend>,
     state: Mutex<NcclState>,
-    /// After NCCL's communicator, which uses it.
+    /// Stream of the communicator, declared after the state because NCCL's communicator uses it.
     queue: ExternalStream,
 }
 
 struct NcclState {
-    /// NCCL's; null before the meeting and after the end.
+    /// NCCL's communicator; null before its creation and after its destruction.
     comm: Addr,
     rank: i32,
     size: i32,
-    /// Numbers of the next one, and of the first that is not over.
+    /// Number of the next collective; `over` is that of the first one that has not completed.
     next: u64,
     over: u64,
-    /// Not queued yet.
+    /// Collectives that have not been queued on the stream yet.
     waiting: VecDeque<CollArgs>,
-    /// NCCL is still queueing it; what is left to do behind it.
+    /// Copy to queue after the collective that NCCL is queueing; `None` while NCCL queues none.
     entering: Option<PostCopy>,
-    /// Queued.
+    /// Points on the stream after each queued collective.
     running: VecDeque<Point>,
-    /// Why nothing can be done any more.
+    /// Reason why no more collectives can be started.
     failed: Option<Error>,
 }
 
@@ -83,10 +83,10 @@ impl NcclComm {
         NcclComm { nccl, cuda, devices, state: Mutex::new(NcclState::new()), queue }
     }
 
-    /// How the communicator fares.
+    /// Returns the asynchronous error state of the communicator.
     fn ask(&self, state: &NcclState) -> ncclResult_t {
         let mut code = ncclSuccess;
-        // SAFETY: a communicator of NCCL's that is there, and room for a code.
+        // SAFETY: NCCL's communicator is alive, and `code` has room for a result.
         let asked =
             unsafe { (self.nccl.calls.ncclCommGetAsyncError)(state.comm.ptr(), &raw mut code) };
         if asked == ncclSuccess { code } else { asked }
@@ -96,14 +96,14 @@ impl NcclComm {
         self.nccl.calls.error(code, what)
     }
 
-    /// Moves all on.
+    /// Advances all collectives: counts the completed ones and queues waiting ones.
     fn advance(&self, state: &mut NcclState) -> Result<()> {
         while let Some(point) = state.running.pop_front() {
             if !point.is_reached()? {
                 state.running.push_front(point);
                 break;
             }
-            // What NCCL has given up reaches its end, too.
+            // Collectives that NCCL has aborted reach their point on the stream, too.
             match self.ask(state) {
                 ncclSuccess | ncclInProgress => state.over += 1,
                 code => return Err(self.error(code, "a collective of NCCL's")),
@@ -138,7 +138,7 @@ impl NcclComm {
         }
     }
 
-    /// It is queued.
+    /// Queues the copy `behind` and a point on the stream after a collective that has been queued.
     fn behind(&self, state: &mut NcclState, behind: PostCopy) -> Result<()> {
         if let Some((from, into)) = behind {
             self.queue.copy(into, from)?;
@@ -147,7 +147,7 @@ impl NcclComm {
         Ok(())
     }
 
-    /// Ends everything, here.
+    /// Aborts the communicator on this rank; `why` becomes the error of all later calls.
     fn abort(&self, state: &mut NcclState, why: Error) {
         let comm = std::mem::replace(&mut state.comm, Addr::NULL);
         state.failed.get_or_insert(why);
@@ -155,9 +155,9 @@ impl NcclComm {
         if comm.is_null() {
             return;
         }
-        // Without the context, too, if the device is lost.
+        // If the device is lost, the communicator is aborted without its context.
         let inside = self.queue.enter();
-        // SAFETY: a communicator of NCCL's, given up once; its kernels end by themselves.
+        // SAFETY: NCCL's communicator is aborted once; its kernels end by themselves.
         let code = unsafe { (self.nccl.calls.ncclCommAbort)(comm.ptr()) };
         drop(inside);
         if ![ncclSuccess, ncclInProgress].contains(&code) {
@@ -166,7 +166,7 @@ impl NcclComm {
         self.drain(state);
     }
 
-    /// Waits for what was given up to let go of its buffers. A lost device has let go of all.
+    /// Waits until aborted work does not access its buffers. A lost device accesses none.
     fn drain(&self, state: &mut NcclState) {
         let (Ok(end), deadline, mut backoff) =
             (self.queue.point(), Deadline::after(LEAVE_NS), Backoff::new())
@@ -187,10 +187,10 @@ impl NcclComm {
         state.entering = None;
     }
 
-    /// Finalizes and destroys; false if the other ranks are not there for it.
+    /// Finalizes and destroys the communicator; returns false if the other ranks do not take part.
     fn finalize(&self, state: &mut NcclState) -> bool {
         let Ok(_inside) = self.queue.enter() else { return false };
-        // SAFETY: a communicator of NCCL's without work.
+        // SAFETY: NCCL's communicator is alive and has no work in flight.
         let mut code = unsafe { (self.nccl.calls.ncclCommFinalize)(state.comm.ptr()) };
         let (deadline, mut backoff) = (Deadline::after(LEAVE_NS), Backoff::new());
         while code == ncclInProgress && !deadline.passed() {
@@ -201,7 +201,7 @@ impl NcclComm {
             return false;
         }
         let comm = std::mem::replace(&mut state.comm, Addr::NULL);
-        // SAFETY: a communicator of NCCL's without work, finalized, given up once.
+        // SAFETY: NCCL's communicator has no work in flight, is finalized, and is destroyed once.
         let code = unsafe { (self.nccl.calls.ncclCommDestroy)(comm.ptr()) };
         if ![ncclSuccess, ncclInProgress].contains(&code) {
             log::warning!("{}", self.error(code, "ncclCommDestroy"));
@@ -209,7 +209,7 @@ impl NcclComm {
         true
     }
 
-    /// Leaves the other ranks in good order, or gives up what they and this rank do not end.
+    /// Finalizes an idle communicator with the other ranks, or aborts one with work in flight.
     fn end(&self, state: &mut NcclState) {
         let is_idle =
             state.waiting.is_empty() && state.entering.is_none() && state.running.is_empty();
@@ -237,7 +237,7 @@ impl DeviceComm for NcclComm {
     fn invitation(&self) -> Result<BootstrapId> {
         let mut id = ncclUniqueId { internal: [0; 128] };
         let _inside = self.queue.enter()?;
-        // SAFETY: room for an id.
+        // SAFETY: `id` has room for a unique ID.
         let code = unsafe { (self.nccl.calls.ncclGetUniqueId)(&raw mut id) };
         if code != ncclSuccess {
             return Err(self.error(code, "ncclGetUniqueId"));
@@ -260,7 +260,7 @@ impl DeviceComm for NcclComm {
         let (mut comm, mut config, mut state) =
             (ptr::null_mut(), Config::NON_BLOCKING, self.state.lock());
         let (ranks, own): (c_int, c_int) = (size, rank);
-        // SAFETY: room for a communicator, and a description in a local, which the call copies.
+        // SAFETY: `comm` has room for a communicator, and the call copies `config`.
         let code = unsafe {
             (self.nccl.calls.ncclCommInitRankConfig)(
                 &raw mut comm,

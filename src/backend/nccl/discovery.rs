@@ -1,4 +1,4 @@
-//! Which NCCL: found by name, its version looked at.
+//! Discovery of NCCL by name, with a check of its version.
 
 use super::symbols::*;
 use crate::backend::vendor_lib::{Names, VendorLib};
@@ -17,22 +17,22 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
              finds it, or name its libnccl.so.2 with DTL_NCCL_LIBRARY",
 });
 
-/// The library in this process.
+/// NCCL library in this process.
 pub struct Nccl {
-    /// Its functions.
+    /// Functions of NCCL.
     pub calls: &'static Functions,
-    /// As ncclGetVersion counts.
+    /// Version as ncclGetVersion encodes it.
     pub version: i32,
 }
 
 impl Nccl {
-    /// "2.26.2".
+    /// Returns the version as text, such as "2.26.2".
     #[must_use]
     pub fn number(&self) -> String {
         number(self.version)
     }
 
-    /// Its file.
+    /// Returns the path of the library's file.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         let function: *const c_void = self.calls.ncclGetVersion as *const c_void;
@@ -41,7 +41,7 @@ impl Nccl {
 }
 
 fn number(version: i32) -> String {
-    // Until 2.8 the major number had one digit less behind it.
+    // Before 2.9 the major version was multiplied by 1000, not by 10000.
     let thousand = if version < 10_000 { 1000 } else { 10_000 };
     format!("{}.{}.{}", version / thousand, version % thousand / 100, version % 100)
 }
@@ -50,11 +50,11 @@ fn number(version: i32) -> String {
 pub fn find() -> std::result::Result<Nccl, String> {
     LIBRARY.may_be_called()?;
     let named = settings::current().collectives_library;
-    // SAFETY: NCCL by its name, or the user vouches for it.
+    // SAFETY: the library is NCCL by its name, or the user vouches for the library.
     let calls = unsafe { LIBRARY.open_named(named.as_deref()) }?;
     LIBRARY.begin();
     let mut version = 0;
-    // SAFETY: room for an int.
+    // SAFETY: `version` has room for an int.
     let code = unsafe { (calls.ncclGetVersion)(&raw mut version) };
     if code != ncclSuccess {
         return Err(calls.error(code, "ncclGetVersion").text().to_owned());

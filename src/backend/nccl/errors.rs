@@ -1,4 +1,4 @@
-//! What NCCL's results mean: which status of the library each is. Texts are NCCL's own.
+//! Conversion of NCCL's results to statuses of this library. The texts are NCCL's own.
 
 use super::symbols::*;
 use crate::abi::status::*;
@@ -7,14 +7,14 @@ use crate::error::Error;
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
-/// All results.
+/// All results, with their names.
 const NAMES: &[(ncclResult_t, &str)] = constant_names! {
     ncclSuccess ncclUnhandledCudaError ncclSystemError ncclInternalError ncclInvalidArgument
     ncclInvalidUsage ncclRemoteError ncclInProgress
 };
 
 impl Functions {
-    /// The error of a code; `what` was done.
+    /// Creates the error for a result code; `what` names the failed action.
     #[cold]
     #[must_use]
     pub fn error(&self, code: ncclResult_t, what: &str) -> Error {
@@ -45,16 +45,15 @@ impl Functions {
         Error::new(status, format!("{what}: {}{advice}", self.words(code)))
     }
 
-    /// Text of a result: its name and code, NCCL's text for it, and the last error if there is one.
+    /// Formats a result: its name and code, NCCL's text for it, and the last error if there is one.
     fn words(&self, code: ncclResult_t) -> String {
         let name = NAMES
             .iter()
             .find(|(known, _)| *known == code)
             .map_or("a code without a name", |(_, name)| name);
-        // SAFETY: takes a number; what comes back is null or a text that is never freed.
+        // SAFETY: the function takes a number and returns null or a text that is never freed.
         let text = told(unsafe { (self.ncclGetErrorString)(code) });
-        // SAFETY: takes no communicator, by nccl.h; what comes back is null or a text of the
-        // library's.
+        // SAFETY: the function takes no communicator, by nccl.h; it returns null or a library text.
         let last = self.ncclGetLastError.and_then(|last| told(unsafe { last(ptr::null_mut()) }));
         let mut words = format!("NCCL says {name} ({code})");
         for (before, said) in [(", ", text), (": ", last)] {
@@ -71,6 +70,6 @@ fn told(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: not null, so a text with its NUL, by nccl.h.
+    // SAFETY: the pointer is not null, so it refers to a NUL-terminated text, by nccl.h.
     Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }

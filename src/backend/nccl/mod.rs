@@ -1,10 +1,10 @@
-//! Kind "nccl": collectives of the memory of NVIDIA's devices by NCCL, beside a communicator of
-//! another kind. The library is loaded when the program first requests this kind.
+//! Kind "nccl": collectives on the memory of NVIDIA's devices by NCCL, beside a communicator of
+//! another kind. The first request of this kind loads the library.
 //!
 //! In reading order:
 //! - `nccl_sys`: declarations of nccl.h
 //! - `symbols`: functions of NCCL
-//! - `errors`: results
+//! - `errors`: error codes
 //! - `discovery`: opens the library
 //! - `comm`: one rank of a communicator
 //! - `collectives`: collectives
@@ -32,15 +32,15 @@ use crate::runtime::registry::Backend;
 use comm::NcclComm;
 use std::sync::Arc;
 
-/// What it stands on.
+/// Opener of NCCL communicators.
 struct NcclOpener {
-    /// The backend whose memory it takes.
+    /// Backend whose memory the collectives accept.
     devices: Arc<Backend>,
     cuda: Arc<Cuda>,
     nccl: OnDemand<Nccl>,
 }
 
-/// The backend named "nccl", for memory of `devices`, which is `cuda`'s.
+/// Creates the backend "nccl" for memory of the backend `devices`, whose driver is `cuda`.
 #[must_use]
 pub fn backend(devices: Arc<Backend>, cuda: Arc<Cuda>) -> Backend {
     let opener = Arc::new(NcclOpener { devices, cuda, nccl: OnDemand::new(discovery::find) });

@@ -1,7 +1,7 @@
-//! Functions of NCCL, found by name in the libnccl.so.2 that was opened.
+//! Functions of NCCL, resolved by name in the opened libnccl.so.2.
 //!
 //! Types and constants are those of NVIDIA's nccl.h: [`super::nccl_sys`], which tools/vendor_sys.py
-//! writes. Results stay plain integers: a newer library may return codes that no list has.
+//! writes. Results stay plain integers: a newer library may return codes that no enumeration has.
 
 use super::nccl_sys as sys;
 pub use super::nccl_sys::*;
@@ -9,8 +9,8 @@ use crate::backend::symbol_table::function_table;
 pub use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::offset_of;
 
-/// The beginning of `ncclConfig_t`, as it was in NCCL 2.14: the library reads as much of it as
-/// `size` and `version` announce.
+/// First fields of `ncclConfig_t`, as in NCCL 2.14: the library reads only the fields that `size`
+/// and `version` announce.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(missing_docs, reason = "as in nccl.h")]
@@ -30,7 +30,7 @@ const _: () = assert!(
 );
 
 impl Config {
-    /// Calls return before they are done where that takes long.
+    /// Configuration with which calls that take long return before they are done.
     pub const NON_BLOCKING: Config = Config {
         size: size_of::<Config>(),
         magic: 0xCAFE_BEEF, // as in NCCL_CONFIG_INITIALIZER
@@ -40,10 +40,10 @@ impl Config {
     };
 }
 
-/// The oldest version: its communicators can be given up while they are being opened. As
-/// ncclGetVersion counts.
+/// Oldest supported version, as ncclGetVersion encodes it: from this version on, communicators can
+/// be aborted while they are being created.
 pub const OLDEST: c_int = 2_14_00;
-/// The first that may be another interface.
+/// First unsupported version, whose interface may differ.
 pub const TOO_NEW: c_int = 3_00_00;
 
 function_table! {

@@ -1,4 +1,4 @@
-//! Properties of devices.
+//! Properties of OpenCL devices.
 
 use super::driver::{Card, ClDriver};
 use super::symbols::*;
@@ -8,9 +8,9 @@ use crate::backend::driver::{Devices, Driver as _};
 use crate::error::Result;
 use crate::runtime::copy_text;
 
-/// DLPack's kDLCPU.
+/// Device type kDLCPU of DLPack.
 const DLPACK_CPU: i32 = 1;
-/// DLPack's kDLOpenCL.
+/// Device type kDLOpenCL of DLPack.
 const DLPACK_OPENCL: i32 = 4;
 
 impl Devices for ClDriver {
@@ -26,7 +26,8 @@ impl Devices for ClDriver {
         let threads: usize = self.number(card, CL_DEVICE_MAX_WORK_GROUP_SIZE)?;
         let block: [usize; 3] = self.number(card, CL_DEVICE_MAX_WORK_ITEM_SIZES)?;
         let small = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
-        // OpenCL bounds only the number of all threads along a dimension, by 64 bits.
+        // OpenCL limits only the total number of work-items along a dimension (64 bits), not the
+        // grid.
         (out.max_block_threads, out.max_block, out.max_grid) =
             (small(threads), block.map(small), [u32::MAX; 3]);
         copy_text(&mut out.name, &card.name);
@@ -34,7 +35,7 @@ impl Devices for ClDriver {
     }
 
     fn memory_info(&self, device: i32) -> Result<(u64, u64)> {
-        // OpenCL does not report how much is free.
+        // OpenCL does not report the free memory.
         let total = self.number(self.card(device)?, CL_DEVICE_GLOBAL_MEM_SIZE)?;
         Ok((0, total))
     }
@@ -48,7 +49,8 @@ impl Devices for ClDriver {
         if !is_cpu(self.card(device)?) {
             return Ok((DLPACK_OPENCL, device));
         }
-        // What a CPU computes with any code of the process can reach. The first one is number 0.
+        // Any code of the process can access memory of a CPU device. The first CPU device is number
+        // 0.
         let before = self.devices.iter().take(device as usize).filter(|card| is_cpu(card));
         Ok((DLPACK_CPU, before.count() as i32))
     }

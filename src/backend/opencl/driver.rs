@@ -1,9 +1,9 @@
-//! The loader and what it finds: platforms, devices, their contexts. Each is created
-//! at its first use.
+//! OpenCL loader with its platforms, devices and contexts. Each context is created at its first
+//! use.
 //!
-//! One context for each platform with all its devices, so that memory, copies and waits cross
-//! between them without the host. Devices are counted GPUs first, then accelerators, then CPUs;
-//! among equals as the loader lists them.
+//! Each platform has one context with all its devices, so that memory, copies and waits work across
+//! the devices without the host. Devices are numbered GPUs first, then accelerators, then CPUs;
+//! within a kind the order is that of the loader.
 
 use super::errors::{check, error};
 use super::memory::Origin;
@@ -33,53 +33,56 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
 });
 
 thread_local! {
-    /// Devices that threads chose, and the generation of the driver: another one's list may differ.
+    /// Current device of the thread, and the generation of the driver for which it was set: the
+    /// device list of another generation may differ.
     static CHOSEN: Cell<(u64, i32)> = const { Cell::new((0, 0)) };
 }
 
-/// OpenCL in this process.
+/// Loaded OpenCL of this process.
 pub struct ClDriver {
-    /// Its functions.
+    /// Function table of the loader.
     pub(super) cl: &'static Functions,
-    /// Which of those that this process has had.
+    /// Number of this initialization of the driver in this process.
     generation: u64,
-    /// The platforms with at least one device.
+    /// Platforms with at least one device.
     pub(super) platforms: Vec<Platform>,
-    /// All devices.
+    /// Devices of all platforms.
     pub(super) devices: Vec<Card>,
-    /// Streams by their command queue: streams of one queue share its failures.
+    /// Streams by their native command queue: streams of one queue share the failures of its work.
     streams: Mutex<BTreeMap<usize, Weak<Stream<ClDriver>>>>,
 }
 
-/// A platform: a driver's face.
+/// OpenCL platform: one vendor's driver.
 pub(super) struct Platform {
     id: Addr,
     devices: Vec<Addr>,
     context: TryOnce<Addr>,
 }
 
-/// A device.
+/// OpenCL device.
 pub struct Card {
-    /// Its `cl_device_id`.
+    /// Native handle of the device (`cl_device_id`).
     pub(super) id: Addr,
-    /// Its platform's place in the list.
+    /// Index of the device's platform in the platform list.
     pub(super) platform: usize,
-    /// DTL_DEVICE_...
+    /// Device kind, DTL_DEVICE_...
     pub(super) kind: dtl_enum_word_t,
-    /// Its name and its platform's.
+    /// Name of the device, with the name of its platform.
     pub(super) name: String,
-    /// CL_DEVICE_SVM_... bits; 0 = the host and the device share no pointers.
+    /// Bits CL_DEVICE_SVM_... of the shared virtual memory that the device supports; 0 = the host
+    /// and the device share no pointers.
     pub(super) sharing: u64,
-    /// The queue of copies that wait.
+    /// Queue for copies that the caller waits for.
     copies: TryOnce<Arc<ClQueue>>,
 }
 
 impl driver::Driver for ClDriver {
     const NAME: &'static CStr = c"opencl";
-    /// Above the host and what programs register, below what is made for one vendor's devices.
+    /// Above the host and registered backends, below backends that are specific to one vendor's
+    /// devices.
     const PRIORITY: i32 = 50;
     const CALLBACK_THREAD: &'static str = "dtl-cl-stream";
-    /// The largest alignment of OpenCL's types.
+    /// Largest alignment of the types of OpenCL C.
     const ALIGNMENT: u64 = 128;
     const CHOSEN: &'static CurrentDevice = &CHOSEN;
     type Card = Card;
@@ -89,7 +92,8 @@ impl driver::Driver for ClDriver {
 
     fn find() -> std::result::Result<Self, String> {
         LIBRARY.may_be_called()?;
-        // SAFETY: an OpenCL loader by its name, or the user vouches for it.
+        // SAFETY: the name is that of an OpenCL loader, or the user who named another library
+        // vouches for it.
         let cl = unsafe { LIBRARY.open_named(settings::current().device_library.as_deref()) }?;
         list(cl, LIBRARY.begin())
     }
@@ -123,7 +127,7 @@ impl driver::Driver for ClDriver {
 }
 
 impl ClDriver {
-    /// The context of a platform, made at its first use.
+    /// Returns the context of a platform, created at its first use.
     pub(super) fn context(&self, platform: usize) -> Result<Addr> {
         let Some(platform) = self.platforms.get(platform) else {
             return fail!(DTL_ERROR_INTERNAL, "no OpenCL platform {platform}");
@@ -132,8 +136,8 @@ impl ClDriver {
             let properties = [CL_CONTEXT_PLATFORM as isize, platform.id.get() as isize, 0];
             let ids: Vec<*mut c_void> = platform.devices.iter().map(|id| id.ptr()).collect();
             let mut code = 0;
-            // SAFETY: a list that ends with 0, and an array of devices of that platform with its
-            // length; all locals.
+            // SAFETY: `properties` ends with 0, and `ids` has the passed number of devices of the
+            // platform. Both are locals.
             let context = unsafe {
                 (self.cl.clCreateContext)(
                     properties.as_ptr(),
@@ -155,15 +159,16 @@ impl ClDriver {
         context.copied()
     }
 
-    /// The queue of a device for copies that the caller waits for, made at its first use.
+    /// Returns the queue of a device for copies that the caller waits for, created at its first
+    /// use.
     pub(super) fn copies(&self, device: i32) -> Result<Arc<ClQueue>> {
-        // Without a share of the driver, which has this queue.
+        // The queue holds no reference to the driver, because the driver owns the queue.
         let queue =
             self.card(device)?.copies.get_or_make(|| ClQueue::create(self, device).map(Arc::new));
         queue.cloned()
     }
 
-    /// The queue for copies, if it was created.
+    /// Returns the queue for copies if it was created.
     pub(super) fn copies_so_far(&self, device: i32) -> Result<Option<Arc<ClQueue>>> {
         Ok(self.card(device)?.copies.get().cloned())
     }
@@ -177,10 +182,10 @@ impl ClDriver {
 impl Drop for ClDriver {
     fn drop(&mut self) {
         for card in &mut self.devices {
-            drop(card.copies.take()); // before its context
+            drop(card.copies.take()); // before the context is released
         }
         for context in self.platforms.iter_mut().filter_map(|platform| platform.context.take()) {
-            // SAFETY: a context of ours, given up once.
+            // SAFETY: this driver object owns the context and releases it once.
             let _ = unsafe { (self.cl.clReleaseContext)(context.ptr()) };
         }
     }
@@ -191,7 +196,7 @@ fn list(cl: &'static Functions, generation: u64) -> std::result::Result<ClDriver
         one): install the one of \
                      your device, or PoCL for the CPU (Debian: pocl-opencl-icd)";
     let ids = ids(|room, out, count| {
-        // SAFETY: room for the number of entries that is passed.
+        // SAFETY: `out` is valid for writing `room` entries.
         unsafe { (cl.clGetPlatformIDs)(room, out, count) }
     });
     let ids = match ids {
@@ -209,7 +214,8 @@ fn list(cl: &'static Functions, generation: u64) -> std::result::Result<ClDriver
     let mut without = Vec::new();
     for id in ids {
         let name = text(|room, out, size| {
-            // SAFETY: a platform of the loader's, and room for the number of bytes that is passed.
+            // SAFETY: `id` is a platform of the loader, and `out` is valid for writing `room`
+            // bytes.
             unsafe { (cl.clGetPlatformInfo)(id.ptr(), CL_PLATFORM_NAME, room, out, size) }
         });
         match devices(cl, id) {
@@ -226,7 +232,7 @@ fn list(cl: &'static Functions, generation: u64) -> std::result::Result<ClDriver
         DTL_DEVICE_ACCELERATOR => 1,
         _ => 2,
     };
-    driver.devices.sort_by_key(|card| rank(card.kind)); // stable
+    driver.devices.sort_by_key(|card| rank(card.kind)); // stable: the loader's order within a kind
     Ok(driver)
 }
 
@@ -234,7 +240,8 @@ fn add(driver: &mut ClDriver, id: Addr, platform_name: &str, devices: Vec<Addr>)
     let (cl, platform) = (driver.cl, driver.platforms.len());
     for &device in &devices {
         let name = text(|room, out, size| {
-            // SAFETY: a device of the platform's, and room for the number of bytes that is passed.
+            // SAFETY: `device` is a device of the platform, and `out` is valid for writing `room`
+            // bytes.
             unsafe { (cl.clGetDeviceInfo)(device.ptr(), CL_DEVICE_NAME, room, out, size) }
         });
         // A property that a device does not report counts as absent.
@@ -262,7 +269,8 @@ fn add(driver: &mut ClDriver, id: Addr, platform_name: &str, devices: Vec<Addr>)
 
 fn devices(cl: &Functions, platform: Addr) -> std::result::Result<Vec<Addr>, cl_int> {
     ids(|room, out, count| {
-        // SAFETY: a platform of the loader's, and room for the number of entries that is passed.
+        // SAFETY: `platform` is a platform of the loader, and `out` is valid for writing `room`
+        // entries.
         unsafe {
             (cl.clGetDeviceIDs)(
                 platform.ptr(),
@@ -275,7 +283,8 @@ fn devices(cl: &Functions, platform: Addr) -> std::result::Result<Vec<Addr>, cl_
     })
 }
 
-/// Asks how many there are, then for all of them.
+/// Queries a list of handles by calling `ask` twice: for the number of entries, then for the
+/// entries.
 fn ids(
     ask: impl Fn(cl_uint, *mut *mut c_void, *mut cl_uint) -> cl_int,
 ) -> std::result::Result<Vec<Addr>, cl_int> {
@@ -292,10 +301,10 @@ fn ids(
     if code < 0 { Err(code) } else { Ok(all.into_iter().map(Addr::new).collect()) }
 }
 
-/// What stands for a text that cannot be had.
+/// Placeholder for a string that cannot be queried.
 pub(super) const UNTOLD: &str = "?";
 
-/// A text; what cannot be had is "?".
+/// Queries a string by calling `ask`. Returns "?" if the query fails.
 pub(super) fn text(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int) -> String {
     let mut size = 0;
     if ask(0, std::ptr::null_mut(), &raw mut size) < 0 {
@@ -316,11 +325,11 @@ impl Pod for usize {}
 impl Pod for [usize; 3] {}
 
 fn device_number<T: Pod>(cl: &Functions, device: Addr, what: cl_uint) -> Result<T> {
-    // More room than needed: a device may have more dimensions than three.
+    // The buffer is larger than necessary, because a device may have more than three dimensions.
     let mut values = [T::default(); 8];
     let (room, out) = (size_of_val(&values), values.as_mut_ptr().cast());
-    // SAFETY: a device of the loader's, and room for the number of bytes that is passed, of a type
-    // without wrong values.
+    // SAFETY: `device` is a device of the loader, and `out` is valid for writing `room` bytes.
+    // Every bit pattern is a valid `T`.
     let code = unsafe { (cl.clGetDeviceInfo)(device.ptr(), what, room, out, std::ptr::null_mut()) };
     check(code, &format!("clGetDeviceInfo({what:#x})"))?;
     Ok(values.first().copied().unwrap_or_default())

@@ -1,11 +1,11 @@
-//! What OpenCL's results mean: names, and which status of the library each is.
+//! Conversion of OpenCL result codes into names and statuses of the library.
 
 use super::symbols::*;
 use crate::abi::status::*;
 use crate::backend::symbol_table::constant_names;
 use crate::error::{Error, Result};
 
-/// Results that calls of this backend can return.
+/// Result codes that calls of this backend can return, with their names.
 const NAMES: &[(cl_int, &str)] = constant_names! {
     CL_PLATFORM_NOT_FOUND_KHR CL_DEVICE_NOT_FOUND CL_DEVICE_NOT_AVAILABLE
     CL_COMPILER_NOT_AVAILABLE CL_MEM_OBJECT_ALLOCATION_FAILURE CL_OUT_OF_RESOURCES
@@ -21,7 +21,7 @@ const NAMES: &[(cl_int, &str)] = constant_names! {
     CL_INVALID_EVENT CL_INVALID_OPERATION CL_INVALID_BUFFER_SIZE CL_INVALID_GLOBAL_WORK_SIZE
 };
 
-/// A result's name.
+/// Returns the name of a result code.
 pub(super) fn name(code: cl_int) -> &'static str {
     NAMES
         .iter()
@@ -29,13 +29,13 @@ pub(super) fn name(code: cl_int) -> &'static str {
         .map_or("a code without a name here", |(_, name)| name)
 }
 
-/// A result as one of the library's; `what` was done.
+/// Converts a result code into a `Result`. `what` names the operation for the error text.
 #[inline]
 pub fn check(code: cl_int, what: &str) -> Result<()> {
     if code >= 0 { Ok(()) } else { Err(error(code, what)) }
 }
 
-/// The error of a (negative) code.
+/// Converts a negative result code into an `Error`. `what` names the operation.
 #[cold]
 #[must_use]
 pub fn error(code: cl_int, what: &str) -> Error {

@@ -1,4 +1,4 @@
-//! An event of a command as an object that gives back what it has.
+//! Event of an OpenCL command, released when its owner drops it.
 
 use super::errors::{check, error};
 use super::symbols::*;
@@ -8,19 +8,21 @@ use crate::sys::memory::buf::Addr;
 use std::fmt::Arguments;
 use std::ptr;
 
-/// An event of a command, or one that the host completes.
+/// Event of a command, or user event that the host completes.
 pub struct ClEvent {
     pub(super) cl: &'static Functions,
     pub(super) id: Addr,
-    /// The queue's device.
+    /// Device of the queue.
     pub(super) device: i32,
 }
 
 impl ClEvent {
-    /// Its command's state: CL_COMPLETE, above it = not there yet, below it = failed.
+    /// Returns the execution status of the event's command: CL_COMPLETE, a greater value for a
+    /// command that has not ended, or a negative error code.
     fn code(&self) -> cl_int {
         let mut state: cl_int = 0;
-        // SAFETY: a live event, and room for the `cl_int` that is queried.
+        // SAFETY: the event is alive, and `state` is valid for writing a `cl_int`, as the query
+        // requires.
         let code = unsafe {
             (self.cl.clGetEventInfo)(
                 self.id.ptr(),
@@ -33,28 +35,29 @@ impl ClEvent {
         if code < 0 { code } else { state }
     }
 
-    /// Whether the command has ended, well or not.
+    /// Returns true if the command has ended, successfully or not.
     pub(super) fn has_ended(&self) -> bool {
         self.code() <= CL_COMPLETE as cl_int
     }
 
-    /// Waits, and fails if the command did.
+    /// Waits for the command and returns its failure. `what` names the command in the error text.
     pub(super) fn finish(&self, what: &str) -> Result<()> {
         driver::Event::wait(self)?;
         check(self.code(), what)
     }
 
-    /// Completes one of [`super::queue::Queue::user_event`].
+    /// Completes a user event, which `ClQueue::user_event` created.
     pub(super) fn complete(&self) {
-        // SAFETY: a live event of the host's. It is completed once; a second time were an error
-        // code.
+        // SAFETY: the event is alive and is a user event. It is completed once; a second completion
+        // would return an error code.
         let _ = unsafe { (self.cl.clSetUserEventStatus)(self.id.ptr(), CL_COMPLETE as cl_int) };
     }
 
-    /// When the command ended, by the device's clock, in nanoseconds.
+    /// Returns the time at which the command ended, by the device's clock, in nanoseconds.
     fn time(&self) -> Result<u64> {
         let mut at = 0u64;
-        // SAFETY: a live event, and room for the `cl_ulong` that is queried.
+        // SAFETY: the event is alive, and `at` is valid for writing a `cl_ulong`, as the query
+        // requires.
         let code = unsafe {
             (self.cl.clGetEventProfilingInfo)(
                 self.id.ptr(),
@@ -75,9 +78,9 @@ impl driver::Event for ClEvent {
 
     fn wait(&self) -> Result<()> {
         let id = self.id.ptr();
-        // SAFETY: one live event, in a local.
+        // SAFETY: `id` is a local with one live event.
         match unsafe { (self.cl.clWaitForEvents)(1, &raw const id) } {
-            // `failure` returns that of the command.
+            // `failure` returns the failure of the command.
             CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST => Ok(()),
             code => check(code, "clWaitForEvents"),
         }
@@ -108,7 +111,7 @@ impl driver::Event for ClEvent {
 
 impl Drop for ClEvent {
     fn drop(&mut self) {
-        // SAFETY: our share of the event, given up once.
+        // SAFETY: this object owns one reference to the event and releases it once.
         let _ = unsafe { (self.cl.clReleaseEvent)(self.id.ptr()) };
     }
 }

@@ -1,8 +1,9 @@
-//! Kernels of programs, their arguments, and what a launch needs.
+//! Kernels of programs, their arguments, and the preparation of launches.
 //!
-//! A `cl_kernel` keeps the arguments that were set last, so two threads cannot share one. Each
-//! kernel of the library's has some and a launch takes one for itself: it has been read when the
-//! launch is queued, and goes back.
+//! A `cl_kernel` stores the arguments that were set last, so two threads cannot share a
+//! `cl_kernel`. Each kernel of the library therefore has several `cl_kernel` objects. A launch
+//! acquires exclusive use of one object and releases it after the launch is queued, because
+//! queueing reads the arguments.
 
 use super::driver::{ClDriver, Pod, text};
 use super::errors::{check, error};
@@ -19,11 +20,11 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// How many `cl_kernel`s of a kernel wait for the next launches; more are made and given up as
-/// threads need them.
+/// Maximum number of `cl_kernel` objects that a kernel caches for later launches. If more threads
+/// launch at a time, further objects are created and released.
 const IDLE: usize = 8;
 
-/// A `cl_kernel`.
+/// Owned `cl_kernel` object.
 pub(super) struct Instance {
     cl: &'static Functions,
     id: Addr,
@@ -31,13 +32,14 @@ pub(super) struct Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // SAFETY: a kernel of ours, given up once; launches that are queued keep what they need.
+        // SAFETY: this object owns the kernel and releases it once. The driver retains everything
+        // that queued launches need.
         let _ = unsafe { (self.cl.clReleaseKernel)(self.id.ptr()) };
     }
 }
 
 impl Instance {
-    /// One that was made.
+    /// Takes ownership of the `cl_kernel` `id`.
     pub(super) fn new(cl: &'static Functions, id: *mut c_void) -> Self {
         Instance { cl, id: Addr::new(id) }
     }
@@ -45,19 +47,20 @@ impl Instance {
     fn argument_count(&self) -> Result<cl_uint> {
         let mut count: cl_uint = 0;
         let (room, out) = (size_of::<cl_uint>(), (&raw mut count).cast());
-        // SAFETY: a live kernel, and room for the `cl_uint` that is queried.
+        // SAFETY: the kernel is alive, and `count` is valid for writing a `cl_uint`, as the query
+        // requires.
         let code = unsafe {
             (self.cl.clGetKernelInfo)(self.id.ptr(), CL_KERNEL_NUM_ARGS, room, out, ptr::null_mut())
         };
         check(code, "clGetKernelInfo").map(|()| count)
     }
 
-    /// What holds for its blocks on a device.
+    /// Queries a work-group property of the kernel on a device.
     fn group_info<T: Pod>(&self, card: Addr, what: cl_uint) -> Result<T> {
         let mut value = T::default();
         let (room, out) = (size_of::<T>(), (&raw mut value).cast());
-        // SAFETY: a live kernel, its device, and room for the number of bytes that is passed, of a
-        // type without wrong values.
+        // SAFETY: the kernel and its device are alive, `out` is valid for writing the passed number
+        // of bytes, and every bit pattern is a valid `T`.
         let code = unsafe {
             (self.cl.clGetKernelWorkGroupInfo)(
                 self.id.ptr(),
@@ -71,13 +74,14 @@ impl Instance {
         check(code, "clGetKernelWorkGroupInfo").map(|()| value)
     }
 
-    /// How an argument is passed, and its size (0: not known). Some programs cannot be queried.
+    /// Queries how an argument is passed, and its size in bytes (0 = unknown). The query fails for
+    /// some programs.
     fn argument(&self, index: cl_uint) -> Result<(Pass, u64)> {
         let place = self.told(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER)?;
         if place == CL_KERNEL_ARG_ADDRESS_LOCAL {
             return Ok((Pass::Shared, POINTER));
         }
-        // Images are "global" too, and no pointers: their objects are passed by value.
+        // Images have a "global" qualifier too, but are objects that are passed by value.
         let is_object =
             self.told(index, CL_KERNEL_ARG_ACCESS_QUALIFIER)? != CL_KERNEL_ARG_ACCESS_NONE;
         if place != CL_KERNEL_ARG_ADDRESS_PRIVATE && !is_object {
@@ -85,8 +89,8 @@ impl Instance {
         }
         let name = text(|room, out, size| {
             let what = CL_KERNEL_ARG_TYPE_NAME;
-            // SAFETY: a live kernel, one of its arguments, and room for the number of bytes that is
-            // passed.
+            // SAFETY: the kernel is alive, `index` is one of its arguments, and `out` is valid for
+            // writing `room` bytes.
             unsafe { (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what, room, out, size) }
         });
         Ok((Pass::Value, source::size_of_type(&name)))
@@ -95,7 +99,8 @@ impl Instance {
     fn told(&self, index: cl_uint, what: cl_uint) -> Result<cl_uint> {
         let mut word: cl_uint = 0;
         let (room, out) = (size_of::<cl_uint>(), (&raw mut word).cast());
-        // SAFETY: a live kernel, one of its arguments, and room for the `cl_uint` that is queried.
+        // SAFETY: the kernel is alive, `index` is one of its arguments, and `word` is valid for
+        // writing a `cl_uint`, as the query requires.
         let code = unsafe {
             (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what, room, out, ptr::null_mut())
         };
@@ -103,41 +108,42 @@ impl Instance {
     }
 }
 
-/// Bytes of a pointer's value.
+/// Size of a pointer, in bytes.
 const POINTER: u64 = size_of::<usize>() as u64;
 
-/// How an argument is handed over.
+/// Passing mode of a kernel argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pass {
     Value,
-    /// Shared virtual memory, by pointer.
+    /// Shared virtual memory, passed by pointer.
     Pointer,
-    /// Local memory of the block: the launch sets its size.
+    /// Local memory of the block, whose size the launch sets.
     Shared,
 }
 
-/// A kernel of a program.
+/// Kernel of a program.
 pub struct ClKernel {
     program: Arc<Program>,
     name: CString,
-    /// For messages.
+    /// Name for error texts.
     shown: Arc<str>,
     arguments: Vec<Pass>,
-    /// Bytes of local memory that launches can still request: the device's, less those that the
-    /// kernel's source takes.
+    /// Bytes of local memory that a launch can request: the limit of the device less the bytes that
+    /// the kernel's source declares.
     shared_room: u64,
     idle: [AtomicPtr<std::ffi::c_void>; IDLE],
 }
 
 impl ClKernel {
-    /// Finds one; also the sizes of its arguments. `pointers`: which are pointers by its signature.
+    /// Finds a kernel by name. Returns the kernel and the sizes of its arguments in bytes.
+    /// `pointers` has, if the caller passes a signature, the arguments that are pointers.
     pub(super) fn find(
         program: &Arc<Program>,
         name: &str,
         pointers: Option<Vec<bool>>,
     ) -> Result<(Self, Vec<u64>)> {
         let shown = Arc::from(name);
-        let name = CString::new(name).unwrap_or_default(); // texts from C have no NUL inside
+        let name = CString::new(name).unwrap_or_default(); // strings from C contain no NUL
         let first = program.instance(&name)?;
         let count = first.argument_count()?;
         let shared_own: u64 = first.group_info(program.card, CL_KERNEL_LOCAL_MEM_SIZE)?;
@@ -151,7 +157,7 @@ impl ClKernel {
             (Err(_), Some(pointers)) => {
                 let pass =
                     |is_pointer: &bool| if *is_pointer { Pass::Pointer } else { Pass::Value };
-                // Not as many: the caller compares the sizes' number.
+                // The lengths of the two lists may differ: the caller compares the number of sizes.
                 (pointers.iter().map(pass).collect(), vec![0; count as usize])
             }
             (Err(why), None) => {
@@ -178,7 +184,8 @@ impl ClKernel {
     fn take(&self) -> Result<Instance> {
         for slot in &self.idle {
             if !slot.load(Ordering::Relaxed).is_null() {
-                // Acquire: what another thread set in it lies before.
+                // Acquire: pairs with the Release in `put`, so that the arguments set by another
+                // thread are visible before this thread sets its own.
                 let id = slot.swap(ptr::null_mut(), Ordering::Acquire);
                 if !id.is_null() {
                     return Ok(Instance::new(self.program.cl, id));
@@ -198,13 +205,13 @@ impl ClKernel {
                 Ordering::Relaxed,
             );
             if put.is_ok() {
-                std::mem::forget(instance); // the slot has it
+                std::mem::forget(instance); // the slot owns the kernel
                 return;
             }
         }
     }
 
-    /// One `cl_kernel` with the arguments of a launch in it.
+    /// Acquires a `cl_kernel` and sets the arguments of a launch.
     fn prepare(&self, launch: &ModuleLaunch<'_>) -> Result<BoundKernel<'_>> {
         if launch.args.len() != self.arguments.len() || launch.sizes.len() != self.arguments.len() {
             return fail!(
@@ -226,7 +233,8 @@ impl ClKernel {
         Ok(ready)
     }
 
-    /// Drivers do not: some end the program.
+    /// Returns an error if a launch cannot have `bytes` bytes of local memory per `__local`
+    /// argument. Drivers do not check this, and some terminate the program.
     fn check_shared(&self, bytes: u32) -> Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -283,21 +291,21 @@ impl ClKernel {
                 );
             }
             Pass::Pointer => {
-                // SAFETY: an argument of a pointer's size, copied to anywhere.
+                // SAFETY: the argument has the size of a pointer; the read permits any alignment.
                 let pointer = unsafe { arg.ptr().cast::<*const c_void>().read_unaligned() };
                 if !pointer.is_null() {
                     let Some(set) = cl.clSetKernelArgSVMPointer else {
                         return Err(super::queue::absent("clSetKernelArgSVMPointer"));
                     };
-                    // SAFETY: a kernel that no other thread has, one of its arguments; the program
-                    // vouches for the pointer.
+                    // SAFETY: no other thread uses the kernel, `index` is one of its arguments, and
+                    // the program vouches for the pointer.
                     return Ok(unsafe { set(id.ptr(), index, pointer) });
                 }
                 (ptr::null(), POINTER as usize)
             }
         };
-        // SAFETY: a kernel that no other thread has, one of its arguments, and a null value or the
-        // number of bytes that is passed.
+        // SAFETY: no other thread uses the kernel, `index` is one of its arguments, and `value` is
+        // null or points to the passed number of bytes.
         Ok(unsafe { (cl.clSetKernelArg)(id.ptr(), index, bytes, value) })
     }
 }
@@ -314,7 +322,7 @@ impl driver::Kernel<ClDriver> for ClKernel {
                 self.shown
             );
         }
-        let ready = self.prepare(launch)?; // not under the stream's lock: it is this thread's own
+        let ready = self.prepare(launch)?; // before the stream's lock: this thread owns the kernel
         stream.enqueue(Command::Launch(Arc::clone(&self.shown)), |queue| {
             queue.launch(&ready, launch.shape.grid, launch.shape.block)
         })
@@ -332,19 +340,20 @@ impl Drop for ClKernel {
     }
 }
 
-/// A `cl_kernel` with its arguments set, for one launch.
+/// `cl_kernel` with its arguments set, for one launch.
 pub(super) struct BoundKernel<'a> {
     kernel: &'a ClKernel,
     instance: Option<Instance>,
 }
 
 impl BoundKernel<'_> {
-    /// Its `cl_kernel`.
+    /// Returns the `cl_kernel` handle.
     pub(super) fn id(&self) -> Addr {
         self.instance.as_ref().map_or(Addr::NULL, |instance| instance.id)
     }
 
-    /// The error of a launch that was not queued.
+    /// Converts the error code of a launch that was not queued into an `Error`. `block` is the
+    /// requested block size.
     pub(super) fn refused(&self, code: cl_int, block: [u32; 3]) -> Error {
         let what = format!("launching kernel '{}' (clEnqueueNDRangeKernel)", self.kernel.shown);
         if code != CL_INVALID_WORK_GROUP_SIZE {
@@ -374,8 +383,9 @@ impl Drop for BoundKernel<'_> {
     }
 }
 
-/// What a kernel that takes so much memory of the block leaves of it. Drivers launch one that takes
-/// more, and end the program.
+/// Returns the bytes of local memory that remain for launches of a kernel whose source declares
+/// `own` bytes. Returns an error if `own` exceeds the device's limit: drivers launch such a kernel
+/// and terminate the program.
 fn shared_room(program: &Program, kernel: &str, own: u64) -> Result<u64> {
     match program.shared_most.checked_sub(own) {
         Some(room) => Ok(room),
@@ -396,7 +406,8 @@ fn check_argument(code: cl_int, index: cl_uint, kernel: &str) -> Result<()> {
     Err(error(code, &format!("argument {index} of kernel '{kernel}'")))
 }
 
-/// Checks that a signature has a pointer where the source has one, as far as both reach.
+/// Returns an error if the signature and the source disagree on which arguments are pointers. Only
+/// the arguments that both have are compared.
 fn agree(kernel: &str, told: &[(Pass, u64)], pointers: &[bool]) -> Result<()> {
     let differs = told
         .iter()

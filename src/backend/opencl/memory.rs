@@ -1,9 +1,9 @@
-//! Memory that the host and devices share by pointer (OpenCL's SVM): the only kind of a device's
-//! that a pointer can name.
+//! Shared virtual memory (OpenCL SVM): the only kind of device memory that a pointer can name.
 //!
 //! DEVICE is coarse-grained: for devices, and for the library's copies and fills. MANAGED is
-//! fine-grained: the host reads and writes it, too, whenever no device does. PINNED is the host's,
-//! made by the driver (a buffer that stays mapped), which can copy from and to it without a detour.
+//! fine-grained: the host can also read and write it whenever no device does. PINNED is host memory
+//! that the driver allocates (a buffer that stays mapped), which the driver can copy from and to
+//! directly.
 
 use super::OpenCl;
 use super::driver::{Card, ClDriver};
@@ -18,14 +18,14 @@ use crate::runtime::enums::describe;
 use crate::sys::memory::buf::{Addr, Region};
 use std::sync::Arc;
 
-/// `cl_mem` of a pinned allocation; `None`: shared virtual memory.
+/// `cl_mem` handle of a pinned allocation; `None` for shared virtual memory.
 pub(super) type Origin = Option<Addr>;
 
-/// An allocation.
+/// Allocation of backend "opencl".
 pub(super) type Block = driver::Block<Origin>;
 
 impl Block {
-    /// Whether it is the host's.
+    /// Returns true if the block is pinned host memory.
     pub(super) fn is_pinned(&self) -> bool {
         self.origin.is_some()
     }
@@ -39,7 +39,7 @@ impl OpenCl {
     }
 }
 
-/// The flags of clSVMAlloc for a kind on a device.
+/// Returns the flags of clSVMAlloc for memory of a kind on a device.
 fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<cl_ulong> {
     if kind != DTL_MEMORY_DEVICE && kind != DTL_MEMORY_MANAGED {
         return fail!(
@@ -88,7 +88,8 @@ impl Memory for Arc<OpenCl> {
         };
         let room = room_for::<ClDriver>(size, align);
         let context = driver.context(card.platform)?;
-        // SAFETY: a context, one of whose devices has shared memory of this kind.
+        // SAFETY: the context is alive and has a device that supports shared virtual memory of this
+        // kind.
         let base = unsafe { alloc(context.ptr(), flags, room, ClDriver::ALIGNMENT as cl_uint) };
         if base.is_null() {
             return no_memory(&driver, card, size, align);
@@ -106,7 +107,8 @@ impl Memory for Arc<OpenCl> {
         }
         let Some(free) = driver.cl.clSVMFree else { return Err(super::queue::absent("clSVMFree")) };
         let context = driver.context(driver.card(block.device)?.platform)?;
-        // SAFETY: what clSVMAlloc gave in this context, given back once: it is in the list no more.
+        // SAFETY: clSVMAlloc allocated the memory in this context. It is freed once, because it was
+        // removed from the table.
         unsafe { free(context.ptr(), block.base.ptr()) };
         Ok(())
     }
@@ -163,8 +165,8 @@ impl OpenCl {
     }
 }
 
-/// The error of a failed allocation. clSVMAlloc returns no code, so the text gives the device's
-/// limits.
+/// Returns the error of a failed allocation. clSVMAlloc returns no code, so the text gives the
+/// device's limits.
 fn no_memory(driver: &ClDriver, card: &Card, size: u64, align: u64) -> Result<Addr> {
     let most: u64 = driver.number(card, CL_DEVICE_MAX_MEM_ALLOC_SIZE).unwrap_or(0);
     let total: u64 = driver.number(card, CL_DEVICE_GLOBAL_MEM_SIZE).unwrap_or(0);

@@ -1,19 +1,19 @@
-//! OpenCL: devices of every driver that the machine's loader finds, memory that they share with
-//! the host by pointer, copies, streams, events, kernels from source. The loader is opened when
-//! this backend is first needed. The code that other drivers' backends have too is in
-//! [`super::driver`].
+//! Backend "opencl": the devices of every OpenCL driver that the machine's loader finds. It has
+//! memory that devices share with the host by pointer, copies, streams, events, and kernels
+//! compiled from source. The loader is opened at the first use of the backend. [`super::driver`]
+//! has the code that all driver backends share.
 //!
 //! In reading order:
 //! - `opencl_sys`: declarations of CL/cl_ext.h
-//! - `symbols`: functions of the loader
-//! - `errors`: results
+//! - `symbols`: function table of the loader
+//! - `errors`: conversion of result codes
 //! - `driver`: platforms, devices, contexts
 //! - `device`: properties of devices
 //! - `event`: events
 //! - `queue`: command queues
 //! - `memory`: allocation
 //! - `transfer`: copies
-//! - `source`: text for the compiler
+//! - `source`: source text for the compiler
 //! - `program`: compiled programs
 //! - `kernel`: kernels and launches
 
@@ -38,7 +38,7 @@ use crate::runtime::settings;
 use std::fs;
 use std::sync::Arc;
 
-/// The backend named "opencl".
+/// Backend "opencl".
 pub type OpenCl = DeviceBackend<driver::ClDriver>;
 
 impl BackendProbe for Arc<OpenCl> {
@@ -47,7 +47,8 @@ impl BackendProbe for Arc<OpenCl> {
     }
 
     fn passed_over_reason(&self) -> Option<String> {
-        // Drivers are large: programs that name no backend load them only where there may be a GPU.
+        // OpenCL drivers are large. A program that names no backend loads them only if the machine
+        // may have a GPU.
         if settings::current().device_library.is_none() && !may_have_a_gpu() {
             return Some(
                 "no GPU's device file is in /dev (dri/render…, nvidia…, kfd, mali… and the like), \
@@ -62,7 +63,7 @@ impl BackendProbe for Arc<OpenCl> {
     }
 }
 
-/// Whether the kernel has a device that could be a GPU.
+/// Returns true if /dev has a device file that may belong to a GPU.
 fn may_have_a_gpu() -> bool {
     let has = |folder: &str, beginnings: &[&str]| {
         let names =

@@ -1,4 +1,4 @@
-//! Programs: text, SPIR-V and binaries that the driver compiles for a device.
+//! Programs: source text, SPIR-V and binaries that the driver compiles for a device.
 
 use super::driver::{Card, ClDriver};
 use super::errors::{self, check, error};
@@ -16,15 +16,15 @@ use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 use std::sync::Arc;
 
-/// A compiled program.
+/// Compiled program.
 pub struct Program {
     pub(super) cl: &'static Functions,
     id: Addr,
-    /// The device that it was compiled for ...
+    /// Device for which the program was compiled.
     pub(super) device: i32,
-    /// ... and its `cl_device_id`.
+    /// Native handle of the device for which the program was compiled (`cl_device_id`).
     pub(super) card: Addr,
-    /// Bytes of `__local` memory that a block can have there.
+    /// Maximum `__local` memory of a block on the program's device, in bytes.
     pub(super) shared_most: u64,
 }
 
@@ -63,8 +63,8 @@ impl driver::Module<ClDriver> for Arc<Program> {
             shared_most: driver.number(card, CL_DEVICE_LOCAL_MEM_SIZE)?,
         };
         let card_id = card.id.ptr();
-        // SAFETY: a program of the device's context, that device, options that end with NUL; it
-        // returns when it is done.
+        // SAFETY: the program belongs to the device's context, and the options are NUL-terminated.
+        // Without a callback the call returns after the compilation.
         let code = unsafe {
             (driver.cl.clBuildProgram)(
                 id.ptr(),
@@ -88,7 +88,7 @@ impl driver::Module<ClDriver> for Arc<Program> {
         }
     }
 
-    /// Its kernels have shares of it.
+    /// Does nothing: the kernels own references to the program.
     fn unload(self) -> Result<()> {
         Ok(())
     }
@@ -102,7 +102,8 @@ impl driver::Module<ClDriver> for Arc<Program> {
 impl Program {
     fn log(&self) -> String {
         let text = super::driver::text(|room, out, size| {
-            // SAFETY: a program, its device, and room for the number of bytes that is passed.
+            // SAFETY: the program and its device are alive, and `out` is valid for writing `room`
+            // bytes.
             unsafe {
                 (self.cl.clGetProgramBuildInfo)(
                     self.id.ptr(),
@@ -117,10 +118,10 @@ impl Program {
         if text == super::driver::UNTOLD { String::new() } else { text }
     }
 
-    /// A `cl_kernel` of a name.
+    /// Creates a `cl_kernel` for the kernel `name`.
     pub(super) fn instance(&self, name: &CStr) -> Result<Instance> {
         let mut code = 0;
-        // SAFETY: a live program, a text that ends with NUL.
+        // SAFETY: the program is alive, and `name` is NUL-terminated.
         let id = unsafe { (self.cl.clCreateKernel)(self.id.ptr(), name.as_ptr(), &raw mut code) };
         if !id.is_null() {
             return Ok(Instance::new(self.cl, id));
@@ -139,13 +140,13 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: a program of ours, given up once.
+        // SAFETY: this object owns the program and releases it once.
         let _ = unsafe { (self.cl.clReleaseProgram)(self.id.ptr()) };
     }
 }
 
-/// The options as one text. The library's own come first; they make the properties of a kernel's
-/// arguments available to queries.
+/// Joins the compiler options into one string. The library's option comes first and makes the
+/// properties of kernel arguments available to queries.
 fn options(source: &Source) -> Result<CString> {
     let mut all = b"-cl-kernel-arg-info".to_vec();
     for (option, index) in source.options.iter().zip(0..) {
@@ -160,7 +161,7 @@ fn options(source: &Source) -> Result<CString> {
         all.push(b' ');
         all.extend_from_slice(bytes);
     }
-    Ok(CString::new(all).unwrap_or_default()) // texts from C have no NUL inside
+    Ok(CString::new(all).unwrap_or_default()) // strings from C contain no NUL
 }
 
 fn created(id: *mut c_void, code: cl_int, what: &str) -> Result<Addr> {
@@ -171,7 +172,8 @@ fn from_text(driver: &ClDriver, card: &Card, source: &Source) -> Result<Addr> {
     let text = source::complete(source.bytes(), &source.name.to_string_lossy(), &source.files)?;
     let (mut first, length, mut code) = (text.as_ptr().cast::<c_char>(), text.len(), 0);
     let context = driver.context(card.platform)?;
-    // SAFETY: a context, one text of that length, which is copied.
+    // SAFETY: the context is alive, and `first` points to one text of `length` bytes, which the
+    // call copies.
     let id = unsafe {
         (driver.cl.clCreateProgramWithSource)(
             context.ptr(),
@@ -186,7 +188,7 @@ fn from_text(driver: &ClDriver, card: &Card, source: &Source) -> Result<Addr> {
 
 fn from_spirv(driver: &ClDriver, card: &Card, source: &Source) -> Result<Addr> {
     let taken = super::driver::text(|room, out, size| {
-        // SAFETY: a device, and room for the number of bytes that is passed.
+        // SAFETY: the device is alive, and `out` is valid for writing `room` bytes.
         unsafe { (driver.cl.clGetDeviceInfo)(card.id.ptr(), CL_DEVICE_IL_VERSION, room, out, size) }
     });
     let create = driver.cl.clCreateProgramWithIL.filter(|_| taken.contains("SPIR-V"));
@@ -200,7 +202,8 @@ fn from_spirv(driver: &ClDriver, card: &Card, source: &Source) -> Result<Addr> {
     };
     let (bytes, mut code) = (source.bytes(), 0);
     let context = driver.context(card.platform)?;
-    // SAFETY: a context, and as many bytes as the size that is passed, which are copied.
+    // SAFETY: the context is alive, and `bytes` has the passed number of bytes, which the call
+    // copies.
     let id = unsafe { create(context.ptr(), bytes.as_ptr().cast(), bytes.len(), &raw mut code) };
     if code == CL_INVALID_VALUE {
         return fail!(
@@ -218,8 +221,8 @@ fn from_binary(driver: &ClDriver, card: &Card, source: &Source) -> Result<Addr> 
     let (bytes, device) = (source.bytes(), card.id.ptr());
     let (mut first, length, mut code) = (bytes.as_ptr(), bytes.len(), 0);
     let context = driver.context(card.platform)?;
-    // SAFETY: a context, one of its devices, and as many bytes for it as the size that is passed,
-    // which are copied; no room for more codes.
+    // SAFETY: the context is alive and contains the device. `first` points to `length` bytes, which
+    // the call copies. The array for status codes of each device is null, which is permitted.
     let id = unsafe {
         (driver.cl.clCreateProgramWithBinary)(
             context.ptr(),

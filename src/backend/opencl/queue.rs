@@ -1,7 +1,7 @@
-//! A command queue as the queue of a stream.
+//! OpenCL command queue as the queue of a stream.
 //!
-//! OpenCL reports a command's failure by that command's event alone. A barrier behind an event of
-//! the host holds the queue while a host callback runs.
+//! OpenCL reports the failure of a command only by the command's event. To hold the queue while a
+//! host callback runs, a barrier waits for a user event.
 
 use super::driver::ClDriver;
 use super::errors::{check, error};
@@ -15,21 +15,21 @@ use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::lock::Mutex;
 use std::ptr;
 
-/// An in-order command queue.
+/// In-order command queue.
 pub struct ClQueue {
     cl: &'static Functions,
     id: Addr,
     context: Addr,
-    /// The device's place in the driver's list.
+    /// Index of the device in the driver's list.
     pub(super) device: i32,
-    /// The platform's.
+    /// Index of the device's platform.
     pub(super) platform: usize,
     is_wrapped: bool,
-    /// A marker for queries, and the number of the command before it.
+    /// Marker for queries of the queue's state, and the number of the command before the marker.
     probe: Mutex<Option<(ClEvent, u64)>>,
 }
 
-/// The marker before the work of the host, and the event for which the queue waits.
+/// Hold of a queue: a marker before the host work, and the user event for which the queue waits.
 struct HostWorkMarker {
     before: ClEvent,
     done: ClEvent,
@@ -37,7 +37,7 @@ struct HostWorkMarker {
 
 impl Hold for HostWorkMarker {
     fn wait(&self) {
-        let _ = self.before.wait(); // a failure belongs to the work before it
+        let _ = self.before.wait(); // a failure belongs to the preceding work
     }
 
     fn release(&self) {
@@ -46,12 +46,12 @@ impl Hold for HostWorkMarker {
 }
 
 impl ClQueue {
-    /// Creates a queue on a device, with profiling of its commands.
+    /// Creates a queue on `device`, with profiling of its commands enabled.
     pub(super) fn create(driver: &ClDriver, device: i32) -> Result<Self> {
         let card = driver.card(device)?;
         let context = driver.context(card.platform)?;
         let mut code = 0;
-        // SAFETY: a context and one of its devices.
+        // SAFETY: the context is alive and contains the device.
         let id = unsafe {
             (driver.cl.clCreateCommandQueue)(
                 context.ptr(),
@@ -74,8 +74,8 @@ impl ClQueue {
         })
     }
 
-    /// One that the program made, by its `cl_command_queue`: in order and in a context of this
-    /// library's.
+    /// Wraps a command queue of the program (`cl_command_queue`). The queue must be in-order and
+    /// belong to a context of this library.
     pub(super) fn wrap(driver: &ClDriver, id: Addr) -> Result<Self> {
         if id.is_null() {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "NULL is no cl_command_queue");
@@ -106,8 +106,8 @@ impl ClQueue {
                 "the command queue is out of order; a stream is in order"
             );
         }
-        // SAFETY: a queue of the program's, live as the program promises; the share is given back
-        // by drop.
+        // SAFETY: the program guarantees that the queue is alive. Dropping this object releases the
+        // reference.
         check(unsafe { (driver.cl.clRetainCommandQueue)(id.ptr()) }, "clRetainCommandQueue")?;
         Ok(ClQueue {
             cl: driver.cl,
@@ -120,30 +120,33 @@ impl ClQueue {
         })
     }
 
-    /// Queues a point that is reached when all before it has ended.
+    /// Queues a marker whose event is reached when all preceding commands have ended.
     fn marker(&self) -> Result<ClEvent> {
         let mut event = ptr::null_mut();
-        // SAFETY: a live queue, no list, room for one event.
+        // SAFETY: the queue is alive, the wait list is empty, and `event` is valid for writing an
+        // event handle.
         let code = unsafe {
             (self.cl.clEnqueueMarkerWithWaitList)(self.id.ptr(), 0, ptr::null(), &raw mut event)
         };
         self.queued(code, event, "clEnqueueMarkerWithWaitList")
     }
 
-    /// Lets what is queued later wait for an event of the same platform.
+    /// Makes commands queued later wait for `event`, which belongs to the same platform. Returns
+    /// the event of the barrier.
     fn barrier(&self, event: &ClEvent) -> Result<ClEvent> {
         let (first, mut own) = (event.id.ptr(), ptr::null_mut());
-        // SAFETY: a live queue, a live event of its context in a local, room for one event.
+        // SAFETY: the queue is alive, `first` is a local with one live event of the queue's
+        // context, and `own` is valid for writing an event handle.
         let code = unsafe {
             (self.cl.clEnqueueBarrierWithWaitList)(self.id.ptr(), 1, &raw const first, &raw mut own)
         };
         self.queued(code, own, "clEnqueueBarrierWithWaitList")
     }
 
-    /// An event that the host completes.
+    /// Creates a user event, which the host completes.
     pub(super) fn user_event(&self) -> Result<ClEvent> {
         let mut code = 0;
-        // SAFETY: the queue's context.
+        // SAFETY: the queue keeps its context alive.
         let id = unsafe { (self.cl.clCreateUserEvent)(self.context.ptr(), &raw mut code) };
         if id.is_null() {
             return Err(error(code.min(-1), "clCreateUserEvent"));
@@ -151,29 +154,30 @@ impl ClQueue {
         Ok(ClEvent { cl: self.cl, id: Addr::new(id), device: self.device })
     }
 
-    /// Queues a copy; each side is shared memory of the queue's platform or the program's own.
+    /// Queues a copy. Each side is shared virtual memory of the queue's platform or host memory of
+    /// the program.
     pub(super) fn copy(&self, dst: Region, src: Region) -> Result<ClEvent> {
         let Some(copy) = self.cl.clEnqueueSVMMemcpy else {
             return Err(absent("clEnqueueSVMMemcpy"));
         };
         let mut event = ptr::null_mut();
         let (to, from) = (dst.addr().ptr(), src.addr().ptr());
-        // SAFETY: two ranges of this length that the caller has given to this copy until it has
-        // ended.
+        // SAFETY: both ranges have this length, and the caller reserves them for this copy until
+        // the copy has ended.
         let code = unsafe {
             copy(self.id.ptr(), CL_FALSE, to, from, dst.len(), 0, ptr::null(), &raw mut event)
         };
         self.queued(code, event, "clEnqueueSVMMemcpy")
     }
 
-    /// Queues setting every byte of shared memory.
+    /// Queues a fill of every byte of a region of shared virtual memory.
     pub(super) fn fill(&self, dst: Region, value: u8) -> Result<ClEvent> {
         let Some(fill) = self.cl.clEnqueueSVMMemFill else {
             return Err(absent("clEnqueueSVMMemFill"));
         };
         let (mut event, pattern) = (ptr::null_mut(), (&raw const value).cast());
-        // SAFETY: a range that the caller has given to this call until it has ended; the pattern is
-        // copied at once.
+        // SAFETY: the caller reserves the range for this fill until the fill has ended. The call
+        // copies the pattern before it returns.
         let code = unsafe {
             fill(
                 self.id.ptr(),
@@ -189,7 +193,7 @@ impl ClQueue {
         self.queued(code, event, "clEnqueueSVMMemFill")
     }
 
-    /// Queues a kernel over a grid of blocks.
+    /// Queues a kernel over a grid of `grid` blocks of `block` threads.
     pub(super) fn launch(
         &self,
         ready: &BoundKernel<'_>,
@@ -200,10 +204,11 @@ impl ClQueue {
         let local = block.map(|threads| threads as usize);
         let [x, y, z] = local;
         let [columns, rows, layers] = grid.map(|blocks| blocks as usize);
-        // Below 2 to the 64th: the runtime has checked their product.
+        // The products do not overflow: the runtime has checked that the total is below 2^64.
         let global = [columns * x, rows * y, layers * z];
-        // SAFETY: a live queue, a kernel with all arguments set that no other thread has, three
-        // sizes each, no list, room for one event.
+        // SAFETY: the queue is alive, and the kernel has all arguments set and is used by no other
+        // thread. `global` and `local` have three sizes each, the wait list is empty, and `event`
+        // is valid for writing an event handle.
         let code = unsafe {
             (self.cl.clEnqueueNDRangeKernel)(
                 self.id.ptr(),
@@ -223,10 +228,11 @@ impl ClQueue {
         self.queued(code, event, "clEnqueueNDRangeKernel")
     }
 
-    /// Makes memory of the host's that the driver copies from and to at once, and its address.
+    /// Allocates host memory that the driver can copy from and to directly. Returns the `cl_mem`
+    /// handle and the address.
     pub(super) fn pinned(&self, size: usize) -> Result<(Addr, Addr)> {
         let (flags, mut code) = (cl_ulong::from(CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR), 0);
-        // SAFETY: the queue's context.
+        // SAFETY: the queue keeps its context alive.
         let buffer = unsafe {
             (self.cl.clCreateBuffer)(
                 self.context.ptr(),
@@ -243,8 +249,8 @@ impl ClQueue {
             ));
         }
         let access = cl_ulong::from(CL_MAP_READ | CL_MAP_WRITE);
-        // SAFETY: a live queue and a buffer of its context, all of it; it returns when it is
-        // mapped.
+        // SAFETY: the queue is alive, and the whole of a buffer of its context is mapped. The
+        // blocking call returns after the mapping is complete.
         let first = unsafe {
             (self.cl.clEnqueueMapBuffer)(
                 self.id.ptr(),
@@ -260,7 +266,7 @@ impl ClQueue {
             )
         };
         if first.is_null() {
-            // SAFETY: the buffer from above, given up once.
+            // SAFETY: this function created the buffer and releases it once.
             let _ = unsafe { (self.cl.clReleaseMemObject)(buffer) };
             return Err(error(
                 code.min(-1),
@@ -270,10 +276,11 @@ impl ClQueue {
         Ok((Addr::new(buffer), Addr::new(first)))
     }
 
-    /// Gives back what `pinned` made.
+    /// Unmaps and releases memory that `pinned` allocated.
     pub(super) fn unpin(&self, buffer: Addr, first: Addr) {
-        // A device that is lost cannot unmap; the buffer goes nonetheless. SAFETY: a live queue, a
-        // buffer of its context and where it is mapped; nobody uses it any more.
+        // SAFETY: the queue is alive, the buffer belongs to its context and is mapped at `first`,
+        // and nothing uses the memory. The result is ignored: a lost device cannot unmap, but the
+        // buffer is released nevertheless.
         let _ = unsafe {
             (self.cl.clEnqueueUnmapMemObject)(
                 self.id.ptr(),
@@ -284,14 +291,14 @@ impl ClQueue {
                 ptr::null_mut(),
             )
         };
-        // SAFETY: the buffer is given up once; the driver keeps it until it is unmapped.
+        // SAFETY: the buffer is released once; the driver keeps it until it is unmapped.
         let _ = unsafe { (self.cl.clReleaseMemObject)(buffer.ptr()) };
         let _ = driver::Queue::flush(self);
     }
 
-    /// Waits for all that is queued.
+    /// Waits for all queued commands.
     pub(super) fn finish(&self) -> Result<()> {
-        // SAFETY: a live queue.
+        // SAFETY: the queue is alive.
         check(unsafe { (self.cl.clFinish)(self.id.ptr()) }, "clFinish")
     }
 
@@ -320,12 +327,13 @@ impl driver::Queue for ClQueue {
         self.flush().map(|()| event)
     }
 
-    /// An event of OpenCL is a single point.
+    /// Returns false: an OpenCL event denotes a single point and cannot be recorded again.
     fn record_again(&self, _event: &ClEvent) -> Result<bool> {
         Ok(false)
     }
 
-    /// A driver cannot use events of another one.
+    /// Returns true if both queues belong to one platform: a driver cannot use events of another
+    /// driver.
     fn can_wait_for(&self, other: &Self) -> bool {
         self.platform == other.platform
     }
@@ -335,25 +343,26 @@ impl driver::Queue for ClQueue {
     }
 
     fn flush(&self) -> Result<()> {
-        // SAFETY: a live queue.
+        // SAFETY: the queue is alive.
         check(unsafe { (self.cl.clFlush)(self.id.ptr()) }, "clFlush")
     }
 
-    /// Every queue can wait for an event of the host.
+    /// Returns true: every queue can wait for a user event.
     fn prepare_hold(&self) -> Result<bool> {
         Ok(true)
     }
 
     fn hold(&self) -> Result<Option<Box<dyn Hold>>> {
         let turn = HostWorkMarker { before: self.marker()?, done: self.user_event()? };
-        // Whatever fails from here on, the queue must not stay held.
+        // On any failure from here on the user event is completed, so that the queue does not
+        // remain held.
         let held = self.barrier(&turn.done).and_then(|_| self.flush());
         held.inspect_err(|_| turn.release())?;
         Ok(Some(Box::new(turn)))
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.marker()?.wait() // submits the work to the device, too
+        self.marker()?.wait() // also submits the work to the device
     }
 
     fn is_idle(&self, last: u64, ended: u64) -> Result<bool> {
@@ -376,7 +385,8 @@ impl driver::Queue for ClQueue {
 
 impl Drop for ClQueue {
     fn drop(&mut self) {
-        // SAFETY: our share of the queue, given up once; what is queued still runs.
+        // SAFETY: this object owns one reference to the queue and releases it once. Queued commands
+        // still run.
         let _ = unsafe { (self.cl.clReleaseCommandQueue)(self.id.ptr()) };
     }
 }
@@ -385,8 +395,8 @@ impl Drop for ClQueue {
 fn told<T: super::driver::Pod>(cl: &Functions, queue: Addr, what: cl_uint) -> Result<T> {
     let mut value = T::default();
     let out = (&raw mut value).cast();
-    // SAFETY: a queue, as the program promises, and room for the number of bytes that is passed, of
-    // a type without wrong values.
+    // SAFETY: the program guarantees that the queue is alive, `out` is valid for writing the passed
+    // number of bytes, and every bit pattern is a valid `T`.
     let code = unsafe {
         (cl.clGetCommandQueueInfo)(queue.ptr(), what, size_of::<T>(), out, ptr::null_mut())
     };

@@ -1,21 +1,22 @@
-//! Text for a driver's compiler: the caller's with `dtl_kernel.h` in it; and the meaning of type
-//! names.
+//! Source text for a driver's compiler, with included files inserted; and the sizes of OpenCL C
+//! types.
 //!
-//! OpenCL finds no headers by itself. clCompileProgram takes some, but a program that is linked of
-//! such parts reports nothing of its kernels' arguments (PoCL). So the text of the header takes the
-//! place of the line, and so does that of a file that comes with the source.
+//! OpenCL does not search for headers. clCompileProgram accepts headers, but on PoCL a program
+//! linked from such parts reports nothing about its kernels' arguments. Therefore the text of
+//! `dtl_kernel.h`, or of a file that is passed with the source, replaces the `#include` line.
 
 use crate::error::{Result, fail};
 use crate::runtime::component::SourceFile;
 
-/// The header that every source may include.
+/// Name of the header that every source may include.
 const HEADER_NAME: &str = "dtl_kernel.h";
 const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 
-/// More than any program has with its files in their places.
+/// Maximum size of a source text after inserting all files, in bytes.
 const MOST_BYTES: usize = 256 << 20;
 
-/// The text as the compiler sees it: messages have the caller's names and lines.
+/// Inserts the included files into `text` and returns the text for the compiler. Compiler messages
+/// refer to the names and lines of the caller's files.
 pub(super) fn complete(text: &[u8], name: &str, files: &[SourceFile]) -> Result<Vec<u8>> {
     let mut whole = Whole { files, path: Vec::new(), text: Vec::new() };
     whole.add(text, name)?;
@@ -24,7 +25,7 @@ pub(super) fn complete(text: &[u8], name: &str, files: &[SourceFile]) -> Result<
 
 struct Whole<'a> {
     files: &'a [SourceFile],
-    /// The files that the place we are at is in.
+    /// Files that are being inserted, outermost first.
     path: Vec<&'a str>,
     text: Vec<u8>,
 }
@@ -57,7 +58,8 @@ impl<'a> Whole<'a> {
         Ok(())
     }
 
-    /// A file that includes itself in the end means what its guard makes of that: nothing.
+    /// Inserts a file. A file that includes itself, directly or indirectly, is skipped, as an
+    /// include guard would do.
     fn include(&mut self, file: &'a str, text: &'a [u8]) -> Result<()> {
         if self.path.contains(&file) {
             return Ok(());
@@ -68,7 +70,8 @@ impl<'a> Whole<'a> {
         Ok(())
     }
 
-    /// A file that is not looked for on disk: beside the one that we are in, or by its whole name.
+    /// Finds an included file without searching the disk: next to the including file, or by its
+    /// full name.
     fn known(&self, wanted: &[u8]) -> Option<(&'a str, &'a [u8])> {
         let wanted = std::str::from_utf8(wanted).ok()?;
         let folder =
@@ -82,7 +85,8 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// The name in a line that is an `#include`, and what is behind it.
+/// Returns the file name of an `#include` line, and the text behind the name; `None` for any other
+/// line.
 fn included(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest =
         line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start().strip_prefix(b"include")?;
@@ -96,7 +100,8 @@ fn included(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((rest.get(..length)?, rest.get(length + 1..)?))
 }
 
-/// Whether the next line begins in a comment.
+/// Returns true if the next line begins inside a comment. `inside` is that state at the beginning
+/// of `line`.
 fn ends_in_comment(line: &[u8], mut inside: bool) -> bool {
     let mut rest = line;
     let mut quote = None;
@@ -123,7 +128,7 @@ fn ends_in_comment(line: &[u8], mut inside: bool) -> bool {
     inside
 }
 
-/// Bytes of a type of OpenCL C by its name; 0 = none of the language's own.
+/// Returns the size of an OpenCL C type in bytes; 0 = not a built-in type.
 #[must_use]
 pub(super) fn size_of_type(name: &str) -> u64 {
     let lanes_at = name.find(|letter: char| letter.is_ascii_digit()).unwrap_or(name.len());

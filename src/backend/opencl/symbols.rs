@@ -1,8 +1,8 @@
-//! Functions of the loader, found by name in the library that was opened.
+//! Function table of the OpenCL loader: functions looked up by name in the loaded library.
 //!
 //! Types and constants are those of Khronos' CL/cl.h: [`super::opencl_sys`], which
-//! tools/vendor_sys.py writes. Results stay plain integers: a driver may return codes that no list
-//! has.
+//! tools/vendor_sys.py generates. Result codes remain plain integers, because a driver may return a
+//! code that no enumeration lists.
 //!
 //! Where next: [`super::errors`] for the results, [`super::driver`] for the callers.
 

@@ -1,9 +1,9 @@
-//! Copies and fills, by the queue of the device that the memory was taken on. Pinned memory is the
-//! host's to OpenCL.
+//! Copies and fills, queued on the device on which the memory was allocated. OpenCL treats pinned
+//! memory as host memory.
 //!
-//! OpenCL copies shared memory in one piece only (clEnqueueSVMMemcpy): a copy in two dimensions is
-//! one command for each row, and one wait for all. A kernel could not do it, since the host's side
-//! is no argument of one.
+//! OpenCL copies shared virtual memory only in contiguous pieces (clEnqueueSVMMemcpy). A copy in
+//! two dimensions is therefore one command per row, and one wait for all rows. A kernel cannot do
+//! it, because host memory cannot be a kernel argument.
 
 use super::OpenCl;
 use super::driver::ClDriver;
@@ -15,13 +15,13 @@ use crate::runtime::component::{CopySide, Token, Transfer};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
-/// Bytes that a copy between two drivers moves at a time.
+/// Bytes per step of a copy between two drivers.
 const STAGE: usize = 4 << 20;
-/// Rows that are in a queue at a time.
+/// Maximum number of row copies that are queued at a time.
 const ROWS: usize = 64;
 
 impl OpenCl {
-    /// The platforms of the sides' memory that is OpenCL's.
+    /// Returns the platform of each block; `None` for a side without a block of this backend.
     fn platforms(&self, blocks: [Option<Block>; 2]) -> Result<[Option<usize>; 2]> {
         let driver = self.driver.get()?;
         let of = |block: Option<Block>| {
@@ -31,15 +31,15 @@ impl OpenCl {
         Ok([of(first).transpose()?, of(second).transpose()?])
     }
 
-    /// Describes one side of a copy or fill that is memory of this backend: an allocation of its
-    /// own, or shared virtual memory that the program adopted.
+    /// Describes one side of a copy or fill if it is memory of this backend: an allocation of this
+    /// backend, or shared virtual memory that the program adopted.
     fn side(&self, place: CopySide) -> Option<Block> {
         let is_shared = matches!(place.kind, DTL_MEMORY_DEVICE | DTL_MEMORY_MANAGED);
         let foreign = || self.foreign(place.region, place.device);
         self.blocks.find(place.region.addr()).or_else(|| is_shared.then(foreign).flatten())
     }
 
-    /// Describes a side that is shared virtual memory.
+    /// Describes one side of a copy or fill if it is shared virtual memory.
     fn shared(&self, place: CopySide) -> Option<Block> {
         self.side(place).filter(|block| !block.is_pinned())
     }
@@ -72,7 +72,8 @@ impl OpenCl {
                     }
                 }
             }
-            // Also after a failure: later nothing may touch the caller's rows.
+            // Wait even after a failure: no queued command may access the caller's rows after the
+            // return.
             for event in events.iter_mut().filter_map(Option::take) {
                 let ended = event.finish("a copy of rows");
                 queued = queued.and(ended);
@@ -87,7 +88,7 @@ impl OpenCl {
         queue.copy(dst, src)?.finish("a copy")
     }
 
-    /// Copies between two drivers, neither of which can access the other's memory.
+    /// Copies between memory of two drivers, neither of which can access the memory of the other.
     fn copy_across(&self, to: i32, dst: Region, from: i32, src: Region) -> Result<()> {
         let len = dst.len().min(STAGE);
         let Some(stage) = Scratch::unwritten(len) else {
@@ -105,7 +106,7 @@ impl OpenCl {
     }
 }
 
-/// Rows of one side.
+/// Rows of one side of a copy.
 #[derive(Clone, Copy)]
 struct ClRows {
     region: Region,
@@ -141,7 +142,7 @@ impl Transfer for Arc<OpenCl> {
         let platforms = self.platforms(self.sides(dst, src));
         match platforms {
             Err(error) => Some(Err(error)),
-            // Another driver's memory: the caller waits for the stream and copies.
+            // Memory of another driver: the caller waits for the stream and copies.
             Ok(all)
                 if all.iter().flatten().any(|platform| *platform != stream.queue().platform) =>
             {
@@ -166,7 +167,7 @@ impl Transfer for Arc<OpenCl> {
         let block = blocks.into_iter().flatten().next()?;
         match self.platforms(blocks) {
             Err(error) => Some(Err(error)),
-            Ok([Some(one), Some(other)]) if one != other => None, // row by row, through the host
+            Ok([Some(one), Some(other)]) if one != other => None, // copied through the host
             Ok(_) => {
                 let dst = ClRows { region: dst.region, pitch: dst_pitch };
                 let src = ClRows { region: src.region, pitch: src_pitch };
@@ -192,7 +193,8 @@ impl Transfer for Arc<OpenCl> {
         let is_here = || {
             let shared = self.shared(dst);
             let platforms = self.platforms([shared, None])?;
-            // Pinned memory, or another driver's: the caller waits for the stream and fills.
+            // For pinned memory or memory of another driver, the caller waits for the stream and
+            // fills.
             Ok(platforms == [Some(stream.queue().platform), None])
         };
         match is_here() {

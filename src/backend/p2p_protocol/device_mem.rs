@@ -1,8 +1,8 @@
-//! Device memory over a wire that moves it: a message has host memory beside it, which the engine
-//! reads and writes as any other's, and a twin, which is passed only to the wire, with the
-//! message's payload.
+//! Device memory over a wire that moves it. A message has host memory, which the engine reads and
+//! writes like that of any other message, and a shadow (`HostShadow`), which is passed only to the
+//! wire, with the message's payload.
 //!
-//! A twin belongs to who waits for the message. A wire that has its payload keeps a share.
+//! A shadow belongs to the operation's waiter. A wire that has its payload keeps a reference.
 
 use super::P2pTransport;
 use super::engine::Engine;
@@ -13,38 +13,39 @@ use crate::sys::memory::buf::Region;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
-/// What a wire has of an allocation.
+/// Registration state of an allocation with a wire.
 pub enum DeviceMapping {
-    /// Its device reaches it.
+    /// The wire's device can access the allocation.
     Yes(Hold),
-    /// It does not, and will not.
+    /// The wire's device cannot access the allocation, now or later.
     No,
-    /// Not registered yet; the wire takes a dma-buf of it, or only its address.
+    /// Not registered yet; the wire registers a dma-buf of the allocation, or only its address.
     New {
-        /// A dma-buf.
+        /// True if the wire needs a dma-buf.
         by_dmabuf: bool,
     },
 }
 
-/// Additional methods of a wire that moves device memory. If it needs a payload's bytes in the
-/// host's memory, it requests them through the payload's twin ([`Twin::want`]), and goes on when
-/// they are there.
+/// Additional methods of a wire that moves device memory. If the wire needs the bytes of a payload
+/// in host memory, it requests them through the payload's shadow ([`HostShadow::want`]), and
+/// continues once they are there.
 pub trait WireDevices {
-    /// What is known of an allocation.
+    /// Returns the registration state of an allocation.
     fn find(&mut self, memory: &DeviceMemory<'_>) -> DeviceMapping;
-    /// Makes an allocation reachable, by its dma-buf (or why there is none) if it wanted one.
+    /// Registers an allocation, by its dma-buf (or the reason why there is none) if the wire
+    /// requested a dma-buf.
     fn add(
         &mut self,
         memory: &DeviceMemory<'_>,
         by: Option<Result<(OwnedFd, u64)>>,
     ) -> Option<Hold>;
-    /// Why none is made reachable any more.
+    /// Returns the reason why the wire registers no more allocations, if it does not.
     fn refusal(&self) -> Option<String>;
-    /// As [`super::Wire::isend`]: the host's memory, as long as the payload, and the twin of the
-    /// message that this is the beginning of.
+    /// Starts a send like [`super::Wire::isend`]. `host` is host memory as long as the payload;
+    /// `twin` is the shadow of the message whose beginning the payload is.
     fn isend(&mut self, host: Region, twin: &Arc<HostShadow>, dest: i32, word: u64)
     -> Result<OpId>;
-    /// As [`super::Wire::irecv`].
+    /// Starts a receive like [`super::Wire::irecv`], into `host` and its shadow `twin`.
     fn irecv(
         &mut self,
         host: Region,
@@ -54,7 +55,7 @@ pub trait WireDevices {
     ) -> Result<OpId>;
 }
 
-/// The twins of messages, which are somebody else's.
+/// Shadows of messages, by operation; the operations' waiters own them.
 pub(super) type HostShadows = Vec<(OpId, Weak<HostShadow>)>;
 
 impl Direct for P2pTransport {
@@ -68,7 +69,7 @@ impl Direct for P2pTransport {
             Some(DeviceMapping::New { by_dmabuf }) => by_dmabuf,
             Some(DeviceMapping::No) | None => return Ok(None),
         };
-        // Without the lock, as the backend is the program's, perhaps.
+        // The engine's lock is not held, because the backend may be the program's.
         let by = by_dmabuf.then(|| (memory.export)());
         self.with(|engine| Ok(devices(engine).and_then(|of| of.add(memory, by))))
     }
@@ -106,7 +107,8 @@ fn devices(engine: &mut Engine) -> Option<&mut dyn WireDevices> {
 }
 
 impl Engine {
-    /// Before anything else is done: its payload begins with the next progress at the earliest.
+    /// Attaches the shadow to an operation before any progress: the payload is started by the next
+    /// call of `progress` at the earliest.
     fn add_shadow(&mut self, op: OpId, twin: &Arc<HostShadow>) {
         self.twins.retain(|(_, twin)| twin.strong_count() > 0);
         self.twins.push((op, Arc::downgrade(twin)));

@@ -1,15 +1,20 @@
-//! The operations, and how they start and are withdrawn.
+//! Operations: how they start and how they are canceled.
 //!
-//! Up to `INLINE` bytes go in an Eager frame, and their send is over when they are in it. More, and
-//! what is sent synchronously, is offered: the receiver, when it has a receive for it, posts a
-//! receive of the wire for the payload in the user's own buffer and sends Clear; the sender then
-//! sends as much as fits there. So nothing large is ever unexpected on the wire, and a truncated
-//! message moves only what fits.
+//! Up to `INLINE` bytes are sent in an Eager frame, and their send is complete once they are copied
+//! to the frame. Larger and synchronous messages use rendezvous: the sender sends an Offer frame.
+//! When the receiver has a matching receive, it posts a receive of the wire for the payload in the
+//! user's buffer and sends Clear. The sender then sends as many bytes as fit there. So no large
+//! message is ever unexpected on the wire, and a truncated message transfers only the bytes that
+//! fit.
 //!
-//! An empty payload means that the offer was withdrawn; for a message of no bytes one byte is sent.
+//! An empty payload means that the rendezvous request was canceled; for a message of no bytes one
+//! byte is sent.
 //!
-//! Withdrawal is local and at once. A send may be withdrawn until the wire has its payload. The
-//! receiver is notified of a withdrawn offer and drops it. If it has sent Clear already, it gets an
+//! Cancellation is local and immediate. A send can be canceled until the wire has its payload. The
+//! receiver is notified of a canceled request and drops it. If the receiver has already sent Clear,
+//! it gets an empty payload, and the receive returns to its original position; a later receive may
+//! meanwhile have matched a message that the returned receive would have matched. A receive that
+//! has its message completes first.
 //! empty payload, and the receive returns to its old place; a later receive may meanwhile have
 //! taken a message that it would have got. A receive that has its message finishes first.
 
@@ -26,48 +31,47 @@ use crate::runtime::component::{Completion, OpId, Selector, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
 
-/// Receives of frames that are always posted.
+/// Number of receives of frames that are always posted.
 pub(super) const RECEIVES: usize = 8;
 
-/// Protocol engine over a wire: the operations, and how they start and are withdrawn. Nothing here
-/// waits.
+/// Protocol engine over a wire: starts, progresses and cancels operations. No method blocks.
 pub(super) struct Engine {
     pub(super) wire: Box<dyn Wire>,
-    /// Rounds in which `prompt` polls the wire; 0: the wire keeps no memory for frames.
+    /// Number of rounds in which `receive_at_once` polls the wire; 0: the wire has no memory for
+    /// frames.
     pub(super) rounds: u32,
     pub(super) rank: usize,
     pub(super) operations: Operations<Operation>,
     pub(super) matcher: Matcher<OpId, Arrival>,
-    /// Made with the first message, or death.
+    /// State of each peer, created with the first message, or death.
     pub(super) links: PeerMap<PeerLink>,
-    /// Ranks for which something is queued or in flight.
+    /// Ranks for which records are queued or in flight.
     pub(super) listed: Vec<usize>,
-    /// Posted receives of frames, in the order posted.
+    /// Posted receives of frames, in posting order.
     pub(super) incoming: VecDeque<(OpId, Frame)>,
-    /// Frames for receives that the wire had no room for.
+    /// Frames of receives for which the wire had no room.
     pub(super) unposted: Vec<Frame>,
-    /// Receives that have no frame, for want of memory.
+    /// Number of receives that have no frame, for lack of memory.
     pub(super) frameless: usize,
     pub(super) pool: Vec<Frame>,
     pub(super) payloads: VecDeque<Payload>,
     pub(super) last_payload: u32,
-    /// Of messages of device memory: what stands beside their host memory, as long as somebody
-    /// waits for them.
+    /// Shadows of messages in device memory, as long as a waiter owns them.
     pub(super) twins: super::device_mem::HostShadows,
-    /// Ranks that died: what they had sent is read first.
+    /// Ranks that died but are not handled yet: what they had sent is read first.
     pub(super) dying: Vec<usize>,
     pub(super) deaths: usize,
-    /// Receives of frames that ended because of a death.
+    /// Number of receives of frames that failed because of a death.
     pub(super) lost_receives: usize,
-    /// Why nothing works any more.
+    /// Status with which all operations fail, once the wire has failed.
     pub(super) broken: Option<dtl_status_t>,
-    /// The wire's text of its last failure.
+    /// Text of the wire's last failure.
     pub(super) said: Option<String>,
-    /// The wire's, each with its number.
+    /// Open windows of the wire, each with its number.
     pub(super) windows: Vec<(u64, OpenWindow)>,
 }
 
-/// What is under way to one rank.
+/// Queued and in-flight messages to one rank.
 #[derive(Default)]
 pub(super) struct PeerLink {
     pub(super) answers: VecDeque<Control>,
@@ -75,7 +79,8 @@ pub(super) struct PeerLink {
     pub(super) starts: VecDeque<OpId>,
     /// Frames that the wire is sending.
     pub(super) in_flight: VecDeque<(OpId, Frame)>,
-    /// Withdrawn offers that the receiver has neither confirmed as dropped nor answered with Clear.
+    /// Number of canceled rendezvous requests that the receiver has neither confirmed as dropped
+    /// nor answered with Clear.
     pub(super) withdrawn: usize,
     pub(super) is_listed: bool,
     pub(super) is_dead: bool,
@@ -87,36 +92,37 @@ impl PeerLink {
     }
 }
 
-/// Control message to a rank, besides new messages.
+/// Control message to a rank, in contrast to new messages.
 #[derive(Clone, Copy)]
 pub(super) enum Control {
-    /// A control frame about one of its or our sends.
+    /// A control frame about a send of either rank.
     Tell(FrameKind, u64),
-    /// This receive is ready for its payload.
+    /// The receive is ready for its payload.
     Clear(OpId),
-    /// The payload of a send; of none, and without bytes: the offer was withdrawn.
+    /// Payload of a send. With `send` = `None` the payload is empty: the rendezvous request was
+    /// canceled.
     Payload { send: Option<OpId>, word: u32, want: usize },
 }
 
-/// A payload that the wire is moving.
+/// Payload that the wire is transferring.
 pub(super) struct Payload {
     pub(super) op: OpId,
     pub(super) of: Mover,
 }
 
 pub(super) enum Mover {
-    /// The byte is what stands in for a message or a buffer without any.
+    /// The scratch byte stands in for an empty message or an empty buffer.
     Send(Option<OpId>, #[allow(dead_code, reason = "the wire reads it")] Option<Scratch>),
     Receive(OpId, #[allow(dead_code, reason = "the wire writes it")] Option<Scratch>),
 }
 
-/// An operation in flight.
+/// Operation in flight.
 pub(super) enum Operation {
     Send(Send),
     Receive(Receive),
-    /// A message that was taken for a receive to come.
+    /// A matched message, taken by a matched probe for a later receive.
     Taken(UnexpectedMessage<Arrival>),
-    /// A taken message that its sender has withdrawn since. Holds the outcome of its receive.
+    /// A matched message that its sender has canceled since. Contains the outcome of its receive.
     Withdrawn(Completion),
     Done(Completion),
 }
@@ -132,32 +138,33 @@ pub(super) struct Send {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SendStage {
-    /// Waits for room, or (to itself) for a receive.
+    /// Waits for room, or (to this rank itself) for a receive.
     Queued,
-    /// The offer is sent to the receiver.
+    /// The rendezvous request was sent to the receiver.
     Offered,
-    /// The receiver waits for its payload, which is queued.
+    /// The receiver is ready for the payload, which is queued.
     Cleared,
-    /// The wire has its payload.
+    /// The wire has the payload.
     Moving,
 }
 
 pub(super) struct Receive {
     pub(super) into: Region,
-    /// Whom it names.
+    /// Source that the receive names.
     pub(super) source: i32,
-    /// Where it was posted; the receive of a taken message was not.
+    /// Position in the posting order; `None` for the receive of a matched message, which was not
+    /// posted.
     pub(super) place: Option<PostedReceive<OpId>>,
     pub(super) taken: Option<TakenOffer>,
 }
 
-/// An offer that a receive has.
+/// Rendezvous request that a receive has accepted.
 #[derive(Clone, Copy)]
 pub(super) struct TakenOffer {
     pub(super) source: usize,
     pub(super) word: u64,
     pub(super) offer: RndvOffer,
-    /// The payload's word, once its receive is posted on the wire.
+    /// Match word of the payload, once its receive is posted on the wire.
     pub(super) payload: Option<u32>,
 }
 
@@ -168,21 +175,21 @@ pub(super) struct RndvOffer {
     pub(super) send: u64,
 }
 
-/// An unexpected message: no receive matches it yet.
+/// Unexpected message: no posted receive matches yet.
 pub(super) enum Arrival {
-    /// All of it.
+    /// The complete message.
     Held(MessageBytes),
     Offered(RndvOffer),
-    /// From this rank to itself: its send operation.
+    /// A message from this rank to itself: its send operation.
     Own(OpId),
 }
 
-/// The bytes of a message that is kept.
+/// Bytes of a stored unexpected message.
 pub(super) enum MessageBytes {
     Copied(Scratch),
-    /// Without memory for a copy, the frame itself.
+    /// The frame itself, because there was no memory for a copy, and the size.
     Framed(Frame, usize),
-    /// Without memory for a copy, the frame in the wire's own memory.
+    /// The frame in the wire's own memory, because there was no memory for a copy.
     Lent(RxFrame),
 }
 
@@ -200,7 +207,7 @@ pub(super) fn done(rank: usize, status: dtl_status_t, word: u64, size: u64) -> C
     Completion { source: rank_of(rank), status, match_bits: word, size }
 }
 
-/// A rank as the traits spell it.
+/// Converts a rank to the type that the component traits use.
 pub(super) fn rank_of(rank: usize) -> i32 {
     i32::try_from(rank).unwrap_or(i32::MAX)
 }
@@ -213,7 +220,7 @@ pub(super) fn fitting(size: u64, into: Region) -> dtl_status_t {
     if size > into.len() as u64 { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
 }
 
-/// What became of an attempt to hand something to the wire.
+/// Result of an attempt to start an operation on the wire.
 pub(super) enum SendOutcome {
     Yes,
     NoRoom,
@@ -234,7 +241,7 @@ impl Engine {
             listed: Vec::new(),
             incoming: VecDeque::with_capacity(RECEIVES),
             unposted: Vec::with_capacity(RECEIVES),
-            // A rank alone sends nothing over the wire.
+            // A single rank sends nothing over the wire.
             frameless: if ranks > 1 && rounds == 0 { RECEIVES } else { 0 },
             pool: Vec::new(),
             payloads: VecDeque::new(),
@@ -275,12 +282,13 @@ impl Engine {
         }
     }
 
-    /// Ends an operation with a status that is no success.
+    /// Completes an operation with an error status.
     pub(super) fn finish_failed(&mut self, id: OpId, peer: usize, status: dtl_status_t) {
         self.finish(id, done(peer, status, 0, 0));
     }
 
-    /// Returns the completion of an operation that is over, once; `None`: it is under way.
+    /// Returns the completion of a completed operation and removes the operation; returns `None`
+    /// while it is in progress.
     #[inline]
     pub(super) fn outcome(&mut self, id: OpId) -> Result<Option<Completion>> {
         match self.operations.get(id) {
@@ -318,7 +326,7 @@ impl Engine {
                 0,
             )));
         };
-        // Not before earlier messages, nor before the withdrawal of one.
+        // The send must not overtake earlier messages, nor the cancellation of a message.
         let queued = |link: &PeerLink| !link.starts.is_empty() || !link.answers.is_empty();
         let waits = queued(link) && {
             self.progress()?;
@@ -345,7 +353,8 @@ impl Engine {
         Ok(id)
     }
 
-    /// Sends a short message at once if nothing is in its way; every other one is `isend`'s.
+    /// Sends a short message immediately if nothing is queued to its receiver; otherwise calls
+    /// `isend`.
     #[inline]
     pub(super) fn start_send(
         &mut self,
@@ -393,7 +402,8 @@ impl Engine {
         if select.source != DTL_ANY_SOURCE {
             self.check_rank(select.source)?;
         }
-        // Where this thread may not call the wire, nothing is posted that it could not wait for.
+        // If this thread may not call the wire, this fails before a receive is posted for which the
+        // thread could not wait.
         self.progress()?;
         self.check_working()?;
         let id = self.operations.add(Operation::Receive(Receive {
@@ -407,7 +417,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// Gives a receive its message if it is there, else queues it at its place.
+    /// Starts a receive whose message is queued, or posts the receive at its position.
     pub(super) fn find_message(&mut self, place: PostedReceive<OpId>) {
         let id = place.what;
         if let Some(message) = self.matcher.take_unexpected(&place.select) {
@@ -418,7 +428,7 @@ impl Engine {
         } else {
             let source = place.select.source;
             self.matcher.put(place);
-            // Who was sent to is known to the wire.
+            // The wire already connects to ranks to which messages were sent.
             if source != DTL_ANY_SOURCE && self.links.get(index_of(source)).is_none() {
                 self.wire.awaits(source);
             }
@@ -431,13 +441,14 @@ impl Engine {
         }
     }
 
-    /// The rank because of which a receive from this source cannot complete. (The communicator
-    /// decides whether a death ends one from any source, since it has the list of members.)
+    /// Returns the rank whose death prevents a receive from `source` from completing. (The
+    /// communicator decides whether a death ends a receive from any source, since it has the list
+    /// of members.)
     pub(super) fn gone(&self, source: i32) -> Option<usize> {
         self.links.get(index_of(source)).filter(|link| link.is_dead).map(|_| index_of(source))
     }
 
-    /// Starts what a receive has to do for its message.
+    /// Starts the transfer of a message to its receive.
     pub(super) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = index_of(message.source);
         match message.what {
@@ -469,7 +480,7 @@ impl Engine {
         }
     }
 
-    /// Starts to fetch what was offered; the wire is called by the next progress.
+    /// Starts the transfer of a rendezvous message; the wire is called by the next progress.
     pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: RndvOffer) {
         if let Some(Operation::Receive(receive)) = self.operations.get_mut(id) {
             receive.taken = Some(TakenOffer { source, word, offer, payload: None });
@@ -491,7 +502,7 @@ impl Engine {
         }
     }
 
-    /// Tries to withdraw an operation.
+    /// Tries to cancel an operation.
     pub(super) fn cancel(&mut self, id: OpId) {
         let own = rank_of(self.rank);
         let withdrawn = match self.operations.get(id) {
@@ -507,8 +518,8 @@ impl Engine {
         };
         if withdrawn {
             self.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
-            // So that its receiver is notified soon. Where this thread may not, a later call does
-            // it.
+            // Notifies the receiver soon. If this thread may not call the wire, a later call does
+            // that.
             drop(self.progress());
         }
     }

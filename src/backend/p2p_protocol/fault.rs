@@ -1,16 +1,17 @@
-//! Ranks that have died, and wires that have failed.
+//! Failures: ranks that died, and wires that failed.
 
 use super::engine::{Arrival, Engine, Operation, Receive, Send, SendStage, index_of, rank_of};
 use crate::abi::status::*;
 use crate::error::status_name;
 use crate::runtime::component::{Completion, OpId};
 
-/// Receives from any source that may end because of one death before the wire counts as failed: as
-/// many as are posted, and some that had begun to take a message of the dead rank.
+/// Number of receives from any source that may fail because of one death before the wire counts as
+/// failed: as many as are posted, and as many again that had begun to receive a message of the dead
+/// rank.
 const LOST_BY_ONE_DEATH: usize = 2 * super::engine::RECEIVES;
 
 impl Engine {
-    /// The receive of a frame has failed.
+    /// Handles the failure of a receive of a frame.
     pub(super) fn receive_failed(&mut self, got: &Completion) {
         let source = index_of(got.source);
         if got.status != DTL_ERROR_RANK_FAILURE {
@@ -38,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// Treats a rank that could not open its side as dead.
+    /// Treats a rank whose `open` failed as dead.
     #[cold]
     pub(super) fn has_left(&mut self, rank: usize) {
         if !self.is_dead(rank) && !self.dying.contains(&rank) {
@@ -47,7 +48,8 @@ impl Engine {
         }
     }
 
-    /// Text for a failed operation: the reason that the wire gives, or else which operation failed.
+    /// Returns the text for a failed operation: the reason that the wire reports, or else which
+    /// operation failed.
     #[cold]
     pub(super) fn reason(&mut self, what: &str, status: dtl_status_t) -> String {
         let nothing = || {
@@ -57,7 +59,7 @@ impl Engine {
         self.wire.failure_text().unwrap_or_else(nothing)
     }
 
-    /// Whether messages can come from this rank.
+    /// Returns true if messages can arrive from this rank.
     pub(super) fn is_other(&self, rank: usize) -> bool {
         rank < self.links.ranks() && rank != self.rank
     }
@@ -84,7 +86,7 @@ impl Engine {
         self.distrust(status, text);
     }
 
-    /// Handles a completed receive of a frame with a match word other than the one posted.
+    /// Handles a completed receive of a frame with a match word other than the posted one.
     #[cold]
     pub(super) fn wrong_word(&mut self, asked: u64, got: u64) {
         let who = self.wire.completes();
@@ -92,8 +94,8 @@ impl Engine {
         self.distrust(DTL_ERROR_NATIVE_BACKEND, text);
     }
 
-    /// Text if a receive from a named source and with a match word completed with others; else
-    /// `None`.
+    /// Returns an error text if a receive from a named source with a match word completed with
+    /// another source or match word; else `None`.
     pub(super) fn impossible(&self, id: OpId, got: &Completion) -> Option<String> {
         let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id)
         else {
@@ -111,15 +113,16 @@ impl Engine {
         ))
     }
 
-    /// Stops everything because the wire has failed: all operations end with this status, now and
-    /// later. The wire touches no buffer any more. A wire whose outputs are invalid gives no such
-    /// guarantee, see `distrust`.
+    /// Completes all operations with `status`, now and later, because the wire has failed. The wire
+    /// no longer accesses any buffer. A wire whose outputs are invalid gives no such guarantee, see
+    /// `distrust`.
     pub(super) fn break_down(&mut self, status: dtl_status_t, said: Option<String>) {
         self.stop(status, said, status != DTL_ERROR_NATIVE_BACKEND);
     }
 
-    /// Stops everything because the wire has reported what cannot be. It may still use the buffers
-    /// that it has: operations on them do not end, and a test of them fails.
+    /// Stops all operations because the wire has reported an impossible result. The wire may still
+    /// use buffers that it has: operations on these buffers do not complete, and testing them
+    /// fails.
     fn distrust(&mut self, status: dtl_status_t, said: String) {
         self.stop(status, Some(said), false);
     }
@@ -145,8 +148,8 @@ impl Engine {
         all.into_iter().for_each(|(id, peer)| self.finish_failed(id, peer, status));
     }
 
-    /// Sets the error text of what failed because of a rank to the reason why that rank is gone,
-    /// even if others are gone by now.
+    /// Sets the error text for a failure caused by `rank` to the reason why that rank is gone, even
+    /// if other ranks have failed since.
     #[cold]
     pub(super) fn say_of(&mut self, rank: i32) {
         self.said = self.wire.why_gone(rank).or_else(|| self.said.take());
@@ -156,7 +159,7 @@ impl Engine {
         self.links.get(rank).is_some_and(|link| link.is_dead)
     }
 
-    /// Settles the ranks that have died since the last call; what they had sent has been read.
+    /// Handles the ranks that died since the last call. What they had sent has been read before.
     pub(super) fn settle_deaths(&mut self) {
         for rank in std::mem::take(&mut self.dying) {
             if !self.is_dead(rank) {
@@ -165,8 +168,8 @@ impl Engine {
         }
     }
 
-    /// Ends every operation that needs a rank that is gone and that is not at the wire. The wire
-    /// ends its own operations itself.
+    /// Completes every operation that needs a dead rank and is not on the wire. The wire completes
+    /// its own operations itself.
     fn settle(&mut self, rank: usize) {
         let Some(link) = self.links.make(rank) else { return };
         link.is_dead = true;
@@ -174,7 +177,7 @@ impl Engine {
         link.answers.clear();
         link.starts.clear();
         self.deaths += 1;
-        // An offer cannot be fetched any more; a message that is here can.
+        // A rendezvous request can no longer be fetched; a complete message can still be received.
         self.matcher.retain_unexpected(rank_of(rank), |what| !matches!(what, Arrival::Offered(_)));
         let mut hopeless = self.matcher.take_posted_from(rank_of(rank));
         let bound = |(id, operation): (OpId, &mut Operation)| {
@@ -198,7 +201,7 @@ impl Engine {
     }
 }
 
-/// Whether the wire has the buffer of an operation.
+/// Returns true if the wire has the buffer of the operation.
 fn is_with_wire(operation: &Operation) -> bool {
     match operation {
         Operation::Send(send) => send.stage == SendStage::Moving,

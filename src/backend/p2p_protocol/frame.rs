@@ -1,33 +1,33 @@
-//! A frame: the unit that all small messages and all control words travel in, and its pool.
+//! Frames, which carry all small messages and all control messages, and their buffers.
 //!
-//! 32 bytes of header, little endian, then the payload of an eager message:
-//! kind 32 | payload word 32 | match word 64 | size 64 | id 64.
+//! A frame is 32 bytes of header, little endian, then the payload of an eager message:
+//! kind 32 | payload word 32 | match word 64 | size 64 | id 64 (sizes in bits).
 
 use crate::sys::memory::buf::Region;
 
-/// Bytes of a frame.
+/// Maximum size of a frame, in bytes.
 pub(super) const FRAME: usize = 8192;
-/// Bytes of its header.
+/// Size of a frame's header, in bytes.
 pub(super) const HEADER: usize = 32;
-/// The longest message that travels in its frame.
+/// Maximum size of a message that is sent in its frame, in bytes.
 pub(super) const INLINE: usize = FRAME - HEADER;
 
 /// Kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FrameKind {
-    /// A whole message.
+    /// A complete message.
     Eager = 1,
-    /// A message of `size` bytes is to be had from send `id`.
+    /// Rendezvous request (RTS): send `id` offers a message of `size` bytes.
     Offer = 3,
-    /// Send `id` may send its first `size` bytes under the payload word.
+    /// Clear to send (CTS): send `id` may send its first `size` bytes under the payload word.
     Clear = 4,
-    /// Send `id` is over: a receive has taken its message.
+    /// Send `id` is complete: a receive has its message.
     Ack = 5,
-    /// Send `id`, which was offered, is withdrawn.
+    /// Rendezvous request of send `id` is canceled.
     Withdraw = 6,
-    /// The withdrawn offer of send `id` is forgotten.
+    /// The canceled request of send `id` was dropped by the receiver.
     Forgotten = 7,
-    /// The sender could not open its side and closes it.
+    /// The sender of the frame could not open its wire and closes it.
     Leave = 8,
 }
 
@@ -40,37 +40,38 @@ impl FrameKind {
     }
 }
 
-/// A frame's header.
+/// Header of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
     pub(super) kind: FrameKind,
-    /// Clear: under which word the payload is awaited.
+    /// For Clear: match word under which the payload's receive is posted.
     pub(super) payload: u32,
-    /// The message's match word.
+    /// Match bits of the message.
     pub(super) word: u64,
-    /// The message's size; Clear: how much of it is wanted.
+    /// Size of the message in bytes; for Clear: number of bytes requested.
     pub(super) size: u64,
-    /// The operation of the sender of the message.
+    /// Operation of the message's sender.
     pub(super) id: u64,
 }
 
 impl Header {
-    /// As it travels.
+    /// Returns the header as little-endian words.
     #[inline]
     pub(super) fn words(&self) -> [u64; HEADER / 8] {
         let kind = u64::from(self.kind as u32) | u64::from(self.payload) << 32;
         [kind, self.word, self.size, self.id].map(u64::to_le)
     }
 
-    /// The match word, if these are the words of a whole message. Its send has no number, since no
-    /// frame refers to it.
+    /// Returns the match bits if these words are the header of a complete message. Such a header
+    /// has no operation number, since no other frame refers to its send.
     #[inline]
     pub(super) fn eager_word(words: &[u64; HEADER / 8]) -> Option<u64> {
         let [kind, word, ..] = words.map(u64::from_le);
         (kind == FrameKind::Eager as u64).then_some(word)
     }
 
-    /// The header that a frame of `len` bytes begins with; `None`: this is no frame.
+    /// Parses the header of a frame of `len` bytes; returns `None` if the words are no valid
+    /// header.
     #[inline]
     pub(super) fn of(words: [u64; HEADER / 8], len: u64) -> Option<Header> {
         let [kind, word, size, id] = words.map(u64::from_le);
@@ -94,11 +95,12 @@ impl Header {
     }
 }
 
-/// Its bytes. In a `Vec`, which unlike a `Box` may move while a transport holds the address.
+/// Buffer of a frame. A `Vec`, which unlike a `Box` may be moved while a transport holds the
+/// address of its bytes.
 pub(super) struct Frame(Vec<u8>);
 
 impl Frame {
-    /// `None` without memory.
+    /// Allocates a frame; returns `None` if there is no memory.
     pub(super) fn new() -> Option<Frame> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(FRAME).ok()?;
@@ -106,15 +108,16 @@ impl Frame {
         Some(Frame(bytes))
     }
 
-    /// The first bytes. Keep the frame until the operation that gets them is over.
+    /// Returns the first `len` bytes as a region. The frame must be kept until the operation on the
+    /// region is complete.
     pub(super) fn region(&mut self, len: usize) -> Region {
         let len = len.min(self.0.len());
-        // SAFETY: the vector has `len` bytes, which stay where they are while the frame is kept; it
-        // is looked at again only when the operation is over.
+        // SAFETY: the vector has `len` bytes, which do not move while the frame is kept; its bytes
+        // are not accessed again before the operation is complete.
         unsafe { Region::new(self.0.as_mut_ptr().cast(), len) }
     }
 
-    /// Writes header and payload; the bytes to send.
+    /// Writes header and payload; returns the bytes to send.
     pub(super) fn write(&mut self, header: &Header, payload: Region) -> Region {
         for (place, word) in self.0.chunks_exact_mut(8).zip(header.words()) {
             place.copy_from_slice(&word.to_ne_bytes());
@@ -124,14 +127,14 @@ impl Frame {
         self.region(used)
     }
 
-    /// The header of a frame of `len` received bytes; `None`: this is no frame.
+    /// Parses the header of a frame of `len` received bytes; returns `None` if it is invalid.
     pub(super) fn read(&self, len: u64) -> Option<Header> {
         let mut words =
             self.0.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_ne_bytes));
         Header::of([words.next()?, words.next()?, words.next()?, words.next()?], len)
     }
 
-    /// The payload of an eager message.
+    /// Returns the payload of an eager message.
     pub(super) fn payload(&mut self, size: usize) -> Region {
         self.region(FRAME).part(HEADER, size)
     }

@@ -1,7 +1,8 @@
-//! A wire for tests: ranks of one thread, messages that take their time, refusals, deaths, faults.
+//! Mock wire for tests: ranks in one thread, with delayed messages, refused calls, deaths and
+//! faults.
 //!
-//! The strictest that a wire may be: bytes are read when the receive takes them, so a buffer that
-//! is given up too early is seen, and a send is over only then.
+//! The mock is the strictest valid wire: it reads the bytes of a send when the receive matches, so
+//! a buffer that is released too early is detected, and a send completes only then.
 
 use super::{Wire, WireWindows};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -13,17 +14,17 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// What the ranks share.
+/// State that the mock's ranks share.
 pub(super) struct Net {
     sides: Vec<MockRank>,
     random: u64,
     next_op: u64,
-    /// Refuses and delays at random.
+    /// If true, calls fail with BUSY and messages are delayed at random.
     pub(super) is_slow: bool,
     pub(super) can_cancel: bool,
-    /// Counts what happens.
+    /// Number of events so far.
     pub(super) activity: u64,
-    /// An answer to the next sends.
+    /// Status with which the next sends fail.
     pub(super) refuse: Option<dtl_status_t>,
     pub(super) closed: Vec<i32>,
 }
@@ -31,7 +32,7 @@ pub(super) struct Net {
 #[derive(Default)]
 struct MockRank {
     is_dead: bool,
-    /// A death that no receive has reported yet.
+    /// Rank of a death that no receive has reported yet.
     untold: Option<i32>,
     posted: Vec<MockReceive>,
     lanes: Vec<VecDeque<MockMessage>>,
@@ -123,7 +124,8 @@ impl Net {
         }
     }
 
-    /// A rank dies: what has arrived from it stays, the rest of its messages is lost.
+    /// Simulates the death of a rank: messages that have arrived from it stay, the rest of its
+    /// messages is lost.
     pub(super) fn kill(&mut self, dead: usize) {
         self.sides[dead].is_dead = true;
         self.sides[dead].posted.clear();
@@ -159,7 +161,7 @@ impl Net {
         }
     }
 
-    /// The oldest receive of frames fails.
+    /// Makes the oldest receive of a frame fail.
     pub(super) fn fail_receive(&mut self, rank: usize, done: Completion) {
         let posted = self.sides[rank].posted.remove(0);
         self.end(rank, posted.op, done);
@@ -170,7 +172,7 @@ impl Net {
     }
 }
 
-/// One rank's end of the mock.
+/// One rank's end of the mock wire.
 struct MockWire {
     rank: usize,
     properties: Arc<Properties>,
@@ -271,7 +273,7 @@ impl Wire for MockWire {
     }
 }
 
-/// Ranks over a mock.
+/// Ranks of transports over a mock wire.
 pub(super) struct World {
     pub(super) net: Arc<Mutex<Net>>,
     pub(super) ends: Vec<Box<dyn Transport>>,
@@ -301,7 +303,7 @@ impl World {
         World { net, ends }
     }
 
-    /// Moves everything on until nothing moves any more. Dead ranks do nothing.
+    /// Makes progress on all living ranks until no more events occur.
     pub(super) fn settle(&self) {
         let (mut idle, mut seen) = (0, 0);
         while idle < 12 {
@@ -320,7 +322,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         let mut net = self.net.lock();
-        // What tests leave behind ends quickly.
+        // Lets operations that tests leave unfinished complete quickly.
         (net.is_slow, net.can_cancel, net.refuse) = (false, true, None);
     }
 }

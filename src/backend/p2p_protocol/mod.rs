@@ -1,22 +1,22 @@
-//! Complete two-sided communication over a transport that can only send, receive and test:
-//! matching of 64-bit words with masks, probing, synchronous sends and cancellation are made here.
+//! Complete two-sided communication over a transport that can only send, receive and test. This
+//! module adds matching of 64-bit words with masks, probing, synchronous sends and cancellation.
 //!
-//! [`Wire`] is the interface of such a transport. The lock is here. The library uses it for
-//! registered communicators and for MPI with time limits.
+//! [`Wire`] is the interface of such a transport. The lock is in this file. The library uses this
+//! protocol for registered communicators and for MPI with timeouts.
 //!
 //! In reading order:
-//! - `frame`: the unit of the protocol
-//! - `engine`: operations, how they start and are cancelled
+//! - `frame`: format of frames
+//! - `engine`: operations, how they start and are canceled
 //! - `tx`: outgoing frames and payloads
 //! - `rx`: incoming frames and payloads
 //! - `recv_fast`: receives without an operation
 //! - `mprobe`: matched probe
 //! - `fault`: dead ranks and failed wires
-//! - `device_mem`: device memory
+//! - `device_mem`: messages in device memory
 //! - `rma`: one-sided operations of the wire
-//! - `rma_adapter`: those as `runtime` calls them
-//! - `shutdown`: the end
-//! - `mock`: a fake wire for the tests
+//! - `rma_adapter`: windows as `runtime` calls them
+//! - `shutdown`: closing of the wire
+//! - `mock`: mock wire for the tests
 
 mod device_mem;
 mod engine;
@@ -53,114 +53,117 @@ use std::time::Duration;
 pub use self::device_mem::{DeviceMapping, WireDevices};
 pub use self::rma::{Change, WireWindows};
 
-/// The word of every frame. Payloads travel under other words, all below 2^28.
+/// Match word of every frame. Payloads use other words, all below 2^28.
 const FRAME_WORD: u64 = 0;
 
 /// A transport that is called by one thread at a time and matches 28 bits exactly.
 ///
 /// Two messages of one rank under one word are received in the order sent, by receives in the order
-/// posted. A rank may send to itself. No call but `close` waits. A status BUSY of `isend` or
-/// `irecv` means "no room now": the call is made again later. An error of `test` means that the
-/// call itself failed (for example, in this thread); the operation lives on.
+/// posted. A rank may send to itself. No method except `close` blocks. A status BUSY of `isend` or
+/// `irecv` means that there is no room now: the caller repeats the call later. An error of `test`
+/// means that the call itself failed (for example, in this thread); the operation continues.
 ///
-/// A death that it notices ends what can no longer complete with RANK_FAILURE: sends to the dead
-/// rank and receives from it, and at least one receive from any source (one that is pending, else
-/// the next), `source` is the rank that died. Receives from any source that are posted afterwards
-/// take messages of the living.
+/// When the wire detects a death, it completes with RANK_FAILURE what can no longer complete: sends
+/// to the dead rank, receives from it, and at least one receive from any source (a pending one,
+/// else the next one posted), whose `source` is the dead rank. Receives from any source that are
+/// posted afterwards match messages of living ranks.
 pub trait Wire: Send {
-    /// What the transport over it is.
+    /// Returns the properties of the transport over the wire.
     fn properties(&self) -> &Arc<Properties>;
-    /// Starts a send; the region stays valid until it is done.
+    /// Starts a send; the region must stay valid until the send is complete.
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId>;
-    /// Starts a receive from a rank or DTL_ANY_SOURCE, of exactly this word.
+    /// Starts a receive from a rank or DTL_ANY_SOURCE, for exactly this match word.
     fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId>;
-    /// Makes progress and tests one operation; `Some` = over.
+    /// Makes progress and tests one operation; returns `Some` if it is complete.
     fn test(&mut self, op: OpId) -> Result<Option<Completion>>;
-    /// Whether `cancel` withdraws receives.
+    /// Returns true if `cancel` can cancel receives.
     fn can_cancel(&self) -> bool;
-    /// Tries to withdraw an operation, which then completes through `test`.
+    /// Tries to cancel an operation, which then completes through `test`.
     fn cancel(&mut self, op: OpId) -> Result<()>;
-    /// As [`ThreadCheck::admit`].
+    /// Checks whether this thread may call the wire, like [`ThreadCheck::admit`].
     fn admit(&self) -> Result<()> {
         Ok(())
     }
-    /// Whether a thread that waits for something may sleep now. `seen` is kept for it from call to
-    /// call, 0 at first.
+    /// Returns whether a waiting thread may sleep now. `seen` is the thread's state between calls,
+    /// 0 at first.
     fn doze(&mut self, _seen: &mut u64) -> SleepMode {
         SleepMode::No
     }
-    /// Returns whether closing it is reported to the other ranks, as a death is.
+    /// Returns true if closing the wire is reported to the other ranks, as a death is.
     fn notifies_on_close(&self) -> bool {
         false
     }
-    /// Notes that a message of this rank (or any, DTL_ANY_SOURCE: repeated as long as a thread
-    /// waits) is awaited and not there.
+    /// Notifies the wire that a message of a rank is awaited and has not arrived. With
+    /// DTL_ANY_SOURCE the call is repeated as long as a thread waits.
     fn awaits(&mut self, _source: i32) {}
-    /// Names what completes operations: the subject of a text about an impossible completion.
+    /// Names the party that completes operations: the subject of an error text about an impossible
+    /// completion.
     fn completes(&self) -> String {
         self.properties().description.to_string()
     }
-    /// What memory it has and had, for people.
+    /// Returns a text about the wire's current and past memory use, for users.
     fn memory(&self) -> Option<String> {
         None
     }
-    /// Returns its text about the operation that has just failed in this thread.
+    /// Returns the wire's text about the operation that has just failed in this thread.
     fn failure_text(&self) -> Option<String>;
-    /// Returns why a rank is gone, if it keeps that for each rank.
+    /// Returns why a rank is gone, if the wire stores the reason for each rank.
     fn why_gone(&self, _rank: i32) -> Option<String> {
         None
     }
-    /// Frames in its own memory, if it has such.
+    /// Returns the methods for frames in the wire's own memory, if it has such memory.
     fn frames(&mut self) -> Option<&mut dyn WireFrames> {
         None
     }
-    /// Device memory in messages, if it moves such.
+    /// Returns the methods for device memory, if the wire moves device memory.
     fn devices(&mut self) -> Option<&mut dyn WireDevices> {
         None
     }
-    /// Returns its one-sided communication, or why it has none.
+    /// Returns the methods for one-sided communication, or the reason why the wire has none.
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str>;
-    /// Closes it.
+    /// Closes the wire.
     fn close(&mut self) -> Result<()>;
 }
 
-/// What a wire has besides that keeps memory for frames itself: they are written where they leave
-/// from, and read where they arrive. Such a wire gets payloads only through `isend` and `irecv`.
+/// Additional methods of a wire that manages the memory of frames itself: frames are written in
+/// send buffers and read in receive buffers of the wire. Payloads still use `isend` and `irecv`.
 pub trait WireFrames {
-    /// Sends words and payload as one frame, and needs neither when it returns. BUSY: no room now.
+    /// Sends words and payload as one frame. The arguments may be reused when the call returns.
+    /// BUSY means that there is no room now.
     fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()>;
-    /// The next frame that has arrived, or who is gone: each rank once, after all that it had sent.
-    /// Makes progress before that if `looks` and none is there.
+    /// Returns the next frame that has arrived, or a rank that is gone: each such rank once, after
+    /// all that it had sent. If no frame is there and `looks` is true, makes progress first.
     fn next(&mut self, looks: bool) -> Result<Option<RxFrame>>;
-    /// A frame has been read.
+    /// Returns the memory of a frame that has been read to the wire.
     fn give_back(&mut self, lent: &RxFrame);
 }
 
-/// Whether a waiting thread may sleep.
+/// Decision whether a waiting thread may sleep.
 pub enum SleepMode {
-    /// Nobody would wake it.
+    /// The thread must not sleep: no event would wake it.
     No,
-    /// Something has happened since the last call: look again first.
+    /// An event has occurred since the last call: the thread must test again first.
     News,
-    /// Yes, until this is readable or so many nanoseconds are over: without the lock, so others may
-    /// take meanwhile what woke it, and then it sleeps until the limit that it has itself.
+    /// The thread may sleep until the poller is readable or the given number of nanoseconds has
+    /// elapsed. The lock is not held meanwhile, so another thread may consume the event, and this
+    /// thread then sleeps until its own limit.
     On(Arc<Poller>, u64),
 }
 
-/// Words of a frame before its payload.
+/// Number of words in a frame's header.
 pub const FRAME_WORDS: usize = frame::HEADER / 8;
-/// Bytes of a frame at most.
+/// Maximum size of a frame, in bytes.
 pub const FRAME_BYTES: usize = frame::FRAME;
 
-/// Returns the match word of a frame that is a whole message: the frame's words follow from it and
-/// the payload's length.
+/// Returns the match bits of a frame that is a complete message. All words of such a frame follow
+/// from the match bits and the payload's length.
 #[inline]
 #[must_use]
 pub fn eager_word(head: &[u64; FRAME_WORDS]) -> Option<u64> {
     frame::Header::eager_word(head)
 }
 
-/// The words of such a frame.
+/// Returns the words of a frame that is a complete message of `len` bytes.
 #[inline]
 #[must_use]
 pub fn eager_head(word: u64, len: usize) -> [u64; FRAME_WORDS] {
@@ -170,19 +173,19 @@ pub fn eager_head(word: u64, len: usize) -> [u64; FRAME_WORDS] {
 
 /// A frame in the wire's memory.
 pub struct RxFrame {
-    /// Who sent it.
+    /// Rank of the sender.
     pub source: i32,
-    /// RANK_FAILURE: there is no frame, the source is gone.
+    /// Status of the frame. With RANK_FAILURE there is no frame: the source has died or left.
     pub status: dtl_status_t,
-    /// Its words.
+    /// Words of the frame's header.
     pub head: [u64; FRAME_WORDS],
-    /// Its payload.
+    /// Payload of the frame.
     pub bytes: Region,
-    /// The wire's own.
+    /// Id for the wire's own use.
     pub id: u64,
 }
 
-/// The whole trait over a wire. Closes the wire if that is not possible.
+/// Opens a transport over a wire. On failure closes the wire.
 pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     let properties = Arc::clone(wire.properties());
     let mut engine = Engine::new(wire);
@@ -195,17 +198,17 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     Ok(Box::new(P2pTransport { engine: SharedEngine::new(engine), properties, is_direct, windows }))
 }
 
-/// Memory of a transport with no messages yet: its engine, and the frames that wait for what comes.
+/// Memory of a transport without messages in bytes: its engine, and the frames of posted receives.
 pub const FIXED_BYTES: usize = LENT_FIXED_BYTES + engine::RECEIVES * frame::FRAME;
-/// Memory of a transport with no messages yet, where the wire itself keeps memory for frames.
+/// Memory of a transport without messages in bytes, if the wire itself has memory for frames.
 pub const LENT_FIXED_BYTES: usize = size_of::<P2pTransport>() + size_of::<Properties>();
-/// Memory for each rank, with or without messages.
+/// Memory per rank, with or without messages, in bytes.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
-/// Memory for each rank with messages, without waiting ones.
+/// Memory per rank with messages, excluding queued messages, in bytes.
 pub const PARTNER_BYTES: usize =
     size_of::<engine::PeerLink>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 
-/// An engine behind one short lock; `None` when it is closed.
+/// An engine behind one short lock; `None` once it is closed.
 #[derive(Clone)]
 struct SharedEngine(Arc<Mutex<Option<Engine>>>);
 
@@ -226,9 +229,9 @@ impl SharedEngine {
 struct P2pTransport {
     engine: SharedEngine,
     properties: Arc<Properties>,
-    /// Whether the wire moves device memory.
+    /// True if the wire moves device memory.
     is_direct: bool,
-    /// Why the wire makes no windows, if it does not.
+    /// Reason why the wire creates no windows, if it does not.
     windows: std::result::Result<(), &'static str>,
 }
 
@@ -306,8 +309,8 @@ impl Transport for P2pTransport {
     }
 
     fn progress(&self) {
-        // The holder of the lock makes progress itself; an error is returned by the test of an
-        // operation.
+        // A thread that holds the lock makes progress itself; the test of an operation returns the
+        // error.
         if let Some(engine) = self.engine.0.try_lock().as_mut().and_then(|engine| engine.as_mut()) {
             drop(engine.progress());
         }

@@ -1,7 +1,8 @@
-//! Looking at a message before it is received, and taking it out for one receive to come.
+//! Probe and matched probe: inspects a message before it is received, and reserves it for one later
+//! receive.
 //!
-//! What was only offered can still be withdrawn by its sender, also after it was taken: its receive
-//! then ends with CANCELED.
+//! The sender can cancel a rendezvous message also after it was matched by a probe: its receive
+//! then completes with CANCELED.
 
 use super::engine::{Arrival, Engine, MessageBytes, Operation, Receive, done, index_of};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -55,7 +56,7 @@ impl Engine {
 
     pub(super) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
         let Some(done) = self.probe(select)? else { return Ok(None) };
-        // First the place to keep it in, so that nothing is lost for want of memory.
+        // The slot is allocated first, so that no message is lost if there is no memory.
         let message = self.operations.add(Operation::Done(done))?;
         if let (Some(taken), Some(place)) =
             (self.matcher.take_unexpected(&select), self.operations.get_mut(message))
@@ -65,7 +66,8 @@ impl Engine {
         Ok(Some(Matched { message, done }))
     }
 
-    /// Marks the probed message of a source that `is` selects. Returns whether there was one.
+    /// Marks the matched message of a source that `is` selects as canceled. Returns true if there
+    /// was one.
     pub(super) fn cancel_probed(&mut self, from: i32, is: impl Fn(&Arrival) -> bool) -> bool {
         for (_, operation) in self.operations.iter_mut() {
             let Operation::Taken(taken) = operation else { continue };
@@ -82,7 +84,7 @@ impl Engine {
         false
     }
 
-    /// Starts the receive of a taken message, under the message's id.
+    /// Starts the receive of a matched message, under the message's id.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         self.progress()?;
         let place = self.operations.get_mut(message);

@@ -1,9 +1,9 @@
-//! Receives without an operation, over a wire that keeps memory for frames: of a program that waits
-//! for one message, with nothing in its way, which is what a round trip of short messages consists
-//! of.
+//! Fast path of receives, without an operation, over a wire that has memory for frames: for a
+//! program that waits for one message while nothing else is pending, as in a round trip of short
+//! messages.
 //!
-//! The order stays: a message is taken straight from the wire only if no receive was posted before
-//! that could take it, and no message of that rank has been kept.
+//! Matching order is preserved: a message is received directly from the wire only if no earlier
+//! posted receive could match it, and no message of that rank is queued.
 
 use super::engine::{Engine, done, fitting, index_of};
 use super::frame::{FrameKind, HEADER, Header};
@@ -13,11 +13,12 @@ use crate::error::Result;
 use crate::runtime::component::{Completion, Selector};
 use crate::sys::memory::buf::Region;
 
-/// Rounds in which the wire looks for what has come, with the engine locked: a microsecond or two,
-/// about as long as an answer takes to come.
+/// Number of rounds in which the wire is polled with the engine locked: one or two microseconds,
+/// about the latency of an answer.
 const ROUNDS: u32 = 32;
 
-/// Returns how many over this wire: a rank without a processor of its own yields to others instead.
+/// Returns the number of polling rounds for this wire: a rank that shares its processor yields it
+/// instead.
 pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
     match (wire.frames().is_some(), wire.properties().is_oversubscribed) {
         (false, _) => 0,
@@ -27,8 +28,9 @@ pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
 }
 
 impl Engine {
-    /// Receives the next message of the named rank, if it is there or comes soon, and fills `told`.
-    /// False: it did not come, or other work is to be moved on; nothing was started.
+    /// Receives the next message of the named rank, if it is there or arrives soon, and fills the
+    /// caller's completion. Returns false, without having started anything, if the message did not
+    /// arrive or if other work needs progress.
     #[inline]
     pub(super) fn receive_at_once(
         &mut self,
@@ -55,8 +57,8 @@ impl Engine {
         Ok(false)
     }
 
-    /// Whether nothing is under way but what the wire does by itself, and nothing is there or
-    /// posted that comes before the next message of a rank.
+    /// Returns true if no work is pending except the wire's own, and no queued message or posted
+    /// receive precedes the next message of rank `source`.
     fn is_free_for(&self, source: i32) -> bool {
         let is_quiet =
             self.listed.is_empty() && self.payloads.is_empty() && self.windows.is_empty();
@@ -67,7 +69,7 @@ impl Engine {
     }
 }
 
-/// The header of a frame that is a message which this receive takes.
+/// Returns the header of a frame that is a complete message which the receive matches.
 #[inline]
 fn wanted(lent: &RxFrame, select: &Selector) -> Option<Header> {
     if lent.status != DTL_SUCCESS || lent.source != select.source {

@@ -1,9 +1,9 @@
-//! One-sided communication over a wire that has it: what is under way on each window, which flush
-//! waits for what.
+//! One-sided communication over a wire that supports it: operations in flight on each window, and
+//! the flushes that wait for them.
 //!
-//! The wire only starts operations and reports when one is over. Here they are kept, by target, in
-//! the order in which they began: those that found no room start later, and a flush of the wire's
-//! stands behind those that it is for.
+//! The wire only starts operations and reports their completion. This module queues them by target,
+//! in the order in which they began: operations that found no room start later, and a flush of the
+//! wire is queued behind the operations to which it applies.
 
 use super::Wire;
 use super::engine::{Engine, index_of, rank_of};
@@ -15,44 +15,47 @@ use crate::runtime::component::{FlushScope, OpId, Swap, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
 use std::collections::VecDeque;
 
-/// One-sided operations of a wire, and windows, each by what `create` gave. The rules are those of
-/// the wire's other operations: one thread at a time, BUSY means "again later", `Wire::test` tests
-/// for completion. No call but `destroy` waits.
+/// One-sided operations of a wire, and windows, each identified by the result of `create`. The
+/// rules are those of the wire's other operations: one thread at a time, BUSY means that the call
+/// is repeated later, `Wire::test` tests for completion. No method except `destroy` blocks.
 pub trait WireWindows {
-    /// Makes this rank's side of a window; the bytes are what the others find its memory by.
+    /// Creates this rank's part of a window; the returned bytes are the key by which other ranks
+    /// access its memory.
     fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)>;
-    /// Sets the key of a rank's memory: the first `bytes` of the words.
+    /// Sets the key of a rank's memory: the first `bytes` bytes of `key`.
     fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()>;
-    /// Ends it: nobody touches its memory any more, nor this rank's operations their buffers.
+    /// Destroys a window: afterwards no rank accesses its memory, and this rank's operations no
+    /// longer access their buffers.
     fn destroy(&mut self, window: Addr) -> Result<()>;
     /// Starts a copy to a target.
     fn put(&mut self, window: Addr, from: Region, to: TargetRange) -> Result<OpId>;
     /// Starts a copy from a target.
     fn get(&mut self, window: Addr, into: Region, from: TargetRange) -> Result<OpId>;
-    /// Starts what is over when all that began before on a target is done there.
+    /// Starts an operation that completes when all earlier operations on the target are complete
+    /// there.
     fn flush(&mut self, window: Addr, target: i32) -> Result<OpId>;
-    /// Whether the next two do all operations on a dtype.
+    /// Returns true if `accumulate` and `compare_and_swap` support all operations on a dtype.
     fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool>;
     /// Starts an accumulation.
     fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId>;
-    /// Starts a comparison and swap.
+    /// Starts a compare-and-swap.
     fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: TargetRange) -> Result<OpId>;
 }
 
-/// An accumulation.
+/// Arguments of an accumulation.
 #[derive(Clone, Copy)]
 pub struct Change {
-    /// Operands; empty: none are needed.
+    /// Operands; empty if the operation needs none.
     pub from: Region,
-    /// Gets what was there before; empty: nobody wants it.
+    /// Buffer for the previous values; empty if they are not needed.
     pub result: Region,
     /// A built-in dtype.
     pub dtype: dtl_dtype_t,
-    /// A built-in operation that goes with it.
+    /// A built-in reduction operation that supports the dtype.
     pub op: dtl_reduce_op_t,
-    /// How many elements.
+    /// Number of elements.
     pub count: usize,
-    /// Where they are.
+    /// Location of the elements.
     pub to: TargetRange,
 }
 
@@ -87,7 +90,7 @@ impl Begin {
     }
 }
 
-/// An operation; those of a window are counted.
+/// An operation with its number within the window.
 #[derive(Clone, Copy)]
 struct Under<T> {
     number: u64,
@@ -95,15 +98,16 @@ struct Under<T> {
     what: T,
 }
 
-/// What is under way to one target, oldest first: at the wire, and behind that without room yet.
+/// Operations in flight to one target, oldest first: those on the wire, then those that wait for
+/// room.
 #[derive(Default)]
 struct Lane {
     in_flight: VecDeque<Under<OpId>>,
     waiting: VecDeque<Under<Begin>>,
-    /// Something was begun that no flush of the wire stands behind.
+    /// True if an operation was started after the last flush of the wire.
     is_dirty: bool,
     is_listed: bool,
-    /// The first failure that no flush has reported.
+    /// First failure that no flush has reported.
     failed: Option<Error>,
 }
 
@@ -114,21 +118,23 @@ impl Lane {
     }
 }
 
-/// Operations of one target at the wire that are not tested as each begins.
+/// Number of operations on the wire per target up to which the start of an operation does not test
+/// earlier ones.
 const UNASKED: usize = 16;
 
-/// A flush that is waited for: of these targets, up to this operation.
+/// A flush in progress: of one target or all, up to operation `upto`.
 struct Waited {
     number: u64,
     target: Option<i32>,
     upto: u64,
 }
 
-/// A window that is open.
+/// An open window.
 pub(super) struct OpenWindow {
     wire: Addr,
     lanes: PeerMap<Lane>,
-    /// Targets with something under way, not flushed, or with a failure that is not reported.
+    /// Targets with operations in flight, with operations that are not flushed, or with an
+    /// unreported failure.
     listed: Vec<usize>,
     last: u64,
     flushes: Vec<Waited>,
@@ -136,7 +142,7 @@ pub(super) struct OpenWindow {
     ended: Vec<(u64, Result<()>)>,
 }
 
-/// What a call on a window may use of the engine besides it.
+/// Parts of the engine that a call on a window may use besides the window.
 struct Hand<'a> {
     wire: &'a mut dyn Wire,
     /// Ranks that an operation has found dead.
@@ -144,7 +150,7 @@ struct Hand<'a> {
 }
 
 impl Hand<'_> {
-    /// An operation on a rank has failed.
+    /// Records the failure of an operation on a rank.
     fn note(&mut self, rank: usize, status: dtl_status_t) {
         if status == DTL_ERROR_RANK_FAILURE && !self.dead.contains(&rank) {
             self.dead.push(rank);
@@ -153,7 +159,7 @@ impl Hand<'_> {
 }
 
 impl OpenWindow {
-    /// Starts operations that have found room, and collects completed ones.
+    /// Starts operations for which there is now room, and collects completed ones.
     fn move_on(&mut self, hand: &mut Hand) -> Result<()> {
         for index in 0..self.listed.len() {
             let Some(&rank) = self.listed.get(index) else { break };
@@ -200,7 +206,7 @@ impl OpenWindow {
         }
     }
 
-    /// Begins an operation, and returns the number by which it is tested.
+    /// Starts an operation, and returns the number by which it is tested.
     fn begin(&mut self, begin: Begin, asked: bool, hand: &mut Hand) -> Result<u64> {
         let rank = index_of(begin.target());
         self.list(rank);
@@ -223,11 +229,11 @@ impl OpenWindow {
                 return Err(error);
             }
         }
-        // What is got is there when it is over.
+        // Bytes of a get have arrived when it completes, so a get needs no flush.
         lane.is_dirty |= !matches!(begin, Begin::Get(..) | Begin::Flush(_));
         if asked || lane.in_flight.len() > UNASKED {
-            // An error: the wire could not be called. The operation has begun all the same, so its
-            // buffer is in use; the next test or flush reports the error.
+            // An error means that the wire could not be called. The operation has started
+            // nevertheless, so its buffer is in use; the next test or flush reports the error.
             drop(self.move_lane(rank, hand));
         }
         Ok(number)
@@ -241,8 +247,8 @@ impl OpenWindow {
         }
     }
 
-    /// Returns the first failure on these targets that is not reported yet; this call reports all
-    /// of them.
+    /// Returns the first failure on these targets that is not reported yet. All their failures
+    /// count as reported afterwards.
     fn failure(&mut self, target: Option<i32>) -> Result<()> {
         let ranks = match target {
             Some(target) => vec![index_of(target)],
@@ -306,14 +312,14 @@ impl OpenWindow {
     }
 }
 
-/// Error of a call that could not call the wire: the operations live on.
+/// Creates the error of a call that could not call the wire; the operations continue.
 fn in_use(error: &Error) -> Error {
     let text =
         "operations on the window go on: do not free or reuse their buffers before it is destroyed";
     Error::new(error.status(), format!("{}; {text}", error.text()))
 }
 
-/// An operation is over.
+/// Records the outcome of a completed operation.
 fn end(
     lane: &mut Lane,
     ended: &mut Vec<(u64, Result<()>)>,
@@ -329,7 +335,7 @@ fn end(
     }
 }
 
-/// What an operation's status means.
+/// Converts the status of an operation to an error.
 fn failure(hand: &mut Hand, rank: usize, status: dtl_status_t) -> Error {
     hand.note(rank, status);
     let said = hand.wire.failure_text();
@@ -338,7 +344,7 @@ fn failure(hand: &mut Hand, rank: usize, status: dtl_status_t) -> Error {
 }
 
 impl Engine {
-    /// Makes a window; its key.
+    /// Creates a window; returns its key.
     pub(super) fn open_window(&mut self, number: u64, memory: Region) -> Result<Vec<u8>> {
         self.check_working()?;
         let ranks = self.links.ranks();
@@ -350,7 +356,7 @@ impl Engine {
         Ok(key)
     }
 
-    /// What it needs of the wire before its first operation.
+    /// Calls a method of the wire on a window before the window's first operation.
     pub(super) fn ask_windows<T>(
         &mut self,
         number: u64,
@@ -362,7 +368,7 @@ impl Engine {
         ask(self.wire.windows().map_err(|_| none())?, open.wire)
     }
 
-    /// Calls a window.
+    /// Runs `act` on a window, and records the ranks that it finds dead.
     fn on_window<T>(
         &mut self,
         number: u64,
@@ -419,7 +425,7 @@ impl Engine {
         }
     }
 
-    /// Moves everything on all windows on.
+    /// Makes progress on all operations of all windows.
     pub(super) fn move_windows(&mut self) -> Result<()> {
         let mut hand = Hand { wire: &mut *self.wire, dead: Vec::new() };
         let moved = self.windows.iter_mut().try_for_each(|(_, open)| open.move_on(&mut hand));
@@ -428,7 +434,7 @@ impl Engine {
         moved
     }
 
-    /// Ends a window, or does nothing if it has ended.
+    /// Closes a window, or does nothing if it is closed already.
     pub(super) fn close_window(&mut self, number: u64) -> Result<()> {
         let Some(at) = self.windows.iter().position(|(known, _)| *known == number) else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! A wire's window as the library sees it: behind the engine's lock, and with the keys by which the
-//! ranks find each other's memory.
+//! Adapter from a wire's window to the component trait: behind the engine's lock, and with the keys
+//! by which the ranks access each other's memory.
 
 use super::SharedEngine;
 use super::rma::{Begin, Change};
@@ -12,11 +12,12 @@ use crate::sys::memory::buf::Region;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Words of a key.
+/// Size of a key, in words.
 const KEY: usize = DTL_WIN_KEY_BYTES as usize / 8;
-/// Words of a rank's record: the dtypes that are changed here as bits, the key's bytes, the key.
+/// Size of a rank's record in words: one word with a bit for each dtype with atomics of the wire,
+/// one word with the key's length in bytes, and the key.
 const WORDS: usize = 2 + KEY;
-/// The built-in dtypes.
+/// Range of the built-in dtypes.
 const DTYPES: RangeInclusive<dtl_dtype_t> = 0..=DTL_DTYPE_INT64_INT64;
 const _: () = assert!(DTL_DTYPE_INT64_INT64 < 64);
 
@@ -25,12 +26,11 @@ struct RmaAdapter {
     number: u64,
     memory: Region,
     key: Vec<u8>,
-    /// Dtypes that the wire changes, as agreed by all ranks; none before their records are
-    /// exchanged.
+    /// Dtypes for which the wires of all ranks have atomics; 0 before the records are exchanged.
     atomics: AtomicU64,
 }
 
-/// Makes this rank's side of a window.
+/// Creates this rank's part of a window.
 pub(super) fn open(engine: &SharedEngine, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
     let Some(memory) = part.memory else {
         return fail!(
@@ -54,7 +54,7 @@ impl RmaAdapter {
         self.engine.with(|engine| engine.begin_on_window(self.number, begin, asked))
     }
 
-    /// The dtypes that this rank's wire changes.
+    /// Returns a bit set of the dtypes for which this rank's wire has atomics.
     fn own_atomics(&self) -> Result<u64> {
         let number = self.number;
         self.engine.with(|engine| {
@@ -150,7 +150,7 @@ impl Window for RmaAdapter {
 
 impl Drop for RmaAdapter {
     fn drop(&mut self) {
-        // A second time it does nothing; nor does it where the communicator has closed, and the
+        // Does nothing if the window is already closed, or if the communicator is closed and the
         // window with it.
         drop(self.engine.with(|engine| engine.close_window(self.number)));
     }

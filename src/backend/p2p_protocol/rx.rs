@@ -1,4 +1,5 @@
-//! What comes in: frames, in the order in which their receives were posted, and payloads.
+//! Receiving side of the protocol: frames, in the order in which their receives were posted, and
+//! payloads.
 
 use super::engine::{
     Arrival, Control, Engine, MessageBytes, Mover, Operation, Payload, Receive, RndvOffer, Send,
@@ -12,13 +13,13 @@ use crate::error::{Error, Result};
 use crate::runtime::component::{Completion, OpId};
 use crate::sys::memory::buf::{Region, Scratch};
 
-/// Frames read in one round.
+/// Maximum number of frames read in one round of progress.
 const FRAMES: usize = 64;
-/// Payloads tested in one round.
+/// Maximum number of payloads tested in one round of progress.
 const PAYLOADS: usize = 64;
 
 impl Engine {
-    /// Moves everything on that can move. An error: the wire could not be called.
+    /// Advances all operations that can advance. An error means that the wire could not be called.
     pub(super) fn progress(&mut self) -> Result<()> {
         if !self.windows.is_empty() {
             self.move_windows()?;
@@ -42,8 +43,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether who waits may sleep: not while something is queued here, for which room is only
-    /// found by asking.
+    /// Returns whether a waiting thread may sleep. It may not while anything is queued here,
+    /// because only polling finds room for that.
     pub(super) fn doze(&mut self, seen: &mut u64) -> SleepMode {
         if self.matcher.waits_for_any() {
             self.wire.awaits(DTL_ANY_SOURCE);
@@ -54,7 +55,7 @@ impl Engine {
         self.wire.doze(seen)
     }
 
-    /// Posts receives of frames until there are as many as there should be, or no room for more.
+    /// Posts receives of frames until the required number is posted, or there is no more room.
     pub(super) fn post_receives(&mut self) -> Result<()> {
         while self.frameless > 0 {
             let Some(frame) = self.pool.pop().or_else(Frame::new) else { break };
@@ -76,7 +77,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads frames; whether there are no more.
+    /// Reads frames; returns true if there are no more.
     fn read_frames(&mut self) -> Result<bool> {
         for _ in 0..FRAMES {
             let Some(&(op, _)) = self.incoming.front() else { return Ok(true) };
@@ -115,11 +116,12 @@ impl Engine {
         Ok(false)
     }
 
-    /// Reads frames in the wire's memory; whether there are no more.
+    /// Reads frames in the wire's memory; returns true if there are no more.
     fn read_lent(&mut self) -> Result<bool> {
         for round in 0..FRAMES {
             let Some(frames) = self.wire.frames() else { return Ok(true) };
-            // Who waits for what came first does not wait for a look at what comes next.
+            // Only the first call polls the wire: a caller that waits for the first frame is not
+            // delayed by a poll for the next.
             let Some(lent) = frames.next(round == 0)? else { return Ok(true) };
             self.take_in(lent);
             if self.broken.is_some() {
@@ -129,7 +131,7 @@ impl Engine {
         Ok(false)
     }
 
-    /// Handles a frame in the wire's memory, or the news that a rank is gone.
+    /// Handles a frame in the wire's memory, or the notification that a rank is gone.
     pub(super) fn take_in(&mut self, lent: RxFrame) {
         let (source, len) = (lent.source, (HEADER + lent.bytes.len()) as u64);
         if lent.status != DTL_SUCCESS {
@@ -150,15 +152,15 @@ impl Engine {
         }
     }
 
-    /// A frame in the wire's memory has been read.
+    /// Returns the memory of a frame that has been read to the wire.
     pub(super) fn give_back(&mut self, lent: &RxFrame) {
         if let Some(frames) = self.wire.frames() {
             frames.give_back(lent);
         }
     }
 
-    /// Handles a frame of `len` bytes. `Some`: it is a message under this word that nobody waits
-    /// for, and there is no memory for a copy of it; keep the frame.
+    /// Handles a frame of `len` bytes. Returns the match bits if the frame is an unexpected message
+    /// and there is no memory for a copy of it; the caller must then keep the frame.
     fn accept(
         &mut self,
         source: i32,
@@ -196,7 +198,7 @@ impl Engine {
 
     fn accept_offer(&mut self, source: usize, header: &Header) {
         if self.gone(rank_of(source)).is_some() {
-            return; // it cannot be fetched any more
+            return; // the request cannot be fetched any more
         }
         let offer = RndvOffer { size: header.size, send: header.id };
         match self.matcher.take_placed(rank_of(source), header.word) {
@@ -226,14 +228,14 @@ impl Engine {
 
     fn accept_withdraw(&mut self, source: usize, id: u64) {
         let is = |what: &Arrival| matches!(what, Arrival::Offered(offer) if offer.send == id);
-        // If it is not there, a receive has it, and the sender is sent Clear.
+        // If the request is not found, a receive has accepted it, and the sender will get Clear.
         let from = rank_of(source);
         if self.matcher.remove_unexpected(from, is).is_some() || self.cancel_probed(from, is) {
             self.answer(source, Control::Tell(FrameKind::Forgotten, id));
         }
     }
 
-    /// A withdrawn offer is settled.
+    /// Records that the receiver has dropped a canceled request or answered it with Clear.
     fn forgotten(&mut self, source: usize) {
         if let Some(link) = self.links.get_mut(source) {
             link.withdrawn = link.withdrawn.saturating_sub(1);
@@ -253,7 +255,7 @@ impl Engine {
 
     // ---- payloads ----
 
-    /// Tests payloads, in turn.
+    /// Tests payloads in flight, in turn.
     fn ask_payloads(&mut self) -> Result<()> {
         for _ in 0..self.payloads.len().min(PAYLOADS) {
             let Some(payload) = self.payloads.pop_front() else { break };
@@ -297,7 +299,8 @@ impl Engine {
         }
     }
 
-    /// The offer of a receive was withdrawn: the receive is as if it had never had it.
+    /// Returns a receive whose rendezvous request was canceled to the state before it accepted the
+    /// request.
     fn put_back(&mut self, id: OpId) {
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
         receive.taken = None;
@@ -307,7 +310,7 @@ impl Engine {
         }
     }
 
-    /// Notes why something has failed.
+    /// Records the reason for a failure.
     pub(super) fn note_failure(&mut self, status: dtl_status_t, peer: usize) {
         self.said = self.wire.failure_text();
         if status == DTL_ERROR_RANK_FAILURE && !self.dying.contains(&peer) {
@@ -321,8 +324,8 @@ impl Engine {
     }
 }
 
-/// Returns the completion of a receive that has its payload; `None`: it got nothing, the offer was
-/// withdrawn.
+/// Returns the completion of a receive that has its payload, or `None` if the payload was empty
+/// because the rendezvous request was canceled.
 fn received(
     room: usize,
     taken: &TakenOffer,

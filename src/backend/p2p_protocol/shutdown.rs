@@ -1,5 +1,5 @@
-//! The end: what sends that are over have left with the wire goes out, then the receives of frames
-//! are ended, then the wire is closed. Both waits have a limit.
+//! Closing of the wire: pending frames of completed sends are sent, then the receives of frames are
+//! ended, then the wire is closed. Both waits are limited.
 
 use super::FRAME_WORD;
 use super::engine::{Control, Engine, PeerLink, rank_of};
@@ -10,17 +10,17 @@ use crate::sys::memory::buf::Region;
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
 
-/// How long frames and answers that are under way may take: a rank that computes does not read
-/// them.
+/// Maximum time to wait for pending frames and answers, in nanoseconds: a rank that computes does
+/// not read them.
 const FLUSH_NS: u64 = 5_000_000_000;
-/// How long the wire may take to end the receives of frames.
+/// Maximum time to wait until the wire has ended the receives of frames, in nanoseconds.
 const RECEIVES_NS: u64 = 1_000_000_000;
 
 impl Engine {
-    /// Closes the wire. If that still has operations after the waits, their frames are never freed:
-    /// it may touch them as long as the process runs.
+    /// Closes the wire. If it still has operations after the waits, their frames are never freed:
+    /// the wire may access them as long as the process runs.
     pub(super) fn close(mut self) -> Result<()> {
-        // Asking fails in a thread that may not: then the wire ends what it has by itself.
+        // Fails in a thread that may not call the wire: then the wire ends its operations itself.
         while let Some(&(number, _)) = self.windows.last() {
             drop(self.close_window(number));
         }
@@ -33,8 +33,8 @@ impl Engine {
         closed
     }
 
-    /// Closes a wire on which this rank cannot receive. The other ranks may have opened theirs:
-    /// they get a message first, so that they do not wait for this rank.
+    /// Closes a wire on which this rank cannot receive. The other ranks may have opened their
+    /// wires: they get a message first, so that they do not wait for this rank.
     pub(super) fn give_up(mut self, error: &Error) {
         for rank in 0..self.links.ranks() {
             if self.is_other(rank) {
@@ -54,9 +54,9 @@ impl Engine {
         drop(self.close());
     }
 
-    /// Returns whether sends or payloads are under way. Withdrawn offers count if the wire does not
-    /// announce that it leaves: a receiver that sends Clear to one would wait forever for an
-    /// answer.
+    /// Returns true if sends or payloads are in flight. Canceled rendezvous requests count if the
+    /// wire does not notify peers when it is closed: a receiver that answers such a request with
+    /// Clear would wait forever for a reply.
     fn has_work(&self) -> bool {
         let waits = !self.wire.notifies_on_close();
         let is_busy = |link: &PeerLink| link.has_work() || waits && link.withdrawn > 0;
@@ -75,8 +75,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the receives of frames. A wire that cannot withdraw them gets a message from this rank
-    /// to itself for each.
+    /// Ends the receives of frames. If the wire cannot cancel them, a message from this rank to
+    /// itself completes each.
     fn end_receives(&mut self) -> Result<()> {
         let (deadline, mut backoff) = (Deadline::after(RECEIVES_NS), Backoff::new());
         let can_cancel = self.wire.can_cancel();
@@ -89,7 +89,8 @@ impl Engine {
         let mut unread = 0;
         while (!self.incoming.is_empty() || own.is_some()) && !deadline.passed() {
             if !can_cancel && own.is_none() && unread == 0 {
-                // An error: no room, or nothing works; time runs out then.
+                // An error means that there is no room or the wire has failed; then the deadline
+                // ends the loop.
                 own = self.wire.isend(Region::EMPTY, rank_of(self.rank), FRAME_WORD).ok();
                 unread = usize::from(own.is_some());
             }

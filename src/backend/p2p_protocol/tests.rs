@@ -1,4 +1,5 @@
-//! The engine over the mock: against the matching oracle, and what each kind of failure does.
+//! Tests of the engine over the mock wire: comparison with the matching oracle, and effects of each
+//! kind of failure.
 
 use super::frame::INLINE;
 use super::mock::World;
@@ -17,7 +18,7 @@ fn filled(len: usize, value: u8) -> Scratch {
 }
 
 fn bytes(scratch: &Scratch) -> &[u8] {
-    // SAFETY: the tests read a buffer only after the operation on it is over.
+    // SAFETY: the tests read a buffer only after the operation on it is complete.
     unsafe { scratch.region().as_slice() }
 }
 
@@ -80,13 +81,13 @@ struct Received {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
     Open,
-    /// Must be over now: with this message, or (sends) at all.
+    /// The operation must be complete now; a receive must have this message.
     Matched(usize),
     Gone,
 }
 
-/// The engine beside the oracle: after each step everything comes to rest, and both must agree on
-/// who got what.
+/// The engine with the oracle: after each step all pending work is completed, and both must agree
+/// on the matches.
 struct Pair {
     world: World,
     naive: Vec<ReferenceMatcher>,
@@ -148,7 +149,7 @@ impl Pair {
             self.world.settle();
             let got = self.world.ends[at].outcome(op).expect("test").expect("over");
             if got.status == DTL_ERROR_CANCELED {
-                continue; // its sender had withdrawn it
+                continue; // its sender had canceled it
             }
             let (source, word, send) = self.naive[at].peek(select).expect("the oracle has one");
             assert_eq!((taken.done.source, taken.done.match_bits), (source, word));
@@ -172,7 +173,7 @@ impl Pair {
         let expected = if was_over { DTL_SUCCESS } else { DTL_ERROR_CANCELED };
         assert_eq!(over(end.as_ref(), send.op), Some(expected));
         send.state = State::Gone;
-        // A small message has left with its send.
+        // A small message is sent together with its send.
         if !was_over {
             self.naive[to].arrived.retain(|(_, _, id)| *id != which as u32);
         }
@@ -242,8 +243,8 @@ proptest! {
         steps.into_iter().for_each(|step| pair.step(step));
     }
 
-    /// Everything at once: no message overtakes another, none is lost or doubled, and what was
-    /// withdrawn is not received unless it had left with its send.
+    /// All kinds of steps combined: no message overtakes another, none is lost or duplicated, and a
+    /// canceled message is not received unless it was sent together with its send.
     #[test]
     fn nothing_overtakes(
         plan in proptest::collection::vec((0..6_usize, any::<bool>(), 0..8_u8), 1..40),
@@ -280,7 +281,7 @@ proptest! {
             over")).collect();
         let got: Vec<_> = receives.iter().filter_map(|(op,
             into)| Some((b.outcome(*op).expect("test")?, into))).collect();
-        // While an offer is being withdrawn, its receive and a later one may change places.
+        // While a request is being canceled, its receive and a later one may change places.
         if !ended.contains(&DTL_ERROR_CANCELED) {
             prop_assert!(got.windows(2).all(|two| two[0].0.match_bits < two[1].0.match_bits));
         }
@@ -301,7 +302,8 @@ proptest! {
         }
     }
 
-    /// A death at any moment: everything that touches the dead rank ends, the living go on.
+    /// A death at any moment: all operations that need the dead rank complete, and living ranks
+    /// continue.
     #[test]
     fn a_death_ends_what_needs_the_dead(
         plan in proptest::collection::vec((0..4_usize, 0..4_u8), 0..20),
@@ -332,7 +334,8 @@ proptest! {
             prop_assert!([Some(DTL_SUCCESS), Some(DTL_ERROR_RANK_FAILURE)].contains(&status),
                 "{status:?}");
         }
-        // For the communicator to end, which knows whether the dead rank is one of its own.
+        // The communicator must end this receive, because it has the list of members and so can
+        // decide whether the dead rank is one.
         prop_assert_eq!(over(world.ends[2].as_ref(), from_any), None);
         prop_assert_eq!(over(world.ends[2].as_ref(), alive), None);
         for end in [&world.ends[0], &world.ends[2]] {
@@ -359,7 +362,7 @@ fn a_receive_whose_offer_is_withdrawn_returns_to_its_place() {
     let (first, second) = (filled(20_000, 0), filled(20_000, 0));
     let receives = [&first, &second].map(|into| b.irecv(into.region(), from(0, 7)).expect("irecv"));
     let gone = a.isend(one.region(), 1, 7, Standard).expect("isend");
-    b.progress(); // takes the offer, asks for the payload
+    b.progress(); // accepts the request, requests the payload
     a.cancel(gone).expect("cancel");
     assert_eq!(over(a, gone), Some(DTL_ERROR_CANCELED));
     b.cancel(receives[0]).expect("a matched receive finishes first");
@@ -386,7 +389,7 @@ fn a_wire_that_fails_ends_everything_and_says_why() {
         world.settle();
         ops.into_iter().for_each(|op| assert_eq!(over(a, op), Some(status)));
         let said = a.groups().diagnostics.and_then(|own| own.failure_text()).unwrap_or_default();
-        let unnamed = source == 0; // this rank itself: no death of another
+        let unnamed = source == 0; // this rank itself: no other rank died
         assert!(
             said.ends_with("the mock says why") && said.contains("named rank 0") == unnamed,
             "{said}"

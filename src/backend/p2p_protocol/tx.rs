@@ -1,4 +1,4 @@
-//! What goes out: frames and payloads, as the wire has room.
+//! Sending side of the protocol: frames and payloads, as the wire has room.
 
 use super::FRAME_WORD;
 use super::engine::{
@@ -11,15 +11,15 @@ use crate::error::{Error, Result};
 use crate::runtime::component::{OpId, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 
-/// Frames to one rank that the wire may have at a time: a send beyond waits.
+/// Maximum number of frames that the wire may have for one rank; further sends are queued.
 const WINDOW: usize = 64;
-/// Payload words have this bit, which no frame has, and 27 bits that count: a word comes back after
-/// 2^27 payloads of the same receiver, when the one that had it has long arrived.
+/// Bit of all payload words, which no frame has; the other 27 bits count. A word is reused after
+/// 2^27 payloads of the same receiver, when the payload that used it before has long arrived.
 const PAYLOAD: u32 = 1 << 27;
 
 impl Control {
-    /// Withdraws a send whose payload waits for room: its receiver gets one of no bytes. Returns
-    /// whether it is that payload.
+    /// Cancels a send whose payload waits for room: its receiver gets an empty payload. Returns
+    /// true if this is the payload of send `id`.
     pub(super) fn cancel_payload(&mut self, id: OpId) -> bool {
         let Control::Payload { send, want, .. } = self else { return false };
         let is_its = *send == Some(id);
@@ -29,7 +29,7 @@ impl Control {
 }
 
 impl Engine {
-    /// Writes what is queued for each rank.
+    /// Writes the queued frames and payloads of each rank.
     pub(super) fn write_on(&mut self) -> Result<()> {
         let mut index = 0;
         while let Some(&dest) = self.listed.get(index) {
@@ -48,7 +48,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes back the frames that the wire has sent.
+    /// Collects the frames that the wire has sent.
     fn reap(&mut self, dest: usize) -> Result<()> {
         while let Some(&(op, _)) = self.links.get(dest).and_then(|link| link.in_flight.front()) {
             let Some(done) = self.wire.test(op)? else { break };
@@ -60,7 +60,7 @@ impl Engine {
             match done.status {
                 DTL_SUCCESS => {}
                 DTL_ERROR_RANK_FAILURE => self.note_failure(done.status, dest),
-                // A send that was reported as complete is lost: nothing after it may arrive.
+                // A send that was reported as complete is lost: no later message may arrive.
                 status => {
                     let said = self.reason("a send", status);
                     self.break_down(status, Some(said));
@@ -104,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// Sends a whole message.
+    /// Sends a complete message.
     #[inline]
     pub(super) fn send_message(&mut self, dest: usize, word: u64, data: Region) -> SendOutcome {
         let header =
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// Writes answers; whether all are written.
+    /// Writes queued control messages; returns true if all are written.
     fn write_answers(&mut self, dest: usize) -> bool {
         while let Some(&answer) = self.links.get(dest).and_then(|link| link.answers.front()) {
             let sent = match answer {
@@ -166,7 +166,8 @@ impl Engine {
             match sent {
                 SendOutcome::NoRoom => return false,
                 SendOutcome::Failed(error) if error.status() != DTL_ERROR_RANK_FAILURE => {
-                    // Somebody waits for it, and would for ever.
+                    // A waiting operation of the receiver would never complete, so the wire counts
+                    // as failed.
                     self.break_down(error.status(), Some(error.text().to_owned()));
                     return false;
                 }
@@ -188,7 +189,7 @@ impl Engine {
         self.send_frame(dest, &Header { kind, payload, word: 0, size, id }, Region::EMPTY)
     }
 
-    /// Posts the receive of a payload, then requests it.
+    /// Posts the receive of a payload, then requests the payload.
     fn send_clear(&mut self, dest: usize, id: OpId) -> SendOutcome {
         let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) =
             self.operations.get(id)
@@ -203,7 +204,7 @@ impl Engine {
                     if let SendOutcome::NoRoom = self.not_sent(error.clone(), dest) {
                         return SendOutcome::NoRoom;
                     }
-                    // The receive has failed; its sender is not left waiting.
+                    // The receive has failed; an Ack prevents that its sender waits forever.
                     self.finish_failed(id, dest, error.status());
                     self.answer(dest, Control::Tell(FrameKind::Ack, taken.offer.send));
                     return SendOutcome::Yes;
@@ -215,7 +216,7 @@ impl Engine {
     }
 
     fn post_payload(&mut self, source: usize, id: OpId, into: Region, size: u64) -> Result<u32> {
-        // A message of no bytes arrives as one, which must not touch the buffer.
+        // A message of no bytes arrives as one byte, which must not be written to the buffer.
         let stand_in = if into.is_empty() || size == 0 { Scratch::new(1) } else { None };
         let room =
             stand_in.as_ref().map_or(into, Scratch::region).part(0, wanted(size, into.len()));
@@ -248,7 +249,7 @@ impl Engine {
             Some(Operation::Send(send)) => send.data.part(0, want),
             _ => Region::EMPTY,
         };
-        // An empty payload would mean that the offer was withdrawn.
+        // An empty payload would mean that the rendezvous request was canceled.
         let stand_in = if send.is_some() && data.is_empty() { Scratch::new(1) } else { None };
         let data = stand_in.as_ref().map_or(data, Scratch::region);
         let twin = if stand_in.is_none() { send.and_then(|id| self.shadow_of(id)) } else { None };
@@ -268,7 +269,7 @@ impl Engine {
                 SendOutcome::Yes
             }
             Err(error) => match (self.not_sent(error, dest), send) {
-                // The send has failed; its receive is given back.
+                // The send has failed; an empty payload returns its receive.
                 (SendOutcome::Failed(error), Some(id)) => {
                     self.finish_failed(id, dest, error.status());
                     self.answer(dest, Control::Payload { send: None, word, want: 0 });
@@ -280,8 +281,8 @@ impl Engine {
     }
 }
 
-/// Returns how much of a message a receive requests. Never 0, which would mean that it was
-/// withdrawn.
+/// Returns the number of bytes that a receive requests. Never 0, because an empty payload means
+/// that the rendezvous request was canceled.
 pub(super) fn wanted(size: u64, room: usize) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX).min(room).max(1)
 }

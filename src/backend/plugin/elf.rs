@@ -1,7 +1,7 @@
-//! Checks of a file before the dynamic loader gets it: whether it is a shared object for this
-//! machine, whether it is complete, and whether it names our symbol. The loader's own texts do not
-//! report that, a truncated file can crash it, and no constructor of a library that is not a plugin
-//! should run.
+//! Checks of a file before it is passed to the dynamic loader: whether the file is a shared object
+//! for this machine, whether it is complete, and whether it exports the plugin entry. The loader's
+//! error texts do not distinguish these cases, a truncated file can crash the loader, and no
+//! constructor of a library that is not a plugin should run.
 
 use crate::error::{Result, fail};
 use object::elf::{self, FileHeader32, FileHeader64, ProgramHeader64};
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes of the longest file header.
+/// Size of the longest ELF file header, in bytes.
 const HEADER: u64 = size_of::<FileHeader64<Endianness>>() as u64;
 
 const MACHINES: [(elf::Machine, &str); 8] = [
@@ -25,12 +25,12 @@ const MACHINES: [(elf::Machine, &str); 8] = [
     (elf::EM_RISCV, "RISC-V"),
 ];
 
-/// The symbol's name as it stands among the names of dynamic symbols.
+/// Name of the plugin entry, delimited by NULs as in the string table of the dynamic symbols.
 const ENTRY: &[u8] = b"\0dtl_plugin_entry_v1\0";
-/// More than any real file's names.
+/// Upper bound of the size of the string table, in bytes; no real file reaches it.
 const MOST_NAMES: u64 = 256 << 20;
 
-/// Fails with the reason if the file can be no plugin of this machine.
+/// Returns an error with the reason if the file cannot be a plugin for this machine.
 pub(super) fn check(path: &Path) -> Result<()> {
     let read = File::open(path).and_then(|file| {
         let size = file.metadata()?.len();
@@ -43,12 +43,12 @@ pub(super) fn check(path: &Path) -> Result<()> {
         Err(error) => return fail!(DTL_ERROR_UNAVAILABLE, "it cannot be read: {error}"),
     };
     let mut own = Vec::new();
-    // Without /proc the loader has to find out by itself.
+    // Without /proc the machine is not checked here; the loader checks it.
     let _ = File::open("/proc/self/exe").and_then(|file| file.take(HEADER).read_to_end(&mut own));
     check_header(&header, size, &own)?;
     let file = ReadCache::new(file);
     check_whole(&file, size)?;
-    // What cannot be made out is left to the loader.
+    // A file whose symbol names cannot be read is left to the loader.
     match names(&file) {
         Some(names) if !names.windows(ENTRY.len()).any(|window| window == ENTRY) => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -67,7 +67,7 @@ struct ElfTarget {
     endian: Endianness,
 }
 
-/// The target and the type of a file; `None` if its header is not all there, or damaged.
+/// Returns the target and the file type of a header; `None` if the header is incomplete or damaged.
 fn target(header: &[u8]) -> Option<(ElfTarget, elf::FileType)> {
     fn read<Elf: FileHeader<Endian = Endianness>>(
         header: &[u8],
@@ -82,7 +82,8 @@ fn target(header: &[u8]) -> Option<(ElfTarget, elf::FileType)> {
         .or_else(|| read::<FileHeader32<Endianness>>(header, 32))
 }
 
-/// Checks the file's header against that of this program, if `own` is one.
+/// Checks the header of a file against `own`, the header of this program, if `own` is an ELF
+/// header.
 fn check_header(header: &[u8], size: u64, own: &[u8]) -> Result<()> {
     if size == 0 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "the file is empty");
@@ -118,14 +119,16 @@ fn check_header(header: &[u8], size: u64, own: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Byte order and segments of a 64-bit file; `None` if the table is not all there.
+/// Returns the byte order and the segments of a 64-bit file; `None` if the segment table is
+/// incomplete.
 fn segments<'d>(data: impl ReadRef<'d>) -> Option<(Endianness, &'d [ProgramHeader64<Endianness>])> {
     let header = FileHeader64::<Endianness>::parse(data).ok()?;
     let endian = header.endian().ok()?;
     Some((endian, header.program_headers(endian, data).ok()?))
 }
 
-/// Checks that every segment lies inside the file. Of a 32-bit file that is left to the loader.
+/// Checks that every segment is inside the file. A 32-bit file is not checked; the loader does
+/// that.
 fn check_whole<'d>(data: impl ReadRef<'d>, size: u64) -> Result<()> {
     if FileHeader32::<Endianness>::parse(data).is_ok() {
         return Ok(());
@@ -142,7 +145,7 @@ fn check_whole<'d>(data: impl ReadRef<'d>, size: u64) -> Result<()> {
     fail!(DTL_ERROR_INVALID_ARGUMENT, "the file was cut off: it has {size} bytes and needs more")
 }
 
-/// The names of the dynamic symbols; `None` if they cannot be made out.
+/// Returns the string table of the dynamic symbols; `None` if it cannot be found.
 fn names<'d>(data: impl ReadRef<'d>) -> Option<&'d [u8]> {
     let (endian, segments) = segments(data)?;
     let dynamic = segments.iter().find_map(|segment| segment.dynamic(endian, data).ok()?)?;
@@ -170,7 +173,7 @@ fn name_of(target: &ElfTarget) -> String {
 mod tests {
     use super::*;
 
-    /// Offsets in a header of either word size: of the file's type and of the machine.
+    /// Offset of the file type in a header of either word size; the machine follows at offset 18.
     const TYPE_AT: usize = 16;
     const MACHINE_AT: usize = 18;
 
@@ -213,7 +216,7 @@ mod tests {
         assert!(check_whole(begin, whole.len() as u64).is_ok());
         assert!(check_whole(&begin[..60], 60).is_err() && check_whole(&begin[..64], 64).is_err());
         assert!(check_whole(begin, 4096).is_err());
-        // Garbage in the table's place and sizes must not be followed.
+        // Invalid offsets and sizes of the table must not be followed.
         for at in 32..64 {
             let mut bad = begin[..4096].to_vec();
             bad[at] = 0xFF;

@@ -1,12 +1,12 @@
-//! Compares how a plugin's compiler laid out the header's structs with how ours did.
+//! Comparison of the layout of the header's structs in a plugin with the layout in this library.
 //!
 //! Structs that begin with struct_size may be shorter (an older header) or longer (a newer one) at
-//! their end; what both have must lie at the same place.
+//! their end. Fields that both layouts have must be at the same offset.
 
 use crate::abi::layouts::LAYOUTS;
 use crate::error::{Result, fail};
 
-/// A row of the plugin's.
+/// Row of a plugin's layout table: a struct, or a field of a struct.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LayoutRow<'a> {
     pub(super) name: &'a str,
@@ -15,10 +15,11 @@ pub(super) struct LayoutRow<'a> {
     pub(super) size: usize,
 }
 
-/// Fails if the row differs from ours, both sides' numbers in the text.
+/// Returns an error if the row differs from this library's layout. The error text has the numbers
+/// of both layouts.
 pub(super) fn check(row: LayoutRow) -> Result<()> {
-    // A struct that this library does not have comes from a newer header, whose slots it never
-    // calls.
+    // A struct that this library does not have comes from a newer header. This library never calls
+    // the slots that use such a struct.
     let Some(whole) = LAYOUTS.iter().find(|known| known.name == row.name) else { return Ok(()) };
     let ours = |name| whole.fields().find(|field| field.name == name);
     let grows = ours("struct_size").is_some();

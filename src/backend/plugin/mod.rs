@@ -1,7 +1,6 @@
-//! Plugin files: from a path to a plugin that can register its backends.
-//!
-//! Here: loading the file, calling its entry, versions and texts. What was tried and how it ended
-//! is kept by `runtime::plugins`.
+//! Plugin files: loading of the file, call of its entry function, and checks of versions and texts.
+//! The result is a plugin that can register its backends. `runtime::plugins` records the attempts
+//! and their outcomes.
 //!
 //! In reading order:
 //! - `elf`: checks of the file
@@ -25,23 +24,24 @@ use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Words of the room behind the entry's `out`, as the header promises.
+/// Size of the buffer behind the entry's `out`, in 64-bit words, as the header guarantees.
 const ROOM: usize = from_c::STRUCT_LIMIT / size_of::<u64>();
 const MOST_ROWS: u32 = 4096;
 const MOST_ENVIRONMENTS: u32 = 256;
 type Load = unsafe extern "C" fn(*const dtl_host_api_t) -> dtl_status_t;
 
-/// Looks at a file without loading it: fails if it can be no plugin of this machine.
+/// Checks a file without loading it. Returns an error if it cannot be a plugin for this machine.
 pub fn examine(path: &Path) -> Result<()> {
     elf::check(path)
 }
 
 /// Loads a file, calls its entry, and checks the description that it returns. `step` is called with
-/// the name of each step before it begins.
+/// the name of each step before the step begins.
 pub fn open(path: &Path, host: &'static dtl_host_api_t, step: Step) -> Result<Arc<dyn Plugin>> {
     elf::check(path)?;
     step("the dynamic loader");
-    // SAFETY: whoever named the file, or the folder, answers for what runs when it is loaded.
+    // SAFETY: the user who named the file or its folder answers for the code that runs during
+    // loading.
     let module = match unsafe { SharedObject::open(path) } {
         Ok(module) => module,
         Err(text) => return fail!(DTL_ERROR_UNAVAILABLE, "the dynamic loader refuses it: {text}"),
@@ -62,7 +62,7 @@ pub fn open(path: &Path, host: &'static dtl_host_api_t, step: Step) -> Result<Ar
     }
 }
 
-/// A plugin whose answers have been checked.
+/// Loaded plugin whose description was checked.
 struct Loaded {
     facts: PluginDescription,
     load: Load,
@@ -76,10 +76,11 @@ impl Plugin for Loaded {
 
     fn load(&self) -> Result<()> {
         let before = vtable_backend::begin();
-        // SAFETY: the plugin promised the header's contract for it; `host` lives for ever.
+        // SAFETY: the plugin guarantees the header's contract for its load function, and `host` has
+        // the lifetime `'static`.
         match unsafe { (self.load)(self.host) } {
             DTL_SUCCESS => {
-                // Text of a call that it tried and could do without.
+                // Drop the error text of a failed call that the plugin tolerated.
                 drop(vtable_backend::take_error_text());
                 Ok(())
             }
@@ -88,18 +89,19 @@ impl Plugin for Loaded {
     }
 }
 
-/// Calls the entry on zeroed room and takes what it wrote.
+/// Calls the entry with a zeroed buffer and returns the description that it wrote.
 fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
     let mut room = [0_u64; ROOM];
     // SAFETY: data and function pointers have one representation on every system with dlsym, null
-    // is None, and a symbol of this name is promised to be such a function.
+    // is `None`, and a plugin guarantees that a symbol of this name is such a function.
     let entry =
         unsafe { std::mem::transmute::<*mut std::ffi::c_void, dtl_plugin_entry_fn_t>(entry.ptr()) };
     let Some(entry) = entry else {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_entry_v1 is NULL");
     };
     let before = vtable_backend::begin();
-    // SAFETY: the header's contract: `out` has 4096 writable bytes, aligned to 8.
+    // SAFETY: the header's contract is that `out` has 4096 writable bytes, aligned to 8; `room`
+    // has.
     let status = unsafe { entry(host, room.as_mut_ptr().cast()) };
     if status != DTL_SUCCESS {
         return Err(vtable_backend::foreign_error("its entry", status, before));
@@ -112,19 +114,19 @@ fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
             size_of::<dtl_plugin_t>() + 8 * at
         );
     }
-    // SAFETY: the room has as many bytes as the largest struct_size that is accepted.
+    // SAFETY: the buffer has as many bytes as the largest struct_size that is accepted.
     unsafe { from_c::take(room.as_ptr().cast::<dtl_plugin_t>()) }
 }
 
-/// Versions and texts.
+/// Checks the versions and texts of a description and returns them.
 fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<PluginDescription> {
     let spoken =
         agree((raw.abi_version_min, raw.abi_version), (host.abi_version_min, host.abi_version))?;
-    // SAFETY: the plugin promised a NUL-terminated text or NULL.
+    // SAFETY: the plugin guarantees a NUL-terminated text or NULL.
     let name = unsafe { text(raw.name) };
-    // SAFETY: the plugin promised a NUL-terminated text or NULL.
+    // SAFETY: the plugin guarantees a NUL-terminated text or NULL.
     let version = unsafe { text(raw.version) };
-    // SAFETY: the plugin promised a NUL-terminated text or NULL.
+    // SAFETY: the plugin guarantees a NUL-terminated text or NULL.
     let description = unsafe { text(raw.description) };
     if raw.name.is_null() {
         return fail!(
@@ -145,7 +147,7 @@ fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<PluginDescription>
     })
 }
 
-/// What its backends need.
+/// Returns the environments that the plugin's backends require.
 fn environments(raw: &dtl_plugin_t) -> Result<Vec<Requirement>> {
     let count = raw.environment_count;
     if count > MOST_ENVIRONMENTS || (count > 0 && raw.environments.is_null()) || raw.reserved != 0 {
@@ -159,24 +161,25 @@ fn environments(raw: &dtl_plugin_t) -> Result<Vec<Requirement>> {
         );
     }
     let read = |index| {
-        // SAFETY: the plugin promised `environment_count` entries, and the index is below it.
+        // SAFETY: the plugin guarantees `environment_count` entries, and the index is less than
+        // that.
         let at = unsafe { raw.environments.add(index) };
-        // SAFETY: the plugin promised `environment_count` entries, each a text or NULL.
+        // SAFETY: the plugin guarantees `environment_count` entries, each a text or NULL.
         let name = unsafe { at.read() };
-        // SAFETY: the plugin promised that each entry is a NUL-terminated text or NULL.
+        // SAFETY: the plugin guarantees that each entry is a NUL-terminated text or NULL.
         Requirement::parse(&unsafe { text(name) })
             .map_err(|error| error.within(&format!("dtl_plugin_t.environments[{index}]")))
     };
     (0..count as usize).map(read).collect()
 }
 
-/// The text as one line that does nothing to a terminal; cut where nobody would read on.
+/// Returns the text as one line without control characters, truncated to 1000 characters.
 fn a_line(text: &str) -> String {
     const MOST: usize = 1000;
     text.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The highest version in both ranges (lowest, highest).
+/// Returns the highest ABI version in both ranges. A range is a pair of lowest and highest version.
 fn agree(plugin: (u32, u32), library: (u32, u32)) -> Result<u32> {
     let highest = plugin.1.min(library.1);
     if plugin.0 == 0 || plugin.0 > plugin.1 {
@@ -214,13 +217,13 @@ fn check_layouts(raw: &dtl_plugin_t) -> Result<()> {
         );
     }
     for index in 0..raw.layout_count as usize {
-        // SAFETY: the plugin promised `layout_count` rows, and the index is below it.
+        // SAFETY: the plugin guarantees `layout_count` rows, and the index is less than that.
         let at = unsafe { raw.layouts.add(index) };
-        // SAFETY: the plugin promised `layout_count` rows; rows are plain data.
+        // SAFETY: the plugin guarantees `layout_count` rows; rows are plain data.
         let row: dtl_layout_t = unsafe { at.read() };
-        // SAFETY: the plugin promised a NUL-terminated text or NULL.
+        // SAFETY: the plugin guarantees a NUL-terminated text or NULL.
         let name = unsafe { text(row.name) };
-        // SAFETY: the plugin promised a NUL-terminated text or NULL.
+        // SAFETY: the plugin guarantees a NUL-terminated text or NULL.
         let field = unsafe { text(row.field) };
         let field = (!row.field.is_null()).then_some(field.as_str());
         layout::check(layout::LayoutRow {
@@ -233,7 +236,7 @@ fn check_layouts(raw: &dtl_plugin_t) -> Result<()> {
     Ok(())
 }
 
-/// A text of the plugin's; empty for NULL.
+/// Copies a text of the plugin. Returns an empty string for NULL.
 ///
 /// # Safety
 /// `pointer` is null or a NUL-terminated text.
@@ -241,7 +244,7 @@ unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }
-    // SAFETY: not null, so the caller guarantees a NUL-terminated text.
+    // SAFETY: `pointer` is not null, so the caller guarantees a NUL-terminated text.
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }
 

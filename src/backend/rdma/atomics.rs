@@ -1,20 +1,22 @@
-//! Accumulating operations on windows, done by the target's network card: of elements of 8 bytes,
-//! to which it adds, and which it compares and swaps.
+//! Accumulate and compare-and-swap on windows, executed by the target's network card on elements of
+//! 8 bytes with fetch-and-add and compare-and-swap work requests.
 //!
-//! A sum of integers is one work request an element. Everything else is a loop: what the element
-//! becomes is computed for the value that it is thought to have and swapped in if it has that; if
-//! not, the card returns the value that it has, and that is tried next. Whenever a loop goes round,
-//! somebody else's operation has succeeded. What an element held before comes into a word of the
-//! slab, as the program's memory is perhaps not registered.
+//! An integer sum is one fetch-and-add per element. Every other operation is a compare-and-swap
+//! loop: the rank computes the new value of the element from a guess of the current value and swaps
+//! it in if the guess is right. If the guess is wrong, the card returns the current value, which
+//! becomes the next guess. A loop repeats only when another rank's operation on the element has
+//! succeeded. The card writes the previous value of an element into a word of the slab, because the
+//! program's memory may not be registered.
 //!
-//! A card's changes are atomic among themselves, not with those of a processor (IBV_ATOMIC_HCA). So
-//! a rank changes its own memory by its card as well, on a queue pair that is connected to itself,
-//! and all ranks reach a rank's memory on its first rail. The program may load and store such
-//! elements whole, between a rank's epochs as elsewhere: the card writes 8 bytes at once.
+//! A card's atomic operations are atomic with respect to each other, but not with respect to those
+//! of a processor (IBV_ATOMIC_HCA). So a rank also changes its own memory through its card, on a
+//! queue pair that is connected to itself, and all ranks access a rank's memory through its first
+//! rail. The program may load and store whole elements between the epochs of a rank as with every
+//! other kind, because the card writes 8 bytes at once.
 //!
-//! Order: a card does the requests of a queue pair in their order, but a loop may need several. So
-//! nothing begins on elements that a loop is still about, nor on those of an operation of which
-//! only a part has begun.
+//! Order: a card executes the requests of a queue pair in order, but a loop may need several
+//! requests. So no operation starts on elements of an unfinished loop or of an operation that has
+//! started only some of its elements.
 
 use super::engine::RdmaEngine;
 use super::operation::RdmaOperation;
@@ -36,55 +38,55 @@ use crate::sys::compute::shared_atomics::{self, Update};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ops::Range;
 
-/// Bytes of an element.
+/// Size of an element in bytes.
 const ELEMENT: usize = 8;
 
-/// An operation under way.
+/// Atomic operation in flight.
 pub(in crate::backend::rdma) struct Atomic {
     pub(in crate::backend::rdma) target: usize,
     pub(in crate::backend::rdma) window: usize,
-    /// Its first element.
+    /// Remote address and key of the first element.
     at: Remote,
     how: How,
     from: Region,
     result: Region,
     count: usize,
-    /// Elements that were tried at least once, and those that are done.
+    /// Number of elements that have been tried at least once; `over` counts the completed elements.
     begun: usize,
     over: usize,
 }
 
-/// How elements are changed.
+/// Method of changing an element.
 #[derive(Clone, Copy)]
 enum How {
     Look,
     Add,
-    /// If the element is this.
+    /// Swaps in the new value if the element equals this expected value.
     Swap(Region),
     Loop(&'static Update),
 }
 
-/// What a place for an answer is used for.
+/// Work request in flight whose result arrives in a result slot.
 #[derive(Clone, Copy)]
 struct Try {
     op: OpId,
-    /// Which element.
+    /// Index of the element within the operation.
     index: usize,
     work: WorkRequest,
 }
 
-/// The places for a peer's answers, and the order of operations on its elements.
+/// Result slots of a peer, and the order of operations on the peer's elements.
 #[derive(Default)]
 pub(in crate::backend::rdma) struct Results {
     tries: Vec<Try>,
     free: Vec<usize>,
-    /// Answers that are there.
+    /// Result slots whose results have arrived.
     pub(in crate::backend::rdma) heard: Vec<usize>,
-    /// What is to be tried again and found no room.
+    /// Result slots whose work requests must be posted again because the queue pair had no room.
     again: Vec<usize>,
-    /// Elements on which nothing else may begin yet.
+    /// Element addresses on which no other operation may start, with the blocking operation.
     held: Vec<(OpId, Range<u64>)>,
-    /// The element of the last loop, and what it was left with.
+    /// Address of the element whose loop completed last, and its value afterwards.
     known: (u64, u64),
 }
 
@@ -119,7 +121,7 @@ impl Atomic {
         matches!(self.how, How::Loop(_))
     }
 
-    /// What is tried first of an element.
+    /// Returns the first work request for element `index`; `known` is an address and its value.
     fn first(&self, index: usize, known: (u64, u64)) -> WorkRequest {
         let there = Remote { addr: self.at.addr + (index * ELEMENT) as u64, rkey: self.at.rkey };
         match self.how {
@@ -133,14 +135,15 @@ impl Atomic {
         }
     }
 
-    /// What is tried next, if the element was found to be this; `None`: it is done.
+    /// Returns the next work request for the element at `index` after `tried` returned the value
+    /// `found`; `None` if the element is completed.
     fn next(&self, index: usize, tried: WorkRequest, found: u64) -> Option<WorkRequest> {
         let (How::Loop(update), WorkRequest::CompareSwap(there, expected, _)) = (self.how, tried)
         else {
             return None;
         };
         let made = update.made(found, self.operand(index));
-        // What would not change was right the moment that it was looked at.
+        // If the operation leaves the value unchanged, the value was correct when it was read.
         (found != expected && found != made).then_some(WorkRequest::CompareSwap(there, found, made))
     }
 }
@@ -162,20 +165,20 @@ impl Results {
         Some(slot)
     }
 
-    /// Whether an operation on these elements may begin.
+    /// Returns true if a result slot is free and no other operation blocks any of `elements`.
     fn admits(&self, elements: &Range<u64>) -> bool {
         let is_apart = |held: &Range<u64>| held.end <= elements.start || elements.end <= held.start;
         self.has_place() && self.held.iter().all(|(_, held)| is_apart(held))
     }
 
-    /// Others may follow on an operation's elements.
+    /// Allows later operations on the elements of `op`.
     fn release(&mut self, op: OpId) {
         if let Some(at) = self.held.iter().position(|(held, _)| *held == op) {
             self.held.swap_remove(at);
         }
     }
 
-    /// Nothing of an operation is under way any more, and nothing of it is tried again.
+    /// Frees all result slots of `op`, removes its pending retries and unblocks its elements.
     fn forget(&mut self, op: OpId) {
         self.again.retain(|slot| self.tries.get(*slot).is_none_or(|one| one.op != op));
         let slots = (0..self.tries.len()).filter(|slot| !self.free.contains(slot));
@@ -185,7 +188,7 @@ impl Results {
         self.release(op);
     }
 
-    /// An element is done, and was found to be this.
+    /// Frees the result slot of a completed element; for a loop, records the element's last value.
     fn end(&mut self, slot: usize, is_loop: bool, tried: WorkRequest, found: u64) {
         self.free.push(slot);
         if let (true, WorkRequest::CompareSwap(there, expected, made)) = (is_loop, tried) {
@@ -195,8 +198,8 @@ impl Results {
 }
 
 impl Peer {
-    /// The operation that waits for the answer to a work request which may have changed an element;
-    /// `None`: it does not, or only looks.
+    /// Returns the operation that waits for the result of a work request that may have changed an
+    /// element; returns `None` if the work request is not atomic or only reads.
     pub(in crate::backend::rdma) fn answer_of(
         &self,
         flying: &InFlightWork,
@@ -211,7 +214,7 @@ impl Peer {
         (!looks).then_some(op)
     }
 
-    /// Starts what a place is used for; false: there is no room.
+    /// Posts the work request of a result slot; returns false if the queue pair has no room.
     fn start_try(&mut self, rank: usize, slot: usize) -> Result<bool> {
         let Some(&Try { work, .. }) = self.results.tries.get(slot) else { return Ok(true) };
         let local = Piece { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };
@@ -220,7 +223,7 @@ impl Peer {
 }
 
 impl RdmaEngine {
-    /// Whether devices do all operations on elements of a dtype in this rank's memory.
+    /// Returns true if devices execute all operations on elements of `dtype` in this rank's memory.
     pub(in crate::backend::rdma) fn has_atomics(
         &self,
         window: Addr,
@@ -277,7 +280,7 @@ impl RdmaEngine {
         Ok(op)
     }
 
-    /// Whether all elements of an operation are under way.
+    /// Starts the remaining elements of `op`; returns true if all of them have been started.
     pub(in crate::backend::rdma) fn start_atomics(&mut self, op: OpId) -> Result<bool> {
         let Some(RdmaOperation::Atomic(atomic)) = self.operations.get_mut(op) else {
             return Ok(true);
@@ -305,7 +308,8 @@ impl RdmaEngine {
         Ok(true)
     }
 
-    /// Ends operations of which changes were under way when the connection broke.
+    /// Completes operations with CONNECTION_LOST whose atomic requests were in flight when the
+    /// connection to `rank` broke.
     pub(in crate::backend::rdma) fn end_doubtful(&mut self, rank: usize, ops: &[OpId]) {
         let source = i32::try_from(rank).unwrap_or(-1);
         for op in ops {
@@ -324,7 +328,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Looks at what a peer's card has answered.
+    /// Processes the results that a peer's card has returned.
     pub(in crate::backend::rdma) fn poll_results(&mut self, rank: usize) {
         while let Some(slot) = self.peers.get_mut(rank).and_then(|peer| peer.results.heard.pop()) {
             if let Err(error) = self.hear_answer(rank, slot) {
@@ -375,7 +379,7 @@ mod tests {
         Atomic { target: 0, window: 1, at: AT, how, from, result, count: 1, begun: 0, over: 0 }
     }
 
-    /// What a card does; what was there.
+    /// Emulates a card: executes `work` on `element` and returns the previous value.
     fn card(element: &mut u64, work: WorkRequest) -> u64 {
         let was = *element;
         match work {
@@ -413,7 +417,7 @@ mod tests {
                 {
                     let from = Scratch::of_words(&[operand]).expect("memory");
                     let atomic = atomic(how, &from);
-                    // Somebody else is faster in the first rounds.
+                    // Another rank changes the element in the first rounds.
                     let (mut element, mut others) = (before, values.into_iter().take(3));
                     let mut work = atomic.first(0, (AT.addr, operand));
                     let found = loop {
@@ -448,7 +452,7 @@ mod tests {
         assert!(atomic.next(0, work, found).is_none());
         results.end(0, true, work, found);
         assert_eq!((found, element, results.known), (3, 15, (AT.addr, 15)));
-        // What was found not to change is known too; of other elements nothing is.
+        // An unchanged value becomes the next guess too. No guess exists for other elements.
         let WorkRequest::CompareSwap(_, guess, _) = atomic.first(1, results.known) else {
             panic!("no loop")
         };

@@ -1,4 +1,4 @@
-//! The backend named "rdma": whether it can run here, and what opens its communicators.
+//! Backend "rdma": checks whether rdma can run on this machine, and opens its communicators.
 
 use super::config::Config;
 use super::engine::RdmaEngine;
@@ -23,12 +23,12 @@ use crate::sys::memory::buf::Addr;
 use crate::sys::os::{fd, hwinfo};
 use std::sync::Arc;
 
-/// What it stands on.
+/// Opener of rdma communicators, with libibverbs, which is loaded on first use.
 struct RdmaOpener {
     verbs: OnDemand<Verbs>,
 }
 
-/// The backend named "rdma". "auto" never takes it.
+/// Creates the backend "rdma". "auto" never selects this backend.
 #[must_use]
 pub fn backend() -> Backend {
     let opener = Arc::new(RdmaOpener { verbs: OnDemand::new(discovery::find) });
@@ -74,7 +74,7 @@ impl Comm for Arc<RdmaOpener> {
         });
         let (prepared, how, config) = match prepared {
             Ok(prepared) => prepared,
-            // The others meet as by default, and this failure is reported there.
+            // The other ranks use the default method, which reports this failure to them.
             Err(error) => (Err(error), BootstrapMethod::Auto, Config::default()),
         };
         let record = prepared.as_ref().map(|prepared| prepared.record.clone());
@@ -84,7 +84,7 @@ impl Comm for Arc<RdmaOpener> {
     }
 }
 
-/// What a rank has before it meets the others.
+/// Objects that a rank creates before it exchanges records with the other ranks.
 struct Prepared {
     rails: Vec<Arc<Rail>>,
     oob: Oob,
@@ -92,17 +92,17 @@ struct Prepared {
     passed_over: Vec<String>,
 }
 
-/// Words in which all ranks have to agree, before those of the sockets.
+/// Number of words at the start of a rank's record that must be equal on all ranks.
 const ALIKE: usize = 2;
-/// Words of a rank's record.
+/// Number of words of a rank's record: the equal words, the node's words, the sockets' words.
 const RECORD: usize = ALIKE + NODE + liveness::WORDS;
-/// Words behind those: the node, and the processors of it that the rank may run on, as bits.
+/// Number of words after `ALIKE`: the node, and a mask of the processors that the rank may use.
 const NODE: usize = 5;
 /// Version of the protocol between ranks.
 const PROTOCOL: u64 = 2;
 
-/// What all ranks need alike: protocol and byte order; rails, queue pairs, depth and who moves
-/// payloads.
+/// Encodes the values that must be equal on all ranks: protocol version and byte order; then the
+/// numbers of rails, queue pairs and receives, and which side moves payloads.
 fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
     let reads = u64::from(config.reads);
     let shape =
@@ -110,7 +110,7 @@ fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
     [u64::from_ne_bytes(*b"dtl-rdma") ^ PROTOCOL, shape]
 }
 
-/// Names the first thing in which a rank is not like this one.
+/// Compares the record of `rank` with this rank's; returns an error for the first difference.
 fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
     let word = |of: &[u64], at: usize| of.get(at).copied().unwrap_or(0);
     if word(its, 0) != word(own, 0) {
@@ -149,7 +149,7 @@ fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
 }
 
 impl RdmaOpener {
-    /// The ports of the rank that is number `local` on its node.
+    /// Chooses ports for the rank whose node-local rank is `local`.
     fn choose(&self, verbs: &Verbs, config: &Config, local: u32) -> Result<Choice> {
         let chosen = look(verbs).and_then(|seen| {
             port_select::choose_ports(&seen, &config.devices, config.rails, local)
@@ -173,7 +173,7 @@ impl RdmaOpener {
     fn prepare(&self, args: &OpenArgs, config: &Config) -> Result<Prepared> {
         let verbs =
             self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
-        // What libibverbs opens is not to be a standard stream.
+        // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
         let _places = fd::occupy_standard();
         let choice = self.choose(&verbs, config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
         Rail::check_devices(&verbs, config)?;
@@ -189,14 +189,14 @@ impl RdmaOpener {
     }
 }
 
-/// Every port that there is.
+/// Lists all ports of all devices.
 fn look(verbs: &Verbs) -> std::result::Result<Vec<PortInfo>, String> {
-    // What libibverbs opens is not to be a standard stream.
+    // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
     let _places = fd::occupy_standard();
     port_select::look(verbs)
 }
 
-/// Returns this rank's number among those of its node, from the outer communicator or the launcher.
+/// Returns this rank's node-local rank, from the outer communicator or the launcher.
 fn local_rank(args: &OpenArgs) -> Result<i32> {
     if let Some(over) = &args.over {
         return Ok(over.rank());
@@ -216,7 +216,7 @@ fn join(prepared: Prepared, met: Records, config: Config) -> Result<Box<dyn Tran
         compare(rank, record, own)?;
     }
     let nodes = others.clone().filter_map(|record| record.get(ALIKE..)?.first_chunk::<NODE>());
-    // Who sleeps until it is woken does not spin long before, either.
+    // A thread that sleeps until a wakeup does not spin for long before that.
     let is_oversubscribed = (!config.sleeps).then(|| is_oversubscribed(&own_node(), nodes));
     let sockets = others.flat_map(|record| record.iter().skip(ALIKE + NODE)).copied().collect();
     oob.set_members(met.rank, sockets, met.job_cookie);
@@ -228,14 +228,14 @@ fn join(prepared: Prepared, met: Records, config: Config) -> Result<Box<dyn Tran
     let rank = usize::try_from(met.rank).unwrap_or(0);
     let state = RdmaEngine::new(rank, size, rails, oob, config)?;
     let properties = Arc::new(Properties {
-        answers_late: true, // a connection that has broken is made anew by both ranks
+        answers_late: true, // Both ranks re-establish a broken connection.
         is_oversubscribed,
         ..Properties::new(met.rank, met.size, description)
     });
     p2p_protocol::open(Box::new(RdmaWire { properties, state: Some(state) }))
 }
 
-/// This rank's node and processors.
+/// Returns a record's words for this rank's node and the processors that the rank may use.
 fn own_node() -> [u64; NODE] {
     let mut words = [hwinfo::node_id().unwrap_or(0), 0, 0, 0, 0];
     for processor in hwinfo::affinity() {
@@ -246,7 +246,7 @@ fn own_node() -> [u64; NODE] {
     words
 }
 
-/// Whether the ranks of this node are more than the processors that they may run on, all together.
+/// Returns true if this node has more ranks than processors that any of its ranks may use.
 fn is_oversubscribed<'a>(own: &[u64; NODE], ranks: impl Iterator<Item = &'a [u64; NODE]>) -> bool {
     let (mut here, mut processors) = (0, [0; NODE]);
     for rank in ranks.filter(|rank| rank.first() == own.first()) {

@@ -1,6 +1,6 @@
-//! Configuration of an rdma communicator: `dtl_rdma_config_t`, with the environment's values for
-//! the fields that it leaves unset. Its rules, and the defaults with their reasons, are in that
-//! struct's text: `src/abi/comm/rdma.rs`.
+//! Configuration of an rdma communicator: `dtl_rdma_config_t`, with environment variables for the
+//! fields that the struct leaves unset. The documentation of that struct in `src/abi/comm/rdma.rs`
+//! has the rules, and the defaults with their reasons.
 
 use super::protocol::eager_slots::{LANES, RAILS};
 use crate::abi::comm::rdma::*;
@@ -17,70 +17,68 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// How device memory goes.
+/// Path of messages in device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Devices {
-    /// Through host memory.
+    /// Device memory is copied through host memory (staging).
     Staged,
-    /// Large messages as they are, registered by dma-bufs.
+    /// Large messages are direct; the memory is registered by its dma-buf.
     Dmabuf,
-    /// Large messages as they are, registered by their addresses (nvidia_peermem).
+    /// Large messages are direct; the memory is registered by its address (nvidia_peermem).
     Peermem,
 }
 
-/// Everything decided that does not depend on the device.
+/// Resolved configuration, as far as it does not depend on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Devices to use, each with its port, the first that fits the rank's place first; empty: all
-    /// that are active.
+    /// Names of the devices to use, each with an optional port, in order of preference among
+    /// devices equally close to the rank; empty for all active devices.
     pub devices: Vec<(String, Option<u8>)>,
-    /// Devices (rails) used at once.
+    /// Number of ports (rails) used at once.
     pub rails: u32,
-    /// Queue pairs for each peer and rail.
+    /// Number of queue pairs per peer and rail.
     pub queues: u32,
-    /// Index of the GID; `None`: chosen.
+    /// Index of the GID; `None` to choose automatically.
     pub gid_index: Option<u8>,
     /// Service level.
     pub service_level: u8,
     /// Traffic class.
     pub traffic_class: u8,
-    /// Time until a packet is sent again: 4.096 us x 2^timeout.
+    /// Exponent of the packet timeout: a packet is retransmitted after 4.096 us x 2^timeout.
     pub timeout: u8,
-    /// How often it is sent again.
+    /// Maximum number of retransmissions of a packet after a timeout.
     pub retries: u8,
-    /// How often, where the receiver had no receive posted.
+    /// Maximum number of retransmissions after the receiver had no receive posted (RNR).
     pub receiver_retries: u8,
-    /// Bytes of a packet at most, 256 ... 4096; `None`: what the port has.
+    /// Maximum payload of a packet in bytes, 256 to 4096; `None` for the port's active MTU.
     pub mtu: Option<u32>,
     /// Index of the partition key.
     pub pkey_index: u16,
-    /// Receives posted for each peer (and queue pair).
+    /// Number of receives posted per peer and queue pair.
     pub depth: u32,
-    /// Bytes of a message that are wanted inside of its work request.
+    /// Requested number of bytes that a work request carries inline.
     pub inline: u32,
-    /// Whether a waiting rank sleeps until its completion queue wakes it.
+    /// True if a waiting rank sleeps until its completion queue raises an event.
     pub sleeps: bool,
-    /// Whether a large message is read by its receiver, not written by its sender.
+    /// True if the receiver reads a large message; false if the sender writes it.
     pub reads: bool,
-    /// How device memory goes.
+    /// Path of messages in device memory.
     pub device_memory: Devices,
-    /// Bytes registered at most beside what is always so.
+    /// Maximum number of registered bytes, in addition to those that are always registered.
     pub cache_bytes: u64,
-    /// How the ranks meet, see `bootstrap::oob_exchange`.
+    /// Bootstrap method of the ranks, see `bootstrap::oob_exchange`.
     pub meeting: String,
-    /// The address or the network interface of the sockets by which connections are made; empty:
-    /// chosen.
+    /// Address or network interface of the sockets that establish connections; empty for automatic.
     pub address: String,
-    /// Silence in milliseconds after which a peer's machine counts as dead.
+    /// Silence, in milliseconds, after which a peer's machine counts as failed.
     pub silence_ms: u32,
-    /// How long a connection that breaks over and over is made again, in milliseconds; 0: not at
-    /// all.
+    /// Time limit, in milliseconds, for re-establishing a connection; 0 disables reconnection.
     pub reconnect_ms: u32,
 }
 
-/// The default of `Config::depth`.
+/// Default of `Config::depth`, in receives.
 pub const DEPTH: u32 = 16;
-/// The default of `Config::inline`.
+/// Default of `Config::inline`, in bytes.
 pub const INLINE: u32 = 64;
 
 impl Default for Config {
@@ -112,24 +110,23 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Resolves each field: the caller's value (`native` is null or points to a
-    /// `dtl_rdma_config_t`), else the environment's, else the default.
+    /// Resolves each field from the caller's struct, else from the environment, else from the
+    /// default. `native` is null or points to a `dtl_rdma_config_t`.
     pub fn resolve(native: Addr) -> Result<Config> {
         let given = if native.is_null() { Texts::new() } else { take(native)? };
         Sources { given, variables: settings::current().fabric }.config()
     }
 
-    /// `reconnect_ms` in nanoseconds.
+    /// Returns `reconnect_ms` in nanoseconds.
     pub fn reconnect_ns(&self) -> u64 {
         u64::from(self.reconnect_ms) * 1_000_000
     }
 }
 
-/// Values that are set, by name. Numbers are texts too, so that all are checked in one way,
-/// whatever their source.
+/// Set values, by field name. Numbers are text, so that all sources pass the same checks.
 type Texts = BTreeMap<&'static str, String>;
 
-/// The constants of a field, and their words in the variable. The first is 1.
+/// Constants of a field, counted from 1, with the word of each in the environment variable.
 type Words = &'static [(&'static str, &'static str)];
 const COMPLETION: Words = &[("DTL_RDMA_POLL", "poll"), ("DTL_RDMA_EVENT", "event")];
 const RENDEZVOUS: Words = &[("DTL_RDMA_WRITE", "write"), ("DTL_RDMA_READ", "read")];
@@ -139,7 +136,7 @@ const DEVICE_MEMORY: Words = &[
     ("DTL_RDMA_PEERMEM", "peermem"),
 ];
 
-/// Takes over what the struct sets.
+/// Reads the fields that the caller's struct sets.
 fn take(native: Addr) -> Result<Texts> {
     // SAFETY: the caller of dtl_comm_open passes a struct of the size in its size field.
     let raw: dtl_rdma_config_t = unsafe { from_c::take(native.ptr().cast()) }?;
@@ -174,7 +171,7 @@ fn take(native: Addr) -> Result<Texts> {
         ("silence_ms", raw.silence_ms),
     ];
     let numbers = numbers.map(|(name, value)| (name, i64::from(value)));
-    // A program that was compiled with the first version has no such field.
+    // Programs compiled for the struct's first version have no field `reconnect_ms`.
     let has_more = raw.struct_size as usize > offset_of!(dtl_rdma_config_t, reconnect_ms);
     let reconnect_ms = if has_more { raw.reconnect_ms } else { -1 };
     let numbers = numbers
@@ -203,9 +200,9 @@ fn text_at(text: *const c_char, name: &str) -> Result<Option<String>> {
 
 /// Sources of the configuration's values.
 struct Sources {
-    /// The struct, by field.
+    /// Values of the struct, by field name.
     given: Texts,
-    /// The environment, by variable.
+    /// Values of the environment, by variable name.
     variables: Texts,
 }
 
@@ -255,7 +252,7 @@ impl Sources {
         Some((variable, text))
     }
 
-    /// Returns a field's value, parsed by `read`; `None`: it is not set.
+    /// Returns the value of field `name`, parsed by `read`; returns `None` if the field is not set.
     fn text<T>(
         &self,
         name: &str,
@@ -285,7 +282,7 @@ impl Sources {
         self.text(name, read, &allowed.join(", "))
     }
 
-    /// Returns an error that names the source of a value, the value and the allowed ones.
+    /// Returns an error that names the source of a value, the value and the allowed values.
     fn bad<T>(&self, name: &str, allowed: &str) -> Result<T> {
         match (self.given.get(name), self.variable(name)) {
             (Some(value), _) => fail!(
@@ -315,11 +312,11 @@ fn devices(text: &str) -> Option<Vec<(String, Option<u8>)>> {
             None => (one, None),
         };
         let one = (name.to_owned(), port);
-        // A device without a port is all its ports.
+        // A device without a port stands for all ports of the device.
         let is_twice = all.iter().any(|(other, of): &(String, Option<u8>)| {
             *other == one.0 && (of.is_none() || port.is_none() || *of == port)
         });
-        // Also the name of a folder below /sys.
+        // The name is also the name of a folder below /sys, so it must not contain a slash.
         if name.is_empty() || name.contains(['/', ' ']) || name.starts_with('.') || is_twice {
             return None;
         }
@@ -344,7 +341,7 @@ fn meeting(text: &str) -> Option<String> {
     BootstrapMethod::parse(text).is_ok().then(|| text.to_owned())
 }
 
-/// Longest name of a network interface (Linux' IFNAMSIZ, less the NUL).
+/// Longest name of a network interface, in bytes (IFNAMSIZ of Linux, minus the NUL).
 const INTERFACE_NAME: usize = 15;
 
 fn address(text: &str) -> Option<String> {

@@ -1,4 +1,4 @@
-//! Completion queues, which the queue pairs of several peers share, and polling them.
+//! Completion queues, each shared by the queue pairs of several peers, and their polling.
 
 use super::engine::RdmaEngine;
 use super::verbs::qp::SENDS;
@@ -7,17 +7,17 @@ use super::verbs::types::{Wc, Zeroed};
 use crate::error::{Result, fail};
 use std::sync::Arc;
 
-/// Completions taken at a time.
+/// Maximum number of completions polled from a queue at once.
 const BATCH: usize = 16;
-/// Batches of one queue in one round.
+/// Maximum number of batches polled from a queue in one round.
 const BATCHES: usize = 8;
-/// Peers whose queue pairs share a completion queue.
+/// Maximum number of peers whose queue pairs share a completion queue.
 const SHARERS: usize = 32;
 
 /// Completion queues of a communicator, each shared by the queue pairs of several peers.
 pub(in crate::backend::rdma) struct CqSet {
     queues: Vec<SharedCq>,
-    /// Where completions are taken to.
+    /// Buffer that polled completions are written to.
     batch: Vec<Wc>,
 }
 
@@ -36,7 +36,7 @@ impl CqSet {
         self.queues.iter().map(|queue| queue.completions.as_ref())
     }
 
-    /// Takes a batch; how many there are.
+    /// Polls up to `BATCH` completions of queue `index` into the batch; returns their number.
     #[inline]
     fn take(&mut self, index: usize) -> Result<usize> {
         match self.queues.get(index) {
@@ -47,7 +47,7 @@ impl CqSet {
 }
 
 impl RdmaEngine {
-    /// A completion queue of a rail with room for one more peer's queue pair.
+    /// Returns, or creates, a completion queue of `rail` with room for one more peer's queue pair.
     pub(in crate::backend::rdma) fn completions(
         &mut self,
         rail: usize,
@@ -60,7 +60,7 @@ impl RdmaEngine {
         let Some(of) = self.rails.get(rail) else {
             return fail!(DTL_ERROR_INTERNAL, "there is no rail {rail}");
         };
-        // Receives, and sends as many as `Queue::make` requests.
+        // Per peer, the receives plus as many sends as `QueuePair::make` requests.
         let each = (self.config.depth + SENDS * self.config.depth) as usize;
         let completions = Arc::new(of.completions(SHARERS.min(self.peers.ranks()) * each)?);
         self.polling.queues.push(SharedCq {
@@ -71,7 +71,7 @@ impl RdmaEngine {
         Ok(completions)
     }
 
-    /// Takes completions; whether there were any.
+    /// Polls and handles completions of all queues; returns true if any completed.
     #[inline]
     pub(in crate::backend::rdma) fn poll(&mut self) -> Result<bool> {
         let mut something = false;
@@ -79,12 +79,12 @@ impl RdmaEngine {
             something |= self.take_from(index)?;
         }
         if !something {
-            self.post_again(); // while nothing else is to be done
+            self.post_again(); // Posts the receives while no completion has to be handled.
         }
         Ok(something)
     }
 
-    /// Takes what a queue has, up to so many batches; whether there was anything.
+    /// Polls and handles up to `BATCHES` batches of queue `index`; returns true if there were any.
     #[inline]
     fn take_from(&mut self, index: usize) -> Result<bool> {
         for before in 0..BATCHES {

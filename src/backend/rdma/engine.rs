@@ -1,4 +1,4 @@
-//! State of a communicator of this kind, and its progress.
+//! State of an rdma communicator, and its progress.
 
 use super::cq::CqSet;
 use super::operation::{RdmaOperation, part_over};
@@ -24,21 +24,21 @@ use crate::sys::os::poller::Poller;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes of a frame's words.
+/// Size of a frame's header words, in bytes.
 const HEAD: usize = 8 * FRAME_WORDS;
-/// Rounds in which nothing happened until the sockets are looked at, a system call.
+/// Number of idle rounds between polls of the sockets, each of which is a system call.
 const PATIENCE: u32 = 64;
-/// Bytes of one work request at most, whatever the device takes: beyond, one that is sent again
-/// costs more than several requests do (soft-RoCE is slower from 4 MiB on, and then also repeats
-/// what takes longer than its time limit).
+/// Maximum number of bytes per work request, whatever the device supports. Retransmitting a longer
+/// request costs more than several requests do. Soft-RoCE is slower from 4 MiB on, and then also
+/// retransmits requests that take longer than its timeout.
 const LONGEST: usize = 1 << 20;
-/// Rounds in which what has arrived is read before a peer is given up: each takes more than one
-/// peer can have there.
+/// Maximum number of rounds in which arrived messages are read before a peer is closed. Each round
+/// handles more messages than one peer can have in flight.
 const DRAIN: usize = 128;
-/// Rounds in a row in which nothing comes until nothing is to come: a device may report an arrival
-/// a little after it has completed the sender's request.
+/// Number of consecutive empty rounds after which no more arrivals are expected: a device may
+/// report an arrival shortly after it has completed the sender's request.
 const QUIET: usize = 24;
-/// A frame that has not been read yet.
+/// Frame that has not been read yet.
 pub(in crate::backend::rdma) struct PendingFrame {
     pub(in crate::backend::rdma) source: usize,
     pub(in crate::backend::rdma) slot: u32,
@@ -46,7 +46,7 @@ pub(in crate::backend::rdma) struct PendingFrame {
     pub(in crate::backend::rdma) bytes: Region,
 }
 
-/// State of an rdma communicator, and what moves it on. Called by one thread at a time.
+/// State of an rdma communicator, and its progress engine. One thread at a time calls its methods.
 pub(in crate::backend::rdma) struct RdmaEngine {
     pub(in crate::backend::rdma) rank: usize,
     pub(in crate::backend::rdma) config: Config,
@@ -57,27 +57,27 @@ pub(in crate::backend::rdma) struct RdmaEngine {
     pub(in crate::backend::rdma) arrived: VecDeque<PendingFrame>,
     /// Receives whose messages were read.
     spent: Vec<WorkId>,
-    /// Ranks that are gone and not reported yet.
+    /// Ranks that have failed and have not been reported yet.
     pub(in crate::backend::rdma) lost: VecDeque<usize>,
-    /// Peers with notes or counts to send.
+    /// Peers with pending notes or credits.
     pub(in crate::backend::rdma) listed: Vec<usize>,
-    /// Operations of which more is to be started.
+    /// Operations with parts that have not been started.
     pub(in crate::backend::rdma) unfinished: Vec<OpId>,
-    /// Peers to be given up.
+    /// Peers that will be closed.
     failing: Vec<usize>,
     pub(in crate::backend::rdma) connecting: usize,
-    /// Those whose connections are made anew, or whose making is tried again.
+    /// Peers whose connections are re-established, or whose connection attempts are repeated.
     pub(in crate::backend::rdma) mending: Vec<usize>,
     idle: u32,
-    /// Counts rounds in which something happened, from 1 on.
+    /// Number of rounds with progress, starting at 1.
     pub(in crate::backend::rdma) happened: u64,
-    /// What waiting threads sleep on, if they do.
+    /// Poller that waiting threads sleep on, if sleeping is configured.
     pub(in crate::backend::rdma) bell: Option<Arc<Poller>>,
-    /// When the devices' events are polled next.
+    /// Time of the next poll of the devices' asynchronous events, in nanoseconds.
     pub(in crate::backend::rdma) hear_at: u64,
     /// Time of the next watchdog check, in nanoseconds.
     pub(in crate::backend::rdma) watch_at: u64,
-    /// Why no connections are made any more.
+    /// Reason why no more connections are established: text of a device failure.
     pub(in crate::backend::rdma) dead_device: Option<String>,
     pub(in crate::backend::rdma) oob: Oob,
     pub(in crate::backend::rdma) cache: Cache,
@@ -126,7 +126,7 @@ impl RdmaEngine {
         })
     }
 
-    /// Bytes of one work request at most.
+    /// Returns the maximum number of bytes per work request on `rail`.
     pub(in crate::backend::rdma) fn longest(&self, rail: usize) -> usize {
         self.rails.get(rail).map_or(LONGEST, |rail| rail.max_message.min(LONGEST))
     }
@@ -135,7 +135,7 @@ impl RdmaEngine {
         (0..self.rails.len()).map(|rail| self.longest(rail)).min().unwrap_or(LONGEST)
     }
 
-    // ---- what is over ----
+    // ---- completed operations ----
 
     pub(in crate::backend::rdma) fn finish(&mut self, op: OpId, done: Completion) {
         if let Some(operation) = self.operations.get_mut(op) {
@@ -143,7 +143,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Moves everything on that can move.
+    /// Polls completions, continues operations, sends notes and credits, and closes failed peers.
     pub(in crate::backend::rdma) fn progress(&mut self) -> Result<()> {
         let something = self.poll()?;
         if !self.unfinished.is_empty() {
@@ -191,7 +191,7 @@ impl RdmaEngine {
         if let Some(peer) = self.peers.get_mut(id.rank) {
             peer.has_failed(id);
         }
-        // The device's own event is the better error text than the status of the work request.
+        // The device's own event gives a better error text than the status of the work request.
         self.look_at_devices();
         let stage = self.peers.get(id.rank).map(|peer| peer.stage);
         // A flushed request carries no new information.
@@ -206,8 +206,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Notes that a peer cannot be reached: it is given up when everything that has arrived has
-    /// been read.
+    /// Records that a peer has failed. The peer is closed once all arrived data has been read.
     pub(in crate::backend::rdma) fn fail(&mut self, rank: usize, why: &str) {
         let Some(peer) = self.peers.make(rank) else { return };
         if peer.stage != ConnectStage::Gone && peer.failing.is_none() {
@@ -216,7 +215,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Gives up a peer because of an error on this rank.
+    /// Closes the connection to a peer because of an error on this rank.
     #[cold]
     pub(in crate::backend::rdma) fn fail_here(&mut self, rank: usize, error: Error) {
         self.fail(rank, errors::here(error).text());
@@ -276,7 +275,7 @@ impl RdmaEngine {
         Ok(())
     }
 
-    /// A message whose words the peer has sent before.
+    /// Handles an eager message without header words, which the peer has sent before.
     fn received_brief(&mut self, id: WorkId, number: u32, len: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(id.rank).filter(|peer| !peer.lanes.is_empty()) else {
             return Ok(());
@@ -294,7 +293,7 @@ impl RdmaEngine {
         Ok(())
     }
 
-    /// Counts a peer's message that has arrived; it shows that the peer is connected.
+    /// Counts an arrived message of a peer; the message also proves that the peer is connected.
     #[inline]
     fn has_come(&mut self, id: WorkId) {
         let Some(peer) = self.peers.get_mut(id.rank) else { return };
@@ -306,8 +305,8 @@ impl RdmaEngine {
         }
     }
 
-    /// A message was read: its receive is posted again when there is nothing else to do, or when a
-    /// quarter of a peer's wait for that.
+    /// Schedules the receive of a read message for reposting, which happens when no other work is
+    /// left, or when a quarter of a peer's receives are pending.
     #[inline]
     pub(in crate::backend::rdma) fn consumed(&mut self, id: WorkId) {
         self.spent.push(id);
@@ -355,7 +354,7 @@ impl RdmaEngine {
         }
     }
 
-    // ---- notes and counts to send ----
+    // ---- notes and credits to send ----
 
     pub(in crate::backend::rdma) fn list(&mut self, rank: usize) {
         if let Some(peer) = self.peers.get_mut(rank).filter(|peer| !peer.is_listed) {
@@ -364,7 +363,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Sends notes and numbers that found no message to go with.
+    /// Sends notes and credits that no message could carry.
     fn send_pending_notes(&mut self) {
         let mut index = 0;
         while let Some(&rank) = self.listed.get(index) {
@@ -389,10 +388,10 @@ impl RdmaEngine {
         }
     }
 
-    // ---- peers that are gone ----
+    // ---- failed peers ----
 
     fn give_up_failing(&mut self) -> Result<()> {
-        // What had arrived before is read first; not for ever, as others go on sending.
+        // Messages that arrived before are read first. The rounds are bounded as others still send.
         let mut empty = 0;
         for _ in 0..DRAIN {
             empty = if self.poll()? { 0 } else { empty + 1 };
@@ -408,7 +407,7 @@ impl RdmaEngine {
         Ok(())
     }
 
-    /// Ends everything that needs a peer.
+    /// Closes the connection to `rank` and completes all its operations with the failure status.
     fn lose(&mut self, rank: usize, why: &str) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         if matches!(
@@ -418,7 +417,7 @@ impl RdmaEngine {
         {
             self.connecting -= 1;
         }
-        // First the devices let go of all memory.
+        // The devices must release all memory before the operations complete.
         let was_known = peer.stage != ConnectStage::None;
         peer.give_up();
         peer.awaited.clear();
@@ -448,19 +447,20 @@ impl RdmaEngine {
         }
     }
 
-    /// What an operation on a peer that is gone answers.
+    /// Creates the error of an operation on a failed peer.
     pub(in crate::backend::rdma) fn is_gone(&self, rank: usize) -> Error {
         let text = self.why_gone(rank).unwrap_or_else(|| format!("rank {rank} is gone"));
         Error::new(self.gone_status(rank), text)
     }
 
-    /// Why a rank is gone.
+    /// Returns the reason of the failure of `rank`; returns `None` if the rank has not failed.
     pub(in crate::backend::rdma) fn why_gone(&self, rank: usize) -> Option<String> {
         let peer = self.peers.get(rank).filter(|peer| peer.stage == ConnectStage::Gone);
         peer.and_then(|peer| peer.failing.as_deref()).map(|why| format!("rank {rank}: {why}"))
     }
 
-    /// This rank lives, even if its own device does not reach it any more.
+    /// Returns the failure status of `rank`. CONNECTION_LOST is for this rank itself, which is
+    /// alive even if its own device does not reach it any more.
     fn gone_status(&self, rank: usize) -> dtl_status_t {
         if rank == self.rank { DTL_ERROR_CONNECTION_LOST } else { DTL_ERROR_RANK_FAILURE }
     }

@@ -1,9 +1,9 @@
 //! Asynchronous events of a device: a completion queue has an entry, which wakes a sleeping thread;
 //! or a port, a queue pair or the device has failed.
 //!
-//! A thread that waits calls `State::doze` with the lock held: earlier events are consumed, the
-//! completion queues are armed, and then they are polled once more, so nothing comes unnoticed in
-//! between. It sleeps without the lock, on one descriptor for all: those of the completion queues,
+//! A waiting thread calls `RdmaEngine::doze` with the lock held. That call consumes earlier events,
+//! arms the completion queues and then polls them once more, so no completion in between is lost.
+//! The thread sleeps without the lock, on one poller for the descriptors of the completion queues,
 //! of the devices and of the control sockets.
 
 use super::engine::RdmaEngine;
@@ -25,23 +25,24 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Interval at which a waiting rank polls its devices for failures.
+/// Interval, in nanoseconds, at which a waiting rank polls its devices for failures.
 const LOOK_NS: u64 = 10_000_000;
 
-/// What has happened to a device.
+/// Asynchronous event of a device.
 enum DeviceEvent {
-    /// It is of no use any more, or a completion queue of it.
+    /// The device or one of its completion queues has failed.
     Device,
-    /// A queue pair has failed, by itself or because of a work request.
+    /// A queue pair has failed: by itself (true), or because of a work request (false).
     Queue(QpIn, bool),
     PortDown,
     PortUp,
-    /// Nothing that anything is done about.
+    /// Event that needs no action.
     Other,
 }
 
 impl Rail {
-    /// Prepares for events; of completion queues if somebody `sleeps`.
+    /// Makes the device's event descriptor non-blocking; if `sleeps`, also creates a channel for
+    /// events of completion queues.
     pub(in crate::backend::rdma) fn listen(&mut self, sleeps: bool) -> Result<()> {
         let failed = |error| os_error(DTL_ERROR_BACKEND, "the descriptor of its events", &error);
         if let Some(events) = self.events_fd() {
@@ -50,7 +51,7 @@ impl Rail {
         if !sleeps {
             return Ok(());
         }
-        // SAFETY: an opened device.
+        // SAFETY: the context is an opened device.
         self.channel = unsafe { (self.calls.ibv_create_comp_channel)(self.context) };
         match self.channel_fd() {
             Some(channel) => fd::set_nonblocking(channel).map_err(failed),
@@ -59,9 +60,9 @@ impl Rail {
     }
 
     fn events_fd(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: an opened device.
+        // SAFETY: the context is an opened device.
         let number = unsafe { (*self.context).async_fd };
-        // SAFETY: a descriptor that is open as long as the device, which this holds.
+        // SAFETY: the descriptor is open as long as the device, which this rail owns.
         (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) })
     }
 
@@ -69,47 +70,48 @@ impl Rail {
         if self.channel.is_null() {
             return None;
         }
-        // SAFETY: a channel of ours.
+        // SAFETY: this rail created the channel.
         let number = unsafe { (*self.channel).fd };
-        // SAFETY: its descriptor, which is open as long as this.
+        // SAFETY: the descriptor belongs to the channel, which is open as long as this rail exists.
         Some(unsafe { BorrowedFd::borrow_raw(number) })
     }
 
-    /// Consumes and acknowledges the events of its completion queues.
+    /// Consumes and acknowledges all events of the rail's completion queues.
     fn take_told(&self) {
         if self.channel.is_null() {
             return;
         }
         let (mut cq, mut user) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: our channel, which does not wait; room for both pointers.
+        // SAFETY: this rail created the channel, whose descriptor is non-blocking; both pointers
+        // refer to local variables with room for the results.
         while unsafe { (self.calls.ibv_get_cq_event)(self.channel, &raw mut cq, &raw mut user) }
             == 0
         {
-            // SAFETY: one of our completion queues; `ibv_get_cq_event` has just returned one event
-            // of it, which is acknowledged once.
+            // SAFETY: `cq` is a completion queue that this library created; `ibv_get_cq_event` has
+            // just returned one event of it, which is acknowledged once.
             unsafe { (self.calls.ibv_ack_cq_events)(cq, 1) };
         }
     }
 
-    /// Returns the device's next asynchronous event, with the library's text.
+    /// Returns the device's next asynchronous event with the library's text, or `None`.
     fn next_news(&self) -> Option<(DeviceEvent, String)> {
         self.events_fd()?;
         let mut event = AsyncEvent::zeroed();
-        // SAFETY: an opened device, whose events are not waited for; room for one.
+        // SAFETY: an opened device with a non-blocking event descriptor; `event` has room for one.
         if unsafe { (self.calls.ibv_get_async_event)(self.context, &raw mut event) } != 0 {
             return None;
         }
         let text = match self.calls.ibv_event_type_str {
-            // SAFETY: takes a number; what comes back is a text that is never freed.
+            // SAFETY: the function takes a number and returns a text that is never freed.
             Some(text_of) => unsafe { text_of(event.event_type) },
             None => std::ptr::null(),
         };
         let said = match text.is_null() {
             true => format!("event {}", event.event_type),
-            // SAFETY: not null, so a text with its NUL.
+            // SAFETY: the pointer is not null, so it refers to a NUL-terminated text.
             false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
         };
-        // SAFETY: a union, whose first bytes are the port's number where the event is of a port.
+        // SAFETY: the element is a union, whose first bytes are the port number for port events.
         let port = unsafe { (&raw const event.element).cast::<c_int>().read() };
         let news = match event.event_type {
             EVENT_DEVICE_FATAL | EVENT_CQ_ERR => DeviceEvent::Device,
@@ -121,16 +123,17 @@ impl Rail {
             EVENT_PORT_ACTIVE if port == c_int::from(self.port) => DeviceEvent::PortUp,
             _ => DeviceEvent::Other,
         };
-        // SAFETY: the event of above; of its objects only the address is used from here on.
+        // SAFETY: `event` is the event returned by `ibv_get_async_event`; from here on only the
+        // address of its objects is used.
         unsafe { (self.calls.ibv_ack_async_event)(&raw mut event) };
         Some((news, said))
     }
 }
 
 impl Completions {
-    /// Arms it: the next completion raises an event.
+    /// Arms the completion queue, so that the next completion raises an event.
     fn arm(&self) -> Result<()> {
-        // SAFETY: our completion queue, which has a channel.
+        // SAFETY: this library created the completion queue, which has a channel.
         match unsafe { (self.rail.req_notify)(self.cq, 0) } {
             0 => Ok(()),
             _ => Err(last_failed("ibv_req_notify_cq").within(&self.rail.name)),
@@ -138,7 +141,7 @@ impl Completions {
     }
 }
 
-/// What a sleeping thread sleeps on.
+/// Creates the poller that waiting threads sleep on.
 pub(in crate::backend::rdma) fn bell(rails: &[Arc<Rail>], oob: &Oob) -> Result<Arc<Poller>> {
     let failed = |error| os_error(DTL_ERROR_BACKEND, "what waiting threads sleep on", &error);
     let bell = Poller::new().map_err(failed)?;
@@ -150,9 +153,9 @@ pub(in crate::backend::rdma) fn bell(rails: &[Arc<Rail>], oob: &Oob) -> Result<A
 }
 
 impl RdmaEngine {
-    /// Prepares a thread to sleep: arms the completion queues, polls once more, and returns what to
-    /// sleep on. `Doze::No` while something waits for room, for which there is no event, or for a
-    /// time.
+    /// Prepares a thread to sleep: arms the completion queues, polls once more, and returns the
+    /// poller to sleep on. Returns `SleepMode::No` while an operation waits for room, for which
+    /// there is no event, or for a point in time.
     pub(in crate::backend::rdma) fn doze(&mut self, seen: &mut u64) -> Result<SleepMode> {
         let Some(bell) = self.bell.as_ref().map(Arc::clone) else { return Ok(SleepMode::No) };
         if !self.unfinished.is_empty() || !self.listed.is_empty() || !self.mending.is_empty() {
@@ -181,7 +184,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Polls the devices' asynchronous events now.
+    /// Polls and handles the devices' asynchronous events.
     #[cold]
     pub(in crate::backend::rdma) fn look_at_devices(&mut self) {
         for rail in self.rails.clone() {
@@ -234,7 +237,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Whether the devices work.
+    /// Returns DEVICE_LOST if a device has failed.
     pub(in crate::backend::rdma) fn check_devices(&self) -> Result<()> {
         match &self.dead_device {
             None => Ok(()),

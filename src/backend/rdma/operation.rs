@@ -1,4 +1,4 @@
-//! The operations of a communicator that are in flight.
+//! Operations of a communicator in flight.
 
 use super::atomics::Atomic;
 use super::protocol::eager_slots::Note;
@@ -9,68 +9,68 @@ use crate::runtime::component::{Completion, HostShadow, OpId};
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
-/// An operation in flight.
+/// Operation in flight.
 pub(in crate::backend::rdma) enum RdmaOperation {
     Receive(PayloadReceive),
     Send(PayloadSend),
     OneSided(OneSided),
     Atomic(Atomic),
-    /// Over; on this window, if it was on one.
+    /// Completed operation, with the number of its window if it was one-sided.
     Done(Completion, Option<usize>),
 }
 
-/// The receive of a payload.
+/// Receive of a payload.
 pub(in crate::backend::rdma) struct PayloadReceive {
     pub(in crate::backend::rdma) source: usize,
     pub(in crate::backend::rdma) word: u32,
-    /// The host's.
+    /// Receive buffer in host memory.
     pub(in crate::backend::rdma) into: Region,
-    /// Where devices write: that, or device memory.
+    /// Buffer that devices write to: `into`, or the device memory that `into` shadows.
     pub(in crate::backend::rdma) place: Region,
     pub(in crate::backend::rdma) twin: Option<Arc<HostShadow>>,
-    /// Bytes that are there, or whose reading has begun.
+    /// Number of bytes that have arrived, or whose read has been posted.
     pub(in crate::backend::rdma) got: usize,
-    /// What is read from the peer, and reads under way.
+    /// Memory of the peer that is read from, if any; `parts` counts the reads in flight.
     pub(in crate::backend::rdma) from: Option<Note>,
     pub(in crate::backend::rdma) parts: u32,
-    /// Registered as long as the device may write there.
+    /// Registration of the buffer, held as long as the device may write to the buffer.
     pub(in crate::backend::rdma) hold: Option<Arc<Registered>>,
 }
 
-/// The send of a payload.
+/// Send of a payload.
 pub(in crate::backend::rdma) struct PayloadSend {
     pub(in crate::backend::rdma) dest: usize,
     pub(in crate::backend::rdma) word: u32,
-    /// The host's.
+    /// Send buffer in host memory.
     pub(in crate::backend::rdma) data: Region,
-    /// Where devices read: that, or device memory.
+    /// Buffer that devices read from: `data`, or the device memory that `data` shadows.
     pub(in crate::backend::rdma) place: Region,
     pub(in crate::backend::rdma) twin: Option<Arc<HostShadow>>,
-    /// Bytes that were handed on.
+    /// Number of bytes passed to the device or copied to slots.
     pub(in crate::backend::rdma) begun: usize,
     pub(in crate::backend::rdma) parts: u32,
     pub(in crate::backend::rdma) way: PayloadPath,
     pub(in crate::backend::rdma) hold: Option<Arc<Registered>>,
 }
 
-/// How a payload goes.
+/// Path of a payload.
 #[derive(Clone, Copy)]
 pub(in crate::backend::rdma) enum PayloadPath {
-    /// Through slots.
+    /// Payload sent in pieces through slots.
     Pieces,
-    /// Into the peer's memory.
+    /// Payload written by the sender's device into the peer's memory.
     Write(Note),
-    /// The peer reads it.
+    /// Payload announced to the peer (RTS), which reads the payload.
     Offered,
 }
 
 impl RdmaOperation {
-    /// Ends it.
+    /// Completes the operation with `done`.
     pub(in crate::backend::rdma) fn end(&mut self, done: Completion) {
         *self = RdmaOperation::Done(done, self.on_window().map(|(window, _)| window));
     }
 
-    /// The window that it is on, and the target.
+    /// Returns window number and target of a one-sided or atomic operation, `None` for others.
     pub(in crate::backend::rdma) fn on_window(&self) -> Option<(usize, usize)> {
         match self {
             RdmaOperation::OneSided(one_sided) => Some((one_sided.window, one_sided.target)),
@@ -80,11 +80,11 @@ impl RdmaOperation {
     }
 }
 
-/// A put or get.
+/// Put or get operation.
 pub(in crate::backend::rdma) struct OneSided {
     pub(in crate::backend::rdma) target: usize,
     pub(in crate::backend::rdma) window: usize,
-    /// Where it goes to, or comes from.
+    /// Remote memory that is written (put) or read (get).
     pub(in crate::backend::rdma) place: window::RemoteRegion,
     pub(in crate::backend::rdma) local: Region,
     pub(in crate::backend::rdma) way: window::RmaDirection,
@@ -93,7 +93,7 @@ pub(in crate::backend::rdma) struct OneSided {
     pub(in crate::backend::rdma) hold: Option<Arc<Registered>>,
 }
 
-/// One part less; whether that was the last.
+/// Counts one completed part of an operation; returns true if it was the last part in flight.
 pub(in crate::backend::rdma) fn part_over(
     operations: &mut Operations<RdmaOperation>,
     op: OpId,

@@ -1,10 +1,11 @@
-//! Payloads: large messages that both sides have agreed on, under words of their own.
+//! Rendezvous: payloads of large messages on which both sides have agreed; a word of its own
+//! identifies each payload.
 //!
-//! Memory that is registered on both sides is written by the sender's device, which notifies the
-//! receiver, or (if it is configured so) read by the receiver's. Everything else goes in pieces,
-//! through slots: of device memory from and to the host memory beside it, which the sender's bytes
-//! are copied to first. An empty payload, which means that there is none, is a last piece without
-//! bytes.
+//! If the memory is registered on both sides, the sender's device writes it and notifies the
+//! receiver, or (if so configured) the receiver's device reads it. Every other payload is sent in
+//! pieces through slots. A payload in device memory is first copied to the host memory that shadows
+//! it, and its pieces are sent from and received into that host memory. An empty payload, which
+//! stands for no payload, is a last piece without bytes.
 
 use super::engine::RdmaEngine;
 use super::operation::{PayloadPath, PayloadReceive, PayloadSend, RdmaOperation};
@@ -20,7 +21,7 @@ use crate::runtime::component::{Completion, DataLocation, HostShadow, OpId};
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
-/// Bytes for which a second queue pair is worth while.
+/// Minimum number of payload bytes per queue pair: smaller parts are not worth a second queue pair.
 const STRIPE: usize = 64 << 10;
 
 pub(in crate::backend::rdma) fn done(rank: usize, word: u32, size: usize) -> Completion {
@@ -32,16 +33,16 @@ pub(in crate::backend::rdma) fn done(rank: usize, word: u32, size: usize) -> Com
     }
 }
 
-/// Takes the entry of a word out of a list.
+/// Removes the entry of `word` from a list; returns its operation, or `None`.
 fn take(list: &mut Vec<(u32, OpId)>, word: u32) -> Option<OpId> {
     let at = list.iter().position(|(known, _)| *known == word)?;
     Some(list.swap_remove(at).1)
 }
 
 impl RdmaEngine {
-    // ---- starting ----
+    // ---- start of operations ----
 
-    /// Posts the receive of a payload; its sender gets a note of the memory to write to.
+    /// Posts the receive of a payload; announces a registered buffer to the sender.
     pub(in crate::backend::rdma) fn receive_payload(
         &mut self,
         into: Region,
@@ -72,7 +73,7 @@ impl RdmaEngine {
         Ok(op)
     }
 
-    /// Sends a payload whose receiver waits for it.
+    /// Sends a payload that its receiver has agreed to.
     pub(in crate::backend::rdma) fn send_payload(
         &mut self,
         data: Region,
@@ -115,7 +116,7 @@ impl RdmaEngine {
         Ok(op)
     }
 
-    /// What keeps its place registered; `None`: it is not.
+    /// Returns the registration of the payload's buffer; `None` if it is not registered.
     fn hold_of(&mut self, host: Region, twin: Option<&Arc<HostShadow>>) -> Option<Arc<Registered>> {
         match twin {
             Some(twin) => registration(twin),
@@ -123,16 +124,16 @@ impl RdmaEngine {
         }
     }
 
-    // ---- going on ----
+    // ---- continuation of operations ----
 
-    /// Starts more of everything that found no room.
+    /// Continues all operations that were stopped for lack of room.
     pub(in crate::backend::rdma) fn go_on(&mut self) {
         for op in std::mem::take(&mut self.unfinished) {
             self.start_more(op);
         }
     }
 
-    /// Starts as much of an operation as there is room for; the rest later.
+    /// Starts as many parts of an operation as there is room for; the others start later.
     pub(in crate::backend::rdma) fn start_more(&mut self, op: OpId) {
         let (rank, started) = match self.operations.get(op) {
             Some(RdmaOperation::Send(send)) => match send.way {
@@ -155,7 +156,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Whether all of it is in slots.
+    /// Copies the payload of a send to slots; returns true if all of it has been sent.
     fn start_pieces(&mut self, op: OpId) -> Result<bool> {
         loop {
             let Some(RdmaOperation::Send(send)) = self.operations.get_mut(op) else {
@@ -165,7 +166,7 @@ impl RdmaEngine {
             let (mut piece, mut status) = (send.data.part(send.begun, DATA), DTL_SUCCESS);
             match send.twin.as_ref().map(|twin| twin.bytes()) {
                 None | Some(DataLocation::Host) => {}
-                // Nothing of it has gone; a payload of no bytes withdraws the message.
+                // No piece has been sent; a last piece without bytes cancels the message.
                 Some(DataLocation::Stuck) => (piece, status) = (Region::EMPTY, DTL_ERROR_BACKEND),
                 Some(_) => {
                     send.twin.iter().for_each(|twin| twin.want());
@@ -186,7 +187,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Whether all of it is under way.
+    /// Posts writes of the payload to the peer's memory; returns true if all were posted.
     fn start_writes(&mut self, op: OpId, landing: Note) -> Result<bool> {
         let longest = self.longest_of_all();
         let Some(RdmaOperation::Send(send)) = self.operations.get_mut(op) else { return Ok(true) };
@@ -218,7 +219,7 @@ impl RdmaEngine {
         Ok(true)
     }
 
-    /// Whether all of it is being read.
+    /// Posts reads of the payload from the peer's memory; returns true if all were posted.
     fn start_reads(&mut self, op: OpId, offer: Note) -> Result<bool> {
         let longest = self.longest_of_all();
         let Some(RdmaOperation::Receive(receive)) = self.operations.get_mut(op) else {
@@ -252,7 +253,7 @@ impl RdmaEngine {
         Ok(true)
     }
 
-    /// The device has done all parts of an operation that were started.
+    /// Completes an operation if the completed parts were all of its parts.
     pub(in crate::backend::rdma) fn all_parts_over(&mut self, op: OpId) {
         match self.operations.get(op) {
             Some(RdmaOperation::Send(send)) if send.begun == send.data.len() => {
@@ -290,7 +291,7 @@ impl RdmaEngine {
         }
     }
 
-    /// The sender's device has written so many bytes.
+    /// Counts `len` bytes that the sender's device wrote; the last byte completes the receive.
     pub(in crate::backend::rdma) fn landed(&mut self, rank: usize, word: u32, len: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let Some(&(_, op)) = peer.awaited.iter().find(|(known, _)| *known == word) else { return };
@@ -323,7 +324,8 @@ impl RdmaEngine {
         }
     }
 
-    /// The payload can be read.
+    /// Handles the announcement (RTS) of a payload that can be read: starts the read, or requests
+    /// pieces if the buffer is not registered.
     pub(in crate::backend::rdma) fn offered(&mut self, rank: usize, offer: Note) -> Result<()> {
         let awaited = self.peers.get(rank).map_or(&[][..], |peer| &peer.awaited);
         let Some(&(_, op)) = awaited.iter().find(|(known, _)| *known == offer.word) else {
@@ -349,7 +351,7 @@ impl RdmaEngine {
         Ok(())
     }
 
-    /// The receiver has read a payload.
+    /// Completes the send of a payload that the receiver has read.
     pub(in crate::backend::rdma) fn fetched(&mut self, rank: usize, word: u32) -> Result<()> {
         let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
         if let Some((op, RdmaOperation::Send(send))) =
@@ -361,7 +363,7 @@ impl RdmaEngine {
         Ok(())
     }
 
-    /// The receiver cannot read it.
+    /// Sends a payload in pieces because the receiver cannot read it.
     pub(in crate::backend::rdma) fn in_pieces(&mut self, rank: usize, word: u32) -> Result<()> {
         let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
         if let Some((op, RdmaOperation::Send(send))) =
@@ -374,18 +376,18 @@ impl RdmaEngine {
     }
 }
 
-/// What a payload's bytes are read from or written to by devices.
+/// Returns the buffer that devices access: the device memory that `host` shadows, else `host`.
 fn place_of(host: Region, twin: Option<&Arc<HostShadow>>) -> Region {
     twin.map_or(host, |twin| twin.device().part(0, host.len()))
 }
 
-/// The lane with the fewest work requests under way, and its rail.
+/// Returns the lane with the fewest work requests in flight, and its rail.
 fn quietest(peer: &crate::backend::rdma::endpoint::peer::Peer) -> Option<(usize, usize)> {
     let lanes = peer.lanes.iter().enumerate();
     lanes.min_by_key(|(_, lane)| lane.in_flight.len()).map(|(index, lane)| (index, lane.rail))
 }
 
-/// How much of a payload goes in one work request.
+/// Returns the number of payload bytes per work request.
 fn part_len(all: usize, lanes: usize, longest: usize) -> usize {
     let share = all.div_ceil(lanes.max(1)).next_multiple_of(4096).max(STRIPE);
     share.min(longest)

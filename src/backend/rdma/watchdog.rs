@@ -1,10 +1,10 @@
-//! Work that a device neither does nor gives up.
+//! Watchdog for work requests that a device neither completes nor fails.
 //!
-//! A work request ends, well or not, when its packets were sent again as often as `timeout` and
-//! `retries` say: the device counts that. Soft-RoCE sometimes stops doing so when its interface
-//! comes back: nothing is sent again, and nothing is reported. Such a queue pair goes on with the
-//! next request that is posted, so it is given one; where that does not help, the connection is
-//! made anew.
+//! A work request completes or fails once its packets have been retransmitted as often as `timeout`
+//! and `retries` allow; the device counts the attempts. Soft-RoCE sometimes stops retransmitting
+//! when its interface comes back: no packet is sent again, and no completion is reported. Such a
+//! queue pair continues when the next request is posted, so the watchdog posts one. If that does
+//! not help, the connection is re-established.
 
 use super::engine::RdmaEngine;
 use crate::backend::rdma::config::Config;
@@ -15,26 +15,26 @@ use crate::error::Result;
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::clock::now_ns;
 
-/// How often it is looked after.
+/// Interval of the watchdog's checks, in nanoseconds.
 const WATCH_NS: u64 = 100_000_000;
-/// Without an end for so long, a lane is given one more request.
+/// Time without a completion, in nanoseconds, after which the watchdog posts one more request.
 const PROD_NS: u64 = 500_000_000;
-/// What a busy device may take beyond its own time limits.
+/// Time, in nanoseconds, that a busy device may need beyond its own timeouts.
 const SLACK_NS: u64 = 1_000_000_000;
-/// Devices may wait up to so many times as long as they are configured to.
+/// Factor by which devices may exceed their configured timeout.
 const LENIENCE: u64 = 4;
 
-/// What was seen of a lane.
+/// Last observed progress of a lane.
 #[derive(Default)]
 pub(in crate::backend::rdma) struct WatchdogState {
-    /// The last work request that was over, and since when.
+    /// Last completed work request; `since` is the time when it was first seen, in nanoseconds.
     over: u32,
     since: u64,
     is_prodded: bool,
 }
 
 impl Config {
-    /// Returns the time after which a device has given up a work request.
+    /// Returns the time, in nanoseconds, after which a device must have failed a work request.
     fn patience_ns(&self) -> u64 {
         let once = 4096_u64 << self.timeout;
         (once * LENIENCE).saturating_mul(u64::from(self.retries) + 1).saturating_add(SLACK_NS)
@@ -42,7 +42,7 @@ impl Config {
 }
 
 impl Lane {
-    /// For how long nothing that is under way has ended.
+    /// Returns the time, in nanoseconds, since a work request in flight last completed.
     fn silent_ns(&mut self, now: u64) -> u64 {
         if self.in_flight.is_empty() || self.watched.since == 0 || self.watched.over != self.over()
         {
@@ -53,8 +53,8 @@ impl Lane {
 }
 
 impl Peer {
-    /// Returns whether work is under way. Posts a signaled request after unsignaled ones, so that
-    /// their end is reported.
+    /// Returns true if work requests are in flight. Posts a signaled request after unsignaled ones,
+    /// so that their completion is reported.
     pub(in crate::backend::rdma) fn is_busy(&mut self, rank: usize) -> Result<bool> {
         if self.stage == ConnectStage::Ready {
             self.send_notes(rank)?;
@@ -71,17 +71,17 @@ impl Peer {
         Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.in_flight.is_empty()))
     }
 
-    /// Posts a signaled write of no bytes to the peer, which completes all before it; false: there
-    /// is no room.
+    /// Posts a signaled write of no bytes to the peer, which completes all requests before it;
+    /// returns false if there is no room.
     fn mark(&mut self, rank: usize, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
         let nothing = Piece { region: Region::EMPTY, lkey: 0, is_device: false };
         self.start(rank, lane, WorkRequest::Write(to), nothing, OnCompletion::Mark)
     }
 
-    /// Returns whether a lane has been silent for too long. First a signaled write is posted, and
-    /// the time counts from there: before, all may have ended without a signaled completion, and
-    /// the program may have been away.
+    /// Returns true if a lane has been silent for too long. First a signaled write is posted, and
+    /// the time counts from that write: before it, all requests may have completed without a
+    /// signaled completion, and the program may not have called the library.
     fn is_stuck(&mut self, rank: usize, now: u64, patience: u64) -> Result<bool> {
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(index) else { break };
@@ -100,7 +100,7 @@ impl Peer {
 }
 
 impl RdmaEngine {
-    /// Checks the devices' work at intervals of `WATCH_NS`.
+    /// Checks the progress of all connections at intervals of `WATCH_NS`.
     pub(in crate::backend::rdma) fn watch(&mut self) {
         let now = now_ns();
         if now < self.watch_at {
@@ -130,7 +130,7 @@ impl RdmaEngine {
         }
     }
 
-    /// When it is looked after next, where something is under way; in nanoseconds.
+    /// Returns the nanoseconds until the next check; `u64::MAX` if no work request is in flight.
     pub(in crate::backend::rdma) fn watch_due_ns(&self) -> u64 {
         let flies = |rank| {
             self.peers

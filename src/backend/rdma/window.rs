@@ -1,9 +1,9 @@
-//! Windows: memory that peers' devices write and read while its rank does something else.
+//! Windows: memory that peers' devices read and write without involving the target rank.
 //!
-//! What is put from or got into memory that is registered (and a few bytes anyway) goes at once;
-//! else through slots. An operation is over when the peer's device has acknowledged all of it, so a
-//! flush has nothing to request. Of accumulating operations, those on elements of 8 bytes are in
-//! `atomics`; the others are those of the library, by messages.
+//! Data is transferred directly if the local memory is registered, or if a put is small enough to
+//! be inline; all other data is copied through slots. An operation completes when the peer's device
+//! has acknowledged all of it, so a flush requests nothing. Accumulate operations on elements of 8
+//! bytes are in `atomics`; the library executes all others by active messages.
 
 use super::engine::RdmaEngine;
 use super::operation::{OneSided, RdmaOperation};
@@ -20,29 +20,29 @@ use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
 
-/// Words of a key: where the memory is, and the rails' keys, two in a word.
+/// Number of words of a window key: the address of the memory, and the rails' keys, two per word.
 const KEY: usize = 1 + RAILS / 2;
-/// How long a closing window waits for its operations.
+/// Maximum time, in nanoseconds, that a closing window waits for its operations.
 const CLOSE_NS: u64 = 5_000_000_000;
 
-/// A window that is open.
+/// Open window.
 pub(in crate::backend::rdma) struct RdmaWindow {
     number: usize,
     pub(in crate::backend::rdma) memory: Region,
     #[allow(dead_code, reason = "keeps its memory registered")]
     registered: Option<Registered>,
-    /// Where the others' memory is, by rank.
+    /// Memory of the other ranks, by rank.
     remotes: Vec<Option<RemoteRegion>>,
 }
 
-/// A rank's memory.
+/// Window memory of a rank.
 #[derive(Clone, Copy)]
 pub(in crate::backend::rdma) struct RemoteRegion {
     pub(in crate::backend::rdma) addr: u64,
     pub(in crate::backend::rdma) keys: [u32; RAILS],
 }
 
-/// Which way bytes go.
+/// Direction of a one-sided transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::backend::rdma) enum RmaDirection {
     Put,
@@ -73,7 +73,7 @@ impl RdmaEngine {
         Ok((handle(number), words.iter().flat_map(|word| word.to_ne_bytes()).collect()))
     }
 
-    /// Where bytes of a target are.
+    /// Returns the target rank and the remote memory of the range `spot`.
     pub(in crate::backend::rdma) fn place(
         &self,
         window: Addr,
@@ -113,7 +113,7 @@ impl RdmaEngine {
         Ok(op)
     }
 
-    /// Whether all of it is under way.
+    /// Posts the transfers of a put or get; returns true if all of them have been posted.
     pub(in crate::backend::rdma) fn start_copies(&mut self, op: OpId) -> Result<bool> {
         let longest = self.longest(0);
         let Some(RdmaOperation::OneSided(one)) = self.operations.get_mut(op) else {
@@ -151,7 +151,7 @@ impl RdmaEngine {
                     peer.start(one.target, 0, WorkRequest::Read(to), local, OnCompletion::Part(op))?
                         .then_some(local.region)
                 }
-                // Work requests take a few bytes with them, from any memory.
+                // A work request carries a few bytes inline, so they may be in unregistered memory.
                 (RmaDirection::Put, None) if rest.len() <= peer.inline() => {
                     let local = Piece { region: rest, lkey: 0, is_device: false };
                     peer.start(
@@ -187,13 +187,13 @@ impl RdmaEngine {
             drop(all);
             let Some((_, target)) = busy else { break };
             if deadline.passed() {
-                // Its buffers are not to be touched any more.
+                // The device must not access the buffers of a closed window any more.
                 self.fail(target, "an operation on a window that is closed does not end");
             }
             self.progress()?;
             backoff.pause();
         }
-        // No call tests these any more.
+        // No call tests the completed operations of a closed window any more.
         let is_over = |operation: &RdmaOperation| {
             matches!(operation, RdmaOperation::Done(_, Some(window))
             if *window == number)

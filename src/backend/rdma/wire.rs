@@ -1,4 +1,4 @@
-//! RDMA verbs as a wire, from which `frames` makes complete communication.
+//! Wire over RDMA verbs, on which `p2p_protocol` builds complete communication.
 
 use super::engine::{PendingFrame, RdmaEngine};
 use super::operation::RdmaOperation;
@@ -18,15 +18,15 @@ use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
 use std::sync::Arc;
 
-/// The operation of a send that was over at once.
+/// Identifier of an operation that completed immediately.
 pub(in crate::backend::rdma) const COMPLETED: OpId = OpId(u64::MAX);
-/// How long what is under way may take at the end.
+/// Maximum time, in nanoseconds, that closing waits for operations in flight.
 const FLUSH_NS: u64 = 5_000_000_000;
 
-/// RDMA verbs as a wire, from which `frames` makes complete communication.
+/// Wire over RDMA verbs, on which `p2p_protocol` builds complete communication.
 pub(in crate::backend::rdma) struct RdmaWire {
     pub(in crate::backend::rdma) properties: Arc<Properties>,
-    /// `None`: closed.
+    /// State of the communicator; `None` once it is closed.
     pub(in crate::backend::rdma) state: Option<RdmaEngine>,
 }
 
@@ -120,7 +120,7 @@ impl Wire for RdmaWire {
     }
 
     fn cancel(&mut self, _op: OpId) -> Result<()> {
-        // Payloads are withdrawn by messages, and frames are no operations.
+        // `p2p_protocol` cancels payloads by messages, and frames are not operations.
         Ok(())
     }
 
@@ -249,7 +249,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Whether something that this rank has sent is still under way.
+    /// Returns true if data that this rank has sent is still in flight.
     fn is_busy(&mut self) -> bool {
         let mut is_busy = !self.unfinished.is_empty();
         for rank in 0..self.peers.ranks() {

@@ -1,20 +1,20 @@
-//! How the ranks of a job come to share their memory: rank 0 makes it when all have come, and
-//! passes it on. The exchange is that of `backend::bootstrap::uds`.
+//! Bootstrap of the shared memory: rank 0 creates the segment when all ranks have joined and passes
+//! its descriptor to them. The exchange uses `backend::bootstrap::uds`.
 
 use super::memory::segment::Segment;
 use crate::backend::bootstrap::absence::OpenRequest;
 use crate::backend::bootstrap::uds::{NodeOpenRequest, NodeRank, NodeRoot};
 use crate::error::{Error, Result};
 
-/// What the ranks have when they have met.
+/// Result of the bootstrap: the shared memory and the process ids.
 pub(super) struct BootstrapResult {
     pub(super) segment: Segment,
     /// Process id of each rank.
     pub(super) pids: Vec<i32>,
 }
 
-/// Meets the other ranks. `prepare` is each rank's own part, done when the memory is there; its
-/// failure is everybody's.
+/// Exchanges the segment with the other ranks. `prepare` is each rank's local setup and runs once
+/// the segment is mapped; if it fails on one rank, the bootstrap fails on all ranks.
 pub(super) fn meet(
     place: NodeOpenRequest<'_>,
     prepare: &mut dyn FnMut(&BootstrapResult) -> Result<()>,
@@ -32,7 +32,8 @@ pub(super) fn meet(
     rank.finish(prepared)
 }
 
-/// Makes the memory, hands it out, and waits for each rank's report whether it could use it.
+/// Creates the segment, sends its descriptor to all ranks, and waits for each rank's report whether
+/// its setup succeeded.
 fn share(
     root: &mut NodeRoot<'_>,
     size: usize,

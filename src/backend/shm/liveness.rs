@@ -1,23 +1,24 @@
-//! Noticing that ranks are gone, and ending what can no longer complete.
+//! Failure detection: notices ranks that died or left, and completes operations that need them.
 //!
-//! A death is seen through a descriptor of the process (`pidfd`), which unlike its id never comes
-//! to mean another one, unlike a socket does not survive in forked children, and reports a zombie
-//! as dead and a stopped process as alive. Looking is one system call for all ranks, made only
-//! after fruitless polls and every few milliseconds. The rank that sees it publishes it in the
-//! shared state words.
+//! A death is detected by a process descriptor (`pidfd`). Unlike a process id, a pidfd never refers
+//! to another process later; unlike a socket, it does not stay open in forked children; and it
+//! reports a zombie as dead and a stopped process as alive. One system call checks all ranks. It is
+//! made only after polls without progress, and only every few milliseconds. The rank that detects a
+//! death publishes it in the shared state words.
 
 use super::memory::segment::PeerState;
 use super::protocol::engine::{Arrival, Engine, Receive, ShmOperation};
 use crate::runtime::component::OpId;
 use crate::sys::sync::clock::now_ns;
 
-/// Fruitless polls between two looks at the clock.
+/// Number of polls without progress between two reads of the clock.
 const IDLE_POLLS: u32 = 16;
-/// Time between two looks at the processes.
+/// Interval between two checks of the processes, in nanoseconds.
 const LOOK_EVERY_NS: u64 = 5_000_000;
 
 impl Engine {
-    /// Called after each round: looks at the other processes when nothing moves for long.
+    /// Counts polls without progress, and checks the other processes when nothing has moved for
+    /// `LOOK_EVERY_NS`. Called after each round of progress.
     pub(super) fn note_idle(&mut self, moved: bool) {
         self.liveness.idle = if moved { 0 } else { self.liveness.idle + 1 };
         if self.liveness.idle < IDLE_POLLS {
@@ -32,7 +33,8 @@ impl Engine {
     }
 
     pub(super) fn look(&mut self) {
-        // A rank that closed before it ended has published that: the first state counts.
+        // `mark` does not overwrite the state of a rank that closed before its process ended: the
+        // first state published counts.
         loop {
             let exited = self.liveness.poller.ready(0);
             exited.numbers().for_each(|rank| self.segment.mark(rank as usize, PeerState::Dead));
@@ -43,7 +45,7 @@ impl Engine {
         self.settle_changes();
     }
 
-    /// Settles ranks that have left or died since the last call.
+    /// Handles all ranks that left or died since the last call.
     pub(super) fn settle_changes(&mut self) {
         let changes = self.segment.changes();
         if changes == self.liveness.settled {
@@ -62,8 +64,9 @@ impl Engine {
         }
     }
 
-    /// Ends everything that needs a rank that is gone. First its ring is read to the end: what it
-    /// had sent stays receivable. False: that is not possible yet, for want of memory.
+    /// Completes all operations that need `rank`, which left or died. The ring of `rank` is first
+    /// read to the end, so messages that it had sent can still be received. Returns false if the
+    /// ring cannot be read to the end yet, for lack of memory.
     fn settle(&mut self, rank: usize, state: PeerState) -> bool {
         self.catch_up(rank);
         if !self.is_read(rank) {
@@ -80,7 +83,8 @@ impl Engine {
         self.incoming.retain(|source| *source != rank);
         self.liveness.deaths += usize::from(state == PeerState::Dead);
         let source = i32::try_from(rank).unwrap_or(i32::MAX);
-        // An offer cannot be fetched any more; a message that was copied can.
+        // A rendezvous request can no longer be fetched; a message that was copied can still be
+        // received.
         self.matcher.retain_unexpected(source, |what| !matches!(what, Arrival::Offered(..)));
         let mut hopeless = self.matcher.take_posted_from(source);
         hopeless.extend(self.bound_to(rank));
@@ -91,7 +95,7 @@ impl Engine {
         true
     }
 
-    /// Reads a rank's ring to the end, as far as there is memory.
+    /// Reads a rank's ring to the end, as far as memory allows.
     pub(super) fn catch_up(&mut self, rank: usize) {
         self.find_rings();
         while self.read_ring(rank, usize::MAX) > 0 {}
@@ -99,12 +103,12 @@ impl Engine {
 
     fn is_read(&mut self, rank: usize) -> bool {
         let consumer = self.peers.link_mut(rank).and_then(|link| link.consumer.as_mut());
-        // What is no record cannot be read; the rest of that ring is lost.
+        // An invalid record cannot be read; the rest of its ring is lost.
         consumer.is_none_or(|consumer| !matches!(consumer.peek(), Ok(Some(_))))
     }
 
-    /// Returns the unfinished operations with a rank. A receive that only had to send its Finish is
-    /// completed.
+    /// Returns the unfinished operations that need `rank`. Completes receives from `rank` that only
+    /// had to send their Finish.
     fn bound_to(&mut self, rank: usize) -> Vec<OpId> {
         let (mut bound, mut complete) = (Vec::new(), Vec::new());
         for (id, operation) in self.operations.iter_mut() {

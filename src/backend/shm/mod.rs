@@ -1,12 +1,13 @@
-//! Kind "shm": ranks of one node as processes that share memory. No MPI, no files, no threads.
+//! Transport "shm": ranks of one node are processes that share memory. Needs no MPI, files or
+//! threads.
 //!
 //! In reading order:
-//! - `bootstrap`: how the ranks of a job find each other
-//! - `memory`: the segment and its parts
-//! - `protocol`: messages
-//! - `peer`: the state of each rank
-//! - `liveness`: ranks that are gone
-//! - `transport`: the interface to `runtime`
+//! - `bootstrap`: creation and exchange of the shared memory
+//! - `memory`: the segment and the objects in it
+//! - `protocol`: message protocol
+//! - `peer`: state of each rank
+//! - `liveness`: detection of failed ranks
+//! - `transport`: interface to `runtime`
 
 mod bootstrap;
 mod liveness;
@@ -36,25 +37,25 @@ use bootstrap::BootstrapResult;
 use peer::{Mode, Peer, Peers, Probe};
 use std::os::fd::AsFd;
 
-/// Memory of a transport with no messages yet, shared memory not counted.
+/// Memory of a transport without messages, excluding shared memory, in bytes.
 pub const FIXED_BYTES: usize = size_of::<Engine>();
-/// Memory for each rank, with or without messages.
+/// Memory per rank, with or without messages, in bytes.
 pub const RANK_BYTES: usize = size_of::<Peer>() + BYTES_PER_RANK;
-/// Memory for each rank with messages, without its rings and without waiting messages.
+/// Memory per rank with messages, excluding its rings and queued messages, in bytes.
 pub const PARTNER_BYTES: usize =
     size_of::<peer::Link>() + Matcher::<OpId, protocol::engine::Arrival>::SOURCE_BYTES;
-/// Shared memory of the ring of one direction between two ranks.
+/// Shared memory of the ring of one direction between two ranks, in bytes.
 pub const RING_BYTES: usize = memory::ring::STRIDE;
 
-/// The most ranks of a communicator that has a board.
+/// Maximum number of ranks of a communicator with collective mailboxes.
 pub const BOARD_RANKS: usize = super::coll_mailbox::MOST_RANKS;
-/// Room for a rank's data on it.
+/// Maximum size of a rank's post in a collective mailbox, in bytes.
 pub const BOARD_ROOM: usize = super::coll_mailbox::ROOM;
 
-/// The kind "shm".
+/// Backend "shm": availability check and opening of communicators.
 pub struct Shm;
 
-/// The backend named "shm".
+/// Creates the backend named "shm".
 #[must_use]
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"shm", i32::MIN, true, Box::new(Shm));
@@ -65,7 +66,7 @@ pub fn backend() -> Backend {
 impl BackendProbe for Shm {
     fn available(&self) -> Availability {
         match check() {
-            // EMFILE is this process's limit, not the machine's; opening reports it by its own
+            // EMFILE is this process's limit, not the machine's; `open` reports it with its own
             // status.
             Err(error) if error.status() != DTL_ERROR_LIMIT => Err(error.text().to_owned()),
             _ => Ok(()),
@@ -73,7 +74,7 @@ impl BackendProbe for Shm {
     }
 }
 
-/// Whether the kernel lets processes do what ranks need.
+/// Checks that the kernel provides memfd_create and pidfd_open to processes.
 fn check() -> Result<()> {
     let missing = |what: &str, error| os_error::os_error(DTL_ERROR_UNAVAILABLE, what, &error);
     SharedMapping::create(4096)
@@ -83,8 +84,8 @@ fn check() -> Result<()> {
     Ok(())
 }
 
-/// Whether this process can have the descriptors that opening takes: one for each other rank, and
-/// for rank 0 two.
+/// Checks that this process can open the descriptors that the bootstrap needs: one for each other
+/// rank, and two for each on rank 0.
 fn check_room(opening: &OpenRequest) -> Result<()> {
     let size = opening.size;
     let count = if opening.rank == 0 { 2 * size + 1 } else { size + 2 };
@@ -104,7 +105,8 @@ impl Comm for Shm {
             check().map_err(|error| error.within("kind \"shm\""))?;
             check_room(&place.opening).map(|()| claim)
         });
-        // Another process that is this rank does not keep the others waiting.
+        // A failure because this rank exists already in another process must not be reported to the
+        // other ranks.
         let is_other = |error: &Error| error.status() == DTL_ERROR_ALREADY_EXISTS;
         let claim = ready.inspect_err(|error| match is_other(error) {
             true => {}
@@ -132,7 +134,7 @@ impl Comm for Shm {
     }
 }
 
-/// Which rank of which job.
+/// Rank, size and name of a job.
 struct ShmJob {
     name: Vec<u8>,
     rank: usize,
@@ -141,7 +143,7 @@ struct ShmJob {
 
 impl ShmJob {
     fn of(args: &OpenArgs) -> Result<ShmJob> {
-        // What the caller names in full needs no launcher, not even a well-formed one.
+        // A caller that names job, rank and size needs no launcher, not even a well-formed one.
         let is_named = args.rank_size().is_some() && !args.job.is_empty();
         let launch = if is_named { None } else { launch::from_environment()? };
         let (rank, size) = match (args.rank_size(), &launch) {
@@ -188,14 +190,15 @@ impl ShmJob {
     }
 }
 
-/// A rank's own part of the meeting: hold and watch the others, and let them try to read.
+/// Local setup of a rank during the bootstrap: opens and watches the other processes, and permits
+/// them to try to read this process' memory.
 fn prepare(
     meeting: &BootstrapResult,
     rank: usize,
     mode: Mode,
 ) -> Result<(Vec<Peer>, Poller, Probe)> {
     if mode == Mode::Allow {
-        // Without the Yama module there is nothing to allow, and the call fails.
+        // Without the Yama module the call fails, and permission is not needed.
         let _ = process::allow_readers();
     }
     let failed =
@@ -215,8 +218,8 @@ fn prepare(
         );
     }
     if meeting.segment.has_boards() {
-        // The board of the communicator to be opened. Here, as a failure after the meeting would be
-        // one on this rank only.
+        // Memory of the mailboxes of the communicator that is being opened. It is allocated here,
+        // because a failure after the bootstrap would be a failure on this rank only.
         memory::coll_mailbox::commit_first(&meeting.segment)?;
     }
     meeting.segment.set_processors(rank);
@@ -248,7 +251,7 @@ fn hold(poller: &Poller, rank: usize, pid: i32) -> Result<PidFd> {
     }
 }
 
-/// Tries to read every other rank's memory; the first reason why not, if any.
+/// Tries to read the memory of every other rank; returns the first reason for a failure.
 fn try_reading(
     meeting: &BootstrapResult,
     rank: usize,

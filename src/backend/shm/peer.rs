@@ -1,5 +1,5 @@
-//! A rank's state for the others: for each one whether it lives and whether its memory can be read;
-//! for those that it exchanges messages with, the ring ends and the queues.
+//! State of the other ranks. For each rank: whether it is alive and whether its memory can be read.
+//! For ranks with messages also: ring ends and queues.
 
 use super::memory::cells::PeerCells;
 use super::memory::ring::{Consumer, Producer};
@@ -12,7 +12,7 @@ use crate::sys::os::process::{self, PidFd};
 use std::collections::VecDeque;
 use std::io;
 
-/// All ranks. One without a message in either direction costs its `Peer`, nothing else.
+/// All ranks. A rank without messages in either direction costs only its `Peer`.
 pub(super) struct Peers {
     all: Vec<Peer>,
     links: Vec<Link>,
@@ -23,7 +23,7 @@ impl Peers {
         Peers { all, links: Vec::new() }
     }
 
-    /// Number of ranks, with this one.
+    /// Returns the number of ranks, including this rank.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.all.len()
@@ -43,7 +43,7 @@ impl Peers {
         self.all.get_mut(rank)
     }
 
-    /// Returns the link to another rank, if they have exchanged messages.
+    /// Returns the link to `rank`, if the two ranks have exchanged messages.
     #[inline]
     pub(super) fn link(&self, rank: usize) -> Option<&Link> {
         self.links.get(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
@@ -54,8 +54,7 @@ impl Peers {
         self.links.get_mut(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
     }
 
-    /// Returns the link to another rank, and makes it if there is none; `None`: there is no such
-    /// rank.
+    /// Returns the link to `rank`, creating it if necessary; `None` if there is no such rank.
     pub(super) fn make_link(&mut self, rank: usize) -> Option<&mut Link> {
         let peer = self.all.get_mut(rank)?;
         if peer.link == 0 {
@@ -66,61 +65,65 @@ impl Peers {
     }
 }
 
-/// State of every rank: 12 bytes (`MOST_RANKS` of them at most, so 16 bits identify the link).
+/// State of one rank: 12 bytes (there are at most `MOST_RANKS` ranks, so 16 bits identify the
+/// link).
 pub(super) struct Peer {
     process: Option<PidFd>,
     pid: i32,
-    /// One more than the index of its link; 0 = none.
+    /// Index of the rank's link plus 1; 0 means no link.
     link: u16,
-    /// As settled here: everything that had to end because of it has ended.
+    /// State of the rank as handled by this process: operations that had to end because of that
+    /// state have ended.
     pub(super) state: PeerState,
-    /// Whether its memory can be read, as tried at the start.
+    /// True if the rank's memory can be read, as tested when the communicator was opened.
     pub(super) readable: bool,
 }
 
-/// Link between this rank and one that it has exchanged messages with.
+/// Link between this rank and a rank with which it has exchanged messages.
 #[derive(Default)]
 pub(super) struct Link {
     pub(super) producer: Option<Producer>,
     pub(super) consumer: Option<Consumer>,
-    /// Its cells, once it has sent one.
+    /// Cells of the other rank, once it has sent one.
     pub(super) cells: Option<PeerCells>,
-    /// The message that it is sending unrequested.
+    /// Message of which the other rank is sending unrequested pieces.
     pub(super) long: Option<PipelineReceive>,
-    /// Sends that found no room, in their order.
+    /// Sends that found no room in the ring, in their order.
     pub(super) starts: VecDeque<OpId>,
     /// Receives that have a control record to send.
     pub(super) answers: VecDeque<OpId>,
-    /// Sends that copy their pieces, taking turns.
+    /// Sends that copy their pieces, in turns.
     pub(super) streams: VecDeque<OpId>,
-    /// Whether something is queued and the rank is in the engine's list.
+    /// True if a queue is not empty and the rank is in the engine's list.
     pub(super) is_listed: bool,
 }
 
 impl Peer {
-    /// A rank of this process id; `None` for the own one, which is not held.
+    /// Creates the state of a rank with process id `pid`. `process` is `None` for this rank itself,
+    /// which needs no process descriptor.
     pub(super) fn new(pid: i32, process: Option<PidFd>) -> Peer {
         Peer { process, pid, link: 0, state: PeerState::Present, readable: false }
     }
 
-    /// Copies from its memory. Ok(0): it is not there any more.
+    /// Copies from the rank's memory. Returns Ok(0) if the process has ended.
     pub(super) fn read(&self, address: u64, into: Region) -> io::Result<usize> {
         let alive = || self.process.as_ref().is_some_and(|process| !process.exited());
         if !alive() {
             return Ok(0);
         }
         let count = process::read_memory(self.pid, [(address, into)])?;
-        // Alive afterwards too: so the id was its own all the time, and the bytes are its own.
+        // The process is alive afterwards too, so the process id referred to it all the time, and
+        // the bytes are from its memory.
         Ok(if alive() { count } else { 0 })
     }
 
-    /// Its process id when the communicator was opened.
+    /// Returns the rank's process id when the communicator was opened.
     pub(super) fn pid(&self) -> i32 {
         self.pid
     }
 
     fn read_word(&self, address: u64, into: &mut u64) -> io::Result<usize> {
-        // SAFETY: the word is valid for writes as long as the call runs.
+        // SAFETY: the word is valid for writes for the duration of the call.
         let region = unsafe { Region::new(std::ptr::from_mut(into).cast(), size_of::<u64>()) };
         self.read(address, region)
     }
@@ -141,11 +144,11 @@ impl Link {
 /// Modes of DTL_CMA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
-    /// Read others' memory where the system lets us.
+    /// Read the memory of other ranks if the operating system permits it.
     Auto,
-    /// Also allow others to read ours, by the Yama module.
+    /// Also permit other ranks to read this process' memory, through the Yama module.
     Allow,
-    /// Never.
+    /// Never read the memory of other ranks.
     Off,
 }
 
@@ -164,11 +167,12 @@ impl Mode {
     }
 }
 
-/// A word of this process that others try to read at the start. Lives as long as the communicator.
+/// Word of this process that other ranks try to read when the communicator is opened. Lives as long
+/// as the communicator.
 pub(super) struct Probe(#[allow(dead_code, reason = "others read it")] Scratch);
 
 impl Probe {
-    /// Publishes it. With an address of 0 others do not try.
+    /// Publishes the address and value of the word. With address 0 other ranks do not try to read.
     pub(super) fn publish(segment: &Segment, rank: usize, mode: Mode) -> Result<Probe> {
         // Random, so that no other process has the value at this address; not 0, the value of an
         // untouched page.
@@ -181,7 +185,7 @@ impl Probe {
         Ok(Probe(word))
     }
 
-    /// Tries to read a peer's; why not, if not.
+    /// Tries to read the published word of `peer`; returns the reason for a failure.
     pub(super) fn read(
         segment: &Segment,
         rank: usize,

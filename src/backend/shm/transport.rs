@@ -1,5 +1,5 @@
-//! The communicator as `runtime` sees it: the engine behind one short lock, and the door for forked
-//! children.
+//! Interface of the transport to `runtime`: the engine behind one short lock, and the check that
+//! rejects forked children.
 
 use super::memory::cma_copies::Copies;
 use super::memory::coll_mailbox;
@@ -22,18 +22,20 @@ use crate::sys::sync::spinlock::SpinLock;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Holds which process opened; a fork wipes it, so a child's copy of a communicator is detected at
-/// the price of one load, and touches nothing that the parent uses.
+/// Identifies the process that opened communicators. A fork clears it, so that a forked child's
+/// copy of a communicator is detected at the cost of one load, without touching memory that the
+/// parent uses.
 static OPENER: OpenState = OpenState::new();
-/// Rounds of one look at an operation, as long as something moves: the caller may yield the
-/// processor in between.
+/// Maximum number of rounds of progress in one test of an operation while something moves; the
+/// caller may yield the processor in between.
 const ROUNDS: u32 = 8;
-/// Fruitless ones among them while the other side copies the next piece.
+/// Maximum number of consecutive rounds without progress while the other side copies the next
+/// piece.
 const SPINS: u32 = 64;
-/// Kept apart from the gate's own small numbers.
+/// Keeps openers distinct from the small state values of `OpenState` itself.
 const OPENER_BIT: u32 = 1 << 31;
 
-/// The communicator as `runtime` sees it: the engine behind one short lock.
+/// The transport of a communicator: the engine behind one short lock.
 pub(super) struct ShmTransport {
     engine: SpinLock<OpenComm>,
     rank: i32,
@@ -47,11 +49,12 @@ pub(super) struct ShmTransport {
 
 struct OpenComm {
     engine: Engine,
-    /// Taken when it is closed.
+    /// Claim on the job id; `None` once the communicator is closed.
     claim: Option<Arc<Claim>>,
 }
 
-/// Records that communicators opened from now on belong to this process.
+/// Records that communicators opened from now on belong to this process. Returns the process'
+/// opener word.
 pub(super) fn enter() -> Result<u32> {
     static LOCK: Mutex<()> = Mutex::new(());
     let _guard = LOCK.lock();
@@ -62,7 +65,8 @@ pub(super) fn enter() -> Result<u32> {
     Ok(opener)
 }
 
-/// Whether this process is the one that [`enter`] gave this word, not a fork of it.
+/// Returns true if this process obtained `opener` from [`enter`], and is not a fork of that
+/// process.
 pub(super) fn is_opener(opener: u32) -> bool {
     OPENER.state() == opener
 }
@@ -89,7 +93,7 @@ impl ShmTransport {
         Ok(ShmTransport { engine, rank, properties, opener, boards, parts, copies, _probe: probe })
     }
 
-    /// The engine, for the process that opened it and until it is closed.
+    /// Runs `act` on the engine, if this process opened the communicator and it is not closed.
     #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
         if !is_opener(self.opener) {
@@ -208,7 +212,7 @@ impl Transport for ShmTransport {
         if !is_opener(self.opener) {
             return;
         }
-        // Who holds the lock makes progress itself.
+        // A thread that holds the lock makes progress itself.
         if let Some(mut open) = self.engine.try_lock().filter(|open| open.claim.is_some()) {
             open.engine.progress();
         }
@@ -221,8 +225,8 @@ impl Transport for ShmTransport {
         })
     }
 
-    /// Leaves. Completed sends are in the rings, which the others read also after this process has
-    /// gone; nothing is waited for.
+    /// Leaves the communicator without waiting. Completed sends are in the rings, which the other
+    /// ranks read also after this process has ended.
     fn close(&self) -> Result<()> {
         self.with(|engine| {
             engine.segment.mark(engine.rank, PeerState::Left);
@@ -255,8 +259,8 @@ impl Liveness for ShmTransport {
 impl SharedMemory for ShmTransport {
     fn reserve_place(&self) -> Option<u32> {
         let own = usize::try_from(self.rank).unwrap_or(0);
-        // As of a part: pages may be long in coming, and other threads' messages do not wait for
-        // them.
+        // The engine's lock is not held while pages are allocated, because that may take long and
+        // must not delay the messages of other threads.
         self.with(|_| Ok(())).ok()?;
         coll_mailbox::reserve(self.parts.segment(), &mut self.boards.lock(), own)
     }
@@ -271,8 +275,8 @@ impl SharedMemory for ShmTransport {
         segment.has_boards().then(|| self.with(|_| Ok(())).and_then(|()| open()))
     }
 
-    /// Memory that the program has already is not the segment's. The engine's lock is not held
-    /// while pages come.
+    /// Allocates a part of the segment. Memory that the program already has cannot become part of
+    /// the segment. The engine's lock is not held while pages are allocated.
     fn offer_part(&self, offer: SharedOffer) -> Option<Result<Box<dyn SharedRegion>>> {
         let SharedOffer::Fresh(len) = offer else { return None };
         Some(self.with(|_| Ok(())).and_then(|()| self.parts.offer(len)))
@@ -301,7 +305,7 @@ impl SharedMemory for ShmTransport {
     }
 
     fn catch_up(&self, rank: i32) {
-        // An error: closed, or a forked child.
+        // An error means that the communicator is closed or this process is a forked child.
         let _ = self.with(|engine| {
             engine.catch_up(engine.rank_of(rank)?);
             Ok(())
@@ -331,7 +335,7 @@ impl Pipeline for ShmTransport {
         word: u64,
         by: &Arc<PipelinedSource>,
     ) -> Option<Result<OpId>> {
-        // To this rank itself a message goes as a whole.
+        // A message to this rank itself is sent as a whole.
         (dest != self.rank).then(|| {
             self.with(|engine| {
                 let dest = engine.rank_of(dest)?;
@@ -347,7 +351,8 @@ impl Pipeline for ShmTransport {
 
 impl Drop for ShmTransport {
     fn drop(&mut self) {
-        // An error: closed already, or a forked child, which must not act for its parent.
+        // An error means that the communicator is already closed or this process is a forked child,
+        // which must not act for its parent.
         let _ = self.close();
     }
 }

@@ -1,4 +1,5 @@
-//! A C comm table as [`Comm`]: its slots are a [`Wire`], and `frames` makes a transport of that.
+//! Adapter from a C comm table to [`Comm`]: the slots implement [`Wire`], and `p2p_protocol` makes
+//! a transport of the wire.
 
 use super::window::{self, NativeWindows};
 use super::{BackendObject, call, keep_said, required, take_error_text};
@@ -97,7 +98,7 @@ impl Comm for NativeComm {
             native: args.native.ptr(),
         };
         let (mut comm, mut rank, mut size) = (std::ptr::null_mut(), -1, -1);
-        drop(take_error_text()); // left by an operation that was never tested again
+        drop(take_error_text()); // of an operation that was never tested again
         call!(
             self.owner,
             "comm.open",
@@ -115,7 +116,7 @@ impl Comm for NativeComm {
         });
         let properties = Arc::new(Properties {
             allows_progress_thread: self.slots.table.flags & DTL_COMM_ONLY_IN_CALLS == 0,
-            // Its slots are the program's: what they do is not known.
+            // True, because it is unknown how the program's slots treat cancelled operations.
             may_keep_cancelled: true,
             ..Properties::new(rank, size, format!("registered backend {}", owner.name))
         });
@@ -141,9 +142,10 @@ struct NativeWire {
 }
 
 impl NativeWire {
-    /// Keeps the reason of a failed operation for [`Wire::failure_text`], and turns a number that
-    /// is not a status into DTL_ERROR_NATIVE_BACKEND. An invalid boolean is an error: only 1
-    /// reports the end of an operation, so the transport may still use its buffer.
+    /// Stores the reason of a failed operation for [`Wire::failure_text`], and converts a number
+    /// that is not a status into DTL_ERROR_NATIVE_BACKEND. An invalid boolean output is returned as
+    /// an error: only 1 reports the completion of an operation, so the transport may still use its
+    /// buffer.
     #[cold]
     fn failed(&self, done: i32, result: &mut dtl_comm_done_t, before: Mark) -> Result<()> {
         if done != 1 {

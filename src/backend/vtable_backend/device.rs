@@ -1,4 +1,4 @@
-//! A C device table as [`Device`].
+//! Adapter from a C device table to [`Device`].
 
 use super::{BackendObject, call, required};
 use crate::abi::backend::vtable::dtl_device_vtable_t;
@@ -17,7 +17,7 @@ pub(super) struct NativeDevice {
     count: Get,
     get: Get,
     set: Set,
-    /// What `count` wrote last; 0 before the first call.
+    /// Device count that `count` wrote last; 0 before the first call.
     known: AtomicI32,
 }
 
@@ -53,7 +53,8 @@ impl Device for NativeDevice {
                 .owner
                 .invalid("device.count", &format!("wrote {count}: use a number from 0")));
         }
-        // Only a bound to compare with, which `get` reads anew before it fails.
+        // Relaxed: the count is only a bound for a comparison, and `get` queries it again before it
+        // fails.
         self.known.store(count, Ordering::Relaxed);
         Ok(count)
     }
@@ -76,7 +77,7 @@ impl Device for NativeDevice {
         let slot = self.table.info?;
         out.struct_size = size_of::<dtl_device_info_t>() as u32;
         let answer = call!(self.owner, "device.info", slot, device, &raw mut *out);
-        // Whatever the slot wrote, the texts end inside their fields.
+        // Terminate the texts inside their fields, whatever the slot wrote.
         if let (Some(name), Some(pci)) = (out.name.last_mut(), out.pci.last_mut()) {
             (*name, *pci) = (0, 0);
         }

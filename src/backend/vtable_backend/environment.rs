@@ -1,4 +1,4 @@
-//! The functions of an environment that C described as [`Calls`].
+//! Adapter from the C functions of an environment to [`Calls`].
 
 use super::{begin, foreign_error};
 use crate::abi::backend::environment::*;
@@ -15,7 +15,7 @@ struct NativeCalls {
     user: Addr,
 }
 
-/// The functions of a description.
+/// Wraps the functions of an environment's C descriptor.
 #[must_use]
 pub fn environment_calls(desc: &dtl_environment_desc_t) -> Box<dyn Calls> {
     let &dtl_environment_desc_t { probe, init, finalize, user, .. } = desc;
@@ -26,10 +26,10 @@ impl Calls for NativeCalls {
     fn probe(&self) -> Result<()> {
         let Some(probe) = self.probe else { return Ok(()) };
         let mut why: [c_char; 512] = [0; 512];
-        let room = (why.len() - 1) as u64; // the last byte stays NUL whatever the function does
+        let room = (why.len() - 1) as u64; // the function cannot overwrite the final NUL
         let before = begin();
-        // SAFETY: the author of the environment promised the header's contract for it; the buffer
-        // has the size that is passed.
+        // SAFETY: the author of the environment guarantees the header's contract for the function,
+        // and the buffer has the passed size.
         let status = unsafe { probe(self.user.ptr(), why.as_mut_ptr(), room) };
         if status == DTL_SUCCESS {
             return Ok(());
@@ -45,8 +45,8 @@ impl Calls for NativeCalls {
     fn init(&self, state: Addr) -> Result<()> {
         let Some(init) = self.init else { return Ok(()) };
         let before = begin();
-        // SAFETY: the author of the environment promised the header's contract for it; `state` is
-        // the block, of the requested size.
+        // SAFETY: the author of the environment guarantees the header's contract for the function,
+        // and `state` is a block of the requested size.
         match unsafe { init(self.user.ptr(), state.ptr()) } {
             DTL_SUCCESS => Ok(()),
             status => Err(foreign_error("its init", status, before)),
@@ -56,8 +56,8 @@ impl Calls for NativeCalls {
     fn finalize(&self, state: Addr) -> Result<()> {
         let Some(finalize) = self.finalize else { return Ok(()) };
         let before = begin();
-        // SAFETY: the author of the environment promised the header's contract for it; `state` is
-        // the block, of the requested size.
+        // SAFETY: the author of the environment guarantees the header's contract for the function,
+        // and `state` is a block of the requested size.
         match unsafe { finalize(self.user.ptr(), state.ptr()) } {
             DTL_SUCCESS => Ok(()),
             status => Err(foreign_error("its finalize", status, before)),

@@ -1,4 +1,4 @@
-//! A C exec table as [`Exec`].
+//! Adapter from a C exec table to [`Exec`].
 
 use super::{BackendObject, call, slot, whole};
 use crate::abi::backend::vtable::dtl_exec_vtable_t;
@@ -14,7 +14,7 @@ pub(super) struct NativeExec {
     owner: Arc<BackendObject>,
     table: dtl_exec_vtable_t,
     groups: ExecGroups,
-    /// Whether the table has the slots of host execution.
+    /// True if the table has the slots of host execution.
     has_host: bool,
 }
 
@@ -153,7 +153,7 @@ impl Exec for NativeExec {
 
     fn launch(&self, stream: Token, launch: &Launch<'_>) -> Option<Result<()>> {
         let slot = self.table.launch?;
-        // Addr is one pointer; an array of them is an array of pointers.
+        // An `Addr` has the layout of a pointer, so an array of them is an array of pointers.
         let args: Vec<_> = launch.args.iter().map(|arg| arg.ptr().cast_const()).collect();
         let (sizes, count) = (launch.sizes.as_ptr(), launch.args.len() as u32);
         let shape = &raw const *launch.shape;

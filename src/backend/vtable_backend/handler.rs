@@ -1,4 +1,4 @@
-//! A program's functions of a dispatcher's handler as [`Handler`].
+//! Adapter from the C functions of a dispatch handler to [`Handler`].
 
 use super::foreign_error;
 use crate::abi::devices::dispatch::{
@@ -14,19 +14,19 @@ use crate::runtime::exec::handles;
 use crate::sys::memory::buf::Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The functions, and the data that go with the last of them.
+/// Functions of a dispatch handler, with the `user` data that `destroy` releases.
 pub struct NativeHandler {
     name: String,
     predicate: dtl_dispatch_predicate_fn_t,
     invoke: dtl_dispatch_fn_t,
     destroy: dtl_dispatch_destroy_fn_t,
     user: Addr,
-    /// The data stay the caller's.
+    /// True if the caller retains ownership of the `user` data, so that `destroy` is not called.
     is_disowned: AtomicBool,
 }
 
 impl NativeHandler {
-    /// Each function gets `user`.
+    /// Wraps the functions; each of them receives `user`.
     #[must_use]
     pub fn new(
         name: &str,
@@ -44,8 +44,8 @@ impl Handler for NativeHandler {
     fn accepts(&self, query: &Query) -> Result<bool> {
         let Some(predicate) = self.predicate else { return Ok(true) };
         let before = Mark::now();
-        // SAFETY: who registered it gave this function for exactly these arguments; the query lives
-        // through the call.
+        // SAFETY: the program registered this function for exactly these arguments, and the query
+        // outlives the call.
         let answer = unsafe { predicate(query, self.user.ptr()) };
         if answer < 0 {
             return Err(foreign_error(
@@ -64,7 +64,8 @@ impl Handler for NativeHandler {
         let mut event = event;
         let place = event.as_deref_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
         let before = Mark::now();
-        // SAFETY: as in `accepts`; the event is null or a place of the caller's.
+        // SAFETY: the program registered this function for exactly these arguments, and the query
+        // outlives the call. `place` is null or points to an event of the caller.
         let status = unsafe { invoke(query, place, self.user.ptr()) };
         if status != DTL_SUCCESS {
             return Err(foreign_error(&format!("handler \"{}\"", self.name), status, before));
@@ -89,7 +90,8 @@ impl Handler for NativeHandler {
 impl Drop for NativeHandler {
     fn drop(&mut self) {
         if let Some(destroy) = self.destroy.filter(|_| !self.is_disowned.load(Ordering::Relaxed)) {
-            // SAFETY: as in `accepts`; called once, after the last use.
+            // SAFETY: the program registered this function for exactly this argument. It is called
+            // once, after the last use.
             unsafe { destroy(self.user.ptr()) }
         }
     }

@@ -1,4 +1,4 @@
-//! C memory and transfer tables as [`Memory`] and [`Transfer`].
+//! Adapters from C memory and transfer tables to [`Memory`] and [`Transfer`].
 
 use super::{BackendObject, call, required, status_of, whole};
 use crate::abi::backend::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
@@ -33,7 +33,7 @@ pub(super) struct NativeMemory {
     crossing: Option<Crossing>,
 }
 
-/// The slots for memory of other processes.
+/// Slots for exporting memory to other processes and importing it.
 struct Crossing {
     owner: Arc<BackendObject>,
     export: Export,
@@ -77,7 +77,8 @@ impl NativeMemory {
 }
 
 impl NativeMemory {
-    /// The alignment that `kind_info` declared; 0 declares none, which is 1.
+    /// Checks the alignment that `kind_info` declared. 0 declares no alignment and is replaced by
+    /// 1.
     fn check_alignment(&self, kind: dtl_enum_word_t, info: &mut dtl_mem_kind_info_t) -> Result<()> {
         info.alignment = info.alignment.max(1);
         if info.alignment.is_power_of_two() && info.alignment <= MOST_ALIGNMENT {
@@ -91,8 +92,8 @@ impl NativeMemory {
         Err(self.owner.invalid("memory.kind_info", &text))
     }
 
-    /// The memory that `pointer_info` described, if the description is one of memory at the
-    /// address.
+    /// Checks the description that `pointer_info` wrote for `addr` and returns the allocation.
+    /// Returns an error if the description does not match memory at `addr`.
     fn found(&self, addr: Addr, info: &dtl_mem_info_t) -> Result<DriverAllocation> {
         const SLOT: &str = "memory.pointer_info";
         let dtl_mem_info_t { kind, device, size_bytes: size, .. } = *info;
@@ -120,7 +121,7 @@ impl NativeMemory {
     }
 }
 
-/// Adds the requested kind to an error of a slot, whose text may not name it.
+/// Adds the requested memory kind to an error of a slot, whose text may not name the kind.
 fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
     error.within(&format!("memory kind {}", describe(kind)))
 }
@@ -218,8 +219,8 @@ impl Memory for NativeMemory {
             base: std::ptr::null_mut(),
             size_bytes: 0,
         };
-        // Without `call!`, which formats an error text: NOT_FOUND is the result for every host
-        // buffer.
+        // `call!` is not used, because it formats an error text: NOT_FOUND is the result for every
+        // host buffer.
         let before = Mark::now();
         let status = status_of!(self.owner, "memory.pointer_info", slot, addr.ptr(), &raw mut info);
         if status == DTL_ERROR_NOT_FOUND {

@@ -1,7 +1,5 @@
-//! The one adapter from C tables to the component traits. After it, a registered backend and a
-//! built-in one are the same thing.
-//!
-//! Here: validation, the owner of the foreign `self`, statuses.
+//! Adapter from C tables to the component traits: validation, the owner of the foreign `self`, and
+//! statuses. The runtime does not distinguish an adapted backend from a built-in one.
 //!
 //! In reading order:
 //! - `slot_call`: calls of slots
@@ -40,29 +38,29 @@ use std::ffi::{CStr, CString, c_char};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Priority of a table that leaves the field 0.
+/// Priority of a backend whose table leaves the field 0.
 const DEFAULT_PRIORITY: i32 = 40;
 
-/// The lowest DTL_ABI_VERSION that tables and plugins may have been compiled with.
+/// Lowest DTL_ABI_VERSION that tables and plugins may have been compiled with.
 pub const OLDEST_ABI: u32 = 1;
 
-/// The tables as C gave them, taken over into our sizes.
+/// Copies of the C tables of a backend, extended or truncated to the struct sizes of this library.
 pub struct Tables {
-    /// The main table.
+    /// Main table of the backend.
     pub main: dtl_backend_vtable_t,
-    /// Devices.
+    /// Device table; `None` if the backend has no device component.
     pub device: Option<dtl_device_vtable_t>,
-    /// Memory.
+    /// Memory table; `None` if the backend has no memory component.
     pub memory: Option<dtl_memory_vtable_t>,
-    /// Transfers.
+    /// Transfer table; `None` if the backend has no transfer component.
     pub transfer: Option<dtl_transfer_vtable_t>,
-    /// Execution.
+    /// Execution table; `None` if the backend has no exec component.
     pub exec: Option<dtl_exec_vtable_t>,
-    /// Communication.
+    /// Communication table; `None` if the backend has no comm component.
     pub comm: Option<dtl_comm_vtable_t>,
 }
 
-/// The foreign object behind all components of one backend; destroyed after its last user.
+/// Foreign object that all components of one backend share; destroyed after its last use.
 pub struct BackendObject {
     name: String,
     self_: Addr,
@@ -71,12 +69,12 @@ pub struct BackendObject {
 }
 
 impl BackendObject {
-    /// From here on `destroy` is owed: the registration has succeeded.
+    /// Marks the registration as successful: from now on, dropping this object calls `destroy`.
     pub fn arm(&self) {
         self.armed.store(true, Ordering::Release);
     }
 
-    /// Turns the status of a slot into a result that names backend and slot.
+    /// Converts the status of a slot into a `Result` whose error names the backend and the slot.
     #[inline]
     fn check(&self, slot: &str, status: dtl_status_t, before: Mark) -> Result<()> {
         if status == DTL_SUCCESS { Ok(()) } else { Err(self.failed(slot, status, before)) }
@@ -87,7 +85,7 @@ impl BackendObject {
         foreign_error(&format!("backend {}: {slot}", self.name), status, before)
     }
 
-    /// Checks and converts a boolean output.
+    /// Checks and converts a boolean output of a slot.
     #[inline]
     fn boolean(&self, slot: &str, value: i32) -> Result<bool> {
         match value {
@@ -106,13 +104,14 @@ impl BackendObject {
         Error::new(DTL_ERROR_NATIVE_BACKEND, text)
     }
 
-    /// The error for an output of a slot that is not what the slot has to write.
+    /// Returns the error for an invalid output of a slot.
     #[cold]
     fn invalid(&self, slot: &str, what: &str) -> Error {
         Error::new(DTL_ERROR_NATIVE_BACKEND, format!("backend {}: {slot} {what}", self.name))
     }
 
-    /// What a creating slot answered; null would be taken for the null object.
+    /// Checks the object that a slot created. A null pointer is an error, because it would denote
+    /// the null object.
     fn not_null(&self, slot: &str, object: *mut std::ffi::c_void) -> Result<Addr> {
         if object.is_null() {
             let text = format!("backend {}: {slot} succeeded and answered NULL", self.name);
@@ -121,7 +120,8 @@ impl BackendObject {
         Ok(Addr::new(object))
     }
 
-    /// The error for a slot of a group that is not there; not reached through `runtime`.
+    /// Returns the error for a missing slot of an optional group. `runtime` checks the groups
+    /// first, so this error is not reached through `runtime`.
     #[cold]
     fn absent(&self, slot: &str) -> Error {
         Error::new(DTL_ERROR_NOT_SUPPORTED, format!("backend {} has no {slot}", self.name))
@@ -131,7 +131,8 @@ impl BackendObject {
 impl Drop for BackendObject {
     fn drop(&mut self) {
         if let Some(destroy) = self.destroy.filter(|_| self.armed.load(Ordering::Acquire)) {
-            // SAFETY: the table's contract: called once, after the last use, with its own `self`.
+            // SAFETY: the table's contract is met: `destroy` is called once, after the last use,
+            // with the `self` of its backend.
             unsafe { destroy(self.self_.ptr()) }
         }
     }
@@ -147,24 +148,26 @@ pub fn set_error_text(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sets the text for a fault that the adapter finds, in place of the slot's own text.
+/// Sets the error text for a fault that the adapter finds, replacing the slot's own text.
 fn leave_error_text(text: String) {
     let _ = ERROR_TEXT.try_with(|left| left.set(text));
 }
 
-/// Before foreign code is called that is called rarely: what a call before has left is dropped.
+/// Prepares a call of a foreign function outside the fast path: drops the error text that an
+/// earlier call left and returns a mark of the last error.
 pub(super) fn begin() -> Mark {
     drop(take_error_text());
     Mark::now()
 }
 
-/// The text that foreign code has left in this thread; empty if none.
+/// Removes and returns the error text that foreign code set in this thread; empty if none.
 pub(super) fn take_error_text() -> String {
     ERROR_TEXT.try_with(Cell::take).unwrap_or_default()
 }
 
-/// Keeps the error text for a status that foreign code reports otherwise than by returning it. If
-/// it left no text, that of a call of ours that failed with this status after the mark is kept.
+/// Stores the error text for a status that foreign code reports otherwise than by its return value.
+/// If foreign code set no text, the text of a library call that failed with this status after the
+/// mark is stored.
 #[cold]
 fn keep_said(before: Mark, status: dtl_status_t) {
     let _ = ERROR_TEXT.try_with(|left| {
@@ -173,8 +176,9 @@ fn keep_said(before: Mark, status: dtl_status_t) {
     });
 }
 
-/// The error for a failing status of foreign code that was called after the mark, in this thread:
-/// with the text that it has left, else with that of a call of ours whose status it passes on.
+/// Returns the error for a failing status of foreign code, which this thread called after the mark.
+/// The text is that set by the foreign code or, if there is none, that of the failed library call
+/// whose status the foreign code returns.
 #[cold]
 pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Error {
     let left = take_error_text();
@@ -191,12 +195,12 @@ pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Er
     if left.is_empty() { before.explain(error) } else { error }
 }
 
-/// Calls a slot with the backend's `self`: its status.
+/// Calls a slot with the backend's `self` and returns its status.
 macro_rules! status_of {
     ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
         let slot = $crate::backend::vtable_backend::slot_call::Slot::unwinding($slot);
         let inside = $crate::backend::vtable_backend::slot_call::SlotGuard::enter(&$owner, $name);
-        // SAFETY: the slot came in a table whose author promised the header's contract for it; the
+        // SAFETY: the author of the table guarantees the header's contract for the slot. The
         // arguments are those of the contract, checked by `ffi` and `runtime`.
         let status = unsafe { slot($owner.self_.ptr() $(, $arg)*) };
         inside.left();
@@ -205,7 +209,7 @@ macro_rules! status_of {
 }
 use status_of;
 
-/// Calls a slot with the backend's `self` and turns its status into a result.
+/// Calls a slot with the backend's `self` and converts its status into a `Result`.
 macro_rules! call {
     ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
         let before = $crate::last_error::Mark::now();
@@ -215,7 +219,7 @@ macro_rules! call {
 }
 use call;
 
-/// A slot of a group of the exec table, or NOT_SUPPORTED.
+/// Evaluates to a slot of an optional group of the exec table, or returns NOT_SUPPORTED.
 macro_rules! slot {
     ($self:expr, $slot:ident) => {
         $self.table.$slot.ok_or_else(|| $self.owner.absent(concat!("exec.", stringify!($slot))))?
@@ -223,7 +227,7 @@ macro_rules! slot {
 }
 use slot;
 
-/// A slot that must be there.
+/// Evaluates to a mandatory slot, or returns INVALID_ARGUMENT if the slot is NULL.
 macro_rules! required {
     ($table:expr, $component:literal, $slot:ident) => {
         match $table.$slot {
@@ -246,7 +250,8 @@ macro_rules! required {
 }
 use required;
 
-/// A group is whole or absent; half of one names its first missing slot.
+/// Returns true if all slots of a group are present and false if none is. Returns an error that
+/// names the first missing slot if only some are present.
 fn whole(component: &str, group: &str, slots: &[(&str, bool)]) -> Result<bool> {
     let missing = slots.iter().find(|(_, present)| !present);
     match missing {
@@ -261,7 +266,8 @@ fn whole(component: &str, group: &str, slots: &[(&str, bool)]) -> Result<bool> {
     }
 }
 
-/// Makes a backend of tables. Fails with the first fault; `destroy` is not called then.
+/// Creates a backend from C tables. Returns an error for the first fault in the tables; `destroy`
+/// is not called in that case.
 pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<BackendObject>)> {
     check_main(&tables.main)?;
     let owner = Arc::new(BackendObject {
@@ -325,7 +331,7 @@ fn check_main(main: &dtl_backend_vtable_t) -> Result<()> {
     Ok(())
 }
 
-/// What must be 0 in the component tables; the comm table has nothing of the kind.
+/// Checks that the reserved fields of the component tables are 0; the comm table has no such field.
 fn check_reserved(tables: &Tables) -> Result<()> {
     let words = [
         ("device", tables.device.map_or(0, |table| table.reserved)),
@@ -350,7 +356,7 @@ struct NativePresence {
 // here; slots may be called from any thread by contract.
 unsafe impl Send for NativePresence {}
 // SAFETY: the table holds function pointers and pointers to component tables that are not read
-// here; slots may be called from any thread by contract; nothing in it changes.
+// here; slots may be called from any thread by contract; the table is immutable.
 unsafe impl Sync for NativePresence {}
 
 impl BackendProbe for NativePresence {
@@ -358,12 +364,13 @@ impl BackendProbe for NativePresence {
         let Some(slot) = self.table.is_available else { return Ok(Ok(())) };
         let mut yes = 0;
         let mut why: [c_char; 512] = [0; 512];
-        let room = (why.len() - 1) as u64; // the last byte stays NUL whatever the slot does
+        let room = (why.len() - 1) as u64; // the slot cannot overwrite the final NUL
         let before = Mark::now();
         let status =
             status_of!(self.owner, "is_available", slot, &raw mut yes, why.as_mut_ptr(), room);
         if let Err(error) = self.owner.check("is_available", status, before) {
-            // A failing status is a reason why it cannot run here; any other number is an error.
+            // A failing status is a reason why the backend is unavailable; a number that is not a
+            // status is an error.
             return if error::is_status(status) {
                 Ok(Err(error.text().to_owned()))
             } else {

@@ -1,4 +1,4 @@
-//! The modules of a C exec table as [`Modules`].
+//! Adapter from the module slots of a C exec table to [`Modules`].
 
 use super::{BackendObject, call, slot, whole};
 use crate::abi::backend::vtable::dtl_exec_vtable_t;
@@ -16,7 +16,7 @@ pub(super) struct NativeModules {
 }
 
 impl NativeModules {
-    /// `None` if the table has none of the slots.
+    /// Creates the adapter. Returns `None` if the table has no module slot.
     pub(super) fn of(
         owner: Arc<BackendObject>,
         table: &dtl_exec_vtable_t,
@@ -45,19 +45,20 @@ impl NativeModules {
     }
 }
 
-/// What a slot is given to write a log to.
+/// Log callback that is passed to the compile slot: appends `size` bytes of `text` to the log.
 unsafe extern "C" fn note(user: *mut c_void, text: *const c_char, size: u64) {
     if user.is_null() || text.is_null() {
         return;
     }
-    // SAFETY: `user` is the list that `compile` passes along; its slot calls one after another,
-    // during the call.
+    // SAFETY: `user` is the list that `compile` passes. The slot makes one call at a time and only
+    // while it runs.
     let log = unsafe { &mut *user.cast::<Vec<u8>>() };
-    // SAFETY: `size` bytes by the slot's contract.
+    // SAFETY: `text` has `size` bytes by the slot's contract.
     log.extend_from_slice(unsafe { std::slice::from_raw_parts(text.cast(), size as usize) });
 }
 
-/// Texts from C have no NUL inside.
+/// Converts a text that came from C. The conversion does not fail, because such texts contain no
+/// NUL.
 fn c_text(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }
@@ -86,7 +87,7 @@ impl Modules for NativeModules {
             options: if options.is_empty() { std::ptr::null() } else { options.as_ptr() },
             name: source.name.as_ptr(),
             files: if files.is_empty() { std::ptr::null() } else { files.as_ptr() },
-            environments: std::ptr::null(), // they are started, their folders are among the options
+            environments: std::ptr::null(), // started; the options have their folders
             file_count: files.len() as u32,
             environment_count: 0,
         };
@@ -159,6 +160,6 @@ impl Modules for NativeModules {
 
 // SAFETY: the table holds function pointers; slots may be called from any thread by contract.
 unsafe impl Send for NativeModules {}
-// SAFETY: the table holds function pointers; slots may be called from any thread by contract;
-// nothing in it changes.
+// SAFETY: the table holds function pointers; slots may be called from any thread by contract; the
+// table is immutable.
 unsafe impl Sync for NativeModules {}

@@ -1,20 +1,20 @@
-//! Calls of slots: if an exception leaves a slot, backend and slot are logged before the process
-//! ends.
+//! Calls of slots. If an exception leaves a slot, the backend and the slot are logged before the
+//! process terminates.
 //!
-//! Nothing here can catch a foreign exception: the first `catch_unwind` that it reaches ends the
-//! process. Before that, the frames that it passes are cleaned up, and this cleanup writes the log.
-//! A call that returns pays nothing for it.
+//! This file cannot catch a foreign exception: the first `catch_unwind` that the exception reaches
+//! terminates the process. Before that, unwinding runs the cleanup of the frames in between, and
+//! this cleanup writes the log. A call that returns has no overhead.
 
 use super::BackendObject;
 use crate::abi::status::dtl_status_t;
 use crate::runtime::log;
 
-/// Function pointer of a slot, convertible to one that may unwind: otherwise the compiler drops the
-/// cleanup around the call.
+/// Function pointer of a slot, convertible to a function pointer that may unwind. Without the
+/// conversion the compiler omits the cleanup around the call.
 pub(super) trait Slot {
-    /// The type of the function that may unwind.
+    /// Type of the function that may unwind.
     type Unwinding;
-    /// Returns the function as one that may unwind.
+    /// Returns the function as a function that may unwind.
     fn unwinding(self) -> Self::Unwinding;
 }
 
@@ -23,8 +23,8 @@ macro_rules! slots {
         impl<$($argument),+> Slot for unsafe extern "C" fn($($argument),+) -> dtl_status_t {
             type Unwinding = unsafe extern "C-unwind" fn($($argument),+) -> dtl_status_t;
             fn unwinding(self) -> Self::Unwinding {
-                // SAFETY: the two conventions pass arguments and results alike; they differ in what
-                // unwinding does.
+                // SAFETY: both calling conventions pass arguments and results alike; they differ
+                // only in the effect of unwinding.
                 unsafe { std::mem::transmute::<Self, Self::Unwinding>(self) }
             }
         }
@@ -45,20 +45,20 @@ slots! {
     A B C D E F G H I J K L;
 }
 
-/// Guard of a slot call. [`Inside::left`] ends it when the slot has returned; it is dropped only by
-/// unwinding.
+/// Guard of a slot call. [`SlotGuard::left`] ends the guard when the slot has returned; only
+/// unwinding drops it.
 pub(super) struct SlotGuard<'a> {
     owner: &'a BackendObject,
     slot: &'static str,
 }
 
 impl<'a> SlotGuard<'a> {
-    /// Begins the guard, before the call.
+    /// Creates the guard before the call.
     pub(super) fn enter(owner: &'a BackendObject, slot: &'static str) -> Self {
         SlotGuard { owner, slot }
     }
 
-    /// Ends the guard when the slot has returned.
+    /// Ends the guard after the slot has returned.
     pub(super) fn left(self) {
         std::mem::forget(self);
     }
@@ -70,8 +70,8 @@ impl Drop for SlotGuard<'_> {
     }
 }
 
-/// Out of line and by value: otherwise each call of a slot keeps an [`SlotGuard`] on the stack for
-/// it.
+/// Logs an exception that left a slot. The function is out of line and receives references instead
+/// of the guard: otherwise each call of a slot would keep a [`SlotGuard`] on the stack.
 #[cold]
 #[inline(never)]
 fn exception_left(owner: &BackendObject, slot: &str) {

@@ -1,4 +1,4 @@
-//! The win_ slots of a C comm table as [`WireWindows`].
+//! Adapter from the win_ slots of a C comm table to [`WireWindows`].
 
 use super::{BackendObject, call, whole};
 use crate::abi::backend::vtable::{DTL_WIN_KEY_BYTES, dtl_comm_vtable_t};
@@ -72,7 +72,7 @@ type CompareAndSwap = unsafe extern "C" fn(
     *mut u64,
 ) -> i32;
 
-/// The groups of a table that has the first.
+/// Slot groups of a table that has the transfer group.
 #[derive(Clone, Copy)]
 pub(super) struct Slots {
     create: Create,
@@ -92,7 +92,8 @@ struct AtomicSlots {
 }
 
 impl Slots {
-    /// `None`: the table has none of them.
+    /// Reads the window slots of a table. Returns `None` if the table has no slot of the transfer
+    /// group.
     pub(super) fn of(table: &dtl_comm_vtable_t) -> Result<Option<Slots>> {
         whole(
             "comm",
@@ -147,14 +148,14 @@ impl AtomicSlots {
     }
 }
 
-/// What one opened communicator does of windows.
+/// Window operations of one open communicator.
 pub(super) struct NativeWindows {
     pub(super) owner: Arc<BackendObject>,
     pub(super) slots: Slots,
     pub(super) comm: Addr,
 }
 
-/// A key as the slot writes it: aligned for any struct.
+/// Buffer for the key that a slot writes, aligned for any struct.
 #[repr(align(16))]
 struct Key([u8; DTL_WIN_KEY_BYTES as usize]);
 
@@ -169,7 +170,8 @@ impl NativeWindows {
         self.slots.atomics.as_ref().ok_or_else(absent)
     }
 
-    /// A window whose key or pointer makes no sense ends at once.
+    /// Checks a window that the slot created. A window with an invalid key or pointer is destroyed
+    /// at once.
     fn checked(&mut self, window: Addr, bytes: u32) -> Result<()> {
         self.owner.not_null("comm.win_create", window.ptr())?;
         if bytes > DTL_WIN_KEY_BYTES {
@@ -326,7 +328,7 @@ impl WireWindows for NativeWindows {
     }
 }
 
-/// The address of what is there.
+/// Returns the address of a region, or null if the region is empty.
 fn or_null(region: Region) -> *mut c_void {
     if region.is_empty() { std::ptr::null_mut() } else { region.addr().ptr() }
 }

@@ -1,20 +1,19 @@
-//! How the elements of an array lie: shape, strides, and whether all that is memory that there can
-//! be.
+//! Memory layout of an array: shape, strides, and a check that the extent is possible.
 
 use crate::error::{Error, Result, fail};
 
-/// Where elements lie.
+/// Memory layout of the elements of an array.
 pub(super) struct Layout {
     pub(super) shape: Box<[i64]>,
     pub(super) strides: Box<[i64]>,
     pub(super) count: u64,
-    /// Bytes from the first element to the end of the last one.
+    /// Extent in bytes, from the first element to the end of the last element.
     pub(super) bytes: u64,
     pub(super) is_contiguous: bool,
 }
 
 impl Layout {
-    /// In C's order, without gaps.
+    /// Creates a contiguous layout in row-major order.
     pub(super) fn compact(shape: &[i64], element: u64) -> Result<Self> {
         if let Some((at, n)) = shape.iter().enumerate().find(|(_, n)| **n < 0) {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "shape[{at}] is {n}: use 0 or more");
@@ -23,8 +22,7 @@ impl Layout {
         let mut next: i64 = 1;
         for (stride, n) in strides.iter_mut().zip(shape).rev() {
             *stride = next;
-            // A dimension without elements counts as one, so that the others' strides are what they
-            // would be.
+            // An empty dimension counts as 1, so that the strides of the others are as without it.
             next = next.checked_mul((*n).max(1)).ok_or_else(|| too_large(shape, element))?;
         }
         let is_empty = shape.contains(&0);
@@ -35,7 +33,8 @@ impl Layout {
         Ok(Layout { shape: shape.into(), strides, count, bytes, is_contiguous: true })
     }
 
-    /// With the strides that another library gave; those that lead nowhere become the usual ones.
+    /// Creates a layout with strides from another library. Strides of dimensions with at most one
+    /// element are replaced by row-major strides.
     pub(super) fn with_strides(shape: &[i64], given: &[i64], element: u64) -> Result<Self> {
         let mut layout = Layout::compact(shape, element)?;
         if layout.count == 0 {
@@ -66,8 +65,8 @@ impl Layout {
     }
 }
 
-/// The strides lead to more than memory can hold, which the shape alone does not: names the one
-/// that leads farthest.
+/// Creates the error for strides whose extent exceeds any memory, although the shape alone does
+/// not. Names the stride with the largest extent.
 fn too_far(shape: &[i64], strides: &[i64], element: u64) -> Error {
     let reach =
         |(_, (n, stride)): &(usize, (&i64, &i64))| i128::from(**n - 1) * i128::from(**stride);

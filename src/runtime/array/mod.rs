@@ -1,9 +1,7 @@
-//! Arrays: memory of a backend with a dtype, a shape and strides, shared with other libraries as
-//! DLPack has it.
+//! Arrays: memory of a backend with dtype, shape and strides, exchanged with libraries by DLPack.
 //!
-//! An array's memory is a store of its own, with a share for the array and one for each tensor that
-//! was lent out: it is freed with the last of them. A tensor that was taken in is such a store,
-//! too.
+//! The memory of an array is a reference-counted store. The array and each exported tensor have one
+//! reference. The last reference frees the memory. An imported tensor is such a store, too.
 //!
 //! In reading order:
 //! - `layout`: shape, strides, extent
@@ -29,15 +27,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Type byte of array handles.
 const TAG: u8 = 12;
-/// Alignment that DLPack requires.
+/// Alignment in bytes that DLPack requires.
 const ALIGNMENT: u64 = 256;
 
 static ARRAYS: HandleTable<Array> = HandleTable::new(TAG, 0);
-/// Tensors that were lent and not given up.
+/// Number of exported tensors that their consumers have not released.
 static LENT: AtomicU64 = AtomicU64::new(0);
-/// Those of them that this library itself has taken in again.
+/// Number of tensors counted in `LENT` that this library itself has imported again.
 static LOOPED: AtomicU64 = AtomicU64::new(0);
-/// Counted up in a forked child: what the parent lent or took is not the child's to give up.
+/// Fork generation, incremented in a forked child, which must not release the parent's tensors.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// Memory of a backend with a dtype, a shape and strides, exchanged as a DLPack tensor.
@@ -49,13 +47,13 @@ pub struct Array {
     data: Addr,
     layout: Layout,
     flags: u64,
-    /// Tensors lent out.
+    /// Number of exported tensors of this array that are not released.
     exports: Arc<AtomicU64>,
-    /// `None` once it is destroyed.
+    /// Memory of the array; `None` once the array is destroyed.
     store: Mutex<Option<Arc<Store>>>,
 }
 
-/// What memory is and how it is given up.
+/// Memory of an array and the way to free it.
 struct Store {
     backend: Arc<Backend>,
     what: ArrayData,
@@ -63,9 +61,9 @@ struct Store {
 }
 
 enum ArrayData {
-    /// Allocated here; null = nothing.
+    /// Memory that the library allocated; null = none.
     Own(Addr),
-    /// Another library's, and how it is known here.
+    /// Imported tensor of another library, and its entry in the table of external memory.
     Taken(TakenTensor, Option<external::ExternalEntry>),
 }
 
@@ -74,7 +72,7 @@ impl Store {
         Arc::new(Store { backend: Arc::clone(backend), what, forks: FORKS.load(Ordering::Relaxed) })
     }
 
-    /// Drops a share; the last one gives the memory up. In a forked child it stays.
+    /// Drops a reference; the last reference frees the memory. A forked child leaks the memory.
     fn drop_share(self: Arc<Self>) -> Result<()> {
         if lifecycle::is_fork() || self.forks != FORKS.load(Ordering::Relaxed) {
             std::mem::forget(self);
@@ -97,7 +95,7 @@ impl Store {
     }
 }
 
-/// Fails unless an array may have so many dimensions.
+/// Fails unless `ndim` is a valid number of dimensions of an array; returns it.
 pub fn check_ndim(ndim: i32) -> Result<usize> {
     match usize::try_from(ndim) {
         Ok(count) if ndim <= DTL_ARRAY_MAX_NDIM => Ok(count),
@@ -108,7 +106,7 @@ pub fn check_ndim(ndim: i32) -> Result<usize> {
     }
 }
 
-/// An array of fresh memory on the calling thread's current device; its handle.
+/// Allocates an array on the calling thread's current device and returns its handle.
 pub fn alloc(
     inside: &Guard,
     backend: Arc<Backend>,
@@ -163,8 +161,8 @@ fn describe(backend: &Backend, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_inf
     Ok(info)
 }
 
-/// Puts an array under a handle. Else its memory is still the caller's: with the backend, to give
-/// it up.
+/// Inserts an array into the handle table and returns its handle. On failure the caller still owns
+/// the array's memory; the returned backend is the one with which to free it.
 fn insert(array: Array) -> std::result::Result<u64, (Error, Arc<Backend>)> {
     let backend = Arc::clone(&array.backend);
     ARRAYS.insert(Arc::new(array)).ok_or_else(|| {
@@ -179,13 +177,13 @@ pub fn is_live(id: u64) -> bool {
     ARRAYS.is_live(id)
 }
 
-/// The array of a handle, for the duration of a call.
+/// Returns the array of a handle, valid for the duration of a call.
 pub fn find(inside: &Guard, id: u64) -> Result<&Array> {
     ARRAYS.get(inside, id).ok_or_else(|| invalid_handle("array", TAG, id))
 }
 
 impl Array {
-    /// Fills in what is known of it.
+    /// Fills in the properties of the array.
     pub fn info(&self, out: &mut dtl_array_info_t) {
         out.ndim = self.layout.shape.len() as i32;
         out.backend = self.backend.handle();
@@ -198,13 +196,13 @@ impl Array {
         out.export_count = self.exports.load(Ordering::Relaxed);
     }
 
-    /// Returns the array as a DLPack tensor, valid as long as the array.
+    /// Returns the array as a DLPack tensor, valid as long as the array exists.
     pub fn view(&self) -> Result<dtl_dlpack_tensor_t> {
         let (device, dtype) = self.words()?;
         Ok(dlpack::face(self.data, device, dtype, &self.layout.shape, &self.layout.strides))
     }
 
-    /// DLPack's words for where it is and what its elements are.
+    /// Returns DLPack's descriptions of the array's device and dtype.
     fn words(&self) -> Result<(dtl_dlpack_device_t, dtl_dlpack_dtype_t)> {
         let Some(dtype) = dlpack::dtype_of(self.dtype) else {
             return fail!(
@@ -234,11 +232,11 @@ impl Array {
         Ok((device, dtype))
     }
 
-    /// Makes a tensor of the array, and the function that its consumer's deleter calls.
+    /// Creates a tensor of the array, and the function that its consumer's deleter calls.
     fn lend(&self, id: u64) -> Result<(Tensor, Release)> {
         let (device, dtype) = self.words()?;
         let Some(store) = self.store.lock().as_ref().map(Arc::clone) else {
-            return Err(invalid_handle("array", TAG, id)); // destroyed at this moment
+            return Err(invalid_handle("array", TAG, id)); // destroyed concurrently
         };
         let tensor = Tensor {
             data: self.data,
@@ -257,20 +255,20 @@ impl Array {
             }
             if !lifecycle::is_fork() && forks == FORKS.load(Ordering::Relaxed) {
                 exports.fetch_sub(1, Ordering::Relaxed);
-                LENT.fetch_sub(1, Ordering::Release); // last: finalize may come now
+                LENT.fetch_sub(1, Ordering::Release); // last, since finalize may follow now
             }
         };
         Ok((tensor, Box::new(release)))
     }
 
-    /// Lends the array to another library as a versioned DLPack struct.
+    /// Exports the array to another library as a versioned DLPack struct.
     pub fn export(&self, id: u64) -> Result<*mut dtl_dlpack_versioned_t> {
         let (tensor, release) = self.lend(id)?;
         Ok(dlpack::lend(tensor, release))
     }
 
-    /// Lends the array to another library in the struct from before DLPack 1.0. NOT_SUPPORTED if it
-    /// is read-only, as that struct has no such flag.
+    /// Exports the array to another library as the struct from before DLPack 1.0. Fails with
+    /// NOT_SUPPORTED if the array is read-only, because that struct has no such flag.
     pub fn export_unversioned(&self, id: u64) -> Result<*mut dtl_dlpack_managed_t> {
         if self.flags & DTL_ARRAY_READ_ONLY != 0 {
             return fail!(
@@ -294,32 +292,32 @@ fn no_pointer(backend: &Backend) -> Error {
     Error::new(crate::abi::status::DTL_ERROR_NOT_SUPPORTED, text)
 }
 
-/// DLPack's type and id of a device.
+/// Returns the DLPack type and id of a device.
 fn number(backend: &Backend, device: i32) -> Result<(i32, i32)> {
     backend.device()?.dlpack(device).unwrap_or_else(|| Err(backend.lacks("DLPack number")))
 }
 
-/// A tensor that another library gave.
+/// Tensor that another library exported.
 pub struct ForeignTensor<'a> {
-    /// Its memory.
+    /// Address of the tensor's memory.
     pub data: Addr,
-    /// Bytes from there to the first element.
+    /// Offset in bytes from `data` to the first element.
     pub byte_offset: u64,
-    /// Where it is.
+    /// Device of the memory.
     pub device: dtl_dlpack_device_t,
-    /// What its elements are.
+    /// Type of the elements.
     pub dtype: dtl_dlpack_dtype_t,
-    /// Elements of each dimension.
+    /// Number of elements of each dimension.
     pub shape: &'a [i64],
-    /// Distances in elements; `None` = C's order without gaps.
+    /// Distances between neighbours in elements, by dimension; `None` = contiguous, row-major.
     pub strides: Option<&'a [i64]>,
-    /// Whether it must not be written.
+    /// True if the tensor must not be written.
     pub read_only: bool,
-    /// How it is given up.
+    /// Ownership of the tensor, through which it is released.
     pub taken: TakenTensor,
 }
 
-/// An array of a tensor's memory; its handle. A failure leaves the tensor with the caller.
+/// Imports a tensor as an array and returns a handle. On failure the caller owns the tensor.
 pub fn import(backend: Arc<Backend>, given: &ForeignTensor<'_>) -> Result<u64> {
     let (device, kind) = place(&backend, given.device)?;
     let Some(dtype) = dlpack::dtype_from(given.dtype) else {
@@ -368,7 +366,7 @@ pub fn import(backend: Arc<Backend>, given: &ForeignTensor<'_>) -> Result<u64> {
     })
 }
 
-/// The device of this backend that DLPack's one is, and the kind of memory there.
+/// Returns this backend's device for a DLPack device, and the kind of memory of that device.
 fn place(backend: &Backend, wanted: dtl_dlpack_device_t) -> Result<(i32, dtl_enum_word_t)> {
     let TensorLocation { device_type, is_of_one, kind } = dlpack::placed_by(wanted.device_type);
     if !dlpack::has_pointers(device_type) {
@@ -401,7 +399,7 @@ fn place(backend: &Backend, wanted: dtl_dlpack_device_t) -> Result<(i32, dtl_enu
     )
 }
 
-/// Where a tensor's elements begin.
+/// Returns the address of a tensor's first element.
 fn first_element(given: &ForeignTensor<'_>, dtype: dtl_dtype_t, bytes: u64) -> Result<Addr> {
     if given.data.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "the tensor has elements, but its data is NULL");
@@ -431,17 +429,17 @@ fn first_element(given: &ForeignTensor<'_>, dtype: dtl_dtype_t, bytes: u64) -> R
     Ok(given.data.offset(offset))
 }
 
-/// A destroyed array, still to be given up.
+/// Destroyed array whose memory is not yet released.
 pub struct ArrayTeardown(Option<Arc<Store>>);
 
 impl ArrayTeardown {
-    /// Gives the array's share of its memory up, which may call another library.
+    /// Drops the array's reference to its memory, which may call another library.
     pub fn end(self) -> Result<()> {
         self.0.map_or(Ok(()), Store::drop_share)
     }
 }
 
-/// Makes a handle stale; the null handle is nothing.
+/// Invalidates an array handle and returns the array for release; the null handle is ignored.
 pub fn remove(inside: &Guard, id: u64) -> Result<ArrayTeardown> {
     if id == 0 {
         return Ok(ArrayTeardown(None));
@@ -450,7 +448,7 @@ pub fn remove(inside: &Guard, id: u64) -> Result<ArrayTeardown> {
     Ok(ArrayTeardown(array.store.lock().take()))
 }
 
-/// Why the library cannot end: other libraries have memory of it.
+/// Returns the reason why the library cannot be finalized: other libraries use memory of it.
 #[must_use]
 pub fn refusal() -> Option<Error> {
     let lent = LENT.load(Ordering::Acquire).saturating_sub(LOOPED.load(Ordering::Relaxed));
@@ -464,7 +462,7 @@ pub fn refusal() -> Option<Error> {
     })
 }
 
-/// At finalize.
+/// Destroys all arrays, at finalize.
 pub fn destroy_all() {
     let inside = epoch::enter();
     let removed: Vec<ArrayTeardown> =
@@ -477,7 +475,7 @@ pub fn destroy_all() {
     }
 }
 
-/// In a forked child: the parent's arrays are not its own.
+/// Drops all array handles without releasing the parent's arrays, in a forked child.
 pub fn forget_all() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     let inside = epoch::enter();

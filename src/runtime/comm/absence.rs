@@ -1,13 +1,13 @@
-//! Absent ranks: live members of a communicator that do not take part in it.
+//! Absent ranks: live members of a communicator that take no part in its operations.
 //!
-//! A rank is absent if the call that made the communicator failed on this rank alone, or if it
-//! destroyed the communicator after a failure while others still use it. The transport reports
-//! neither, because the rank has not died, so the rank sends a notice. Without the notice the
-//! others would wait for the absent rank for ever.
+//! A rank is absent if the call that created the communicator failed on this rank alone, or if this
+//! rank destroyed the communicator after a failure while other ranks still use it. The transport
+//! reports neither case, because the rank has not died. Therefore the absent rank sends a notice.
+//! Without the notice the other ranks would wait for the absent rank forever.
 //!
-//! A rank whose call failed does not know the new communicator's context. It sends its notice on
-//! the parent's context, with the number of the collective that made the communicator. Therefore
-//! the new communicator shares the parent's list of absences (`CommOrigin`), and reads the notices
+//! A rank whose call failed has no context of the new communicator. It sends its notice on the
+//! parent's context, with the number of the collective that created the communicator. Therefore the
+//! new communicator shares the parent's list of absences (`CommOrigin`), and reads the notices
 //! itself once the parent is destroyed.
 
 use super::comm_handles::TABLE;
@@ -27,12 +27,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-/// In place of a collective's number: the rank is absent from the communicator on which the notice
-/// is sent.
+/// Collective number in a notice of a rank that is absent from the notice's own communicator.
 pub(in crate::runtime::comm) const HERE: u64 = u64::MAX;
 
-/// In place of a collective's number: the rank is absent from the result of shrink number
-/// `completed + 1`.
+/// Returns the value that replaces a collective's number in a notice: the rank is absent from the
+/// result of shrink number `completed + 1`.
 pub(in crate::runtime::comm) fn of_shrink(completed: u32) -> u64 {
     HERE - 1 - u64::from(completed)
 }
@@ -40,9 +39,9 @@ pub(in crate::runtime::comm) fn of_shrink(completed: u32) -> u64 {
 /// Absences reported on one communicator.
 #[derive(Default)]
 pub(in crate::runtime::comm) struct Absences {
-    /// Pairs of the number of the collective and the transport's rank.
+    /// Pairs of the collective's number and the absent rank, as the transport numbers ranks.
     list: Mutex<BTreeSet<(u64, i32)>>,
-    /// Length of `list`, so that waiting calls read one word.
+    /// Length of `list`; lets waiting calls read one word instead of locking `list`.
     count: AtomicUsize,
 }
 
@@ -62,12 +61,12 @@ impl Absences {
     }
 }
 
-/// Members that take no part any more, as the communicator numbers them.
+/// Members that no longer take part, as ranks of the communicator.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(in crate::runtime::comm) struct MissingRanks {
-    /// Died or left.
+    /// Ranks that died or left.
     pub(in crate::runtime::comm) failed: Vec<i32>,
-    /// Live, and absent or known to have destroyed the communicator.
+    /// Live ranks that are absent or known to have destroyed the communicator.
     pub(in crate::runtime::comm) absent: Vec<i32>,
 }
 
@@ -76,24 +75,25 @@ impl MissingRanks {
         self.failed.is_empty() && self.absent.is_empty()
     }
 
-    /// This, or the other one if this is empty.
+    /// Returns this set of ranks, or the result of `other` if this set is empty.
     pub(in crate::runtime::comm) fn or(self, other: impl FnOnce() -> MissingRanks) -> MissingRanks {
         if self.is_empty() { other() } else { self }
     }
 }
 
-/// Origin of a communicator: its parent, and the collective of the parent that made it.
+/// Origin of a communicator: its parent and the collective of the parent that created it.
 pub(in crate::runtime::comm) struct CommOrigin {
     /// Handle of the parent, which may have been destroyed.
     parent: u64,
     context: u32,
-    /// Number of the collective, or `of_shrink`.
+    /// Number of the collective, or the value of `of_shrink`.
     number: u64,
     absences: Arc<Absences>,
 }
 
 impl Comm {
-    /// Records which collective of `parent` made this communicator. Both are on one link.
+    /// Records that collective `number` of `parent` created this communicator. Both are on one
+    /// link.
     pub(in crate::runtime::comm) fn made_by(mut self, parent: &Comm, number: u64) -> Comm {
         let (context, absences) = (parent.context, Arc::clone(&parent.reports.absences));
         self.origin =
@@ -101,12 +101,12 @@ impl Comm {
         self
     }
 
-    /// Number of the latest collective that was begun.
+    /// Returns the number of the latest collective that was started.
     pub(in crate::runtime::comm) fn latest_number(&self) -> u64 {
         u64::from(self.sequence.load(Ordering::Relaxed).wrapping_sub(1) & i32::MAX as u32)
     }
 
-    /// Members that are known to be absent.
+    /// Returns the members that are known to be absent.
     pub(in crate::runtime::comm) fn absent_ranks(&self) -> Vec<i32> {
         let mut absent = self.reports.absences.of(HERE);
         if let Some(origin) = &self.origin {
@@ -118,12 +118,12 @@ impl Comm {
         absent
     }
 
-    /// Whether a member is known to have died or to be absent.
+    /// Returns true if a member is known to have died or to be absent.
     pub(in crate::runtime::comm) fn has_gone(&self) -> bool {
         self.has_died() || !self.absent_ranks().is_empty()
     }
 
-    /// Members that are known to be gone.
+    /// Returns the members that are known to have failed or to be absent.
     pub(in crate::runtime::comm) fn gone(&self) -> MissingRanks {
         let failed = self.failed_ranks();
         let all: BTreeSet<_> = self.absent_ranks().into_iter().chain(self.left_ranks()).collect();
@@ -131,13 +131,13 @@ impl Comm {
         MissingRanks { failed, absent }
     }
 
-    /// Why an operation cannot complete: which members have died or are absent.
+    /// Returns the reason why an operation cannot complete: the members that failed or are absent.
     fn gone_text(&self) -> String {
         self.gone_text_of(&self.gone())
     }
 
-    /// Why an operation with one rank cannot complete. Others that are gone are not the reason,
-    /// unless the communicator has no record of what has become of this one.
+    /// Returns the reason why an operation with rank `peer` cannot complete. Other failed or absent
+    /// ranks are named only if nothing is recorded about `peer`.
     pub(in crate::runtime::comm) fn peer_gone_text(&self, peer: i32) -> String {
         if self.failed_ranks().contains(&peer) {
             return format!("because of rank {peer} ({}){}", self.failed_how(), self.failed_why());
@@ -148,7 +148,7 @@ impl Comm {
         }
     }
 
-    /// Reason why an operation cannot complete, for the given members.
+    /// Returns the reason why an operation cannot complete because of the members `gone`.
     pub(in crate::runtime::comm) fn gone_text_of(&self, gone: &MissingRanks) -> String {
         let absent = match &*gone.absent {
             [] => String::new(),
@@ -177,8 +177,8 @@ impl Comm {
         }
     }
 
-    /// Polls an operation with one rank. If that rank is absent, the operation ends as if the rank
-    /// had died.
+    /// Polls an operation with rank `peer`. If `peer` is absent, completes it as if `peer` had
+    /// died.
     pub(in crate::runtime::comm) fn poll_peer(
         &self,
         started: OpHandle,
@@ -190,7 +190,7 @@ impl Comm {
         }
     }
 
-    /// Ends an operation with a rank that is absent, as if the rank had died.
+    /// If rank `peer` is absent, cancels and completes an operation as if `peer` had died.
     pub(in crate::runtime::comm) fn end_if_absent(
         &self,
         started: OpHandle,
@@ -207,8 +207,8 @@ impl Comm {
         })
     }
 
-    /// Whether a member is known to be absent. DTL_ANY_SOURCE: whether all other members are absent
-    /// or dead.
+    /// Returns true if the member `rank` is known to be absent. For DTL_ANY_SOURCE, returns true if
+    /// at least one member is absent and all other members are absent or failed.
     pub(in crate::runtime::comm) fn is_absent(&self, rank: i32) -> bool {
         if rank != DTL_ANY_SOURCE {
             return self.has_left(rank) || self.absent_ranks().contains(&rank);
@@ -222,29 +222,30 @@ impl Comm {
         (0..self.size).all(is_gone)
     }
 
-    /// Reads the notices that ranks which have left sent before.
+    /// Receives the notices that departed ranks sent before they destroyed this communicator.
     pub(in crate::runtime::comm) fn catch_up_with_left(&self) {
         self.left_ranks().into_iter().for_each(|rank| self.catch_up(rank));
         hang_report::serve(self);
     }
 
-    /// For an operation with a rank that has left: reads what that rank sent before.
+    /// Receives the earlier messages of rank `peer` if `peer` has destroyed this communicator.
     pub(in crate::runtime::comm) fn catch_up(&self, peer: i32) {
         if peer != DTL_ANY_SOURCE && self.has_left(peer) {
             self.receive_earlier(peer);
         }
     }
 
-    /// Receives the messages that a rank had sent by now, where this rank may see in shared memory
-    /// what that rank did after it had sent them.
+    /// Receives the messages that rank `peer` has sent so far. Needed because this rank may observe
+    /// in shared memory a later action of `peer` before it receives those messages. Does nothing on
+    /// a transport without shared memory.
     pub(in crate::runtime::comm) fn receive_earlier(&self, peer: i32) {
         if let Some(shared) = &self.link.shared_memory {
             shared.part().catch_up(self.to_world(peer));
         }
     }
 
-    /// Makes progress, and checks now whether ranks have died or left, where that is not found out
-    /// by itself.
+    /// Makes progress. Also checks for failed ranks now if the transport does not detect them
+    /// itself.
     pub(in crate::runtime::comm) fn look_around(&self) {
         match &self.link.shared_memory {
             Some(shared) => shared.part().look_around(),
@@ -252,8 +253,7 @@ impl Comm {
         }
     }
 
-    /// Whether the process of a rank is known to have died, or to have closed the transport: seen
-    /// in shared memory.
+    /// Returns true if shared memory shows that a rank's process has died or closed the transport.
     pub(in crate::runtime::comm) fn has_closed(&self, rank: i32) -> bool {
         self.link
             .shared_memory
@@ -262,21 +262,20 @@ impl Comm {
     }
 }
 
-/// The outcome of an operation with an absent rank.
+/// Returns the completion of an operation with an absent rank: RANK_FAILURE.
 pub(in crate::runtime::comm) fn failed(peer: i32) -> Completion {
     Completion { source: peer, status: DTL_ERROR_RANK_FAILURE, match_bits: 0, size: 0 }
 }
 
-/// Failed looks of a thread that tests without waiting, from one reading of notices to the next.
+/// Number of unsuccessful polls of a nonblocking call per thread between two reads of notices.
 const LOOKS: u32 = 64;
 
 thread_local! {
     static IN_VAIN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// After a failed look of a call that does not wait. Such a call may be repeated without end, so
-/// that every `LOOKS`-th of them reads notices, as a call that waits does. True if this was one of
-/// them.
+/// Counts an unsuccessful poll of a nonblocking call, which a program may repeat indefinitely. So
+/// every `LOOKS`-th poll reads notices, as a waiting call does. Returns true if this poll did.
 pub(in crate::runtime::comm) fn looked_in_vain(comm: &Comm) -> bool {
     let looks = IN_VAIN.try_with(|looks| looks.replace(looks.get().wrapping_add(1)));
     let is_due = looks.is_ok_and(|looks| looks % LOOKS == LOOKS - 1);
@@ -286,7 +285,8 @@ pub(in crate::runtime::comm) fn looked_in_vain(comm: &Comm) -> bool {
     is_due
 }
 
-/// Reads notices on the parent's context, for a communicator made from it.
+/// Reads the notices on the parent's context, for a communicator that a collective of the parent
+/// created. Does nothing for a communicator without a parent.
 pub(in crate::runtime::comm) fn read_notices(comm: &Comm) {
     let Some(origin) = &comm.origin else { return };
     let parent = TABLE.pin(&epoch::enter(), origin.parent);
@@ -296,15 +296,16 @@ pub(in crate::runtime::comm) fn read_notices(comm: &Comm) {
     }
 }
 
-/// Whether a communicator has failed, so that its ranks may destroy it at different times. Without
-/// a failure all ranks destroy it alike.
+/// Returns true if the communicator has failed, so that its ranks may destroy it at different
+/// times. Without a failure all ranks destroy the communicator collectively.
 pub(in crate::runtime::comm) fn has_failed(comm: &Comm) -> bool {
     comm.standing.state() == CommState::Revoked || comm.is_broken() || comm.has_died()
 }
 
-/// Tells the other ranks that this rank destroys a communicator: by its mark, and by a notice if
-/// the communicator has failed. After a completed shrink no rank waits for this rank on it any
-/// more; a late rank that found it gone would leave it out of a communicator in which it is.
+/// Publishes to the other ranks that this rank destroys the communicator: by its mark in the
+/// mailbox, and by a notice if the communicator has failed. After a completed shrink no rank waits
+/// for this rank on the communicator any more, so no mark is set: a late rank that saw the mark
+/// would exclude this rank from the shrunk communicator, of which this rank is a member.
 pub(in crate::runtime::comm) fn leave(comm: &Comm, has_failed: bool) {
     let (completed, is_pending) = comm.shrinking.lock().state();
     if let Some(flat) = comm.flat.as_ref().filter(|_| completed == 0) {

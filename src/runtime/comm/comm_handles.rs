@@ -1,4 +1,4 @@
-//! Communicators under their handles: found, kept for a call, put there, destroyed.
+//! Handle table of communicators: lookup, pinning for a call, insertion, destruction.
 
 use super::absence;
 use super::comm_state::CommState;
@@ -22,7 +22,7 @@ const SELF: u64 = WORLD | 1 << 36;
 
 pub(in crate::runtime::comm) static TABLE: HandleTable<Comm> = HandleTable::new(TAG, 2);
 
-/// A share of a handle's communicator; the predefined ones are opened at their first use.
+/// Pins and returns the communicator of `handle`, opening a predefined one at its first use.
 pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
     if let Some(comm) = TABLE.pin(inside, handle.id) {
         return Ok(comm);
@@ -34,14 +34,14 @@ pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
     }
 }
 
-/// Whether a handle names one; the predefined ones are there before they are opened.
+/// Returns true if `id` is a communicator's handle. Predefined handles are valid before opening.
 #[must_use]
 pub fn is_live(id: u64) -> bool {
     [WORLD, SELF].contains(&id) || TABLE.is_live(id)
 }
 
-/// A handle's communicator for as long as the guard lives; a predefined one is opened at its first
-/// use.
+/// Returns the communicator of `handle`, borrowed for the lifetime of the guard `inside`. A
+/// predefined communicator is opened at its first use.
 #[inline]
 pub fn get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
     match TABLE.get(inside, handle.id) {
@@ -56,7 +56,7 @@ fn open_and_get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
     TABLE.get(inside, handle.id).ok_or_else(|| invalid_handle("communicator", TAG, handle.id))
 }
 
-/// A handle's communicator for a call that will wait; a predefined one is opened at its first use.
+/// Returns the communicator of `handle` for a waiting call, opening a predefined one at first use.
 #[inline]
 pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
     let inside = match TABLE.hold(inside, handle.id) {
@@ -67,31 +67,31 @@ pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
     TABLE.hold(inside, handle.id).map_err(|_| invalid_handle("communicator", TAG, handle.id))
 }
 
-/// Returns a handle's communicator for a call that will not wait, on the fast path. `None`: the
-/// call needs the general path (`get`).
+/// Fast path: returns the communicator of `handle` for a call that will not wait. `None`: the call
+/// must use the general path (`get`).
 #[must_use]
 pub fn visit(visit: Visit, handle: dtl_comm_t) -> Option<EpochRef<Comm>> {
     TABLE.visit(visit, handle.id)
 }
 
-/// Returns a handle's communicator for a call that will wait, on the fast path. `None`: the call
-/// needs the general path (`hold`), or a call further up this thread waits too.
+/// Fast path: returns the communicator of `handle` for a call that will wait. `None`: the call must
+/// use the general path (`hold`), or an outer call on this thread also waits.
 #[must_use]
 pub fn keep(visit: Visit, handle: dtl_comm_t) -> Option<HazardRef<Comm>> {
     TABLE.visit(visit, handle.id)?.into_hazard()
 }
 
-/// Puts a communicator under a fresh handle.
+/// Inserts a communicator into the handle table, registers it for progress, and returns its handle.
 pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
     let comm = Arc::new(comm);
     progress::add(&comm);
     put(&comm)
 }
 
-/// Puts a communicator that `progress` does not move on under a fresh handle.
+/// Inserts a communicator, without registration for progress, and returns its handle.
 pub(in crate::runtime::comm) fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
     match TABLE.insert(Arc::clone(comm)) {
-        // No other thread has the handle yet.
+        // No other thread has this handle yet.
         Some(id) => {
             comm.slot.set(TABLE.slot_ref(id), id);
             comm.recorder.belongs_to(id);
@@ -106,10 +106,10 @@ fn no_handle() -> Error {
     Error::new(DTL_ERROR_LIMIT, "no handle left for another communicator: destroy some")
 }
 
-/// How long a destroy waits for calls that may be starting an operation.
+/// Maximum time that a destroy waits for calls that may be starting an operation.
 const LONGEST_START: Duration = Duration::from_secs(1);
 
-/// A share of what is to be destroyed; `None`: null and the predefined ones, which are not.
+/// Pins the communicator to destroy. `None`: null and predefined handles, which are not destroyed.
 pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<Comm>>> {
     if [0, WORLD, SELF].contains(&handle.id) {
         return Ok(None);
@@ -118,9 +118,9 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<C
     comm.map(Some).ok_or_else(|| invalid_handle("communicator", TAG, handle.id))
 }
 
-/// Refuses a call within a function of the program that a collective on the communicator has
-/// called. That collective cannot go on before the function returns, so the call would disturb it,
-/// or wait for it for ever.
+/// Fails with BUSY if the current call runs inside a callback of the program that a collective on
+/// `comm` has called. That collective cannot continue before the callback returns, so the call
+/// would disturb the collective or deadlock.
 pub(in crate::runtime::comm) fn check_outside(comm: &Comm, name: &str) -> Result<()> {
     if comm.in_collective.is_of(epoch::thread_mark()) {
         return fail!(
@@ -133,25 +133,25 @@ pub(in crate::runtime::comm) fn check_outside(comm: &Comm, name: &str) -> Result
     Ok(())
 }
 
-/// Destroys a communicator: waiting calls return CANCELED, operations in flight are cancelled, the
-/// link closes with the last communicator on it. Outside of the epoch.
+/// Destroys a communicator. Waiting calls return CANCELED, operations in flight are canceled, and
+/// the link closes with the last communicator on it. Call outside of the epoch.
 pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     check_outside(comm, "dtl_comm_destroy")?;
     request::check_revocable(comm)?;
     let has_failed = absence::has_failed(comm);
-    // First, so that a thread that waits for one of its requests gets CANCELED.
+    // Set first, so that a thread that waits for a request of this communicator gets CANCELED.
     comm.standing.set(CommState::Closed);
-    // Who found it open has put its request under a handle when it leaves.
+    // A call that found the communicator open has inserted its request before it leaves the epoch.
     if !epoch::let_others_leave(LONGEST_START) {
         log::warning!("a communicator is destroyed while calls of other threads last");
     }
     let withdrawn = cancel::until(&comm.link, || {
-        // A send to this rank itself may wait for one of them.
+        // A send to this rank itself may wait for a matched message.
         matched_message::drop_all(comm);
         request::cancel_all(comm)
     });
     if let Err(error) = withdrawn {
-        // Something of it stays in flight, and so does the communicator.
+        // An operation remains in flight, so the communicator remains open.
         comm.standing.set(CommState::Open);
         return Err(error);
     }
@@ -167,7 +167,7 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     }
 }
 
-/// At finalize: every communicator closes.
+/// Closes and removes every communicator at finalize.
 pub fn destroy_all() {
     let inside = epoch::enter();
     for id in TABLE.handles() {
@@ -178,7 +178,7 @@ pub fn destroy_all() {
     }
 }
 
-/// In a forked child: the handles go; shared memory and sockets stay the parent's.
+/// Invalidates all handles in a forked child. Shared memory and sockets remain the parent's.
 pub fn forget_all() {
     progress::forget();
     let inside = epoch::enter();

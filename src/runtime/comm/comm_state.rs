@@ -1,8 +1,9 @@
-//! Whether a communicator is open, with its size, in one word: every message reads both.
+//! State and size of a communicator in one word, because every message reads both.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Why waiting calls end early: nothing, destroyed here, or revoked by a rank that shrinks it.
+/// State of a communicator: open, closed (destroyed by this rank), or revoked by a rank that
+/// shrinks it. Waiting calls end early unless the state is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(in crate::runtime::comm) enum CommState {
@@ -11,18 +12,19 @@ pub(in crate::runtime::comm) enum CommState {
     Revoked = 1 << 31 | 1 << 30,
 }
 
-/// The size, and above it the state: a negative number unless it is open.
+/// Size of the communicator in the low 30 bits and its state in the high bits. As an `i32` the word
+/// is negative unless the communicator is open.
 pub(in crate::runtime::comm) struct StateWord(AtomicU32);
 
 const SIZE: u32 = (1 << 30) - 1;
 
 impl StateWord {
-    /// Open.
+    /// Creates the state word of an open communicator of `size` ranks.
     pub(in crate::runtime::comm) fn new(size: i32) -> Self {
         StateWord(AtomicU32::new(size as u32 & SIZE))
     }
 
-    /// Whether a number, which is not negative, is that of a rank, and the communicator open.
+    /// Returns true if `rank` (nonnegative) is below the size and the communicator is open.
     pub(in crate::runtime::comm) fn admits(&self, rank: i32) -> bool {
         rank < self.0.load(Ordering::Relaxed) as i32
     }
@@ -44,7 +46,7 @@ impl StateWord {
         self.0.store(size | state as u32, Ordering::Release);
     }
 
-    /// Revokes it if it is open.
+    /// Revokes the communicator if it is open.
     pub(in crate::runtime::comm) fn revoke(&self) {
         let size = self.0.load(Ordering::Relaxed) & SIZE;
         let revoked = size | CommState::Revoked as u32;

@@ -1,15 +1,15 @@
-//! The flight recorder: each rank's last operations on a communicator, kept for reports.
+//! The flight recorder: the last operations of each rank on a communicator, retained for reports.
 //!
-//! Recording is a handful of relaxed stores. A reader may race a writer: an entry's stamp is 0
-//! while it is written and its number afterwards, so a reader that sees the same number before and
-//! after (with the fences below) has read one entry and not two halves.
+//! Recording takes a few relaxed stores. A reader may race with a writer. An entry's stamp is 0
+//! while the entry is written, and its number afterwards. So a reader that reads the same number
+//! before and after the entry (with the fences below) has read one entry and not two halves.
 //!
-//! The thread that was first has a list of its own, whose numbers it counts with a load and a store
-//! (in most programs it is the only one; an atomic addition costs as much as the rest). The other
-//! threads share the second list. Two of them meet in one entry only if 64 operations start while
-//! one is being noted; a report may then show a mixture, nothing else depends on it.
+//! The first thread has its own list, whose numbers it increments with a load and a store. (Most
+//! programs have only this thread, and an atomic addition costs as much as the rest.) The other
+//! threads share the second list. Two threads write to one entry only if 64 operations start while
+//! one operation is being recorded. A report may then show a mixture; nothing else depends on it.
 //!
-//! Every operation passes here, so this is also where operations are reported to a trace.
+//! Every operation calls the recorder, so operations are also reported to a trace here.
 
 use super::op_desc::{Kind, OpDesc};
 use crate::runtime::trace;
@@ -18,25 +18,25 @@ use crate::sys::sync::{AtomicU64, AtomicUsize, Ordering, fence, hints, size};
 use std::iter::from_fn;
 use std::{array, ptr};
 
-/// An entry is prefetched this many operations before it is written.
+/// Prefetch distance in entries: an entry is prefetched this many operations before it is written.
 const AHEAD: usize = 4;
 
-/// Operations kept.
+/// Number of operations that a list retains.
 const KEPT: usize = size(64, 1);
 
-/// A line of the cache each: noting one touches no other.
+/// Record of one operation, on its own cache line, so that recording touches no other record.
 #[derive(Default)]
 #[repr(align(64))]
 struct RecordedOp {
     stamp: AtomicU64,
     call: [AtomicU64; 3],
-    /// In the shared list: how many the first thread had noted before.
+    /// Shared list only: number of operations of the first thread recorded before this operation.
     after: AtomicU64,
-    /// The stamp of the operation that is over.
+    /// Stamp of the completed operation; equals `stamp` if the operation of this entry is complete.
     over: AtomicU64,
 }
 
-/// Entries of a list. `Box::default` makes them where they stay; `Box::new` would copy them.
+/// Entries of a list. `Box::default` constructs the entries in place; `Box::new` would copy them.
 struct Entries([RecordedOp; KEPT]);
 
 impl Default for Entries {
@@ -45,7 +45,7 @@ impl Default for Entries {
     }
 }
 
-/// The last operations of some threads.
+/// Last operations of one thread, or of all other threads.
 #[derive(Default)]
 #[repr(C)]
 struct RecorderList {
@@ -53,7 +53,7 @@ struct RecorderList {
     entries: Box<Entries>,
 }
 
-/// An entry as it was read.
+/// Copy of an entry, as a reader obtained it.
 struct Noted {
     call: OpDesc,
     is_over: bool,
@@ -72,7 +72,7 @@ impl RecorderList {
     fn note(&self, number: u64, words: [u64; 3], after: Option<u64>) -> &RecordedOp {
         let entry = self.entry(number);
         entry.stamp.store(0, Ordering::Relaxed);
-        // A reader that sees one of the words below also sees the 0 above.
+        // A reader that sees one of the words stored below also sees the 0 stored above.
         fence(Ordering::Release);
         for (slot, word) in entry.call.iter().zip(words) {
             slot.store(word, Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl RecorderList {
         entry
     }
 
-    /// Notes that one is over.
+    /// Records that operation `number` is complete.
     #[inline(always)] // row: send_recv_8
     fn over(&self, number: u64) {
         self.entry(number).over.store(number, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl RecorderList {
         Some(Noted { call, is_over: over == number, after })
     }
 
-    /// Entries that are kept, the latest first, with their numbers.
+    /// Returns the retained entries with their numbers, the latest first.
     fn latest(&self) -> impl Iterator<Item = (u64, Noted)> {
         let last = self.noted.load(Ordering::Relaxed);
         let first = last.saturating_sub(KEPT as u64 - 1).max(1);
@@ -111,27 +111,27 @@ impl RecorderList {
     }
 }
 
-/// Flight recorder of one communicator: its last operations, kept for reports.
+/// Flight recorder of one communicator: its last operations, retained for reports.
 #[repr(C)]
 pub(in crate::runtime::comm) struct Recorder {
-    /// The first thread's mark, or [`NOBODY`].
+    /// Mark of the first thread, or [`NOBODY`] before the first operation.
     first: AtomicUsize,
     own: RecorderList,
     shared: RecorderList,
-    /// The communicator's handle, for a trace.
+    /// Handle of the communicator, for traces.
     comm: AtomicU64,
 }
 
-/// A noted operation: its number, above [`SHARED`] and [`TRACED`]; of a traced one in the highest
-/// byte its kind.
+/// Recorded operation: its number, shifted left past the bits [`SHARED`] and [`TRACED`]. The
+/// highest byte is the kind of a traced operation.
 #[derive(Clone, Copy)]
 pub(in crate::runtime::comm) struct Ticket(u64);
 
-/// No thread's mark, also not that of one without a record.
+/// Value that is the mark of no thread, not even of a thread without a record.
 const NOBODY: usize = 1;
-/// Bit of a ticket: the operation is in the shared list.
+/// Bit of a ticket: the operation is recorded in the shared list.
 const SHARED: u64 = 1;
-/// Bit of a ticket: the operation's begin was reported to a trace.
+/// Bit of a ticket: the start of the operation was reported to a trace.
 const TRACED: u64 = 2;
 const KIND_SHIFT: u32 = 56;
 
@@ -142,7 +142,7 @@ impl Ticket {
 }
 
 impl Recorder {
-    /// Memory of its lists, in bytes.
+    /// Heap memory of the recorder's lists, in bytes.
     pub(in crate::runtime::comm) const HEAP_BYTES: usize = 2 * size_of::<Entries>();
 
     pub(in crate::runtime::comm) fn new() -> Self {
@@ -155,14 +155,14 @@ impl Recorder {
         self.comm.store(comm, Ordering::Relaxed);
     }
 
-    /// Whether that is the first thread's mark. A mark passes from a thread that has ended to a
-    /// later one, with all that the ended one has written.
+    /// Returns true if `mark` is the first thread's mark. A mark passes from a terminated thread to
+    /// a later thread, together with everything that the terminated thread has written.
     #[inline(always)] // row: send_recv_8
     fn is_first(&self, mark: usize) -> bool {
         self.first.load(Ordering::Relaxed) == mark
     }
 
-    /// Notes an operation that starts, by the words of its call.
+    /// Records the start of an operation, described by `words`. Returns its ticket.
     #[inline(always)] // row: send_recv_8
     pub(in crate::runtime::comm) fn begin(&self, words: [u64; 3]) -> Ticket {
         let me = epoch::thread_mark();
@@ -170,7 +170,7 @@ impl Recorder {
             return self.begin_own(words);
         }
         hints::rarely();
-        // One by one, so that they stay in registers.
+        // Passed as separate arguments, so that the words stay in registers.
         let [first, second, third] = words;
         self.begin_other(first, second, third)
     }
@@ -180,14 +180,13 @@ impl Recorder {
         let number = self.own.noted.load(Ordering::Relaxed) + 1;
         self.own.noted.store(number, Ordering::Relaxed);
         let entry = self.own.note(number, words, None);
-        // By the time that an entry is used again, large messages may have evicted it from the
-        // nearer caches. (At the list's end this prefetches beyond it: harmless.)
+        // By the time that an entry is reused, large messages may have evicted it from the nearer
+        // caches. (At the end of the list this prefetches beyond the list, which is harmless.)
         hints::prefetch(ptr::from_ref(entry).wrapping_add(AHEAD));
         Ticket(number << 2)
     }
 
-    /// Notes the start of a communicator's first operation, of one by another thread, or of one
-    /// that is traced.
+    /// Records the start of the first operation, of another thread's, or of a traced operation.
     #[cold]
     #[inline(never)]
     fn begin_other(&self, first: u64, second: u64, third: u64) -> Ticket {
@@ -215,7 +214,7 @@ impl Recorder {
         if ticket.0 & SHARED == 0 { &self.own } else { &self.shared }
     }
 
-    /// Notes an operation for as long as `act` takes.
+    /// Records the start of an operation, runs `act`, and records the completion.
     #[inline(always)] // row: send_recv_8
     pub(in crate::runtime::comm) fn during<T>(
         &self,
@@ -228,7 +227,7 @@ impl Recorder {
         done
     }
 
-    /// Notes that it is over.
+    /// Records that the operation of `ticket` is complete.
     #[inline(always)] // row: send_recv_8
     pub(in crate::runtime::comm) fn end(&self, ticket: Ticket) {
         if ticket.0 & (SHARED | TRACED) == 0 {
@@ -244,7 +243,7 @@ impl Recorder {
     fn end_other(&self, ticket: Ticket) {
         let list = self.list_of(ticket);
         let number = ticket.number();
-        // Some failures are met twice.
+        // Some failures are reported twice.
         let is_news = list.entry(number).over.load(Ordering::Relaxed) != number;
         list.over(number);
         if let Some(kind) =
@@ -254,14 +253,14 @@ impl Recorder {
         }
     }
 
-    /// Returns an id that is unique among this process' operations that are not over: the
-    /// communicator's index in its table (20 bits of its handle), and the operation's number.
+    /// Returns an id that is unique among this process' operations in flight: the communicator's
+    /// index in its table (20 bits of its handle), and the operation's number.
     fn id_of(&self, ticket: Ticket) -> u64 {
         let index = self.comm.load(Ordering::Relaxed) >> 36 & 0xF_FFFF;
         1 << 63 | index << 43 | (ticket.0 & SHARED) << 42 | ticket.number() & ((1 << 42) - 1)
     }
 
-    /// The operations kept, the latest first, and whether each is over.
+    /// Returns the retained operations, the latest first, each with true if it is complete.
     pub(in crate::runtime::comm) fn latest(&self) -> impl Iterator<Item = (OpDesc, bool)> {
         let (mut own, mut shared) = (self.own.latest().peekable(), self.shared.latest().peekable());
         from_fn(move || {
@@ -274,7 +273,7 @@ impl Recorder {
         })
     }
 
-    /// The first collective that is not over, of those kept: the one that the others wait for.
+    /// Returns the oldest retained collective that is not complete, for which later ones wait.
     pub(in crate::runtime::comm) fn stuck(&self) -> Option<OpDesc> {
         self.latest()
             .filter(|(call, is_over)| !is_over && call.kind.is_collective())
@@ -282,7 +281,7 @@ impl Recorder {
             .map(|(call, _)| call)
     }
 
-    /// The collective of a number, if it is kept, and whether it is over.
+    /// Returns the retained collective with this number, and true if that collective is complete.
     pub(in crate::runtime::comm) fn collective(&self, number: i32) -> Option<(OpDesc, bool)> {
         self.latest().find(|(call, _)| call.kind.is_collective() && call.tag == number)
     }
@@ -303,7 +302,7 @@ mod tests {
             .collect();
         assert_eq!(recorder.stuck().map(|call| call.count), Some(36), "the oldest of 64");
         recorder.end(tickets[98]);
-        recorder.end(tickets[1]); // its entry serves another one by now
+        recorder.end(tickets[1]); // a later operation uses its entry
         let kept: Vec<_> = recorder.latest().collect();
         assert_eq!(kept.len(), KEPT);
         assert_eq!((kept[0].0.count, kept[0].1), (99, false));

@@ -1,23 +1,23 @@
-//! Communicators: all that a C program calls on one, implemented by what a transport does.
+//! Communicators: implements the C calls on a communicator by the operations of its transport.
 //!
-//! Here: the communicator itself, [`Comm`].
+//! This module defines the communicator itself, [`Comm`].
 //!
 //! In reading order:
 //! - `shared_transport`: an open transport and the contexts on it
-//! - `rank_map`: which ranks of a transport a communicator has
-//! - `comm_state`: open or closed, and the size, in one word
-//! - `comm_handles`: communicators by handle
-//! - `op_desc`: what an operation is, for records and comparison
+//! - `rank_map`: the transport's ranks that a communicator consists of
+//! - `comm_state`: state (open, closed, revoked) and size, in one word
+//! - `comm_handles`: handle table of communicators
+//! - `op_desc`: descriptions of operations, for the recorder and for comparison between ranks
 //! - `flight_recorder`: the last operations of each rank
 //! - `absence`: live ranks that take no part
-//! - `peer_close`: ranks that destroyed a communicator in use
+//! - `peer_close`: ranks that destroyed a communicator that other ranks still use
 //! - `rma_path`: interface of the paths of one-sided operations
 //! - `progress`: progress of all communicators while a call waits
 //! - `p2p`: messages and requests
 //! - `diagnostics`: hang report, dry run
 //! - `coll`: collectives
 //! - `rma`: windows
-//! - `open`: opening, groups, attributes
+//! - `open`: opening communicators, groups, attributes
 
 mod absence;
 pub mod coll;
@@ -61,50 +61,50 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
-/// A communicator. Every message needs one cache line, from the way to the transport to the
-/// recorder's first list; most calls need the line before as well.
+/// A communicator. Every message accesses one cache line of this struct, from the pointer to the
+/// transport (`link`) to the recorder's first list. Most calls also access the preceding line.
 #[repr(C, align(128))]
 pub struct Comm {
-    /// Where it stands, with its handle; nowhere until it has one.
+    /// Slot of the handle table and handle of this communicator; empty until a handle is assigned.
     slot: SlotRefCell<Comm>,
     timeout_ns: u64,
     size: i32,
     rank: i32,
-    /// Collectives so far.
+    /// Number of collectives started so far.
     sequence: AtomicU32,
-    /// Collectives of a device's memory, of a kind that has them.
+    /// Part that runs collectives on device memory; `None` for kinds without such collectives.
     device: Option<Box<coll::coll_device::DeviceCommPart>>,
-    /// Bits of what `dtl_explain` was already given on the path of device buffers (`staging`).
+    /// Bit set of the buffer paths already reported to `dtl_explain` (`p2p_staging`).
     explained: AtomicU8,
     is_broken: AtomicBool,
-    /// Whether the transport may be for some threads only; `ThreadCheck::admit` decides which.
+    /// True if the transport may restrict its callers; `ThreadCheck::admit` checks a thread.
     is_for_some: bool,
     link: OwningRef<dyn Transport, SharedTransport>,
     context: u32,
     standing: StateWord,
-    /// `None`: all ranks of the link, in their order.
+    /// Members of the communicator; `None` if they are all ranks of the link, in order.
     members: Option<Box<Members>>,
-    /// How to poll the transport's operations directly (`foreign_test`), if it publishes that.
+    /// Direct tester of the transport's operations (`foreign_test`), if the transport publishes it.
     asking: Option<Arc<ForeignTester>>,
     recorder: flight_recorder::Recorder,
-    /// The transport's.
+    /// Native collectives of the transport; `None` if it has none.
     native_collectives: Option<OwningRef<dyn NativeCollectives, SharedTransport>>,
     reductions: Option<&'static Reductions>,
-    /// Held by the thread that is in a blocking collective.
+    /// Lock that a thread holds while it is in a blocking collective.
     in_collective: BiasedTryLock,
-    /// The ranks by node, where that makes collectives faster.
+    /// Ranks grouped by node; `None` where the grouping does not make collectives faster.
     levels: Option<Levels>,
-    /// Where the ranks share memory, and are few: their board.
+    /// Mailboxes for small collectives; `None` unless the ranks share memory and are few.
     flat: Option<coll::small_coll::SmallColl>,
-    /// Why collectives are refused, once one has failed.
+    /// Reason for which further collectives fail; set once a collective has failed.
     broken: Mutex<Option<String>>,
-    /// Step lists for reuse.
+    /// Schedules (step lists) for reuse.
     spare: Mutex<Vec<coll::schedule::Schedule>>,
     reports: Arc<diagnostics::hang_report::Reports>,
-    /// Parent and collective that made it, if another communicator did.
+    /// Parent communicator, and its collective that created this communicator, if any.
     origin: Option<Box<absence::CommOrigin>>,
     shrinking: Mutex<open::agree::Shrinking>,
-    /// By kind of collective: a bit for each algorithm that was used (for `dtl_explain`).
+    /// Per kind of collective: bit set of the algorithms used so far (for `dtl_explain`).
     chosen: [AtomicU32; op_desc::KINDS.len()],
     attributes: open::attribute::Attributes,
 }
@@ -112,7 +112,8 @@ pub struct Comm {
 const _ONE_LINE: () = assert!(offset_of!(Comm, link) == 56 && offset_of!(Comm, recorder) == 104);
 
 impl Comm {
-    /// `members`: the link's rank of each rank; `rank`: which one this process is.
+    /// Creates a communicator on `link`. `members` maps ranks of this communicator to ranks of the
+    /// link (`None`: all ranks, in order). `rank` is the rank of this process.
     fn new(
         link: Arc<SharedTransport>,
         context: u32,
@@ -155,8 +156,8 @@ impl Comm {
         comm
     }
 
-    /// Gives it a board, if its transport has boards. `places`: the place that each rank has
-    /// reserved, by rank.
+    /// Opens the communicator's mailboxes if its transport supports mailboxes. `places`: the
+    /// mailbox slot that each rank has reserved, in rank order.
     fn with_board(mut self, places: impl Iterator<Item = u32>) -> Result<Self> {
         if self.size > 1 {
             let member = |(rank, place)| Member { rank: self.to_world(rank), place };
@@ -171,31 +172,31 @@ impl Comm {
         Ok(self)
     }
 
-    /// The handle that it was put under.
+    /// Returns the handle of this communicator.
     fn handle(&self) -> dtl_comm_t {
         dtl_comm_t { id: self.slot.handle() }
     }
 
-    /// This process' rank.
+    /// Returns this process' rank.
     #[must_use]
     pub fn rank(&self) -> i32 {
         self.rank
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     #[must_use]
     pub fn size(&self) -> i32 {
         self.size
     }
 
-    /// Whether all ranks are known to run on one node.
+    /// Returns true if all ranks are known to run on one node.
     #[must_use]
     pub fn is_one_node(&self) -> bool {
         self.size == 1 || self.link.transport.properties().is_one_node
     }
 
-    /// By rank: the number of its node; nodes are numbered by their lowest ranks. `None`: the
-    /// transport does not report them, or has one node.
+    /// Returns the node number of each rank, in rank order; nodes are numbered by their lowest
+    /// ranks. Returns `None` if the transport does not report nodes, or if there is one node only.
     #[must_use]
     pub fn nodes(&self) -> Option<Vec<i32>> {
         let nodes = self.link.transport.properties().nodes.as_ref()?;
@@ -209,7 +210,7 @@ impl Comm {
         Some(numbered.collect())
     }
 
-    /// The kind's name.
+    /// Returns the name of the communicator's kind.
     #[must_use]
     pub fn kind_name(&self) -> std::borrow::Cow<'static, str> {
         self.kind().to_string_lossy()
@@ -219,35 +220,35 @@ impl Comm {
         self.device.as_ref().map_or(self.link.kind, |part| part.kind)
     }
 
-    /// The ranks before and after this one in a ring, if there are others.
+    /// Returns the previous and the next rank in a ring of all ranks, excluding this rank.
     fn next_ranks(&self) -> impl Iterator<Item = i32> {
         let next = [self.size - 1, 1].map(|distance| (self.rank + distance) % self.size);
         next.into_iter().filter(|rank| *rank != self.rank)
     }
 
-    /// The time limit of a blocking call, from now.
+    /// Returns the deadline of a blocking call that starts now.
     fn deadline(&self) -> Deadline {
         Deadline::after(self.timeout_ns)
     }
 
-    /// Between two polls of an operation.
+    /// Pauses between two polls of an operation.
     fn pause(&self, backoff: &mut Backoff) {
         self.link.pause(backoff);
     }
 
-    /// The link's rank of one of ours.
+    /// Converts a rank of this communicator to the link's rank.
     fn to_world(&self, rank: i32) -> i32 {
         self.members.as_ref().map_or(rank, |members| members.to_world(rank))
     }
 
-    /// Returns a completion with its source as a rank of this communicator.
+    /// Returns the completion `done` with its source converted to a rank of this communicator.
     #[inline]
     fn localized(&self, mut done: Completion) -> Completion {
         self.localize(&mut done);
         done
     }
 
-    /// Changes a completion's source to a rank of this communicator, in place.
+    /// Converts the source of the completion `done` to a rank of this communicator, in place.
     #[inline]
     fn localize(&self, done: &mut Completion) {
         if let Some(members) = &self.members {
@@ -261,7 +262,7 @@ impl Comm {
 
     #[inline]
     fn selector(&self, class: Class, source: i32, tag: i32) -> Selector {
-        // DTL_ANY_SOURCE is no member, so it stays.
+        // DTL_ANY_SOURCE is no member, so `to_world` returns it unchanged.
         let ignore = if tag == DTL_ANY_TAG { shared_transport::TAG_BITS } else { 0 };
         Selector {
             source: self.to_world(source),
@@ -278,7 +279,7 @@ impl Comm {
         if self.is_open() { Ok(()) } else { Err(self.ended()) }
     }
 
-    /// Why a call on a communicator that is not open fails.
+    /// Returns the error of a call on a communicator that is closed or revoked.
     #[cold]
     fn ended(&self) -> Error {
         if self.standing.state() == CommState::Revoked {
@@ -291,7 +292,7 @@ impl Comm {
         destroyed()
     }
 
-    /// Our ranks that died or left.
+    /// Returns the members that died or left, as ranks of this communicator.
     fn failed_ranks(&self) -> Vec<i32> {
         let Some(liveness) = &self.link.liveness else { return Vec::new() };
         let failed = liveness.part().failed_ranks();
@@ -301,12 +302,12 @@ impl Comm {
         }
     }
 
-    /// How many of the link's ranks are known to have died.
+    /// Returns the number of the link's ranks that are known to have died.
     fn failed_count(&self) -> usize {
         self.link.liveness.as_ref().map_or(0, |liveness| liveness.part().failed_count())
     }
 
-    /// Whether one of our ranks is known to have died.
+    /// Returns true if a member is known to have died.
     fn has_died(&self) -> bool {
         match self.failed_count() {
             0 => false,
@@ -315,18 +316,18 @@ impl Comm {
         }
     }
 
-    /// Ranks that died or left, as text for errors; empty if none is known.
+    /// Returns the ranks that died or left as text for errors; empty if none is known.
     fn failed_text(&self) -> String {
         rank_list(&self.failed_ranks())
     }
 
-    /// Returns how ranks may have failed, for error texts.
+    /// Returns the ways in which ranks may have failed, for error texts.
     fn failed_how(&self) -> &'static str {
-        // The transport's text may be that it does not reach a rank that is alive.
+        // The transport's failure text may state that a live rank is unreachable.
         if self.link.failure_text().is_some() { "died, left or cut off" } else { "died or left" }
     }
 
-    /// Returns the transport's text on the failure, to append to an error text.
+    /// Returns the transport's text about the failure, to append to an error text.
     fn failed_why(&self) -> String {
         self.link.failure_text().map_or(String::new(), |said| format!(": {said}"))
     }
@@ -349,14 +350,14 @@ impl Comm {
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        // Nobody uses it any more. None is left, unless a call was starting one for longer than
-        // `destroy` waited.
+        // No thread uses the communicator any more. No request is left, unless a call was starting
+        // an operation for longer than `destroy` waited.
         p2p::request::end_all(self);
         progress::remove(self);
     }
 }
 
-/// Ranks as text for errors.
+/// Returns `ranks` as a comma-separated text for errors.
 fn rank_list(ranks: &[i32]) -> String {
     let names: Vec<_> = ranks.iter().map(ToString::to_string).collect();
     names.join(", ")
@@ -367,7 +368,7 @@ fn destroyed() -> Error {
     Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed by another thread")
 }
 
-/// Ends this process with an exit code, saying so first: the launcher ends the other ranks.
+/// Logs an error and exits this process with status `code`; the launcher then ends the other ranks.
 pub fn abort(comm: &Comm, code: i32) -> ! {
     super::log::error!(
         "rank {} of {} ends the job with code {code} (dtl_comm_abort)",
@@ -377,7 +378,7 @@ pub fn abort(comm: &Comm, code: i32) -> ! {
     crate::sys::os::process::exit_now(code)
 }
 
-/// Describes a communicator.
+/// Fills `out` with the communicator's rank, size, time limit, kind, transport and failure count.
 pub fn info(comm: &Comm, out: &mut dtl_comm_info_t) -> Result<()> {
     (out.rank, out.size, out.timeout_ns) = (comm.rank, comm.size, comm.timeout_ns);
     out.failed_count = i32::try_from(comm.gone_count()).unwrap_or(i32::MAX);

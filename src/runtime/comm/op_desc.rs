@@ -1,5 +1,4 @@
-//! Descriptions of operations by their callers: for the recorder, for reports, and for ranks to
-//! compare.
+//! Descriptions of operations, for the flight recorder, reports, and comparison between ranks.
 
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_ANY_TAG};
 pub(in crate::runtime::comm) use crate::runtime::op_kind::{KINDS, Kind};
@@ -7,22 +6,22 @@ use crate::runtime::trace::Args;
 use crate::runtime::{id_table, types};
 use std::fmt;
 
-/// Bit of `op` that equals the sign in all numbers of operations; inverted on device memory.
+/// Bit of `op`; equal to the sign bit in every operation number, inverted for device memory.
 const ON_DEVICE: i32 = 1 << 30;
 
-/// One operation as its caller described it.
+/// Description of one operation, as specified by its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::runtime::comm) struct OpDesc {
     pub(in crate::runtime::comm) kind: Kind,
-    /// -1: none.
+    /// -1 if the operation has none.
     pub(in crate::runtime::comm) dtype: i32,
-    /// -1: none.
+    /// -1 if the operation has none.
     pub(in crate::runtime::comm) op: i32,
-    /// Root or peer.
+    /// Rank of the root or of the peer; -1 if there is no such rank.
     pub(in crate::runtime::comm) peer: i32,
-    /// Tag, or the collective's number.
+    /// Tag of a message, or number of a collective.
     pub(in crate::runtime::comm) tag: i32,
-    /// Elements.
+    /// Number of elements.
     pub(in crate::runtime::comm) count: u64,
 }
 
@@ -35,7 +34,7 @@ impl OpDesc {
         OpDesc { count, dtype, ..self }
     }
 
-    /// Returns the call's arguments for a trace.
+    /// Returns the arguments of the call for a trace.
     pub(in crate::runtime::comm) fn args(&self) -> Args {
         let mut args = Args::NONE.tag(self.tag);
         if self.dtype >= 0 {
@@ -48,23 +47,23 @@ impl OpDesc {
         if self.peer >= 0 || !self.kind.is_collective() { args.peer(self.peer) } else { args }
     }
 
-    /// Returns the call marked as one on device memory that a device library runs. It does not
-    /// match other ranks' calls on host memory.
+    /// Returns the description marked as a call on device memory that a device library runs. The
+    /// marked description does not match other ranks' calls on host memory.
     pub(in crate::runtime::comm) fn on_device(self) -> OpDesc {
         OpDesc { op: self.op ^ ON_DEVICE, ..self }
     }
 
-    /// The operation as the program named it.
+    /// Returns the reduction operation that the program passed.
     fn reduction(&self) -> i32 {
         if self.is_on_device() { self.op ^ ON_DEVICE } else { self.op }
     }
 
-    /// Whether a device library runs the call on device memory.
+    /// Returns true if a device library runs the call on device memory.
     fn is_on_device(&self) -> bool {
         (self.op & ON_DEVICE != 0) != (self.op < 0)
     }
 
-    /// This call with dtype and operation replaced by numbers that mean the same on every rank.
+    /// Returns the description with a dtype and an operation that are equal on every rank.
     #[inline]
     pub(in crate::runtime::comm) fn portable(self) -> OpDesc {
         if self.dtype < id_table::FIRST && self.op < id_table::FIRST {
@@ -81,8 +80,8 @@ impl OpDesc {
         if self.is_on_device() { call.on_device() } else { call }
     }
 
-    /// Eight bits that differ, most likely, between collectives that do not go together. They are
-    /// part of their messages' tags, so such messages never meet.
+    /// Returns an 8-bit hash that very likely differs between collectives that do not match. The
+    /// hash is part of the message tags, so messages of mismatched collectives never match.
     pub(in crate::runtime::comm) fn signature(&self) -> u8 {
         let OpDesc { kind, dtype, op, peer, .. } = self.portable();
         let parts = [kind as u32, dtype as u32, op as u32, peer as u32];
@@ -92,9 +91,9 @@ impl OpDesc {
         (mixed ^ mixed >> 8 ^ mixed >> 16 ^ mixed >> 24) as u8
     }
 
-    /// Encodes the call in three words, for the recorder and (of a portable one) for messages: in
-    /// the first, kind above tag, as [`Tagged`] has them. For an ordinary message only the first
-    /// word has to be put together.
+    /// Encodes the description in three words, for the recorder and, if the description is
+    /// portable, for messages. The first word has the kind above the tag, like [`Tagged`]. Only the
+    /// first word has to be computed for an ordinary message.
     #[inline]
     pub(in crate::runtime::comm) fn words(&self) -> [u64; 3] {
         let op = u64::from(!self.op as u32) << 32;
@@ -108,48 +107,48 @@ impl OpDesc {
     pub(in crate::runtime::comm) fn from_words(words: [u64; 3]) -> Option<OpDesc> {
         let [first, second, third] = words;
         let kind = Kind::of(first >> 32 & 0xFF)?;
-        // 24 bits with a sign.
+        // The dtype is a signed number of 24 bits.
         let (tag, dtype) = (first as u32 as i32, (first >> 32) as i32 >> 8);
         let (peer, op) = (second as u32 as i32, !((second >> 32) as i32));
         Some(OpDesc { kind, dtype, op, peer, tag, count: third })
     }
 }
 
-/// Kind of an operation and its tag, in one word: the kind in the upper half.
+/// Kind of an operation (upper half) and its tag (lower half), in one word.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Tagged(u64);
 
 impl Tagged {
-    /// An operation of a kind.
+    /// Creates the word from an operation's kind and tag.
     #[must_use]
     pub fn new(kind: Kind, tag: i32) -> Tagged {
         Tagged(u64::from(tag as u32) | (kind as u64) << 32)
     }
 
-    /// The tag.
+    /// Returns the tag.
     #[must_use]
     pub fn tag(self) -> i32 {
         self.0 as u32 as i32
     }
 
-    /// Whether it is of that kind.
+    /// Returns true if the operation is of the kind `kind`.
     pub(in crate::runtime::comm) fn is(self, kind: Kind) -> bool {
         self.0 >> 32 == kind as u64
     }
 
-    /// The kind.
+    /// Returns the kind.
     #[must_use]
     pub fn kind(self) -> Kind {
         Kind::of(self.0 >> 32).unwrap_or(Kind::Send)
     }
 
-    /// The first of a call's words.
+    /// Returns the first of the three words that describe a call: the dtype above kind and tag.
     fn with_dtype(self, dtype: i32) -> u64 {
         self.0 | u64::from(dtype as u32) << 40
     }
 
-    /// The words of a message.
+    /// Returns the three words that describe a message.
     pub(in crate::runtime::comm) fn words(self, peer: i32, count: u64, dtype: i32) -> [u64; 3] {
         [self.with_dtype(dtype), u64::from(peer as u32), count]
     }

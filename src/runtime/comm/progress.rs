@@ -1,7 +1,7 @@
-//! Progress of every communicator of the process while a call waits on one of them: a peer may need
-//! our part of a large message, or of a collective that was only started, before it can answer.
+//! Progress of every communicator of the process while a call waits on one of them. A peer may need
+//! this rank's part of a large message, or of a started collective, before the peer can answer.
 //!
-//! Not for the operation that the call waits for: polling moves that on.
+//! The operation that the call waits for is not handled here: the call itself polls it.
 
 use super::diagnostics::hang_report;
 use super::p2p::request;
@@ -18,51 +18,53 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Number of other communicators that one call moves on: with many they take turns.
+/// Number of other communicators on which one call makes progress, in round-robin order.
 pub(super) const TURNS: usize = 4;
 
-/// How often each transport is moved on before this thread goes into an `open`.
+/// Number of progress calls on each transport before this thread enters a backend's `open`.
 const ROUNDS_BEFORE_OPEN: usize = 32;
 
-/// List of objects that need progress. Their number is kept outside the lock, so that an empty list
-/// is never locked. The time of each call but [`List::live`] does not grow with their number.
+/// List of objects that need progress. Their number is stored outside the lock, so that an empty
+/// list is never locked. The time of each call but [`ProgressList::live`] is independent of the
+/// number.
 pub(super) struct ProgressList<T: ?Sized> {
     all: Mutex<Listed<T>>,
     count: AtomicUsize,
 }
 
 struct Listed<T: ?Sized> {
-    /// By address. The address of a listed object is not reused, as its weak reference keeps the
-    /// allocation.
+    /// Listed objects by address. The address of a listed object is not reused, because its weak
+    /// reference keeps the allocation.
     by_address: BTreeMap<usize, Weak<T>>,
-    /// Address of the object that had its turn last.
+    /// Address of the object whose turn was last.
     last: usize,
 }
 
 static OPEN: ProgressList<Comm> = ProgressList::new();
-/// Collectives that the library runs (and messages that calls begin, or whose parts they copy) that
-/// were started, by handle, the oldest first: those of one communicator may have to end in that
-/// order.
+/// Handles of the started requests that need progress: collectives that the library runs, messages
+/// that calls start, and messages whose parts calls copy. The oldest is first, because the requests
+/// of one communicator may have to complete in that order.
 static RUNNING: Mutex<ActiveRequests> =
     Mutex::new(ActiveRequests { all: VecDeque::new(), swept_at: LEAST_SWEPT });
-/// Number of objects that need progress, in one word that every call reads which stays in a
-/// transport. Below [`RUNNING_ONE`]: the links whose operations move only during calls. From it on:
-/// the length of `RUNNING`.
+/// Number of objects that need progress, in one word that every call reads before it blocks in a
+/// transport. Value modulo [`RUNNING_ONE`]: number of links whose operations progress only during
+/// calls. Value divided by [`RUNNING_ONE`]: length of `RUNNING`.
 static MOVING: &AtomicU64 = &HOT.moving;
 const RUNNING_ONE: u64 = 1 << 32;
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
-/// Most further operations that one call moves on, the oldest first, as long as they end.
+/// Maximum number of rounds in which one call makes progress on started requests. Each round starts
+/// with the oldest requests; the call stops when none of the oldest has completed.
 const BURST: usize = 64;
 const LEAST_SWEPT: usize = 64;
 
 struct ActiveRequests {
     all: VecDeque<dtl_request_t>,
-    /// At this length those that are gone leave from between the others.
+    /// Length of `all` from which on an insertion removes all stale handles, not only the oldest.
     swept_at: usize,
 }
 
 impl ActiveRequests {
-    /// Tells its length.
+    /// Publishes the length of this list in `MOVING`.
     fn count(&self) {
         let length = self.all.len() as u64 * RUNNING_ONE;
         let told = |moving| Some(moving % RUNNING_ONE + length);
@@ -78,14 +80,14 @@ impl<T: ?Sized> ProgressList<T> {
         }
     }
 
-    /// Adds an object. [`List::remove`] removes it before its memory is freed.
+    /// Adds an object, which [`ProgressList::remove`] removes before the object's memory is freed.
     pub(super) fn add(&self, what: &Arc<T>) {
         let mut all = self.all.lock();
         all.by_address.insert(Arc::as_ptr(what).addr(), Arc::downgrade(what));
         self.count.store(all.by_address.len(), Ordering::Relaxed);
     }
 
-    /// Removes the object at an address. Returns false if it was not listed.
+    /// Removes the object at `address`. Returns false if the object was not listed.
     pub(super) fn remove(&self, address: usize) -> bool {
         let mut all = self.all.lock();
         let was_there = all.by_address.remove(&address).is_some();
@@ -102,16 +104,15 @@ impl<T: ?Sized> ProgressList<T> {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Returns all live objects. The caller drops them outside the lock, which the end of a
-    /// communicator takes.
+    /// Returns all live objects, to be dropped outside the lock, which `Drop` of `Comm` acquires.
     fn live(&self) -> Vec<Arc<T>> {
         self.all.lock().by_address.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// The next few.
+    /// Returns the next `TURNS` live objects in round-robin order; none if the list is locked.
     pub(super) fn turns(&self) -> [Option<Arc<T>>; TURNS] {
         let mut next = [const { None }; TURNS];
-        // Who finds it locked leaves the work to the other.
+        // If the list is locked, the thread that holds the lock does the work.
         let Some(mut all) = self.all.try_lock() else { return next };
         let Listed { by_address, last } = &mut *all;
         let before = *last;
@@ -125,17 +126,17 @@ impl<T: ?Sized> ProgressList<T> {
     }
 }
 
-/// Adds a communicator.
+/// Adds a communicator to the list of open communicators.
 pub(super) fn add(comm: &Arc<Comm>) {
     OPEN.add(comm);
 }
 
-/// Removes a communicator that ends.
+/// Removes a communicator from the list of open communicators when it is dropped.
 pub(super) fn remove(comm: &Comm) {
     OPEN.remove(std::ptr::from_ref(comm).addr());
 }
 
-/// Adds a collective, or a message in parts, that was started and is not over.
+/// Adds the request of a started collective or of a staged message that is not complete.
 pub(super) fn add_running(handle: dtl_request_t) {
     let mut running = RUNNING.lock();
     if running.all.len() >= running.swept_at {
@@ -146,27 +147,25 @@ pub(super) fn add_running(handle: dtl_request_t) {
     running.count();
 }
 
-/// Adds a persistent operation that was started, unless it is still listed from its last start.
+/// Adds a persistent request that was started, unless it is still listed from its previous start.
 pub(super) fn add_running_again(handle: dtl_request_t) {
     if !RUNNING.lock().all.contains(&handle) {
         add_running(handle);
     }
 }
 
-/// Whether collectives that were started may need progress. A thread that waits then does not sleep
-/// until it is woken.
+/// Returns true if started requests may need progress. Waiting threads then poll, not sleep.
 #[inline]
 pub(super) fn has_running() -> bool {
     MOVING.load(Ordering::Relaxed) >= RUNNING_ONE
 }
 
-/// Moves a request on. A failure is returned to the thread that waits for it.
+/// Makes progress on a request. A failure is returned to the thread that waits for the request.
 fn move_on(handle: dtl_request_t) {
     drop(request::standing(handle));
 }
 
-/// After a look that found nothing: what else was started gets on, the parts of messages among it,
-/// which calls copy.
+/// Makes progress on other started requests after an unsuccessful poll, also on staged messages.
 #[inline]
 pub(super) fn running() {
     if has_running() {
@@ -174,8 +173,8 @@ pub(super) fn running() {
     }
 }
 
-/// Moves some collectives on that were started: the oldest, as long as they end, and a few of the
-/// others in turn.
+/// Makes progress on some started requests: on the oldest ones repeatedly as long as they complete,
+/// and on a few other requests in round-robin order.
 fn move_running(move_on: fn(dtl_request_t)) {
     for _ in 0..BURST {
         let mut next = [dtl_request_t::NULL; 2 * TURNS];
@@ -198,7 +197,8 @@ fn move_running(move_on: fn(dtl_request_t)) {
     }
 }
 
-/// Those at the front that are over leave. False: the oldest is not over.
+/// Removes the completed requests at the front of the list. Returns true if some were removed and
+/// the list is not empty. Returns false without a change if another thread holds the lock.
 fn forget_oldest() -> bool {
     let Some(mut running) = RUNNING.try_lock() else { return false };
     let before = running.all.len();
@@ -209,15 +209,15 @@ fn forget_oldest() -> bool {
     !running.all.is_empty() && running.all.len() < before
 }
 
-/// In a forked child: what the parent has is not moved on from here. Its communicators are never
-/// dropped here, so they would be found.
+/// Clears all lists in a forked child, so that the child makes no progress on the parent's objects.
+/// Without this the lists would contain the parent's communicators, which the child never drops.
 pub(super) fn forget() {
     OPEN.clear();
     RUNNING.lock().all.clear();
     MOVING.store(0, Ordering::Relaxed);
 }
 
-/// Notes a link that comes (true) or goes.
+/// Counts a link that is opened (`comes`) or closed, if its operations progress only during calls.
 pub(super) fn count(link: &SharedTransport, comes: bool) {
     if link.transport.properties().needs_progress {
         let _before = if comes {
@@ -228,18 +228,18 @@ pub(super) fn count(link: &SharedTransport, comes: bool) {
     }
 }
 
-/// Whether nothing is there that moves only during calls.
+/// Returns true if no object of the process needs calls for its progress.
 pub(super) fn is_idle() -> bool {
     MOVING.load(Ordering::Relaxed) == 0
 }
 
-/// Whether a call may stay in a transport that progresses on its own until the call is done.
+/// Returns true if a call may block until completion in a transport that progresses by itself.
 pub(super) fn may_block() -> bool {
     is_idle() || has_settled()
 }
 
-/// Whether all that was started is over once it has been moved on: else the peer may wait for just
-/// that.
+/// Makes progress on the started requests. Returns true if all have completed and no link needs
+/// calls for its progress. Otherwise the peer may wait for a request that is not complete.
 #[cold]
 #[inline(never)]
 fn has_settled() -> bool {
@@ -250,8 +250,8 @@ fn has_settled() -> bool {
     !has_running()
 }
 
-/// Runs a call that stays in its transport until it is done. If there are others that move only
-/// during calls, a thread moves them on meanwhile.
+/// Runs `call`, which blocks in its transport until completion. If other communicators progress
+/// only during calls, an additional thread makes progress on those communicators meanwhile.
 pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     if may_block() {
         return call();
@@ -263,8 +263,8 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Runs a backend's `open`, in which this thread moves nothing on. Where others may wait for an
-/// answer of this rank before they come, a thread gives it meanwhile.
+/// Runs a backend's `open`, during which this thread makes no progress. If other ranks may need an
+/// answer of this rank before they reach `open`, an additional thread makes progress meanwhile.
 pub(super) fn while_opening<T>(open: impl FnOnce() -> T) -> T {
     let answers = |comm: &Comm| {
         let properties = comm.link.transport.properties();
@@ -283,7 +283,7 @@ pub(super) fn while_opening<T>(open: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Has a thread do something over and over until a call is over.
+/// Runs `call` while an additional thread calls `moves` repeatedly until `call` returns.
 fn meanwhile<T>(call: impl FnOnce() -> T, moves: impl Fn() + Sync) -> T {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -314,16 +314,16 @@ fn move_needy() {
     }
 }
 
-/// Moves all communicators on before this thread waits in a backend's `open`, where it moves none:
-/// ranks that come to this one's `open` later may still wait for what it has sent, or for its
-/// answer to a report. The number of rounds is fixed, as no transport reports what is queued: what
-/// it has no room for stays queued.
+/// Makes progress on all communicators before this thread blocks in a backend's `open`, where it
+/// makes none. Ranks that reach the same `open` later may still wait for a message that this rank
+/// has sent, or for its answer to a report. The number of rounds is fixed, because no transport
+/// reports its queued messages. A message for which the transport has no room remains queued.
 pub(super) fn before_open() {
     let mut comms: Vec<Arc<Comm>> = OPEN.live();
     let running: Vec<dtl_request_t> = RUNNING.lock().all.iter().copied().collect();
     comms.iter().for_each(|comm| hang_report::serve(comm));
     running.iter().for_each(|handle| move_on(*handle));
-    // Those made from one another share their transport.
+    // Communicators derived from the same communicator share their transport.
     comms.sort_by_key(|comm| Arc::as_ptr(&comm.link));
     comms.dedup_by(|one, other| Arc::ptr_eq(&one.link, &other.link));
     for _ in 0..ROUNDS_BEFORE_OPEN {
@@ -332,11 +332,11 @@ pub(super) fn before_open() {
     }
 }
 
-/// Moves the others on, and answers other ranks' queries. Call now and then in a long wait.
+/// Makes progress on all communicators but `waiting` and answers queries, regularly in a long wait.
 pub(super) fn others(waiting: &Comm) {
     hang_report::serve(waiting);
     if OPEN.len() > 1 {
-        // Without the lock: a registered transport may open a communicator of its own.
+        // Called without the lock: a registered transport may open a communicator of its own.
         for comm in OPEN.turns().iter().flatten() {
             if !std::ptr::eq(comm.as_ref(), waiting) {
                 comm.link.transport.progress();

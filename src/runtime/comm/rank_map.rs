@@ -1,19 +1,19 @@
-//! Which ranks of a transport a communicator consists of. The functions that messages call are
-//! marked cold: messages of a communicator of all ranks call none.
+//! Mapping between a communicator's ranks and its transport's ranks. The functions that messages
+//! call are marked cold, because messages of a communicator of all ranks do not call them.
 
 use crate::runtime::component::Completion;
 
-/// Ranks of a communicator that has not all of the transport's ranks in their order.
+/// Ranks of a communicator that does not consist of all of the transport's ranks in their order.
 pub(in crate::runtime::comm) struct Members {
-    /// The transport's rank of each of ours.
+    /// Transport's rank of each communicator rank.
     world_ranks: Vec<i32>,
-    /// Our rank of each of the transport's; -1 = not a member.
+    /// Communicator rank of each transport rank; -1 if the transport rank is not a member.
     local_ranks: Vec<i32>,
 }
 
 impl Members {
-    /// Members of a transport with `size` ranks. `None` if they are all of them in their order:
-    /// nothing has to be translated then.
+    /// Creates the mapping of the transport ranks `outer` on a transport of `size` ranks. Returns
+    /// `None` if `outer` is all ranks in their order, so that no rank has to be translated.
     pub(in crate::runtime::comm) fn new(outer: Vec<i32>, size: i32) -> Option<Self> {
         if outer.len() == size.unsigned_abs() as usize && (0..size).eq(outer.iter().copied()) {
             return None;
@@ -29,13 +29,14 @@ impl Members {
         Some(Members { world_ranks: outer, local_ranks: inner })
     }
 
-    /// Bytes that they take on the heap.
+    /// Returns the heap bytes of the mapping for `ours` members of `all` transport ranks.
     pub(in crate::runtime::comm) fn heap_bytes(ours: u64, all: u64) -> u64 {
         (ours + all) * size_of::<i32>() as u64
     }
 
-    /// The transport's rank of one of ours; negative ones (DTL_ANY_SOURCE, DTL_PROC_NULL) stay.
-    /// (Out of the way of communicators of all ranks.)
+    /// Converts a communicator rank to the transport's rank. Returns negative ranks
+    /// (DTL_ANY_SOURCE, DTL_PROC_NULL) unchanged. (Not inlined, as communicators of all ranks do
+    /// not call it.)
     #[cold]
     #[inline(never)]
     pub(in crate::runtime::comm) fn to_world(&self, rank: i32) -> i32 {
@@ -45,14 +46,14 @@ impl Members {
             .unwrap_or(rank)
     }
 
-    /// A completion with its source as the communicator counts.
+    /// Converts the source of the completion `done` to a communicator rank, in place.
     #[cold]
     #[inline(never)]
     pub(in crate::runtime::comm) fn localize(&self, done: &mut Completion) {
         done.source = self.to_local(done.source).unwrap_or(done.source);
     }
 
-    /// Our rank of one of the transport's.
+    /// Converts a transport rank to a communicator rank; `None` if the rank is not a member.
     pub(in crate::runtime::comm) fn to_local(&self, rank: i32) -> Option<i32> {
         let ours =
             usize::try_from(rank).ok().and_then(|rank| self.local_ranks.get(rank).copied())?;

@@ -1,9 +1,9 @@
-//! How operations reach a target's memory: the interface of a window to its implementations.
+//! Paths of one-sided operations to a target's memory: interface of a window's implementations.
 //!
-//! Not here: bounds, epochs, dtypes and their operations. A way is called with what `window` has
-//! checked. Implemented by `load_store` (loads and stores of memory that all ranks share),
-//! `backend_rma` (what the transport does itself) and `active_messages` (messages that the target
-//! serves, over any transport); which one is decided where a window is made (`rma::select`).
+//! Not here: bounds, epochs, dtypes and reduction operations, which `window` checks before it calls
+//! a path. The implementations are `load_store` (loads and stores of memory that all ranks share),
+//! `backend_rma` (one-sided operations of the transport) and `active_messages` (messages that the
+//! target serves, over any transport). `rma::select` chooses the path when a window is created.
 
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
@@ -12,56 +12,57 @@ use crate::sys::compute::shared_atomics::Update;
 use crate::sys::memory::buf::Region;
 use std::ops::Range;
 
-/// Number of an operation that is not over locally, for its polls.
+/// Number of an operation that is not yet complete locally, used to poll the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::runtime::comm) struct Ticket(pub(in crate::runtime::comm) u64);
 
-/// How far an operation got before its call returned. Over locally: the caller's buffers are its
-/// own again, and what was to be fetched is there.
+/// State of an operation when its call returns. An operation is complete locally if the caller may
+/// reuse its buffers and all fetched data has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::runtime::comm) enum RmaStart {
     Over,
-    /// Over with the next flush of the target. The ticket is polled only if the call requested that
-    /// ([`TicketRequest`]).
+    /// The next flush of the target completes the operation. The caller may poll the ticket only if
+    /// the call requested that ([`TicketRequest`]).
     Pending(Ticket),
 }
 
-/// Whether a caller will poll an operation by its ticket. Otherwise only flushes use its outcome.
+/// True if the caller will poll the operation by its ticket. Otherwise only flushes report it.
 pub(in crate::runtime::comm) type TicketRequest = bool;
 
-/// How elements are changed: a built-in dtype and an operation that goes with it.
+/// Update of elements: a built-in dtype and a reduction operation that supports it.
 #[derive(Clone, Copy)]
 pub struct Change {
     pub(in crate::runtime::comm) dtype: dtl_dtype_t,
     pub(in crate::runtime::comm) op: dtl_reduce_op_t,
-    /// The atomic update that the processor executes.
+    /// Atomic update that the processor executes.
     pub(in crate::runtime::comm) update: &'static Update,
 }
 
 impl Change {
-    /// Bytes of an element.
+    /// Returns the size of an element, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.update.size()
     }
 }
 
-/// Operations on the memory of targets. Called by several threads at once. An operation fails at
-/// once, or with the flush (or the poll) that finds out. Waiting calls keep the communicator's time
-/// limit, end when it closes, and make progress on everything.
+/// Operations on the memory of targets. Several threads may call them at once. An operation fails
+/// at once, or with the flush or poll that detects the failure. Waiting calls observe the
+/// communicator's time limit, return when it closes, and make progress on all communicators.
 ///
-/// Accumulating operations (the last three of the five) on one place happen one after the other,
-/// those of one origin in the order of its calls. Puts and gets have no order but that of flushes.
+/// The accumulating operations (the last three of the five) on one location execute one after the
+/// other; those of one origin execute in call order. Only flushes order puts and gets.
 pub(in crate::runtime::comm) trait RmaPath: Send + Sync {
-    /// Describes the way for people.
+    /// Returns a human-readable description of the path.
     fn describe(&self) -> &'static str;
-    /// Copies to the target. `from` has `to.len` bytes.
+    /// Copies `from` to the target; `from` has `to.len` bytes.
     fn put(&self, to: TargetRange, from: Region, asked: TicketRequest) -> Result<RmaStart>;
-    /// Copies from the target.
+    /// Copies from the target to `into`.
     fn get(&self, into: Region, from: TargetRange, asked: TicketRequest) -> Result<RmaStart>;
-    /// `target = target op from`, element by element.
+    /// Computes `target = target op from`, element by element.
     fn accumulate(&self, to: TargetRange, from: Region, by: &Change) -> Result<RmaStart>;
-    /// `target = target op from`; the previous elements go to `result`. NO_OP: `from` may be empty.
+    /// Computes `target = target op from` and stores the previous elements in `result`. For the
+    /// operation NO_OP, `from` may be empty.
     fn get_accumulate(
         &self,
         to: TargetRange,
@@ -69,35 +70,36 @@ pub(in crate::runtime::comm) trait RmaPath: Send + Sync {
         result: Region,
         by: &Change,
     ) -> Result<RmaStart>;
-    /// Compares and swaps one element of 1, 2, 4 or 8 bytes (the length of the spot).
+    /// Performs a compare-and-swap of one element of 1, 2, 4 or 8 bytes (the length of `to`).
     fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<RmaStart>;
-    /// Waits for the locks of these targets, of which this rank has none.
+    /// Waits for the locks of `targets` and acquires them; this rank holds none of them before.
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()>;
-    /// Flushes (`Reach::Target`) and gives the locks back. After TIMEOUT they are held still, after
-    /// another failure none is: for example that of a rank, which has no locks any more.
+    /// Flushes `targets` ([`FlushScope::Target`]) and releases their locks. After TIMEOUT the locks
+    /// remain held; after another failure none is held (a failed rank, for example, has no locks).
     fn unlock(&self, targets: Range<i32>) -> Result<()>;
-    /// Gives the locks back, without a flush and without waiting: this rank goes.
+    /// Releases the locks of `targets` without a flush or a wait, before this rank disconnects.
     fn leave(&self, targets: Range<i32>);
-    /// Waits until this rank's operations on these targets are over.
+    /// Waits until this rank's operations on `targets` are complete to the extent `reach`.
     fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()>;
-    /// Polls an operation by its ticket: true if it is over. After true or an error the ticket is
+    /// Polls an operation. Returns true if it is complete; after true or an error the ticket is
     /// invalid.
     fn is_over(&self, ticket: Ticket) -> Result<bool>;
-    /// Ends an operation that would be polled, so that its buffer is not touched any more.
+    /// Cancels an operation that would be polled, so that its buffer is no longer accessed.
     fn cancel(&self, ticket: Ticket) -> Result<()>;
-    /// Serves requests of other ranks without waiting; true: there was something.
+    /// Serves requests of other ranks without waiting. Returns true if a request was served.
     fn serve(&self) -> bool {
         false
     }
-    /// Whether a thread has to serve others while the program's are outside of the library.
+    /// Returns true if a library thread has to serve other ranks while no program thread calls in.
     fn needs_thread(&self) -> bool {
         false
     }
-    /// Whether no other call may be under way when it is closed, except polls of tickets.
+    /// Returns true if no other call, except polls of tickets, may be in progress during `close`.
     fn closes_alone(&self) -> bool {
         false
     }
-    /// No call follows, and nothing touches the window's memory or a buffer any more. Nobody waits
-    /// for other ranks, but for those that close it `together` now, all of them.
+    /// Closes the path. No call follows, and after the return neither the window's memory nor a
+    /// buffer is accessed. With `together` all ranks close the window now, and the call may wait
+    /// for those ranks. Otherwise the call waits for no other rank.
     fn close(&self, together: bool);
 }

@@ -1,7 +1,7 @@
-//! State that communicators share: an open transport, and contexts that keep their messages apart.
+//! State that communicators share: an open transport, and contexts that separate their messages.
 //!
 //! A match word is `context 32 | class 4 | tag 28`. Each communicator on a transport has a context
-//! of its own; classes keep a communicator's own messages from its user's.
+//! of its own. Classes separate internal messages of a communicator from the user's messages.
 
 use crate::abi::comm::communicator::DTL_TAG_MAX;
 use crate::abi::handle::dtl_backend_t;
@@ -19,49 +19,49 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Whose message it is: classes never match across, so a user's DTL_ANY_TAG cannot take a
-/// collective's message.
+/// Class of a message. Messages of different classes never match, so a user's receive with
+/// DTL_ANY_TAG cannot match a collective's message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::runtime::comm) enum Class {
     User = 0,
     Collective = 1,
-    /// Reports: which rank is in which operation, which rank gave up.
+    /// Reports: the operation that a rank is in, a collective that a rank has abandoned.
     Service = 2,
-    /// Survivors agreeing on who they are.
+    /// Messages of the survivors' agreement on the set of survivors.
     Agreement = 3,
 }
 
-/// Bits of a match word that hold the tag.
+/// Mask of the tag bits of a match word.
 pub(in crate::runtime::comm) const TAG_BITS: u64 = DTL_TAG_MAX as u64;
 
-/// The match word of a tag (0 ... DTL_TAG_MAX, checked where it came in).
+/// Returns the match word of a tag (0 ... DTL_TAG_MAX, checked at the entry of the library).
 pub(in crate::runtime::comm) fn match_bits(context: u32, class: Class, tag: i32) -> u64 {
     u64::from(context) << 32 | (class as u64) << 28 | (u64::from(tag as u32) & TAG_BITS)
 }
 
-/// An opened transport. Closes with the last communicator on it.
+/// An open transport. It closes with the last communicator on it.
 pub(in crate::runtime::comm) struct SharedTransport {
     pub(in crate::runtime::comm) transport: Arc<dyn Transport>,
-    // Groups of the transport.
+    // Capability groups of the transport.
     pub(in crate::runtime::comm) liveness: Option<OwningRef<dyn Liveness, dyn Transport>>,
     pub(in crate::runtime::comm) shared_memory: Option<OwningRef<dyn SharedMemory, dyn Transport>>,
     pub(in crate::runtime::comm) foreign_test: Option<OwningRef<dyn ForeignTest, dyn Transport>>,
-    /// Its share keeps the backend registered.
+    /// Backend of the transport; this reference keeps the backend registered.
     backend: Arc<Backend>,
     pub(in crate::runtime::comm) kind: &'static CStr,
-    /// Whether reductions are to be bitwise the same as on other kinds.
+    /// True if reductions have to be bitwise the same as on other kinds.
     pub(in crate::runtime::comm) is_deterministic: bool,
-    /// The backend whose device memory the transport takes as it is; `None`: all is staged.
+    /// Backend whose device memory the transport accepts without staging; `None`: stages all.
     pub(in crate::runtime::comm) direct: Option<dtl_backend_t>,
-    /// Whether it moves large messages of any device's memory as it is, if it can.
+    /// True if large messages of any device's memory may use the transport's direct path.
     is_direct: bool,
-    /// Polls that spin before the first yield.
+    /// Number of polls that spin before the first yield.
     spins: u32,
-    /// Contexts that this rank has given to communicators whose first rank it was.
+    /// Number of contexts that this rank has assigned to communicators whose first rank it was.
     contexts: AtomicU32,
-    /// Contexts to which notices may still come.
+    /// Contexts of recently destroyed communicators, for which notices may still arrive.
     pub(in crate::runtime::comm) retired: hang_report::Retired,
-    /// Set when the transport failed to cancel an operation: it may still use the buffer.
+    /// True if the transport failed to cancel an operation and may still access its buffer.
     lost: AtomicBool,
 }
 
@@ -102,7 +102,7 @@ impl SharedTransport {
         link
     }
 
-    /// Enables direct transfers of device memory, without staging, if the transport has them.
+    /// Enables direct transfers of device memory, without staging, if the transport supports them.
     pub(in crate::runtime::comm) fn with_direct(mut self) -> Self {
         let named = self.transport.properties().device_memory_of.and_then(registry::lookup);
         self.direct = named.map(|backend| backend.handle());
@@ -110,24 +110,24 @@ impl SharedTransport {
         self
     }
 
-    /// Whether the transport may still use the buffer of an operation that it failed to cancel. In
-    /// that case memory that was lent to operations of this link is leaked instead of freed.
+    /// Returns true if the transport may still access the buffer of an operation that it failed to
+    /// cancel. Memory that was lent to operations of this link is then leaked instead of freed.
     pub(in crate::runtime::comm) fn has_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Records that the library gave up an operation which the transport may still carry out.
+    /// Records that the library abandoned an operation which the transport may still carry out.
     pub(in crate::runtime::comm) fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
     }
 
-    /// How large messages of device memory go as they are.
+    /// Returns the transport's direct path for large messages of device memory, if any.
     pub(in crate::runtime::comm) fn direct(&self) -> Option<&dyn Direct> {
         if self.is_direct { self.transport.groups().device_memory } else { None }
     }
 
-    /// The link of a communicator of some of the ranks, with the context in it: a transport of its
-    /// own if there is such, else this one.
+    /// Opens a separate transport for the communicator of `ranks` with the context `context`.
+    /// `None`: the transport has no native collectives, so this transport remains shared.
     pub(in crate::runtime::comm) fn subset(
         self: &Arc<Self>,
         ranks: &[i32],
@@ -141,19 +141,20 @@ impl SharedTransport {
         Ok(Some(Arc::new(link)))
     }
 
-    /// The transport's own text about what has just failed.
+    /// Returns the transport's own text about its latest failure.
     pub(in crate::runtime::comm) fn failure_text(&self) -> Option<String> {
         self.transport.groups().diagnostics?.failure_text()
     }
 
-    /// A context that no other communicator on this transport has or had: numbers of different
-    /// ranks never meet, as each is congruent to its maker's rank.
+    /// Returns a context that no other communicator on this transport has or had. Contexts that
+    /// different ranks allocate never collide, because each is congruent to its allocating rank
+    /// plus 1, modulo the number of ranks.
     pub(in crate::runtime::comm) fn new_context(&self) -> Result<u32> {
         let (rank, size) =
             (self.transport.rank().unsigned_abs(), self.transport.size().unsigned_abs());
         let next = |made: u32| made.checked_add(1);
         let made = self.contexts.checked_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        // 0 is the opened communicator's.
+        // Context 0 belongs to the communicator that opened the transport.
         let context =
             made.ok().and_then(|made| made.checked_mul(size)?.checked_add(rank)?.checked_add(1));
         match context {
@@ -168,15 +169,14 @@ impl SharedTransport {
 
     /// Pauses between two polls of an operation.
     pub(in crate::runtime::comm) fn pause(&self, backoff: &mut Backoff) {
-        // Progress of the other ranks on started collectives does not wake a thread that waits for
-        // something else.
+        // Other ranks' progress on collectives wakes no thread that waits for another event.
         self.pause_with(backoff, |seen, limit| {
             let wakeup = self.transport.groups().wakeup;
             !progress::has_running() && wakeup.is_some_and(|wakeup| wakeup.rest(seen, limit))
         });
     }
 
-    /// Pauses between two polls of something else than an operation, with `rest` as its sleep.
+    /// Pauses between two polls of anything other than an operation; `rest` is its sleep function.
     #[inline]
     pub(in crate::runtime::comm) fn pause_with(
         &self,

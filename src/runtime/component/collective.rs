@@ -1,5 +1,5 @@
-//! Collectives in one piece, of transports that run them themselves. Not here: the arguments, and
-//! how the library runs one (`runtime::comm::coll`).
+//! Native collectives of transports. Their arguments, and the execution of collectives by the
+//! library, are in `runtime::comm::coll`.
 
 use super::{OpId, Transport};
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
@@ -8,44 +8,45 @@ use crate::runtime::comm::coll::CollArgs;
 use crate::sys::memory::buf::Addr;
 use std::array::from_fn;
 
-/// Numbers of dtypes and operations that [`Reductions`] have.
+/// Number of dtypes and of operations in [`Reductions`].
 const NUMBERS: usize = 16;
 
-/// A dtype and an operation as a transport calls them.
+/// Native identifiers of a dtype and an operation in a transport's library.
 pub type ReductionId = (u64, u64);
 
-/// The reductions of a transport's own that fold as the library does, by dtype and operation.
+/// A transport's native reductions that compute as the library does, by dtype and operation.
 pub struct Reductions([[Option<ReductionId>; NUMBERS]; NUMBERS]);
 
 impl Reductions {
-    /// Those that have a name.
+    /// Builds the table from `name`, which returns `None` for pairs without a native reduction.
     pub fn named(name: impl Fn(dtl_dtype_t, dtl_reduce_op_t) -> Option<ReductionId>) -> Self {
         Reductions(from_fn(|dtype| from_fn(|op| name(dtype as dtl_dtype_t, op as dtl_reduce_op_t))))
     }
 
-    /// One's name.
+    /// Returns the native identifiers of the reduction of `dtype` by `op`, if it exists.
     #[must_use]
     pub fn get(&self, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<ReductionId> {
         *self.0.get(dtype as u32 as usize)?.get(op as u32 as usize)?
     }
 }
 
-/// Collectives of a transport's own, and communicators of its own for them. All ranks have the
-/// group or none has it.
+/// Native collectives and native subcommunicators of a transport; on all ranks or on none.
 pub trait NativeCollectives: Send + Sync {
-    /// Returns true if it runs this one. Decided from arguments that are equal on all ranks.
+    /// Returns true if the transport executes this collective. The decision depends only on
+    /// arguments that are equal on all ranks.
     fn takes(&self, args: &CollArgs) -> bool;
-    /// Runs one to its end, however long that takes. `None`: `takes` is false for this one.
+    /// Executes a collective to completion, for any time; `None` if `takes` rejects `args`.
     fn run(&self, args: &CollArgs) -> Option<Result<()>>;
-    /// Starts one that it takes; it ends through [`Transport::test`] and cannot be cancelled.
+    /// Starts a collective for which `takes` returns true. It completes through [`Transport::test`]
+    /// and cannot be cancelled.
     fn start(&self, args: &CollArgs) -> Result<OpId>;
-    /// The reductions that `allreduce` runs; the same on all ranks.
+    /// Returns the reductions that `allreduce` executes; equal on all ranks.
     fn reductions(&self) -> Option<&'static Reductions>;
-    /// Reduces the `count` elements at `from` (null: at `into`) of all ranks by one of
-    /// `reductions`, into `into` on all ranks, however long that takes.
+    /// Reduces the `count` elements at `from` (null: at `into`) of all ranks by a reduction of
+    /// `reductions`, into `into` on all ranks. Blocks until completion, for any time.
     fn allreduce(&self, from: Addr, into: Addr, count: i32, by: ReductionId) -> Result<()>;
-    /// Opens a transport for some ranks, which include this one, in this order. Collective over
-    /// these ranks, with the same number on all of them. Without the group they share their
-    /// parent's transport.
+    /// Opens a transport for a subset of the ranks, which includes this rank, in the given order.
+    /// Collective over these ranks, with an equal `number` on all of them. Without this group, the
+    /// communicator of the subset shares its parent's transport.
     fn subset(&self, ranks: &[i32], number: u32) -> Result<Box<dyn Transport>>;
 }

@@ -1,47 +1,48 @@
-//! Collectives of device memory by what has nothing else: no messages, no host memory. Such a kind
-//! is opened over another communicator, which carries the rest and lets the ranks find each other.
+//! Collectives on device memory by a collective library without messages and host memory. Such a
+//! kind is opened over another communicator, which bootstraps it and carries all other operations.
 
 use crate::abi::handle::dtl_backend_t;
 use crate::error::Result;
 use crate::runtime::comm::coll::CollArgs;
 
-/// Bootstrap id: made by rank 0 and passed to all ranks, so that they can connect.
+/// Bootstrap id that rank 0 creates and all ranks receive, so that they can connect.
 pub type BootstrapId = [u64; 16];
 
-/// Makes them.
+/// Factory of device communicators of a backend.
 pub trait DeviceComms: Send + Sync {
-    /// Prepares this rank's part, on the calling thread's current device; it has met no other rank
-    /// yet.
+    /// Prepares this rank's part on the thread's current device, without contacting another rank.
     fn prepare(&self) -> Result<Box<dyn DeviceComm>>;
 }
 
-/// One rank's part. Called by several threads at once; nothing waits but `give_up`, for a moment,
-/// and `leave`.
+/// One rank's part of a device communicator. Several threads may call the methods at once. Only
+/// `give_up`, for a moment, and `leave` block.
 pub trait DeviceComm: Send + Sync {
-    /// Makes another part on the same device, for a communicator made from this one.
+    /// Creates another part on the same device, for a communicator derived from this communicator.
     fn another(&self) -> Result<Box<dyn DeviceComm>>;
-    /// Makes the invitation. Called on rank 0, once all ranks have prepared their parts.
+    /// Creates the bootstrap id. Called on rank 0 after all ranks have prepared their parts.
     fn invitation(&self) -> Result<BootstrapId>;
-    /// Begins to meet the other ranks.
+    /// Starts to connect to the other ranks.
     fn meet(&self, invitation: &BootstrapId, rank: i32, size: i32) -> Result<()>;
-    /// Returns true if it has met all other ranks. After a failure the caller gives it up.
+    /// Returns true if this rank is connected to all others; after a failure `give_up` is called.
     fn has_met(&self) -> Result<bool>;
-    /// Returns the backend and the device whose memory it takes.
+    /// Returns the backend and the device whose memory the communicator accepts.
     fn device(&self) -> (dtl_backend_t, i32);
-    /// Why it does not run one; decided from what is equal on all ranks. Regions are checked, and
-    /// not empty all.
+    /// Returns the reason why the communicator does not execute this collective; `None` if it does.
+    /// The decision depends only on arguments that are equal on all ranks. The caller has checked
+    /// the regions, and not all of them are empty.
     fn refuses(&self, args: &CollArgs) -> Option<String>;
-    /// Starts one, after all that were started before.
+    /// Starts a collective, ordered after all earlier ones, and returns its number for `test`.
     fn start(&self, args: &CollArgs) -> Result<u64>;
-    /// Returns true if the operation is over. Once one has failed, all that are not over fail.
+    /// Returns true if the operation `started` is complete. Once an operation has failed, all
+    /// incomplete operations fail.
     fn test(&self, started: u64) -> Result<bool>;
-    /// Ends what runs, here: when it returns, nothing touches a buffer any more. Nothing can be
-    /// started afterwards.
+    /// Aborts the running operations of this rank: after the return no operation accesses a buffer.
+    /// No operation can be started afterwards.
     fn give_up(&self);
-    /// Takes leave of the other ranks, for a limited time: they may be other threads, so each does
-    /// it in its own destroy, and no thread in what it drops for another. Nothing can be started
-    /// afterwards.
+    /// Disconnects from the other ranks, within a limited time. The ranks may be threads of one
+    /// process, so each thread calls this in its own destroy, and no thread calls it for another
+    /// rank in a drop. No operation can be started afterwards.
     fn leave(&self);
-    /// How the data moves, for people.
+    /// Returns a human-readable description of the data path.
     fn describe(&self) -> String;
 }

@@ -1,5 +1,5 @@
-//! Messages of device memory that a transport moves as it is, where it can: each has host memory of
-//! the same length beside it, which is all that the transport's own code ever reads or writes.
+//! Direct messages of device memory, without staging where the transport can. Each device buffer
+//! has a host shadow of equal length, the only memory that the transport's own code accesses.
 
 use super::{OpId, Selector, SendMode};
 use crate::error::Result;
@@ -9,33 +9,33 @@ use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Object of a transport's that keeps an allocation reachable for it.
+/// Object of a transport that keeps an allocation reachable for the transport.
 pub type Hold = Arc<dyn Any + Send + Sync>;
 
-/// An allocation that the host cannot reach.
+/// Allocation that the host cannot access.
 pub struct DeviceMemory<'a> {
-    /// The backend's name.
+    /// Name of the backend that owns the allocation.
     pub backend: &'a str,
-    /// All of it.
+    /// Whole address range of the allocation.
     pub region: Region,
-    /// Its number, which no other allocation ever has.
+    /// Serial number of the allocation, unique in the process' life.
     pub serial: u64,
-    /// Gives a dma-buf of all of it, and where in that it begins. Calls the backend: not to be
-    /// called with a lock.
+    /// Exports the whole allocation as a dma-buf; returns its descriptor and the offset of the
+    /// allocation in it. Calls the backend, so it must not be called with a lock held.
     pub export: &'a dyn Fn() -> Result<(OwnedFd, u64)>,
 }
 
 /// Methods of a transport that moves device memory directly.
 pub trait Direct {
-    /// Messages of no more than so many bytes go through the host.
+    /// Returns the size threshold in bytes: messages up to this size go through host memory.
     fn above(&self) -> usize;
-    /// Returns what keeps an allocation reachable, made at the first request; `None`: it cannot be
-    /// reached.
+    /// Returns the object that keeps an allocation reachable, created at the first request; `None`
+    /// if the transport cannot reach the allocation.
     fn hold(&self, memory: &DeviceMemory<'_>) -> Result<Option<Hold>>;
-    /// Why no allocation can be reached any more, if so.
+    /// Returns the reason why the transport can reach no allocation any more, or `None`.
     fn refusal(&self) -> Option<String>;
-    /// Starts a send of a twin's bytes, without waiting; `host` is the twin's host memory.
-    /// Otherwise like [`super::Transport::start_send`].
+    /// Starts a send of the bytes of `twin`, without waiting; `host` is the host memory of the
+    /// shadow. Otherwise like [`super::Transport::start_send`].
     fn isend(
         &self,
         host: Region,
@@ -44,60 +44,61 @@ pub trait Direct {
         word: u64,
         mode: SendMode,
     ) -> Result<OpId>;
-    /// Starts a receive of a twin's bytes. When it is over they are in one of the two memories, see
-    /// [`Twin::has_landed`]. Otherwise like [`super::Transport::start_recv`].
+    /// Starts a receive into `twin`. After completion the bytes are in the host memory or in the
+    /// device memory, see [`HostShadow::has_landed`]. Otherwise like
+    /// [`super::Transport::start_recv`].
     fn irecv(&self, host: Region, twin: &Arc<HostShadow>, select: Selector) -> Result<OpId>;
 }
 
-/// The device memory of a message in flight, and where its bytes are. Shared by the transport and
-/// the thread that copies them.
+/// Device memory of a message in flight, and the location of its bytes. Shared by the transport and
+/// the thread that copies the bytes.
 pub struct HostShadow {
     device: Region,
     hold: Hold,
     bytes: Mutex<DataLocation>,
 }
 
-/// Where the bytes are.
+/// Location of the bytes of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DataLocation {
-    /// In the device's memory, if it is a send; nowhere yet, if it is a receive.
+    /// A send's bytes are in device memory; a receive's bytes have not arrived.
     Device,
-    /// In the device's memory, but the transport needs them in the host's.
+    /// The bytes are in device memory, and the transport has requested them in host memory.
     Wanted,
-    /// In the host's, too.
+    /// The bytes are in host memory and in device memory.
     Host,
-    /// In the device's, and cannot be copied from there.
+    /// The bytes are in device memory and cannot be copied to host memory.
     Stuck,
-    /// A receive's: in the device's, and not in the host's.
+    /// The bytes of a receive are in device memory and not in host memory.
     Landed,
 }
 
 impl HostShadow {
-    /// Makes the twin of a message that has not begun.
+    /// Creates the shadow of a message that has not started.
     #[must_use]
     pub fn new(device: Region, hold: Hold) -> HostShadow {
         HostShadow { device, hold, bytes: Mutex::new(DataLocation::Device) }
     }
 
-    /// The device's memory.
+    /// Returns the device memory of the message.
     #[must_use]
     pub fn device(&self) -> Region {
         self.device
     }
 
-    /// Returns the transport's hold on the allocation.
+    /// Returns the object that keeps the allocation reachable for the transport.
     #[must_use]
     pub fn hold(&self) -> &Hold {
         &self.hold
     }
 
-    /// Where the bytes are.
+    /// Returns the location of the bytes.
     #[must_use]
     pub fn bytes(&self) -> DataLocation {
         *self.bytes.lock()
     }
 
-    /// Requests the bytes in the host's memory; called by the transport. A later state stays.
+    /// Requests the bytes in host memory; called by the transport. Has no effect in a later state.
     pub fn want(&self) {
         let mut bytes = self.bytes.lock();
         if *bytes == DataLocation::Device {
@@ -105,14 +106,13 @@ impl HostShadow {
         }
     }
 
-    /// Records that the bytes are in the host's memory now, or never will be; called by the copying
-    /// thread.
+    /// Records that the bytes have been copied to host memory or, if `is_well` is false, never will
+    /// be. Called by the copying thread.
     pub fn copied(&self, is_well: bool) {
         *self.bytes.lock() = if is_well { DataLocation::Host } else { DataLocation::Stuck };
     }
 
-    /// Records that no thread copies any more: bytes that are not in the host's memory never will
-    /// be.
+    /// Records that no thread copies any more: bytes not in host memory by now never will be.
     pub fn give_up(&self) {
         let mut bytes = self.bytes.lock();
         if matches!(*bytes, DataLocation::Device | DataLocation::Wanted) {
@@ -120,12 +120,12 @@ impl HostShadow {
         }
     }
 
-    /// Records that all received bytes are in the device's memory; called by the transport.
+    /// Records that all received bytes are in device memory; called by the transport.
     pub fn land(&self) {
         *self.bytes.lock() = DataLocation::Landed;
     }
 
-    /// Returns true if the received bytes are in the device's memory.
+    /// Returns true if the received bytes are in device memory.
     #[must_use]
     pub fn has_landed(&self) -> bool {
         self.bytes() == DataLocation::Landed

@@ -1,31 +1,30 @@
-//! Memory that crosses from one process to another.
+//! Export and import of memory between processes.
 
 use crate::abi::devices::device::DTL_MEM_HANDLE_ROOM;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
 use crate::sys::memory::buf::Addr;
 
-/// Backend-specific reference to an allocation, for the same backend in another process of the
-/// node.
+/// Reference to an allocation, for the same backend in another process of the node.
 pub type Ticket = [u64; DTL_MEM_HANDLE_ROOM as usize / 8];
 
 /// Properties of an allocation that are equal on both sides of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The kind of memory.
+    /// Kind of memory.
     pub kind: dtl_enum_word_t,
-    /// Requested bytes (> 0).
+    /// Requested size in bytes (> 0).
     pub size: u64,
-    /// Requested alignment (a power of two).
+    /// Requested alignment in bytes (a power of two).
     pub align: u64,
 }
 
-/// Allocations that other processes of the node can have too.
+/// Export and import of allocations between processes of the node.
 pub trait Exports: Send + Sync {
-    /// Returns the ticket by which another process reaches memory from `alloc`.
+    /// Returns the ticket with which another process imports the memory at `addr` from `alloc`.
     fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket>;
-    /// Makes another process' allocation one of this one, at an address of its own.
+    /// Maps another process' allocation into this process and returns the address in this process.
     fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr>;
-    /// Lets go of what `import` gave.
+    /// Closes the import at `addr`, which `import` returned.
     fn close(&self, addr: Addr, extent: Extent) -> Result<()>;
 }

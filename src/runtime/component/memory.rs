@@ -1,4 +1,4 @@
-//! Memory: allocations, and what copies and fills them.
+//! Memory components of backends: allocation, copy and fill.
 
 use super::{Exports, Token};
 use crate::abi::devices::device::*;
@@ -6,26 +6,26 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
 use crate::sys::memory::buf::{Addr, Region};
 
-/// An allocation that a program made through a driver's own interface.
+/// Allocation that the program made through a driver's own interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriverAllocation {
-    /// Its kind.
+    /// Memory kind of the allocation.
     pub kind: dtl_enum_word_t,
-    /// The device that it was made on.
+    /// Device on which the allocation was made.
     pub device: i32,
-    /// Its first byte.
+    /// Address of the first byte.
     pub base: Addr,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// Memory on the calling thread's current device.
+/// Memory component of a backend. Methods act on the calling thread's current device.
 pub trait Memory: Send + Sync {
     /// Allocates `size` (> 0) bytes aligned to `align` (a power of two).
     fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr>;
-    /// Frees memory from `alloc`, with the same kind, size and alignment.
+    /// Frees memory from `alloc`; kind, size and alignment are those of the allocation.
     fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()>;
-    /// Describes a kind; an unknown kind is NOT_SUPPORTED.
+    /// Describes a memory kind; fails with NOT_SUPPORTED for an unknown kind.
     fn kind_info(
         &self,
         _kind: dtl_enum_word_t,
@@ -33,11 +33,11 @@ pub trait Memory: Send + Sync {
     ) -> Option<Result<()>> {
         None
     }
-    /// Free and total bytes, 0 = unknown.
+    /// Returns the free and the total memory in bytes; 0 = unknown.
     fn memory_info(&self) -> Option<Result<(u64, u64)>> {
         None
     }
-    /// Allocates in the order of one of the backend's own streams, on its device.
+    /// Allocates memory in the order of a native stream, on the device of the stream.
     fn alloc_async(
         &self,
         _stream: Token,
@@ -47,7 +47,7 @@ pub trait Memory: Send + Sync {
     ) -> Option<Result<Addr>> {
         None
     }
-    /// Frees behind what is queued on one of the backend's own streams.
+    /// Frees memory after all work that is queued on a native stream.
     fn free_async(
         &self,
         _stream: Token,
@@ -58,72 +58,74 @@ pub trait Memory: Send + Sync {
     ) -> Option<Result<()>> {
         None
     }
-    /// Makes host memory of the program's (not empty) PINNED memory of the backend.
+    /// Registers (pins) nonempty host memory of the program as PINNED memory of the backend.
     fn register(&self, _region: Region) -> Option<Result<()>> {
         None
     }
-    /// Reverts `register`.
+    /// Unregisters a region that `register` has registered.
     fn unregister(&self, _region: Region) -> Option<Result<()>> {
         None
     }
-    /// A file descriptor for other devices' drivers, and where in it the range begins.
+    /// Exports the region as a dma-buf for drivers of other devices. Returns the file descriptor
+    /// and the offset of the region in it.
     fn dmabuf(&self, _region: Region) -> Option<Result<(i32, u64)>> {
         None
     }
-    /// Gives back what is kept of freed memory.
+    /// Returns cached freed memory to the system or the driver.
     fn trim(&self) {}
     /// Returns true if the backend can query its driver about any address now.
     fn can_identify(&self) -> bool {
         false
     }
-    /// Queries the driver about an address that was not allocated here; `None` = unknown to the
-    /// driver. After a failure the address may belong to the driver, so the caller must not touch
-    /// the memory. Messages wait for the result. Any thread, with any device current.
+    /// Queries the driver about an address not allocated here; returns `None` if the address is
+    /// unknown to the driver. After a failure the address may belong to the driver, so the caller
+    /// must not access the memory. Messages wait for the result. Any thread may call this, with any
+    /// device.
     fn identify(&self, _addr: Addr) -> Result<Option<DriverAllocation>> {
         Ok(None)
     }
-    /// Allocations that cross to other processes.
+    /// Returns the export and import of allocations, if the backend supports them.
     fn exports(&self) -> Option<&dyn Exports> {
         None
     }
 }
 
-/// One side of a copy: where, and what kind of memory that is.
+/// One side of a copy: memory region, memory kind and device.
 #[derive(Clone, Copy, Debug)]
 pub struct CopySide {
-    /// First byte and number of bytes (for 2-D copies: up to the end of the last row).
+    /// Address and size in bytes (for 2-D copies: up to the end of the last row).
     pub region: Region,
-    /// Its memory kind.
+    /// Memory kind of the region.
     pub kind: dtl_enum_word_t,
-    /// Device that the memory was allocated on; 0 for host memory.
+    /// Device on which the memory was allocated; 0 for host memory.
     pub device: i32,
 }
 
-/// Host memory that a backend lends, until it is dropped.
+/// Host memory that a backend lends to the library until the buffer is dropped.
 pub trait StagingBuffer: Send + Sync {
-    /// The memory.
+    /// Returns the address range of the buffer.
     fn region(&self) -> Region;
 }
 
-/// Copies and fills. One side is the backend's own memory, the other that or plain host memory.
+/// Transfer component of a backend: copies and fills. One side is memory of the backend, the other
+/// side memory of the backend or plain host memory.
 pub trait Transfer: Send + Sync {
-    /// Copies all of `src` (not empty, same length as `dst`, not overlapping).
+    /// Copies all of `src` to `dst` (nonempty, of equal length, not overlapping).
     fn copy(&self, dst: CopySide, src: CopySide) -> Result<()>;
-    /// Queues a copy on one of the backend's own streams.
+    /// Queues a copy on a native stream.
     fn copy_async(&self, _stream: Token, _dst: CopySide, _src: CopySide) -> Option<Result<()>> {
         None
     }
-    /// Lends host memory of `len` bytes with which copies from and to the backend's devices are
-    /// fast. `None`: there is none, or none is left.
+    /// Lends `len` bytes of host memory with which copies from and to the backend's devices are
+    /// fast. Returns `None` if the backend has no such memory, or none is left.
     fn lend_host(&self, _len: usize) -> Option<Box<dyn StagingBuffer>> {
         None
     }
-    /// Moves MANAGED memory near a device (-1: the host), in the order of one of the backend's own
-    /// streams.
+    /// Prefetches MANAGED memory to a device (-1: the host), in the order of a native stream.
     fn prefetch(&self, _stream: Token, _place: CopySide, _device: i32) -> Option<Result<()>> {
         None
     }
-    /// Copies `height` rows of `width` bytes. The places span the rows with their pitches.
+    /// Copies `height` rows of `width` bytes. The regions span the rows including their pitches.
     fn copy_2d(
         &self,
         _dst: CopySide,
@@ -135,11 +137,11 @@ pub trait Transfer: Send + Sync {
     ) -> Option<Result<()>> {
         None
     }
-    /// Sets every byte of `dst` (not empty).
+    /// Sets every byte of `_dst` (nonempty) to `_value`.
     fn fill(&self, _dst: CopySide, _value: u8) -> Option<Result<()>> {
         None
     }
-    /// Queues a fill of every byte of `dst` (not empty) on one of the backend's own streams.
+    /// Queues a fill of `_dst` (nonempty) with the byte `_value` on a native stream.
     fn fill_async(&self, _stream: Token, _dst: CopySide, _value: u8) -> Option<Result<()>> {
         None
     }

@@ -1,29 +1,29 @@
-//! Matching and completion of messages: what a receive selects, and how an operation ended.
+//! Matching and completion of messages: selectors of receives, and results of operations.
 
 use crate::abi::comm::communicator::*;
 use crate::abi::status::*;
 use crate::error::Result;
 use std::task::Poll;
 
-/// Id that a transport gives to an operation in flight.
+/// Id that a transport assigns to an operation in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct OpId(pub u64);
 
 impl OpId {
-    /// Stands for an operation that is complete already; no operation in flight has this id.
+    /// Id of an operation that is already complete; no operation in flight has this id.
     pub const COMPLETED: OpId = OpId(u64::MAX);
 }
 
-/// How an operation ended.
+/// Result of a completed operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// A receive: the sender's rank.
+    /// Rank of the sender (receives only).
     pub source: i32,
-    /// Success, TRUNCATED, CANCELED, RANK_FAILURE ...
+    /// Status of the operation: success, TRUNCATED, CANCELED, RANK_FAILURE or another error.
     pub status: dtl_status_t,
-    /// A receive: the message's match word.
+    /// Match word of the message (receives only).
     pub match_bits: u64,
-    /// A receive: the message's true size.
+    /// Size in bytes of the message as sent, which may exceed the receive buffer (receives only).
     pub size: u64,
 }
 
@@ -36,26 +36,26 @@ impl Completion {
     pub const UNASKED: Completion =
         Completion { source: i32::MIN, status: DTL_SUCCESS, match_bits: 0, size: 0 };
 
-    /// Returns true if it is `UNASKED`.
+    /// Returns true if the completion is still [`Completion::UNASKED`].
     #[must_use]
     pub fn is_unasked(&self) -> bool {
         self.source == i32::MIN
     }
 }
 
-/// What a receive takes.
+/// Selector of the messages that a receive matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selector {
-    /// A rank or DTL_ANY_SOURCE.
+    /// Source rank or DTL_ANY_SOURCE.
     pub source: i32,
-    /// The match word.
+    /// Match word.
     pub match_bits: u64,
-    /// Bits of it that do not matter.
+    /// Mask of the match-word bits that are ignored.
     pub ignore: u64,
 }
 
 impl Selector {
-    /// Returns true if it selects a message from this source with this match word.
+    /// Returns true if the selector matches a message from `source` with match word `word`.
     #[inline]
     #[must_use]
     pub fn takes(&self, source: i32, word: u64) -> bool {
@@ -64,32 +64,34 @@ impl Selector {
     }
 }
 
-/// When a send is over.
+/// Condition under which a send is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendMode {
-    /// When its buffer may be used again.
+    /// The send buffer may be reused.
     Standard,
-    /// When a receive has taken the message.
+    /// A receive has matched the message.
     Synchronous,
-    /// When its buffer may be used again, for a message of a few bytes. If its receiver has left,
+    /// The send buffer of a message of a few bytes may be reused. If the receiver has disconnected,
     /// the communicator does not fail.
     Notice,
 }
 
-/// How long the start of a receive may take, and where it reports a receive that is complete then.
-/// (Filled in where it is: a value that is passed on is read in other pieces than it was written
-/// in, which a processor delays until all its stores are done.)
+/// Time for which the start of a receive may block, and the place for the completion of a receive
+/// that completes during that time. (The transport fills the completion in place. Returned by
+/// value, it would be read in pieces of other sizes than it was written in, and a processor delays
+/// such loads until all its stores are done.)
 pub enum RecvMode<'a> {
-    /// No time: the receive is an operation.
+    /// Does not wait: the receive becomes an operation in flight.
     Request,
-    /// Some hundred nanoseconds, for a message that is there or comes within that time.
+    /// Waits some hundred nanoseconds for a message that has arrived or arrives within that time.
     Poll(&'a mut Completion),
-    /// Any time: nothing else needs progress.
+    /// Waits for any time: no other operation needs progress.
     Block(&'a mut Completion),
 }
 
 impl<'a> RecvMode<'a> {
-    /// The place for the completion of a receive that a short poll completes.
+    /// Returns the place for the completion of a receive that completes during the start call;
+    /// `None` for [`RecvMode::Request`].
     #[inline]
     #[must_use]
     pub fn poll(self) -> Option<&'a mut Completion> {
@@ -100,17 +102,17 @@ impl<'a> RecvMode<'a> {
     }
 }
 
-/// A message that was taken out of the queue for one receive to come.
+/// Matched message: a message that was removed from the queue for one later receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Matched {
     /// Id for [`super::Transport::receive_matched`].
     pub message: OpId,
-    /// Its source, match word and true size; the status is success.
+    /// Source, match word and size as sent of the message; the status is success.
     pub done: Completion,
 }
 
-/// Converts the state of an operation to the result of [`super::Transport::test`]. (That type is
-/// returned in two registers; `Result<bool>` would go through memory.)
+/// Converts the state of an operation to the result of [`super::Transport::test`], which is
+/// returned in two registers (`Result<bool>` would be returned through memory).
 #[inline]
 pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
     match is_over {
@@ -120,7 +122,7 @@ pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
     }
 }
 
-/// Turns a transport's completion into what C sees.
+/// Converts a completion of a transport to the `dtl_recv_info_t` of the C interface.
 #[must_use]
 pub fn recv_info(done: &Completion) -> dtl_recv_info_t {
     // A receive from DTL_PROC_NULL has no match word.

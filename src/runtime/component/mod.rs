@@ -1,22 +1,22 @@
-//! Backends: a name and up to five components, each a trait that built-in backends implement in
-//! Rust and registered ones through `backend::vtable_backend`.
+//! Backend components: up to five traits per backend, which built-in backends implement in Rust and
+//! registered backends through `backend::vtable_backend`.
 //!
-//! A method that returns `Option` is an optional slot: `None` means "not provided", and the caller
-//! (always in `runtime`) uses its generic version or returns NOT_SUPPORTED.
+//! A method that returns `Option` is an optional slot: `None` means that the backend lacks the
+//! slot. The caller (always in `runtime`) then uses its generic version or returns NOT_SUPPORTED.
 //!
 //! In reading order:
-//! - `device_comm`: collectives of device memory by a library of their own
+//! - `device_comm`: collectives on device memory by a collective library
 //! - `memory`: allocation and copies
 //! - `module`: compilation of kernels
-//! - `message`: matching and completion
+//! - `message`: message matching and completion
 //! - `open_args`: arguments of opening a transport
-//! - `transport`: the transport: point-to-point messages
+//! - `transport`: point-to-point messages
 //! - `groups`: optional groups of a transport's methods
-//! - `collective`: collectives of the transport's own
-//! - `window`: one-sided operations of the transport's own
-//! - `direct`: messages of device memory
+//! - `collective`: native collectives of a transport
+//! - `window`: native one-sided operations of a transport
+//! - `direct`: messages in device memory
 //! - `shared_memory`: mailboxes and regions that ranks share
-//! - `mem_export`: memory that crosses processes
+//! - `mem_export`: export and import of memory between processes
 //! - `pipelined_source`: a send whose bytes are still being written
 
 use crate::abi::comm::communicator::DTL_COMM_DETERMINISTIC;
@@ -60,20 +60,21 @@ pub use window::{
     CopyOutcome, CrossMemory, FlushScope, Remote, Rma, Swap, TargetRange, Window, WindowPart,
 };
 
-/// A backend's answer to "can you run here?": yes, or why not.
+/// Availability of a backend on this machine: `Ok`, or the reason why the backend cannot run.
 pub type Availability = std::result::Result<(), String>;
 
-/// The component-independent part of a backend.
+/// Component-independent part of a backend.
 pub trait BackendProbe: Send + Sync {
-    /// Returns whether it can run here. Must not fail on a machine without the hardware.
+    /// Returns `Ok` if the backend can run here. Must not fail on a machine without the hardware.
     fn available(&self) -> Availability {
         Ok(())
     }
-    /// Returns whether it can run here. Fails if the backend's own answer is invalid.
+    /// Returns whether the backend can run here. Fails if the backend's own answer is invalid.
     fn query_available(&self) -> Result<Availability> {
         Ok(self.available())
     }
-    /// Why the automatic choice passes it over, although it might be able to run here.
+    /// Returns the reason why the automatic choice skips the backend although it might be able to
+    /// run here; `None` if the automatic choice considers the backend.
     fn passed_over_reason(&self) -> Option<String> {
         None
     }
@@ -82,81 +83,82 @@ pub trait BackendProbe: Send + Sync {
     fn is_in_use(&self) -> bool {
         false
     }
-    /// Returns whether it has a feature beyond its components; `None` = unknown.
+    /// Returns whether the backend has the feature, which is not one of its components; `None` if
+    /// the backend does not recognise the feature.
     fn supports(&self, _feature: &str) -> Option<Result<bool>> {
         None
     }
 }
 
-/// Devices.
+/// Device component of a backend.
 pub trait Device: Send + Sync {
-    /// Number of devices.
+    /// Returns the number of devices.
     fn count(&self) -> Result<i32>;
-    /// Makes a device the calling thread's current one.
+    /// Makes `device` the calling thread's current device.
     fn set(&self, device: i32) -> Result<()>;
-    /// Returns the calling thread's current device. Called only on a thread that never set one.
+    /// Returns the thread's current device. Called only on a thread that never set a device.
     fn get(&self) -> Result<i32>;
-    /// Fills in what is known of a device.
+    /// Fills in the known properties of `device`.
     fn info(&self, _device: i32, _out: &mut dtl_device_info_t) -> Option<Result<()>> {
         None
     }
-    /// Free and total bytes, 0 = unknown.
+    /// Returns the free and the total memory of the device in bytes; 0 = unknown.
     fn memory_info(&self, _device: i32) -> Option<Result<(u64, u64)>> {
         None
     }
-    /// Waits for all work on a device.
+    /// Waits for all work on the device.
     fn synchronize(&self, _device: i32) -> Option<Result<()>> {
         None
     }
-    /// DLPack's device type and id.
+    /// Returns the DLPack device type and device id of the device.
     fn dlpack(&self, _device: i32) -> Option<Result<(i32, i32)>> {
         None
     }
 }
 
-/// A backend's own pointer for a stream or event. Means nothing to anyone else.
+/// Backend-private pointer for a stream, event, module or kernel, opaque to all other code.
 pub type Token = Addr;
 
-/// Which groups of slots an exec component provides; the library's own stand in for the others.
+/// Groups of slots that an exec component provides. Generic versions replace the other groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExecGroups {
-    /// Streams of its own.
+    /// True if the backend has native streams.
     pub streams: bool,
-    /// Events of its own (only with streams).
+    /// True if the backend has native events (requires `streams`).
     pub events: bool,
 }
 
-/// Streams, events, launches. Methods of a group are called only if [`Exec::groups`] reports the
-/// group.
+/// Exec component of a backend: streams, events, launches. Methods of a group are called only if
+/// [`Exec::groups`] reports the group.
 pub trait Exec: Send + Sync {
-    /// The groups provided.
+    /// Returns the groups of slots that the component provides.
     fn groups(&self) -> ExecGroups;
 
-    /// streams: creates one on a device.
+    /// Creates a stream on `device` (group `streams`).
     fn stream_create(&self, device: i32, flags: u64) -> Result<Token>;
-    /// streams: takes in one that the program made and goes on owning, on a device.
+    /// Wraps a native stream that the program created and still owns (group `streams`).
     fn stream_wrap(&self, _device: i32, native: Addr) -> Result<Token> {
         Ok(native)
     }
-    /// streams: what the backend's own interface calls it.
+    /// Returns the native handle of the stream in the backend's own interface (group `streams`).
     fn stream_native(&self, stream: Token) -> Addr {
         stream
     }
-    /// streams: destroys one.
+    /// Destroys a stream (group `streams`).
     fn stream_destroy(&self, stream: Token) -> Result<()>;
-    /// streams: one that the program owns is used no more; its work may still run.
+    /// Releases a wrapped stream, whose queued work may still run (group `streams`).
     fn stream_unwrap(&self, _stream: Token) {}
-    /// streams: waits for all work in it.
+    /// Waits for all work in the stream (group `streams`).
     fn stream_synchronize(&self, stream: Token) -> Result<()>;
-    /// Returns true if all work is done.
+    /// Returns true if all work in the stream is complete.
     fn stream_query(&self, _stream: Token) -> Option<Result<bool>> {
         None
     }
-    /// Later work waits for the event.
+    /// Makes work that is queued on the stream later wait for the event.
     fn stream_wait_event(&self, _stream: Token, _event: Token) -> Option<Result<()>> {
         None
     }
-    /// Calls a function on a host thread in the stream's order.
+    /// Calls `_task` on a host thread in the stream's order.
     fn stream_host_callback(
         &self,
         _stream: Token,
@@ -166,37 +168,37 @@ pub trait Exec: Send + Sync {
         None
     }
 
-    /// events: creates one.
+    /// Creates an event (group `events`).
     fn event_create(&self, flags: u64) -> Result<Token>;
-    /// events: destroys one.
+    /// Destroys an event (group `events`).
     fn event_destroy(&self, event: Token) -> Result<()>;
-    /// events: marks the stream's present end.
+    /// Records the event behind all work that is queued on the stream (group `events`).
     fn event_record(&self, event: Token, stream: Token) -> Result<()>;
-    /// events: whether the work before the record is done.
+    /// Returns true if the work before the record of the event is complete (group `events`).
     fn event_query(&self, event: Token) -> Result<bool>;
-    /// Waits for the event.
+    /// Waits until the event is complete.
     fn event_sync(&self, _event: Token) -> Option<Result<()>> {
         None
     }
-    /// Nanoseconds between two completed events.
+    /// Returns the time between two completed events in nanoseconds.
     fn event_elapsed(&self, _start: Token, _stop: Token) -> Option<Result<u64>> {
         None
     }
 
-    /// Queues a kernel made from a function.
+    /// Queues on the stream a kernel that is given as a function pointer.
     fn launch(&self, _stream: Token, _launch: &Launch<'_>) -> Option<Result<()>> {
         None
     }
 
-    /// Host execution of its own. `None`: the library's own pool runs functions and loops.
+    /// Returns the backend's host execution. `None`: the library's thread pool is used.
     fn host(&self) -> Option<&dyn HostExec>;
 }
 
-/// Host execution: functions and loops on threads of the backend's own.
+/// Host execution of functions and loops on the backend's own threads.
 pub trait HostExec: Send + Sync {
-    /// Runs a function and returns when it has run.
+    /// Runs `task` and returns after `task` has returned.
     fn execute(&self, task: dtl_task_fn_t, user: Addr) -> Result<()>;
-    /// Runs a loop in pieces of at most `grain` and returns when all have run.
+    /// Runs a loop in pieces of at most `grain` iterations and returns after all pieces have run.
     fn parallel_for(
         &self,
         range: (u64, u64),
@@ -204,59 +206,60 @@ pub trait HostExec: Send + Sync {
         body: dtl_range_fn_t,
         user: Addr,
     ) -> Result<()>;
-    /// Most iterations that ever run at once.
+    /// Returns the maximum number of iterations that run concurrently.
     fn max_parallelism(&self) -> Result<u32>;
-    /// Into how many pieces a loop is best cut. `None`: as many as run at once.
+    /// Returns the number of pieces into which a loop is best split. `None`:
+    /// [`HostExec::max_parallelism`] pieces.
     fn suggested_parallelism(&self) -> Option<Result<u32>>;
 }
 
-/// A kernel launch as handed to a backend that queues kernels itself.
+/// Kernel launch that is passed to a backend with its own kernel queues.
 pub struct Launch<'a> {
-    /// Grid and block.
+    /// Grid and block dimensions.
     pub shape: &'a dtl_launch_t,
-    /// The kernel.
+    /// Kernel function.
     pub function: dtl_kernel_fn_t,
-    /// Its user pointer.
+    /// User pointer of the kernel function.
     pub user: Addr,
-    /// Address of each argument.
+    /// Address of each kernel argument.
     pub args: &'a [Addr],
-    /// Size of each argument in bytes.
+    /// Size of each kernel argument in bytes.
     pub sizes: &'a [u64],
 }
 
-/// Communication: opens transports.
+/// Communication component of a backend: opens transports.
 pub trait Comm: Send + Sync {
-    /// The flags of `dtl_comm_desc_t` that it supports.
+    /// Returns the flags of `dtl_comm_desc_t` that the component supports.
     fn flags(&self) -> u32 {
         DTL_COMM_DETERMINISTIC
     }
-    /// Returns true if it reads `native`.
+    /// Returns true if the component reads the field `native` of `dtl_comm_desc_t`.
     fn takes_native(&self) -> bool {
         false
     }
-    /// Opens one; collective over the ranks.
+    /// Opens a transport. Collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
-    /// Returns true if `open` must be called also where the backend cannot run. It then fails, and
-    /// notifies the other ranks, which would otherwise wait for this one.
+    /// Returns true if `open` must be called even where the backend cannot run. That call fails,
+    /// and notifies the other ranks, which would otherwise wait for this rank.
     fn open_notifies_peers(&self) -> bool {
         false
     }
-    /// Fails if opening one as the environment variables request would fail, as far as can be
-    /// checked without opening it.
+    /// Fails if opening a transport with the settings of the environment variables would fail, as
+    /// far as that can be checked without opening a transport.
     fn check_environment(&self) -> Result<()> {
         Ok(())
     }
-    /// Returns true if its ranks can meet over another communicator: `OpenArgs::over`.
+    /// Returns true if ranks of the kind can bootstrap over a communicator, `OpenArgs::over`.
     fn bootstraps_over(&self) -> bool {
         false
     }
-    /// Instead, for a kind that does no more than collectives of device memory, beside a
-    /// communicator of another kind.
+    /// Returns the device collectives, for a kind that replaces `open` by collectives of device
+    /// memory beside a communicator of another kind.
     fn device_comms(&self) -> Option<&dyn DeviceComms> {
         None
     }
-    /// Opens all ranks of a communicator within this process, in the order of their ranks. Such
-    /// transports need no progress between calls.
+    /// Opens all ranks of a communicator within this process and returns their transports in rank
+    /// order. These transports need no progress between calls.
     fn open_ranks(&self, _size: i32) -> Option<Result<Vec<Box<dyn Transport>>>> {
         None
     }

@@ -1,4 +1,4 @@
-//! Kernels from source: what compiles it, and what comes out.
+//! Compilation of kernels from source: sources, compilers, kernels of a compiled module.
 
 use super::Token;
 use crate::abi::devices::exec::{dtl_kernel_context_t, dtl_launch_t};
@@ -8,32 +8,32 @@ use crate::error::{Result, fail};
 use crate::sys::memory::buf::Addr;
 use std::ffi::{CString, c_void};
 
-/// Source, or a binary, taken over from the caller.
+/// Kernel source code or a binary, copied from the caller.
 pub struct Source {
-    /// DTL_LANGUAGE_...; 0 = the backend's own.
+    /// DTL_LANGUAGE_ constant; 0 = the backend's default language.
     pub language: dtl_enum_word_t,
-    /// The bytes and a NUL behind them.
+    /// Bytes of the source and a terminating NUL.
     text: Vec<u8>,
-    /// Options for the compiler.
+    /// Compiler options.
     pub options: Vec<CString>,
-    /// Its name in messages.
+    /// Name of the source in messages of the compiler.
     pub name: CString,
-    /// Files that come with it.
+    /// Files that the source can include.
     pub files: Vec<SourceFile>,
-    /// What a linker is to add: paths, or names as after -l.
+    /// Libraries for the linker: paths, or names as after -l.
     pub libraries: Vec<String>,
 }
 
-/// A file that comes with a source.
+/// File that a source can include.
 pub struct SourceFile {
-    /// Name under which `#include` finds it.
+    /// Name under which `#include` finds the file.
     pub name: String,
     /// Contents of the file.
     pub text: CString,
 }
 
 impl Source {
-    /// Source of some bytes (at least one).
+    /// Creates a source from `bytes` (at least one byte).
     #[must_use]
     pub fn new(
         language: dtl_enum_word_t,
@@ -45,13 +45,14 @@ impl Source {
         Source { language, text, options, name, files: Vec::new(), libraries: Vec::new() }
     }
 
-    /// The bytes.
+    /// Returns the bytes of the source, without the terminating NUL.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.text.split_last().map_or(&[], |(_, bytes)| bytes)
     }
 
-    /// Refuses files for what is compiled already.
+    /// Fails with INVALID_ARGUMENT if the source has include files, for input that is compiled
+    /// already. `what` names the input in the error text.
     pub fn refuse_files(&self, what: &str) -> Result<()> {
         match self.files.first() {
             Some(file) => fail!(
@@ -63,59 +64,60 @@ impl Source {
         }
     }
 
-    /// The bytes and the NUL behind them.
+    /// Returns the bytes of the source and the terminating NUL.
     #[must_use]
     pub fn terminated(&self) -> &[u8] {
         &self.text
     }
 }
 
-/// A kernel's function, never NULL.
+/// Function of a kernel, never NULL.
 pub type KernelFn =
     extern "C" fn(*const dtl_kernel_context_t, *const *const c_void) -> dtl_status_t;
 
-/// A kernel of a module.
+/// Kernel of a compiled module.
 pub enum Compiled {
-    /// Host code that does a whole block at each call, on the library's own threads.
+    /// Host function that runs a whole block per call, on the library's own threads.
     Blocks(KernelFn),
-    /// The backend's own, for `launch`.
+    /// Backend-private kernel, which [`Modules::launch`] queues.
     Own(Token),
 }
 
-/// Name of a kernel, and its argument types if given, in the form that `dtl_kernel_get` takes.
+/// Name of a kernel, and optionally its argument types, in the form of `dtl_kernel_get`.
 #[derive(Clone, Copy)]
 pub struct KernelQuery<'a> {
-    /// Its name.
+    /// Name of the kernel.
     pub name: &'a str,
-    /// Its argument types.
+    /// Argument types of the kernel; `None` if the caller did not pass them.
     pub signature: Option<&'a str>,
 }
 
-/// What is launched, and over what.
+/// Launch of a module's kernel: dimensions and arguments.
 pub struct ModuleLaunch<'a> {
-    /// Grid and block.
+    /// Grid and block dimensions.
     pub shape: &'a dtl_launch_t,
-    /// Address of each argument.
+    /// Address of each kernel argument.
     pub args: &'a [Addr],
-    /// Size of each argument in bytes.
+    /// Size of each kernel argument in bytes.
     pub sizes: &'a [u64],
 }
 
-/// Compilers. Any thread, several at once; a backend that gives kernels of its own has streams of
-/// its own.
+/// Compilers of a backend. Any thread may call the methods, several threads at once. A backend that
+/// returns [`Compiled::Own`] kernels has native streams.
 pub trait Modules: Send + Sync {
-    /// Compiles for a device; the compiler's messages go to `log` whatever comes out.
+    /// Compiles `source` for `device`. Appends the compiler's messages to `log`, also on failure.
     fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token>;
-    /// Ends a module; its kernels have ended before.
+    /// Destroys a module. The caller has destroyed the module's kernels before.
     fn destroy(&self, module: Token) -> Result<()>;
-    /// Finds a kernel, and the sizes of its arguments if the module records them; 0 = unknown.
+    /// Returns a kernel of the module, and the sizes of the kernel's arguments in bytes if the
+    /// module records them; a size of 0 is unknown.
     fn kernel(
         &self,
         module: Token,
         wanted: KernelQuery<'_>,
     ) -> Result<(Compiled, Option<Vec<u64>>)>;
-    /// Ends a kernel of its own.
+    /// Destroys a [`Compiled::Own`] kernel.
     fn kernel_destroy(&self, kernel: Token) -> Result<()>;
-    /// Queues a kernel of its own on one of its own streams.
+    /// Queues a [`Compiled::Own`] kernel on a native stream of the backend.
     fn launch(&self, stream: Token, kernel: Token, launch: &ModuleLaunch<'_>) -> Result<()>;
 }

@@ -1,4 +1,4 @@
-//! What a transport is opened with.
+//! Arguments of opening a transport, and the out-of-band exchange of the ranks during the open.
 
 use crate::abi::status::{DTL_ERROR_UNAVAILABLE, dtl_status_t};
 use crate::error::{Error, Result, status_name};
@@ -6,48 +6,49 @@ use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// Time limit of the ranks' wait for each other at the start; a description may set a shorter one.
+/// Default bootstrap timeout in nanoseconds: the time that ranks wait for each other when they open
+/// a communicator. A description may set a shorter limit.
 pub const BOOTSTRAP_NS: u64 = 30_000_000_000;
 
-/// What a transport is opened with.
+/// Arguments with which a transport is opened.
 pub struct OpenArgs {
-    /// Flags of the description.
+    /// Flags of the communicator description.
     pub flags: u32,
-    /// Rank and size that the caller names.
+    /// Rank and size that the caller specifies.
     pub named: Option<(i32, i32)>,
-    /// Rank and size that the launcher names.
+    /// Rank and size that the launcher specifies.
     pub launched: Option<(i32, i32)>,
-    /// The job's name, the same on all its ranks; may be empty.
+    /// Name of the job, equal on all its ranks; may be empty.
     pub job: CString,
-    /// Whether no other communicator is ever opened under that name.
+    /// True if no other communicator is ever opened under the job name.
     pub is_only_open: bool,
-    /// How long to wait for the other ranks.
+    /// Time limit of the wait for the other ranks, in nanoseconds.
     pub timeout_ns: u64,
     /// Foreign pointer for a registered backend.
     pub native: Addr,
-    /// Whether only the library's own algorithms will do: they keep time limits, or are
-    /// deterministic.
+    /// True if a time limit or determinism requires the library's own collective algorithms.
     pub own_algorithms: bool,
-    /// The ranks of the communicator that it is opened over, for a kind whose ranks can meet there
-    /// ([`Comm::meets_over`](super::Comm::meets_over)).
+    /// Ranks of the existing communicator over which the transport is opened, for a kind that can
+    /// bootstrap over a communicator ([`Comm::bootstraps_over`](super::Comm::bootstraps_over)).
     pub over: Option<Arc<dyn Exchange>>,
 }
 
-/// Out-of-band exchange of a few words between ranks while they open something.
+/// Out-of-band exchange of a few words between ranks during a collective open.
 pub trait Exchange: Send + Sync {
-    /// This process' rank.
+    /// Returns this process' rank.
     fn rank(&self) -> i32;
-    /// Number of ranks.
+    /// Returns the number of ranks.
     fn size(&self) -> i32;
-    /// Allgather: returns the words of all ranks, in the order of ranks. All ranks call it, in the
-    /// same order and with the same number of words. Waits for the others, within the time limit
-    /// that the communicator was opened with.
+    /// Gathers and returns the words of all ranks in rank order (allgather). All ranks call this in
+    /// the same order and with the same number of words. Waits for the other ranks, at most for the
+    /// time limit with which the communicator was opened.
     fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>>;
 }
 
-/// Allgather of a record per rank, on all ranks or on none: a failure of any rank is everybody's. A
-/// rank's own failure counts before the exchange's, and that before another rank's, of which
-/// `elsewhere` makes the error. All ranks pass records of one length, also those that have failed.
+/// Gathers a record of each rank; succeeds on all ranks or fails on all ranks. Returns the value of
+/// `mine` and the records of all ranks in rank order. A rank's own failure takes precedence over a
+/// failure of the exchange, and that over another rank's failure, for which `elsewhere` creates the
+/// error. All ranks pass records of one length, including ranks that failed.
 pub fn all_or_none<T>(
     over: &dyn Exchange,
     mine: Result<T>,
@@ -66,7 +67,8 @@ pub fn all_or_none<T>(
     Ok((mine, each().flat_map(|words| words.iter().skip(1)).copied().collect()))
 }
 
-/// Makes the error of a rank that has failed elsewhere. `what`: "could not do something".
+/// Creates the error that reports a failure of another rank. `what` completes the sentence "rank N
+/// ...", for example "could not do something".
 #[must_use]
 pub fn failed_elsewhere(rank: i32, status: dtl_status_t, what: &str) -> Error {
     let name = status_name(status).to_string_lossy();
@@ -75,7 +77,7 @@ pub fn failed_elsewhere(rank: i32, status: dtl_status_t, what: &str) -> Error {
 }
 
 impl OpenArgs {
-    /// Returns rank and size, from the caller or else from the launcher.
+    /// Returns the rank and the size that the caller specified, or else those of the launcher.
     #[must_use]
     pub fn rank_size(&self) -> Option<(i32, i32)> {
         self.named.or(self.launched)

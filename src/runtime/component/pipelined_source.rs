@@ -1,39 +1,39 @@
-//! Progress of writing the bytes of a send that was started before all of them were there.
+//! Write progress of a send that was started before all of its bytes were written.
 
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-/// Shared by the thread that writes the bytes and the transport that sends them.
+/// Write progress of a pipelined send, shared by the writing thread and the sending transport.
 pub struct PipelinedSource {
     ready: AtomicUsize,
     failed: AtomicI32,
 }
 
 impl PipelinedSource {
-    /// The first `ready` bytes are there.
+    /// Creates the progress record of a send whose first `ready` bytes are written.
     #[must_use]
     pub fn new(ready: usize) -> Self {
         PipelinedSource { ready: AtomicUsize::new(ready), failed: AtomicI32::new(DTL_SUCCESS) }
     }
 
-    /// Records that so many bytes are there now. A thread that sees the number sees all that was
-    /// written before this call.
+    /// Publishes that the first `ready` bytes are written (release). A thread that reads this
+    /// number sees all writes before this call.
     pub fn reach(&self, ready: usize) {
         self.ready.store(ready, Ordering::Release);
     }
 
-    /// Bytes that are there.
+    /// Returns the number of bytes, from the front, that are written (acquire).
     #[must_use]
     pub fn ready(&self) -> usize {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// Records that no more bytes will come.
+    /// Publishes that no more bytes will be written, and the status as the reason.
     pub fn fail(&self, status: dtl_status_t) {
         self.failed.store(status, Ordering::Release);
     }
 
-    /// Returns why no more bytes will come; DTL_SUCCESS: they will.
+    /// Returns the reason why no more bytes will be written; DTL_SUCCESS if the writing continues.
     #[must_use]
     pub fn failure(&self) -> dtl_status_t {
         self.failed.load(Ordering::Acquire)

@@ -1,104 +1,104 @@
 //! Shared memory of a transport's ranks: mailboxes for small collectives, and memory of each rank
-//! that the others load and store. Used by `runtime::comm`.
+//! that the other ranks load and store. Used by `runtime::comm`.
 
 use crate::error::Result;
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::AtomicU64;
 use std::time::Duration;
 
-/// Data that a rank has posted for the others.
+/// Data that a rank has posted for the other ranks.
 #[derive(Clone, Copy)]
 pub struct Post {
-    /// Tag that its maker gave it.
+    /// Tag that the posting rank assigned to the data.
     pub what: u32,
-    /// Its bytes.
+    /// Bytes of the post.
     pub data: Region,
 }
 
-/// A rank of a communicator that has a board.
+/// Rank of a communicator that has a collective mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its rank in the transport.
+    /// Rank in the transport.
     pub rank: i32,
-    /// The place that it has reserved for its posts; 0 = the first communicator's.
+    /// Slot that the rank has reserved for its posts; 0 = slot of the first communicator.
     pub place: u32,
 }
 
-/// Where the ranks of a communicator that share memory put up a few bytes for each other. Each rank
-/// posts under the numbers 1, 2, 3 ..., each one when it has finished the one before. Nothing waits
-/// but `rest`.
+/// Collective mailbox: the ranks of a communicator that share memory post a few bytes in it for
+/// each other. Each rank posts under the numbers 1, 2, 3 and so on, and posts a number after it has
+/// finished the previous number. Only `rest` blocks.
 pub trait CollMailbox: Send + Sync {
-    /// The most bytes of a post.
+    /// Returns the maximum size of a post in bytes.
     fn room(&self) -> usize;
-    /// Posts under the next number. False: not now, a rank may still look at what was posted long
-    /// before.
+    /// Posts `data` under `number`, the next number. Returns false if the post is not possible yet,
+    /// because a rank may still read a much older post.
     fn post(&self, number: u64, what: u32, data: Region) -> bool;
-    /// A rank's post of a number that this rank has not finished, if it is there. It stays until
-    /// then, and is not written to.
+    /// Returns the post of `rank` under `number`, which this rank has not finished, if the post has
+    /// arrived. The post stays valid and unchanged until this rank finishes the number.
     fn look(&self, rank: i32, number: u64) -> Option<Post>;
-    /// This rank has done with a number; `met`: it has seen all other ranks' posts of it.
+    /// Marks `number` as finished by this rank. `met` is true if this rank has seen the posts of
+    /// all other ranks under the number.
     fn finish(&self, number: u64, met: bool);
-    /// Publishes that this rank leaves: it posts nothing more.
+    /// Publishes that this rank disconnects: it posts nothing more.
     fn leave(&self);
-    /// Returns true if a rank has left. A caller that sees this also sees all that the rank posted
-    /// before.
+    /// Returns true if `rank` has disconnected; its earlier posts are then visible, too.
     fn has_left(&self, rank: i32) -> bool;
-    /// Sleeps until that post is there, `limit` at most. False, at once: no rank would wake it.
+    /// Sleeps until the post of `_rank` under `_number` has arrived, for `_limit` at most. Returns
+    /// false at once if no rank would wake this rank.
     fn rest(&self, _rank: i32, _number: u64, _limit: Duration) -> bool {
         false
     }
 }
 
-/// Words beside the memory of a part.
+/// Number of words beside the memory of a shared part.
 pub const PART_WORDS: usize = 64;
 
-/// Memory that a rank offers to the others.
+/// Memory that a rank shares with the other ranks.
 #[derive(Clone, Copy, Debug)]
 pub enum SharedOffer {
-    /// So many bytes of the transport's own, all 0.
+    /// New memory of the transport, of this number of bytes, initialised to 0.
     Fresh(usize),
-    /// Memory that the program has already; it stays valid until the last rank has let go of the
-    /// part.
+    /// Existing memory of the program. It stays valid until the last rank has released the part.
     Own(Region),
 }
 
-/// How other ranks find a part. Any bits are safe: what is no key finds nothing.
+/// Key by which other ranks find a shared part. Any bits are safe: invalid keys find no part.
 pub type PartKey = [u64; 2];
 
-/// Memory of one rank that the ranks of its node load and store: its own, or another rank's as this
-/// process sees it. It goes when the last of them lets go of it.
+/// Memory of one rank that the ranks of its node load and store: this rank's own memory, or another
+/// rank's as mapped in this process. It is freed when the last of these ranks releases it.
 pub trait SharedRegion: Send + Sync {
-    /// The bytes.
+    /// Returns the bytes of the memory.
     fn region(&self) -> Region;
-    /// Words beside them, all 0 at first, for what the ranks have to agree on: PART_WORDS.
+    /// Returns the [`PART_WORDS`] words beside the memory, initially 0, for agreement of the ranks.
     fn words(&self) -> &[AtomicU64];
     /// Returns the key for [`SharedMemory::find_part`].
     fn key(&self) -> PartKey;
 }
 
-/// Memory that the ranks of a transport load and store, and what they see of each other through it.
+/// Shared memory of the ranks of a transport, and the state of other ranks that is visible in it.
 pub trait SharedMemory: Send + Sync {
-    /// Reserves a place (1 or more) for this rank's part of another communicator's board. No other
-    /// caller gets that place until it is released, or until the board that took it is gone on all
-    /// ranks. `None`: no place is left.
+    /// Reserves a slot (1 or more) for this rank's posts in the collective mailbox of another
+    /// communicator. No other caller gets that slot until it is released, or until all ranks have
+    /// dropped the mailbox that uses it. Returns `None` if no slot is free.
     fn reserve_place(&self) -> Option<u32>;
-    /// Releases a reserved place that no board took.
+    /// Releases a reserved slot that no mailbox uses.
     fn release_place(&self, place: u32);
-    /// Makes the board of a communicator with this context and these members, in the communicator's
-    /// order. Either all members have place 0 (the first communicator), or this rank has reserved
-    /// its place, which the board takes over. `None`: on no rank, for want of room.
+    /// Creates the collective mailbox of a communicator with this context and these members, in the
+    /// communicator's order. Either all members have slot 0 (the first communicator), or this rank
+    /// has reserved its slot, which the mailbox takes over. Returns `None` on all ranks if no room
+    /// is left.
     fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>>;
-    /// Offers memory of this rank that the others load and store, found by its key. `None`: such
-    /// memory cannot be shared.
+    /// Shares memory of this rank, which the other ranks then find by its key, load and store.
+    /// Returns `None` if such memory cannot be shared.
     fn offer_part(&self, offer: SharedOffer) -> Option<Result<Box<dyn SharedRegion>>>;
-    /// Finds what a rank (of this transport) offered under a key.
+    /// Finds the memory that `rank` (a rank of this transport) shares under `key`.
     fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn SharedRegion>>;
-    /// Returns true if a rank is known to have died or left (cheap while none has).
+    /// Returns true if `rank` is known to have died or disconnected (cheap while no rank has).
     fn has_left(&self, rank: i32) -> bool;
-    /// Makes progress, and checks now whether ranks have died or left: that may take some
-    /// microseconds.
+    /// Makes progress, and checks now whether ranks died or disconnected (some microseconds).
     fn look_around(&self);
-    /// Receives all messages that a rank had sent by now: others may have seen in the shared memory
-    /// what it did after it had sent them.
+    /// Receives all messages that `rank` has sent so far. Needed because other ranks may have seen,
+    /// in the shared memory, later actions of that rank.
     fn catch_up(&self, rank: i32);
 }

@@ -1,5 +1,5 @@
-//! Transports, on which communicators are opened: point-to-point messages, which every kind has,
-//! and the groups of methods that some kinds have besides.
+//! Transports, over which communicators are opened: point-to-point messages, which every kind
+//! provides, and the optional groups of methods.
 
 use super::{Completion, Groups, Matched, OpId, RecvMode, Selector, SendMode};
 use crate::error::Result;
@@ -8,19 +8,19 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// A set of ranks that move bytes under 64-bit match words {context 32 | class 4 | tag 28}.
-/// Messages of one source that a receive takes are received in the order sent. Nothing blocks but
-/// `close`, which may wait for a moment; `test`, `probe` and `take` make progress on every
-/// operation. Called by several threads at once.
+/// Set of ranks that exchange bytes under 64-bit match words {context 32 | class 4 | tag 28}.
+/// Messages from one source that match one receive are received in the order sent. Only `close`,
+/// for a moment, and `start_send` and `start_recv`, if permitted, block. `test`, `probe` and `take`
+/// make progress on every operation. Several threads may call the transport at once.
 ///
-/// An operation that can no longer complete because a rank has died or left ends with RANK_FAILURE.
-/// For `probe` and `take` that is an error: nothing that they select is queued, and its source is
-/// gone (any source: some rank has died).
+/// An operation that can no longer complete because a rank has died or disconnected ends with
+/// RANK_FAILURE. `probe` and `take` then return this error: no queued message matches their
+/// selector, and the selected source has failed (for any source: some rank has died).
 pub trait Transport: Send + Sync {
-    // First what every message calls: their addresses then share lines of the cache.
-    /// Starts a send; the region stays valid and unchanged until it is complete. With `may_block`
-    /// the call may also wait until then, however long that takes. [`OpId::COMPLETED`]: it is
-    /// complete, with success.
+    // The methods that every message calls come first: their addresses then share cache lines.
+    /// Starts a send of `data`, which stays valid and unchanged until the send is complete. With
+    /// `may_block` the call may also wait until then, for any time. Returns [`OpId::COMPLETED`] if
+    /// the send has already completed successfully.
     fn start_send(
         &self,
         data: Region,
@@ -29,57 +29,57 @@ pub trait Transport: Send + Sync {
         mode: SendMode,
         may_block: bool,
     ) -> Result<OpId>;
-    /// Starts a receive into the region. [`OpId::COMPLETED`]: it is complete, and what `mode` has
-    /// a place for is filled in.
+    /// Starts a receive into `data`. Returns [`OpId::COMPLETED`] if the receive is already
+    /// complete; the completion is then stored in the place that `mode` provides.
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId>;
-    /// Makes progress and tests one operation. Ready: it is complete and `told` is filled in; the
-    /// id is not used again. Pending: `told` is unchanged.
+    /// Makes progress and tests operation `op`. If `op` is complete, returns `Ready` and fills in
+    /// the completion; the id is not used again. Otherwise leaves the completion unchanged.
     fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>>;
-    /// Makes progress and looks for the message that a receive would take now; it stays.
+    /// Makes progress and returns, without removing it, the message that a receive would match.
     fn probe(&self, select: Selector) -> Result<Option<Completion>>;
-    /// Makes progress and takes out the message that a receive would take now: only
-    /// `receive_matched` gets it.
+    /// Makes progress and removes from the queue the message that a receive with `select` would
+    /// match now. Only `receive_matched` can receive this message.
     fn take(&self, select: Selector) -> Result<Option<Matched>>;
-    /// Starts the receive of a taken message.
+    /// Starts the receive of a message that `take` has returned.
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId>;
     /// Makes progress without testing an operation. Called while a call waits on another transport.
     fn progress(&self);
-    /// Tries to cancel; the operation then completes through `test`, with CANCELED or, if it was
-    /// matched already, as usual.
+    /// Tries to cancel operation `op`. The operation then completes through `test`, with CANCELED
+    /// or, if it was already matched, with its normal result.
     fn cancel(&self, op: OpId) -> Result<()>;
-    /// Returns its properties, which stay equal from its opening to its end.
+    /// Returns the properties of the transport, which are constant from open to close.
     fn properties(&self) -> &Properties;
-    /// The groups of methods that it has beside these.
+    /// Returns the optional groups of methods of the transport.
     fn groups(&self) -> Groups<'_>;
-    /// Closes it. No operation is pending and none follows.
+    /// Closes the transport. No operation is pending, and none follows.
     fn close(&self) -> Result<()>;
 }
 
 impl dyn Transport + '_ {
-    /// This process' rank.
+    /// Returns this process' rank.
     #[must_use]
     pub fn rank(&self) -> i32 {
         self.properties().rank
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     #[must_use]
     pub fn size(&self) -> i32 {
         self.properties().size
     }
 
-    /// [`Transport::start_send`] without waiting.
+    /// Starts a send by [`Transport::start_send`] without waiting.
     pub fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
         self.start_send(data, dest, word, mode, false)
     }
 
-    /// [`Transport::start_recv`] without waiting: always an operation.
+    /// Starts a receive by [`Transport::start_recv`] without waiting: always an operation.
     pub fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
         self.start_recv(data, select, RecvMode::Request)
     }
 
-    /// [`Transport::test`] as a value, also of [`OpId::COMPLETED`]; `None`: the operation is
-    /// incomplete.
+    /// Tests operation `op` by [`Transport::test`] and returns its completion, also for
+    /// [`OpId::COMPLETED`]; `None` if the operation is incomplete.
     pub fn outcome(&self, op: OpId) -> Result<Option<Completion>> {
         let mut told = Completion::NOBODY;
         if op == OpId::COMPLETED {
@@ -92,41 +92,39 @@ impl dyn Transport + '_ {
     }
 }
 
-/// Properties of a transport, fixed from its opening to its end.
+/// Properties of a transport, constant from open to close.
 #[derive(Clone, Debug)]
 pub struct Properties {
     /// This process' rank.
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
-    /// How the data moves, for people.
+    /// Human-readable description of the data path.
     pub description: Cow<'static, str>,
-    /// Whether operations in flight make progress only while a thread calls the transport. Not so
-    /// where calls on one transport make progress on all of the kind, and no other rank waits for
-    /// them.
+    /// True if operations in flight make progress only while a thread calls the transport. False if
+    /// calls on one transport progress all of the kind, and no other rank waits for the operations.
     pub needs_progress: bool,
-    /// Whether another rank may wait for this one although everything that was started here is
-    /// complete: because the connection broke, for example, and both re-establish it.
+    /// True if another rank may wait for this rank although all operations that this rank started
+    /// are complete, for example because the connection broke and both ranks re-establish it.
     pub answers_late: bool,
-    /// Whether a thread of the library may call it while the program does something else, whatever
-    /// that calls.
+    /// True if a thread of the library may call the transport while the program executes other
+    /// code, including any calls of that code.
     pub allows_progress_thread: bool,
-    /// Whether it may keep cancelled operations without end, for reasons outside the library.
+    /// True if the transport may keep cancelled operations indefinitely, for external reasons.
     pub may_keep_cancelled: bool,
-    /// Whether all ranks are known to run on one node.
+    /// True if all ranks are known to run on one node.
     pub is_one_node: bool,
-    /// By rank: the number of its node, from 0 up. `None`: not known, or all on one.
+    /// Node number of each rank, by rank, from 0 up. `None`: unknown, or all ranks are on one node.
     pub nodes: Option<Arc<[i32]>>,
-    /// Whether the ranks of this node are more than the processors that they may run on. `None`:
-    /// not known.
+    /// True if this node has more ranks than processors on which they may run. `None`: unknown.
     pub is_oversubscribed: Option<bool>,
-    /// The backend whose device memory may be a message's buffer as it is, if other processes can
-    /// open it; `None`: no backend's.
+    /// Name of the backend whose device memory the transport accepts as a message buffer without
+    /// staging, provided that other processes can open the memory; `None`: no backend.
     pub device_memory_of: Option<&'static str>,
 }
 
 impl Properties {
-    /// A rank whose calls make all the progress there is, and of which no more is known.
+    /// Creates default properties: the rank's own calls make all progress; the rest is unknown.
     #[must_use]
     pub fn new(rank: i32, size: i32, description: impl Into<Cow<'static, str>>) -> Self {
         Properties {

@@ -1,5 +1,5 @@
-//! One-sided operations that a transport does itself: by its network, or by the library under it.
-//! Used by `runtime::comm::rma`, which checks bounds and epochs, and takes locks by messages.
+//! Native one-sided operations of a transport, by its network or by the library beneath it. Used by
+//! `runtime::comm::rma`, which checks bounds and epochs and acquires locks by messages.
 
 use super::OpId;
 use crate::abi::word::dtl_dtype_t;
@@ -8,109 +8,106 @@ use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
-/// One-sided operations of a transport's own.
+/// Native one-sided operations of a transport.
 pub trait Rma: Send + Sync {
-    /// Returns true if it also allocates the memory of a window; else it takes existing memory.
+    /// Returns true if the transport can allocate a window's memory; else it uses existing memory.
     fn allocates(&self) -> bool;
-    /// Makes a window; collective over all ranks.
+    /// Creates a window. Collective over all ranks.
     fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>>;
 }
 
-/// This rank's part of a window to be made.
+/// This rank's part of a window that is being created.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowPart<'a> {
-    /// Memory that stays valid until the window is closed. `None`, on all ranks alike: the
-    /// transport allocates it, 64-byte aligned and all 0.
+    /// Memory that stays valid until the window is closed. `None`, then on all ranks: the transport
+    /// allocates the memory, 64-byte aligned and initialised to 0.
     pub memory: Option<Region>,
-    /// Bytes of each rank's part, by rank.
+    /// Size of each rank's part in bytes, by rank.
     pub sizes: &'a [u64],
-    /// Number of the window: equal on all ranks, and used by no other window of this transport
-    /// while this one is open.
+    /// Number of the window: equal on all ranks, and unique among the transport's open windows.
     pub number: u32,
 }
 
-/// Bytes at a target, inside of its part of the window.
+/// Range of bytes within a target's part of the window.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetRange {
-    /// A rank, this one included.
+    /// Target rank; may be the calling rank.
     pub target: i32,
-    /// From the beginning of its memory.
+    /// Offset in bytes from the start of the target's memory.
     pub offset: usize,
-    /// How many.
+    /// Length in bytes.
     pub len: usize,
 }
 
-/// The buffers of a compare_and_swap, of one element each.
+/// Buffers of a compare-and-swap, one element each.
 #[derive(Clone, Copy)]
 pub struct Swap {
     /// Value to store if the target holds `expected`.
     pub value: Region,
-    /// Value that the target must hold.
+    /// Value that the target must hold for the exchange.
     pub expected: Region,
-    /// Gets what the target held.
+    /// Receives the previous value of the target.
     pub result: Region,
-    /// An integer dtype, BYTE or BOOL.
+    /// Datatype of the elements: an integer dtype, BYTE or BOOL.
     pub dtype: dtl_dtype_t,
 }
 
-/// Extent of a flush.
+/// Completion level of a flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlushScope {
-    /// The caller's buffers.
+    /// Local completion: the caller's buffers may be reused.
     Local,
-    /// The target's memory too.
+    /// Remote completion: the target's memory is updated too.
     Target,
 }
 
-/// One-sided operations on the memory of each rank of a transport. Called by several threads at
-/// once, at any time from its making to its end, on any target.
+/// One-sided operations on the memory of each rank of a transport. Several threads may call the
+/// methods at once, at any time from creation to close, for any target.
 ///
-/// Put, get and the accumulating operations only begin: their buffers stay valid and unchanged
-/// until a flush of their target that is called later is over. They make progress, here and at the
-/// target, while a thread calls the transport: its `progress`, `test`, `probe` or `take`. An
-/// operation fails at once, or with the flush or test that detects the failure. Puts and gets have
-/// no order but that of flushes.
+/// Put, get and the accumulating operations are nonblocking: their buffers stay valid and unchanged
+/// until a later flush of their target is complete. The operations make progress, here and at the
+/// target, while a thread calls the transport's `progress`, `test`, `probe` or `take`. An operation
+/// fails at once, or with the flush or test that detects the failure. Only flushes order puts
+/// and gets.
 pub trait Window: Send + Sync {
-    /// How, for people (63 bytes at most).
+    /// Returns a human-readable description of the data path (63 bytes at most).
     fn describe(&self) -> &'static str;
-    /// This rank's memory.
+    /// Returns this rank's memory in the window.
     fn memory(&self) -> Region;
-    /// Returns the words that the other ranks need: the same number on every rank.
+    /// Returns the words that the other ranks need; every rank returns the same number of words.
     fn local_record(&self) -> Result<Vec<u64>> {
         Ok(Vec::new())
     }
-    /// Takes the words of all ranks, by rank. Called before the first operation, if there are any
-    /// words.
+    /// Stores the words of all ranks in rank order; called before the first operation unless empty.
     fn set_records(&self, _said: &[u64]) -> Result<()> {
         Ok(())
     }
-    /// Returns true if calls may block until their operation is done, however long that takes.
-    /// Otherwise no call waits.
+    /// Returns true if calls may block until their operation is complete; else no call waits.
     fn blocks(&self) -> bool {
         false
     }
-    /// Copies to the target; `from` has `to.len` bytes (more than none). The caller polls it by
-    /// `test` only if `asked` is set. `None`: the caller may reuse `from`.
+    /// Copies `from`, which has `to.len` (> 0) bytes, to the target. The flag must be true if the
+    /// caller polls the operation by `test`. Returns `None` if `from` may be reused already.
     fn put(&self, to: TargetRange, from: Region, asked: bool) -> Result<Option<OpId>>;
-    /// Copies from the target into `into`. The caller polls it by `test` only if `asked` is set.
-    /// `None`: the caller may use `into`.
+    /// Copies `from` at the target into `into`. The flag must be true if the caller polls
+    /// the operation by `test`. Returns `None` if the data is in `into` already.
     fn get(&self, into: Region, from: TargetRange, asked: bool) -> Result<Option<OpId>>;
-    /// Returns true if the put, get or flush of that id is over (locally, for a put). After true or
-    /// an error the id is invalid.
+    /// Returns true if the put, get or flush with id `op` is complete (locally, for a put). After
+    /// true or an error the id is invalid.
     fn test(&self, op: OpId) -> Result<bool>;
-    /// Waits until this rank's operations on a target (`None`: on all) are over. `None`: they are;
-    /// else poll the id by `test`.
+    /// Starts a flush of this rank's operations on `target` (`None`: on all targets) up to `reach`.
+    /// Returns `None` if they are complete; otherwise the caller polls the returned id by `test`.
     fn flush(&self, target: Option<i32>, reach: FlushScope) -> Result<Option<OpId>>;
-    /// Returns true if all accumulating operations on elements of this dtype, at multiples of its
-    /// size, are done here: atomic among themselves, those of one origin on one element in its
-    /// order, as the library's reductions are (`sys::compute::reduce`). The same on all ranks; else
-    /// the target applies all of this dtype's by messages.
+    /// Returns true if this transport executes all accumulating operations on elements of this
+    /// dtype at multiples of its size. They must be atomic among themselves, apply the operations
+    /// of one origin on one element in the origin's order, and compute as the library's reductions
+    /// do (`sys::compute::reduce`). The result is equal on all ranks. If false, the target applies
+    /// all operations on this dtype, which arrive as messages.
     fn has_atomics(&self, _dtype: dtl_dtype_t) -> bool {
         false
     }
-    /// `target = target op from`, element by element, a built-in dtype and operation; what was
-    /// there before goes to `result`, if there is such. With a result and NO_OP, `from` may be
-    /// empty.
+    /// Computes `target = target op from`, element by element, for a built-in dtype and operation.
+    /// Stores the previous values in `_result`, if present; with NO_OP, `_from` may then be empty.
     fn accumulate(
         &self,
         _to: TargetRange,
@@ -120,21 +117,21 @@ pub trait Window: Send + Sync {
     ) -> Result<()> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not accumulate")
     }
-    /// One element of 1, 2, 4 or 8 bytes.
+    /// Compares and swaps one element of 1, 2, 4 or 8 bytes at the target.
     fn compare_and_swap(&self, _to: TargetRange, _swap: Swap) -> Result<()> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not compare and swap")
     }
-    /// No call follows, and no buffer is touched any more. `together`: all ranks close it now, each
-    /// after its last flush of everything; else no rank waits for another, and resources that
-    /// cannot be freed without the others stay.
+    /// Closes the window: no call follows, and no buffer is accessed any more. With `together`, all
+    /// ranks close the window now, each after its last flush of all operations. Without it, no rank
+    /// waits for another rank, and resources that can only be freed collectively are not freed.
     fn close(&self, together: bool);
 }
 
-/// Copies between the memory of processes of one node, by the kernel.
+/// Copies by the kernel between the memory of processes of one node.
 pub trait CrossMemory: Send + Sync {
-    /// Opens a rank's memory. `None`: the rank is not another process of this node. RANK_FAILURE:
-    /// that process has ended or runs another program. Any other error: the reason why the kernel
-    /// does not copy its memory.
+    /// Opens the memory of `rank`. Returns `None` if the rank is not another process of this node,
+    /// and RANK_FAILURE if that process has ended or executes another program. Any other error is
+    /// the reason why the kernel does not copy the memory of that process.
     fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>>;
 }
 
@@ -143,17 +140,17 @@ pub trait CrossMemory: Send + Sync {
 pub enum CopyOutcome {
     /// All bytes were copied.
     All,
-    /// The process has ended or runs another program. Nothing else was written to.
+    /// The process has ended or executes another program. No other memory was written.
     Gone,
-    /// The kernel does not copy these bytes; some may have been copied. A message must do it.
+    /// The kernel does not copy these bytes; some may be copied. The caller must use a message.
     Refused,
 }
 
-/// Memory of another process of this node, which the kernel copies without that process' help.
-/// Several threads may call it at once.
+/// Memory of another process of this node, which the kernel copies without the participation of
+/// that process. Several threads may call the methods at once.
 pub trait Remote: Send + Sync {
-    /// Copies from an address of that process.
+    /// Copies from `address` in that process to `into`.
     fn read(&self, address: u64, into: Region) -> CopyOutcome;
-    /// Copies to an address of that process.
+    /// Copies `from` to `address` in that process.
     fn write(&self, address: u64, from: Region) -> CopyOutcome;
 }

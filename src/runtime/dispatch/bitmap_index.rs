@@ -1,7 +1,8 @@
-//! Bitmap index: finds the keys that fit a query without walking them. For each slot a row of bits
-//! marks the keys that a word fits; a key fits if the rows of all three slots have its bit. The
-//! bits are in the order of rule 1, so the first one left is the answer. Made once, for keys that
-//! do not change; a query costs three look-ups and three words for 64 keys.
+//! Bitmap index: finds the keys that match a query without visiting each key. For each slot and
+//! each word, a row of bits marks the keys that match the word. A key matches a query if its bit is
+//! set in the rows of all three slots. The bits are in the order of rule 1 (`dtl_dispatch_key_t`),
+//! so the first bit set in all three rows is the result. The index is immutable. A query costs
+//! three lookups, and three words for each 64 keys.
 //!
 //! Source of the method: T. V. Lakshman, D. Stiliadis, "High-speed policy-based packet forwarding
 //! using efficient multi-dimensional range matching", SIGCOMM 1998.
@@ -9,15 +10,15 @@
 use crate::abi::devices::dispatch::DTL_DISPATCH_ANY;
 use crate::abi::word::dtl_enum_word_t;
 
-/// Source, destination, schedule.
+/// Words of the three slots of a key or query: source, destination, schedule.
 pub type Slots = [dtl_enum_word_t; 3];
 
-/// Most keys of one sieve.
+/// Maximum number of keys in one index.
 pub const MOST: usize = 1024;
-/// Words of a row of bits.
+/// Number of 64-bit words in a row of bits.
 const WORDS: usize = MOST / 64;
 
-/// A word without its instance.
+/// Returns the template of a word: the word with its instance number (lower 32 bits) cleared.
 #[must_use]
 pub const fn template(word: dtl_enum_word_t) -> dtl_enum_word_t {
     word & 0xFFFF_FFFF_0000_0000
@@ -29,7 +30,8 @@ pub const fn is_instance(word: dtl_enum_word_t) -> bool {
     word as u32 != 0
 }
 
-/// Where a key stands in rule 1: smaller comes first. Its form counts, then where it has templates.
+/// Returns the position of a key's form in the order of rule 1; a smaller rank comes first. The
+/// slots with DTL_DISPATCH_ANY count first, then the slots with templates.
 #[must_use]
 pub fn rank(key: &Slots) -> u32 {
     let fold = |bits: u32, more: bool| bits << 1 | u32::from(more);
@@ -37,7 +39,7 @@ pub fn rank(key: &Slots) -> u32 {
     key.iter().fold(form, |bits, &word| fold(bits, !is_instance(word)))
 }
 
-/// Returns true if a key fits a query by rule 1. The sieve below is the fast form of this test.
+/// Returns true if a key matches a query by rule 1. [`BitmapIndex`] is the fast form of this test.
 #[must_use]
 pub fn fits(key: &Slots, query: &Slots) -> bool {
     key.iter()
@@ -45,7 +47,7 @@ pub fn fits(key: &Slots, query: &Slots) -> bool {
         .all(|(key, &asked)| [DTL_DISPATCH_ANY, asked, template(asked)].contains(key))
 }
 
-/// Returns true if a key would fit the query once each slot that the query leaves open has the
+/// Returns true if a key would match the query once each slot that the query leaves open has the
 /// value in the key.
 #[must_use]
 pub fn may_fit(key: &Slots, asked: &Slots) -> bool {
@@ -55,32 +57,29 @@ pub fn may_fit(key: &Slots, asked: &Slots) -> bool {
     fits(key, &said)
 }
 
-/// Values under words.
-///
-/// A word is looked for in one cell and then in those behind it. What it is multiplied with to find
-/// that cell is chosen so that every word is in its first one, where that can be had: then a
-/// look-up is one comparison.
+/// Hash table of values by word, with linear probing. `new` chooses a multiplier for which every
+/// word is in its first cell, if there is one; then a lookup is one comparison.
 pub struct Map<V> {
-    /// Half of them at least are empty (word 0), and have the value of all other words. As many as
-    /// a power of two.
+    /// Cells of the table, a power of two in number. At least half of the cells are empty (word 0)
+    /// and contain the value of all words that are not in the table.
     cells: Box<[(dtl_enum_word_t, V)]>,
     factor: u64,
 }
 
 impl<V: Copy> Map<V> {
-    /// `other` is the value of all words that are not there.
+    /// Creates the table of `words`. `other` is the value of all words that are not in the table.
     #[must_use]
     pub fn new(words: impl ExactSizeIterator<Item = (dtl_enum_word_t, V)>, other: V) -> Self {
         let words: Vec<_> = words.collect();
         let tries = if words.len() <= 64 { 64_u64 } else { 1 };
         let count = (4 * words.len()).max(4).next_power_of_two();
-        // Odd numbers far apart: multiples of 2^64 divided by the golden ratio (Knuth, TAOCP vol.
-        // 3, 6.4).
+        // Candidate multipliers: odd multiples of 2^64 divided by the golden ratio, which are far
+        // apart (Knuth, TAOCP vol. 3, 6.4).
         let factors = (1..=tries).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let mut made = Map::closed();
         for factor in factors {
             made = Map { cells: vec![(0, other); count].into_boxed_slice(), factor };
-            // The cell of word 0 stays empty: it is looked up most often, as "any".
+            // The cell of word 0 must stay empty: it is looked up most often, as "any".
             let moved = words
                 .iter()
                 .filter(|(word, value)| !made.put(*word, *value) || made.begin(*word) == 0);
@@ -91,12 +90,12 @@ impl<V: Copy> Map<V> {
         made
     }
 
-    /// Without cells, so that nothing is found at once.
+    /// Creates a table without cells, in which no lookup succeeds.
     fn closed() -> Self {
         Map { cells: Box::new([]), factor: 1 }
     }
 
-    /// Enters a word. Returns true if it got its first cell.
+    /// Inserts a word. Returns true if the word is in its first cell.
     fn put(&mut self, word: dtl_enum_word_t, value: V) -> bool {
         let first = self.begin(word);
         let mut at = first;
@@ -109,8 +108,9 @@ impl<V: Copy> Map<V> {
         at == first
     }
 
-    /// Returns the first cell to look at: the middle bits of the product, which depend on all bits
-    /// that distinguish words (32 to 47, and the instance's from 0 on).
+    /// Returns the index of the first cell of a word: the middle bits of the product, which depend
+    /// on all bits that distinguish words (bits 32 to 47, and the bits of the instance number from
+    /// 0 on).
     fn begin(&self, word: dtl_enum_word_t) -> usize {
         (word.wrapping_mul(self.factor) >> 32) as usize & self.cells.len().wrapping_sub(1)
     }
@@ -119,7 +119,8 @@ impl<V: Copy> Map<V> {
         (at + 1) & self.cells.len().wrapping_sub(1)
     }
 
-    /// A word's value: `Ok`, or `Err` with that of all words that are not there.
+    /// Looks up a word. Returns `Ok` with the value of the word, `Err` with the value of all words
+    /// that are not in the table, or `None` for a table without cells.
     fn find(&self, word: dtl_enum_word_t) -> Option<Result<V, V>> {
         let mut at = self.begin(word);
         loop {
@@ -134,7 +135,7 @@ impl<V: Copy> Map<V> {
         }
     }
 
-    /// A word's value, if that is clear from its first cell.
+    /// Returns the value of a word if its first cell determines the value.
     #[inline]
     #[must_use]
     pub fn at_once(&self, word: dtl_enum_word_t) -> Option<V> {
@@ -142,13 +143,13 @@ impl<V: Copy> Map<V> {
         (cell.0 == word || (cell.0 == 0 && !is_instance(word))).then_some(cell.1)
     }
 
-    /// A word's value.
+    /// Returns the value of a word; `None` for a table without cells.
     #[must_use]
     pub fn get(&self, word: dtl_enum_word_t) -> Option<V> {
         self.find(word).map(|found| found.unwrap_or_else(|other| other))
     }
 
-    /// An instance's value, else its template's.
+    /// Returns the value of a word; if an instance is not in the table, the value of its template.
     fn get_or_template(&self, word: dtl_enum_word_t) -> Option<V> {
         match self.find(word)? {
             Err(_) if is_instance(word) => self.get(template(word)),
@@ -157,7 +158,7 @@ impl<V: Copy> Map<V> {
     }
 }
 
-/// One slot's rows: the first for words that no key names.
+/// Rows of bits of one slot. The first row is for words that occur in no key.
 struct SlotRows {
     named: Map<u32>,
     rows: Box<[u64]>,
@@ -194,19 +195,19 @@ impl SlotRows {
     }
 }
 
-/// Index of keys, in their order.
+/// Index of dispatch keys that finds the keys that match a query, in their order.
 pub struct BitmapIndex {
     width: usize,
-    /// Rows of up to 64 keys, where they are looked up: all that most dispatchers need. With more
-    /// keys nothing is found in one look here.
+    /// Rows of one word each, for up to 64 keys: sufficient for most dispatchers. With more keys
+    /// the first table has no cells, so that no lookup in `narrow` succeeds.
     narrow: [Map<u64>; 3],
-    /// Whether any key names a schedule.
+    /// True if any key contains a schedule.
     by_schedule: bool,
     slots: [SlotRows; 3],
 }
 
 impl BitmapIndex {
-    /// For at most [`MOST`] keys.
+    /// Creates the index of at most [`MOST`] keys, which must be in the order of rule 1.
     #[must_use]
     pub fn new(keys: &[Slots]) -> Self {
         let width = keys.len().min(MOST).div_ceil(64).max(1);
@@ -219,8 +220,8 @@ impl BitmapIndex {
         BitmapIndex { width, narrow: [first, d.1, h.1], by_schedule, slots: [s.0, d.0, h.0] }
     }
 
-    /// Finds the first key that fits, if one comparison for each slot is enough. `None`: use
-    /// [`Sieve::first`].
+    /// Finds the first key that matches, if one comparison for each slot is enough. Returns `None`
+    /// if the caller must use [`BitmapIndex::first`].
     #[inline]
     #[must_use]
     pub fn first_at_once(&self, &[s, d, h]: &Slots) -> Option<Option<usize>> {
@@ -228,13 +229,13 @@ impl BitmapIndex {
         Some((bits != 0).then_some(bits.trailing_zeros() as usize))
     }
 
-    /// The first key that fits.
+    /// Returns the index of the first key that matches.
     #[must_use]
     pub fn first(&self, slots: &Slots) -> Option<usize> {
         self.all(slots).next()
     }
 
-    /// Which of up to 64 keys fit.
+    /// Returns a bit mask of the keys that match, for up to 64 keys.
     #[inline]
     fn bits(&self, s: dtl_enum_word_t, d: dtl_enum_word_t, h: dtl_enum_word_t) -> u64 {
         match self.bits_at_once(s, d, h) {
@@ -262,7 +263,7 @@ impl BitmapIndex {
         self.narrow.iter().zip([s, d, h]).map(of).fold(u64::MAX, |bits, fit| bits & fit)
     }
 
-    /// All keys that fit, in their order.
+    /// Returns an iterator over the indices of all keys that match, in their order.
     #[inline(always)] // row: dispatch_predicate
     pub fn all(&self, query: &Slots) -> MatchingPositions<'_> {
         if self.width > 1 {
@@ -282,13 +283,13 @@ impl BitmapIndex {
     }
 }
 
-/// The positions of keys that fit, in their order.
+/// Iterator over the indices of matching keys, in their order.
 pub struct MatchingPositions<'a> {
-    /// Those of the present 64 that are still to come.
+    /// Bit mask of the matching keys in the current word of 64 keys that are not yet returned.
     bits: u64,
-    /// Positions before these.
+    /// Number of keys in all preceding words.
     before: usize,
-    /// The next ones, of the three slots.
+    /// Remaining words of the rows of the three slots.
     rows: [&'a [u64]; 3],
 }
 
@@ -299,7 +300,7 @@ impl<'a> MatchingPositions<'a> {
         begun
     }
 
-    /// Goes to the next 64; false behind the last.
+    /// Advances to the next word of 64 keys. Returns false after the last word.
     fn step(&mut self) -> bool {
         let [Some((s, more_s)), Some((d, more_d)), Some((h, more_h))] =
             self.rows.map(<[u64]>::split_first)
@@ -329,19 +330,19 @@ impl Iterator for MatchingPositions<'_> {
     }
 }
 
-/// A set of positions in a sieve, without an allocation.
+/// Set of key indices of a `BitmapIndex`, without allocation.
 #[derive(Default)]
 pub struct PositionSet([u64; WORDS]);
 
 impl PositionSet {
-    /// Puts one in.
+    /// Inserts the index `at` into the set.
     pub fn set(&mut self, at: usize) {
         if let Some(word) = self.0.get_mut(at / 64) {
             *word |= 1 << (at % 64);
         }
     }
 
-    /// Returns true if bit `at` is set.
+    /// Returns true if the set contains the index `at`.
     #[must_use]
     pub fn has(&self, at: usize) -> bool {
         self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
@@ -378,7 +379,7 @@ mod tests {
     fn a_sieve_finds_what_a_walk_finds() {
         let words = [0, A, A + 1, A + 2, B, B + 7, B + (1 << 32)];
         let mut keys: Vec<Slots> = Vec::new();
-        // A part of all keys, in no regular pattern, then all of them.
+        // A part of all keys in no regular pattern, then all keys.
         for step in [31, 7, 1] {
             for n in (0..words.len().pow(3)).step_by(step) {
                 keys.push([words[n % 7], words[n / 7 % 7], words[n / 49]]);

@@ -1,4 +1,4 @@
-//! The library's built-in rules, as text for people: a line for each key.
+//! Built-in dispatch rules of the library as text: one line for each key.
 
 use super::Query;
 use super::bitmap_index::{self, Slots};
@@ -9,10 +9,11 @@ use crate::runtime::registry::{self, Backend};
 use crate::runtime::{enums, memory};
 use crate::sys::handles::epoch;
 
-/// A key and what happens there.
+/// Key of a built-in rule, and a description of its effect.
 type Way = (Slots, String);
 
-/// The ways of a query's operation whose keys fit; a slot that the query leaves open fits all.
+/// Returns the built-in rules of the query's operation whose keys match. A slot that the query
+/// leaves open matches every key.
 #[must_use]
 pub(super) fn ways(query: &Query) -> Vec<Way> {
     let mut ways = match query.operation {
@@ -31,7 +32,7 @@ fn of_backends(ways: impl Fn(&Backend) -> Vec<Way>) -> Vec<Way> {
     registry::all(&epoch::enter()).into_iter().flat_map(ways).collect()
 }
 
-/// The kinds of memory that a backend has, and whether the host can reach them.
+/// Returns the memory kinds of a backend, each with true if the host can access the kind.
 fn kinds(backend: &Backend) -> Vec<(dtl_enum_word_t, bool)> {
     if backend.memory.is_none() {
         return Vec::new();
@@ -53,7 +54,8 @@ fn allocations(backend: &Backend) -> Vec<Way> {
     kinds(backend).into_iter().map(line).collect()
 }
 
-/// Between the host and each kind, and between the kinds of a backend.
+/// Returns the rules of copies between the host and each memory kind, and between the kinds of a
+/// backend.
 fn copies() -> Vec<Way> {
     let host = (DTL_MEMORY_HOST, true);
     let mut ways = vec![([host.0, host.0, 0], "by the host".to_owned())];

@@ -1,14 +1,14 @@
-//! Dispatchers: which handler does an operation, by where data is, where it goes and how work is
-//! run.
+//! Dispatchers: select the handler of an operation by the source of the data, their destination and
+//! the schedule.
 //!
-//! The rules are numbered in the header at dtl_dispatch_key_t. Readers find everything in
-//! [`Tables`], a snapshot that is built anew when a handler comes or goes and published as a
-//! whole: they take no lock, and predicates run without one.
+//! The documentation of `dtl_dispatch_key_t` in the header numbers the rules. Readers use only
+//! [`Tables`], a snapshot that is rebuilt when a handler is registered or unregistered, and
+//! published as a whole. So readers take no lock, and predicates run without a lock.
 //!
 //! In reading order:
-//! - `bitmap_index`: finds the keys that fit a query
+//! - `bitmap_index`: finds the keys that match a query
 //! - `snapshot`: immutable tables, and the order of the rules
-//! - `nesting`: the handlers that the calling thread is in
+//! - `nesting`: handlers that the calling thread is running
 //! - `builtin_rules`: the built-in rules as text
 //! - `text`: keys and queries as text
 
@@ -40,68 +40,68 @@ pub const TAG: u8 = 14;
 /// Type byte of registration handles.
 pub const REGISTRATION_TAG: u8 = 15;
 
-/// Operation that a handler is looked up for.
+/// Operation with its words, for which a handler is looked up.
 pub type Query = dtl_dispatch_query_t;
 
-/// The default dispatcher: there from the first use of the library on.
+/// Handle of the default dispatcher, which exists from the first use of the library on.
 pub const DEFAULT: dtl_dispatcher_t = dtl_dispatcher_t { id: (TAG as u64) << 56 };
 
 static DISPATCHERS: HandleTable<Dispatcher> = HandleTable::new(TAG, 1);
 static REGISTRATIONS: HandleTable<Registration> = HandleTable::new(REGISTRATION_TAG, 0);
 
-/// The program's functions of a handler.
+/// Functions of the program that implement a handler.
 pub trait Handler: Send + Sync {
-    /// Calls the predicate.
+    /// Calls the predicate of the handler with the query.
     fn accepts(&self, query: &Query) -> Result<bool>;
-    /// Does it. With an event, work may go on after the return.
+    /// Runs the operation. If `event` is passed, work may continue after the return.
     fn invoke(&self, query: &Query, event: Option<&mut dtl_event_t>) -> Result<()>;
-    /// Was not registered after all: its data stay the caller's.
+    /// Detaches the program's data after a failed registration: the data remain the caller's.
     fn forget(&self);
 }
 
 /// Effect of choosing a handler.
 pub enum Action {
-    /// The program's function.
+    /// Calls the function of the program.
     Function,
-    /// This backend does it, even if another one was requested.
+    /// Runs the operation on this backend, even if another backend was requested.
     Backend(Arc<Backend>),
-    /// It fails, with this reason.
+    /// Fails with this reason.
     Illegal(String),
-    /// The library's default.
+    /// Runs the default implementation of the library.
     Own,
 }
 
-/// Which rule a handler falls under.
+/// Rule of `dtl_dispatch_key_t` that applies to a handler.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It has a predicate: rule 2.
+    /// Handler with a predicate (rule 2).
     Predicated,
-    /// It has none: rule 3.
+    /// Handler without a predicate (rule 3).
     Plain,
-    /// The default of its operation: rule 4.
+    /// Default handler of its operation (rule 4).
     Default,
 }
 
-/// A handler and what it is for.
+/// Registered handler with its keys.
 pub struct Registration {
-    /// For texts.
+    /// Name of the handler for texts.
     pub name: String,
-    /// Where it is found.
+    /// Keys under which the handler is registered.
     pub keys: Vec<dtl_dispatch_key_t>,
-    /// What it does.
+    /// Effect of choosing the handler.
     pub action: Action,
     role: Role,
     priority: i32,
     replaces: bool,
     functions: Option<Box<dyn Handler>>,
     dispatcher: dtl_dispatcher_t,
-    /// Later ones have higher numbers.
+    /// Sequence number of the registration; later registrations have higher numbers.
     number: u64,
     id: AtomicU64,
 }
 
 impl Registration {
-    /// Its handle.
+    /// Returns the handle of the registration.
     #[must_use]
     pub fn handle(&self) -> dtl_registration_t {
         dtl_registration_t { id: self.id.load(Ordering::Relaxed) }
@@ -114,7 +114,8 @@ impl Registration {
         }
     }
 
-    /// Fails if the handler was registered to refuse the operation.
+    /// Fails with NOT_SUPPORTED if the handler was registered as illegal (rule 7 of
+    /// `dtl_dispatch_key_t`).
     pub fn check_legal(&self, query: &Query) -> Result<()> {
         match &self.action {
             Action::Illegal(reason) => fail!(
@@ -128,23 +129,23 @@ impl Registration {
     }
 }
 
-/// A handler to be registered.
+/// Parameters of a handler to be registered.
 pub struct HandlerSpec {
-    /// For texts.
+    /// Name of the handler for texts.
     pub name: String,
-    /// DTL_DISPATCH_... .
+    /// Bit mask of DTL_DISPATCH_... flags.
     pub flags: u64,
-    /// Among handlers with a predicate.
+    /// Priority among handlers with a predicate.
     pub priority: i32,
-    /// Whether it has one.
+    /// True if the handler has a predicate.
     pub has_predicate: bool,
-    /// What it does.
+    /// Effect of choosing the handler.
     pub action: Action,
-    /// The program's functions and data.
+    /// Functions and data of the program.
     pub functions: Option<Box<dyn Handler>>,
 }
 
-/// A table of handlers.
+/// Table of handlers.
 pub struct Dispatcher {
     is_strict: bool,
     tables: Rcu<Tables>,
@@ -158,7 +159,7 @@ struct Writer {
     is_closed: bool,
 }
 
-/// Makes a dispatcher.
+/// Creates a dispatcher and returns its handle.
 pub fn create(flags: u64) -> Result<dtl_dispatcher_t> {
     if flags & !DTL_DISPATCHER_STRICT_DACE != 0 {
         return fail!(
@@ -172,7 +173,7 @@ pub fn create(flags: u64) -> Result<dtl_dispatcher_t> {
     }
 }
 
-/// Destroys a dispatcher with all its handlers; the default one stays.
+/// Destroys a dispatcher with all its handlers. The default dispatcher is not destroyed.
 pub fn destroy(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<()> {
     if dispatcher.id == 0 || dispatcher == DEFAULT {
         return Ok(());
@@ -186,29 +187,29 @@ pub fn destroy(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<()> {
     }
 }
 
-/// A dispatcher, for the duration of a call.
+/// Returns a dispatcher, borrowed for the duration of a call; `None` if the handle is invalid.
 pub fn find_quickly(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Option<&Dispatcher> {
     DISPATCHERS.get(inside, dispatcher.id)
 }
 
-/// A dispatcher, for the duration of a call.
+/// Returns a dispatcher, borrowed for the duration of a call. Fails if the handle is invalid.
 pub fn find(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<&Dispatcher> {
     find_quickly(inside, dispatcher).ok_or_else(|| invalid_handle("dispatcher", TAG, dispatcher.id))
 }
 
-/// Returns true if a handle names a live dispatcher.
+/// Returns true if the handle `id` names a live dispatcher.
 #[must_use]
 pub fn is_live(id: u64) -> bool {
     DISPATCHERS.is_live(id)
 }
 
-/// Returns true if a handle names a live registration.
+/// Returns true if the handle `id` names a live registration.
 #[must_use]
 pub fn is_registration(id: u64) -> bool {
     REGISTRATIONS.is_live(id)
 }
 
-/// A share of a handler, for a call that will wait.
+/// Returns a reference to a registration, for a call that waits.
 #[must_use]
 pub fn pin(inside: &Guard, registration: dtl_registration_t) -> Option<Arc<Registration>> {
     REGISTRATIONS.pin(inside, registration.id)
@@ -219,14 +220,14 @@ impl Dispatcher {
         Dispatcher { is_strict, tables: Rcu::new(Tables::new(&[])), writer: Mutex::default() }
     }
 
-    /// Returns the present tables, for readers.
+    /// Returns the current tables, for readers.
     #[must_use]
     pub fn tables<'g>(&'g self, inside: &'g Guard) -> &'g Tables {
         self.tables.get(inside)
     }
 
-    /// Returns true if a query of these slots may find a handler of the program's; predicates are
-    /// not called.
+    /// Returns true if a query with these slots may select a handler of the program. Calls no
+    /// predicate.
     pub fn may_take(&self, inside: &Guard, operation: dtl_enum_word_t, slots: &Slots) -> bool {
         let Some(operation) = self.tables.get(inside).of(operation) else { return false };
         let plain = operation.without_predicates(slots);
@@ -234,7 +235,8 @@ impl Dispatcher {
         is_theirs || operation.predicated.fitting(slots).next().is_some()
     }
 
-    /// Finds the handler of a query; it may be one that refuses the operation. `None` = rule 5.
+    /// Finds the handler of a query, including handlers that are registered as illegal. Returns
+    /// `None` if no handler matches (rule 5 of `dtl_dispatch_key_t`).
     pub fn look<'g>(
         &'g self,
         inside: &'g Guard,
@@ -246,7 +248,8 @@ impl Dispatcher {
         Ok(operation.choose(query, self.is_strict)?.map(Arc::as_ref))
     }
 
-    /// The handler of a query.
+    /// Returns the handler of a query. Fails with NOT_FOUND if no handler matches, and with
+    /// NOT_SUPPORTED if the handler is registered as illegal.
     pub fn choose<'g>(&'g self, inside: &'g Guard, query: &Query) -> Result<&'g Registration> {
         let Some(found) = self.look(inside, query)? else {
             snapshot::check_words(query.operation, slots(query))
@@ -261,7 +264,7 @@ impl Dispatcher {
         Ok(found)
     }
 
-    /// The handler of a query, held by a call that will wait.
+    /// Returns the handler of a query, protected by a hazard pointer, for a call that waits.
     pub fn hold(
         handle: dtl_dispatcher_t,
         mut inside: Guard,
@@ -271,13 +274,13 @@ impl Dispatcher {
             let chosen = find(&inside, handle)?.choose(&inside, query)?.handle();
             match REGISTRATIONS.hold(inside, chosen.id) {
                 Ok(held) => return Ok(held),
-                // Unregistered just now: another look finds another one.
+                // The handler was unregistered concurrently: repeat the lookup.
                 Err(still_inside) => inside = still_inside,
             }
         }
     }
 
-    /// Adds a handler under all of its keys, or under none.
+    /// Registers a handler under all of its keys, or under none if it fails.
     pub fn register(
         &self,
         handle: dtl_dispatcher_t,
@@ -319,7 +322,7 @@ impl Dispatcher {
         Ok(dtl_registration_t { id })
     }
 
-    /// Takes a handler out.
+    /// Removes a handler from the dispatcher.
     pub fn unregister(
         &self,
         inside: &Guard,
@@ -345,21 +348,21 @@ impl Dispatcher {
         let mut writer = self.writer.lock();
         let Some(at) = writer.registered.iter().position(|known| known.handle() == registration)
         else {
-            return Err(stale()); // another thread was faster
+            return Err(stale()); // another thread has unregistered the handler
         };
         let gone = writer.registered.remove(at);
         self.publish(&writer);
-        drop(writer); // what follows may call the program's destroy
+        drop(writer); // the drops below may call the program's destroy function
         drop(gone);
         drop(REGISTRATIONS.remove(inside, registration.id));
         Ok(())
     }
 
-    /// Shows the readers what is registered now. Under the writers' lock; what was shown before
-    /// goes when the calling thread has left its call, at the earliest.
+    /// Publishes the registered handlers to the readers. The caller must hold the lock `writer`.
+    /// The previous tables are freed at the earliest when the calling thread has left its call.
     fn publish(&self, writer: &Writer) {
-        // One guard more than `replace` takes, so that nothing is freed, and no program's function
-        // called, under the lock.
+        // An additional guard besides that of `replace`, so that no memory is freed, and no
+        // function of the program called, under the lock.
         let _still_inside = epoch::enter();
         self.tables.replace(Tables::new(&writer.registered), epoch::enter());
         if DISPATCHERS
@@ -385,7 +388,7 @@ impl Dispatcher {
 }
 
 impl Registration {
-    /// It was not registered after all.
+    /// Detaches the program's data after a failed registration.
     fn disown(&self) {
         if let Some(functions) = &self.functions {
             functions.forget();
@@ -394,7 +397,7 @@ impl Registration {
 }
 
 impl Writer {
-    /// Rule 6, and limits.
+    /// Fails if registering `new` would violate rule 6 of `dtl_dispatch_key_t` or a limit.
     fn check(&self, new: &Registration) -> Result<()> {
         if self.is_closed {
             return fail!(DTL_ERROR_INVALID_HANDLE, "another thread destroys the dispatcher");
@@ -441,7 +444,8 @@ fn slots_of(key: &dtl_dispatch_key_t) -> Slots {
     [key.source, key.destination, key.schedule]
 }
 
-/// When the library opens: the default dispatcher with the library's own handlers.
+/// Creates the default dispatcher with the library's own handlers. Called when the library is
+/// initialized.
 pub fn open() -> Result<()> {
     let default = Arc::new(Dispatcher::new(false));
     if !DISPATCHERS.put_fixed(0, Arc::clone(&default)) {
@@ -470,7 +474,7 @@ pub fn open() -> Result<()> {
     Ok(())
 }
 
-/// At finalize: handlers are destroyed.
+/// Destroys all dispatchers and handlers. Called at finalize.
 pub fn destroy_all() {
     let inside = epoch::enter();
     for id in DISPATCHERS.handles() {
@@ -481,7 +485,7 @@ pub fn destroy_all() {
     super::library_ops::forget();
 }
 
-/// In a forked child: the handlers are the parent's.
+/// Removes all handles in a forked child without dropping the handlers, which belong to the parent.
 pub fn forget_all() {
     let inside = epoch::enter();
     for id in DISPATCHERS.handles() {

@@ -1,4 +1,4 @@
-//! A handler that runs: which ones the calling thread is in, and how many.
+//! Handlers that the calling thread is running, and the limit on their nesting.
 
 use super::{Query, Registration, text};
 use crate::abi::handle::dtl_event_t;
@@ -7,16 +7,16 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::trace::{self, Args};
 use std::cell::RefCell;
 
-/// Limit on nested handlers on one thread: a handler that requests its own operation would recurse
-/// without end.
+/// Limit on nested handlers on one thread: a handler that requests its own operation would
+/// otherwise recurse without end.
 const MOST_NESTED: usize = 64;
 
 thread_local! {
-    /// The handlers that the calling thread is in.
+    /// Registration ids of the handlers that the calling thread is running, outermost first.
     static RUNNING: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// While it lives, the calling thread is in a handler.
+/// Guard of a running handler: drop removes the innermost handler from RUNNING.
 struct HandlerGuard;
 
 impl Drop for HandlerGuard {
@@ -26,7 +26,8 @@ impl Drop for HandlerGuard {
 }
 
 impl Registration {
-    /// Calls its function.
+    /// Calls the function of the handler. Fails with LIMIT if too many handlers are nested on this
+    /// thread.
     pub fn invoke(&self, query: &Query, event: Option<&mut dtl_event_t>) -> Result<()> {
         let Some(functions) = &self.functions else {
             return fail!(DTL_ERROR_INTERNAL, "handler \"{}\" has no function", self.name);
@@ -50,7 +51,8 @@ impl Registration {
         )
     }
 
-    /// `None`: the thread is in too many. (One that ends keeps no list any more.)
+    /// Enters the handler into RUNNING. Returns `None` if too many handlers are nested on this
+    /// thread. An ending thread has no RUNNING any more; its calls always succeed.
     fn run(&self) -> Option<HandlerGuard> {
         let id = self.handle().id;
         let note = |running: &RefCell<Vec<u64>>| {
@@ -60,7 +62,7 @@ impl Registration {
         RUNNING.try_with(note).unwrap_or(Some(())).map(|()| HandlerGuard)
     }
 
-    /// Returns true if the calling thread is in this handler.
+    /// Returns true if the calling thread is running this handler.
     pub fn is_running(&self) -> bool {
         RUNNING.try_with(|running| running.borrow().contains(&self.handle().id)).unwrap_or(true)
     }

@@ -1,5 +1,5 @@
-//! Immutable snapshot of a dispatcher's handlers, indexed by key: made anew whenever one is
-//! registered or unregistered.
+//! Immutable snapshot of a dispatcher's handlers, indexed by key. A new snapshot is created
+//! whenever a handler is registered or unregistered.
 
 use super::bitmap_index::{self, BitmapIndex, Map, PositionSet, Slots};
 use super::{Action, Query, Registration, Role};
@@ -12,21 +12,22 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A handler at one of its keys.
+/// Handler under one of its keys.
 pub struct ChainEntry {
-    /// The key's slots.
+    /// Slots of the key.
     pub key: Slots,
-    /// The handler.
+    /// Registered handler.
     pub registration: Arc<Registration>,
-    /// Positions of the handler in this chain, so that its predicate is called once.
+    /// Positions of the handler in the chain, so that its predicate is called only once.
     others: Vec<usize>,
 }
 
-/// Handlers with their keys, in the order of the walk.
+/// Handlers with their keys, in the order of rule 1 of `dtl_dispatch_key_t`.
 pub struct Chain {
     sieve: BitmapIndex,
     entries: Vec<ChainEntry>,
-    /// Their handles, for callers that need no more; 0 = the handler refuses the operation.
+    /// Handles of the entries, for callers that need only the handle; 0 = the handler is registered
+    /// as illegal.
     handles: Vec<u64>,
 }
 
@@ -39,9 +40,10 @@ impl Chain {
         Chain { sieve: BitmapIndex::new(&[]), entries, handles: Vec::new() }
     }
 
-    /// One handler for each key: the latest, which replaces the others.
+    /// Creates a chain with one handler for each key: the latest handler, which replaces earlier
+    /// ones.
     fn without_predicates(mut entries: Vec<ChainEntry>) -> Self {
-        entries.reverse(); // what is equal stays in order
+        entries.reverse(); // the stable sort then puts the latest of equal keys first
         let mut chain = Chain::new(entries);
         chain.entries.dedup_by_key(|entry| entry.key);
         chain.finish()
@@ -66,49 +68,51 @@ impl Chain {
         self
     }
 
-    /// The first that fits.
+    /// Returns the first handler that matches.
     fn first(&self, slots: &Slots) -> Option<&Arc<Registration>> {
         self.entries.get(self.sieve.first(slots)?).map(|entry| &entry.registration)
     }
 
-    /// All, in the order of the walk.
+    /// Returns all entries in the order of rule 1 of `dtl_dispatch_key_t`.
     pub fn entries(&self) -> impl Iterator<Item = &ChainEntry> {
         self.entries.iter()
     }
 
-    /// All that fit, in the order of the walk.
+    /// Returns all entries that match, with their positions, in the order of rule 1 of
+    /// `dtl_dispatch_key_t`.
     #[inline]
     pub fn fitting(&self, slots: &Slots) -> impl Iterator<Item = (usize, &ChainEntry)> {
         self.sieve.all(slots).filter_map(|at| Some((at, self.entries.get(at)?)))
     }
 }
 
-/// Returns the handle for a caller that needs no more; 0 = the query fails.
+/// Returns the handle of a handler; 0 if the handler is registered as illegal, so that the query
+/// fails.
 fn quick_handle(registration: &Registration) -> u64 {
     if matches!(registration.action, Action::Illegal(_)) { 0 } else { registration.handle().id }
 }
 
-/// Outcome of a lookup of an operation's handlers.
+/// Outcome of a lookup of an operation's handlers on the fast path.
 pub enum FastLookup {
-    /// The handler's handle.
+    /// Handle of the handler.
     Found(u64),
-    /// There are many, or an instance's template counts: a search is needed, which calls no
-    /// function of the program.
+    /// A search is needed, because there are many handlers or the template of an instance counts.
+    /// The search calls no function of the program.
     Search,
-    /// Predicates must be called, or the operation is refused.
+    /// Predicates must be called, no handler matches, or the handler is registered as illegal.
     Ask,
 }
 
-/// The handlers of one operation.
+/// Handlers of one operation.
 pub struct OperationHandlers {
     has_predicates: bool,
-    /// Handle of the default; 0 = there is none, or it refuses the operation.
+    /// Handle of the default handler; 0 = there is no default, or it is registered as illegal.
     default_handle: u64,
-    /// Rule 2.
+    /// Handlers with a predicate (rule 2 of `dtl_dispatch_key_t`).
     pub predicated: Chain,
-    /// Rule 3.
+    /// Handlers without a predicate (rule 3 of `dtl_dispatch_key_t`).
     pub plain: Chain,
-    /// Rule 4.
+    /// Default handler (rule 4 of `dtl_dispatch_key_t`).
     pub default: Option<Arc<Registration>>,
 }
 
@@ -141,7 +145,7 @@ impl OperationHandlers {
         }
     }
 
-    /// Returns true if predicates have to be called.
+    /// Returns true if predicates must be called.
     #[must_use]
     pub fn has_predicates(&self) -> bool {
         self.has_predicates
@@ -177,13 +181,13 @@ impl OperationHandlers {
         if id == 0 { FastLookup::Ask } else { FastLookup::Found(id) }
     }
 
-    /// Finds the handler by rules 3 and 4, which call no predicate.
+    /// Finds the handler by rules 3 and 4 of `dtl_dispatch_key_t`, which call no predicate.
     #[must_use]
     pub fn without_predicates(&self, slots: &Slots) -> Option<&Arc<Registration>> {
         self.plain.first(slots).or(self.default.as_ref())
     }
 
-    /// The handler, by rules 2 to 4.
+    /// Finds the handler by rules 2 to 4 of `dtl_dispatch_key_t`.
     pub fn choose(&self, query: &Query, is_strict: bool) -> Result<Option<&Arc<Registration>>> {
         let slots = super::slots(query);
         if self.has_predicates() {
@@ -200,7 +204,8 @@ impl OperationHandlers {
         query: &Query,
         is_strict: bool,
     ) -> Result<Option<&Arc<Registration>>> {
-        // Made when a handler with several keys refuses: 128 bytes that most queries never need.
+        // Created when the predicate of a handler with several keys is false: most queries never
+        // need these 128 bytes.
         let mut refused: Option<PositionSet> = None;
         let mut first_key = None;
         let mut winner: Option<&ChainEntry> = None;
@@ -242,15 +247,15 @@ impl OperationHandlers {
     }
 }
 
-/// The handlers of all operations.
+/// Handlers of all operations.
 pub struct Tables {
-    /// Where an operation's are.
+    /// Index in `operations`, by the word of the operation.
     places: Map<u32>,
     operations: Vec<OperationHandlers>,
 }
 
 impl Tables {
-    /// From what is registered, in that order.
+    /// Creates the tables of the registered handlers, which are in the order of registration.
     #[must_use]
     pub fn new(registered: &[Arc<Registration>]) -> Self {
         let keys = registered.iter().flat_map(|registration| &registration.keys);
@@ -263,7 +268,7 @@ impl Tables {
         Tables { places: Map::new(places, u32::MAX), operations }
     }
 
-    /// Those of one.
+    /// Returns the handlers of an operation; `None` if there are none.
     #[must_use]
     pub fn of(&self, operation: dtl_enum_word_t) -> Option<&OperationHandlers> {
         self.operations.get(self.places.get(operation)? as usize)
@@ -292,7 +297,7 @@ impl Tables {
 }
 
 /// Enumerations of the slots of the library's own operations, as listed at `dtl_dispatch_query_t`.
-/// 0: a word of any enumeration is accepted, as the library does not use the slot.
+/// 0 = a word of any enumeration is accepted, because the library does not use the slot.
 const LIBRARYS: [(dtl_enum_word_t, [dtl_enum_t; 3]); 4] = [
     (DTL_OPERATION_ALLOC, [0, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
     (DTL_OPERATION_COPY, [DTL_ENUM_MEMORY, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
@@ -300,8 +305,8 @@ const LIBRARYS: [(dtl_enum_word_t, [dtl_enum_t; 3]); 4] = [
     (DTL_OPERATION_COMPILE, [DTL_ENUM_LANGUAGE, 0, DTL_ENUM_SCHEDULE]),
 ];
 
-/// Fails if a key of one of the library's operations has a word of the wrong enumeration in a slot:
-/// no query would ever match it.
+/// Fails if a key of one of the library's operations has a word of the wrong enumeration in a slot,
+/// because no query would ever match the key.
 pub fn check_enumerations(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
     let Some((_, wanted)) = LIBRARYS.iter().find(|(known, _)| *known == operation) else {
         return Ok(());
@@ -317,7 +322,7 @@ pub fn check_enumerations(operation: dtl_enum_word_t, slots: Slots) -> Result<()
 
 const SLOT_NAMES: [&str; 3] = ["source", "destination", "schedule"];
 
-/// Fails unless an operation is one and the slots are words that were given out, or any.
+/// Fails unless `operation` is an operation and each slot is a registered word or DTL_DISPATCH_ANY.
 pub fn check_words(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
     enums::check(operation, DTL_ENUM_OPERATION).map_err(|error| error.within("operation"))?;
     let named = SLOT_NAMES.into_iter().zip(slots);

@@ -1,4 +1,4 @@
-//! Texts for people: keys, queries and choices.
+//! Formatting of keys, queries and choices for error texts and reports.
 
 use super::bitmap_index::{self, Slots};
 use super::snapshot::{ChainEntry, OperationHandlers};
@@ -13,19 +13,19 @@ use crate::sys::handles::epoch::Guard;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// A word for people. The one place that writes them.
+/// Formats a word. All texts about dispatch words use this function.
 #[must_use]
 pub fn word(word: dtl_enum_word_t) -> String {
     if word == DTL_DISPATCH_ANY { "any".to_owned() } else { describe(word) }
 }
 
-/// A key's slots.
+/// Formats the slots of a key.
 #[must_use]
 pub fn of_key([source, destination, schedule]: &Slots) -> String {
     format!("({}, {}, {})", word(*source), word(*destination), word(*schedule))
 }
 
-/// Describes a query.
+/// Formats a query.
 #[must_use]
 pub fn of_query(query: &Query) -> String {
     format!(
@@ -37,7 +37,7 @@ pub fn of_query(query: &Query) -> String {
     )
 }
 
-/// The name of a handler that has a backend do its work.
+/// Returns the name of a handler whose effect is to run operations on `backend`, if there is one.
 #[must_use]
 pub fn handler_of(inside: &Guard, backend: &Arc<Backend>) -> Option<String> {
     let all = REGISTRATIONS.handles();
@@ -49,8 +49,8 @@ pub fn handler_of(inside: &Guard, backend: &Arc<Backend>) -> Option<String> {
     found.find(has_it).map(|known| known.name.clone())
 }
 
-/// Describes the walk of a query: a line for each handler whose key fits, and the choice. Calls all
-/// of their predicates.
+/// Describes the selection for a query: one line for each handler whose key matches, and the
+/// choice. Calls the predicates of all these handlers.
 #[must_use]
 pub fn explain(dispatcher: &Dispatcher, inside: &Guard, query: &Query) -> String {
     let mut text = format!("{}\n", of_query(query));
@@ -86,7 +86,7 @@ fn walk(text: &mut String, operation: &OperationHandlers, query: &Query) {
             });
         }
     }
-    // What the open slots of the query could have led to.
+    // Handlers that could match if the open slots of the query had values.
     for chain in [&operation.predicated, &operation.plain] {
         for entry in chain.entries().filter(|entry| bitmap_index::may_fit(&entry.key, &asked)) {
             if !bitmap_index::fits(&entry.key, &asked) {
@@ -103,7 +103,7 @@ fn line(text: &mut String, entry: &ChainEntry, why: &str) {
     let _ = writeln!(text, "{} \"{}\": {why}{}", of_key(&entry.key), of.name, what(of));
 }
 
-/// Describes what happens if the handler is chosen, where that is not a call of its function.
+/// Describes the effect of choosing the handler, unless it is a call of the handler's function.
 fn what(registration: &Registration) -> String {
     match &registration.action {
         Action::Function => String::new(),

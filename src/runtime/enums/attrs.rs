@@ -1,51 +1,50 @@
-//! Fields of templates, attributes of instances: checked, and brought into the one form that equal
-//! ones have.
+//! Fields of templates and attributes of instances: checks, and conversion to a canonical form in
+//! which equal values are identical.
 
 use super::{Member, check_name, existing, instances, kept};
 use crate::abi::enums::*;
 use crate::error::{Error, Result, fail};
 use std::ffi::CStr;
 
-/// Most fields of a template.
+/// Maximum number of fields of a template.
 pub const FIELD_LIMIT: usize = 16;
 
-/// A value in its one form. Everything but a text is bits.
+/// Canonical value of an attribute. All kinds except texts are stored as bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// BOOL as 0 or 1, I64 and F64 as their bits, U64, ENUM.
+    /// Value of any kind but STR: BOOL as 0 or 1, I64 and F64 as their bits, U64, ENUM.
     Bits(u64),
-    /// STR.
+    /// Value of kind STR.
     Text(&'a CStr),
 }
 
-/// An attribute, or a field to be, as the caller gave it: its kind and flags may be anything.
+/// Attribute, or field of a new template, as the caller passed it: kind and flags are unchecked.
 #[derive(Debug, Clone, Copy)]
 pub struct Attr<'a> {
-    /// The field's name. That it is UTF-8 is not known yet, as of a text in `value`: what is not
-    /// matches nothing that is.
+    /// Name of the field. May be invalid UTF-8, as a text in `value`; it then matches no name.
     pub name: &'a CStr,
-    /// DTL_ATTR_....
+    /// DTL_ATTR_ constant.
     pub kind: u32,
     /// DTL_ATTR_REQUIRED or 0.
     pub flags: u32,
-    /// Value, of that kind.
+    /// Value of the attribute; its kind is `kind`.
     pub value: Value<'a>,
 }
 
-/// A field of a template.
+/// Field of a template.
 pub struct Field {
-    /// Its name, for C.
+    /// Name of the field, for C.
     pub c_name: &'static CStr,
     pub(super) name: &'static str,
-    /// DTL_ATTR_....
+    /// DTL_ATTR_ constant.
     pub kind: u32,
     default: Option<Value<'static>>,
 }
 
-/// What instances have in place of a value: a row of them in the fields' order.
+/// Attribute values of an instance, in the order of the fields.
 pub(super) type Row<'a> = [Value<'a>; FIELD_LIMIT];
 
-/// The bits of a double: one zero, one NaN.
+/// Returns the canonical bits of a double: one zero, one NaN.
 #[must_use]
 pub fn bits_of(real: f64) -> u64 {
     match real {
@@ -55,11 +54,11 @@ pub fn bits_of(real: f64) -> u64 {
     }
 }
 
-/// The field of Undefined.
+/// Field of the template Undefined.
 pub(super) const UNDEFINED: Attr<'static> =
     Attr { name: c"text", kind: DTL_ATTR_STR, flags: DTL_ATTR_REQUIRED, value: Value::Bits(0) };
 
-/// Checks the fields of a template to be.
+/// Checks the fields of a new template.
 pub(super) fn check_fields(given: &[Attr]) -> Result<()> {
     if given.is_empty() {
         return fail!(
@@ -99,7 +98,7 @@ pub(super) fn check_fields(given: &[Attr]) -> Result<()> {
     Ok(())
 }
 
-/// The fields, to stay.
+/// Converts checked attributes to fields, whose texts are never freed.
 pub(super) fn fields(given: &[Attr]) -> Result<Vec<Field>> {
     let made = given.iter().map(|attr| {
         let (c_name, name) = kept(utf8(attr.name)?)?;
@@ -109,7 +108,7 @@ pub(super) fn fields(given: &[Attr]) -> Result<Vec<Field>> {
     made.collect()
 }
 
-/// How many fields or attributes there may be.
+/// Fails if the number of fields or attributes exceeds the limit.
 pub fn check_count(count: u64) -> Result<()> {
     if count > FIELD_LIMIT as u64 {
         return fail!(DTL_ERROR_LIMIT, "{count} fields: a template has at most {FIELD_LIMIT}");
@@ -117,7 +116,7 @@ pub fn check_count(count: u64) -> Result<()> {
     Ok(())
 }
 
-/// A word must mean something.
+/// Returns the value of an attribute; fails if the value is a word that was not assigned.
 fn checked<'a>(attr: &Attr<'a>) -> Result<Value<'a>> {
     if let (DTL_ATTR_ENUM, Value::Bits(word)) = (attr.kind, attr.value) {
         existing(word).map_err(|error| error.within(&attr.name.to_string_lossy()))?;
@@ -125,7 +124,7 @@ fn checked<'a>(attr: &Attr<'a>) -> Result<Value<'a>> {
     Ok(attr.value)
 }
 
-/// A value that stays.
+/// Copies a value into memory that is never freed.
 pub(super) fn stored(value: Value) -> Result<Value<'static>> {
     Ok(match value {
         Value::Bits(bits) => Value::Bits(bits),
@@ -145,7 +144,7 @@ pub(super) fn utf8(text: &CStr) -> Result<&str> {
     }
 }
 
-/// Puts the values of all fields of an instance into a row, given some.
+/// Fills `row` with the values of all fields of an instance: passed values, else defaults.
 #[inline]
 pub(super) fn complete<'a>(
     template: &'static Member,
@@ -176,7 +175,7 @@ pub(super) fn complete<'a>(
     Ok(())
 }
 
-/// The error for an attribute that a template has no field for, or a question for one.
+/// Creates the error for an attribute that is set or queried without a field in the template.
 #[cold]
 pub(super) fn unknown(template: &Member, name: &str) -> Error {
     let names: Vec<&str> = template.fields.iter().map(|field| field.name).collect();
@@ -222,7 +221,7 @@ fn refused(template: &Member, field: &Field, attr: &Attr, twice: bool) -> Error 
     Error::new(status, text)
 }
 
-/// A kind in a text.
+/// Returns the name of a kind, for error texts.
 pub(super) fn kind_name(kind: u32) -> String {
     match kind {
         DTL_ATTR_BOOL => "BOOL".into(),
@@ -235,7 +234,7 @@ pub(super) fn kind_name(kind: u32) -> String {
     }
 }
 
-/// How deep words are nested in these attributes: 0 if none of them is an instance.
+/// Returns the nesting depth of instances in these attributes: 0 if no attribute is an instance.
 pub(super) fn depth(template: &Member, values: &[Value]) -> u32 {
     let depths =
         template.fields.iter().zip(values).map(|(field, value)| match (field.kind, value) {

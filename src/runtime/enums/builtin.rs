@@ -1,4 +1,4 @@
-//! The library's own enumerations and members: the constants of `abi::word` and their names.
+//! Built-in enumerations and members: the constants of `abi::word` and their names.
 
 use super::{All, Enumeration, UNDEFINED, attrs, value_of};
 use crate::abi::enums::*;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 type Members = &'static [(dtl_enum_word_t, &'static str)];
 
-/// How many enumerations are built in.
+/// Number of built-in enumerations.
 pub(super) const COUNT: usize = BUILTIN.len();
 
 const BUILTIN: [(dtl_enum_t, &str, Members); 7] = [
@@ -100,11 +100,11 @@ const DEFAULTS: [(dtl_enum_word_t, dtl_enum_word_t, dtl_enum_word_t); 3] = [
     (DTL_SCHEDULE_DEVICE, DTL_MEMORY_DEVICE, DTL_SCHEDULE_SEQUENTIAL),
 ];
 
-/// What there is before anything is registered.
+/// Creates the enumerations that exist before any registration.
 pub(super) fn all() -> All {
     let (by_number, mut numbers) = (AppendOnlyTable::new(), BTreeMap::new());
     for (number, name, members) in BUILTIN {
-        // Names without a NUL, values and numbers without a double: nothing here can fail.
+        // Names contain no NUL, and values and numbers are unique: no step can fail.
         let Ok(enumeration) = Enumeration::new(number, name) else { continue };
         let mut members =
             members.iter().map(|(word, name)| enumeration.add(value_of(*word), name, &[]));
@@ -118,7 +118,7 @@ pub(super) fn all() -> All {
     All { by_number, numbers: RwLock::new(numbers) }
 }
 
-/// The defaults of a built-in schedule.
+/// Returns the defaults of a built-in schedule: memory kind and inner schedule.
 pub(super) fn defaults(schedule: dtl_enum_word_t) -> Option<(dtl_enum_word_t, dtl_enum_word_t)> {
     DEFAULTS.iter().find(|row| row.0 == schedule).map(|row| (row.1, row.2))
 }

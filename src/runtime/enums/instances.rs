@@ -1,6 +1,6 @@
-//! Instances of templates: equal attributes, one word. A hit takes no lock and no memory: it walks
-//! a hash table that only grows. A miss looks again under the lock, so that of several threads with
-//! the same attributes one adds them.
+//! Instances of templates: equal attributes map to one word. A lookup that hits takes no lock and
+//! allocates no memory: it probes a hash table that only grows. After a miss the lookup is repeated
+//! under the lock, so that only one of several threads with equal attributes adds the instance.
 
 use super::attrs::{self, Attr, FIELD_LIMIT, Field, Value};
 use super::{Member, existing, json, member, never_given};
@@ -12,20 +12,21 @@ use crate::sys::compute::fnv;
 use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
 
-/// Instances in a process' life.
+/// Maximum number of instances in the process' life.
 const LIMIT: usize = 1 << 16;
-/// Places of the hash table, so that it is at most half full: a walk is short, and ends.
+/// Number of hash table slots; the table is at most half full, so probe sequences are short and
+/// end.
 const PLACES: usize = LIMIT * 2;
-/// Longest instance as JSON, in bytes: all texts of the interface that are read may be as long.
+/// Maximum length of an instance's JSON text in bytes, as for all texts that the interface reads.
 const JSON_LIMIT: usize = 4000;
-/// Deepest nesting of instances as attributes of others.
+/// Maximum nesting depth of instances as attributes of other instances.
 const DEPTH_LIMIT: u32 = 16;
 
-/// Attributes under a word.
+/// Instance of a template: a word and its attribute values.
 pub(super) struct Instance {
     pub(super) word: dtl_enum_word_t,
     pub(super) template: &'static Member,
-    /// In the order of the template's fields.
+    /// Attribute values, in the order of the template's fields.
     pub(super) values: Vec<Value<'static>>,
     pub(super) json: CString,
     pub(super) depth: u32,
@@ -34,16 +35,16 @@ pub(super) struct Instance {
 
 static BY_HASH: AppendOnlyTable<&'static Instance, { PLACES / CHUNK }> = AppendOnlyTable::new();
 static BY_INDEX: AppendOnlyTable<&'static Instance, { LIMIT / CHUNK }> = AppendOnlyTable::new();
-/// Number of instances. Adding one takes the lock.
+/// Number of instances. Adding an instance takes the lock.
 static ADDING: Mutex<usize> = Mutex::new(0);
 
-/// The instance of a word, if it is one.
+/// Returns the instance of a word, if the word is an instance.
 pub(super) fn find(word: dtl_enum_word_t) -> Option<&'static Instance> {
     let index = (word as u32).checked_sub(1)?;
     BY_INDEX.get(index as usize).copied().filter(|instance| instance.word == word)
 }
 
-/// The word for these attributes of a template; missing ones take their defaults.
+/// Returns the word for these attributes of a template. Missing attributes get their defaults.
 pub fn instance(template: dtl_enum_word_t, given: &[Attr]) -> Result<dtl_enum_word_t> {
     let found = member(template).filter(|member| template as u32 == 0 && !member.fields.is_empty());
     let Some(member) = found else { return Err(no_template(template)) };
@@ -81,11 +82,11 @@ fn hash_of(template: &Member, values: &[Value]) -> u64 {
         Value::Bits(bits) => mix(hash, *bits),
         Value::Text(text) => mix(hash, fnv::of(text.to_bytes())),
     });
-    // A product's upper bits depend on all lower ones, and a double may have no lower ones.
+    // The upper bits of a product depend on all lower bits; those of a double may all be 0.
     mix(hash >> 32, hash)
 }
 
-/// The instance, or else the place where it belongs.
+/// Returns the instance, or the free slot in which to insert it.
 #[inline]
 fn look(
     template: &Member,
@@ -139,7 +140,7 @@ fn add(template: &'static Member, values: &[Value], hash: u64) -> Result<dtl_enu
     let word = template.word | (*count as u64 + 1);
     let made: &'static Instance =
         Box::leak(Box::new(Instance { word, template, values, json, depth, hash }));
-    // First the way back from the word, then the way to it.
+    // Publish the lookup by word before the lookup by attributes, which returns the word.
     if BY_INDEX.set(*count, made).and_then(|()| BY_HASH.set(place, made)).is_none() {
         return fail!(DTL_ERROR_INTERNAL, "place {place} of instance {count} is taken");
     }
@@ -147,7 +148,7 @@ fn add(template: &'static Member, values: &[Value], hash: u64) -> Result<dtl_enu
     Ok(word)
 }
 
-/// An attribute of an instance.
+/// Returns an attribute of an instance.
 pub fn get(word: dtl_enum_word_t, name: &str) -> Result<(&'static Field, Value<'static>)> {
     let Some(instance) = find(word) else {
         let member = existing(word)?;

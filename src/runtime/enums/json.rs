@@ -1,6 +1,6 @@
-//! Words as JSON and back: "Sequential"; {"type":"Schedule.MyAccelerator_Kernel","block_size":128};
-//! a tolerant parse keeps the text of what it does not recognize. A word inside another one has its
-//! enumeration's name before it: "Memory.Host".
+//! Conversion of words to and from JSON: "Sequential";
+//! {"type":"Schedule.MyAccelerator_Kernel","block_size":128}. A tolerant parse preserves unknown
+//! words as text. A word inside another word has its enumeration as prefix: "Memory.Host".
 
 use super::attrs::{
     Attr, FIELD_LIMIT, Value as Attribute, bits_of, check_count, kind_name, unknown,
@@ -12,7 +12,7 @@ use crate::error::{Result, fail};
 use serde_json::{Map, Value};
 use std::ffi::{CStr, CString};
 
-/// A word as JSON.
+/// Converts a word to JSON.
 pub fn to_text(word: dtl_enum_word_t) -> Result<String> {
     Ok(to_value(word, false)?.to_string())
 }
@@ -34,7 +34,7 @@ fn to_value(word: dtl_enum_word_t, is_inside: bool) -> Result<Value> {
     }
 }
 
-/// An object that a tolerant parse has kept: it would be kept as the same text again.
+/// Returns the object that a tolerant parse has preserved as `text`, if it serialises unchanged.
 fn object_of(of: &str, text: &str) -> Option<Value> {
     let object: Value = serde_json::from_str(text).ok()?;
     let name = object.get("type")?.as_str()?;
@@ -47,7 +47,7 @@ fn named(of: &str, name: &str, is_inside: bool) -> Value {
     Value::String(if is_inside { format!("{of}.{name}") } else { name.to_owned() })
 }
 
-/// `{"type":"Schedule.MyAccelerator_Kernel"}`.
+/// Returns an object with the type only: `{"type":"Schedule.MyAccelerator_Kernel"}`.
 fn typed(member: &Member) -> Map<String, Value> {
     Map::from_iter([("type".to_owned(), Value::String(member.full_name()))])
 }
@@ -68,7 +68,7 @@ fn object(template: &Member, values: &[Attribute]) -> Result<Value> {
     Ok(Value::Object(map))
 }
 
-/// JSON has no numbers that are not finite.
+/// Converts a double to JSON; nonfinite values, which JSON lacks, become strings.
 fn real(real: f64) -> Value {
     match real {
         _ if real.is_nan() => "NaN".into(),
@@ -78,7 +78,7 @@ fn real(real: f64) -> Value {
     }
 }
 
-/// How an instance with these values will be described: its JSON with all fields.
+/// Returns the JSON text of an instance with these values, with all fields.
 pub(super) fn of_instance(template: &Member, values: &[Attribute]) -> Result<CString> {
     match CString::new(object(template, values)?.to_string()) {
         Ok(text) => Ok(text),
@@ -86,7 +86,7 @@ pub(super) fn of_instance(template: &Member, values: &[Attribute]) -> Result<CSt
     }
 }
 
-/// The word that a JSON text means. Tolerant: an unknown name becomes an instance of Undefined.
+/// Returns the word of a JSON text; a tolerant parse maps unknown names to instances of Undefined.
 pub fn from_text(number: dtl_enum_t, text: &str, flags: u32) -> Result<dtl_enum_word_t> {
     if flags & !DTL_EV_TOLERANT != 0 {
         return fail!(
@@ -164,7 +164,7 @@ fn from_object(
     instance(member.word, &attrs)
 }
 
-/// A value that was read.
+/// Attribute value that was parsed from JSON.
 enum Owned {
     Bits(u64),
     Text(CString),
@@ -211,7 +211,7 @@ fn attribute(name: &str, kind: u32, value: &Value, tolerant: bool) -> Result<Own
     }
 }
 
-/// Reads a word inside another one: "Memory.Host", or an object whose type names its enumeration.
+/// Parses a word inside another: "Memory.Host", or an object whose type names the enumeration.
 fn inner(value: &Value, tolerant: bool) -> Result<dtl_enum_word_t> {
     let full = value.as_str().or_else(|| value.get("type")?.as_str()).unwrap_or_default();
     let Some((of, name)) = full.split_once('.') else {
@@ -236,7 +236,7 @@ fn terminated(name: &str, text: &str) -> Result<CString> {
     }
 }
 
-/// The beginning of a text, for a text.
+/// Returns the beginning of a text, for error texts.
 fn shortened(text: &str) -> String {
     const MOST: usize = 80;
     match text.char_indices().nth(MOST) {

@@ -1,13 +1,13 @@
-//! Extensible enumerations: names for the 64-bit words of kinds, schedules and the like.
-//! Everything lives as long as the process and is never changed, so what exists is read without a
-//! lock; locks are taken to add something, to find a member by its name and to list.
+//! Extensible enumerations: names for the 64-bit words of kinds, schedules and similar values. All
+//! objects live until the process ends and never change, so they are read without a lock. Locks are
+//! needed only to add a member, to find a member by name, and to list members.
 //!
 //! In reading order:
 //! - `builtin`: the library's own enumerations
 //! - `attrs`: fields of templates, attributes of instances
-//! - `instances`: one word for equal attributes
-//! - `json`: words as JSON and back
-//! - `schedule`: memory kind and schedule that follow from a schedule
+//! - `instances`: one word per set of equal attributes
+//! - `json`: conversion of words to and from JSON
+//! - `schedule`: default memory kind and inner schedule of a schedule
 
 pub mod attrs;
 mod builtin;
@@ -27,17 +27,17 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
-/// Longest name in bytes.
+/// Maximum length of a name in bytes.
 const NAME_LIMIT: usize = 127;
-/// Values from here on are free for registrations with a value, also in built-in enumerations;
-/// numbers of enumerations of the program's own, too.
+/// First value that is free for registrations with an explicit value, also in built-in
+/// enumerations. Also the first number of user-defined enumerations.
 const FIRST_FREE: u32 = 256;
-/// Undefined's value in every enumeration that has it.
+/// Value of the member Undefined in every enumeration that has it.
 const UNDEFINED: u32 = value_of(DTL_MEMORY_UNDEFINED);
-/// Enumerations that the program can make.
+/// Maximum number of user-defined enumerations.
 const ENUM_LIMIT: usize = CHUNK;
 
-/// An enumeration.
+/// Enumeration: its number, its name and its members.
 pub(super) struct Enumeration {
     number: dtl_enum_t,
     name: &'static str,
@@ -45,22 +45,22 @@ pub(super) struct Enumeration {
     book: RwLock<Book>,
 }
 
-/// What needs a lock: names, and the order that members were registered in.
+/// Lock-protected part of an enumeration: names, and the order in which members were registered.
 #[derive(Default)]
 struct Book {
     by_name: BTreeMap<&'static str, &'static Member>,
     listed: Vec<&'static Member>,
 }
 
-/// A plain member, or a template if it has fields.
+/// Plain member of an enumeration, or a template if it has fields.
 pub(super) struct Member {
     pub(super) word: dtl_enum_word_t,
     pub(super) name: &'static str,
     c_name: &'static CStr,
-    /// Name of the enumeration.
+    /// Name of the enumeration to which the member belongs.
     pub(super) of: &'static str,
     pub(super) fields: Vec<Field>,
-    /// Memory kind and inner schedule, if it is a schedule.
+    /// Memory kind and inner schedule, if the member is a schedule.
     defaults: OnceLock<(dtl_enum_word_t, dtl_enum_word_t)>,
 }
 
@@ -82,7 +82,7 @@ const fn word(number: dtl_enum_t, value: u32) -> dtl_enum_word_t {
     (number as u64) << 48 | (value as u64) << 32
 }
 
-/// Makes an enumeration.
+/// Creates an enumeration and returns its number.
 pub fn create(name: &str, flags: u32) -> Result<dtl_enum_t> {
     if flags & !DTL_ENUM_WITH_UNDEFINED != 0 {
         return fail!(
@@ -126,7 +126,7 @@ pub fn create(name: &str, flags: u32) -> Result<dtl_enum_t> {
     Ok(number)
 }
 
-/// The number of an enumeration.
+/// Returns the number of the enumeration with a name.
 pub fn find(name: &str) -> Result<dtl_enum_t> {
     let numbers = all().numbers.read();
     match numbers.get(name) {
@@ -149,8 +149,8 @@ fn enumeration(number: dtl_enum_t) -> Result<&'static Enumeration> {
     }
 }
 
-/// Adds a member: with this value, or with the lowest free one that is more than the count of
-/// members. With fields it is a template.
+/// Registers a member under `value`, or under the lowest free value above the number of members if
+/// `value` is `None`. A member with fields is a template.
 pub fn register(
     number: dtl_enum_t,
     name: &str,
@@ -173,7 +173,7 @@ pub fn register(
     enumeration.register(name, value, fields)
 }
 
-/// Adds a template.
+/// Registers a template.
 pub fn register_template(
     number: dtl_enum_t,
     name: &str,
@@ -184,7 +184,7 @@ pub fn register_template(
 }
 
 impl Enumeration {
-    /// For the life of the process; there are few.
+    /// Allocates an enumeration that is never freed; there are few enumerations.
     fn new(number: dtl_enum_t, name: &str) -> Result<&'static Self> {
         let (_, name) = kept(name)?;
         let book = RwLock::new(Book::default());
@@ -224,7 +224,7 @@ impl Enumeration {
         self.enter(&mut book, value, name, fields)
     }
 
-    /// Adds a member that nothing can be in the way of.
+    /// Adds a member that cannot conflict with another member.
     fn add(&self, value: u32, name: &str, fields: &[Attr]) -> Result<dtl_enum_word_t> {
         self.enter(&mut self.book.write(), value, name, fields)
     }
@@ -239,7 +239,7 @@ impl Enumeration {
         let (c_name, name) = kept(name)?;
         let fields = attrs::fields(fields)?;
         let (word, defaults) = (word(self.number, value), OnceLock::new());
-        // For the life of the process; there are at most 65535 in an enumeration.
+        // Never freed; an enumeration has at most 65535 members.
         let member: &'static Member =
             Box::leak(Box::new(Member { word, name, c_name, of: self.name, fields, defaults }));
         self.by_value.set(value as usize, member);
@@ -278,7 +278,7 @@ fn check_name(name: &str) -> Result<()> {
     )
 }
 
-/// A text that stays for ever, for C and for Rust.
+/// Returns a copy of `text` that is never freed, for C and for Rust.
 fn kept(text: &str) -> Result<(&'static CStr, &'static str)> {
     match CString::new(text) {
         Ok(text) => {
@@ -289,14 +289,13 @@ fn kept(text: &str) -> Result<(&'static CStr, &'static str)> {
     }
 }
 
-/// The member of a word; of an instance, its template. Whether there is such an instance is not
-/// looked at.
+/// Returns the member of a word (an instance's template); does not check that the instance exists.
 fn member(word: dtl_enum_word_t) -> Option<&'static Member> {
     let enumeration = all().by_number.get((word >> 48) as usize)?;
     enumeration.by_value.get(value_of(word) as usize).copied()
 }
 
-/// The member of a word that means something.
+/// Returns the member of a word that was assigned, or fails.
 fn existing(word: dtl_enum_word_t) -> Result<&'static Member> {
     let found = member(word);
     match found.filter(|_| word as u32 == 0 || instances::find(word).is_some()) {
@@ -314,12 +313,12 @@ fn never_given(word: dtl_enum_word_t) -> Error {
     Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
 }
 
-/// Fails unless a word was given out.
+/// Fails unless a word was assigned.
 pub fn check_given(word: dtl_enum_word_t) -> Result<()> {
     existing(word).map(drop)
 }
 
-/// Fails unless a word was given out and belongs to the enumeration `number`.
+/// Fails unless a word was assigned and belongs to the enumeration `number`.
 pub fn check(word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     let member = existing(word)?;
     if member.word >> 48 != u64::from(number) {
@@ -335,13 +334,12 @@ pub fn check(word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     Ok(())
 }
 
-/// Name of a member; of an instance, its template's. Valid for ever.
+/// Returns the name of a member (of its template for an instance); the text is never freed.
 pub fn name(word: dtl_enum_word_t) -> Result<&'static CStr> {
     Ok(existing(word)?.c_name)
 }
 
-/// A word in a text: a member's name, an instance with its attributes; in hexadecimal if it means
-/// nothing here.
+/// Returns the text for a word: a name, an instance with attributes, or hexadecimal if unassigned.
 #[must_use]
 pub fn describe(word: dtl_enum_word_t) -> String {
     let text = match member(word) {
@@ -351,7 +349,7 @@ pub fn describe(word: dtl_enum_word_t) -> String {
     text.unwrap_or_else(|| format!("{word:#x}"))
 }
 
-/// The member of this name.
+/// Returns the word of the member with a name.
 pub fn from_name(number: dtl_enum_t, name: &str) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
     match enumeration.find(name) {
@@ -370,7 +368,7 @@ impl Enumeration {
         Error::new(crate::abi::status::DTL_ERROR_NOT_FOUND, text)
     }
 
-    /// Names for a text: all if they are few.
+    /// Returns the names of the members for an error text; all names if there are few.
     fn some_names(&self) -> String {
         const MOST: usize = 16;
         let book = self.book.read();
@@ -380,7 +378,7 @@ impl Enumeration {
     }
 }
 
-/// The member of this value.
+/// Returns the word of the member with a value.
 pub fn from_value(number: dtl_enum_t, value: u32) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
     match enumeration.by_value.get(value as usize) {
@@ -389,12 +387,12 @@ pub fn from_value(number: dtl_enum_t, value: u32) -> Result<dtl_enum_word_t> {
     }
 }
 
-/// How many members there are, templates included, instances not.
+/// Returns the number of members, including templates and excluding instances.
 pub fn count(number: dtl_enum_t) -> Result<usize> {
     Ok(enumeration(number)?.book.read().listed.len())
 }
 
-/// The members in the order of their registration.
+/// Returns the word of the member at an index, in registration order.
 pub fn at(number: dtl_enum_t, index: u64) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
     let book = enumeration.book.read();
@@ -409,7 +407,7 @@ pub fn at(number: dtl_enum_t, index: u64) -> Result<dtl_enum_word_t> {
     }
 }
 
-/// The template Undefined.
+/// Returns the word of the template Undefined of an enumeration.
 pub fn undefined(number: dtl_enum_t) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
     match enumeration.by_value.get(UNDEFINED as usize) {

@@ -1,4 +1,4 @@
-//! Defaults of schedules: the kind of memory allocated in one, and the schedule of work inside it.
+//! Defaults of schedules: the kind of memory allocated in a schedule, and its inner schedule.
 
 use super::{builtin, describe, existing};
 use crate::abi::devices::device::*;
@@ -6,7 +6,7 @@ use crate::abi::enums::{DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE, dtl_enum_t};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 
-/// Checks that a word belongs to the enumeration `number`.
+/// Fails unless `word` belongs to the enumeration `number`; `name` is the parameter's name.
 fn check(name: &str, word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     let member = existing(word).map_err(|error| error.within(name))?;
     if (word >> 48) as dtl_enum_t == number {
@@ -16,8 +16,8 @@ fn check(name: &str, word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     fail!(DTL_ERROR_TYPE, "{name} is {}, which is no {wanted}", member.full_name())
 }
 
-/// Refuses a word that is not a memory kind, for example a property of memory kinds: the constants
-/// of those begin with DTL_MEMORY_, too.
+/// Fails if a word is not a memory kind, for example if it is a property of memory kinds: those
+/// constants also begin with DTL_MEMORY_.
 pub fn check_memory_kind(kind: dtl_enum_word_t) -> Result<()> {
     if (kind >> 48) as dtl_enum_t == DTL_ENUM_MEMORY {
         return Ok(());
@@ -39,7 +39,7 @@ pub fn check_memory_kind(kind: dtl_enum_word_t) -> Result<()> {
     )
 }
 
-/// Bits of dtl_mem_kind_info_t.properties.
+/// Bits of dtl_mem_kind_info_t.properties and their names.
 const PROPERTIES: [(u64, &str); 7] = [
     (DTL_MEMORY_HOST_ACCESSIBLE, "DTL_MEMORY_HOST_ACCESSIBLE"),
     (DTL_MEMORY_DEVICE_ACCESSIBLE, "DTL_MEMORY_DEVICE_ACCESSIBLE"),
@@ -50,7 +50,7 @@ const PROPERTIES: [(u64, &str); 7] = [
     (DTL_MEMORY_EXPORTABLE, "DTL_MEMORY_EXPORTABLE"),
 ];
 
-/// Says what goes with a schedule, once.
+/// Sets the default memory kind and inner schedule of a schedule, once.
 pub fn set_defaults(
     schedule: dtl_enum_word_t,
     kind: dtl_enum_word_t,
@@ -85,8 +85,7 @@ pub fn set_defaults(
     )
 }
 
-/// Returns the defaults of a schedule (for an instance, those of its template): memory kind and
-/// inner schedule.
+/// Returns the default memory kind and inner schedule of a schedule, or of an instance's template.
 pub fn defaults(schedule: dtl_enum_word_t) -> Result<(dtl_enum_word_t, dtl_enum_word_t)> {
     check("schedule", schedule, DTL_ENUM_SCHEDULE)?;
     let member = existing(schedule)?;

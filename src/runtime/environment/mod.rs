@@ -1,11 +1,11 @@
-//! Environments: the registered ones, their users, and the order in which they start and end.
+//! Environments: their registration, their users, and the order in which they start and end.
 //!
-//! One lock guards the list; it is never held while a program's function is called.
+//! One lock guards the list. It is never held while a function of the program is called.
 //!
 //! In reading order:
 //! - `version`: comparison of versions
 //! - `plan`: order of starting
-//! - `start`: starting and ending
+//! - `start`: start and end of environments
 
 mod plan;
 mod start;
@@ -27,49 +27,49 @@ use std::thread::ThreadId;
 
 const MOST: usize = 4096;
 
-/// The functions of an environment.
+/// Callback functions of an environment.
 pub trait Calls: Send + Sync {
-    /// Fails with the reason if it cannot be used here.
+    /// Fails with the reason if the environment cannot be used here.
     fn probe(&self) -> Result<()>;
-    /// Starts it.
+    /// Starts the environment with its state block.
     fn init(&self, state: Addr) -> Result<()>;
-    /// Ends it.
+    /// Ends the environment.
     fn finalize(&self, state: Addr) -> Result<()>;
-    /// What these functions are, to compare.
+    /// Returns the identity of the functions, to detect a second registration of the same ones.
     fn identity(&self) -> [usize; 4];
 }
 
-/// What an environment is.
+/// Description of an environment.
 pub struct Description {
-    /// Its name.
+    /// Name of the environment.
     pub name: String,
-    /// Its version; may be empty.
+    /// Version of the environment; may be empty.
     pub version: String,
-    /// Environments that it depends on.
+    /// Environments that the environment depends on.
     pub depends: Vec<Requirement>,
-    /// Packages, folders of headers, libraries.
+    /// Packages, header folders and libraries, for builds.
     pub lists: Lists,
-    /// Size of the state block.
+    /// Size of the state block in bytes.
     pub state_size: u64,
-    /// Alignment of the state block.
+    /// Alignment of the state block in bytes.
     pub state_align: u64,
-    /// Its functions.
+    /// Callback functions of the environment.
     pub calls: Box<dyn Calls>,
 }
 
-/// What building with an environment needs.
+/// Inputs of a build that uses an environment.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Lists {
-    /// Packages, for readers.
+    /// Package names, for human readers.
     pub packages: Vec<String>,
-    /// Folders.
+    /// Header folders.
     pub headers: Vec<String>,
-    /// Paths, or names as after -l.
+    /// Libraries: paths, or names as after -l.
     pub libraries: Vec<String>,
 }
 
 impl Description {
-    /// Returns the first field that differs from another description; `None`: nothing differs.
+    /// Returns the name of the first field that differs; `None` if all fields are equal.
     fn difference(&self, other: &Description) -> Option<&'static str> {
         let differs = [
             ("version", self.version != other.version),
@@ -88,17 +88,17 @@ impl Description {
 struct EnvironmentRecord {
     description: Arc<Description>,
     phase: Phase,
-    /// By dtl_environment_require.
+    /// Number of uses by dtl_environment_require.
     uses: u64,
-    /// By environments that depend on it, modules, backends, and calls that are under way.
+    /// Number of references by dependent environments, modules, backends, and calls in progress.
     holds: u64,
-    /// Environments that its init has required.
+    /// Environments that the init function of this environment has required.
     owned: Vec<String>,
-    /// Its place in the order of starting.
+    /// Position in the start order.
     number: u64,
-    /// How often it was begun to start.
+    /// Number of start attempts.
     attempt: u64,
-    /// How the last attempt failed.
+    /// Error of the last attempt, if it failed.
     failure: Option<Error>,
 }
 
@@ -111,11 +111,11 @@ enum Phase {
 
 struct EnvironmentState {
     records: Vec<EnvironmentRecord>,
-    /// Counts what has started.
+    /// Number of environment starts so far.
     last: u64,
-    /// Counts the ends of the library: what is held from before one is nothing.
+    /// Finalize generation. References from an earlier generation are void.
     era: u64,
-    /// Threads in functions of environments, in the order of their calls.
+    /// Threads that execute functions of environments, in the order of their calls.
     inside: Vec<(ThreadId, String)>,
     /// Threads that wait for an environment to start or end.
     waiting: Vec<(ThreadId, String)>,
@@ -139,7 +139,7 @@ impl EnvironmentState {
         self.records.iter_mut().find(|record| record.description.name == name)
     }
 
-    /// The environment in whose function this thread is.
+    /// Returns the environment whose function the calling thread is executing.
     fn owner(&self) -> Option<String> {
         let me = std::thread::current().id();
         self.inside.iter().rev().find(|(thread, _)| *thread == me).map(|(_, name)| name.clone())
@@ -155,7 +155,7 @@ fn unknown(records: &[EnvironmentRecord], name: &str) -> Error {
     )
 }
 
-/// Adds an environment. True: it was not there; false: the very same was.
+/// Registers an environment; returns false if an equal environment was already registered.
 pub fn register(description: Description) -> Result<bool> {
     check_name("environment", &description.name)?;
     let mut state = STATE.lock();
@@ -186,7 +186,7 @@ pub fn register(description: Description) -> Result<bool> {
     Ok(true)
 }
 
-/// Removes an environment that is not required.
+/// Unregisters an environment that is not in use.
 pub fn unregister(name: &str) -> Result<()> {
     let mut state = STATE.lock();
     let Some(at) = state.records.iter().position(|record| record.description.name == name) else {
@@ -207,7 +207,7 @@ pub fn unregister(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The state block of an environment that is started; null if it has none.
+/// Returns the state block of a started environment; null if the environment has none.
 pub fn state(name: &str) -> Result<Addr> {
     let mut state = STATE.lock();
     match state.find(name).map(|record| &record.phase) {
@@ -222,8 +222,8 @@ pub fn state(name: &str) -> Result<Addr> {
     }
 }
 
-/// Checks that an environment could be started: all its dependencies are registered, and each one
-/// that is not started reports that it is available. Starts nothing.
+/// Checks that an environment could be started: all its dependencies are registered, and every
+/// dependency that is not started reports that it is available. Starts no environment.
 pub fn availability(need: &Requirement) -> Result<()> {
     let (order, mut state) = ordered(need)?;
     let mut asked = Vec::new();
@@ -231,7 +231,7 @@ pub fn availability(need: &Requirement) -> Result<()> {
         let record =
             state.find(&step.name).filter(|record| !matches!(record.phase, Phase::Started(_)));
         if let Some(record) = record {
-            record.holds += 1; // it must not end while it is queried
+            record.holds += 1; // the environment must not end during its probe
             asked.push((step, Arc::clone(&record.description)));
         }
     }
@@ -241,8 +241,8 @@ pub fn availability(need: &Requirement) -> Result<()> {
     asked.iter().try_for_each(|(step, description)| probe(step, description))
 }
 
-/// Returns the environments to start, in order. Looks for plugins first if one is missing, as they
-/// may provide it.
+/// Returns the environments to start, in order. If an environment is not registered, loads the
+/// plugins first, because a plugin may register it.
 fn ordered(need: &Requirement) -> Result<(Vec<StartStep>, MutexGuard<'static, EnvironmentState>)> {
     let mut state = STATE.lock();
     let mut order = plan::order(&state.records, need);
@@ -260,8 +260,8 @@ fn probe(step: &StartStep, description: &Description) -> Result<()> {
     description.calls.probe().map_err(failed)
 }
 
-/// Starts the environments that source is compiled with. Returns their holds and the lists for the
-/// compiler, nearest dependencies first.
+/// Starts the environments required for the compilation of a source. Returns references to them,
+/// and the lists for the compiler, nearest dependencies first.
 pub fn for_source(needs: &[Requirement]) -> Result<(EnvironmentRefs, Lists)> {
     let mut held = EnvironmentRefs::default();
     let mut lists = Lists::default();
@@ -286,31 +286,31 @@ fn add_new(all: &mut Vec<String>, more: &[String]) {
     }
 }
 
-/// How an environment is; the texts live for ever.
+/// State of an environment; the texts are never freed.
 pub struct EnvironmentInfo {
-    /// DTL_ENVIRONMENT_...
+    /// DTL_ENVIRONMENT_ constant.
     pub state: i32,
-    /// How the last attempt failed.
+    /// Status of the last attempt.
     pub status: dtl_status_t,
-    /// How many require it.
+    /// Number of uses by dtl_environment_require.
     pub uses: u64,
-    /// Name, version, depends, packages, headers, libraries, reason.
+    /// Texts in this order: name, version, depends, packages, headers, libraries, reason.
     pub texts: [&'static CStr; 7],
 }
 
-/// Number of environments.
+/// Returns the number of registered environments.
 #[must_use]
 pub fn count() -> usize {
     STATE.lock().records.len()
 }
 
-/// The one of this index.
+/// Returns the state of the environment at an index.
 #[must_use]
 pub fn at(index: usize) -> Option<EnvironmentInfo> {
     STATE.lock().records.get(index).map(describe)
 }
 
-/// The one of this name.
+/// Returns the state of the environment of a name.
 pub fn info(name: &str) -> Result<EnvironmentInfo> {
     let state = STATE.lock();
     find(&state.records, name).map(describe).ok_or_else(|| unknown(&state.records, name))
@@ -345,8 +345,8 @@ fn describe(record: &EnvironmentRecord) -> EnvironmentInfo {
     }
 }
 
-/// In a forked child: what the parent has started is not this process', and nothing of it is
-/// called.
+/// Drops all environments without calling their functions, in a forked child: environments that the
+/// parent has started do not belong to this process.
 pub fn forget_all() {
     let mut state = STATE.lock();
     state.era += 1;

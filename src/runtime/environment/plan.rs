@@ -1,21 +1,21 @@
-//! What has to be started for an environment, and in which order. Starts nothing.
+//! Start plan of an environment: its dependencies, in the order of starting. Starts no environment.
 
 use super::version::Requirement;
 use super::{EnvironmentRecord, find};
 use crate::error::{Result, fail};
 
-/// How deep environments may depend on each other.
+/// Maximum depth of dependencies between environments.
 const DEEPEST: usize = 64;
 
-/// An environment that has to be started.
+/// Environment that must be started.
 pub(super) struct StartStep {
     pub(super) name: String,
-    /// The environment that requires it; `None`: the caller does.
+    /// Name of the environment that requires this one; `None` if the caller requires it.
     asker: Option<String>,
 }
 
 impl StartStep {
-    /// Itself, for texts: "environment a, required by b".
+    /// Returns a title for error texts: "environment a, required by b".
     pub(super) fn title(&self) -> String {
         match &self.asker {
             Some(asker) => format!("environment {}, required by {asker}", self.name),
@@ -24,7 +24,7 @@ impl StartStep {
     }
 }
 
-/// An environment and everything that it depends on, dependencies first, each once.
+/// Returns an environment with all direct and indirect dependencies, dependencies first, each once.
 pub(super) fn order(records: &[EnvironmentRecord], need: &Requirement) -> Result<Vec<StartStep>> {
     let mut walk = Walk { records, path: Vec::new(), order: Vec::new() };
     walk.visit(need)?;
@@ -93,7 +93,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The error for a name that is not among the registered ones.
+/// Creates the NOT_FOUND error for a name that is not registered.
 pub(super) fn unknown(known: &[&str], name: &str, way: &str) -> crate::error::Error {
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     crate::error::Error::new(

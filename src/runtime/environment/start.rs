@@ -1,9 +1,9 @@
-//! Starting and ending environments.
+//! Start and end of environments.
 //!
-//! An environment stays started while it is used (a call of dtl_environment_require) or held: by an
-//! environment that depends on it, a module, a backend, a call that is under way. The thread that
-//! removes the last use or hold ends the unused environments, the last started first. A thread that
-//! finds an environment starting waits for the result, unless that thread waits for it.
+//! An environment stays started while it is used (by a call of dtl_environment_require) or
+//! referenced: by a dependent environment, a module, a backend, or a call in progress. The thread
+//! that drops the last use or reference ends the unused environments, in reverse order of their
+//! start. A thread that requires a starting environment waits, unless the starter waits for it.
 
 use super::plan::StartStep;
 use super::version::Requirement;
@@ -17,7 +17,7 @@ use crate::sys::memory::buf::AlignedBlock;
 use crate::sys::sync::lock::MutexGuard;
 use std::sync::Arc;
 
-/// Environments that are kept started, until this is dropped.
+/// References that keep environments started until the object is dropped.
 #[derive(Default)]
 pub struct EnvironmentRefs {
     names: Vec<String>,
@@ -25,16 +25,16 @@ pub struct EnvironmentRefs {
 }
 
 impl EnvironmentRefs {
-    /// Wraps the holds that the caller has taken.
+    /// Wraps references that the caller has already counted.
     pub(super) fn of(state: &EnvironmentState, names: Vec<String>) -> Self {
         EnvironmentRefs { names, era: state.era }
     }
 
-    /// Starts one more, and everything that it depends on.
+    /// Starts an environment and its dependencies, and adds a reference to it.
     pub fn add(&mut self, need: &Requirement) -> Result<()> {
         let (order, state) = ordered(need)?;
         self.era = state.era;
-        // Keeps each step until the next one holds it.
+        // Refers to each started environment until the next one refers to it.
         let mut way = EnvironmentRefs::of(&state, Vec::new());
         drop(state);
         for step in order {
@@ -45,7 +45,7 @@ impl EnvironmentRefs {
         Ok(())
     }
 
-    /// Keeps them until the library ends.
+    /// Keeps the environments started until finalize.
     pub fn keep(mut self) {
         self.names.clear();
     }
@@ -53,7 +53,7 @@ impl EnvironmentRefs {
 
 impl Drop for EnvironmentRefs {
     fn drop(&mut self) {
-        // The end of the library ends all that is there, in order; a forked child nothing.
+        // Finalize ends all environments in order. A forked child ends none.
         if self.names.is_empty() || !lifecycle::is_open() {
             return;
         }
@@ -63,18 +63,18 @@ impl Drop for EnvironmentRefs {
         }
         drop(state);
         if let Err(error) = stop_unused() {
-            log::warning!("{}", error.text()); // no caller is left to return it to
+            log::warning!("{}", error.text()); // a drop cannot return an error
         }
     }
 }
 
-/// `dtl_environment_require`.
+/// Adds a use of an environment, and starts it if necessary (`dtl_environment_require`).
 pub fn require(need: &Requirement) -> Result<()> {
     let mut held = EnvironmentRefs::default();
     held.add(need)?;
     let mut state = STATE.lock();
     match state.owner().and_then(|owner| state.find(&owner)) {
-        // What an environment's function requires belongs to that environment.
+        // An environment that an environment's function requires belongs to that environment.
         Some(owner) => owner.owned.append(&mut held.names),
         None => state.find(&need.name).into_iter().for_each(|record| record.uses += 1),
     }
@@ -82,7 +82,7 @@ pub fn require(need: &Requirement) -> Result<()> {
     Ok(())
 }
 
-/// `dtl_environment_release`.
+/// Drops a use of an environment, and ends unused environments (`dtl_environment_release`).
 pub fn release(name: &str) -> Result<()> {
     let mut state = STATE.lock();
     let owner = state.owner().and_then(|owner| state.find(&owner));
@@ -109,7 +109,7 @@ pub fn release(name: &str) -> Result<()> {
     stop_unused()
 }
 
-/// Takes holds back, from the last one to the first.
+/// Drops references to environments, from the last name to the first.
 fn let_go(state: &mut EnvironmentState, names: &[String]) {
     for name in names.iter().rev() {
         if let Some(record) = state.find(name) {
@@ -118,7 +118,7 @@ fn let_go(state: &mut EnvironmentState, names: &[String]) {
     }
 }
 
-/// What an environment holds while it starts and is there.
+/// Returns the environments that a started environment references; clears its `owned` list.
 fn held_by(record: &mut EnvironmentRecord) -> Vec<String> {
     let mut names: Vec<String> =
         record.description.depends.iter().map(|need| need.name.clone()).collect();
@@ -126,7 +126,7 @@ fn held_by(record: &mut EnvironmentRecord) -> Vec<String> {
     names
 }
 
-/// Starts one environment, whose dependencies the caller holds, and takes a hold of it.
+/// Starts one environment, whose dependencies the caller references, and adds a reference to it.
 fn start(step: &StartStep) -> Result<()> {
     let name = step.name.as_str();
     let me = std::thread::current().id();
@@ -159,14 +159,14 @@ fn start(step: &StartStep) -> Result<()> {
     drop(state);
     CHANGED.notify_all();
     if outcome.is_err() {
-        let _logged = stop_unused(); // what a failed init has required
+        let _logged = stop_unused(); // ends what a failed init had required
     }
     outcome
 }
 
 type Claimed = (MutexGuard<'static, EnvironmentState>, Arc<Description>);
 
-/// Takes the right to start an environment. `None`: it is started, and has one hold more.
+/// Claims the right to start an environment; adds a reference and returns `None` if started.
 fn claim(name: &str) -> Result<Option<Claimed>> {
     let me = std::thread::current().id();
     let mut state = STATE.lock();
@@ -178,7 +178,7 @@ fn claim(name: &str) -> Result<Option<Claimed>> {
                 record.holds += 1;
                 return Ok(None);
             }
-            // The attempt that was waited for counts for all its waiters.
+            // The result of an attempt applies to all threads that waited for it.
             (Phase::Idle, Some(error)) if awaited == Some(record.attempt) => {
                 return Err(error.clone());
             }
@@ -197,14 +197,14 @@ fn claim(name: &str) -> Result<Option<Claimed>> {
     }
 }
 
-/// Fails if the thread that starts or ends this environment waits, maybe by way of others, for the
-/// calling thread: a wait would deadlock.
+/// Fails if the thread that starts or ends this environment waits, directly or through other
+/// threads, for the calling thread: waiting would deadlock.
 fn refuse_circle(state: &EnvironmentState, name: &str) -> Result<()> {
     let me = std::thread::current().id();
     let mut way = Vec::new();
     let mut at = name;
     loop {
-        // Others may be in a circle of their own, until one of them looks as we do.
+        // Other threads may form a cycle of their own, until one of them detects it here.
         if way.contains(&at) {
             return Ok(());
         }
@@ -231,7 +231,7 @@ fn refuse_circle(state: &EnvironmentState, name: &str) -> Result<()> {
     )
 }
 
-/// Checks that it can be used, makes the block, calls init.
+/// Calls probe, allocates the state block and calls init.
 fn begin(step: &StartStep, description: &Description) -> Result<AlignedBlock> {
     probe(step, description)?;
     let Some(block) = AlignedBlock::zeroed(description.state_size, description.state_align) else {
@@ -246,7 +246,7 @@ fn begin(step: &StartStep, description: &Description) -> Result<AlignedBlock> {
     Ok(block)
 }
 
-/// This thread's innermost function of an environment has returned.
+/// Records that the calling thread's innermost function of an environment has returned.
 fn leave(state: &mut EnvironmentState) {
     let me = std::thread::current().id();
     if let Some(at) = state.inside.iter().rposition(|(thread, _)| *thread == me) {
@@ -254,13 +254,13 @@ fn leave(state: &mut EnvironmentState) {
     }
 }
 
-/// Ends the environments that are neither used nor held, the last started first. The first failure
-/// of a finalize; each is logged.
+/// Ends the environments without uses and references, in reverse order of their start. Returns the
+/// first failure of a finalize function; logs each failure.
 fn stop_unused() -> Result<()> {
     stop_while(|record| record.uses == 0 && record.holds == 0)
 }
 
-/// At the end of the library, after everything that could need an environment.
+/// Ends all environments at finalize, after all objects that could require an environment.
 pub fn finalize_all() {
     let _logged = stop_while(|_| true);
     super::forget_all();
@@ -277,7 +277,7 @@ fn stop_while(wanted: impl Fn(&EnvironmentRecord) -> bool) -> Result<()> {
     outcome
 }
 
-/// Ends the one that started last; `None`: there is none.
+/// Ends the environment started last of those that `wanted` selects; `None` if none is left.
 fn stop_last(wanted: &impl Fn(&EnvironmentRecord) -> bool) -> Option<Result<()>> {
     let me = std::thread::current().id();
     let mut state = STATE.lock();

@@ -1,16 +1,16 @@
-//! Versions, compared as versions, and "name>=version".
+//! Versions and their comparison, and requirements such as "name>=version".
 
 use crate::error::{Result, fail};
 use crate::runtime::check_name;
 use std::cmp::Ordering;
 use std::fmt;
 
-/// An environment that is needed, and the lowest version that will do.
+/// Required environment and its minimum version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    /// Its name.
+    /// Name of the environment.
     pub name: String,
-    /// Its lowest version.
+    /// Minimum version; `None` if any version is sufficient.
     pub at_least: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl Requirement {
         Ok(Requirement { name: name.to_owned(), at_least: version.map(str::to_owned) })
     }
 
-    /// Returns true if this version is sufficient.
+    /// Returns true if the version is sufficient.
     #[must_use]
     pub fn is_met_by(&self, version: &str) -> bool {
         self.at_least
@@ -44,7 +44,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Refuses what is no version.
+/// Fails if a text is not a valid version.
 pub fn check(name: &str, version: &str) -> Result<()> {
     let good = |c: char| c.is_ascii_alphanumeric() || "._-+~".contains(c);
     let begins = version.starts_with(|c: char| c.is_ascii_digit());
@@ -59,7 +59,7 @@ pub fn check(name: &str, version: &str) -> Result<()> {
     )
 }
 
-/// Number by number between the dots.
+/// Compares two versions number by number between the dots.
 #[must_use]
 fn compare(one: &str, other: &str) -> Ordering {
     let (one, other) = (numbers(one), numbers(other));
@@ -71,7 +71,7 @@ fn compare(one: &str, other: &str) -> Ordering {
         .unwrap_or(Ordering::Equal)
 }
 
-/// The numbers without zeroes in front (0 = ""), up to the first thing that is none.
+/// Returns a version's numbers without leading zeros (0 = ""), up to the first nonnumeric part.
 fn numbers(version: &str) -> Vec<String> {
     let mut numbers = Vec::new();
     for part in version.split('.') {

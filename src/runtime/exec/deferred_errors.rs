@@ -1,28 +1,30 @@
 //! Failures of the work that the library itself does in a backend's stream: host callbacks, kernels
 //! from functions, copies that the backend cannot queue. The backend does not see such failures, so
-//! its events complete behind failed work, too. An event therefore carries a [`Mark`] of the work
-//! before its record; the library reads it when the backend's event is done.
+//! its events complete behind failed work too. An event therefore carries a [`Mark`] of the
+//! library's work before its record. The library reads the mark when the backend's event has
+//! completed.
 //!
-//! Pieces are numbered in the stream's order. Only the first unreported failure matters: an event
-//! carries it if it lies before the record, and what fails later lies behind that one.
+//! Pieces of work are numbered in the order of the stream. Only the first unreported failure
+//! matters. An event carries this failure if the failed piece lies before the record; every later
+//! failure lies behind the first one.
 //!
-//! Not here: failures of a backend's own work, which its slots answer; streams of the library's own
-//! (`host_stream`).
+//! Failures of a backend's own work are returned by its slots. Failures in the library's own
+//! streams are in `host_stream`.
 
 use crate::error::{Error, Result};
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// First unreported failure, with the number of its piece. Replaced when it is reported; marks keep
-/// the one they found.
+/// First unreported failure, with the number of its piece. A new cell replaces the cell when its
+/// failure is reported; a mark keeps the cell that was current at its creation.
 type First = Arc<Mutex<Option<(u64, Error)>>>;
 
 /// Record of the failures of the library's own work in one backend stream.
 #[derive(Default)]
 pub(super) struct DeferredErrors {
-    /// Pieces that have not ended, plus one while a failure is unreported. 0: a record has nothing
-    /// to carry.
+    /// Number of pieces that have not ended, plus 1 while a failure is unreported. If 0, an event
+    /// record carries no mark.
     open: AtomicU64,
     state: Mutex<DeferredState>,
 }
@@ -33,24 +35,24 @@ struct DeferredState {
     first: First,
 }
 
-/// The pieces before an event's record.
+/// Position in the library's own work of a stream: the pieces before an event's record.
 #[derive(Clone)]
 pub(super) struct Mark {
     first: First,
     upto: u64,
-    /// Id of the trail.
+    /// Id of the `DeferredErrors` to which the pieces belong.
     of: usize,
 }
 
 impl DeferredErrors {
-    /// Returns true if a record made now may carry something: one load. Pieces that this thread
-    /// queued before are seen; pieces that another thread queues concurrently have no order.
+    /// Returns true if an event recorded now may need a mark. Costs one load. Pieces that this
+    /// thread queued before are seen; pieces that another thread queues concurrently have no order.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed) != 0
     }
 
-    /// Counts a piece that is about to be queued. Returns its number, for `end`.
+    /// Counts a piece that is about to be queued. Returns its number, to be passed to `end`.
     pub(super) fn begin(&self) -> u64 {
         let mut state = self.state.lock();
         self.open.fetch_add(1, Ordering::Relaxed);
@@ -58,7 +60,7 @@ impl DeferredErrors {
         state.last
     }
 
-    /// A piece has ended.
+    /// Records the end of the piece `number` with its result.
     pub(super) fn end(&self, number: u64, result: Result<()>) {
         let state = self.state.lock();
         let mut first = state.first.lock();
@@ -68,20 +70,20 @@ impl DeferredErrors {
                 *first = Some((number, error));
             }
         }
-        // The only failure stays open until it is reported.
+        // The first failure keeps `open` above 0 until it is reported.
         if !(is_only && first.is_some()) {
             self.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Records a failure at the stream's present end.
+    /// Records a failure at the current end of the stream.
     pub(super) fn note(&self, result: Result<()>) {
         if result.is_err() {
             self.end(self.begin(), result);
         }
     }
 
-    /// Returns the unreported failure, if any; it stays unreported.
+    /// Returns the unreported failure, if any, without marking it as reported.
     pub(super) fn peek(&self) -> Option<Error> {
         if !self.is_open() {
             return None;
@@ -91,7 +93,7 @@ impl DeferredErrors {
         first.as_ref().map(|(_, error)| error.clone())
     }
 
-    /// Returns the unreported failure, if any, and counts it as reported.
+    /// Returns the unreported failure, if any, and marks it as reported.
     pub(super) fn take(&self) -> Option<Error> {
         if !self.is_open() {
             return None;
@@ -103,7 +105,8 @@ impl DeferredErrors {
         Some(told)
     }
 
-    /// Returns the mark that an event recorded now carries; `None`: nothing to carry.
+    /// Returns the mark for an event that is recorded now; `None` if no piece is open and no
+    /// failure is unreported.
     pub(super) fn mark(self: &Arc<Self>) -> Option<Mark> {
         if !self.is_open() {
             return None;
@@ -112,14 +115,15 @@ impl DeferredErrors {
         Some(Mark { first: Arc::clone(&state.first), upto: state.last, of: self.id() })
     }
 
-    /// Returns a number that no other live trail has.
+    /// Returns a number that no other live `DeferredErrors` has.
     pub(super) fn id(self: &Arc<Self>) -> usize {
         Arc::as_ptr(self).addr()
     }
 }
 
 impl Mark {
-    /// Returns the first failure of the pieces, once they have ended.
+    /// Returns the first failure among the pieces before the mark. Valid once these pieces have
+    /// ended.
     pub(super) fn result(&self) -> Result<()> {
         match &*self.first.lock() {
             Some((number, error)) if *number <= self.upto => Err(error.clone()),
@@ -127,8 +131,8 @@ impl Mark {
         }
     }
 
-    /// Returns true if the calling thread is doing work before the mark, provided that the mark is
-    /// not reached.
+    /// Returns true if the calling thread runs work that lies before the mark. Valid only while the
+    /// mark is not reached.
     pub(super) fn is_behind_caller(&self) -> bool {
         super::reentrancy::is(self.of)
     }

@@ -1,9 +1,9 @@
-//! Events: the library's own, and a backend's behind the same face.
+//! Events: the library's own events and backend events behind one interface.
 //!
-//! An own event holds the fence of its latest record. Whoever waits takes the fence that is there
-//! when the wait begins, so a new record never lengthens (or dead-locks) an earlier wait.
+//! An own event contains the fence of its latest record. A waiting thread uses the fence that is
+//! current when the wait starts, so a new record never prolongs or deadlocks an earlier wait.
 //!
-//! Not here: recording on a stream (`stream`), which has access to both sides.
+//! Recording on a stream is in `stream`, which can access both sides.
 
 use super::deferred_errors::{DeferredErrors, Mark};
 use super::fence::{Fence, WaitOutcome};
@@ -19,7 +19,7 @@ use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A point in a stream's work.
+/// Point in the work of a stream that can be queried and waited for.
 pub struct Event {
     home: Arc<Backend>,
     timing: bool,
@@ -32,26 +32,28 @@ pub(super) enum EventImpl {
     Backend(Foreign),
 }
 
-/// A backend's own event, and what the library did before its record.
+/// Event of a backend, with a mark of the library's own work before its record.
 pub(super) struct Foreign {
     pub(super) token: Token,
-    /// Whether there is a mark: looked at wherever the event is.
+    /// True if there is a mark. Read before `mark`, so that queries of unmarked events take no
+    /// lock.
     is_marked: AtomicBool,
     mark: Mutex<Option<Mark>>,
 }
 
-/// The library's own event.
+/// Event that the library implements.
 pub(super) struct HostEvent(Mutex<HostEventState>);
 
 struct HostEventState {
     fence: Arc<Fence>,
     recorded: bool,
-    /// Fences that threads wait for, so that a destroy can reach them.
+    /// Fences that threads are waiting for, so that a destroy can wake these threads.
     waiting: Vec<Arc<Fence>>,
 }
 
 impl Event {
-    /// The backend's own event if it has them, else the library's.
+    /// Creates a backend event if the backend `home` provides events, otherwise an event of the
+    /// library.
     pub fn create(home: Arc<Backend>, flags: u64) -> Result<Self> {
         if flags & !DTL_EVENT_NO_TIMING != 0 {
             return fail!(
@@ -67,14 +69,14 @@ impl Event {
         Ok(Event { home, timing, destroyed: AtomicBool::new(false), body })
     }
 
-    /// The backend it was made for.
+    /// Returns the backend for which the event was created.
     #[must_use]
     pub fn home(&self) -> &Arc<Backend> {
         &self.home
     }
 
-    /// Returns true if the latest record is done, or the event was never recorded. Fails if the
-    /// work failed.
+    /// Returns true if the latest record has completed or the event was never recorded. Fails if
+    /// the work before the record failed.
     pub fn query(&self) -> Result<bool> {
         match &self.body {
             EventImpl::Own(own) => {
@@ -91,8 +93,8 @@ impl Event {
         }
     }
 
-    /// Waits for the latest record. CANCELED if the event is destroyed meanwhile; INVALID_STATE if
-    /// the calling thread does work before the record.
+    /// Waits for the latest record. Fails with CANCELED if the event is destroyed meanwhile, and
+    /// with INVALID_STATE if the calling thread runs work that lies before the record.
     pub fn sync(&self) -> Result<()> {
         match &self.body {
             EventImpl::Own(own) => self.wait_own(own, Deadline::NEVER),
@@ -107,8 +109,9 @@ impl Event {
     }
 
     /// Waits for the latest record for at most `timeout_ns` nanoseconds; u64::MAX is no limit.
-    /// TIMEOUT if the record is not reached by then, CANCELED if the event is destroyed meanwhile,
-    /// INVALID_STATE if the calling thread does work before the record.
+    /// Fails with TIMEOUT if the record is not reached by then, with CANCELED if the event is
+    /// destroyed meanwhile, and with INVALID_STATE if the calling thread runs work that lies before
+    /// the record.
     pub fn wait(&self, timeout_ns: u64) -> Result<()> {
         if timeout_ns == u64::MAX {
             return self.sync();
@@ -159,8 +162,8 @@ impl Event {
         fail!(DTL_ERROR_CANCELED, "the event was destroyed while this thread waited for it")
     }
 
-    /// Gate that opens when the present record is done. A backend's own event keeps its latest
-    /// record only.
+    /// Returns a gate that opens when the current record has completed. For a backend event the
+    /// gate follows the latest record, because a backend event stores only its latest record.
     #[must_use]
     pub fn gate(self: &Arc<Self>) -> EventGate {
         match &self.body {
@@ -169,7 +172,7 @@ impl Event {
         }
     }
 
-    /// Nanoseconds from this event's record to `stop`'s.
+    /// Returns the nanoseconds from the record of this event to the record of `stop`.
     pub fn elapsed_ns(&self, stop: &Event) -> Result<u64> {
         for (event, role) in [(self, "start"), (stop, "stop")] {
             if !event.timing {
@@ -209,7 +212,8 @@ impl Event {
         }
     }
 
-    /// The event's handle is gone: threads that wait get CANCELED.
+    /// Wakes the threads that wait for the event; their waits fail with CANCELED. Called when the
+    /// handle of the event is destroyed.
     pub fn cancel_waiters(&self) {
         self.destroyed.store(true, Ordering::Release);
         if let EventImpl::Own(own) = &self.body {
@@ -219,16 +223,16 @@ impl Event {
     }
 }
 
-/// What waits for an event, also beyond the event's destruction.
+/// Wait condition of an event that stays valid after the event is destroyed.
 pub enum EventGate {
-    /// For this record.
+    /// Waits for one record.
     Record(Arc<Fence>),
-    /// For the latest one.
+    /// Waits for the latest record of the event.
     Latest(Arc<Event>),
 }
 
 impl EventGate {
-    /// Returns true if the work before the record is done. Fails if the work failed.
+    /// Returns true if the work before the record has completed. Fails if the work failed.
     pub fn is_open(&self) -> Result<bool> {
         match self {
             EventGate::Record(fence) if !fence.is_done() => Ok(false),
@@ -242,7 +246,8 @@ impl Drop for Event {
     fn drop(&mut self) {
         if let (EventImpl::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref()) {
             if let Err(error) = exec.event_destroy(foreign.token) {
-                log::warning!("destroying an event: {error}"); // no caller is left to return it to
+                // no caller is left to return the failure to
+                log::warning!("destroying an event: {error}");
             }
         }
     }
@@ -253,7 +258,7 @@ impl Foreign {
         Foreign { token, is_marked: AtomicBool::new(false), mark: Mutex::new(None) }
     }
 
-    /// Notes that the event was recorded behind the present work of a trail.
+    /// Marks the event as recorded behind the current work of `trail`.
     #[inline]
     pub(super) fn follow(&self, trail: &Arc<DeferredErrors>) {
         if trail.is_open() || self.is_marked.load(Ordering::Relaxed) {
@@ -274,12 +279,13 @@ impl Foreign {
         if self.is_marked.load(Ordering::Acquire) { self.mark.lock().clone() } else { None }
     }
 
-    /// Returns how the library's own work before a reached record ended.
+    /// Returns the result of the library's own work before a record that has been reached.
     fn result(&self) -> Result<()> {
         self.mark().map_or(Ok(()), |mark| mark.result())
     }
 
-    /// Refuses to wait where that would never end.
+    /// Fails with INVALID_STATE if the wait would deadlock, because the caller runs work before the
+    /// record.
     fn check_caller(&self, exec: &dyn Exec) -> Result<()> {
         match self.mark() {
             Some(mark) if mark.is_behind_caller() && !exec.event_query(self.token)? => {
@@ -296,18 +302,18 @@ impl HostEvent {
         HostEvent(Mutex::new(HostEventState { fence, recorded: false, waiting: Vec::new() }))
     }
 
-    /// The latest record's fence.
+    /// Returns the fence of the latest record.
     pub(super) fn fence(&self) -> Arc<Fence> {
         Arc::clone(&self.0.lock().fence)
     }
 
-    /// A new record, still to be completed.
+    /// Starts a new record of pending work and returns its fence.
     pub(super) fn begin(&self) -> Arc<Fence> {
         let mut record = self.0.lock();
         Arc::clone(record.fresh())
     }
 
-    /// A new record of work that has already ended.
+    /// Records work that has already ended with `failure`.
     pub(super) fn complete(&self, failure: Option<Error>) {
         self.0.lock().fresh().complete(failure);
     }
@@ -338,7 +344,7 @@ impl HostEvent {
 }
 
 impl HostEventState {
-    /// Replaces the record; the fence's memory is used again if there is no other reference to it.
+    /// Starts a new record. Reuses the memory of the fence if there is no other reference to it.
     fn fresh(&mut self) -> &Arc<Fence> {
         self.recorded = true;
         match Arc::get_mut(&mut self.fence) {

@@ -1,7 +1,7 @@
-//! Executors: host functions and loops, run inline, on one thread, on a pool or by a backend.
+//! Executors: host functions and loops, run inline, on one thread, on a thread pool or by a
+//! backend.
 //!
-//! Not here: how a pool shares a loop (`thread_pool`), how a reduction stays deterministic
-//! (`reduce`).
+//! `thread_pool` shares a loop among threads; `reduce` keeps reductions deterministic.
 
 use super::event::{Event, EventImpl as EventBody};
 use super::fence::{Fence, WaitOutcome};
@@ -20,38 +20,39 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A user's function, never NULL.
+/// Task function of a user, never NULL.
 pub type TaskFn = extern "C" fn(*mut c_void) -> dtl_status_t;
 
-/// Runs functions and loops on the host.
+/// Execution resource that runs functions and loops on the host.
 pub struct Executor {
     home: Arc<Backend>,
     body: ExecutorKind,
 }
 
 enum ExecutorKind {
-    /// The failure of a `run_async`, for `synchronize`.
+    /// Contains the failure of a `run_async` until `synchronize` reports it.
     Inline(Mutex<Option<Error>>),
     Sequential(HostStream),
     Pool(ThreadPool),
-    /// The queue serves `run_async`, which a backend's table does not have.
+    /// Host execution of the backend. The queue runs `run_async`, which has no slot in a backend's
+    /// table.
     Backend(HostStream),
 }
 
 /// Result of `dtl_executor_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutorInfo {
-    /// DTL_EXECUTOR_...
+    /// Kind of the executor, DTL_EXECUTOR_...
     pub kind: u32,
-    /// Most iterations at once.
+    /// Maximum number of iterations that run concurrently.
     pub max_parallelism: u32,
-    /// Pieces that a loop is best cut into.
+    /// Number of pieces into which a loop should be divided.
     pub suggested_parallelism: u32,
 }
 
 impl Executor {
-    /// An executor of a kind (0 = the backend's own if it has one, else a pool). `threads` is a
-    /// pool's size (0 = choose).
+    /// Creates an executor of the given kind (0 = the backend's own if it has one, else a pool).
+    /// `threads` is the number of threads of a pool (0 = default size).
     pub fn create(home: Arc<Backend>, kind: u32, threads: u32) -> Result<Self> {
         let hosts = home.exec.as_deref().is_some_and(|exec| exec.host().is_some());
         let queue = || HostStream::new(Arc::clone(&home), 0);
@@ -82,13 +83,13 @@ impl Executor {
         Ok(Executor { home, body })
     }
 
-    /// The backend it was made for.
+    /// Returns the backend for which the executor was created.
     #[must_use]
     pub fn home(&self) -> &Arc<Backend> {
         &self.home
     }
 
-    /// Runs a function and returns when it has run; its status is the result.
+    /// Runs a function, waits for its end and returns its status as the result.
     pub fn run(&self, function: TaskFn, user: Addr) -> Result<()> {
         match &self.body {
             ExecutorKind::Inline(_) | ExecutorKind::Pool(_) => call(function, user),
@@ -97,8 +98,8 @@ impl Executor {
         }
     }
 
-    /// Starts a function; the event (if there is one) is reached when it has run and carries its
-    /// failure, `synchronize` reports it too.
+    /// Starts a function. `event`, if passed, completes when the function has ended, and carries
+    /// its failure. `synchronize` also reports the failure.
     pub fn run_async(&self, function: TaskFn, user: Addr, event: Option<&Event>) -> Result<()> {
         let own = match event.map(|event| (&event.body, event)) {
             None => None,
@@ -135,7 +136,7 @@ impl Executor {
         }
     }
 
-    /// Runs a loop and returns when all of it has run.
+    /// Runs a loop over `range` in pieces of `grain` iterations and waits until all have run.
     pub fn parallel_for(
         &self,
         range: (u64, u64),
@@ -160,8 +161,8 @@ impl Executor {
         self.run_loop(begin, end, grain, LoopBody::User(body, user))
     }
 
-    /// Runs a loop body of the library's over `begin..end`; the caller has checked the range.
-    /// `grain` 0: the executor chooses the size of a piece.
+    /// Runs a loop body of the library over `begin..end`; the caller has checked the range. If
+    /// `grain` is 0, the executor chooses the number of iterations in a piece.
     pub fn run_loop(&self, begin: u64, end: u64, grain: u64, body: LoopBody) -> Result<()> {
         let whole = if grain == 0 { end - begin } else { grain };
         match &self.body {
@@ -176,7 +177,7 @@ impl Executor {
         }
     }
 
-    /// Runs a closure by the backend's parallel_for, which takes a C function.
+    /// Runs a closure by the parallel_for slot of the backend, which accepts only C functions.
     fn run_by_backend(&self, begin: u64, end: u64, grain: u64, body: LoopBody) -> Result<()> {
         let failure = Arc::new(Mutex::new(None));
         let keep = Arc::clone(&failure);
@@ -205,7 +206,7 @@ impl Executor {
         Ok(iterations.div_ceil(pieces))
     }
 
-    /// Waits for everything started by `run_async`; reports the first failure, once.
+    /// Waits for all functions started by `run_async`. Reports and clears the first failure.
     pub fn synchronize(&self) -> Result<()> {
         match &self.body {
             ExecutorKind::Inline(failure) => failure.lock().take().map_or(Ok(()), Err),
@@ -216,7 +217,7 @@ impl Executor {
         }
     }
 
-    /// What it is and how parallel.
+    /// Returns the kind and the parallelism of the executor.
     pub fn info(&self) -> Result<ExecutorInfo> {
         let (kind, max_parallelism) = match &self.body {
             ExecutorKind::Inline(_) => (DTL_EXECUTOR_INLINE, 1),
@@ -237,7 +238,8 @@ impl Executor {
         Ok(ExecutorInfo { kind, max_parallelism, suggested_parallelism: max_parallelism })
     }
 
-    /// The handle is gone: takes no more work, finishes what is queued, ends the threads.
+    /// Accepts no more work, finishes the queued work and ends the threads. Called after the handle
+    /// is destroyed.
     pub fn close(&self) {
         match &self.body {
             ExecutorKind::Inline(_) => {}
@@ -247,7 +249,7 @@ impl Executor {
     }
 }
 
-/// Refuses a range that ends before it begins.
+/// Fails if `begin` is greater than `end`.
 pub fn check_range(begin: u64, end: u64) -> Result<()> {
     if begin > end {
         return fail!(
@@ -273,7 +275,7 @@ fn call(function: TaskFn, user: Addr) -> Result<()> {
     outcome(|| function(user.ptr()), || "an executor's task".to_owned())
 }
 
-/// A task that completes a fence and passes its failure on to the queue as well.
+/// Wraps `work` so that its end completes the fence. The failure is also returned to the queue.
 fn marked(fence: Arc<Fence>, work: impl FnOnce() -> Result<()> + Send + 'static) -> StreamWork {
     StreamWork::Run(Box::new(move || {
         let result = work();
@@ -282,7 +284,8 @@ fn marked(fence: Arc<Fence>, work: impl FnOnce() -> Result<()> + Send + 'static)
     }))
 }
 
-/// Runs work on a queue's thread and waits for it; at once if this is that thread.
+/// Runs `work` on the worker thread of `queue` and waits for it. If the caller is that thread, runs
+/// `work` directly.
 fn on_worker(queue: &HostStream, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     if queue.is_current() {
         return work();
@@ -290,7 +293,8 @@ fn on_worker(queue: &HostStream, work: impl FnOnce() -> Result<()> + Send + 'sta
     let fence = Arc::new(Fence::pending());
     let done = Arc::clone(&fence);
     queue.push(StreamWork::Run(Box::new(move || {
-        done.complete(work().err()); // the caller reports it, so it does not stick to the queue
+        // the caller reports the failure, so the queue must not report it again
+        done.complete(work().err());
         Ok(())
     })))?;
     match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {

@@ -1,7 +1,7 @@
-//! A fence: one piece of work, done or not, with the time and the failure it ended with.
+//! Fence: completion state of one piece of work, with its end time and its failure.
 //!
-//! Not an event: an event can be recorded again and then has another fence, while those who wait
-//! for the earlier record keep theirs.
+//! Events are in `event`. An event can be recorded again and then has another fence; threads that
+//! wait for the earlier record keep the earlier fence.
 
 use crate::error::{Error, Result, fail};
 use crate::sys::sync::clock::{Deadline, now_ns};
@@ -9,13 +9,13 @@ use crate::sys::sync::lock::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Polls before a waiting thread parks: a few microseconds.
+/// Number of polls before a waiting thread parks: a few microseconds.
 const SPINS: u32 = 200;
 
 /// Completion of one piece of work: pending or done, with its end time and its failure.
 pub struct Fence {
     done: AtomicBool,
-    /// The queue whose work completes it, by its id in `current`; 0: none.
+    /// Id (see `reentrancy`) of the queue whose work completes the fence; 0 = none.
     queue: AtomicUsize,
     end: Mutex<FenceOutcome>,
     changed: Condvar,
@@ -28,17 +28,17 @@ struct FenceOutcome {
     waiters: u32,
 }
 
-/// How a wait ended without a failure of its own.
+/// Outcome of a successful wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitOutcome {
-    /// The work is done.
+    /// The work has completed.
     Done,
     /// The cancel flag was set.
     Canceled,
 }
 
 impl Fence {
-    /// A fence of work still to be done.
+    /// Creates a fence of pending work.
     #[must_use]
     pub fn pending() -> Self {
         Fence {
@@ -49,7 +49,7 @@ impl Fence {
         }
     }
 
-    /// A fence of work that never was: done, without a failure.
+    /// Creates a completed fence without a failure and without work.
     #[must_use]
     pub fn done() -> Self {
         let fence = Self::pending();
@@ -57,19 +57,19 @@ impl Fence {
         fence
     }
 
-    /// Makes it pending again; possible only while there is no other reference.
+    /// Makes the fence pending again. Requires that there is no other reference to it.
     pub fn reset(&mut self) {
         self.done = AtomicBool::new(false);
         self.queue = AtomicUsize::new(0);
         *self.end.get_mut() = FenceOutcome::default();
     }
 
-    /// Records the queue that does the work. Call it before the fence is shared.
+    /// Records the queue that runs the work. Must be called before the fence is shared.
     pub(super) fn belongs_to(&self, queue: usize) {
         self.queue.store(queue, Ordering::Relaxed);
     }
 
-    /// The work has ended.
+    /// Completes the fence with the failure of the work, if any, and wakes the waiting threads.
     pub fn complete(&self, failure: Option<Error>) {
         let mut end = self.end.lock();
         end.stamp_ns = now_ns();
@@ -87,20 +87,21 @@ impl Fence {
         self.done.load(Ordering::Acquire)
     }
 
-    /// The failure that it ended with.
+    /// Returns the failure with which the work ended.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.end.lock().failure.clone()
     }
 
-    /// When it ended (monotonic nanoseconds).
+    /// Returns the end time of the work in monotonic nanoseconds.
     #[must_use]
     pub fn stamp_ns(&self) -> u64 {
         self.end.lock().stamp_ns
     }
 
-    /// Waits until it is done, the deadline passes (TIMEOUT) or `canceled` is set and
-    /// [`Fence::nudge`] called. INVALID_STATE: the calling thread does the work before it.
+    /// Waits until the work has ended, the deadline passes (TIMEOUT), or `canceled` is set and
+    /// [`Fence::nudge`] called. Fails with INVALID_STATE if the calling thread runs the queue that
+    /// completes the fence.
     pub fn wait(&self, deadline: Deadline, canceled: &AtomicBool) -> Result<WaitOutcome> {
         if !self.is_done() && super::reentrancy::is(self.queue.load(Ordering::Relaxed)) {
             return super::reentrancy::refused();
@@ -137,7 +138,7 @@ impl Fence {
 
     /// Wakes the waiting threads, so that they check their cancel flags.
     pub fn nudge(&self) {
-        let _end = self.end.lock(); // a waiter between its look and its sleep holds this lock
+        let _end = self.end.lock(); // excludes a waiter between its check and its sleep
         self.changed.notify_all();
     }
 }

@@ -1,5 +1,5 @@
-//! The handles of streams, events, executors, kernels and modules, default streams, and the end of
-//! them all.
+//! Handles of streams, events, executors, kernels and modules; default streams; destruction of all
+//! these objects.
 
 use super::event::Event;
 use super::executor::Executor;
@@ -30,7 +30,7 @@ static EXECUTORS: HandleTable<Executor> = HandleTable::new(EXECUTOR, 0);
 static KERNELS: HandleTable<Kernel> = HandleTable::new(KERNEL, 0);
 static MODULES: HandleTable<Module> = HandleTable::new(MODULE, 0);
 
-/// The default stream of each backend's device, made at its first use.
+/// Default stream of each device of each backend, created at its first use.
 static DEFAULTS: RwLock<Vec<DefaultStream>> = RwLock::new(Vec::new());
 
 struct DefaultStream {
@@ -39,13 +39,13 @@ struct DefaultStream {
     stream: u64,
 }
 
-/// The kinds of objects, so that each is found and removed by the same few lines.
+/// Kind of objects with handles. Gives all kinds the same lookup and removal functions.
 pub trait ObjectKind: Send + Sync + Sized + 'static {
-    /// Name for texts.
+    /// Name of the kind for error texts.
     const NOUN: &'static str;
-    /// Type byte.
+    /// Type byte of the handles.
     const TAG: u8;
-    /// Where they are.
+    /// Returns the handle table of the kind.
     fn table() -> &'static HandleTable<Self>;
 }
 
@@ -66,7 +66,7 @@ noun!(Executor, "executor", EXECUTOR, EXECUTORS);
 noun!(Kernel, "kernel", KERNEL, KERNELS);
 noun!(Module, "module", MODULE, MODULES);
 
-/// Puts an object under a handle.
+/// Inserts an object into its table and returns its handle. Fails with LIMIT if no handle is left.
 pub fn insert<T: ObjectKind>(object: T) -> Result<u64> {
     match T::table().insert(Arc::new(object)) {
         Some(id) => Ok(id),
@@ -74,29 +74,29 @@ pub fn insert<T: ObjectKind>(object: T) -> Result<u64> {
     }
 }
 
-/// Returns true if a handle names a live object of this kind.
+/// Returns true if the handle `id` names a live object of the kind `T`.
 #[must_use]
 pub fn is_live<T: ObjectKind>(id: u64) -> bool {
     T::table().is_live(id)
 }
 
-/// The object, for the duration of a call.
+/// Returns the object of the handle `id`, borrowed for the duration of a call.
 #[inline]
 pub fn find<T: ObjectKind>(inside: &Guard, id: u64) -> Result<&T> {
     T::table().get(inside, id).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
 }
 
-/// A share of the object that outlives the call's guard.
+/// Returns a reference to the object of the handle `id` that outlives the epoch guard.
 pub fn pin<T: ObjectKind>(inside: &Guard, id: u64) -> Result<Arc<T>> {
     T::table().pin(inside, id).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
 }
 
-/// The object of a handle, held by a call that will wait.
+/// Returns the object of the handle `id`, protected by a hazard pointer, for a call that waits.
 pub fn hold<T: ObjectKind>(inside: Guard, id: u64) -> Result<HazardRef<T>> {
     T::table().hold(inside, id).map_err(|_| invalid_handle(T::NOUN, T::TAG, id))
 }
 
-/// Makes the handle stale; `None` for a null handle.
+/// Invalidates the handle `id` and returns its object; `None` for a null handle.
 pub fn remove<T: ObjectKind>(inside: &Guard, id: u64) -> Result<Option<Arc<T>>> {
     if id == 0 {
         return Ok(None);
@@ -104,14 +104,14 @@ pub fn remove<T: ObjectKind>(inside: &Guard, id: u64) -> Result<Option<Arc<T>>> 
     T::table().remove(inside, id).map(Some).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
 }
 
-/// The backend that a creating call means, ready to be used.
+/// Returns the backend for an object to be created, initialized if necessary.
 pub fn home(inside: &Guard, backend: dtl_backend_t) -> Result<Arc<Backend>> {
     let backend = device::pin_backend(inside, backend)?;
     backend.ready()?;
     Ok(backend)
 }
 
-/// Fails unless the backend has the device; one without a device component has device 0.
+/// Fails unless the backend has the device. A backend without a device component has only device 0.
 pub fn check_device(backend: &Backend, device: i32) -> Result<()> {
     if backend.device.is_some() {
         return device::check(backend, device);
@@ -122,17 +122,18 @@ pub fn check_device(backend: &Backend, device: i32) -> Result<()> {
     fail!(DTL_ERROR_OUT_OF_BOUNDS, "device {device}: backend {} has only device 0", backend.name())
 }
 
-/// The default stream of a device.
+/// Returns the handle of the default stream of a device; creates the stream at its first use.
 pub fn default_stream(inside: &Guard, backend: &Arc<Backend>, device: i32) -> Result<u64> {
     let key = backend.handle().id;
     if let Some(stream) = default_in(&DEFAULTS.read(), inside, key, device) {
         return Ok(stream);
     }
     check_device(backend, device)?;
-    let made = Stream::create(backend.clone(), device, 0)?; // calls the backend: no lock held
+    // calls the backend, so no lock may be held
+    let made = Stream::create(backend.clone(), device, 0)?;
     let mut defaults = DEFAULTS.write();
     if let Some(stream) = default_in(&defaults, inside, key, device) {
-        return Ok(stream); // another thread was faster; ours goes unused
+        return Ok(stream); // another thread was faster: the new stream is dropped
     }
     let stream = insert(made)?;
     defaults.push(DefaultStream { backend: key, device, stream });
@@ -149,7 +150,8 @@ fn default_in(
     STREAMS.get(inside, found.stream).map(|_| found.stream)
 }
 
-/// The stream that a handle in a call means: null = the current device's default stream.
+/// Returns the stream id that a handle in a call denotes. A null handle denotes the default stream
+/// of the current device.
 #[inline]
 pub fn stream_id(inside: &Guard, stream: dtl_stream_t) -> Result<u64> {
     if stream.id != 0 { Ok(stream.id) } else { current_default(inside) }
@@ -161,7 +163,8 @@ fn current_default(inside: &Guard) -> Result<u64> {
     default_stream(inside, &backend, device)
 }
 
-/// Takes a stream out, unless it is a default one: those stay.
+/// Removes the stream `id` and returns it. Default streams are not removed; returns `None` for
+/// them.
 pub fn remove_stream(inside: &Guard, id: u64) -> Result<Option<Arc<Stream>>> {
     if DEFAULTS.read().iter().any(|known| known.stream == id) {
         return Ok(None);
@@ -169,7 +172,7 @@ pub fn remove_stream(inside: &Guard, id: u64) -> Result<Option<Arc<Stream>>> {
     remove(inside, id)
 }
 
-/// The streams made on a device, to be waited for.
+/// Returns the streams of a device, for a caller that waits for all of them.
 #[must_use]
 pub fn streams_of(inside: &Guard, backend: &Backend, device: i32) -> Vec<Arc<Stream>> {
     let ours = |stream: &Arc<Stream>| {
@@ -178,7 +181,8 @@ pub fn streams_of(inside: &Guard, backend: &Backend, device: i32) -> Vec<Arc<Str
     STREAMS.handles().into_iter().filter_map(|id| STREAMS.pin(inside, id)).filter(ours).collect()
 }
 
-/// Shares of a backend that its default streams hold: they do not count as use.
+/// Returns the number of references to a backend from its default streams. These references do not
+/// count as use of the backend.
 #[must_use]
 pub fn default_shares(inside: &Guard, backend: &Backend) -> usize {
     let key = backend.handle().id;
@@ -187,8 +191,8 @@ pub fn default_shares(inside: &Guard, backend: &Backend) -> usize {
     ours.filter_map(|known| STREAMS.get(inside, known.stream)).map(Stream::home_shares).sum()
 }
 
-/// Destroys the default streams of a backend that is about to be unregistered (they are the
-/// library's own and must not keep it busy).
+/// Destroys the default streams of a backend that is about to be unregistered. The library owns
+/// these streams, so they must not keep the backend in use.
 pub fn drop_defaults(inside: &Guard, backend: &Backend) {
     let key = backend.handle().id;
     let mut dropped = Vec::new();
@@ -205,8 +209,9 @@ pub fn drop_defaults(inside: &Guard, backend: &Backend) {
     }
 }
 
-/// At finalize: work is finished, threads end. Executors and streams first, as both complete
-/// events; the launches' pool after the streams that use it.
+/// Finishes all work and ends all threads at finalize. Executors and streams are closed first,
+/// because both complete events. The thread pool of kernel launches is closed after the streams
+/// that use it.
 pub fn destroy_all() {
     let inside = epoch::enter();
     for id in EXECUTORS.handles() {
@@ -234,7 +239,8 @@ pub fn destroy_all() {
     }
 }
 
-/// In a forked child: the threads behind these objects do not exist here, so nothing is dropped.
+/// Removes all handles in a forked child without dropping the objects, because their threads do not
+/// exist in the child.
 pub fn forget_all() {
     let inside = epoch::enter();
     std::mem::take(&mut *DEFAULTS.write());

@@ -1,10 +1,10 @@
-//! Kernels made from functions, and how the host runs them over a grid.
+//! Kernels created from functions, and their execution over a grid on the host.
 //!
-//! Every thread of the grid is one call. The threads of a block run one after another (so a block
-//! needs no barrier), the blocks in parallel on the machine's cores when that is worth a wake-up.
-//! Compiled host code does all threads of a block in one call.
+//! Every thread of the grid is one call. The threads of a block run one after another, so a block
+//! needs no barrier. The blocks run in parallel on the cores of the machine if the work exceeds the
+//! cost of a wake-up. Compiled host code runs all threads of a block in one call.
 //!
-//! Not here: queueing (`stream`), what kernels have of their modules (`module`).
+//! Queueing is in `stream`; the connection of kernels to their modules is in `module`.
 
 use super::host::thread_pool;
 use super::module::ModuleKernel;
@@ -21,78 +21,80 @@ use crate::sys::memory::buf::{Addr, Scratch};
 use crate::sys::sync::clock::now_ns;
 use std::sync::Arc;
 
-/// Work below this much is finished by one thread: waking others costs as long.
+/// Work in nanoseconds below which one thread runs all blocks: waking other threads costs as much.
 const WORTH_WAKING_NS: u64 = 20_000;
 
-/// Most bytes that the threads of a block share here.
+/// Maximum shared memory of a block on the host, in bytes.
 const SHARED_MOST: u32 = 64 << 20;
 
-/// A function that streams of its backend can launch.
+/// Function that streams of its backend can launch.
 pub struct Kernel {
     home: Arc<Backend>,
-    /// `None`: the backend's own, in `part`.
+    /// Host code; `None` if the kernel is the backend's own, in `part`.
     code: Option<Code>,
-    /// Share of the module that it is from; `None`: it is not from a module.
+    /// Reference to the kernel's module; `None` if the kernel is not from a module.
     part: Option<ModuleKernel>,
 }
 
-/// Host code.
+/// Host code of a kernel.
 #[derive(Clone, Copy)]
 pub struct Code {
-    /// Its function.
+    /// Function of the kernel.
     pub function: KernelFn,
-    /// Its user pointer.
+    /// User pointer that is passed to each call.
     pub user: Addr,
-    /// Whether a call does a whole block, not one thread.
+    /// True if one call runs a whole block instead of one thread.
     pub is_whole_block: bool,
 }
 
 impl Kernel {
-    /// A kernel from a function and the pointer that each of its calls is given.
+    /// Creates a kernel from a function and the user pointer of each call.
     #[must_use]
     pub fn from_function(home: Arc<Backend>, function: KernelFn, user: Addr) -> Self {
         Kernel { home, code: Some(Code { function, user, is_whole_block: false }), part: None }
     }
 
-    /// A kernel of a module that is host code.
+    /// Creates a kernel of a module from host code that runs a whole block in each call.
     #[must_use]
     pub fn of_blocks(home: Arc<Backend>, function: KernelFn, part: ModuleKernel) -> Self {
         let code = Code { function, user: Addr::NULL, is_whole_block: true };
         Kernel { home, code: Some(code), part: Some(part) }
     }
 
-    /// A kernel of a module that is the backend's own.
+    /// Creates a kernel of a module that the backend itself launches.
     #[must_use]
     pub fn of_module(home: Arc<Backend>, part: ModuleKernel) -> Self {
         Kernel { home, code: None, part: Some(part) }
     }
 
-    /// Its host code, or what the backend launches.
+    /// Returns the host code; `None` if the backend launches its own kernel.
     #[must_use]
     pub fn code(&self) -> Option<Code> {
         self.code
     }
 
-    /// Returns its share of its module, if it is from one.
+    /// Returns the reference to the kernel's module, if the kernel is from a module.
     #[must_use]
     pub fn part(&self) -> Option<&ModuleKernel> {
         self.part.as_ref()
     }
 
-    /// Returns its name. Kernels made of functions have none.
+    /// Returns the name of the kernel in its module, or "a function" for a kernel created from a
+    /// function.
     #[must_use]
     pub fn name(&self) -> &str {
         self.part.as_ref().map_or("a function", ModuleKernel::name)
     }
 
-    /// The backend it was made for.
+    /// Returns the backend for which the kernel was created.
     #[must_use]
     pub fn home(&self) -> &Arc<Backend> {
         &self.home
     }
 }
 
-/// Refuses shapes that are empty, too large to count, or too large for the device.
+/// Fails if a dimension of `shape` is 0, exceeds the limits of the device, or makes the number of
+/// threads overflow.
 pub fn check_shape(shape: &dtl_launch_t, limits: &Limits) -> Result<()> {
     let dimensions = [("grid", shape.grid, limits.grid), ("block", shape.block, limits.block)];
     for (name, size, limit) in dimensions {
@@ -137,7 +139,7 @@ fn product(dimensions: [u32; 3]) -> Option<u64> {
     dimensions.into_iter().try_fold(1_u64, |product, size| product.checked_mul(u64::from(size)))
 }
 
-/// A launch that is ready to run: shape, function and copies of the arguments.
+/// Launch that is ready to run: shape, function and copies of the arguments.
 pub struct Grid {
     shape: dtl_launch_t,
     code: Code,
@@ -145,7 +147,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Host code over a grid.
+    /// Creates a launch of host code over a grid. Fails if the shared memory of a block exceeds the
+    /// maximum.
     pub fn new(code: Code, shape: dtl_launch_t, args: ArgPack) -> Result<Self> {
         if shape.shared_bytes > SHARED_MOST {
             return fail!(
@@ -157,7 +160,8 @@ impl Grid {
         Ok(Grid { shape, code, args })
     }
 
-    /// Runs every block; the first thread that fails stops it.
+    /// Runs all blocks. The first failing thread ends its piece of the launch and stops further
+    /// pieces.
     pub fn run(self) -> Result<()> {
         let blocks = product(self.shape.grid).unwrap_or(u64::MAX);
         if self.shape.schedule == DTL_SCHEDULE_SEQUENTIAL {
@@ -214,7 +218,8 @@ impl Grid {
     fn run_block(&self, context: &mut dtl_kernel_context_t, args: &[Addr]) -> Result<()> {
         let [width, height, depth] =
             if self.code.is_whole_block { [1; 3] } else { self.shape.block };
-        let before = Mark::now(); // one for the block: its threads are a few nanoseconds each
+        // one mark for the block, because a thread may take only a few nanoseconds
+        let before = Mark::now();
         for z in 0..depth {
             for y in 0..height {
                 for x in 0..width {

@@ -1,5 +1,5 @@
-//! Backends for the tests of this folder: one without an exec component, and one whose streams
-//! run at once and whose optional slots can be left out.
+//! Fake backends for the tests of this folder: one without an exec component, and one whose streams
+//! run work synchronously and whose optional slots can be omitted.
 
 use crate::abi::devices::device::dtl_device_info_t;
 use crate::abi::devices::exec::dtl_range_fn_t;
@@ -14,7 +14,7 @@ use std::ffi::CStr;
 use std::ptr::without_provenance_mut;
 use std::sync::Arc;
 
-/// A backend without an exec component, whose device has limits.
+/// Creates a backend without an exec component, whose device has limits.
 pub(super) fn named(name: &CStr) -> Arc<Backend> {
     let mut backend = Backend::new(name, 0, false, Box::new(Here));
     backend.device = Some(Box::new(Here));
@@ -45,9 +45,9 @@ impl Device for Here {
     }
 }
 
-/// Backend that counts its calls. Everything completes at once, except events while `stalled`.
+/// Backend that counts its calls. All work completes synchronously, except events while `stalled`.
 pub(super) struct Mock {
-    /// Without streams it has host execution.
+    /// Groups of slots that the backend provides. Without streams, it provides host execution.
     pub(super) groups: ExecGroups,
     pub(super) optional: bool,
     pub(super) calls: Mutex<Vec<&'static str>>,
@@ -77,7 +77,7 @@ fn token(number: usize) -> Result<Token> {
     Ok(Addr::new(without_provenance_mut(number)))
 }
 
-/// The backend "mock" whose exec component is this one.
+/// Creates the backend "mock" with `mock` as its exec component.
 pub(super) fn home_of(mock: &Arc<Mock>) -> Arc<Backend> {
     let mut backend = Backend::new(c"mock", 0, false, Box::new(Here));
     backend.exec = Some(Box::new(Arc::clone(mock)));

@@ -1,11 +1,11 @@
 //! Execution: streams, events, executors, kernels.
 //!
-//! A stream or event is the library's own (a worker thread and a condition variable) or a
-//! backend's (a token that only its exec component understands); which one is decided once, when
-//! it is made, by what the backend provides. The generic versions of the slots that a backend left
-//! out are in [`stream`] and [`event`]. Nothing here creates a thread before there is work for it.
+//! A stream or event is the library's own (a worker thread and a condition variable) or a backend's
+//! (a token that only its exec component interprets). The capabilities of the backend decide at
+//! creation which of the two is used. The generic versions of omitted slots are in [`stream`] and
+//! [`event`]. No thread is created before there is work for it.
 //!
-//! Where next: [`stream`] for the life of a piece of work, [`executor`] for host loops.
+//! Read [`stream`] next for the life of a piece of work, or [`executor`] for host loops.
 //!
 //! In reading order:
 //! - `fence`: completion of one piece of work
@@ -17,8 +17,8 @@
 //! - `kernel`: kernels from functions
 //! - `signature`: signatures of kernel arguments
 //! - `module`: kernels from source
-//! - `reentrancy`: the stream or executor that runs the calling thread's work
-//! - `handles`: handles of all of these, and their shutdown
+//! - `reentrancy`: the stream or executor whose work the calling thread runs
+//! - `handles`: handles of streams, events, executors, kernels and modules, and their shutdown
 //! - `mock`: fake backends for the tests
 
 mod deferred_errors;
@@ -47,23 +47,23 @@ use crate::runtime::device;
 use crate::runtime::registry::Backend;
 use std::sync::Arc;
 
-/// Largest launch that a device takes; 0 = unknown or unlimited.
+/// Maximum launch size of a device; 0 = unknown or unlimited.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// Threads in one block.
+    /// Maximum number of threads in one block.
     pub block_threads: u32,
-    /// Block, per dimension.
+    /// Maximum block size, per dimension.
     pub block: [u32; 3],
-    /// Grid in blocks, per dimension.
+    /// Maximum grid size in blocks, per dimension.
     pub grid: [u32; 3],
 }
 
-/// Makes a device current in the calling thread (a worker of the library's own).
+/// Makes a device current in the calling thread, a worker of the library.
 fn bind(home: &Backend, device: i32) -> Result<()> {
     if home.device.is_some() { device::set(home, device) } else { Ok(()) }
 }
 
-/// Limits of a backend's device.
+/// Returns the launch limits of a device of a backend.
 fn limits(home: &Backend, device: i32) -> Limits {
     let mut info = no_info();
     match home.device.is_some().then(|| device::info(home, device, &mut info)) {
@@ -72,7 +72,7 @@ fn limits(home: &Backend, device: i32) -> Limits {
             block: info.max_block,
             grid: info.max_grid,
         },
-        _ => Limits::default(), // a device that tells nothing sets no limits
+        _ => Limits::default(), // a device that reports no information sets no limits
     }
 }
 
@@ -81,7 +81,7 @@ fn same_home(a: &Arc<Backend>, b: &Arc<Backend>) -> bool {
     Arc::ptr_eq(a, b)
 }
 
-/// The exec component that a token came from.
+/// Returns the exec component of a backend whose tokens are in use.
 fn exec_of(home: &Arc<Backend>) -> Result<&dyn Exec> {
     match home.exec.as_deref() {
         Some(exec) => Ok(exec),
@@ -89,7 +89,7 @@ fn exec_of(home: &Arc<Backend>) -> Result<&dyn Exec> {
     }
 }
 
-/// A backend's own host execution.
+/// Returns the host execution interface of a backend.
 fn host_of(home: &Arc<Backend>) -> Result<&dyn HostExec> {
     exec_of(home)?.host().ok_or_else(|| lost(home))
 }
@@ -114,7 +114,7 @@ fn failed(status: dtl_status_t, what: &str) -> Error {
     Error::told(&format!("{what} returned"), status)
 }
 
-/// A device description with nothing in it.
+/// Returns a device description with all fields unset.
 fn no_info() -> dtl_device_info_t {
     dtl_device_info_t {
         struct_size: size_of::<dtl_device_info_t>() as u32,

@@ -1,7 +1,7 @@
-//! Modules: compiled source, and the kernels that are taken out of it.
+//! Modules: compiled source, and the kernels in it.
 //!
-//! A kernel keeps its module, so that the two may be destroyed in any order. What compiles is the
-//! backend's.
+//! A kernel has a reference to its module, so the two may be destroyed in any order. The compiler
+//! belongs to the backend.
 
 use super::kernel::Kernel;
 use super::signature::{self, Argument};
@@ -20,12 +20,13 @@ pub struct Module {
     token: Token,
     name: String,
     log: String,
-    /// Environments that it was compiled with: its code may use them.
+    /// Environments that the source was compiled with; the compiled code may use them.
     _environments: environment::EnvironmentRefs,
 }
 
 impl Module {
-    /// Compiles for a device. The compiler's output goes to `log` if it fails, else to the module.
+    /// Compiles a source for a device. Writes the compiler's output to `log` on failure, otherwise
+    /// to the module.
     pub fn compile(
         home: Arc<Backend>,
         device: i32,
@@ -39,7 +40,7 @@ impl Module {
         let modules = modules_of(&home)?;
         let (held, lists) = environment::for_source(needs)?;
         if !is_compiled(source.language) {
-            // Texts from C have no NUL inside.
+            // A string from C contains no NUL byte.
             let option = |folder: &String| CString::new(format!("-I{folder}")).unwrap_or_default();
             source.options.extend(lists.headers.iter().map(option));
         }
@@ -49,13 +50,13 @@ impl Module {
         Ok(Module { home, token, name, log: std::mem::take(log), _environments: held })
     }
 
-    /// Returns the compiler's output.
+    /// Returns the output of the compiler.
     #[must_use]
     pub fn log(&self) -> &str {
         &self.log
     }
 
-    /// Finds a kernel.
+    /// Finds a kernel of the module. Fails if its signature does not match the source.
     pub fn kernel(self: &Arc<Self>, wanted: KernelQuery<'_>) -> Result<Kernel> {
         let told = wanted.signature.map(signature::parse).transpose()?;
         let (compiled, known) = modules_of(&self.home)?
@@ -65,7 +66,8 @@ impl Module {
             Compiled::Own(token) => Some(token),
             Compiled::Blocks(_) => None,
         };
-        // From here on it ends the kernel, whatever is refused below.
+        // From here on the drop of `part` destroys the backend's kernel, even if a check below
+        // fails.
         let mut part = ModuleKernel {
             module: Arc::clone(self),
             own,
@@ -88,12 +90,13 @@ impl Drop for Module {
     fn drop(&mut self) {
         let ended = modules_of(&self.home).and_then(|modules| modules.destroy(self.token));
         if let Err(error) = ended {
-            log::warning!("destroying a module: {error}"); // no caller is left to return it to
+            // no caller is left to return the failure to
+            log::warning!("destroying a module: {error}");
         }
     }
 }
 
-/// Returns true if sources in this language include no headers.
+/// Returns true if `language` is a compiled form, whose sources include no headers.
 fn is_compiled(language: dtl_enum_word_t) -> bool {
     [DTL_LANGUAGE_BINARY, DTL_LANGUAGE_PTX, DTL_LANGUAGE_SPIRV].contains(&language)
 }
@@ -111,23 +114,23 @@ fn modules_of(home: &Backend) -> Result<&dyn Modules> {
     }
 }
 
-/// A kernel's share of its module.
+/// Connection of a kernel to its module.
 pub struct ModuleKernel {
     module: Arc<Module>,
-    /// The backend's own kernel, ended with this.
+    /// Backend kernel, destroyed together with this object.
     own: Option<Token>,
     name: String,
     arguments: Option<Vec<Argument>>,
 }
 
 impl ModuleKernel {
-    /// Returns its name in the source.
+    /// Returns the name of the kernel in the source.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Refuses arguments of other sizes than the kernel has, as far as they are known.
+    /// Fails if the argument sizes of a launch differ from the kernel's, as far as these are known.
     pub fn check(&self, sizes: &[u64]) -> Result<()> {
         match &self.arguments {
             Some(arguments) => signature::check(&self.name, arguments, sizes),
@@ -135,7 +138,7 @@ impl ModuleKernel {
         }
     }
 
-    /// Queues the backend's own kernel on a stream of the backend's own.
+    /// Queues the backend's kernel on a stream of the backend.
     pub fn launch(&self, stream: Token, launch: &ModuleLaunch<'_>) -> Result<()> {
         match self.own {
             Some(own) => modules_of(&self.module.home)?.launch(stream, own, launch),

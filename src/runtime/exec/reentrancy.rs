@@ -1,6 +1,6 @@
-//! Owner of the work that the calling thread is doing: a stream or executor, identified by the
-//! address of the object that keeps its order. Work that waits for something queued behind itself
-//! would wait for ever, so such waits are refused.
+//! Owner of the work that the calling thread runs: a stream or executor, identified by the address
+//! of the object that keeps its order. A piece of work that waits for work queued behind itself
+//! would deadlock, so such waits fail.
 
 use crate::error::{Result, fail};
 use std::cell::Cell;
@@ -9,7 +9,7 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Does a piece of work that `of` owns.
+/// Runs a piece of work that belongs to the owner `of`.
 pub(super) fn during<T>(of: usize, work: impl FnOnce() -> T) -> T {
     let before = CURRENT.replace(of);
     let result = work();
@@ -17,12 +17,12 @@ pub(super) fn during<T>(of: usize, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns true if the calling thread is doing work that `of` owns.
+/// Returns true if the calling thread runs work of the owner `of`.
 pub(super) fn is(of: usize) -> bool {
     of != 0 && CURRENT.get() == of
 }
 
-/// Makes the error for a wait for an event behind the waiting work itself.
+/// Returns the error of a wait for an event that is recorded behind the waiting work itself.
 pub(super) fn refused<T>() -> Result<T> {
     fail!(
         DTL_ERROR_INVALID_STATE,

@@ -1,10 +1,11 @@
-//! Signatures of kernels: a letter for each argument, and the check of a launch's sizes against it.
+//! Signatures of kernels: one letter for each argument, and the check of a launch's argument sizes
+//! against the signature.
 //!
-//! Where next: `dtl_kernel_get` in `exec::module` has the letters for people.
+//! The documentation of `dtl_kernel_get` explains the letters.
 
 use crate::error::{Error, Result, fail};
 
-/// The letters and their sizes.
+/// Letters of a signature, with the size of each argument in bytes.
 const LETTERS: [(char, u64); 12] = [
     ('p', 8),
     ('b', 1),
@@ -20,23 +21,23 @@ const LETTERS: [(char, u64); 12] = [
     ('d', 8),
 ];
 
-/// An argument of a kernel.
+/// Argument of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Argument {
-    /// Bytes; 0 = not known, so any number will do.
+    /// Size in bytes; 0 = unknown, which matches any size.
     pub(super) size: u64,
     /// Type name as written in the signature; empty if only the size is known.
     text: String,
 }
 
 impl Argument {
-    /// One of which only the size is known.
+    /// Creates an argument of which only the size is known.
     #[must_use]
     pub(super) fn of_size(size: u64) -> Self {
         Argument { size, text: String::new() }
     }
 
-    /// Returns true if this many bytes may be passed for it.
+    /// Returns true if a value of `size` bytes may be passed for the argument.
     fn takes(&self, size: u64) -> bool {
         self.size == size || self.size == 0
     }
@@ -50,7 +51,7 @@ impl Argument {
     }
 }
 
-/// Reads a signature.
+/// Parses a signature.
 pub(super) fn parse(signature: &str) -> Result<Vec<Argument>> {
     let mut arguments = Vec::new();
     let mut rest = signature;
@@ -68,12 +69,14 @@ pub(super) fn parse(signature: &str) -> Result<Vec<Argument>> {
     Ok(arguments)
 }
 
-/// Returns which arguments are pointers by the signature, for backends that need it.
+/// Returns which arguments are pointers according to the signature, for backends that must
+/// distinguish pointers.
 pub fn pointers(signature: &str) -> Result<Vec<bool>> {
     Ok(parse(signature)?.iter().map(|argument| argument.text == "p").collect())
 }
 
-/// "[24]" at the front.
+/// Parses a byte count such as "[24]" at the start of `rest`. Returns the argument and the length
+/// of the text.
 fn bytes(rest: &str) -> Option<(Argument, usize)> {
     let (number, _) = rest.strip_prefix('[')?.split_once(']')?;
     let size = number.parse::<u64>().ok().filter(|size| *size > 0 && number.len() <= 9)?;
@@ -95,7 +98,7 @@ fn misread(signature: &str, rest: &str) -> Error {
     )
 }
 
-/// Checks what a launch passes.
+/// Checks the argument sizes of a launch against the arguments of the kernel.
 pub(super) fn check(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Result<()> {
     if arguments.len() == sizes.len()
         && arguments.iter().zip(sizes).all(|(one, size)| one.takes(*size))
@@ -105,7 +108,7 @@ pub(super) fn check(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Resu
     mismatch(kernel, arguments, sizes)
 }
 
-/// Checks a signature against the argument sizes of the source; a size of 0 there is unknown.
+/// Checks a signature against the argument sizes in the source. A size of 0 in `known` is unknown.
 pub(super) fn fit(kernel: &str, told: &[Argument], known: &[u64]) -> Result<()> {
     let (wanted, count) = (told.len(), known.len());
     if wanted != count {

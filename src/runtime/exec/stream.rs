@@ -1,7 +1,7 @@
-//! Streams: the library's own queue or a backend's, behind one face, with generic versions of the
-//! slots that a backend left out.
+//! Streams: the library's own queue or a backend's stream behind one interface, with generic
+//! versions of the slots that a backend omits.
 //!
-//! | slot left out | what is done instead |
+//! | omitted slot | generic version |
 //! |---|---|
 //! | stream_query | an event is recorded and queried; without events, waits for the stream |
 //! | stream_wait_event | the caller waits for the event |
@@ -9,8 +9,8 @@
 //! | launch | the grid is run on the host, as a host callback |
 //! | event_* | the record waits for the stream |
 //!
-//! Where next: [`super::host::host_stream`] for the library's own, [`super::event`] for the other
-//! end.
+//! Read [`super::host::host_stream`] next for the library's own queue, or [`super::event`] for
+//! events.
 
 use super::deferred_errors::{DeferredErrors, Mark};
 use super::event::{Event, EventImpl as EventBody};
@@ -34,7 +34,7 @@ use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// An in-order queue of work on a device.
+/// In-order queue of work on a device.
 pub struct Stream {
     home: Arc<Backend>,
     device: i32,
@@ -47,22 +47,23 @@ enum StreamImpl {
     Backend(Foreign),
 }
 
-/// A backend's stream.
+/// Stream of a backend.
 struct Foreign {
     token: Token,
-    /// Made by us, so destroyed by us.
+    /// True if the library created the backend's stream and must destroy it.
     owned: bool,
-    /// Work that the library does for the backend; its first failure is reported once by
-    /// synchronize.
+    /// Failures of the work that the library does in the stream. `synchronize` reports the first
+    /// failure once.
     trail: Arc<DeferredErrors>,
-    /// Pieces of work queued through the library, for `probe`.
+    /// Number of pieces of work queued through the library, compared by `query_by_event`.
     queued: AtomicU64,
-    /// An event for backends without stream_query, and `queued` when it was last recorded.
+    /// Event for backends without stream_query, with the value of `queued` at its last record.
     probe: Mutex<Option<(Token, Option<u64>)>>,
 }
 
 impl Stream {
-    /// A stream on a device: the backend's if it has streams, else the library's own.
+    /// Creates a stream on a device: a backend stream if the backend provides streams, else the
+    /// library's own queue.
     pub fn create(home: Arc<Backend>, device: i32, flags: u64) -> Result<Self> {
         if flags != 0 {
             return fail!(
@@ -80,7 +81,8 @@ impl Stream {
         Ok(Stream { home, device, limits, body })
     }
 
-    /// A stream that the caller made with the backend's own interface and goes on owning.
+    /// Creates a stream for `native`, a stream that the caller created with the backend's interface
+    /// and continues to own.
     pub fn wrap(home: Arc<Backend>, device: i32, native: Token) -> Result<Self> {
         let Some(exec) = home.exec.as_deref().filter(|exec| exec.groups().streams) else {
             return fail!(
@@ -94,13 +96,14 @@ impl Stream {
         Ok(Stream { home, device, limits, body })
     }
 
-    /// The backend it was made for.
+    /// Returns the backend for which the stream was created.
     #[must_use]
     pub fn home(&self) -> &Arc<Backend> {
         &self.home
     }
 
-    /// How many shares of the backend it holds (a queue has one of its own).
+    /// Returns the number of references to the backend that the stream has. The library's own queue
+    /// has one reference in addition.
     #[must_use]
     pub fn home_shares(&self) -> usize {
         match &self.body {
@@ -109,13 +112,14 @@ impl Stream {
         }
     }
 
-    /// The device it was made on.
+    /// Returns the device on which the stream was created.
     #[must_use]
     pub fn device(&self) -> i32 {
         self.device
     }
 
-    /// The backend's own pointer; NOT_SUPPORTED for a stream of the library's own.
+    /// Returns the native pointer of the backend's stream. Fails with NOT_SUPPORTED for a stream of
+    /// the library's own.
     pub fn native(&self) -> Result<Token> {
         match &self.body {
             StreamImpl::Backend(foreign) => Ok(exec_of(&self.home)?.stream_native(foreign.token)),
@@ -128,7 +132,7 @@ impl Stream {
         }
     }
 
-    /// The backend's token, if the stream is not the library's own.
+    /// Returns the token of the backend's stream; `None` for a stream of the library's own.
     #[must_use]
     pub fn token(&self) -> Option<Token> {
         match &self.body {
@@ -137,14 +141,14 @@ impl Stream {
         }
     }
 
-    /// Counts work that a component queued on [`Stream::token`] by itself.
+    /// Counts a piece of work that a component queued on [`Stream::token`] itself.
     pub fn note_work(&self) {
         if let StreamImpl::Backend(foreign) = &self.body {
             foreign.queued.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Waits for all work queued so far and reports its first failure, once.
+    /// Waits for all work queued so far. Reports and clears its first failure.
     pub fn synchronize(&self) -> Result<()> {
         match &self.body {
             StreamImpl::Own(queue) => queue.synchronize("a stream"),
@@ -156,7 +160,8 @@ impl Stream {
         }
     }
 
-    /// Returns true if all work is done. Fails if the work failed; the failure stays unreported.
+    /// Returns true if all work has completed. Fails if the work failed; the failure stays
+    /// unreported.
     pub fn query(&self) -> Result<bool> {
         let foreign = match &self.body {
             StreamImpl::Own(queue) if !queue.is_finished() => return Ok(false),
@@ -172,13 +177,14 @@ impl Stream {
         if done { foreign.trail.peek().map_or(Ok(true), Err) } else { Ok(false) }
     }
 
-    /// Query for a backend without events. It waits for the stream, as a record does there. If work
-    /// of the stream itself calls it, that work is still running, so the result is false.
+    /// Queries the stream of a backend without events by waiting for the stream, like a record on
+    /// it does. Returns false if work of the stream itself is the caller, because that work still
+    /// runs.
     fn query_by_waiting(&self, foreign: &Foreign) -> bool {
         !reentrancy::is(foreign.trail.id()) && self.finish(foreign).is_ok()
     }
 
-    /// Marks the stream's present end with an event.
+    /// Records an event at the current end of the stream.
     #[inline]
     pub fn record(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
@@ -193,7 +199,8 @@ impl Stream {
         }
     }
 
-    /// Apart from `record`, so that a backend's own record stays a handful of instructions.
+    /// Records an event by the slow path. Separate from `record`, so that the record of a backend
+    /// event takes few instructions.
     #[inline(never)]
     fn record_own(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
@@ -224,8 +231,8 @@ impl Stream {
         )
     }
 
-    /// Work queued from now on waits for the event's latest record; its failure becomes the
-    /// stream's.
+    /// Makes work that is queued later wait for the latest record of the event. A failure before
+    /// the record becomes a failure of the stream.
     pub fn wait_event(&self, event: &Arc<Event>) -> Result<()> {
         match (&self.body, &event.body) {
             (StreamImpl::Own(queue), EventBody::Own(own)) => {
@@ -258,7 +265,7 @@ impl Stream {
         }
     }
 
-    /// Makes a failure before an event that the stream waits for the stream's own failure.
+    /// Transfers a failure before the event, for which the stream waits, to the stream.
     fn carry(&self, foreign: &Foreign, event: &Event, mark: Option<Mark>) -> Result<()> {
         let Some(mark) = mark else { return Ok(()) };
         match mark.result().and_then(|()| event.query()) {
@@ -269,8 +276,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits for the stream; a failure stays with it. INVALID_STATE: the caller is the stream's own
-    /// work.
+    /// Waits for the stream and records its failure as unreported. Fails with INVALID_STATE if work
+    /// of the stream itself is the caller.
     fn finish(&self, foreign: &Foreign) -> Result<()> {
         match exec_of(&self.home)?.stream_synchronize(foreign.token) {
             Err(error) if error.status() == DTL_ERROR_INVALID_STATE => Err(error),
@@ -281,7 +288,8 @@ impl Stream {
         }
     }
 
-    /// Waits for the stream and does what its backend cannot queue. A failure is the stream's.
+    /// Waits for the stream and runs work that its backend cannot queue. A failure of the work is
+    /// recorded in the stream.
     pub fn run_here(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let StreamImpl::Backend(foreign) = &self.body else { return work() };
         self.finish(foreign)?;
@@ -289,7 +297,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Calls a function on a host thread in the stream's order.
+    /// Calls a function on a host thread in the order of the stream.
     pub fn host_callback(&self, function: dtl_task_fn_t, user: Addr) -> Result<()> {
         match &self.body {
             StreamImpl::Own(queue) => queue.push(StreamWork::Call(function, user)),
@@ -302,7 +310,8 @@ impl Stream {
         }
     }
 
-    /// Runs library code on a host thread in the stream's order; a failure sticks to the stream.
+    /// Runs library code on a host thread in the order of the stream. A failure is recorded in the
+    /// stream.
     pub fn run(&self, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         let foreign = match &self.body {
             StreamImpl::Own(queue) => return queue.push(StreamWork::Run(Box::new(work))),
@@ -321,7 +330,7 @@ impl Stream {
             exec.stream_host_callback(foreign.token, function, user).unwrap_or_else(|| {
                 self.finish(foreign)?;
                 if let Some(function) = function {
-                    function(user.ptr()); // its failure is the stream's
+                    function(user.ptr()); // the closure records its failure in the stream
                 }
                 Ok(())
             });
@@ -332,7 +341,7 @@ impl Stream {
         })
     }
 
-    /// Queues a kernel over a grid. The arguments are the launch's own copies.
+    /// Queues a launch of a kernel over a grid. The launch owns copies of the arguments.
     pub fn launch(&self, kernel: &Kernel, shape: &dtl_launch_t, args: ArgPack) -> Result<()> {
         trace::about(|| Args::NONE.what(format_args!("{} on {}", kernel.name(), self.home.name())));
         self.check_launch(kernel, shape, args.sizes())?;
@@ -352,7 +361,7 @@ impl Stream {
         }
     }
 
-    /// Fails if a launch is invalid on this stream, whether a handler or the backend would do it.
+    /// Fails if a launch is invalid on this stream, whether a handler or the backend would run it.
     pub fn check_launch(&self, kernel: &Kernel, shape: &dtl_launch_t, sizes: &[u64]) -> Result<()> {
         if !same_home(&self.home, kernel.home()) {
             return fail!(
@@ -370,8 +379,8 @@ impl Stream {
         Ok(())
     }
 
-    /// A launch on a backend's stream: of the backend's own kernel, by its launch slot, or by the
-    /// library.
+    /// Launches a kernel on a backend's stream: the backend's own kernel, host code by the launch
+    /// slot of the backend, or host code by the library.
     fn launch_foreign(
         &self,
         foreign: &Foreign,
@@ -387,7 +396,7 @@ impl Stream {
             let launch = ModuleLaunch { shape, args: pointers, sizes: args.sizes() };
             return match kernel.part() {
                 Some(part) => part.launch(foreign.token, &launch),
-                None => Ok(()), // a kernel has one or the other
+                None => Ok(()), // unreachable: a kernel has host code or a module
             };
         };
         let launch = Launch {
@@ -397,7 +406,8 @@ impl Stream {
             args: pointers,
             sizes: args.sizes(),
         };
-        // The slot calls once for each thread.
+        // The launch slot calls the function once for each thread, so it cannot run whole-block
+        // code.
         if !code.is_whole_block {
             if let Some(result) = exec_of(&self.home)?.launch(foreign.token, &launch) {
                 return result;
@@ -407,14 +417,16 @@ impl Stream {
         self.run(move || grid.run())
     }
 
-    /// The handle is gone: takes no more work, finishes what is queued, ends the worker.
+    /// Accepts no more work, finishes the queued work and ends the worker. Called after the handle
+    /// is destroyed.
     pub fn close(self: &Arc<Self>) {
         match &self.body {
             StreamImpl::Own(queue) => queue.close(),
-            // A backend's own stream waits when it is destroyed, but only once the last call with
-            // the stream has left.
+            // The destruction of a backend's stream waits for its work, but happens only when the
+            // last call that uses the stream has returned.
             StreamImpl::Backend(foreign) if foreign.owned && Arc::strong_count(self) > 1 => {
-                // An unreported failure is dropped: the handle is gone, so no call can return it.
+                // An unreported failure is dropped: the handle is destroyed, so no call can return
+                // the failure.
                 let _ = exec_of(&self.home).and_then(|exec| exec.stream_synchronize(foreign.token));
             }
             StreamImpl::Backend(_) => {}
@@ -428,7 +440,7 @@ impl Drop for Stream {
         else {
             return;
         };
-        // No caller is left to return a failure to: it is logged.
+        // No caller is left to return a failure to, so the failure is logged.
         if let Some((probe, _)) = foreign.probe.lock().take() {
             if let Err(error) = exec.event_destroy(probe) {
                 log::warning!("destroying a stream's event: {error}");
@@ -461,8 +473,8 @@ impl Foreign {
         }
     }
 
-    /// Queries the stream by an event, recorded once for the work queued so far and polled until it
-    /// is reached.
+    /// Queries the stream by an event. The event is recorded once for the work queued so far and is
+    /// queried until it is reached.
     fn query_by_event(&self, exec: &dyn Exec) -> Result<bool> {
         let mut probe = self.probe.lock();
         let (token, recorded) = match *probe {
@@ -477,7 +489,8 @@ impl Foreign {
         }
         let done = exec.event_query(token)?;
         if done {
-            *probe = Some((token, None)); // work queued behind the library's back is seen next time
+            // records again at the next query, to include work queued without the library
+            *probe = Some((token, None));
         }
         Ok(done)
     }

@@ -1,5 +1,5 @@
-//! Streams, events, executors and kernels through their Rust faces. No unsafe: user pointers carry
-//! numbers, callbacks write to statics of the test.
+//! Tests of streams, events, executors and kernels through their Rust interfaces. The tests use no
+//! unsafe code: user pointers carry numbers, and callbacks write to statics of the test.
 
 use super::Limits;
 use super::event::Event;
@@ -32,8 +32,7 @@ fn number(value: usize) -> Addr {
     Addr::new(without_provenance_mut(value))
 }
 
-/// Returns its user "pointer" as the status.
-/// A status that tasks return.
+/// Status that the tasks of the tests return.
 const GIVEN: dtl_status_t = DTL_ERROR_NOT_FOUND;
 
 extern "C" fn give(user: *mut c_void) -> dtl_status_t {
@@ -44,7 +43,7 @@ fn status<T>(result: Result<T>) -> dtl_status_t {
     result.err().map_or(DTL_SUCCESS, |error| error.status())
 }
 
-/// Keeps a stream busy until opened.
+/// Work that keeps a stream busy until the gate is opened.
 struct Gate(Arc<AtomicBool>);
 
 impl Gate {
@@ -120,7 +119,7 @@ fn a_failure_crosses_streams_through_an_event() {
     a.host_callback(Some(give), number(DTL_ERROR_MEMORY as usize)).unwrap();
     a.record(&event).unwrap();
     b.wait_event(&event).unwrap();
-    a.record(&event).unwrap(); // the wait keeps the record that it was given
+    a.record(&event).unwrap(); // the wait uses the record that was the latest at its call
     gate.open();
     assert_eq!(status(b.synchronize()), DTL_ERROR_MEMORY);
     assert_eq!(status(a.synchronize()), DTL_ERROR_MEMORY);
@@ -296,7 +295,7 @@ fn backends_mix_as_far_as_they_can() {
     own.synchronize().unwrap();
 }
 
-/// Sums what it sees: every thread of the grid adds its place.
+/// Number of kernel threads that ran: every thread of the grid adds 1.
 static LAUNCHED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn coordinates(
@@ -529,7 +528,7 @@ fn executors_tell_what_they_are() {
 
 #[test]
 fn a_reduction_does_not_depend_on_the_threads() {
-    /// What the calls did, by the address of the partial result (statics: no unsafe in this layer).
+    /// Ranges of the calls of `fold`, in order (statics, because this layer has no unsafe code).
     static ORDER: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
     static COMBINED: AtomicU32 = AtomicU32::new(0);
     extern "C" fn fold(begin: u64, end: u64, _: *mut c_void, user: *mut c_void) -> dtl_status_t {

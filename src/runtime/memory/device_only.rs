@@ -1,12 +1,13 @@
-//! Memory that the host can neither read nor write: how much of it is alive, and whether a range
-//! lies in it.
+//! Memory that the host can neither read nor write: number of live allocations, and the check
+//! whether a range lies in such memory.
 //!
 //! While there is no such memory, a check costs one load. For a range that lies below or above all
-//! such memory that ever was, it costs two more: a program with device memory sends most of its
-//! messages from host memory. While drivers can be queried (`drivers`), any range that is not
-//! certain to be host memory may be device memory, too. Each allocation has a number of its own,
-//! and code that keeps something about an allocation is notified of its end. Not here: where such
-//! bytes go (`transfer` copies them, `p2p::p2p_staging` copies them on their way to other ranks).
+//! such memory that ever existed, a check costs two more loads: a program with device memory sends
+//! most of its messages from host memory. While drivers can be queried (`drivers`), any range that
+//! is not certain to be host memory may be device memory, too. Each allocation has a unique serial
+//! number, and code that stores data about an allocation is notified when the allocation is freed.
+//! Copies of such memory are in `transfer`; `p2p::p2p_staging` copies such memory on its way to
+//! other ranks.
 
 use super::{Allocation, drivers, find_any, kind_info};
 use crate::abi::devices::device::DTL_MEMORY_HOST_ACCESSIBLE;
@@ -20,30 +21,32 @@ use crate::sys::sync::lock::Mutex;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Live allocations that the host cannot reach, plus one for each driver that can be queried. A
-/// thread that has such a pointer got it from the thread that counted the allocation, so relaxed
-/// loads see the count, and the bounds that were written before it.
+/// Number of live allocations that the host cannot access, plus one for each driver that can be
+/// queried. A thread that has a pointer to such memory got it from the thread that counted the
+/// allocation, so relaxed loads see the count, and the bounds that were written before it.
 static COUNT: &AtomicUsize = &HOT.hidden;
-/// All that were counted lie within: the first byte, and the end. They only grow.
+/// Lowest address of all allocations that were ever counted; HIGH is the highest end. The interval
+/// only grows.
 static LOW: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGH: AtomicUsize = AtomicUsize::new(0);
 
-/// The last one's number.
+/// Serial number of the last counted allocation.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
-/// Watchers to notify of freed allocations, and their number: without watchers a free costs one
-/// load. A thread that frees an allocation which a watcher keeps data about has seen the completion
-/// of the message that used it, so relaxed loads see the watchers of that time.
+/// Watchers to notify of freed allocations; WATCHING is their number, so that without watchers a
+/// free costs one load. A thread that frees an allocation about which a watcher stores data has
+/// seen the completion of the message that used it, so relaxed loads see the watchers of that time.
 static WATCHERS: Mutex<Vec<Weak<dyn Watcher>>> = Mutex::new(Vec::new());
 static WATCHING: AtomicUsize = AtomicUsize::new(0);
 
-/// Keeps something about allocations that the host cannot reach.
+/// Observer that stores data about allocations that the host cannot access.
 pub trait Watcher: Send + Sync {
-    /// The allocation of this number goes: its memory is given back when this returns. Called by
-    /// the thread that frees it, with no lock of the library's.
+    /// Handles the free of the allocation with this serial number. The memory is freed after this
+    /// function returns. Called by the thread that frees the allocation, with no lock of the
+    /// library held.
     fn freed(&self, serial: u64);
 }
 
-/// Notifies the watcher of each freed allocation, as long as the watcher lives.
+/// Notifies the watcher of each freed allocation until the watcher is dropped.
 pub fn watch(watcher: Weak<dyn Watcher>) {
     let mut watchers = WATCHERS.lock();
     watchers.retain(|other| other.strong_count() > 0);
@@ -51,20 +54,21 @@ pub fn watch(watcher: Weak<dyn Watcher>) {
     WATCHING.store(watchers.len(), Ordering::Relaxed);
 }
 
-/// Notifies all watchers.
+/// Notifies all watchers of the free of the allocation with this serial number.
 #[cold]
 pub fn notify_freed(serial: u64) {
     let watchers: Vec<_> = WATCHERS.lock().iter().filter_map(Weak::upgrade).collect();
     watchers.iter().for_each(|watcher| watcher.freed(serial));
 }
 
-/// Returns true if there may be memory that the host cannot reach.
+/// Returns true if there may be memory that the host cannot access.
 #[must_use]
 pub fn is_any() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// Returns true if the host may be unable to reach a range. `allocation_of` gives the exact answer.
+/// Returns true if the host may be unable to access a range. `allocation_of` gives the exact
+/// result.
 #[must_use]
 pub fn may_be(region: Region) -> bool {
     is_any() && is_near(region)
@@ -78,7 +82,7 @@ fn is_near(region: Region) -> bool {
     is_within || drivers::may_know(region)
 }
 
-/// Counts a driver that may own memory which the host cannot reach.
+/// Counts a driver that may own memory that the host cannot access.
 pub(super) fn add_source() {
     COUNT.fetch_add(1, Ordering::Relaxed);
 }
@@ -88,8 +92,8 @@ pub(super) fn remove_source() {
     COUNT.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Returns true if the host cannot reach memory of this kind. A kind without a description counts
-/// as unreachable, the safe assumption.
+/// Returns true if the host cannot access memory of this kind. A kind without a description counts
+/// as inaccessible, the safe assumption.
 #[must_use]
 pub fn is_hidden(backend: &Backend, kind: dtl_enum_word_t) -> bool {
     let mut info = zeroed_kind_info();
@@ -97,7 +101,7 @@ pub fn is_hidden(backend: &Backend, kind: dtl_enum_word_t) -> bool {
         || info.properties & DTL_MEMORY_HOST_ACCESSIBLE == 0
 }
 
-/// Notes an allocation that comes, before its pointer is given out, and gives it its number.
+/// Counts a new allocation before its pointer is returned, and assigns its serial number.
 pub(super) fn comes(base: usize, allocation: &mut Allocation) {
     if allocation.hidden {
         allocation.serial = SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
@@ -108,7 +112,8 @@ pub(super) fn comes(base: usize, allocation: &mut Allocation) {
     }
 }
 
-/// Notes one that goes, which is in no list any more. Not with a lock: watchers are called.
+/// Uncounts an allocation that is in no list any more. Must be called without a lock, because it
+/// calls watchers.
 pub(super) fn goes(allocation: &Allocation) {
     if allocation.hidden {
         COUNT.fetch_sub(1, Ordering::Relaxed);
@@ -118,21 +123,22 @@ pub(super) fn goes(allocation: &Allocation) {
     }
 }
 
-/// In a forked child: all are gone, and what watchers keep is the parent's.
+/// Resets the counters in a forked child and discards the watchers, whose data belongs to the
+/// parent.
 pub(super) fn forget() {
     COUNT.store(0, Ordering::Relaxed);
     WATCHING.store(0, Ordering::Relaxed);
     WATCHERS.lock().clear();
 }
 
-/// Returns the allocation that a range begins in, if there is one; OUT_OF_BOUNDS if it is hidden
-/// and the range runs over its end.
+/// Returns the allocation in which a range begins, if there is one. Fails with OUT_OF_BOUNDS if the
+/// host cannot access the allocation and the range exceeds its end.
 pub fn allocation_of(region: Region) -> Result<Option<Allocation>> {
     Ok(allocation_at(region)?.map(|(_, allocation)| allocation))
 }
 
-/// Returns the allocation that a range begins in, with all of its memory, if there is one;
-/// OUT_OF_BOUNDS if it is hidden and the range runs over its end.
+/// Returns the allocation in which a range begins, with its complete region, if there is one. Fails
+/// with OUT_OF_BOUNDS if the host cannot access the allocation and the range exceeds its end.
 pub fn allocation_at(region: Region) -> Result<Option<(Region, Allocation)>> {
     if region.is_empty() {
         return Ok(None);
@@ -152,13 +158,14 @@ pub fn allocation_at(region: Region) -> Result<Option<(Region, Allocation)>> {
     )
 }
 
-/// Checks that a buffer lies in one allocation, as far as is known. OUT_OF_BOUNDS if it is hidden
-/// and the buffer runs over its end.
+/// Checks that a buffer lies in one allocation, as far as that is known. Fails with OUT_OF_BOUNDS
+/// if the host cannot access the allocation and the buffer exceeds its end.
 pub fn check(region: Region) -> Result<()> {
     if may_be(region) { allocation_of(region).map(drop) } else { Ok(()) }
 }
 
-/// Refuses a buffer that the host cannot reach, for what does without staging.
+/// Fails with NOT_SUPPORTED if the host cannot access a buffer, for operations that do not support
+/// staging.
 #[inline]
 pub fn refuse(name: &str, region: Region) -> Result<()> {
     if may_be(region) { refuse_hidden(name, region) } else { Ok(()) }

@@ -1,10 +1,10 @@
-//! Driver queries: memory that the program allocated through a driver's own functions (cudaMalloc,
-//! Kokkos, PyTorch). For addresses that are in no list, the backends that can query their driver
-//! about a pointer are queried.
+//! Driver queries: identify memory that the program allocated by functions of a driver (cudaMalloc,
+//! Kokkos, PyTorch). For an address that is in no list, the backends that can identify pointers
+//! query their drivers.
 //!
 //! No query is made before such a backend is used, or before the program is found to use its driver
 //! (`registry::detect_driver_use`). From then on messages and copies query once per buffer that is
-//! not in the library's lists, except in ranges that only hold host memory
+//! not in the library's lists, except in ranges that contain only host memory
 //! (`process::host_ranges`). Results are not cached: the library does not see the program's munmap
 //! and cudaMalloc, so a cached "host" could be wrong by the next call, and the host would read
 //! device memory.
@@ -21,18 +21,18 @@ use crate::sys::os::process::host_ranges;
 use crate::sys::sync::lock::RwLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Most backends that are queried.
+/// Maximum number of backends that are queried.
 const MOST: usize = 8;
 
-/// Handles of the backends to query, in the order of their first use; 0 = none. Copied out, so that
-/// no lock is held while a backend is called.
+/// Handles of the backends to query, in the order of their first use; 0 = none. Copied before use,
+/// so that no lock is held while a backend is called.
 static DRIVERS: RwLock<[u64; MOST]> = RwLock::new([0; MOST]);
 /// Number of handles. Relaxed loads suffice: if the first use of a backend happens before a call in
 /// another thread, that call reads the new count; a call that is concurrent with the first use may
-/// read either.
+/// read the old or the new count.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Adds an available backend to the list, if it can query its driver.
+/// Adds an available backend to the list if it can identify pointers by its driver.
 pub fn add(backend: &Backend) {
     let id = backend.handle().id;
     if id == 0 || !backend.memory.as_ref().is_some_and(|memory| memory.can_identify()) {
@@ -60,7 +60,7 @@ pub fn remove(backend: dtl_backend_t) {
     }
 }
 
-/// Removes all backends: at finalize, and in a forked child, which cannot use the parent's
+/// Removes all backends. Called at finalize, and in a forked child, which cannot use the parent's
 /// backends.
 pub fn forget_all() {
     let drivers = *DRIVERS.read();
@@ -69,15 +69,15 @@ pub fn forget_all() {
     }
 }
 
-/// Returns true if a range that is in no list may be a driver's memory.
+/// Returns true if a range that is in no list may be memory of a driver.
 #[inline]
 pub(super) fn may_know(region: Region) -> bool {
     COUNT.load(Ordering::Relaxed) != 0 && !host_ranges::contain(region)
 }
 
-/// Finds the memory in which a range begins, and its first byte, if it is a driver's. Pinned memory
-/// is returned only if it contains the whole range: the program may have registered a part of a
-/// larger host buffer.
+/// Finds the driver allocation in which a range begins, and the address of its first byte. Pinned
+/// memory is returned only if it contains the whole range, because the program may have registered
+/// a part of a larger host buffer.
 #[cold]
 pub(super) fn find(region: Region) -> Result<Option<(usize, Allocation)>> {
     let end = region.addr().get().saturating_add(region.len());
@@ -87,9 +87,10 @@ pub(super) fn find(region: Region) -> Result<Option<(usize, Allocation)>> {
     Ok(query(region)?.filter(is_whole))
 }
 
-/// Queries the drivers, also about ranges that only hold host memory, as the program may have
-/// registered that memory. If a query fails, the range may be that driver's memory, which the host
-/// perhaps cannot read: the failure is the result, unless another driver recognizes the range.
+/// Queries the drivers, also about ranges that contain only host memory, because the program may
+/// have registered that memory. If a query fails, the range may be memory of that driver, which the
+/// host perhaps cannot read. So the failure is the result, unless another driver recognizes the
+/// range.
 #[cold]
 pub(super) fn query(region: Region) -> Result<Option<(usize, Allocation)>> {
     let drivers = *DRIVERS.read();
@@ -108,8 +109,9 @@ pub(super) fn query(region: Region) -> Result<Option<(usize, Allocation)>> {
     failure.map_or(Ok(None), Err)
 }
 
-/// Queries one backend's driver. A program that maps memory in pieces (cuMemMap) uses it as one
-/// buffer, so adjacent ranges of the same kind and device are joined, as far as the range needs.
+/// Queries the driver of one backend about a range. A program that maps memory in pieces (cuMemMap)
+/// uses the pieces as one buffer, so adjacent allocations of the same kind and device are joined,
+/// as far as the range extends.
 pub fn identify(backend: &Backend, region: Region) -> Result<Option<DriverAllocation>> {
     let Some(memory) = backend.memory.as_ref() else { return Ok(None) };
     let Some(mut found) = memory.identify(region.addr())? else { return Ok(None) };

@@ -1,6 +1,7 @@
-//! List of memory that others allocated: memory of imported arrays, and memory that the program
-//! registered or adopted (`registered`). It is looked up by address as allocations are, so that
-//! copies find its backend. Entries may overlap, as several arrays may refer to the same memory.
+//! List of memory of other allocators: memory of imported arrays, and memory that the program
+//! registered or adopted (`registered`). Lookups by address also search this list, so that copies
+//! find the backend of the memory. Entries may overlap, because several arrays may refer to the
+//! same memory.
 
 use super::{Allocation, device_only};
 use crate::sys::memory::buf::Addr;
@@ -8,16 +9,16 @@ use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// By first byte and a number that is used once.
+/// Entries by the address of the first byte and a number that makes equal addresses distinct.
 static KNOWN: RwLock<BTreeMap<(usize, u64), Allocation>> = RwLock::new(BTreeMap::new());
 /// Number of entries. Usually 0, and then a lookup takes no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// One entry.
+/// Key of an entry in the list of external memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalEntry(usize, u64);
 
-/// Enters memory; it is in the list until [`leave`].
+/// Enters memory into the list, where it stays until [`leave`].
 #[must_use]
 pub fn enter(addr: Addr, mut allocation: Allocation) -> ExternalEntry {
     let mut known = KNOWN.write();
@@ -29,7 +30,7 @@ pub fn enter(addr: Addr, mut allocation: Allocation) -> ExternalEntry {
     entry
 }
 
-/// Takes an entry out.
+/// Removes an entry from the list.
 pub fn leave(entry: ExternalEntry) {
     let mut known = KNOWN.write();
     let gone = known.remove(&(entry.0, entry.1));
@@ -40,7 +41,7 @@ pub fn leave(entry: ExternalEntry) {
     }
 }
 
-/// Finds the entry that contains an address, and its first byte.
+/// Finds the entry that contains an address. Returns the address of its first byte and the entry.
 #[inline]
 pub fn find(addr: Addr) -> Option<(usize, Allocation)> {
     if COUNT.load(Ordering::Acquire) == 0 { None } else { find_listed(addr) }
@@ -55,7 +56,7 @@ fn find_listed(addr: Addr) -> Option<(usize, Allocation)> {
     Some((base, *allocation))
 }
 
-/// Finds the first entry that begins between two addresses (inclusive).
+/// Returns the first entry that begins between two addresses (inclusive).
 pub fn first_within(first: Addr, last: Addr) -> Option<(usize, Allocation)> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return None;
@@ -65,7 +66,7 @@ pub fn first_within(first: Addr, last: Addr) -> Option<(usize, Allocation)> {
     Some((base, *allocation))
 }
 
-/// In a forked child: there is none.
+/// Clears the list in a forked child.
 pub fn forget_all() {
     KNOWN.write().clear();
     COUNT.store(0, Ordering::Release);

@@ -1,5 +1,5 @@
-//! Memory that a handler of the dispatcher provided: allocated by one backend for a request to
-//! another. Either backend frees it.
+//! Memory that a handler of the dispatcher provided: one backend allocated it for a request to
+//! another backend. Either backend may free it.
 
 use super::{Allocation, LEDGER, Owner, Request, host_alloc, stream_ordered};
 use crate::abi::handle::dtl_backend_t;
@@ -13,12 +13,14 @@ use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The requested backend by the address of the first byte, for live allocations in the ledger only.
+/// Requested backend by the address of the first byte. Contains only live allocations in the
+/// ledger.
 static ASKED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap::new());
-/// True once there was one, so that most programs never take the lock.
+/// True once a requested backend was recorded, so that most programs never take the lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Accepts the memory that a handler provided for a request to the backend `asked`.
+/// Accepts the memory that a handler provided for a request to another backend. Fails if the memory
+/// does not meet the request.
 pub fn adopt(
     owner: Owner,
     asked: dtl_backend_t,
@@ -66,8 +68,8 @@ pub fn adopt(
     Ok(())
 }
 
-/// Frees memory from a handler that `adopt` rejected, if dtl_mem_alloc allocated it: there is no
-/// other reference to it.
+/// Frees memory of a handler that `adopt` rejected, if dtl_mem_alloc allocated it: no other
+/// reference to the memory exists.
 #[cold]
 pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
     let home = match heap::find(addr) {
@@ -82,7 +84,7 @@ pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
     };
     let Some(home) = home else { return };
     let freed = match order {
-        // The handler may have queued work with it.
+        // The handler may have queued work that uses the memory.
         Some(stream) => stream_ordered::free(inside, stream, addr),
         None => registry::find(inside, home)
             .and_then(|backend| super::free(Owner::Program, backend, addr)),
@@ -92,28 +94,28 @@ pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
     }
 }
 
-/// Returns true if a backend may free an allocation: it allocated the memory, or the request went
-/// to it.
+/// Returns true if a backend may free an allocation, because it allocated the memory or because the
+/// request was made to it.
 pub(super) fn is_of(backend: dtl_backend_t, addr: Addr, allocation: &Allocation) -> bool {
     let was_asked =
         || ANY.load(Ordering::Relaxed) && ASKED.read().get(&addr.get()) == Some(&backend);
     allocation.backend == backend || was_asked()
 }
 
-/// Removes and returns the requested backend of an allocation about to be freed, if it is not the
-/// one that allocated it.
+/// Removes and returns the requested backend of an allocation that is about to be freed; `None` if
+/// the requested backend allocated the memory itself.
 pub(super) fn take(addr: Addr) -> Option<dtl_backend_t> {
     if ANY.load(Ordering::Relaxed) { ASKED.write().remove(&addr.get()) } else { None }
 }
 
-/// Reverts [`take`], if the allocation stays.
+/// Reverts [`take`] if the free failed.
 pub(super) fn put_back(addr: Addr, asked: Option<dtl_backend_t>) {
     if let Some(asked) = asked {
         ASKED.write().insert(addr.get(), asked);
     }
 }
 
-/// All are gone.
+/// Clears the list of requested backends.
 pub(super) fn forget_all() {
     ASKED.write().clear();
 }

@@ -1,8 +1,8 @@
-//! Plain memory of the process: memory that a backend declares as such (`Backend::plain_memory`) is
-//! served by the library's own allocator (`sys::memory::heap`). The allocator can look up its own
+//! Plain memory of the process. The library's own allocator (`sys::memory::heap`) serves the memory
+//! that a backend declares as plain (`Backend::plain_memory`). The allocator can look up its own
 //! blocks, so there is no ledger and no lock.
 //!
-//! One backend's memory is like that at a time, the built-in one for the host.
+//! Only one backend at a time declares plain memory: the built-in backend for the host.
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::*;
@@ -13,28 +13,28 @@ use crate::sys::memory::heap::{self, CachedBlock, FreeOutcome, Label};
 use crate::sys::os::hwinfo;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The tag of blocks that belong to no pool.
+/// Tag of blocks that belong to no pool.
 pub const NO_POOL: u8 = 0;
-/// The tag of arrays' memory.
+/// Tag of blocks that belong to arrays.
 pub const ARRAYS: u8 = 1;
-/// The tag of blocks that a stream frees when it comes to that: no allocations any more.
+/// Tag of blocks that a stream will free in its order; they no longer count as allocations.
 pub const LEAVING: u8 = 2;
 
-/// The handle of the backend whose memory this is; 0 = none.
+/// Handle of the backend that declares plain memory; 0 = none.
 static HOME: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the backend that `sys::memory::heap` serves from now on.
+/// Sets the backend whose plain memory the allocator serves from now on.
 pub fn settle(backend: dtl_backend_t) {
     HOME.store(backend.id, Ordering::Release);
 }
 
-/// The handle of the backend that is served.
+/// Returns the handle of the backend whose plain memory the allocator serves.
 #[must_use]
 pub fn home() -> dtl_backend_t {
     dtl_backend_t { id: HOME.load(Ordering::Acquire) }
 }
 
-/// Returns true if this backend is the one whose plain memory is served here.
+/// Returns true if the allocator serves the plain memory of this backend.
 #[inline]
 #[must_use]
 pub fn serves(backend: dtl_backend_t) -> bool {
@@ -45,7 +45,8 @@ const HOST: u8 = 0;
 const DEVICE: u8 = 1;
 const MANAGED: u8 = 2;
 
-/// How a block's label names a kind, and whether the allocator serves it.
+/// Returns the code of a memory kind in the label of a block; `None` if the allocator does not
+/// serve the kind.
 #[inline]
 #[must_use]
 pub fn code(kind: dtl_enum_word_t) -> Option<u8> {
@@ -57,7 +58,7 @@ pub fn code(kind: dtl_enum_word_t) -> Option<u8> {
     }
 }
 
-/// The kind of a code.
+/// Returns the memory kind of a code.
 #[must_use]
 pub fn kind(code: u8) -> dtl_enum_word_t {
     match code {
@@ -67,20 +68,21 @@ pub fn kind(code: u8) -> dtl_enum_word_t {
     }
 }
 
-/// Returns true if every block is aligned to this anyway; 0 asks for no alignment.
+/// Returns true if every block has this alignment in bytes without a request. An alignment of 0 is
+/// no requirement.
 #[must_use]
 pub fn allows_fast_path(align: u64) -> bool {
     align <= heap::ALIGNMENT && align & align.wrapping_sub(1) == 0
 }
 
-/// Fast path of allocation: takes a cached block of kind HOST, for a usual alignment. `None`: use
-/// `memory::alloc`.
+/// Fast path of allocation: returns a cached block of kind HOST and default alignment. Returns
+/// `None` if the caller must use `memory::alloc`.
 #[must_use]
 pub fn quick_alloc(size: u64) -> Option<CachedBlock> {
     heap::quick_alloc(size, Label::new(HOST, NO_POOL))
 }
 
-/// A block; the arguments were checked.
+/// Allocates a block; the caller has checked the arguments.
 pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
     match heap::alloc(size, align, Label::new(kind, tag)) {
         Some(addr) => Ok(addr),
@@ -93,19 +95,19 @@ pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
 }
 
 /// Fast path of free: frees a block that belongs to no pool. Returns whether [`housekeeping`] is
-/// due. `None`: use `memory::free`.
+/// due; `None` if the caller must use `memory::free`.
 #[must_use]
 pub fn quick_free(addr: Addr) -> Option<bool> {
     heap::quick_free(addr, Label::new(0, NO_POOL))
 }
 
-/// Does the housekeeping that the fast paths leave undone.
+/// Performs the deferred housekeeping of the fast paths.
 pub fn housekeeping() {
     heap::housekeeping(NO_POOL);
 }
 
-/// Returns the error for a block that could not be freed; `None` if it is not one of the
-/// allocator's.
+/// Returns the error for a block that could not be freed; `None` if the allocator freed the block
+/// or does not own it.
 #[cold]
 #[must_use]
 pub fn refusal(freed: FreeOutcome, addr: Addr, owner: &str) -> Option<Error> {
@@ -134,7 +136,7 @@ pub fn refusal(freed: FreeOutcome, addr: Addr, owner: &str) -> Option<Error> {
     Some(Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text))
 }
 
-/// Applies settings: the most bytes kept unused, and whether to request huge pages.
+/// Applies the settings: maximum number of unused bytes to cache, and use of huge pages.
 pub fn configure(settings: &crate::runtime::settings::Settings) {
     heap::set_budget(
         settings.memory_keep.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX - 1)),
@@ -142,15 +144,17 @@ pub fn configure(settings: &crate::runtime::settings::Settings) {
     heap::use_huge_pages(settings.huge_pages.unwrap_or(true));
 }
 
-/// Gives back what is kept without use, if that is more than `keep` bytes: what the calling thread
-/// and those that have ended keep at once, the others' at their next calls.
+/// Returns unused memory to the system if its size exceeds `keep` bytes. Unused memory of the
+/// calling thread and of ended threads is returned immediately, that of other threads at their next
+/// calls.
 pub fn trim(keep: u64) {
     if heap::kept() as u64 > keep {
         heap::trim();
     }
 }
 
-/// Bytes that the allocator has from the system, if it serves this backend.
+/// Returns the number of bytes that the allocator has from the system, or 0 if it does not serve
+/// this backend.
 #[must_use]
 pub fn reserved(backend: &Backend) -> u64 {
     if serves(backend.handle()) { heap::mapped() as u64 } else { 0 }

@@ -1,7 +1,8 @@
-//! Allocations that cross to other processes: `dtl_mem_export`, `dtl_mem_import`.
+//! Memory handles for other processes: `dtl_mem_export`, `dtl_mem_import`.
 //!
-//! The handle's words: what the library checks before a backend sees anything (`Head`), then the
-//! backend's own. How memory gets from one process to another is the backend's matter.
+//! The words of a handle are the `Head`, which the library checks before it calls a backend,
+//! followed by the ticket of the backend. The backend implements the transfer of memory between
+//! processes.
 
 use super::{Allocation, LEDGER, check, device_only, find, host_alloc, registered};
 use crate::abi::devices::device::{DTL_MEM_HANDLE_ROOM, dtl_mem_handle_t};
@@ -18,23 +19,23 @@ use crate::sys::os::{fd, hwinfo};
 const WORDS: usize = 16;
 const TICKET_WORDS: usize = DTL_MEM_HANDLE_ROOM as usize / 8;
 const HEAD_WORDS: usize = WORDS - TICKET_WORDS;
-/// Bytes of the backend's name that travel, for texts.
+/// Bytes of the backend's name in the handle, for error texts.
 const NAME: usize = 16;
-/// "DTLM" and the version of what follows.
+/// Magic number "DTLM"; VERSION is the version of the format that follows.
 const MAGIC: u64 = 0x4D4C_5444;
 const VERSION: u64 = 1;
 
-/// What is in front of the backend's own words, in this order.
+/// Header of a memory handle: the words before the backend's ticket, in this order.
 struct Head {
-    /// The magic number in the lower half, the version above.
+    /// Magic number in the lower half, version in the upper half.
     format: u64,
     /// Checksum of all other words.
     sum: u64,
     node: u64,
     kind: u64,
     size: u64,
-    /// The alignment's logarithm in the lowest byte; of the backend's whole name a hash in the
-    /// others.
+    /// Base-2 logarithm of the alignment in the lowest byte; hash of the complete backend name in
+    /// the other bytes.
     align_and_name: u64,
     name: [u64; 2],
 }
@@ -51,7 +52,7 @@ impl Head {
         Head { format, sum, node, kind, size, align_and_name, name: [first, second] }
     }
 
-    /// The beginning of the backend's name.
+    /// Returns the first bytes of the backend's name.
     fn name(&self) -> String {
         let bytes: Vec<u8> = self.name.iter().flat_map(|word| word.to_ne_bytes()).collect();
         String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
@@ -98,7 +99,7 @@ fn exports(backend: &Backend) -> Result<&dyn Exports> {
     }
 }
 
-/// Makes a handle by which another process can reach an allocation.
+/// Creates a handle by which another process can access an allocation.
 pub fn export(inside: &Guard, addr: Addr) -> Result<dtl_mem_handle_t> {
     let Some((base, allocation)) = find(addr) else {
         return fail!(
@@ -149,7 +150,8 @@ pub fn export(inside: &Guard, addr: Addr) -> Result<dtl_mem_handle_t> {
     Ok(dtl_mem_handle_t { opaque })
 }
 
-/// Makes an allocation of another process one of this one: its address and size.
+/// Imports an allocation of another process. Returns its address in this process and its size in
+/// bytes.
 pub fn import(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Addr, u64)> {
     let exports = exports(backend)?;
     let (extent, ticket) = read(backend, handle)?;
@@ -206,7 +208,7 @@ fn map(backend: &Backend, exports: &dyn Exports, ticket: &Ticket, extent: Extent
     )
 }
 
-/// Decodes a handle. Fails if it cannot be meant for this backend on this node.
+/// Decodes a handle. Fails if the handle is not for this backend on this node.
 fn read(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Extent, Ticket)> {
     if handle.opaque == [0; WORDS] {
         return fail!(DTL_ERROR_INVALID_HANDLE, "handle is null: dtl_mem_export fills one in");
@@ -259,7 +261,8 @@ fn read(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Extent, Ticket)
     Ok((extent, ticket))
 }
 
-/// Enters what was imported, unless a backend gave an address that it had given before.
+/// Enters imported memory into the ledger. Returns false if the ledger already has an allocation at
+/// this address.
 fn enter_new(addr: Addr, mut allocation: Allocation) -> bool {
     let mut ledger = LEDGER.write();
     let is_new = !ledger.contains_key(&addr.get());

@@ -10,16 +10,16 @@ use crate::runtime::zeroed_kind_info;
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::{Addr, Region};
 
-/// A range passed to a copy or fill, with the backend that owns the memory.
+/// Range passed to a copy or fill, with the backend that owns the memory.
 pub struct Located<'g> {
-    /// The range and its kind; plain host memory is DTL_MEMORY_HOST.
+    /// Range and memory kind; plain host memory is DTL_MEMORY_HOST.
     pub place: CopySide,
-    /// The owner; `None` = host memory that is not in the library's lists.
+    /// Backend that owns the memory; `None` = host memory that is not in the library's lists.
     pub owner: Option<&'g Backend>,
 }
 
 impl Located<'_> {
-    /// Makes the description of host memory that is not in the library's lists.
+    /// Creates the description of host memory that is not in the library's lists.
     #[must_use]
     pub fn host(region: Region) -> Self {
         Located { place: CopySide { region, kind: DTL_MEMORY_HOST, device: 0 }, owner: None }
@@ -34,14 +34,15 @@ impl Located<'_> {
     }
 }
 
-/// Locates a range inside an allocation.
+/// Describes a range inside an allocation.
 fn within<'g>(inside: &'g Guard, region: Region, allocation: &Allocation) -> Result<Located<'g>> {
     let owner = registry::find(inside, allocation.backend)?;
     let place = CopySide { region, kind: allocation.kind, device: allocation.device };
     Ok(Located { place, owner: Some(owner) })
 }
 
-/// Locates a range. Fails with OUT_OF_BOUNDS if it crosses the end of its allocation.
+/// Finds the owner of a range. Fails with OUT_OF_BOUNDS if the range exceeds the end of its
+/// allocation.
 pub fn locate<'g>(inside: &'g Guard, name: &str, region: Region) -> Result<Located<'g>> {
     let Some((base, allocation)) = find_any(region)? else { return Ok(Located::host(region)) };
     let offset = (region.addr().get() - base) as u64;
@@ -56,8 +57,8 @@ pub fn locate<'g>(inside: &'g Guard, name: &str, region: Region) -> Result<Locat
     within(inside, region, &allocation)
 }
 
-/// Locates strided elements: `region` spans them, and `first`, the first element, may lie anywhere
-/// in it. The allocation of `first` must hold all of `region`.
+/// Finds the owner of strided elements. `region` spans the elements, and `first`, the first
+/// element, may lie anywhere in `region`. The allocation of `first` must contain all of `region`.
 pub fn locate_around<'g>(
     inside: &'g Guard,
     name: &str,
@@ -91,7 +92,7 @@ pub fn locate_around<'g>(
     )
 }
 
-/// Finds an allocation in which a range begins or ends, or which it covers. `at` looks up an
+/// Finds an allocation in which a range begins or ends, or which the range covers. `at` looks up an
 /// address; `counts` selects among the allocations that the range covers.
 fn touched(
     region: Region,

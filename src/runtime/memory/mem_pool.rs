@@ -1,7 +1,8 @@
-//! Pools: memory of a backend that is kept for later allocations instead of being given back.
+//! Memory pools: freed memory of a backend is cached for later allocations instead of being
+//! returned to the backend.
 //!
-//! The plain memory of the host comes from the library's own allocator, which keeps memory for all
-//! users: a pool of it is a label on blocks, with counters. For every other memory a pool keeps
+//! Plain host memory comes from the library's own allocator, which caches memory for all users. A
+//! pool of plain memory is a label on blocks, with counters. A pool of any other memory stores
 //! freed blocks in lists by size, under a lock that is not held while the backend is called.
 
 use super::{Allocation, host_alloc};
@@ -23,17 +24,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Type byte of pool handles.
 const TAG: u8 = 9;
-/// Default for the bytes that a pool keeps.
+/// Default for the maximum number of cached bytes of a pool.
 const USUAL_KEEP: u64 = 256 << 20;
-/// Blocks are aligned to this at least.
+/// Minimum alignment of blocks, in bytes.
 const LEAST_ALIGN: u64 = 64;
 
 static POOLS: HandleTable<MemPool> = HandleTable::new(TAG, 0);
 
-/// Fast lookup: pools of plain memory by the last bits of their handles; the first pool with these
-/// bits has the entry. An entry holds a handle only while its pool is in the table, and the entry
-/// is not reused before the pool's end. So a thread that finds the handle inside the epoch may use
-/// the entry.
+/// Lookup table for the fast paths: pools of plain memory, indexed by the low bits of their
+/// handles. The first pool with an index owns the entry. An entry contains a handle only while the
+/// pool is in the handle table, and is not reused before the pool is dropped. So a thread that
+/// finds the handle inside the epoch may use the entry.
 static QUICK: [PoolEntry; ENTRIES] = [const {
     PoolEntry { id: AtomicU64::new(0), label: AtomicU64::new(0), owner: AtomicU64::new(0) }
 }; ENTRIES];
@@ -42,15 +43,15 @@ const ENTRIES: usize = 64;
 #[repr(align(32))]
 struct PoolEntry {
     id: AtomicU64,
-    /// A label's word.
+    /// Label of the pool's blocks, as a word.
     label: AtomicU64,
-    /// Handle of the pool that has the place.
+    /// Handle of the pool that owns the entry; 0 = none.
     owner: AtomicU64,
 }
 
 impl PoolEntry {
     fn hide(&self, id: u64) {
-        // It may be another's.
+        // The exchange fails if the entry belongs to another pool.
         let _ = self.id.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
@@ -64,7 +65,7 @@ fn entry(id: u64) -> &'static PoolEntry {
     &QUICK[handle_table::index_of(id) % ENTRIES]
 }
 
-/// The label of a pool of plain memory, inside the epoch.
+/// Returns the label of a pool of plain memory. Must be called inside the epoch.
 #[inline]
 fn quick_label(id: u64) -> Option<Label> {
     let entry = entry(id);
@@ -74,21 +75,21 @@ fn quick_label(id: u64) -> Option<Label> {
     Some(Label::of_word(entry.label.load(Ordering::Relaxed)))
 }
 
-/// Fast path of allocation: takes a cached block, for a usual alignment and while the gate lets
-/// quick calls pass. `None`: allocate from the pool.
+/// Fast path of allocation: returns a cached block of default alignment while the gate admits
+/// fast-path calls. Returns `None` if the caller must allocate from the pool.
 #[must_use]
 pub fn quick_alloc(id: u64, size: u64) -> Option<CachedBlock> {
     heap::quick_alloc(size, quick_label(id)?)
 }
 
-/// Fast path of free: frees a block of this pool if that can be done at once. Returns whether
-/// [`housekeeping`] is due. `None`: free by the pool.
+/// Fast path of free: frees a block of this pool if that is possible immediately. Returns whether
+/// [`housekeeping`] is due; `None` if the caller must free through the pool.
 #[must_use]
 pub fn quick_free(id: u64, addr: Addr) -> Option<bool> {
     heap::quick_free(addr, quick_label(id)?)
 }
 
-/// Does the housekeeping that the fast paths leave undone.
+/// Performs the deferred housekeeping of the fast paths for a pool.
 pub fn housekeeping(inside: &Guard, id: u64) -> Result<()> {
     if let PoolBlocks::Plain { tag, .. } = find(inside, id)?.blocks {
         heap::housekeeping(tag);
@@ -96,28 +97,29 @@ pub fn housekeeping(inside: &Guard, id: u64) -> Result<()> {
     Ok(())
 }
 
-/// Tags that are not pools'.
+/// Bit mask of the tags that do not belong to pools.
 const NOT_POOLS: u64 =
     1 << host_alloc::NO_POOL | 1 << host_alloc::ARRAYS | 1 << host_alloc::LEAVING;
-/// One bit for each label in use.
+/// Bit mask of the labels in use.
 static LABELS: Mutex<u64> = Mutex::new(NOT_POOLS);
 
-/// Pool of a backend's memory: freed blocks are kept for later allocations.
+/// Pool of a backend's memory: freed blocks are cached for later allocations.
 pub struct MemPool {
     backend: Arc<Backend>,
     device: i32,
     kind: dtl_enum_word_t,
-    /// Blocks are aligned to this at least.
+    /// Minimum alignment of blocks, in bytes.
     least_align: u64,
-    /// Whether the host cannot reach its blocks.
+    /// True if the host cannot access the blocks.
     hidden: bool,
-    /// Its handle once it has one.
+    /// Handle of the pool; 0 before its insertion.
     id: AtomicU64,
     blocks: PoolBlocks,
 }
 
 enum PoolBlocks {
-    /// The allocator's, with this label. Counters of the label go on from an earlier pool's.
+    /// Blocks of the library's allocator with this label. The counters of a label continue from an
+    /// earlier pool: `before` is their initial value.
     Plain {
         code: u8,
         tag: u8,
@@ -128,11 +130,11 @@ enum PoolBlocks {
 
 #[derive(Default)]
 struct FreeLists {
-    /// By size and alignment.
+    /// Unused blocks by size and alignment in bytes.
     free: BTreeMap<(u64, u64), Vec<Addr>>,
     kept_bytes: u64,
     most_bytes: u64,
-    /// From the backend now.
+    /// Bytes that the pool has allocated from the backend.
     reserved_bytes: u64,
     live_bytes: u64,
     peak_bytes: u64,
@@ -141,7 +143,7 @@ struct FreeLists {
 }
 
 impl FreeLists {
-    /// Takes an unused block of this size and alignment.
+    /// Removes and returns an unused block of this size and alignment, if there is one.
     fn reuse(&mut self, room: u64, align: u64) -> Option<Addr> {
         let addr = self.free.get_mut(&(room, align))?.pop()?;
         self.kept_bytes -= room;
@@ -154,7 +156,8 @@ impl FreeLists {
             (self.peak_bytes.max(self.live_bytes), self.total_count + 1);
     }
 
-    /// Takes the largest blocks out until no more than so much is kept.
+    /// Removes the largest unused blocks until at most `most` bytes are cached. Returns the removed
+    /// blocks with size and alignment.
     fn shed(&mut self, most: u64) -> Vec<(Addr, u64, u64)> {
         let mut shed = Vec::new();
         while self.kept_bytes > most {
@@ -172,7 +175,8 @@ impl FreeLists {
 }
 
 impl MemPool {
-    /// A pool of a backend's memory on the thread's current device; `keep` 0 = as usual.
+    /// Creates a pool of a backend's memory on the current device of the thread. `keep` is the
+    /// maximum number of cached bytes; 0 = default.
     pub fn create(backend: Arc<Backend>, kind: dtl_enum_word_t, keep: u64) -> Result<MemPool> {
         memory::kind_info(&backend, kind, &mut crate::runtime::zeroed_kind_info())?;
         let device = device::get_or_first(&backend)?;
@@ -192,7 +196,7 @@ impl MemPool {
         Ok(MemPool { backend, device, kind, least_align, hidden, id: AtomicU64::new(0), blocks })
     }
 
-    /// Allocates from it.
+    /// Allocates a block of `size` bytes from the pool.
     pub fn alloc(&self, size: u64, align: u64) -> Result<Addr> {
         trace::about(|| {
             Args::NONE.bytes(size).what(format_args!("pool of {}", self.backend.name()))
@@ -231,7 +235,8 @@ impl MemPool {
         }
     }
 
-    /// A block from the backend. If it has none, everything kept without use goes back first.
+    /// Allocates a block from the backend. If the backend is out of memory, returns all unused
+    /// blocks to the backend first and retries.
     fn fetch(&self, kept: &Mutex<FreeLists>, room: u64, align: u64) -> Result<Addr> {
         let take = || {
             device::on(&self.backend, self.device, || {
@@ -251,7 +256,7 @@ impl MemPool {
         Ok(addr)
     }
 
-    /// Takes a block back; null is nothing.
+    /// Frees a block of the pool. A null address is ignored.
     pub fn free(&self, addr: Addr) -> Result<()> {
         if addr.is_null() {
             return Ok(());
@@ -261,7 +266,7 @@ impl MemPool {
                 FreeOutcome::Done => Ok(()),
                 freed => match host_alloc::refusal(freed, addr, "this pool") {
                     Some(error) => Err(error),
-                    // No block of this pool is in the ledger, which records the owner.
+                    // A block of this pool is not in the ledger, so the ledger provides the error.
                     None => memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed))
                         .map(drop),
                 },
@@ -280,7 +285,7 @@ impl MemPool {
         }
     }
 
-    /// Gives back to the backend until no more than `keep` bytes are kept without use.
+    /// Returns unused blocks to the backend until at most `keep` bytes are cached.
     pub fn trim(&self, keep: u64) -> Result<()> {
         match &self.blocks {
             PoolBlocks::Plain { .. } => {
@@ -305,7 +310,7 @@ impl MemPool {
         outcome
     }
 
-    /// Fills in its counters.
+    /// Writes the counters of the pool to `out`.
     pub fn stats(&self, out: &mut dtl_mem_stats_t) {
         match &self.blocks {
             PoolBlocks::Plain { tag, before, .. } => {
@@ -333,8 +338,8 @@ impl MemPool {
 
 impl Drop for MemPool {
     fn drop(&mut self) {
-        // At finalize there may be live blocks, else only such as another thread allocated during
-        // the destroy; nobody is inside a call with this pool any more.
+        // At finalize there may be live blocks; otherwise only blocks that another thread allocated
+        // during the destroy. No thread is inside a call with this pool any more.
         match &self.blocks {
             PoolBlocks::Plain { tag, .. } => {
                 if self.live_count() > 0 {
@@ -343,7 +348,7 @@ impl Drop for MemPool {
                 let id = self.id.load(Ordering::Relaxed);
                 let mut labels = LABELS.lock();
                 if entry(id).owner.load(Ordering::Relaxed) == id {
-                    entry(id).hide(id); // it was shown after the removal
+                    entry(id).hide(id); // `insert` published the entry after `remove` hid it
                     entry(id).owner.store(0, Ordering::Relaxed);
                 }
                 *labels &= !(1 << tag);
@@ -366,11 +371,11 @@ impl Drop for MemPool {
     }
 }
 
-/// Takes a label for a pool that is being made. The label of a destroyed pool becomes free when the
-/// last call that was in progress meanwhile has left; that call may belong to a thread that is not
-/// running now, so this waits for it. Call this outside the epoch: otherwise a destroyed pool may
-/// wait for this very call. A call from within another one (a callback) cannot leave, and fails
-/// instead.
+/// Allocates a label for a new pool. The label of a destroyed pool becomes free when the last call
+/// that was in progress during the destroy has returned. That call may belong to a thread that is
+/// not running now, so this function waits for it. It must be called outside the epoch; otherwise a
+/// destroyed pool may wait for this very call. Inside another call (in a callback) the epoch cannot
+/// be left, and the function fails instead.
 fn take_label() -> Result<u8> {
     loop {
         if let Some(tag) = free_label() {
@@ -411,7 +416,7 @@ fn free_label() -> Option<u8> {
     })
 }
 
-/// Puts a pool under a handle.
+/// Inserts a pool into the handle table and returns its handle.
 pub fn insert(pool: MemPool) -> Result<u64> {
     let pool = Arc::new(pool);
     let Some(id) = POOLS.insert(Arc::clone(&pool)) else {
@@ -419,7 +424,7 @@ pub fn insert(pool: MemPool) -> Result<u64> {
     };
     pool.id.store(id, Ordering::Relaxed);
     if let PoolBlocks::Plain { code, tag, .. } = pool.blocks {
-        let _labels = LABELS.lock(); // one at a time
+        let _labels = LABELS.lock(); // only one thread at a time writes an entry
         let entry = entry(id);
         if entry.owner.load(Ordering::Relaxed) == 0 {
             entry.owner.store(id, Ordering::Relaxed);
@@ -430,25 +435,25 @@ pub fn insert(pool: MemPool) -> Result<u64> {
     Ok(id)
 }
 
-/// Returns true if a handle names a live pool.
+/// Returns true if the handle `id` names a live pool.
 #[must_use]
 pub fn is_live(id: u64) -> bool {
     POOLS.is_live(id)
 }
 
-/// The pool of a handle, for the duration of a call.
+/// Returns the pool of the handle `id`, borrowed for the duration of a call.
 pub fn find(inside: &Guard, id: u64) -> Result<&MemPool> {
     POOLS.get(inside, id).ok_or_else(|| invalid_handle("pool", TAG, id))
 }
 
-/// Takes a pool out of the table. Its entry goes first: a thread that still uses the entry is
-/// inside the epoch, and the pool outlives that.
+/// Removes a pool from the handle table. The entry is cleared first: a thread that still uses the
+/// entry is inside the epoch, and the pool is not dropped before that thread leaves the epoch.
 fn remove(inside: &Guard, id: u64) -> Option<Arc<MemPool>> {
     entry(id).hide(id);
     POOLS.remove(inside, id)
 }
 
-/// Ends a pool without live allocations; the null handle is nothing.
+/// Destroys a pool. Fails with BUSY if it has live allocations. The null handle is ignored.
 pub fn destroy(inside: &Guard, id: u64) -> Result<()> {
     if id == 0 {
         return Ok(());
@@ -467,7 +472,7 @@ pub fn destroy(inside: &Guard, id: u64) -> Result<()> {
     Ok(())
 }
 
-/// At finalize: pools go; what is live of them goes with the ledger and the allocator.
+/// Destroys all pools at finalize. The ledger and the allocator free the live blocks of the pools.
 pub fn destroy_all() {
     let inside = epoch::enter();
     for id in POOLS.handles() {
@@ -476,7 +481,7 @@ pub fn destroy_all() {
     *LABELS.lock() = NOT_POOLS;
 }
 
-/// In a forked child: the handles go, the backends are left alone.
+/// Removes the handles of all pools in a forked child without calling the backends.
 pub fn forget_all() {
     let inside = epoch::enter();
     for id in POOLS.handles() {

@@ -1,13 +1,13 @@
 //! Memory: allocation through a backend, and the ledger of all live allocations.
 //!
-//! The ledger identifies pointers for copies and `dtl_mem_query`. It holds only what was allocated
-//! here. Memory that others allocated is in the list of `external`, or is found by a driver query
-//! (`drivers`). Any other pointer is plain host memory. Memory that `host_alloc` allocates is not
-//! in the ledger, because the allocator can look up its own blocks.
+//! The ledger identifies the allocation of a pointer for copies and `dtl_mem_query`. It contains
+//! only memory that this module allocated. Memory of other allocators is in the list of `external`,
+//! or is found by a driver query (`drivers`). Any other pointer is plain host memory. Memory that
+//! `host_alloc` allocates is not in the ledger, because the allocator can look up its own blocks.
 //!
 //! In reading order:
 //! - `host_alloc`: host memory by the library's allocator
-//! - `external`: memory that others allocated
+//! - `external`: memory of other allocators
 //! - `registered`: host memory registered by the program, adopted memory
 //! - `drivers`: driver queries for unknown pointers
 //! - `located`: owner and bounds of a range
@@ -17,7 +17,7 @@
 //! - `foreign_owner`: memory that a dispatch handler provided
 //! - `device_only`: memory that the host cannot access
 //! - `ipc_handle`: export and import between processes
-//! - `stats`: properties and use
+//! - `stats`: memory properties and usage counters
 
 pub mod device_only;
 pub mod drivers;
@@ -57,30 +57,32 @@ use std::collections::BTreeMap;
 /// Ledger entry of an allocation.
 #[derive(Clone, Copy)]
 pub struct Allocation {
-    /// The backend that owns the memory.
+    /// Backend that owns the memory.
     pub backend: dtl_backend_t,
-    /// The device it was allocated on.
+    /// Device on which the memory was allocated.
     pub device: i32,
-    /// Its kind.
+    /// Memory kind of the allocation.
     pub kind: dtl_enum_word_t,
-    /// Requested bytes.
+    /// Requested size in bytes.
     pub size: u64,
-    /// Bytes requested from the backend.
+    /// Size requested from the backend, in bytes.
     pub room: u64,
-    /// Alignment requested from the backend.
+    /// Alignment requested from the backend, in bytes.
     pub align: u64,
-    /// The handle of the pool that it belongs to; 0 = none, OF_ARRAYS = it is an array's.
+    /// Handle of the pool that owns the allocation; 0 = no pool, OF_ARRAYS = owned by an array.
     pub pool: u64,
-    /// Whether it came from another process (`dtl_mem_import`).
+    /// True if the memory was imported from another process (`dtl_mem_import`) or is owned by
+    /// another allocator.
     pub imported: bool,
-    /// Whether the host cannot read and write it (`hidden`).
+    /// True if the host cannot read and write the memory (see `device_only`).
     pub hidden: bool,
-    /// If so, its number, which no other has; else 0.
+    /// Unique serial number if `hidden` is true; else 0.
     pub serial: u64,
 }
 
 impl Allocation {
-    /// Makes the entry for memory that others allocate and free, and that a backend can copy.
+    /// Creates the entry of memory that another allocator allocates and frees, and that a backend
+    /// can copy.
     #[must_use]
     pub fn of_others(backend: &Backend, device: i32, kind: dtl_enum_word_t, size: u64) -> Self {
         let (hidden, backend) = (device_only::is_hidden(backend, kind), backend.handle());
@@ -108,10 +110,11 @@ impl Allocation {
     }
 }
 
-/// Every live allocation by its first byte.
+/// Live allocations by the address of their first byte.
 static LEDGER: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new());
 
-/// The allocation that holds the address, and its first byte.
+/// Finds the allocation that contains the address `addr`. Returns the address of its first byte and
+/// its entry.
 fn find(addr: Addr) -> Option<(usize, Allocation)> {
     if let Some(found) = heap::find(addr).filter(|found| found.tag != host_alloc::LEAVING) {
         return Some((found.base, plain_allocation(found)));
@@ -128,7 +131,7 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
     external::find(addr)
 }
 
-/// Describes a block of the host's allocator as the ledger would.
+/// Creates a ledger entry that describes a block of the host memory allocator.
 fn plain_allocation(found: heap::LiveBlock) -> Allocation {
     let (size, kind) = (found.size, host_alloc::kind(found.kind));
     Allocation {
@@ -145,9 +148,9 @@ fn plain_allocation(found: heap::LiveBlock) -> Allocation {
     }
 }
 
-/// Finds the memory in which a range begins, and its first byte, by a driver query if the memory is
-/// in no list. Inlined, because moving the large result takes a tenth of a small copy (row
-/// mem_copy_8).
+/// Finds the allocation in which a range begins, and the address of its first byte. Queries the
+/// drivers if the memory is in no list. Inlined, because moving the large result takes a tenth of a
+/// small copy (row mem_copy_8).
 #[inline]
 fn find_any(region: Region) -> Result<Option<(usize, Allocation)>> {
     let found = find(region.addr());
@@ -157,12 +160,12 @@ fn find_any(region: Region) -> Result<Option<(usize, Allocation)>> {
     Ok(found)
 }
 
-/// Owner of an allocation: only the owner frees it.
+/// Owner of an allocation. Only the owner may free the allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// The program's, which frees it by `dtl_mem_free`.
+    /// Program, which frees the memory by `dtl_mem_free`.
     Program,
-    /// An array's.
+    /// Array of the library, which frees the memory when it is destroyed.
     Array,
 }
 
@@ -171,27 +174,27 @@ impl Owner {
         if self == Owner::Array { host_alloc::ARRAYS } else { host_alloc::NO_POOL }
     }
 
-    /// In the ledger, where pools are named by their handles.
+    /// Returns the value of the `pool` field in the ledger for this owner.
     fn pool(self) -> u64 {
         if self == Owner::Array { OF_ARRAYS } else { 0 }
     }
 }
 
-/// Stands for a pool's handle in the ledger: an array's memory.
+/// Value of the `pool` field in the ledger for the memory of an array, in place of a pool handle.
 const OF_ARRAYS: u64 = u64::MAX;
 
-/// What memory is wanted.
+/// Properties of the memory to allocate.
 #[derive(Clone, Copy)]
 pub struct Request {
-    /// Its kind.
+    /// Requested memory kind.
     pub kind: dtl_enum_word_t,
-    /// Bytes.
+    /// Requested size in bytes.
     pub size: u64,
-    /// A power of two, or 0 = the kind's own.
+    /// Requested alignment in bytes, a power of two; 0 = the alignment of the kind.
     pub align: u64,
 }
 
-/// Allocates: by the handler of the kind if the program has one, else from the backend.
+/// Allocates memory: by the program's handler of the kind if there is one, else from the backend.
 pub fn alloc(
     owner: Owner,
     backend: &Backend,
@@ -212,7 +215,7 @@ pub fn alloc(
     alloc_own(owner, backend, &wanted)
 }
 
-/// Allocates from this backend, on the calling thread's current device.
+/// Allocates memory from the backend `backend`, on the current device of the calling thread.
 pub fn alloc_own(owner: Owner, backend: &Backend, wanted: &Request) -> Result<Addr> {
     let Request { kind, size, align } = *wanted;
     let (memory, align) = (backend.memory()?, check(size, align)?);
@@ -225,7 +228,7 @@ pub fn alloc_own(owner: Owner, backend: &Backend, wanted: &Request) -> Result<Ad
     admit(owner, backend, device, extent, || allocate(backend, memory, extent))
 }
 
-/// Counts and enters what `take` gives.
+/// Counts the allocation that `take` makes, and enters it into the ledger.
 fn admit(
     owner: Owner,
     backend: &Backend,
@@ -257,10 +260,10 @@ fn admit(
     Ok(addr)
 }
 
-/// The largest alignment.
+/// Largest alignment in bytes.
 pub const MOST_ALIGNMENT: u64 = 1 << 30;
 
-/// Checks size and alignment. Returns the alignment to request.
+/// Checks a size and an alignment in bytes. Returns the alignment to request; 0 becomes 1.
 pub fn check(size: u64, align: u64) -> Result<u64> {
     let align = if align == 0 { 1 } else { align };
     if !align.is_power_of_two() || align > MOST_ALIGNMENT {
@@ -283,7 +286,7 @@ fn allocate(backend: &Backend, memory: &dyn Memory, extent: Extent) -> Result<Ad
     sound(backend, memory, memory.alloc(extent.kind, extent.size, extent.align)?, extent)
 }
 
-/// Checks that the memory from a backend meets the request; otherwise gives it back and fails.
+/// Checks that the memory from a backend meets the request; otherwise frees it and fails.
 fn sound(backend: &Backend, memory: &dyn Memory, addr: Addr, extent: Extent) -> Result<Addr> {
     let Extent { kind, size, align } = extent;
     if addr.is_null() || addr.get() as u64 % align != 0 {
@@ -299,7 +302,7 @@ fn sound(backend: &Backend, memory: &dyn Memory, addr: Addr, extent: Extent) -> 
     Ok(addr)
 }
 
-/// Frees what `alloc` gave; null is nothing.
+/// Frees the memory at `addr`, which `alloc` returned. A null address is ignored.
 pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
     if addr.is_null() {
         return Ok(());
@@ -317,20 +320,21 @@ pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
         }
     }
     let allocation = leave(addr, backend, owner.pool())?;
-    // Still there after a failure: to try again, an array's, too, which is gone.
+    // After a failure the allocation is entered again, so that the free can be repeated. It has no
+    // pool then, because an array that owned it is destroyed.
     settle(backend, &allocation, addr)
         .inspect_err(|_| enter(addr, Allocation { pool: 0, ..allocation }))
 }
 
-/// Gives back what has left the ledger, and counts that.
+/// Frees memory that was removed from the ledger, and updates the counters of its backend.
 fn settle(asked: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
     let inside = epoch::enter();
-    // Not the requested backend if a handler of the dispatcher provided the memory.
+    // Differs from the requested backend if a handler of the dispatcher provided the memory.
     let backend = match asked.handle() == allocation.backend {
         true => asked,
         false => registry::find(&inside, allocation.backend)?,
     };
-    // First: once given back, the address may belong to another allocation.
+    // Before the free, because afterwards the address may belong to another allocation.
     let asked = foreign_owner::take(addr);
     give(backend, allocation, addr).inspect_err(|_| foreign_owner::put_back(addr, asked))?;
     backend.memory_use.shrank(allocation.size, host_alloc::serves(backend.handle()));
@@ -343,7 +347,8 @@ pub fn enter(addr: Addr, mut allocation: Allocation) {
     LEDGER.write().insert(addr.get(), allocation);
 }
 
-/// Takes an allocation of a backend and pool out of the ledger.
+/// Removes the allocation at `addr` from the ledger and returns it. Fails unless it belongs to this
+/// backend and pool.
 pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
     let mut ledger = LEDGER.write();
     let found = ledger.get(&addr.get()).copied();
@@ -387,7 +392,7 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
     fail!(DTL_ERROR_INVALID_ARGUMENT, "{text}")
 }
 
-/// Takes all allocations of a pool out of the ledger.
+/// Removes all allocations of a pool from the ledger and returns them.
 pub fn leave_all(pool: u64) -> Vec<(Addr, Allocation)> {
     let mut left = Vec::new();
     LEDGER.write().retain(|base, allocation| {
@@ -401,12 +406,12 @@ pub fn leave_all(pool: u64) -> Vec<(Addr, Allocation)> {
     left
 }
 
-/// Memory from a backend that is not in the ledger, on the thread's current device.
+/// Allocates memory from a backend on the current device of the thread, without a ledger entry.
 pub fn take(backend: &Backend, kind: dtl_enum_word_t, room: u64, align: u64) -> Result<Addr> {
     allocate(backend, backend.memory()?, Extent { kind, size: room, align })
 }
 
-/// Gives memory back to its backend.
+/// Frees memory through its backend, or closes imported memory.
 pub fn give(backend: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
     let memory = backend.memory()?;
     match memory.exports().filter(|_| allocation.imported) {
@@ -415,8 +420,8 @@ pub fn give(backend: &Backend, allocation: &Allocation, addr: Addr) -> Result<()
     }
 }
 
-/// A dma-buf of a range of an allocation: a file descriptor, the caller's, and where in it the
-/// range begins.
+/// Exports a range of an allocation as a dma-buf. Returns a file descriptor, which the caller owns,
+/// and the offset of the range in bytes.
 pub fn dmabuf(inside: &Guard, region: Region) -> Result<(i32, u64)> {
     let Located { owner: Some(owner), .. } = locate(inside, "ptr", region)? else {
         return fail!(
@@ -435,8 +440,8 @@ pub fn dmabuf(inside: &Guard, region: Region) -> Result<(i32, u64)> {
     })
 }
 
-/// Describes the memory at an address. NOT_FOUND if neither the library nor a driver in use has
-/// allocated it.
+/// Describes the memory at an address. Fails with NOT_FOUND if neither the library nor a driver in
+/// use allocated it.
 pub fn query(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
     let mut found = find(addr);
     if found.is_none() {
@@ -458,7 +463,7 @@ pub fn query(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
     Ok(())
 }
 
-/// At finalize: frees what the program left.
+/// Frees all memory that the program did not free. Called at finalize.
 pub fn destroy_all() {
     registered::destroy_all();
     let left = std::mem::take(&mut *LEDGER.write());
@@ -484,7 +489,7 @@ pub fn destroy_all() {
     host_alloc::settle(dtl_backend_t::NULL);
 }
 
-/// In a forked child: forget the parent's allocations (the memory stays as it is).
+/// Clears all lists of allocations in a forked child; the memory itself is not freed.
 pub fn forget_all() {
     LEDGER.write().clear();
     registered::forget_all();

@@ -1,5 +1,5 @@
-//! Memory of the program that it announced to the library: host memory registered for a backend's
-//! devices (`dtl_mem_register_host`), and memory of any kind from another allocator
+//! Memory of the program that the program passed to the library: host memory registered for a
+//! backend's devices (`dtl_mem_register_host`), and memory of any kind from another allocator
 //! (`dtl_mem_adopt`).
 
 use super::external::{self, ExternalEntry};
@@ -17,10 +17,10 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The call that announced the memory.
+/// Function by which the program passed the memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RegisteredBy {
-    /// `dtl_mem_register_host`: the backend has locked its pages.
+    /// `dtl_mem_register_host`: the backend has locked the pages.
     Registered,
     /// `dtl_mem_adopt`: the backend was not called.
     Adopted,
@@ -31,7 +31,7 @@ impl RegisteredBy {
         if self == RegisteredBy::Registered { "registered" } else { "adopted" }
     }
 
-    /// The call that reverts it.
+    /// Returns the name of the function that reverts the registration or adoption.
     fn inverse(self) -> &'static str {
         if self == RegisteredBy::Registered { "dtl_mem_unregister_host" } else { "dtl_mem_release" }
     }
@@ -41,11 +41,11 @@ struct Registered {
     backend: RangeUser,
     region: Region,
     origin: RegisteredBy,
-    /// `None`: the backend is at it.
+    /// Entry in the list of external memory; `None` while the backend registers the memory.
     entry: Option<ExternalEntry>,
 }
 
-/// By first byte. Ranges do not overlap.
+/// Registered and adopted ranges by the address of their first byte. Ranges do not overlap.
 static LIST: Mutex<BTreeMap<usize, Registered>> = Mutex::new(BTreeMap::new());
 
 /// Registers memory of the program with a backend.
@@ -70,7 +70,7 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     Ok(())
 }
 
-/// Adds memory from another allocator, which the backend can copy.
+/// Adopts memory of another allocator, which the backend can copy.
 pub fn adopt(
     backend: Arc<Backend>,
     device: i32,
@@ -98,7 +98,7 @@ pub fn adopt(
     Ok(())
 }
 
-/// Fails if the program's description of the memory contradicts the driver's.
+/// Fails if the program's description of the memory contradicts the description of the driver.
 fn check_with_driver(
     backend: &Backend,
     device: i32,
@@ -145,8 +145,8 @@ fn check_with_driver(
     Ok(())
 }
 
-/// Reserves the range in the list. Fails if a part of it is already in the library's ledger or
-/// lists.
+/// Reserves the range in the list. Fails if a part of the range is already in the library's ledger
+/// or lists.
 fn reserve(backend: &Arc<Backend>, region: Region, origin: RegisteredBy) -> Result<()> {
     let (first, last) = (region.addr(), region.addr().offset(region.len() - 1));
     let mut list = LIST.lock();
@@ -178,7 +178,8 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: RegisteredBy) -> Resu
             region.len()
         );
     }
-    // All of it is the allocator's, also between blocks, so the range covers some or will.
+    // The segments of the allocator belong to it entirely, including the gaps between blocks, so a
+    // range that overlaps one covers present or future blocks.
     if let Some(at) = heap::find_within(first, last) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -193,18 +194,19 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: RegisteredBy) -> Resu
     Ok(())
 }
 
-/// Reverts `register`.
+/// Reverts [`register`]: lets the backend unlock the pages.
 pub fn unregister(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
     let gone = take(backend, addr, RegisteredBy::Registered)?;
     forget(&gone)
 }
 
-/// Reverts `adopt`.
+/// Reverts [`adopt`]: removes the memory from the list.
 pub fn release(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
     take(backend, addr, RegisteredBy::Adopted).map(drop)
 }
 
-/// Removes an entry from the list.
+/// Removes the entry of the range that starts at `addr` from the list and returns it. Fails if
+/// there is no such entry.
 fn take(backend: &Arc<Backend>, addr: Addr, origin: RegisteredBy) -> Result<Registered> {
     let mut list = LIST.lock();
     let is_it = |found: &&Registered| found.backend.is_of(backend) && found.origin == origin;
@@ -223,7 +225,8 @@ fn take(backend: &Arc<Backend>, addr: Addr, origin: RegisteredBy) -> Result<Regi
     )
 }
 
-/// Describes an address that was passed to a function for the library's own allocations.
+/// Describes registered or adopted memory at an address, for error texts. Returns `None` if the
+/// address is in no such memory.
 #[must_use]
 pub fn describe(addr: Addr) -> Option<String> {
     let list = LIST.lock();
@@ -246,7 +249,7 @@ fn forget(gone: &Registered) -> Result<()> {
     gone.backend.memory()?.unregister(gone.region).unwrap_or(Ok(()))
 }
 
-/// At finalize: what the program left.
+/// Unregisters all ranges that the program did not unregister. Called at finalize.
 pub fn destroy_all() {
     for (_, left) in std::mem::take(&mut *LIST.lock()) {
         if let Some(entry) = left.entry {
@@ -258,7 +261,7 @@ pub fn destroy_all() {
     }
 }
 
-/// In a forked child: the backends are the parent's.
+/// Discards all entries in a forked child without calling the backends, which belong to the parent.
 pub fn forget_all() {
     std::mem::forget(std::mem::take(&mut *LIST.lock()));
 }

@@ -1,4 +1,5 @@
-//! Facts about a backend's memory: properties, use, and trimming of unused memory.
+//! Memory information of a backend: properties of memory kinds, usage counters, and trimming of
+//! unused memory.
 
 use super::host_alloc;
 use crate::abi::devices::device::*;
@@ -13,7 +14,7 @@ use crate::sys::memory::heap;
 use crate::sys::os::process;
 use std::sync::atomic::Ordering;
 
-/// Fills in a backend's counters.
+/// Writes the usage counters of a backend to `out`.
 pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
     backend.memory()?;
     let usage = &backend.memory_use;
@@ -24,8 +25,10 @@ pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
     out.total_count = usage.total_count.load(Ordering::Relaxed);
     if host_alloc::serves(backend.handle()) {
         let (own, arrays) = (heap::stats(host_alloc::NO_POOL), heap::stats(host_alloc::ARRAYS));
-        let leaving = heap::stats(host_alloc::LEAVING); // each allocated as one of the others
-        // The others of this backend are counted there, too.
+        // blocks of this tag were allocated with one of the other tags
+        let leaving = heap::stats(host_alloc::LEAVING);
+        // These counters include the backend's allocations outside of the allocator
+        // (`Usage::grew`).
         out.live_bytes = own.live_bytes + arrays.live_bytes + leaving.live_bytes;
         out.peak_bytes = (own.peak_bytes + arrays.peak_bytes).max(out.live_bytes);
         out.live_count += own.live_count + arrays.live_count + leaving.live_count;
@@ -34,19 +37,19 @@ pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
     Ok(())
 }
 
-/// Gives back what is kept of freed memory.
+/// Returns unused memory of a backend to the system.
 pub fn trim(backend: &Backend) -> Result<()> {
     backend.memory()?.trim();
     if host_alloc::serves(backend.handle()) {
         heap::trim();
-        // The library's own tables (communicators, queues) come from malloc.
+        // The library's own tables (communicators, queues) are allocated by malloc.
         process::trim_malloc();
     }
     Ok(())
 }
 
 /// Checks size and alignment as [`super::check`] does. Returns the alignment to request from the
-/// backend: 0 becomes the one that the kind declares.
+/// backend; 0 becomes the alignment that the kind declares.
 pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<u64> {
     let given = super::check(size, align)?;
     if align != 0 {
@@ -56,7 +59,7 @@ pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64
     match kind_info(backend, kind, &mut info) {
         Ok(()) => super::check(size, info.alignment),
         Err(error) if error.status() == DTL_ERROR_NATIVE_BACKEND => Err(error),
-        // No declaration: the kind is not described, or does not exist, which `alloc` reports
+        // The backend does not describe the kind, or the kind does not exist, which `alloc` reports
         // better.
         Err(_) => Ok(given),
     }
@@ -72,7 +75,8 @@ pub fn kind_info(
     if let Some(answer) = backend.memory()?.kind_info(kind, out) {
         return answer;
     }
-    // A backend that does not describe its memory: assume the least that the kind's name promises.
+    // The backend does not describe its memory: assume the minimum that the name of the kind
+    // implies.
     (out.properties, out.alignment) = (0, 1);
     match kind {
         DTL_MEMORY_HOST => {

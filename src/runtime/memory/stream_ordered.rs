@@ -1,5 +1,5 @@
-//! Memory in a stream's order: there for the work that is queued next, gone behind the work that
-//! was queued before.
+//! Stream-ordered memory: usable by work that is queued after the allocation, and freed behind the
+//! work that was queued before the free.
 
 use super::{
     Allocation, Owner, Request, admit, alignment, allocate, check, enter, find, foreign_owner,
@@ -21,7 +21,8 @@ use crate::sys::memory::buf::Addr;
 use crate::sys::memory::heap;
 use std::sync::Arc;
 
-/// Allocates: by the handler of the kind if the program has one, else on the stream's device.
+/// Allocates memory: by the program's handler of the kind if there is one, else on the device of
+/// the stream.
 pub fn alloc(order: Order<'_>, wanted: &Request) -> Result<Addr> {
     let Order { stream, .. } = order;
     let backend: &Backend = stream.home();
@@ -38,7 +39,8 @@ pub fn alloc(order: Order<'_>, wanted: &Request) -> Result<Addr> {
     alloc_own(stream, wanted)
 }
 
-/// Allocates on the stream's device, in its order where the backend can, else at once.
+/// Allocates memory on the device of the stream: in stream order if the backend supports that, else
+/// synchronously.
 pub fn alloc_own(stream: &Stream, wanted: &Request) -> Result<Addr> {
     let Request { kind, size, align } = *wanted;
     let backend: &Backend = stream.home();
@@ -61,8 +63,8 @@ pub fn alloc_own(stream: &Stream, wanted: &Request) -> Result<Addr> {
     })
 }
 
-/// Frees what `dtl_mem_alloc` or `alloc` gave, once the work queued so far is done; null is
-/// nothing.
+/// Frees memory of `dtl_mem_alloc` or `alloc` after the work queued so far. A null address is
+/// ignored.
 pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
     if addr.is_null() {
         return Ok(());
@@ -70,7 +72,7 @@ pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
     let marked = heap::retag(addr, host_alloc::NO_POOL, host_alloc::LEAVING);
     if marked == heap::FreeOutcome::Done {
         let gone = behind(stream, move || free_plain(addr));
-        // What was not queued is an allocation as before.
+        // If the free was not queued, the block becomes an ordinary allocation again.
         return gone.inspect_err(|_| {
             let _ = heap::retag(addr, host_alloc::LEAVING, host_alloc::NO_POOL);
         });
@@ -92,7 +94,7 @@ pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
     }
 }
 
-/// A block whose time has come.
+/// Frees a block of plain memory after the preceding work of the stream.
 fn free_plain(addr: Addr) -> Result<()> {
     match heap::free(addr, heap::Label::new(0, host_alloc::LEAVING)) {
         heap::FreeOutcome::Done => Ok(()),
@@ -100,8 +102,8 @@ fn free_plain(addr: Addr) -> Result<()> {
     }
 }
 
-/// An allocation that was taken out of the ledger and is not given back yet: it is there again if
-/// that fails.
+/// Allocation that was removed from the ledger and is not yet freed. Drop enters it into the ledger
+/// again if the free failed.
 struct Leaving {
     backend: Arc<Backend>,
     allocation: Allocation,
@@ -110,13 +112,15 @@ struct Leaving {
 }
 
 impl Leaving {
-    /// The backend's own way, if the memory and the stream are its.
+    /// Queues a stream-ordered free if the memory and the stream belong to the same backend and the
+    /// backend supports that. Returns `Err(self)` otherwise.
     fn queue(mut self, stream: &Stream) -> std::result::Result<Result<()>, Self> {
         let queue = || {
             let ours = Arc::ptr_eq(stream.home(), &self.backend) && !self.allocation.imported;
             let (token, memory) = (stream.token().filter(|_| ours)?, self.backend.memory.as_ref()?);
             let Allocation { kind, room, align, .. } = self.allocation;
-            // First: once it is queued, the address may belong to another allocation.
+            // Before the free is queued, because afterwards the address may belong to another
+            // allocation.
             let asked = foreign_owner::take(self.addr);
             let queued = memory.free_async(token, kind, self.addr, room, align);
             if !matches!(queued, Some(Ok(()))) {
@@ -152,15 +156,15 @@ impl Drop for Leaving {
     }
 }
 
-/// Does something when the stream's work so far is done: on a stream of a backend's, the caller
-/// waits for that.
+/// Runs `work` after the work queued so far on the stream. On a backend's stream, the caller waits
+/// for that work.
 fn behind(stream: &Stream, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     if stream.token().is_none() {
         return stream.run(work);
     }
     let finished = stream.synchronize();
     if finished.as_ref().is_err_and(|error| error.status() == DTL_ERROR_INVALID_STATE) {
-        return finished; // it is the stream's own work that asks
+        return finished; // the caller is work of the stream itself
     }
     work().and(finished)
 }

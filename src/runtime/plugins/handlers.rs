@@ -1,5 +1,4 @@
-//! Handlers of the default dispatcher that plugins bring: they go with the backends of their
-//! plugin.
+//! Handlers that plugins register with the default dispatcher, for the life of their backends.
 
 use super::{STATE, loading, registered};
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
@@ -8,8 +7,8 @@ use crate::runtime::dispatch::{self, Action};
 use crate::runtime::registry;
 use crate::sys::handles::epoch::{self, Guard};
 
-/// For the host's dispatch_register: keeps what `make` has registered for the plugin that this
-/// thread is loading.
+/// Calls `make` and records the handler that it registers for the plugin that this thread is
+/// loading (`dispatch_register` of the host table).
 pub fn register_handler(
     make: impl FnOnce() -> Result<dtl_registration_t>,
 ) -> Result<dtl_registration_t> {
@@ -21,7 +20,7 @@ pub fn register_handler(
     Ok(made)
 }
 
-/// Takes handlers out; some may be gone already.
+/// Unregisters handlers; ignores handlers that are already unregistered.
 pub(super) fn end(inside: &Guard, handlers: &[dtl_registration_t]) {
     for &handler in handlers.iter().rev() {
         let _ = dispatch::find(inside, dispatch::DEFAULT)
@@ -29,8 +28,8 @@ pub(super) fn end(inside: &Guard, handlers: &[dtl_registration_t]) {
     }
 }
 
-/// Unregisters a backend (`dtl_backend_unregister`), with its plugin's handlers that name it. The
-/// plugin's last backend takes all of the plugin's handlers with it.
+/// Unregisters a backend (`dtl_backend_unregister`), together with the handlers of its plugin that
+/// name the backend. With the plugin's last backend, all handlers of the plugin are unregistered.
 pub fn unregister(inside: &Guard, backend: dtl_backend_t) -> Result<()> {
     with_handlers(inside, backend, |others| {
         registry::remove(inside, backend, others).map(|()| true)
@@ -38,20 +37,20 @@ pub fn unregister(inside: &Guard, backend: dtl_backend_t) -> Result<()> {
     .map(drop)
 }
 
-/// Unregisters a backend that was replaced, with the handlers that name it, once nothing uses it.
-/// Returns true if nothing is left to do.
+/// Unregisters a backend that was replaced, together with the handlers that name it, once the
+/// backend is not in use. Returns true if no work is left to do.
 pub fn end_replaced(backend: dtl_backend_t) -> bool {
     let inside = epoch::enter();
     if !registry::is_replaced(&inside, backend) {
-        return true; // unregistered, or it has its name again
+        return true; // unregistered, or its name was restored
     }
-    // An error: another thread was faster.
+    // An error means that another thread has unregistered the backend first.
     with_handlers(&inside, backend, |others| registry::remove_unused(&inside, backend, others))
         .unwrap_or(true)
 }
 
-/// Removes a backend by `remove`, which gets the number of its plugin's handlers that name it; they
-/// end with it.
+/// Removes a backend by `remove`, whose argument is the number of handlers of the backend's plugin
+/// that name the backend. These handlers are unregistered with the backend.
 fn with_handlers(
     inside: &Guard,
     backend: dtl_backend_t,

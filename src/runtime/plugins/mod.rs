@@ -1,14 +1,14 @@
-//! Plugin files: which were tried, how each ended, where they are searched for.
+//! Plugin files: loading, the state of each file, and the search path.
 //!
-//! One thread at a time loads; it may find itself here again, when a plugin registers. A file is
-//! known by what it is (device and inode), so a second name of it is not a second plugin; it stays
-//! loaded as long as the process. Not here: the foreign call (handed in as an [`Opener`]) and the
-//! check of trusted files (`sys::os::secure_path`).
+//! One thread at a time loads plugins. It may reenter this module, when a plugin registers a
+//! backend. Files are identified by device and inode, so a second name of a file is not a second
+//! plugin. A loaded file stays loaded until the process ends. The call into the plugin is passed in
+//! as an [`Opener`]; the check of trusted files is in `sys::os::secure_path`.
 //!
 //! In reading order:
 //! - `search_path`: folders that are searched
-//! - `plugin_probe`: a trial in a process of its own
-//! - `handlers`: handlers of dispatchers that plugins bring
+//! - `plugin_probe`: trial of a plugin in a separate process
+//! - `handlers`: dispatcher handlers that plugins register
 
 mod handlers;
 pub mod plugin_probe;
@@ -35,79 +35,79 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-/// Called with the name of the next step, so that a crash or hang of a plugin can be located.
+/// Callback that receives the next step's name, so that a crash or hang can be located.
 pub type Step<'a> = &'a dyn Fn(&str);
-/// Loads a file and queries its facts.
+/// Function that loads a file and queries the plugin's description.
 pub type Opener = fn(&Path, Step) -> Result<Arc<dyn Plugin>>;
 
-/// A plugin that is in memory.
+/// Plugin that is loaded into the process.
 pub trait Plugin: Send + Sync {
-    /// Returns what the plugin reports about itself.
+    /// Returns the plugin's description of itself.
     fn facts(&self) -> &PluginDescription;
-    /// Registers its backends, by way of [`register`].
+    /// Calls the plugin's load function, which registers its backends through [`register`].
     fn load(&self) -> Result<()>;
 }
 
-/// What a plugin reports about itself.
+/// Description that a plugin reports about itself.
 #[derive(Clone, Debug, Default)]
 pub struct PluginDescription {
-    /// Its name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its version; may be empty.
+    /// Version of the plugin; may be empty.
     pub version: String,
-    /// What it is; may be empty.
+    /// Human-readable description of the plugin; may be empty.
     pub description: String,
-    /// ABI version of the header it was compiled with.
+    /// ABI version of the header with which the plugin was compiled.
     pub compiled_for: u32,
-    /// ABI version that it and the library agreed on.
+    /// ABI version on which the plugin and the library have agreed.
     pub spoken: u32,
-    /// Environments that its backends need.
+    /// Environments that the plugin's backends require.
     pub environments: Vec<Requirement>,
 }
 
-/// What became of one file or folder; the texts live for ever.
+/// State of one plugin file or folder; the texts are never freed.
 pub struct PluginInfo {
-    /// DTL_PLUGIN_LOADED, _FAILED or _IDLE.
+    /// DTL_PLUGIN_LOADED, DTL_PLUGIN_FAILED or DTL_PLUGIN_IDLE.
     pub state: i32,
-    /// How the last attempt ended.
+    /// Status of the last attempt to load the file.
     pub status: dtl_status_t,
-    /// The agreed ABI version; 0 = none.
+    /// Agreed ABI version; 0 = none.
     pub abi_version: u32,
-    /// Path, reason, origin, name, version, description, backends.
+    /// Texts in this order: path, reason, origin, name, version, description, backends.
     pub texts: [&'static CStr; 7],
 }
 
 struct PluginRecord {
     path: PathBuf,
     identity: Option<Identity>,
-    /// Origin of the request to load it.
+    /// Origin of the load request.
     origin: &'static str,
     plugin: Option<Arc<dyn Plugin>>,
-    /// What it registered when it was loaded last, and under which names.
+    /// Backends that the plugin registered when it was last loaded; `names` has their names.
     backends: Vec<dtl_backend_t>,
     names: Vec<String>,
     handlers: Vec<dtl_registration_t>,
     failure: Option<Error>,
-    /// For a loaded plugin: a failed registration whose status its load function has dropped.
+    /// Error of a failed registration that a loaded plugin's load function did not return.
     dropped: Option<Error>,
 }
 
 struct LoaderState {
     opener: Option<Opener>,
     records: Vec<PluginRecord>,
-    /// The thread that loads.
+    /// Thread that is loading a plugin.
     loader: Option<ThreadId>,
-    /// What the plugin that is being loaded has registered, and its versions.
+    /// Registrations and ABI versions of the plugin that is being loaded.
     current: Option<Current>,
 }
 
 struct Current {
     facts: PluginDescription,
-    /// The error of the first registration that failed.
+    /// Error of the first registration that failed.
     failure: Option<Error>,
-    /// The names of what was not registered before.
+    /// Names of the environments that the plugin has added.
     environments: Vec<String>,
-    /// Each with the one whose name it took.
+    /// Backends that the plugin has registered, each with the backend that it replaced, if any.
     backends: Vec<(dtl_backend_t, Option<registry::Replaced>)>,
     /// Registrations with the default dispatcher.
     handlers: Vec<dtl_registration_t>,
@@ -116,19 +116,20 @@ struct Current {
 static STATE: Mutex<LoaderState> =
     Mutex::new(LoaderState { opener: None, records: Vec::new(), loader: None, current: None });
 static CHANGED: Condvar = Condvar::new();
-/// Whether the folders have been searched since the library was opened.
+/// True if the search path has been searched since the library was opened.
 static SEARCHED: AtomicBool = AtomicBool::new(false);
 
-/// Hands in what opens files, so that this layer names nothing below it.
+/// Sets the function that opens plugin files, so that this layer does not name the layer below.
 pub fn open_files_with(opener: Opener) {
     STATE.lock().opener = Some(opener);
 }
 
-/// The right to load, held by one thread at a time.
+/// Right to load plugins, which one thread at a time holds.
 struct LoadGuard;
 
 impl LoadGuard {
-    /// Waits for it. `None`: this thread has it, and is inside a plugin.
+    /// Waits for the right to load. Returns `None` if the calling thread already holds it, because
+    /// the call comes from inside a plugin's load function.
     fn take() -> Option<Self> {
         let me = std::thread::current().id();
         let mut state = STATE.lock();
@@ -152,15 +153,14 @@ impl Drop for LoadGuard {
     }
 }
 
-/// Loads a plugin file; the first of its backends. A file whose backends are registered is left as
-/// it is.
+/// Loads a plugin file, unless its backends are registered already, and returns its first backend.
 pub fn load(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend_t> {
     let _turn = turn(origin)?;
     load_file(path, origin, step)
 }
 
-/// Loads every file *.so of a folder, by name; how many of them are loaded now. What fails is kept
-/// for [`at`] and logged.
+/// Loads every file *.so of a folder, in order of their names, and returns the number of files that
+/// are loaded now. Failures are recorded for [`at`] and logged.
 pub fn load_folder(path: &Path, origin: &'static str) -> Result<u64> {
     let _turn = turn(origin)?;
     search_folder(path, origin)
@@ -195,7 +195,8 @@ fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backen
     let opened = match (plugin, opener) {
         (Some(plugin), _) => Ok(plugin),
         (None, Some(open)) => {
-            // Before anything of the file runs: if it ends the process, this line names it.
+            // Logged before any code of the file runs: if the process ends there, this names the
+            // file.
             log::debug!("loading {}", trusted.path.display());
             plugin_probe::pass(&trusted.path, step).and_then(|()| open(&trusted.path, step))
         }
@@ -208,10 +209,11 @@ fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backen
     remember(trusted, origin, plugin, outcome)
 }
 
-/// A plugin's backends and handlers, and a failed registration whose status its load has dropped.
+/// Backends and handlers that a plugin has registered, and the error of a failed registration that
+/// its load function did not return.
 type Registered = (Vec<dtl_backend_t>, Vec<dtl_registration_t>, Option<Error>);
 
-/// Calls the plugin's load; takes back what it registered if it fails.
+/// Calls the plugin's load function; if that fails, undoes its registrations.
 fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
     let facts = plugin.facts().clone();
     STATE.lock().current = Some(Current {
@@ -243,11 +245,12 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
         }
         Err(error) => {
             handlers::end(&epoch::enter(), &handlers);
-            // Only a thread that found one at this moment can have required it; then it stays.
+            // Only a thread that found an environment just now can have required it; the
+            // environment then stays registered.
             environments.iter().for_each(|name| drop(environment::unregister(name)));
             let inside = epoch::enter();
             for (backend, replaced) in backends.into_iter().rev() {
-                // Only a thread that found it in this moment can be using it; then it stays.
+                // Only a thread that found the backend just now can use it; the backend then stays.
                 if let Err(error) = registry::remove(&inside, backend, 0) {
                     log::warning!(
                         "a plugin's load failed, and a backend of it stays: {}",
@@ -261,8 +264,8 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
     }
 }
 
-/// For the host's backend_register: adds a backend of the plugin that this thread is loading.
-/// `make` gets the ABI version that the plugin was compiled for and the agreed one.
+/// Adds a backend of the plugin that this thread is loading (`backend_register` of the host table).
+/// `make` receives the ABI version for which the plugin was compiled and the agreed version.
 pub fn register(
     flags: u64,
     make: impl FnOnce(u32, u32) -> Result<Backend>,
@@ -279,8 +282,8 @@ pub fn register(
     Ok(handle)
 }
 
-/// For the host's backend_register: keeps the first failure, in case the plugin's load does not
-/// return its status.
+/// Records the first failed registration (`backend_register` of the host table), in case the
+/// plugin's load function does not return its status.
 pub fn note_failure(error: &Error) {
     let me = std::thread::current().id();
     let mut state = STATE.lock();
@@ -290,8 +293,7 @@ pub fn note_failure(error: &Error) {
     }
 }
 
-/// For the host's environment_register: adds an environment of the plugin that this thread is
-/// loading.
+/// Adds an environment of the plugin that this thread loads (host's `environment_register`).
 pub fn register_environment(description: environment::Description) -> Result<()> {
     loading("environment_register")?;
     let name = description.name.clone();
@@ -303,14 +305,14 @@ pub fn register_environment(description: environment::Description) -> Result<()>
     Ok(())
 }
 
-/// Returns true if this thread is inside a plugin's load.
+/// Returns true if this thread is inside a plugin's load function.
 #[must_use]
 pub fn is_loading_here() -> bool {
     let state = STATE.lock();
     state.current.is_some() && state.loader == Some(std::thread::current().id())
 }
 
-/// Returns the facts of the plugin that this thread is loading.
+/// Returns the description of the plugin that this thread is loading.
 fn loading(call: &str) -> Result<PluginDescription> {
     let state = STATE.lock();
     let mine = state.loader == Some(std::thread::current().id());
@@ -324,8 +326,7 @@ fn loading(call: &str) -> Result<PluginDescription> {
     }
 }
 
-/// Adds the plugin that has registered the name already, so that the user can remove one of the two
-/// files.
+/// Adds to `error` the plugin that has registered `name`, so that the user can remove one file.
 fn error_with_owner(error: Error, name: &str) -> Error {
     let state = STATE.lock();
     let has = |record: &&PluginRecord| {
@@ -373,7 +374,7 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
     shown
 }
 
-/// Keeps how an attempt ended, and makes its result of it.
+/// Records the outcome of a load attempt, and converts it to the result of the call.
 fn remember(
     trusted: Trusted,
     origin: &'static str,
@@ -415,7 +416,7 @@ fn remember(
     }
 }
 
-/// Puts a record in the place of the one of the same file, or at the end.
+/// Stores a record: replaces the record of the same file, or appends it.
 fn keep(record: PluginRecord) {
     let mut state = STATE.lock();
     let same = |known: &&mut PluginRecord| match (known.identity, record.identity) {
@@ -423,7 +424,7 @@ fn keep(record: PluginRecord) {
         _ => known.path == record.path,
     };
     match state.records.iter_mut().find(same) {
-        // What has been loaded stays so, even if the file is refused by now.
+        // A plugin that is in memory stays loaded, even if its file is rejected by now.
         Some(known) if known.plugin.is_some() && record.plugin.is_none() => {
             known.failure = record.failure
         }
@@ -432,13 +433,13 @@ fn keep(record: PluginRecord) {
     }
 }
 
-/// Searches DTL_PLUGIN_PATH and the installed folder, once after each opening of the library. What
-/// fails is logged and kept. Costs one load once that is done.
+/// Searches DTL_PLUGIN_PATH and the installed folder, once after each opening of the library.
+/// Failures are logged and recorded. Costs one load once the search is done.
 pub fn search() {
     if SEARCHED.load(Ordering::Acquire) {
         return;
     }
-    // Inside a plugin's load there is nothing to wait for: it goes on without.
+    // Inside a plugin's load function waiting would deadlock: the call continues without a search.
     let Some(_turn) = LoadGuard::take() else { return };
     if SEARCHED.load(Ordering::Acquire) {
         return;
@@ -456,7 +457,7 @@ pub fn search() {
     SEARCHED.store(true, Ordering::Release);
 }
 
-/// The settings have changed: the next look searches anew.
+/// Makes the next lookup search again, because the settings have changed.
 pub fn search_again() {
     SEARCHED.store(false, Ordering::Release);
 }
@@ -476,7 +477,7 @@ fn search_folder(path: &Path, origin: &'static str) -> Result<u64> {
     Ok(loaded)
 }
 
-/// Those of the handles that are in the registry, with their names.
+/// Returns the handles that are in the registry, with the names of their backends.
 fn registered(handles: &[dtl_backend_t]) -> Vec<(dtl_backend_t, String)> {
     let inside = epoch::enter();
     let name = |handle: &dtl_backend_t| {
@@ -485,13 +486,13 @@ fn registered(handles: &[dtl_backend_t]) -> Vec<(dtl_backend_t, String)> {
     handles.iter().filter_map(name).collect()
 }
 
-/// Number of files and folders that are remembered.
+/// Returns the number of recorded files and folders.
 #[must_use]
 pub fn count() -> usize {
     STATE.lock().records.len()
 }
 
-/// What became of the one of this index.
+/// Returns the state of the file or folder at an index.
 #[must_use]
 pub fn at(index: usize) -> Option<PluginInfo> {
     let state: MutexGuard<LoaderState> = STATE.lock();
@@ -527,8 +528,8 @@ fn describe(record: &PluginRecord) -> PluginInfo {
     }
 }
 
-/// The library ends, or this is a forked child: what is in memory stays, its backends are gone, and
-/// the next opening searches and tries anew.
+/// Drops the registrations of all plugins at finalize or in a forked child. Loaded files stay in
+/// memory, and the next opening of the library searches and loads again.
 pub fn settle() {
     let mut state = STATE.lock();
     state.records.retain(|record| record.plugin.is_some());

@@ -1,7 +1,7 @@
-//! DTL_PLUGIN_PROBE: a plugin is tried in a process of its own before it is let into this one.
+//! Trial of a plugin in a separate process before it is loaded into this process: DTL_PLUGIN_PROBE.
 //!
-//! The process is the installed `dtl-info --probe FILE`, which is where the trying is done and
-//! judged; here it is found, run, and its line read. Off by default:
+//! The separate process is the installed `dtl-info --probe FILE`, which executes and judges the
+//! trial. This module finds and runs the program, and parses its output line. Off by default:
 //! docs/adr/0010-probe-before-loading.md.
 
 use super::Step;
@@ -15,20 +15,20 @@ use std::process::Command;
 use std::time::Duration;
 
 const PROGRAM: &str = "dtl-info";
-/// Time for dtl-info beyond the limit passed to it: it enforces that limit itself.
+/// Time for dtl-info beyond the limit that is passed to it; dtl-info itself enforces that limit.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Passes a file that may be loaded, as far as can be checked. One that dtl-info refuses passes
-/// too: it can be opened without harm, and then its refusal has a status.
+/// Fails if the trial of a file in a separate process fails. A file that dtl-info rejects passes
+/// too: it can be opened without harm, and then its rejection has a status.
 pub fn pass(file: &Path, step: Step) -> Result<()> {
     let Some(limit_ns) = settings::current().plugin_probe_ns else { return Ok(()) };
     step("the probe");
     let program = find(dl::own_file().as_deref())?;
     let mut command = Command::new(&program);
     command.arg("--probe").arg(file).args(["--time-limit", &format!("{limit_ns}ns")]);
-    // Without this, each probe would start another one.
+    // Otherwise each probe would start another probe.
     command.env_remove("DTL_PLUGIN_PROBE").env_remove("DTL_PLUGIN_PATH");
-    // Without this, its trace would overwrite this process' own.
+    // Otherwise its trace would overwrite this process' trace.
     command.env_remove("DTL_TRACE");
     let limit = Duration::from_nanos(limit_ns) + GRACE;
     let ChildOutput { output: said, in_time } =
@@ -49,10 +49,10 @@ pub fn pass(file: &Path, step: Step) -> Result<()> {
     judge(file, &program, &String::from_utf8_lossy(&said))
 }
 
-/// The dtl-info of this library's own installation.
+/// Returns the path of the dtl-info in this library's installation.
 fn find(own: Option<&Path>) -> Result<PathBuf> {
     let folder = own.and_then(Path::parent).unwrap_or(Path::new("/"));
-    // Beside a program that the library was linked into; from lib, lib64 or lib/MACHINE.
+    // Beside a program into which the library was linked; relative to lib, lib64 or lib/MACHINE.
     let places = match own {
         Some(own) if dl::is_in_program(own) => vec![folder.join(PROGRAM)],
         _ => ["../bin", "../../bin"].map(|bin| folder.join(bin).join(PROGRAM)).into(),
@@ -70,7 +70,7 @@ fn find(own: Option<&Path>) -> Result<PathBuf> {
     Err(Error::new(DTL_ERROR_UNAVAILABLE, what))
 }
 
-/// Reads the line "verdict FILE: reason".
+/// Parses the line "verdict FILE: reason".
 fn judge(file: &Path, program: &Path, said: &str) -> Result<()> {
     let (verdict, rest) = said.split_once(' ').unwrap_or(("", ""));
     let reason =

@@ -1,4 +1,4 @@
-//! Where plugin files are searched for, and the text for a backend name that is unknown.
+//! Search path of plugin files, and the advice for an unknown backend name.
 
 use super::{STATE, registered};
 use crate::error::Error;
@@ -7,7 +7,7 @@ use crate::sys::os::dl;
 use std::path::{Path, PathBuf};
 
 /// Returns the folders and files that are searched, in order, each with its origin. Installed
-/// folders that do not exist are left out.
+/// folders that do not exist are omitted.
 #[must_use]
 pub fn places() -> Vec<(PathBuf, &'static str)> {
     let path = settings::current().plugin_path.unwrap_or_default();
@@ -18,7 +18,7 @@ pub fn places() -> Vec<(PathBuf, &'static str)> {
     places
 }
 
-/// The files *.so of a folder, by name.
+/// Returns the files *.so of a folder, in order of their names.
 pub fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -31,8 +31,8 @@ pub fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Where installed plugins are: dtl/backends beside libdtl.so; for a program that the library was
-/// linked into, in the lib folders of the prefix that it lies in.
+/// Returns the folders of installed plugins: dtl/backends beside libdtl.so; for a program into
+/// which the library was linked, in the lib folders of the program's prefix.
 fn installed_folders() -> Vec<PathBuf> {
     const IN_LIB: &str = "dtl/backends";
     let Some(own) = dl::own_file() else { return Vec::new() };
@@ -45,9 +45,9 @@ fn installed_folders() -> Vec<PathBuf> {
     ["lib", "lib64", &multiarch].map(|lib| prefix.join(lib).join(IN_LIB)).into()
 }
 
-/// Text to append to NOT_FOUND: where a backend of this name can come from. Names the plugin that
-/// had registered it, else the places that are searched, the files that are loaded, and those that
-/// could not be loaded with their reasons.
+/// Returns the text to append to a NOT_FOUND error: possible sources of a backend of this name.
+/// Names the plugin that had registered the backend; otherwise the places that are searched, the
+/// files that are loaded, and the files that could not be loaded with the reasons.
 #[must_use]
 pub fn advice(name: &str) -> String {
     let state = STATE.lock();
@@ -73,7 +73,7 @@ pub fn advice(name: &str) -> String {
         + &list("plugins that could not be loaded", failed)
 }
 
-/// The places that are searched, whether they exist or not.
+/// Returns a text with the places that are searched, whether they exist or not.
 fn searched() -> String {
     let named = match settings::current().plugin_path.filter(|path| !path.is_empty()) {
         Some(path) => format!("DTL_PLUGIN_PATH ({path})"),

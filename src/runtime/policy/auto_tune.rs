@@ -1,11 +1,14 @@
-//! `auto_tune`: times a task on every resource, then gives it the fastest one.
+//! Policy `auto_tune`: times a task on every resource, then assigns the task to the fastest
+//! resource.
 //!
-//! While a task is tuned a thread's runs go to the resources in turn. The first warmups x resources
-//! runs are thrown away, the next samples x resources, which threads share, are timed, and the
-//! resource with the least time wins (noise only ever adds). All that is kept of one tuning goes
-//! with it: the next one begins with nothing, so a resource that has got slow is left.
+//! During the tuning of a task, the runs of a thread are assigned to the resources in turn. The
+//! first warmups x resources runs are not counted. The next samples x resources runs, which all
+//! threads share, are timed. The resource with the shortest time is selected, because noise only
+//! adds time. A new tuning uses no time of an earlier tuning, so a resource that has become slow is
+//! no longer selected.
 //!
-//! A tuned task costs one load of a word that no thread writes. Tuning takes no lock: `tuning_run`.
+//! A selection for a tuned task costs one load of a word that no thread writes. Tuning takes no
+//! lock, see `tuning_run`.
 
 use super::tuning_run::{Report, Trial, TuningRun};
 use crate::abi::devices::policy::dtl_task_key_t;
@@ -14,12 +17,14 @@ use crate::runtime::log;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Most tasks that one policy tunes.
+/// Maximum number of tasks that one policy tunes.
 const MOST_TASKS: usize = 1024;
-/// Counters of runs for each task; threads so far apart share one, and may then lose counts.
+/// Number of run counters for each task. Threads whose numbers are equal modulo STRIPES share a
+/// counter and may then lose counts.
 const STRIPES: usize = 8;
 
-/// A timed run on its way, in one word: the place of its task << 8 | its part of the tuning.
+/// Timed run in flight, packed in one word: index of the entry of its task << 8 | index of its part
+/// of the tuning.
 #[derive(Clone, Copy)]
 pub struct Run(u64);
 
@@ -40,7 +45,7 @@ impl Run {
 struct TuningEntry {
     key: dtl_task_key_t,
     trial: Trial,
-    /// Runs since the task was tuned.
+    /// Number of runs since the last tuning of the task, by stripe of threads.
     since: [Stripe; STRIPES],
 }
 
@@ -51,16 +56,16 @@ struct Stripe(AtomicU64);
 pub(super) struct Tuner {
     entries: Box<[OnceLock<Box<TuningEntry>>]>,
     resources: usize,
-    /// On each resource.
+    /// Number of untimed runs on each resource.
     warmups: usize,
     samples: usize,
     resample: u64,
-    /// Tasks that are tuned now.
+    /// Number of tasks that are being tuned.
     tuning: AtomicU32,
 }
 
 impl Tuner {
-    /// Nothing is tuned yet.
+    /// Creates a tuner without entries for this number of resources.
     #[must_use]
     pub(super) fn new(resources: usize, warmups: u32, samples: u32, resample: u64) -> Self {
         Tuner {
@@ -73,14 +78,14 @@ impl Tuner {
         }
     }
 
-    /// Returns true if any task waits for times.
+    /// Returns true if the tuning of any task is in progress.
     #[must_use]
     pub(super) fn is_tuning(&self) -> bool {
         self.tuning.load(Ordering::Relaxed) != 0
     }
 
-    /// Which resource the task gets, and the run if it is timed. `None`: the task is new, see
-    /// [`Tuner::enter`].
+    /// Selects the resource for the task `key`. Returns its index, and the run if the run is timed.
+    /// Returns `None` if the task is new, see [`Tuner::enter`].
     #[inline(always)] // row: select_tuned
     #[must_use]
     pub(super) fn select(
@@ -105,7 +110,8 @@ impl Tuner {
         Some(next_run(entry, place, thread))
     }
 
-    /// Returns true if it is time to tune a tuned task anew.
+    /// Counts a run of a tuned task in this thread. Returns true if a new tuning of the task is
+    /// due, and starts it.
     #[inline(always)] // row: select_tuned
     fn is_due(&self, entry: &TuningEntry, thread: usize) -> bool {
         if self.resample == 0 {
@@ -121,7 +127,7 @@ impl Tuner {
         is_due
     }
 
-    /// Makes room for a task.
+    /// Adds an entry for the task `key`. Fails with LIMIT if the table is full.
     #[cold]
     pub(super) fn enter(&self, key: dtl_task_key_t) -> Result<()> {
         let first = place_of(key);
@@ -153,7 +159,8 @@ impl Tuner {
         }
     }
 
-    /// Reports the end of a timed run on a resource. `None`: it failed, so its time does not count.
+    /// Reports the end of the timed run `run` on `resource`. `time_ns` is `None` if the run failed,
+    /// so that its time does not count.
     pub(super) fn ended(&self, run: Run, resource: usize, time_ns: Option<u64>) {
         let Some(entry) = self.entries.get(run.place()).and_then(OnceLock::get) else { return };
         let turn = TuningRun { resource, part: run.part() };
@@ -176,7 +183,8 @@ impl Tuner {
     }
 }
 
-/// A task that is tuned now.
+/// Assigns a run of a task whose tuning is in progress. If all runs are assigned, returns the
+/// fastest resource so far without a run.
 #[inline(never)]
 fn next_run(entry: &TuningEntry, place: usize, thread: usize) -> (usize, Option<Run>) {
     match entry.trial.take_run(thread) {
@@ -185,7 +193,8 @@ fn next_run(entry: &TuningEntry, place: usize, thread: usize) -> (usize, Option<
     }
 }
 
-/// Where the search for a task begins (Fibonacci hashing: Knuth, TAOCP vol. 3, 6.4).
+/// Returns the index of the entry at which the search for a task starts (Fibonacci hashing: Knuth,
+/// TAOCP vol. 3, 6.4).
 #[inline(always)] // row: select_tuned
 fn place_of(key: dtl_task_key_t) -> usize {
     let mixed = (key.task ^ key.variant.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -1,9 +1,9 @@
-//! Tasks in flight: selected, and not known to have ended. Each has a place with its ticket, its
-//! scratch memory and how its end is learnt; places are used again and again.
+//! Tasks in flight: tasks that were selected and whose end is not yet detected. Each task has a
+//! slot with its ticket, its scratch memory and the method to detect its end. Slots are reused.
 //!
-//! Nothing foreign is called while the lock is held: a thread that polls whether a task has ended
-//! takes its `Watch` out, so that one thread polls at a time, and puts it back if the task has not
-//! ended.
+//! No foreign function is called while the lock is held. A thread that polls a task takes the
+//! `Watch` out of the slot, so only one thread polls a task at a time. If the task has not ended,
+//! the thread puts the `Watch` back.
 
 use super::ResourceChoice;
 use crate::abi::devices::policy::dtl_waitable_fn_t;
@@ -17,50 +17,51 @@ use crate::sys::sync::tsc::TscTimer;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How the end of a task is learnt.
+/// Method to detect the end of a task.
 pub(super) enum Watch {
-    /// By a call of dtl_selection_end.
+    /// A call of dtl_selection_end.
     Told,
-    /// An event of the task's own.
+    /// An event that the task returned.
     Record(EventGate),
-    /// A function of the task's own.
+    /// A wait function that the task returned, with its object.
     Call(dtl_waitable_fn_t, Addr),
-    /// Events on the resource's stream, before (if it is timed) and behind the task's work.
+    /// Events on the stream of the resource: `start` before the task's work (if the task is timed),
+    /// and `stop` behind the work.
     Stream { start: Option<Arc<Event>>, stop: Arc<Event> },
 }
 
-/// How a task has ended.
+/// Outcome of a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskOutcome {
     pub(super) status: dtl_status_t,
-    /// How long it took, if that is known.
+    /// Duration in nanoseconds, if measured.
     pub(super) time_ns: Option<u64>,
-    /// Taken in this thread before the call that returned the status.
+    /// Mark taken in this thread before the call that returned the status.
     pub(super) before: Mark,
 }
 
 enum InFlightState {
     Free,
-    /// The watch is `None` while a thread looks.
+    /// Task in flight. The watch is `None` while a thread polls the task.
     Running(Option<Watch>),
-    /// Kept for the owner of the submission, who queries the status later.
+    /// Completed task: the owner of the submission queries the status later.
     Over(dtl_status_t),
 }
 
 struct InFlightSlot {
-    /// In tickets, so that an old one leads nowhere.
+    /// Use count of the slot. A ticket contains it, so an old ticket is invalid.
     generation: u32,
     state: InFlightState,
-    /// The submission has an owner, who will query the status.
+    /// True if the owner of the submission will query the status.
     is_kept: bool,
     picked: ResourceChoice,
     scratch: Option<Box<[u128]>>,
 }
 
-/// Tickets of one resource.
+/// Tickets of the tasks in flight on one resource that must be polled.
 #[derive(Default)]
 struct ResourceTickets {
-    /// On its stream: they end as they were submitted.
+    /// Tasks on the stream of the resource: they end in the order of submission.
     in_order: VecDeque<u64>,
     others: VecDeque<u64>,
 }
@@ -70,7 +71,7 @@ struct Places {
     all: Vec<InFlightSlot>,
     free: Vec<u32>,
     running: usize,
-    /// By resource: what has to be looked at.
+    /// Tasks that must be polled, by resource index.
     rows: Vec<ResourceTickets>,
 }
 
@@ -80,16 +81,17 @@ pub(super) struct Flights {
     scratch_bytes: usize,
 }
 
-/// A task that has just ended, as reported to its policy.
+/// Completion of a task, as reported to its policy.
 pub(super) struct TaskCompletion {
     pub(super) picked: ResourceChoice,
     pub(super) ended: TaskOutcome,
-    /// The status goes to no other caller, so the policy keeps a failure.
+    /// True if no caller gets the status, so the policy records a failure.
     pub(super) is_unheard: bool,
 }
 
 impl Flights {
-    /// None yet, on so many resources.
+    /// Creates an empty table for this number of resources, with `scratch_bytes` bytes for each
+    /// task.
     #[must_use]
     pub(super) fn new(resources: usize, scratch_bytes: u64) -> Self {
         let rows = (0..resources).map(|_| ResourceTickets::default()).collect();
@@ -99,7 +101,8 @@ impl Flights {
         }
     }
 
-    /// A new one: its ticket, and the address of its scratch memory.
+    /// Enters a new task. Returns its ticket and the address of its scratch memory. Fails with
+    /// LIMIT or OUT_OF_MEMORY if no slot can be allocated.
     pub(super) fn begin(
         &self,
         picked: ResourceChoice,
@@ -143,7 +146,8 @@ impl Flights {
         Ok((ticket, memory))
     }
 
-    /// A task has ended. `None`: it had before, or there is no such task.
+    /// Marks the task `ticket` as ended and returns its completion. Returns `None` if the task had
+    /// ended before or does not exist.
     pub(super) fn end(&self, ticket: u64, ended: TaskOutcome) -> Option<TaskCompletion> {
         let mut places = self.places.lock();
         let place = places.running(ticket)?;
@@ -157,7 +161,8 @@ impl Flights {
         Some(TaskCompletion { picked, ended, is_unheard })
     }
 
-    /// The task was not taken: as if it had never been.
+    /// Removes the task `ticket`, which was not started. Returns its resource choice; `None` if no
+    /// such task is running.
     pub(super) fn cancel(&self, ticket: u64) -> Option<ResourceChoice> {
         let mut places = self.places.lock();
         let picked = places.running(ticket)?.picked;
@@ -166,8 +171,8 @@ impl Flights {
         Some(picked)
     }
 
-    /// How a kept task has ended, once, and its place is free again. `Ok(None)`: it runs.
-    /// `Err(())`: no such task.
+    /// Returns the status of the kept task `ticket` once, and frees its slot. Returns `Ok(None)`
+    /// while the task runs, and `Err(())` if there is no such task.
     pub(super) fn take(&self, ticket: u64) -> std::result::Result<Option<dtl_status_t>, ()> {
         let mut places = self.places.lock();
         let place = places.place(ticket).ok_or(())?;
@@ -181,7 +186,7 @@ impl Flights {
         }
     }
 
-    /// Gives up the status of a task. False: there is no such task.
+    /// Discards the status of the task `ticket`. Returns false if there is no such task.
     pub(super) fn let_go(&self, ticket: u64) -> bool {
         let mut places = self.places.lock();
         let Some(place) = places.place(ticket).filter(|place| place.is_kept) else { return false };
@@ -192,13 +197,14 @@ impl Flights {
         true
     }
 
-    /// Tasks that run.
+    /// Returns the number of running tasks.
     #[must_use]
     pub(super) fn running(&self) -> usize {
         self.places.lock().running
     }
 
-    /// Looks whether one task has ended. `None`: not yet, or another thread looks.
+    /// Polls the task `ticket` for at most `timeout_ns` nanoseconds. Returns its completion; `None`
+    /// if the task still runs or another thread polls it.
     pub(super) fn look(
         &self,
         ticket: u64,
@@ -230,8 +236,8 @@ impl Flights {
         }
     }
 
-    /// Looks at tasks of a resource: those on its stream up to the first that runs, and so many of
-    /// the others.
+    /// Polls tasks of the resource `index`: the tasks on its stream up to the first that still
+    /// runs, and at most `others` of the other tasks. Passes each completion to `landed`.
     pub(super) fn look_at_some(
         &self,
         index: usize,
@@ -243,8 +249,8 @@ impl Flights {
             let mut places = self.places.lock();
             let runs = places.running(ticket).is_some();
             let queue = places.rows.get_mut(index).map(|rows| &mut rows.in_order);
-            // It stays while it is looked at, so that threads that look at once leave the order as
-            // it is.
+            // The ticket stays at the front of the queue while its task is polled, so that
+            // concurrent polls do not change the order.
             if let Some(queue) = queue.filter(|queue| !runs && queue.front() == Some(&ticket)) {
                 queue.pop_front();
             }
@@ -263,7 +269,7 @@ impl Flights {
                 continue;
             }
             let mut places = self.places.lock();
-            // Unless another thread has seen its end.
+            // Not queued again if another thread has detected the end.
             if places.running(ticket).is_some() {
                 places
                     .rows
@@ -284,7 +290,8 @@ impl Flights {
         Some((first, self.look(first, 0, events)))
     }
 
-    /// Tasks of a resource, not on its stream, that have to be looked at.
+    /// Returns the number of tasks of the resource `index` that are not on its stream and must be
+    /// polled.
     #[must_use]
     pub(super) fn others(&self, index: usize) -> usize {
         self.places.lock().rows.get(index).map_or(0, |rows| rows.others.len())
@@ -330,7 +337,8 @@ fn scratch(bytes: usize) -> Result<Option<Box<[u128]>>> {
 }
 
 impl Watch {
-    /// How the task has ended; `None` = not yet.
+    /// Polls the task for at most `timeout_ns` nanoseconds. Returns its outcome; `None` if it still
+    /// runs.
     fn ended(&self, timeout_ns: u64) -> Option<TaskOutcome> {
         let before = Mark::now();
         let of = |outcome: Result<bool>| match outcome {
@@ -345,7 +353,8 @@ impl Watch {
                 DTL_ERROR_TIMEOUT => return None,
                 status => status,
             },
-            Watch::Call(None, _) => DTL_ERROR_CANCELED, // never made
+            // cannot happen: no watch is created without a function
+            Watch::Call(None, _) => DTL_ERROR_CANCELED,
             Watch::Stream { stop, .. } => of(stop.query())?,
         };
         let time_ns = match self {
@@ -355,7 +364,7 @@ impl Watch {
         Some(TaskOutcome { status, time_ns, before })
     }
 
-    /// Gives events back that are used again.
+    /// Passes the events of the watch to `events` for reuse by the resource `index`.
     fn recycle(self, index: u32, events: &dyn Fn(u32, Arc<Event>)) {
         if let Watch::Stream { start, stop } = self {
             start.into_iter().chain([stop]).for_each(|event| events(index, event));
@@ -363,7 +372,7 @@ impl Watch {
     }
 }
 
-/// Time since a task was picked; `None` if it is not timed.
+/// Returns the nanoseconds since the task was selected; `None` if the task is not timed.
 #[must_use]
 pub(super) fn time_since(picked: &ResourceChoice) -> Option<u64> {
     picked.started.map(TscTimer::elapsed_ns)

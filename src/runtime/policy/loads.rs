@@ -1,34 +1,38 @@
-//! How many tasks each resource has: selecting one and counting the task is one atomic step.
+//! Number of tasks on each resource. Selecting a resource and counting the task is one atomic step.
 //!
-//! A count is on cache lines of its own. Each thread looks first at "its" resource, and a count of
-//! 0 ends the search, as nothing is less: threads that keep to different resources never touch a
-//! common line.
+//! Each count has its own pair of cache lines. A thread first reads the count of its own resource,
+//! whose index is the thread number (modulo the number of resources). A count of 0 ends the search,
+//! because no count is smaller. So threads that use different resources access no common line.
 //!
-//! Why one step: the count of the resource that was found least is changed by a compare-and-swap
-//! from the value seen. If another thread selected it meanwhile the swap fails and the search
-//! begins anew. Other resources can only have got more tasks by other selections, so the one found
-//! is still least among what selections made; a task that ended elsewhere meanwhile could just as
-//! well have ended a moment later. So as long as no task ends, counts never differ by more than
-//! one, whichever threads select (`tests/models` tries it).
+//! Why one atomic step: the count of the least loaded resource is changed by a compare-and-swap
+//! from the value that the search read. If another thread selected that resource meanwhile, the
+//! swap fails and the search restarts. Other resources can only have gained tasks by selections, so
+//! the resource found is still the least loaded one as far as selections go. A task that ended
+//! elsewhere meanwhile could just as well have ended a moment later. So while no task ends, counts
+//! never differ by more than one, whichever threads select (`tests/models` checks this).
 //!
-//! A count is two numbers, `taken` less `ended`. The thread whose number a resource has is the only
-//! one that writes its `ended`, so the end of a task there is a plain store, half of what two
-//! atomic steps cost. All other threads take a task back from `taken`. A task is counted in `taken`
-//! before it is counted in `ended` or taken back. So a reader that loads `ended` first never finds
-//! it greater, and a count can only come out too large, by the tasks that ended in between.
+//! A count is the difference of two numbers, `taken` minus `ended`. Only the thread whose number
+//! equals the index of the resource writes `ended` of that resource. So the end of a task in that
+//! thread is a plain store, and start and end together cost half of two atomic read-modify-writes.
+//! All other threads decrement `taken` instead. A task is counted in `taken` before it is counted
+//! in `ended` or subtracted from `taken`. So a reader that loads `ended` first never finds `ended`
+//! greater than `taken`. The difference can only be too large, by the tasks that ended between the
+//! two loads.
 //!
-//! Memory ordering: taking a place is an acquire, giving it back a release, in either number, so a
-//! task sees all that the one did whose place it got: a capacity of one is mutual exclusion. The
-//! search itself reads `taken` relaxed, as the swap checks it.
+//! Memory ordering: incrementing a count is an acquire operation. Decrementing it, by either
+//! number, is a release operation. So a task sees all writes of the task whose place it takes: a
+//! capacity of one is mutual exclusion. The search itself reads `taken` relaxed, because the swap
+//! checks the value.
 
 use crate::sys::sync::{AtomicU64, Ordering};
 
-/// One resource's count.
+/// Task count of one resource.
 #[repr(align(128))]
 struct Count {
-    /// Tasks given to it, less those that others than its own thread have ended.
+    /// Number of tasks assigned to the resource, minus the tasks that other threads than the
+    /// resource's own thread have ended.
     taken: AtomicU64,
-    /// Tasks that its own thread has ended.
+    /// Number of tasks that the resource's own thread has ended.
     ended: AtomicU64,
 }
 
@@ -47,12 +51,12 @@ impl Count {
         Seen { taken, tasks: taken.saturating_sub(ended) }
     }
 
-    /// One task more, if none was given to it since.
+    /// Adds one task if `taken` still equals `seen`. Returns true on success.
     fn take(&self, seen: u64) -> bool {
         self.taken.compare_exchange(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes a place if there are less than `most` tasks.
+    /// Adds one task if the resource has less than `most` tasks. Returns true on success.
     fn take_one_of(&self, most: u64) -> bool {
         loop {
             let seen = self.see();
@@ -70,25 +74,26 @@ impl Count {
 pub(super) struct Loads(Box<[Count]>);
 
 impl Loads {
-    /// No tasks on so many resources.
+    /// Creates counts of 0 for this number of resources.
     #[must_use]
     pub(super) fn new(resources: usize) -> Self {
         let none = |_| Count { taken: AtomicU64::new(0), ended: AtomicU64::new(0) };
         Loads((0..resources).map(none).collect())
     }
 
-    /// Counts with their indices, from `first` on and round.
+    /// Iterates over all counts with their indices, starting at `first` and wrapping around.
     fn from(&self, first: usize) -> impl Iterator<Item = (usize, &Count)> {
         let counts = || self.0.iter().enumerate();
         counts().skip(first).chain(counts().take(first))
     }
 
-    /// Where a thread looks first.
+    /// Returns the index of the resource at which the search of a thread starts.
     fn first_of(&self, thread: usize) -> usize {
         thread % self.0.len().max(1)
     }
 
-    /// Takes a place on the thread's own resource if that is idle: nothing is less.
+    /// Adds a task to the thread's own resource if that resource is idle, as no count is smaller
+    /// than 0. Returns the index, or `None`.
     #[inline]
     #[must_use]
     pub(super) fn take_own(&self, thread: usize) -> Option<usize> {
@@ -96,8 +101,8 @@ impl Loads {
         own.take(own.ended.load(Ordering::Acquire)).then_some(thread)
     }
 
-    /// Takes a place on the resource with the fewest tasks; of equals the first one from the
-    /// thread's own on.
+    /// Adds a task to the resource with the fewest tasks and returns its index. Among equal counts,
+    /// the first from the thread's own resource on is selected.
     #[inline(never)]
     #[must_use]
     pub(super) fn take_least(&self, thread: usize) -> usize {
@@ -120,8 +125,8 @@ impl Loads {
         }
     }
 
-    /// Takes a place on the first resource from the thread's own on that has less than `most`
-    /// tasks.
+    /// Adds a task to the first resource, from the thread's own on, that has less than `most`
+    /// tasks. Returns its index; `None` if all resources are full.
     #[inline(never)]
     #[must_use]
     pub(super) fn take_free(&self, thread: usize, most: u64) -> Option<usize> {
@@ -130,7 +135,7 @@ impl Loads {
             .map(|(index, _)| index)
     }
 
-    /// A task on it has ended, for this thread.
+    /// Removes a task from the resource `index`; `thread` is the number of the calling thread.
     #[inline]
     pub(super) fn give_back_in(&self, thread: usize, index: usize) {
         if thread != index {
@@ -141,7 +146,7 @@ impl Loads {
         }
     }
 
-    /// A task on it has ended.
+    /// Removes a task from the resource `index`, in any thread.
     #[inline]
     pub(super) fn give_back(&self, index: usize) {
         if let Some(count) = self.0.get(index) {
@@ -149,7 +154,7 @@ impl Loads {
         }
     }
 
-    /// Tasks on a resource now.
+    /// Returns the current number of tasks on the resource `index`.
     #[must_use]
     pub(super) fn of(&self, index: usize) -> u64 {
         self.0.get(index).map_or(0, |count| count.see().tasks)

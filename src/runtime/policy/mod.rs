@@ -1,22 +1,22 @@
-//! Dynamic selection: policies, which choose a resource for each task.
+//! Dynamic selection: scheduling policies that choose a resource for each task.
 //!
-//! A short task takes three steps: choose, call, count. `quick` and `quick_end` do the first and
-//! the last; the task runs between them, outside of the epoch. Neither allocates, locks, nor can
-//! panic.
+//! The submit of a short task has three steps: select a resource, call the task, count its end.
+//! [`quick`] and the methods of [`FastPolicy`] implement the first and the last step. The task runs
+//! between them, outside of the epoch. Neither step allocates, locks or can panic.
 //!
-//! How each policy decides: docs/explanation/dynamic-selection.md. Not here: streams and events
-//! (`exec`).
+//! docs/explanation/dynamic-selection.md explains how each policy decides. Streams and events are
+//! in `exec`.
 //!
 //! In reading order:
-//! - `resources`: kinds of resources, and which can be used
+//! - `resources`: kinds of resources, and the subset of a list that a policy can use
 //! - `streams`: streams as resources
-//! - `usage`: selections per resource, and the next turn
-//! - `loads`: tasks per resource
-//! - `selector`: how a policy chooses
-//! - `tuning_run`: runs of a task that is tuned, and their times
-//! - `auto_tune`: chooses the resource that was fastest
-//! - `in_flight`: tasks that have not ended
-//! - `submit`: from a task to its resource, and waits
+//! - `usage`: selections per resource, and the round-robin turn
+//! - `loads`: number of tasks on each resource
+//! - `selector`: selection rules of the policies
+//! - `tuning_run`: runs of a task during tuning, and their times
+//! - `auto_tune`: selection of the resource with the shortest task time
+//! - `in_flight`: tasks that have not completed
+//! - `submit`: submission of a task to its resource, and waits
 
 mod auto_tune;
 mod in_flight;
@@ -55,65 +55,67 @@ const TAG: u8 = 13;
 
 static POLICIES: HandleTable<Policy> = HandleTable::new(TAG, 0);
 
-/// A policy with its resources.
+/// Scheduling policy with its list of resources.
 pub struct Policy {
     id: AtomicU64,
     rule: Rule,
     kind: ResourceKind,
-    /// DTL_INFO_... that the rule needs.
+    /// Bit mask of the DTL_INFO_... values that the rule needs.
     needed_info: u64,
-    /// Unless dtl_policy_initialize gives another one.
+    /// Default adapter, used unless dtl_policy_initialize passes another adapter.
     adapter: Adapter,
-    /// dtl_policy_create and each dtl_policy_retain.
+    /// Reference count: 1 for dtl_policy_create, plus 1 for each dtl_policy_retain.
     shares: AtomicU32,
-    /// Released for the last time: waiting threads leave.
+    /// Set when the last reference is released; waiting threads then return DTL_ERROR_CANCELED.
     closed: AtomicBool,
-    /// One thread may make it ready.
+    /// Set while or after one thread initializes the policy; a second initialize fails.
     claimed: AtomicBool,
     ready: OnceLock<ReadyPolicy>,
 }
 
-/// What there is once the resources are known.
+/// State of an initialized policy: exists once its resources are known.
 struct ReadyPolicy {
     resources: Box<[Resource]>,
     chooser: Chooser,
     counts: Counts,
-    /// By resource.
+    /// Number of failed tasks, by resource index.
     failed: Box<[AtomicU64]>,
-    /// By resource: events for streams.
+    /// Unused events of stream resources, by resource index.
     events: Box<[streams::Events]>,
     flights: Flights,
     scratch_bytes: u64,
-    /// Tasks run in the submitting thread, and the library chooses.
+    /// True if tasks run in the submitting thread and the rule is built in (fast path).
     is_quick: bool,
     own_streams: Vec<u64>,
-    /// The first unreported failure.
+    /// First task failure that no call has reported.
     failure: Mutex<Option<Error>>,
 }
 
-/// A resource chosen for a task.
+/// Resource that a policy selected for a task.
 #[derive(Clone, Copy)]
 pub struct ResourceChoice {
-    /// The resource's.
+    /// Index of the selected resource.
     pub index: u32,
-    /// What is reported when the task has ended.
+    /// Report that is due when the task ends.
     pub end: TaskEnd,
-    /// When, if the task is timed.
+    /// Timer started at the selection; `None` if the task is not timed.
     pub started: Option<TscTimer>,
 }
 
 impl ResourceChoice {
-    /// Returns true if something is to be done when the task has ended.
+    /// Returns true if the end of the task must be reported to the policy.
     #[must_use]
     fn has_end(&self) -> bool {
         !matches!(self.end, TaskEnd::Nothing)
     }
 }
 
-/// A policy that can choose for a task that the submitting thread runs, for a short stay.
+/// Policy with a fast path (tasks run in the submitting thread), borrowed for one short visit of
+/// the epoch.
 pub struct FastPolicy(EpochRef<ReadyPolicy>);
 
-/// The policy of a handle, if it is one. `None`: it is not that simple, see `submit`.
+/// Looks up the policy `id` for the fast path. Returns `None` if the handle is invalid or the
+/// policy needs the slow path in `submit`.
 #[inline]
 #[must_use]
 pub fn quick(visit: Visit, id: u64) -> Option<FastPolicy> {
@@ -124,8 +126,8 @@ pub fn quick(visit: Visit, id: u64) -> Option<FastPolicy> {
 }
 
 impl FastPolicy {
-    /// A resource that is known without a search, whatever the task, and the program's own name of
-    /// it.
+    /// Selects a resource that is known without a search, whatever the task. Returns the choice and
+    /// the program's list element of the resource; `None` if a search is needed.
     #[inline(always)] // row: select_fixed
     #[must_use]
     pub fn at_hand(&self) -> Option<(ResourceChoice, ListElement)> {
@@ -133,13 +135,15 @@ impl FastPolicy {
         self.picked(index, end)
     }
 
-    /// Leaves the policy for a task, during which the thread counts as in a call.
+    /// Ends the epoch visit so that a task can run. Until the returned guard is dropped, the thread
+    /// counts as inside a call.
     #[must_use]
     pub fn into_running(self) -> CallbackGuard {
         self.0.into_running()
     }
 
-    /// A resource, and the program's own name of it. `None`: it is not that simple, see `submit`.
+    /// Selects a resource for the task `key`. Returns the choice and the program's list element of
+    /// the resource; `None` if the selection needs the slow path in `submit`.
     #[inline(always)] // row: select_tuned
     #[must_use]
     pub fn choose(&self, key: dtl_task_key_t) -> Option<(ResourceChoice, ListElement)> {
@@ -158,7 +162,7 @@ impl FastPolicy {
         Some((ResourceChoice { index: index as u32, end, started }, given))
     }
 
-    /// The task of a picked resource has ended well; its place is free.
+    /// Decrements the task count of the resource `index` after the successful end of a task.
     #[inline]
     pub fn give_back(&self, index: u32) {
         if let Chooser::Least(loads) | Chooser::Free(loads, _) = &self.0.chooser {
@@ -166,7 +170,8 @@ impl FastPolicy {
         }
     }
 
-    /// The task of a picked resource has ended well; how long it took.
+    /// Reports the successful end of the timed run `run` on the resource `index`, with the time
+    /// since `started`.
     #[inline]
     pub fn timed(&self, index: u32, run: Run, started: Option<TscTimer>) {
         if let Chooser::Fastest(tuner) = &self.0.chooser {
@@ -175,20 +180,21 @@ impl FastPolicy {
     }
 }
 
-/// How a policy is made.
+/// Parameters of [`Policy::create`].
 pub struct PolicyArgs<'a> {
-    /// How it chooses.
+    /// Selection rule of the policy.
     pub rule: Rule,
-    /// Kind of its resources.
+    /// Kind of the resources of the policy.
     pub kind: ResourceKind,
-    /// The resources; of no interest but for the adapter if they come later.
+    /// List of resources. If `is_later` is set, only its adapter is used.
     pub list: ResourceList<'a>,
-    /// dtl_policy_initialize gives them.
+    /// True if dtl_policy_initialize passes the resources later.
     pub is_later: bool,
 }
 
 impl Policy {
-    /// A policy; with its resources, unless they come later.
+    /// Creates a policy and returns its handle. Initializes its resources unless `make.is_later` is
+    /// set.
     pub fn create(inside: &Guard, make: PolicyArgs<'_>) -> Result<u64> {
         let PolicyArgs { rule, kind, list, is_later } = make;
         let needed_info = rule.needed_info();
@@ -222,11 +228,13 @@ impl Policy {
             policy.close();
             return fail!(DTL_ERROR_LIMIT, "no policy handle is left; release some");
         };
-        policy.id.store(id, Ordering::Release); // from here on the program's tables are its own
+        // a nonzero id makes drop call the destroy slots of the program's tables
+        policy.id.store(id, Ordering::Release);
         Ok(id)
     }
 
-    /// Gives a policy its resources, once.
+    /// Initializes the policy with its resources. Fails with DTL_ERROR_INVALID_STATE on a second
+    /// call.
     pub fn initialize(&self, inside: &Guard, list: &ResourceList<'_>) -> Result<()> {
         if self.claimed.swap(true, Ordering::AcqRel) {
             return fail!(
@@ -237,7 +245,7 @@ impl Policy {
         let ready = self
             .make_ready(inside, list)
             .inspect_err(|_| self.claimed.store(false, Ordering::Release))?;
-        let _ = self.ready.set(ready); // the claim was ours
+        let _ = self.ready.set(ready); // cannot fail: only the thread that set `claimed` gets here
         Ok(())
     }
 
@@ -253,7 +261,7 @@ impl Policy {
             }
         };
         if self.needed_info & DTL_INFO_TASK_TIME != 0 {
-            let _ = TscTimer::start(); // not the first one in a submit
+            let _ = TscTimer::start(); // calibrates the timer here, not in the first submit
         }
         let resources = usable.resources;
         let count = resources.len();
@@ -291,7 +299,7 @@ impl Policy {
         Ok(())
     }
 
-    /// One more share.
+    /// Increments the reference count. Fails if the count is 0, that is, the policy is released.
     pub fn retain(&self) -> Result<()> {
         let more = |shares| if shares == 0 { None } else { Some(shares + 1) };
         if self.shares.checked_update(Ordering::AcqRel, Ordering::Relaxed, more).is_err() {
@@ -300,13 +308,14 @@ impl Policy {
         Ok(())
     }
 
-    /// One share less: whether it was the last.
+    /// Decrements the reference count. Returns true if the released reference was the last.
     fn release(&self) -> bool {
         let less = |shares: u32| shares.checked_sub(1);
         self.shares.checked_update(Ordering::AcqRel, Ordering::Relaxed, less) == Ok(1)
     }
 
-    /// The handle is gone. Waits for the work on streams that are the policy's own.
+    /// Closes the policy after its handle is removed. Waits for the work on the streams that the
+    /// policy created itself.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         if let Some(ready) = self.ready.get() {
@@ -314,7 +323,7 @@ impl Policy {
         }
     }
 
-    /// Returns its traits.
+    /// Returns the traits of the policy.
     #[must_use]
     pub fn traits(&self) -> dtl_policy_traits_t {
         let ready = self.ready.get();
@@ -338,12 +347,13 @@ impl Policy {
         }
     }
 
-    /// Its list.
+    /// Returns the program's list elements of all resources of the policy.
     pub fn resources(&self) -> Result<Vec<dtl_resource_t>> {
         Ok(self.ready()?.resources.iter().map(|resource| resource.given.plain()).collect())
     }
 
-    /// One resource of its list.
+    /// Returns the program's list element of the resource `index`. Fails with OUT_OF_BOUNDS if
+    /// there is no such resource.
     pub fn resource(&self, index: u32) -> Result<dtl_resource_t> {
         match self.ready()?.resources.get(index as usize) {
             Some(resource) => Ok(resource.given.plain()),
@@ -366,10 +376,11 @@ impl Policy {
 
 impl Drop for Policy {
     fn drop(&mut self) {
-        // Once more: resources may have been given to it while another thread released it.
+        // Repeats the call in `close`: another thread may have initialized the policy after its
+        // release.
         self.ready.get().into_iter().for_each(|ready| close_streams(&ready.own_streams));
         if self.id.load(Ordering::Relaxed) == 0 {
-            return; // never made: the tables stay with their owner
+            return; // `create` failed: the caller still owns the tables
         }
         if let Rule::Custom(CustomRule {
             ops: dtl_policy_ops_t { destroy: Some(destroy), .. },
@@ -388,23 +399,24 @@ impl Drop for Policy {
     }
 }
 
-/// Returns true if a handle names a live policy.
+/// Returns true if the handle `id` names a live policy.
 #[must_use]
 pub fn is_live(id: u64) -> bool {
     POLICIES.is_live(id)
 }
 
-/// A share of the policy of a handle.
+/// Returns a new reference to the policy `id`. Fails if the handle is invalid.
 pub fn pin(inside: &Guard, id: u64) -> Result<Arc<Policy>> {
     POLICIES.pin(inside, id).ok_or_else(|| invalid_handle("policy", TAG, id))
 }
 
-/// The policy of a handle, for the duration of a call.
+/// Returns the policy `id`, borrowed for the duration of a call. Fails if the handle is invalid.
 pub fn find(inside: &Guard, id: u64) -> Result<&Policy> {
     POLICIES.get(inside, id).ok_or_else(|| invalid_handle("policy", TAG, id))
 }
 
-/// Gives one share back; the policy, to be closed, if it was the last.
+/// Releases one reference to the policy `id`. If the reference was the last, removes the handle and
+/// returns the policy, which the caller must close.
 pub fn release(inside: &Guard, id: u64) -> Result<Option<Arc<Policy>>> {
     if id == 0 || !find(inside, id)?.release() {
         return Ok(None);
@@ -412,7 +424,7 @@ pub fn release(inside: &Guard, id: u64) -> Result<Option<Arc<Policy>>> {
     Ok(POLICIES.remove(inside, id))
 }
 
-/// At finalize.
+/// Removes and closes all policies. Called at finalize.
 pub fn destroy_all() {
     for id in POLICIES.handles() {
         let policy = POLICIES.remove(&epoch::enter(), id);
@@ -422,7 +434,8 @@ pub fn destroy_all() {
     }
 }
 
-/// In a forked child: what the policies stand on does not exist here, so nothing is dropped.
+/// Removes the handles of all policies in a forked child without dropping the policies: the threads
+/// and streams that they depend on do not exist in the child.
 pub fn forget_all() {
     let inside = epoch::enter();
     for id in POLICIES.handles() {

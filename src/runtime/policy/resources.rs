@@ -1,6 +1,7 @@
-//! Resources of policies: their kinds, their defaults, and which of them can be used.
+//! Resources of policies: their kinds, their default lists, and the check whether a resource can be
+//! used.
 //!
-//! Not here: how a task gets to its resource (`submit`) and how its end is learnt (`in_flight`).
+//! `submit` passes tasks to resources; `in_flight` detects the end of tasks.
 
 use super::streams;
 use crate::abi::devices::policy::*;
@@ -15,32 +16,32 @@ use crate::sys::memory::buf::Addr;
 use std::ffi::c_char;
 use std::sync::Arc;
 
-/// Most resources of a policy.
+/// Maximum number of resources of a policy.
 const MOST: u64 = 4096;
-/// All the information that can be reported about a task.
+/// Bit mask of all information that can be reported about a task.
 pub const ALL_INFO: u64 = DTL_INFO_TASK_SUBMISSION | DTL_INFO_TASK_COMPLETION | DTL_INFO_TASK_TIME;
 
-/// A kind of resources.
+/// Kind of the resources of a policy.
 pub enum ResourceKind {
-    /// Anything, of which nothing is reported.
+    /// Any values; only submissions are reported.
     Generic,
-    /// Anything on the host: a task ends with its function.
+    /// Any values on the host: a task ends when its function returns.
     Inline,
-    /// Streams. A default list covers the devices of this backend; null = of all backends.
+    /// Streams. A default list covers the devices of this backend, or of all backends if null.
     Streams(dtl_backend_t),
-    /// The program's own kind, by its table.
+    /// Kind that the program implements by a table of functions.
     Custom(CustomKind),
 }
 
-/// A program's own kind.
+/// Kind of resources that the program implements.
 pub struct CustomKind {
-    /// Complete: the required slots are there.
+    /// Table of the kind, with all required slots set.
     pub ops: dtl_resource_ops_t,
-    /// What the slots are handed.
+    /// User pointer that is passed to each slot.
     pub own: Addr,
 }
 
-/// An element of a program's list.
+/// Element of the program's list of resources.
 #[derive(Clone, Copy)]
 pub struct ListElement {
     value: u64,
@@ -48,52 +49,52 @@ pub struct ListElement {
 }
 
 impl ListElement {
-    /// Returns the resource as the C struct.
+    /// Returns the list element as the C struct.
     #[must_use]
     pub fn plain(self) -> dtl_resource_t {
         dtl_resource_t { value: self.value, user: self.user.ptr() }
     }
 }
 
-/// One resource.
+/// Usable resource of a policy.
 pub struct Resource {
-    /// The element of the program's list.
+    /// Element of the program's list.
     pub given: ListElement,
-    /// Where it is there.
+    /// Index of the element in the program's list.
     pub place: usize,
-    /// What the kind deals with.
+    /// Value that the adapter returned for the element: the value that the kind works with.
     pub core: u64,
-    /// DTL_RESOURCES_STREAMS: the stream itself.
+    /// Stream of a DTL_RESOURCES_STREAMS resource.
     pub stream: Option<Arc<Stream>>,
 }
 
-/// What a program gave, and what becomes of it.
+/// List of resources that a program passed, with the adapter for its elements.
 pub struct ResourceList<'a> {
-    /// `None` = the kind's defaults.
+    /// Elements of the list; `None` = the defaults of the kind.
     pub given: Option<&'a [dtl_resource_t]>,
-    /// What is made of each element first.
+    /// Function that converts each element first.
     pub adapter: Adapter,
 }
 
-/// A program's adapter; without a function elements are used as they are.
+/// Adapter function of a program. Without a function, elements are used unchanged.
 #[derive(Clone, Copy)]
 pub struct Adapter {
-    /// What is called.
+    /// Adapter function of the program, or `None`.
     pub function: dtl_resource_adapter_fn_t,
-    /// With this.
+    /// User pointer that is passed to the adapter function.
     pub user: Addr,
 }
 
-/// The part of a list that a policy can use.
+/// Partition of a list into usable and unusable resources.
 pub struct Usable {
-    /// In the order of the list; never empty.
+    /// Usable resources in the order of the list; never empty.
     pub resources: Vec<Resource>,
-    /// Places in the list that are left out, and why.
+    /// Index in the list of each resource that is left out, with the reason.
     pub left_out: Vec<(usize, String)>,
 }
 
 impl ResourceKind {
-    /// DTL_RESOURCES_....
+    /// Returns the DTL_RESOURCES_... value of the kind.
     #[must_use]
     pub fn number(&self) -> u32 {
         match self {
@@ -104,7 +105,7 @@ impl ResourceKind {
         }
     }
 
-    /// For texts.
+    /// Returns the name of the kind for texts.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -115,7 +116,7 @@ impl ResourceKind {
         }
     }
 
-    /// DTL_INFO_... that can be reported.
+    /// Returns the bit mask of the DTL_INFO_... values that the kind can report.
     #[must_use]
     pub fn supported_info(&self) -> u64 {
         match self {
@@ -125,7 +126,7 @@ impl ResourceKind {
         }
     }
 
-    /// Bytes for each selection in flight.
+    /// Returns the bytes of scratch memory that each selection in flight needs.
     #[must_use]
     pub fn scratch_bytes(&self, needed_info: u64) -> u64 {
         match self {
@@ -136,7 +137,8 @@ impl ResourceKind {
         }
     }
 
-    /// The resources of which `needed_info` is reported, and the streams that are the policy's own.
+    /// Returns the resources that report `needed_info`, and the streams that were created for the
+    /// policy.
     pub fn resources(
         &self,
         inside: &Guard,
@@ -203,7 +205,7 @@ impl ResourceKind {
         Ok(Resource { given, place, core, stream })
     }
 
-    /// Why a resource cannot be used; `None` = it can.
+    /// Returns the reason why a resource cannot be used; `None` if it can be used.
     fn refusal(&self, resource: &Resource, needed_info: u64) -> Result<Option<String>> {
         match (self, &resource.stream) {
             (ResourceKind::Streams(_), Some(stream)) if needed_info & DTL_INFO_TASK_TIME != 0 => {
@@ -291,7 +293,7 @@ impl CustomKind {
     }
 }
 
-/// Calls a slot. The error text names the slot.
+/// Calls a slot of the program's table. The error text names the slot.
 pub(super) fn slot(call: impl FnOnce() -> dtl_status_t, name: &str) -> Result<()> {
     let before = Mark::now();
     match call() {
@@ -300,13 +302,13 @@ pub(super) fn slot(call: impl FnOnce() -> dtl_status_t, name: &str) -> Result<()
     }
 }
 
-/// The failure of a slot that was called after the mark.
+/// Creates the error for the failed slot `name`, which was called after the mark `before`.
 #[cold]
 pub(super) fn slot_failed(status: dtl_status_t, name: &str, before: Mark) -> Error {
     before.explain(Error::told(&format!("{name} of the program's table returned"), status))
 }
 
-/// Refuses lists that are too long.
+/// Fails with DTL_ERROR_LIMIT if `count` exceeds the maximum number of resources.
 pub fn check_count(count: u64) -> Result<()> {
     if count > MOST {
         return fail!(
@@ -317,7 +319,7 @@ pub fn check_count(count: u64) -> Result<()> {
     Ok(())
 }
 
-/// DTL_INFO_... in words.
+/// Formats a mask of DTL_INFO_... bits as text.
 #[must_use]
 pub(super) fn info_names(info: u64) -> String {
     let names = [
@@ -330,7 +332,8 @@ pub(super) fn info_names(info: u64) -> String {
     if named.is_empty() { "nothing".to_owned() } else { named.join(", ") }
 }
 
-/// Ends streams that a policy made for itself. Outside of the epoch: it waits for their work.
+/// Destroys streams that a policy created. Must be called outside of the epoch, because it waits
+/// for their work.
 pub(super) fn close_streams(streams: &[u64]) {
     let take = |&id| handles::remove_stream(&epoch::enter(), id).ok().flatten();
     let gone: Vec<_> = streams.iter().filter_map(take).collect();

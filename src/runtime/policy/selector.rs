@@ -1,4 +1,4 @@
-//! How a policy chooses, and what must be reported to it about the task afterwards.
+//! Selection rules of policies, and the reports about each task that a rule needs.
 
 use super::ResourceChoice;
 use super::auto_tune::{Run, Tuner};
@@ -11,63 +11,63 @@ use crate::error::{Result, fail};
 use crate::last_error::Mark;
 use crate::sys::memory::buf::Addr;
 
-/// Which policy, before its resources are known.
+/// Selection rule of a policy, before the resources are known.
 pub enum Rule {
-    /// Always this resource.
+    /// Always the resource at this place of the program's list.
     Fixed(u32),
-    /// One after another.
+    /// The resources in turn.
     RoundRobin,
-    /// The one with the fewest tasks.
+    /// The resource with the fewest tasks.
     DynamicLoad,
-    /// The one where the task was fastest.
+    /// The resource with the shortest time of the task.
     AutoTune {
-        /// Runs on each resource before its time counts.
+        /// Number of untimed runs on each resource.
         warmups: u32,
-        /// Runs that are timed.
+        /// Number of timed runs on each resource.
         samples: u32,
-        /// Submits by one thread after which it begins anew; 0 = never.
+        /// Number of submits by one thread after which the task is tuned again; 0 = never.
         resample: u64,
     },
-    /// One that has less than so many tasks.
+    /// A resource with less than this number of tasks.
     Capacity(u32),
-    /// The program's own rule.
+    /// Rule of the program.
     Custom(CustomRule),
 }
 
-/// A program's own policy.
+/// Rule that the program implements by a table of functions.
 pub struct CustomRule {
-    /// Complete: the required slots are there.
+    /// Table of the rule, with all required slots set.
     pub ops: dtl_policy_ops_t,
-    /// What the slots are handed.
+    /// User pointer that is passed to each slot.
     pub own: Addr,
 }
 
-/// A rule over its resources.
+/// Selection rule together with the state for its resources.
 pub(super) enum Chooser {
     Fixed(usize),
     RoundRobin,
     Least(Loads),
     Fastest(Tuner),
     Free(Loads, u64),
-    /// The program's rule is called.
+    /// Calls the program's table, with its user pointer.
     Custom(dtl_policy_ops_t, Addr),
 }
 
-/// What is reported when a task has ended.
+/// Report that is due when a task has ended.
 #[derive(Clone, Copy)]
 pub enum TaskEnd {
-    /// Nothing.
+    /// No report is due.
     Nothing,
-    /// The resource has one task less.
+    /// Decrements the task count of the resource.
     Place,
-    /// How long this run took.
+    /// Passes the time of this run to the tuner.
     Timed(Run),
-    /// The end of the task of this key, passed to the program's own policy.
+    /// Passes the end of the task with this key to the program's rule.
     Told(dtl_task_key_t),
 }
 
 impl Rule {
-    /// The policy of a name.
+    /// Returns the rule of this name with its options. Fails with NOT_FOUND if the name is unknown.
     pub fn named(name: &str, opts: &dtl_policy_opts_t) -> Result<Rule> {
         let or = |value: u32, usual: u32| if value == 0 { usual } else { value };
         Ok(match name {
@@ -95,13 +95,13 @@ impl Rule {
         })
     }
 
-    /// A program's own.
+    /// Returns the rule that calls the program's table `ops` with the user pointer `own`.
     #[must_use]
     pub fn custom(ops: dtl_policy_ops_t, own: Addr) -> Rule {
         Rule::Custom(CustomRule { ops, own })
     }
 
-    /// For texts.
+    /// Returns the name of the rule for texts.
     #[must_use]
     pub(super) fn name(&self) -> &'static str {
         match self {
@@ -114,7 +114,7 @@ impl Rule {
         }
     }
 
-    /// DTL_INFO_... without which it cannot choose.
+    /// Returns the bit mask of the DTL_INFO_... values that the rule needs to choose.
     #[must_use]
     pub(super) fn needed_info(&self) -> u64 {
         match self {
@@ -127,7 +127,7 @@ impl Rule {
         }
     }
 
-    /// The rule, ready to choose among these.
+    /// Creates the chooser that applies the rule to the usable resources.
     pub(super) fn over(&self, usable: &Usable) -> Result<Chooser> {
         let resources = &usable.resources;
         let count = resources.len();
@@ -152,8 +152,9 @@ impl Rule {
 }
 
 impl Chooser {
-    /// Selects a resource, if it is known without a search, whatever the task: its index, and what
-    /// its end is for. `thread` is the calling one's number.
+    /// Selects a resource that is known without a search, whatever the task. Returns its index and
+    /// the report due at the end of the task; `None` if a search is needed. `thread` is the number
+    /// of the calling thread.
     #[inline(always)] // row: select_fixed
     pub(super) fn at_hand(&self, counts: &Counts, thread: usize) -> Option<(usize, TaskEnd)> {
         let (index, end) = match self {
@@ -168,8 +169,8 @@ impl Chooser {
         Some((index, end))
     }
 
-    /// Selects a resource by a rule that needs neither a wait nor a call of the program. `None`:
-    /// use `choose`.
+    /// Selects a resource by a rule that needs neither a wait nor a call of the program. Returns
+    /// `None` if the caller must use `choose`.
     #[inline(always)] // row: select_tuned
     pub(super) fn quick(
         &self,
@@ -191,7 +192,8 @@ impl Chooser {
         Some((index, end))
     }
 
-    /// Selects a resource. BUSY: none is free now. Not counted: an index that is none.
+    /// Selects a resource. Fails with BUSY if no resource is free. An invalid index from the
+    /// program's rule is returned but not counted.
     pub(super) fn choose(
         &self,
         counts: &Counts,
@@ -231,14 +233,15 @@ impl Chooser {
         }
     }
 
-    /// A task is on its way.
+    /// Reports the start of a task to the program's rule.
     pub(super) fn submitted(&self, picked: &ResourceChoice) {
         if let TaskEnd::Told(key) = picked.end {
             self.report(picked.index, key, DTL_INFO_TASK_SUBMISSION, 0);
         }
     }
 
-    /// A task has ended, or was not taken; its time if it succeeded and was timed.
+    /// Reports the end of a task, or that the task was not started. `time_ns` counts only if the
+    /// task succeeded and was timed.
     pub(super) fn ended(
         &self,
         picked: &ResourceChoice,
@@ -269,7 +272,7 @@ impl Chooser {
         }
     }
 
-    /// Returns true if a task of this end is to be timed.
+    /// Returns true if a task with this `end` must be timed.
     pub(super) fn times(&self, end: TaskEnd) -> bool {
         match (self, end) {
             (_, TaskEnd::Timed(_)) => true,
@@ -280,7 +283,7 @@ impl Chooser {
         }
     }
 
-    /// Returns true if ended tasks must be reported to it before it chooses.
+    /// Returns true if ended tasks must be reported before the next selection.
     pub(super) fn needs_reports(&self) -> bool {
         match self {
             Chooser::Fixed(_) | Chooser::RoundRobin => false,
@@ -290,7 +293,7 @@ impl Chooser {
         }
     }
 
-    /// Tasks on a resource, if they are counted.
+    /// Returns the number of tasks on the resource `index`, or 0 if the rule does not count tasks.
     #[must_use]
     pub(super) fn load(&self, index: usize) -> u64 {
         match self {
@@ -300,7 +303,7 @@ impl Chooser {
     }
 }
 
-/// Where the resource is now that was at this place of the program's list.
+/// Returns the index among the usable resources of the resource at `place` in the program's list.
 fn fixed(place: usize, usable: &Usable) -> Result<usize> {
     if let Some(index) = usable.resources.iter().position(|resource| resource.place == place) {
         return Ok(index);

@@ -1,5 +1,5 @@
-//! Streams as resources: one of each device, and the events that mark the end of a task and measure
-//! its time.
+//! Streams as resources: one stream on each device, and the events that mark the end of a task and
+//! measure its time.
 
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
@@ -11,7 +11,8 @@ use crate::sys::handles::epoch::Guard;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
-/// New streams, one on each device of a backend; null = of every backend that "auto" may choose.
+/// Creates a stream on each device of a backend, or of every backend that "auto" may choose if
+/// `backend` is null. Returns the handles of the streams.
 pub(super) fn of_all_devices(inside: &Guard, backend: dtl_backend_t) -> Result<Vec<u64>> {
     let mut made = Vec::new();
     if backend.id != 0 {
@@ -47,12 +48,13 @@ fn add_streams(backend: &Arc<Backend>, made: &mut Vec<u64>) -> Result<()> {
 fn drop_streams(inside: &Guard, streams: &[u64]) {
     for &id in streams {
         if let Ok(Some(stream)) = handles::remove_stream(inside, id) {
-            stream.close(); // nothing was queued on it
+            stream.close(); // no work was queued on the stream
         }
     }
 }
 
-/// Checks that events on the stream are timed. Called once, when a policy that needs times is made.
+/// Checks that the backend can measure the time between events on `stream`. Called once, when a
+/// policy that needs task times is initialized.
 pub(super) fn check_timing(stream: &Stream) -> Result<()> {
     let (start, stop) = (
         Event::create(Arc::clone(stream.home()), 0)?,
@@ -64,12 +66,13 @@ pub(super) fn check_timing(stream: &Stream) -> Result<()> {
     start.elapsed_ns(&stop).map(|_| ())
 }
 
-/// Events that are not in use, for one resource: they are of its stream's backend.
+/// Unused events for one resource; they belong to the backend of its stream.
 #[derive(Default)]
 pub(super) struct Events(Mutex<Vec<Arc<Event>>>);
 
 impl Events {
-    /// An event, recorded on the stream at its present end.
+    /// Records an event at the current end of `stream`, reusing an unused event if possible.
+    /// Returns the event.
     pub(super) fn recorded(&self, stream: &Stream) -> Result<Arc<Event>> {
         let unused = self.0.lock().pop();
         let event = match unused {
@@ -80,7 +83,7 @@ impl Events {
         Ok(event)
     }
 
-    /// Keeps an event for the next one.
+    /// Returns an event to the unused events.
     pub(super) fn keep(&self, event: Arc<Event>) {
         self.0.lock().push(event);
     }

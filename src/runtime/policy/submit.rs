@@ -1,8 +1,8 @@
-//! Submitting a task: choose a resource (waiting for one if need be), run the task there, observe
-//! its end. Also the waits.
+//! Submission of a task: select a resource (waiting for a free resource if necessary), run the task
+//! on it, observe its end. Also the waits for tasks.
 //!
-//! Everything here runs outside of the epoch with a share of the policy, so tasks and tables may
-//! block and call back in. No lock is held while foreign code runs.
+//! All functions here run outside of the epoch and with a reference to the policy, so tasks and
+//! table slots may block and may call the library. No lock is held while foreign code runs.
 
 use super::in_flight::{TaskCompletion, TaskOutcome, Watch, time_since};
 use super::resources::{CustomKind, ListElement, Resource, ResourceKind, slot_failed};
@@ -24,48 +24,49 @@ use crate::sys::sync::tsc::TscTimer;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A task's function, never NULL.
+/// Function of a task, never NULL.
 pub type TaskFn = extern "C" fn(
     *const dtl_resource_t,
     *mut std::ffi::c_void,
     *mut dtl_waitable_t,
 ) -> dtl_status_t;
 
-/// Tasks of a resource that a submit looks at, where it needs no reports: more than it adds, so
-/// that rows stay short.
+/// Number of tasks that a submit polls on its resource if the policy needs no reports. Larger than
+/// the one task that a submit adds, so that the lists of tasks in flight stay short.
 const LOOKS: usize = 2;
-/// Tasks in flight from one collection of ended tasks to the next, if no report is needed.
+/// Number of tasks in flight between two collections, if the policy needs no reports.
 const LOOK_EVERY: usize = 64;
-/// The longest that a task's own wait function is left waiting.
+/// Longest timeout that is passed to a task's own wait function, in nanoseconds.
 const WAIT_NS: u64 = 1_000_000;
 
-/// A task to be submitted.
+/// Task to be submitted.
 pub struct Task {
-    /// For policies that learn.
+    /// Key of the task, for policies that learn from earlier runs.
     pub key: dtl_task_key_t,
-    /// What is called.
+    /// Function of the task.
     pub function: TaskFn,
-    /// With this.
+    /// Argument that is passed to the function of the task.
     pub arg: Addr,
-    /// The caller will query the status.
+    /// True if the caller will query the status of the task.
     pub is_kept: bool,
 }
 
-/// Nothing left running.
+/// Waitable of a task that left no work running.
 pub const NOTHING_LEFT: dtl_waitable_t = dtl_waitable_t {
     event: crate::abi::handle::dtl_event_t::NULL,
     wait: None,
     object: std::ptr::null_mut(),
 };
 
-/// Returns true if a task has left nothing running.
+/// Returns true if `left` is the waitable of a task that left no work running.
 #[must_use]
 pub fn is_nothing(left: &dtl_waitable_t) -> bool {
     left.event.id == 0 && left.wait.is_none()
 }
 
-/// Returns a task's status as a result whose text describes it. `before`: a mark taken before the
-/// task ran in this thread; for a task that did not run here, now.
+/// Converts the status of a task to a result whose error text describes the failure. `before` is
+/// the mark taken before the task ran in this thread, or the current mark if the task ran
+/// elsewhere.
 pub fn outcome(status: dtl_status_t, before: Mark) -> Result<()> {
     if status == DTL_SUCCESS { Ok(()) } else { Err(before.explain(task_failed(status))) }
 }
@@ -76,8 +77,8 @@ fn task_failed(status: dtl_status_t) -> Error {
 }
 
 impl Policy {
-    /// Submits a task. `patience`: how long to wait for a resource; `None` = not at all, and BUSY
-    /// is the answer.
+    /// Submits `task`. Waits for a free resource until the deadline `patience`; with `None`, does
+    /// not wait and fails with BUSY.
     pub fn submit(&self, task: &Task, patience: Option<Deadline>) -> Result<dtl_submission_t> {
         let ready = self.ready()?;
         let picked = self.pick(ready, task, patience)?;
@@ -144,8 +145,8 @@ impl Policy {
         }
     }
 
-    /// Returns true if ended tasks are to be collected now. Done from time to time, as the program
-    /// may never query the reports.
+    /// Returns true if ended tasks must be collected now. A periodic collection is needed because
+    /// the program may never query the reports.
     fn is_due(&self, ready: &ReadyPolicy) -> bool {
         matches!(self.kind, ResourceKind::Custom(_))
             && ready.flights.running() % LOOK_EVERY == LOOK_EVERY - 1
@@ -155,7 +156,8 @@ impl Policy {
         fail!(DTL_ERROR_INTERNAL, "policy '{}' lost resource {}", self.rule.name(), picked.index)
     }
 
-    /// A task's function, called after the mark, has returned, in the thread that submitted it.
+    /// Handles the return of a task's function in the thread that submitted the task, and returns
+    /// its submission. `before` is the mark taken before the function was called.
     pub fn returned(
         &self,
         picked: &ResourceChoice,
@@ -192,7 +194,7 @@ impl Policy {
         Ok(dtl_submission_t { ticket: 0, status, ..submission })
     }
 
-    /// Reports a task that is over already, and makes its submission, which has no ticket.
+    /// Reports a completed task and returns its submission, which has no ticket (0).
     fn over(
         &self,
         ready: &ReadyPolicy,
@@ -215,7 +217,7 @@ impl Policy {
         dtl_submission_t { policy, ticket, resource: picked.index, status }
     }
 
-    /// Enters a task that is still running into the table of tasks in flight.
+    /// Enters a running task into the table of tasks in flight and returns its submission.
     fn fly(
         &self,
         ready: &ReadyPolicy,
@@ -276,7 +278,8 @@ impl Policy {
             let event = event_left(left.event).map_err(give_up)?;
             stream.wait_event(&event).map_err(refused).map_err(give_up)?;
         } else if !task.is_kept && !picked.has_end() {
-            return Ok(self.submission(picked, 0, DTL_SUCCESS)); // nobody asks when it ends
+            // no caller will query the end of the task
+            return Ok(self.submission(picked, 0, DTL_SUCCESS));
         }
         let stop = events.recorded(stream).map_err(give_up)?;
         self.fly(ready, picked, Watch::Stream { start, stop }, task.is_kept)
@@ -317,11 +320,12 @@ impl Policy {
             if ready.flights.cancel(ticket).is_some() {
                 self.not_taken(ready, picked, status);
             } else {
-                let _ = ready.flights.take(ticket); // was reported as ended all the same
+                // the failed slot had reported the end of the task
+                let _ = ready.flights.take(ticket);
             }
             return Err(error);
         }
-        // If it is over already, the value carries the status.
+        // If the task has already completed, the submission carries its status.
         let over = if task.is_kept { ready.flights.take(ticket).unwrap_or(None) } else { None };
         Ok(match over {
             Some(status) => self.submission(picked, 0, status),
@@ -329,7 +333,7 @@ impl Policy {
         })
     }
 
-    /// A selection that came to nothing.
+    /// Reports a selection whose task was not started.
     fn not_taken(&self, ready: &ReadyPolicy, picked: &ResourceChoice, status: dtl_status_t) {
         let ended = TaskOutcome { status, time_ns: None, before: Mark::now() };
         self.landed(ready, &TaskCompletion { picked: *picked, ended, is_unheard: false });
@@ -356,7 +360,8 @@ impl Policy {
         }
     }
 
-    /// A task of a program's own table has ended.
+    /// Reports the end of a task on a resource of the program's own kind (dtl_selection_end). Fails
+    /// if no task with this ticket is in flight.
     pub fn end(&self, ticket: u64, status: dtl_status_t, time_ns: u64) -> Result<()> {
         let ready = self.ready()?;
         let ended = TaskOutcome { status, time_ns: Some(time_ns), before: Mark::now() };
@@ -371,7 +376,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Hears of tasks that have ended, as far as that is learnt by looking.
+    /// Collects tasks that have ended, for the kinds whose tasks must be polled.
     fn look(&self, ready: &ReadyPolicy) -> Result<()> {
         match &self.kind {
             ResourceKind::Custom(CustomKind {
@@ -401,7 +406,7 @@ impl Policy {
         );
     }
 
-    /// Waits until a kept task has ended: its status.
+    /// Waits until the kept task `ticket` has ended and returns its status.
     fn wait_for(
         &self,
         ready: &ReadyPolicy,
@@ -444,17 +449,17 @@ impl Policy {
         )
     }
 
-    /// Waits for a submission; its status.
+    /// Waits at most `timeout_ns` nanoseconds for a submission and returns its status.
     pub fn wait(&self, ticket: u64, timeout_ns: u64) -> Result<dtl_status_t> {
         self.wait_for(self.ready()?, ticket, Deadline::after(timeout_ns))
     }
 
-    /// Gives up a submission: no call will wait for it.
+    /// Discards the status of the submission `ticket`: no call will wait for it.
     pub fn let_go(&self, ticket: u64) -> Result<()> {
         if self.ready()?.flights.let_go(ticket) { Ok(()) } else { self.no_such_task(ticket) }
     }
 
-    /// Submits a task and waits for it: its status.
+    /// Submits a task, waits for it until the deadline, and returns its status as a result.
     pub fn submit_and_wait(&self, task: &Task, deadline: Deadline) -> Result<()> {
         let before = Mark::now();
         let submission = self.submit(task, Some(deadline))?;
@@ -464,8 +469,7 @@ impl Policy {
         self.wait_or_let_go(submission.ticket, deadline)
     }
 
-    /// Waits for a submission that has no other owner, and returns its status. If it does not end
-    /// in time its status is given up.
+    /// Waits for a submission and returns its status as a result; discards it if the wait fails.
     pub fn wait_or_let_go(&self, ticket: u64, deadline: Deadline) -> Result<()> {
         let before = Mark::now();
         let ended = self.wait_for(self.ready()?, ticket, deadline);
@@ -475,7 +479,7 @@ impl Policy {
         outcome(status, before)
     }
 
-    /// Waits for everything submitted. Returns the first unreported failure.
+    /// Waits for all submitted tasks. Returns the first unreported failure.
     pub fn wait_all(&self, timeout_ns: u64) -> Result<()> {
         let ready = self.ready()?;
         let deadline = Deadline::after(timeout_ns);
@@ -530,7 +534,7 @@ impl ReadyPolicy {
     }
 }
 
-/// What a task has left running.
+/// Returns the watch for the work that a task left running.
 fn watch(left: &dtl_waitable_t) -> Result<Watch> {
     if left.wait.is_some() {
         return Ok(Watch::Call(left.wait, Addr::new(left.object)));
@@ -550,7 +554,7 @@ fn refused(error: Error) -> Error {
 fn wait_for_stream(stream: &Stream, deadline: Deadline) -> Result<()> {
     let mut backoff = Backoff::new();
     while deadline.is_finite() {
-        // A stream that cannot be queried, or has failed, is waited for below.
+        // A stream that cannot be queried, or that has failed, is synchronized after the loop.
         if stream.query().unwrap_or(true) {
             break;
         }

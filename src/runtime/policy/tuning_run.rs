@@ -1,42 +1,43 @@
-//! One task's tunings, one after another: assignment of runs to resources, their times, and
-//! detection of the last run.
+//! Consecutive tunings of one task: assignment of runs to resources, their times, and detection of
+//! the last run.
 //!
-//! The runs of a tuning are in parts: the warm-ups, which come first, and shares of the samples, in
-//! whole rounds over the resources. A thread begins with its own share; when all runs of that one
-//! are handed out it goes on with others, in an order that keeps two as fast apart (0 1 2 3 and 1 0
-//! 3 2). So few runs write a line that threads share, and none is left behind if one of them
-//! submits no more.
+//! The runs of a tuning are divided into parts. The first part holds the warm-ups. Each further
+//! part holds a share of the samples, in whole rounds over the resources. A thread starts with its
+//! own share. When all runs of that share are assigned, the thread continues with the other shares,
+//! in an order (0 1 2 3 and 1 0 3 2) that separates two threads of equal speed. So few runs write a
+//! cache line that threads share, and no run is left unassigned if a thread stops submitting.
 //!
-//! Without a lock, as every run of a tuning ends exactly once, and the next one begins only behind
-//! the last of them: so a time is always reported to the present tuning. Of each part `runs` hands
-//! runs out and `ended` counts the reports; the last of a part is counted as one end of the
-//! tuning's.
+//! The algorithm needs no lock. Every run of a tuning ends exactly once, and the next tuning starts
+//! only after the end of the last run. So a time is always reported to the current tuning. In each
+//! part, `runs` assigns the runs and `ended` counts the reports. The last report of a part is
+//! counted as the end of one part in the `ended` of the tuning.
 //!
-//! Memory ordering: a time is reported before its run's end is counted, and a part's last end
-//! before the part's (release). The thread that counts the last end sees them all (acquire, in both
-//! counters) and publishes `best` (release). The thread that takes `best` away to tune anew
-//! (acquire; only one thread can) sees the whole previous tuning. It clears that and hands runs out
-//! by each part's `runs` (release), which a thread that gets a run acquires: no time is reported
-//! before the clearing. A thread that finds no run left reads `leader`, which is only a hint.
-//! `tests/models` tries it.
+//! Memory ordering: a time is reported before the end of its run is counted, and the last end of a
+//! part before the end of the part (release). The thread that counts the last end sees all of these
+//! (acquire, in both counters) and publishes `best` (release). The thread that resets `best` to
+//! start a new tuning (acquire; only one thread can succeed) sees the whole previous tuning. It
+//! clears the state and makes runs available by the `runs` of each part (release). A thread that
+//! gets a run acquires `runs`, so no time is reported before the clearing. A thread that finds no
+//! run left reads `leader`, which is only a hint. `tests/models` checks the algorithm.
 
 use crate::sys::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// `best` while the task is tuned.
+/// Value of `best` while the task is tuned.
 const TUNING: u32 = u32::MAX;
 
-/// The part of the warm-ups.
+/// Index of the part of the warm-ups.
 const WARMUPS: usize = 0;
-/// Parts of the samples, a power of two; threads so far apart begin with the same one.
+/// Number of parts of the samples, a power of two. Threads whose numbers are equal modulo SHARES
+/// start with the same part.
 const SHARES: usize = 4;
 
-/// Some of a tuning's runs. What threads write is on lines of its own: two, as a prefetcher takes
-/// pairs.
+/// Part of the runs of a tuning. Each part occupies its own pair of cache lines, because threads
+/// write it and a prefetcher loads lines in pairs.
 #[repr(align(128))]
 struct RunShard {
-    /// How many runs it has.
+    /// Number of runs in the part.
     most: u64,
-    /// Number of the next run.
+    /// Number of the next run to assign.
     runs: AtomicU64,
     ended: AtomicU64,
 }
@@ -46,7 +47,7 @@ impl RunShard {
         RunShard { most: most as u64, runs: AtomicU64::new(0), ended: AtomicU64::new(0) }
     }
 
-    /// Number of a run; `None` = all are handed out.
+    /// Assigns a run and returns its number; `None` if all runs of the part are assigned.
     #[inline]
     fn take_run(&self) -> Option<u64> {
         if self.runs.load(Ordering::Relaxed) >= self.most {
@@ -57,40 +58,43 @@ impl RunShard {
     }
 }
 
-/// The tunings of one task, one after another: hands out runs and collects their times.
+/// Tunings of one task, one after another: assigns runs and collects their times.
 pub(super) struct Trial {
     /// Index of the fastest resource, or TUNING.
     best: AtomicU32,
-    /// Fastest so far: for those that come while all runs are handed out and some are not over.
+    /// Index of the fastest resource so far, for submits while all runs are assigned and some have
+    /// not ended.
     leader: AtomicU32,
     parts: [RunShard; 1 + SHARES],
-    /// Parts that have ended.
+    /// Number of parts whose runs have all ended.
     ended: AtomicU32,
-    /// Nanoseconds by resource; u64::MAX = no run has succeeded.
+    /// Shortest time in nanoseconds by resource; u64::MAX if no run has succeeded.
     least_ns: Box<[AtomicU64]>,
 }
 
-/// A run that is handed out.
+/// Run that is assigned to a submit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TuningRun {
     pub(super) resource: usize,
-    /// The part that its end is reported to.
+    /// Index of the part that counts the end of the run.
     pub(super) part: usize,
 }
 
-/// What a report was to its tuning.
+/// Effect of the report of a run on its tuning.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Report {
-    /// Others are to come.
+    /// Other runs have not ended.
     OneOfMany,
-    /// The last, and this resource is the fastest, with this time.
+    /// The run was the last of the tuning: index of the fastest resource and its time in
+    /// nanoseconds.
     Last(u32, u64),
-    /// The last, and all have failed: it has begun again.
+    /// The run was the last of the tuning and all runs have failed: the tuning restarts.
     NoneGood,
 }
 
 impl Trial {
-    /// A task that is tuned on so many resources, with so many runs on each.
+    /// Starts the tuning of a task on `resources` resources, with `warmups` untimed and `samples`
+    /// timed runs on each.
     #[must_use]
     pub(super) fn new(resources: usize, warmups: usize, samples: usize) -> Self {
         let rounds =
@@ -104,7 +108,7 @@ impl Trial {
         }
     }
 
-    /// The fastest resource; `None` = the task is tuned now.
+    /// Returns the index of the fastest resource; `None` while the task is tuned.
     #[inline(always)] // row: select_tuned
     #[must_use]
     pub(super) fn best(&self) -> Option<u32> {
@@ -112,13 +116,13 @@ impl Trial {
         (best != TUNING).then_some(best)
     }
 
-    /// The fastest resource so far.
+    /// Returns the index of the fastest resource so far.
     #[must_use]
     pub(super) fn leader(&self) -> u32 {
         self.leader.load(Ordering::Relaxed)
     }
 
-    /// A run of the tuning for this thread; `None` = all are handed out.
+    /// Assigns a run of the tuning to the thread `thread`; returns `None` if all runs are assigned.
     #[must_use]
     pub(super) fn take_run(&self, thread: usize) -> Option<TuningRun> {
         let of = |part: usize| {
@@ -128,7 +132,7 @@ impl Trial {
         of(WARMUPS).or_else(|| (0..SHARES).find_map(|next| of(1 + (thread ^ next) % SHARES)))
     }
 
-    /// A run of a part has ended; `None` = its time does not count.
+    /// Reports the end of a run with its time in nanoseconds; `None` = the time does not count.
     pub(super) fn report(
         &self,
         TuningRun { resource, part }: TuningRun,
@@ -150,7 +154,7 @@ impl Trial {
         }
         let (best, least) = self.least();
         if least == u64::MAX {
-            self.restart(); // nothing but failures: no reason to prefer any
+            self.restart(); // all runs failed, so no resource is preferred
             return Report::NoneGood;
         }
         self.leader.store(best, Ordering::Relaxed);
@@ -158,14 +162,14 @@ impl Trial {
         Report::Last(best, least)
     }
 
-    /// All runs of a part are over.
+    /// Counts a part whose runs have all ended. Returns true if the part was the last.
     #[cold]
     fn is_last_part(&self) -> bool {
         let parts = self.parts.iter().filter(|part| part.most > 0).count();
         self.ended.fetch_add(1, Ordering::AcqRel) as usize + 1 == parts
     }
 
-    /// Begins a tuning, unless one is on: whether it did.
+    /// Starts a new tuning unless a tuning is in progress. Returns true if this call started it.
     pub(super) fn begin_anew(&self) -> bool {
         let best = self.best.load(Ordering::Relaxed);
         let is_mine = best != TUNING
@@ -179,7 +183,8 @@ impl Trial {
         is_mine
     }
 
-    /// All runs are over, and no other thread is here.
+    /// Resets the state for a new tuning. All runs must have ended, and no other thread may be in
+    /// this function.
     fn restart(&self) {
         self.ended.store(0, Ordering::Relaxed);
         self.parts.iter().for_each(|part| part.ended.store(0, Ordering::Relaxed));
@@ -187,7 +192,8 @@ impl Trial {
         self.parts.iter().for_each(|part| part.runs.store(0, Ordering::Release));
     }
 
-    /// The fastest resource and its time; of equals the first.
+    /// Returns the index of the fastest resource and its time in nanoseconds; the first one if
+    /// several are equal.
     fn least(&self) -> (u32, u64) {
         let times = self.least_ns.iter().map(|least| least.load(Ordering::Relaxed)).enumerate();
         times

@@ -1,20 +1,20 @@
-//! Counters that every submit writes: selections per resource, and the next turn. Each thread has a
-//! row, so that threads share no cache line.
+//! Counters that every submit writes: selections per resource, and the round-robin turn. Each
+//! thread has its own row, so that threads share no cache line.
 //!
-//! A row is written by its thread alone, with plain loads and stores; a later thread that gets the
-//! number of an ended one sees what that wrote (see `sys::handles::epoch`). Threads beyond the last
-//! row share one more, with atomic additions. Readers add the rows up: while no thread submits the
-//! sums are exact.
+//! Only its own thread writes a row, with plain loads and stores. A later thread that gets the
+//! number of an ended thread sees all writes of the ended thread (see `sys::handles::epoch`).
+//! Threads with numbers beyond the last row share an additional row, with atomic additions. Readers
+//! sum the rows; the sums are exact while no thread submits.
 
 use crate::sys::sync::{AtomicU64, Ordering};
 
-/// Rows that one thread writes.
+/// Number of rows that a single thread writes.
 const ROWS: usize = 63;
-/// Numbers in a line, which is two of the cache's: a prefetcher takes pairs. So many are left free
-/// at a row's ends.
+/// Counters in 128 bytes: two cache lines, because a prefetcher loads lines in pairs. Also the
+/// number of padding counters at each end of a row.
 const LINE: usize = 16;
 
-/// The turn at LINE, then the resources' counts, with a cache line of padding around them.
+/// Row of counters: padding, the turn at index LINE, the counts of the resources, padding.
 struct UsageRow(Box<[AtomicU64]>);
 
 /// Selections per resource and the round-robin turn, in one row per thread.
@@ -25,7 +25,8 @@ pub(super) struct Counts {
 }
 
 impl UsageRow {
-    /// Threads begin at different resources, or the first would get the first task of each.
+    /// Creates a row of zero counts. The turn starts at a different resource for each thread;
+    /// otherwise the first resource would get the first task of every thread.
     fn new(resources: usize, thread: usize) -> Self {
         let row = UsageRow((0..LINE + 1 + resources + LINE).map(|_| AtomicU64::new(0)).collect());
         if let Some(turn) = row.turn() {
@@ -42,7 +43,7 @@ impl UsageRow {
         self.0.get(LINE + 1 + index)
     }
 
-    /// By the row's own thread.
+    /// Counts a selection of the resource `index`. Called only by the thread that owns the row.
     #[inline(always)] // row: select_tuned
     fn add(&self, index: usize) {
         if let Some(count) = self.count(index) {
@@ -52,7 +53,7 @@ impl UsageRow {
 }
 
 impl Counts {
-    /// Nothing selected yet of so many resources.
+    /// Creates counters of 0 for this number of resources.
     #[must_use]
     pub(super) fn new(resources: usize) -> Self {
         Counts {
@@ -62,7 +63,7 @@ impl Counts {
         }
     }
 
-    /// The thread has selected a resource.
+    /// Counts that the thread `thread` has selected the resource `index`.
     #[inline(always)] // row: select_tuned
     pub(super) fn add(&self, thread: usize, index: usize) {
         match self.rows.get(thread) {
@@ -78,7 +79,8 @@ impl Counts {
         }
     }
 
-    /// The thread selects the resource whose turn it is.
+    /// Selects the resource whose turn it is for the thread, and counts the selection. Returns its
+    /// index.
     #[inline]
     #[must_use]
     pub(super) fn take_turn(&self, thread: usize) -> usize {
@@ -99,7 +101,7 @@ impl Counts {
         now
     }
 
-    /// How often a resource was selected.
+    /// Returns the number of selections of the resource `index`.
     #[must_use]
     pub(super) fn of(&self, index: usize) -> u64 {
         let rows = self.rows.iter().chain([&self.shared]);

@@ -1,9 +1,9 @@
-//! The registry: which backends there are, which one a name means, which one "auto" means.
+//! Backend registry: the registered backends, lookup by name, and the automatic choice ("auto").
 //!
-//! Its lock is never held while a backend is called: lists are copied out first.
+//! The registry's lock is never held while a backend is called: lists are copied first.
 //!
 //! In reading order:
-//! - `names`: which names are valid, and whose they are
+//! - `names`: valid names, and restoring the name of a replaced backend
 
 use super::component::{Availability, BackendProbe, Comm, Device, Exec, Memory, Modules, Transfer};
 use super::environment::{self, Requirement};
@@ -25,47 +25,45 @@ pub use names::put_back;
 /// Type byte of backend handles.
 pub const TAG: u8 = 1;
 
-/// A backend: its name, its components, and the counters that the library keeps for it.
+/// Backend: its name, its components, and the library's counters for it.
 pub struct Backend {
-    /// Its name.
+    /// Name of the backend.
     pub name: CString,
-    /// Rank in the automatic choice; `i32::MIN` = never.
+    /// Priority in the automatic choice; `i32::MIN` = never chosen.
     pub auto_priority: i32,
-    /// Flags of its table.
+    /// Flags of the backend's vtable.
     pub flags: u64,
-    /// Whether the library brought it along.
+    /// True if the backend is part of the library.
     pub builtin: bool,
-    /// Availability and features.
+    /// Queries of availability and features.
     pub presence: Box<dyn BackendProbe>,
-    /// Devices.
+    /// Device component.
     pub device: Option<Box<dyn Device>>,
-    /// Memory.
+    /// Memory component.
     pub memory: Option<Box<dyn Memory>>,
-    /// Whether its kinds HOST, DEVICE and MANAGED are plain memory of the process: the library's
-    /// own allocator serves them, and the component above only the others. At most one backend's
-    /// are.
+    /// True if HOST, DEVICE and MANAGED of the backend are plain memory of the process, served by
+    /// the library's own allocator instead of the memory component. True for at most one backend.
     pub plain_memory: bool,
-    /// Transfers.
+    /// Transfer component.
     pub transfer: Option<Box<dyn Transfer>>,
-    /// Execution.
+    /// Exec component.
     pub exec: Option<Box<dyn Exec>>,
-    /// Compilers; they belong to execution.
+    /// Kernel compilers, part of the exec component.
     pub modules: Option<Box<dyn Modules>>,
-    /// Communication.
+    /// Communication component.
     pub comm: Option<Box<dyn Comm>>,
-    /// Environments that have to be there; started before its first use.
+    /// Environments that the backend requires; they are started before its first use.
     pub needs: Vec<Requirement>,
     /// Counters of `dtl_mem_stats`.
     pub memory_use: super::memory::Usage,
-    /// Its handle once it is in the registry.
+    /// Handle of the backend, once it is registered.
     id: AtomicU64,
-    /// Set once the backend has reported that it is available and its environments are started: it
-    /// is not queried again.
+    /// Set once the backend is available and its environments are started; not queried again.
     available: AtomicBool,
 }
 
 impl Backend {
-    /// A backend without components.
+    /// Creates a backend without components.
     #[must_use]
     pub fn new(
         name: &CStr,
@@ -93,19 +91,19 @@ impl Backend {
         }
     }
 
-    /// Its name as text.
+    /// Returns the backend's name as text.
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.to_str().unwrap_or("?")
     }
 
-    /// Its handle.
+    /// Returns the backend's handle.
     #[must_use]
     pub fn handle(&self) -> dtl_backend_t {
         dtl_backend_t { id: self.id.load(Ordering::Relaxed) }
     }
 
-    /// Its components as DTL_COMPONENT_ bits.
+    /// Returns the backend's components as DTL_COMPONENT_ bits.
     #[must_use]
     pub fn components(&self) -> u32 {
         let bit = |present: bool, bit: u32| if present { bit } else { 0 };
@@ -121,14 +119,14 @@ impl Backend {
         self.query_available().unwrap_or_else(|error| Err(error.text().to_owned()))
     }
 
-    /// Queries whether the backend can run here. Fails if its answer is invalid.
+    /// Queries whether the backend can run here. Fails if the backend's answer is invalid.
     pub fn query_available(&self) -> Result<Availability> {
         let answer = match self.needs.iter().try_for_each(environment::availability) {
             Ok(()) => self.presence.query_available(),
             Err(error) => Ok(Err(error.text().to_owned())),
         };
         let is_yes = matches!(answer, Ok(Ok(())));
-        // What needs nothing is as good as used.
+        // A backend without required environments needs no start before its first use.
         self.available.store(is_yes && self.needs.is_empty(), Ordering::Relaxed);
         if is_yes {
             backend_events::available(self);
@@ -136,8 +134,8 @@ impl Backend {
         answer
     }
 
-    /// Fails with UNAVAILABLE and the reason if it cannot run here. One load once it was found
-    /// available.
+    /// Fails with UNAVAILABLE and the reason if the backend cannot run here. Costs one load once
+    /// the backend was found available.
     #[inline]
     pub fn ready(&self) -> Result<()> {
         if self.available.load(Ordering::Relaxed) {
@@ -156,7 +154,7 @@ impl Backend {
         }
     }
 
-    /// Starts the environments that it needs, for as long as the library is open.
+    /// Starts the environments that the backend requires, until finalize.
     fn start_needs(&self) -> Result<()> {
         let mut held = environment::EnvironmentRefs::default();
         let started = self.needs.iter().try_for_each(|need| held.add(need));
@@ -167,8 +165,7 @@ impl Backend {
         Ok(())
     }
 
-    /// Returns true if it has a feature: a component's name, or one that the backend itself
-    /// defines.
+    /// Returns true if the backend has a feature: a component, or a feature that it defines.
     pub fn supports(&self, feature: &str) -> Result<bool> {
         match feature {
             "device" => Ok(self.device.is_some()),
@@ -177,32 +174,31 @@ impl Backend {
             "exec" => Ok(self.exec.is_some()),
             "modules" => Ok(self.modules.is_some()),
             "comm" => Ok(self.comm.is_some()),
-            // Where a backend has none of its own, the library's are there.
+            // The library's streams are available where a backend has no native ones.
             "streams" | "async" => Ok(self.has_devices()),
             "shared_memory" => Ok(self.has_devices() && self.flags & DTL_BACKEND_NO_COMPUTE == 0),
             _ => self.presence.supports(feature).unwrap_or(Ok(false)),
         }
     }
 
-    /// Returns true if it has a device, memory or exec component.
+    /// Returns true if the backend has a device, memory or exec component.
     fn has_devices(&self) -> bool {
         self.device.is_some() || self.memory.is_some() || self.exec.is_some()
     }
 
-    /// The device component, ready to be called.
+    /// Returns the device component, ready to be called.
     pub fn device(&self) -> Result<&dyn Device> {
         self.ready()?;
         self.device.as_deref().ok_or_else(|| self.lacks("device"))
     }
 
-    /// The memory component, ready to be called.
+    /// Returns the memory component, ready to be called.
     pub fn memory(&self) -> Result<&dyn Memory> {
         self.ready()?;
         self.memory.as_deref().ok_or_else(|| self.lacks("memory"))
     }
 
-    /// Makes the NOT_SUPPORTED error for a component that a backend does not provide. All callers
-    /// use this one text.
+    /// Creates the NOT_SUPPORTED error, for all callers, for a component that a backend lacks.
     #[cold]
     #[must_use]
     pub fn lacks(&self, what: &str) -> Error {
@@ -218,26 +214,26 @@ impl Backend {
 
 static TABLE: HandleTable<Backend> = HandleTable::new(TAG, 0);
 
-// Where both locks are held, the one of NAMED is taken first.
+// Lock order: NAMED before DEFAULT.
 
-/// The backends under their names. A replaced backend is no longer in this list, but its handle
-/// stays valid as long as something uses the backend; that of a built-in backend, until finalize.
+/// Backends by name. A replaced backend is no longer in this list, but its handle stays valid as
+/// long as the backend is in use; the handle of a built-in backend, until finalize.
 static NAMED: RwLock<Vec<Arc<Backend>>> = RwLock::new(Vec::new());
-/// What `dtl_backend_get(NULL)` resolved to.
+/// Cached result of `dtl_backend_get(NULL)`.
 static DEFAULT: RwLock<Option<Arc<Backend>>> = RwLock::new(None);
 
-/// A backend that has lost its name to another one, and its place in the list.
+/// Backend whose name another backend has replaced, and its former position in the list.
 pub struct Replaced {
     place: usize,
     backend: Arc<Backend>,
 }
 
-/// Adds a backend under its name.
+/// Registers a backend under its name.
 pub fn add(backend: Arc<Backend>, flags: u64) -> Result<dtl_backend_t> {
     add_in_place(backend, flags).map(|(handle, _)| handle)
 }
 
-/// Adds a backend under its name; with its handle, the one that had the name before.
+/// Registers a backend under its name. Returns its handle and the backend that it replaced, if any.
 pub fn add_in_place(
     backend: Arc<Backend>,
     flags: u64,
@@ -282,14 +278,15 @@ pub fn add_in_place(
     Ok((dtl_backend_t { id }, replaced))
 }
 
-/// Forgets what `dtl_backend_get(NULL)` resolved to: there are new candidates or settings.
+/// Discards the cached `dtl_backend_get(NULL)`, because candidates or settings have changed.
 pub fn choose_again() {
     *DEFAULT.write() = None;
 }
 
-/// Removes a backend that nothing uses, but for so many shares of what goes with it.
+/// Removes a backend that is not in use; `others` is the number of references to the backend that
+/// are removed with it and do not count as uses.
 pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()> {
-    epoch::collect(); // a user destroyed just now may still hold its share in limbo
+    epoch::collect(); // a user destroyed just now may have a deferred reference
     if remove_unused(inside, handle, others)? {
         return Ok(());
     }
@@ -308,9 +305,9 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()
     )
 }
 
-/// Removes a backend as [`remove`] does, or returns false if something uses it.
+/// Removes a backend as [`remove`] does, but returns false if the backend is in use.
 pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<bool> {
-    let mut named = NAMED.write(); // of two who remove the same one, the second finds it stale
+    let mut named = NAMED.write(); // of two threads, the second finds the handle stale
     let backend = pin(inside, handle)?;
     if backend.builtin {
         return fail!(
@@ -322,7 +319,8 @@ pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Re
     let mut default = DEFAULT.write();
     let chosen = default.as_ref().is_some_and(|chosen| Arc::ptr_eq(chosen, &backend));
     let listed = named.iter().any(|known| Arc::ptr_eq(known, &backend));
-    // The table's share, ours, and the lists'; any more are streams, communicators, executors ...
+    // The references of the table, of this function and of the lists. Any more belong to streams,
+    // communicators, executors and other users.
     let expected = 2
         + others
         + usize::from(chosen)
@@ -337,23 +335,23 @@ pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Re
     names::take_out(inside, &mut named, &mut default, &backend);
     drop((default, named));
     backend_events::removed(inside, &backend);
-    drop(TABLE.remove(inside, handle.id)); // its destroy slot may run here, without a lock held
+    drop(TABLE.remove(inside, handle.id)); // the destroy slot may run here, with no lock held
     Ok(true)
 }
 
-/// Returns true if a backend was replaced by another one of its name and still exists.
+/// Returns true if a backend was replaced by another backend of the same name and still exists.
 pub fn is_replaced(inside: &Guard, handle: dtl_backend_t) -> bool {
     let named = NAMED.read();
     TABLE.get(inside, handle.id).is_some() && named.iter().all(|known| known.handle() != handle)
 }
 
-/// The backend of a handle (not null), for the duration of a call.
+/// Returns the backend of a (non-null) handle, valid for the duration of a call.
 #[inline]
 pub fn find(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
     TABLE.get(inside, handle.id).ok_or_else(|| stale(handle))
 }
 
-/// A share of the backend of a handle (not null).
+/// Returns a reference-counted pointer to the backend of a (non-null) handle.
 pub fn pin(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
     TABLE.pin(inside, handle.id).ok_or_else(|| stale(handle))
 }
@@ -369,10 +367,10 @@ fn stale(handle: dtl_backend_t) -> Error {
     super::invalid_handle("backend", TAG, handle.id)
 }
 
-/// All backends under their names, in the order registered; plugins are searched for first.
+/// Returns all backends in the list of names, in registration order. Loads plugins first.
 ///
-/// References, not shares: a thread that only looks at a backend must not make another thread's
-/// `dtl_backend_unregister` fail with BUSY.
+/// Returns plain references, not reference counts: a thread that only inspects a backend must not
+/// make another thread's `dtl_backend_unregister` fail with BUSY.
 #[must_use]
 pub fn all(inside: &Guard) -> Vec<&Backend> {
     backend_events::search_plugins();
@@ -380,8 +378,8 @@ pub fn all(inside: &Guard) -> Vec<&Backend> {
     handles.into_iter().filter_map(|handle| find(inside, handle).ok()).collect()
 }
 
-/// Looks up the handle of a name. Plugins are searched for only if the name is not known, so that a
-/// lookup of a built-in backend never waits for them.
+/// Looks up the handle of a backend by name. Loads plugins only if the name is unknown, so that a
+/// lookup of a built-in backend never waits for plugins.
 fn handle_of(name: &str) -> Option<dtl_backend_t> {
     let look =
         || NAMED.read().iter().find(|known| known.name() == name).map(|known| known.handle());
@@ -391,14 +389,14 @@ fn handle_of(name: &str) -> Option<dtl_backend_t> {
     })
 }
 
-/// Looks up a backend by name and takes a share of it, for callers that open something of the
-/// backend.
+/// Looks up a backend by name and acquires a reference, for callers that open an object of it.
 #[must_use]
 pub fn lookup(name: &str) -> Option<Arc<Backend>> {
     pin(&epoch::enter(), handle_of(name)?).ok()
 }
 
-/// The backend of a name; `None` = DTL_BACKEND, else "auto".
+/// Returns the backend of a name. For `None` returns the default: the backend that DTL_BACKEND or
+/// dtl_init names, otherwise the automatic choice.
 pub fn by_name<'g>(inside: &'g Guard, name: Option<&str>) -> Result<&'g Backend> {
     match name {
         Some("auto") => automatic(inside),
@@ -422,7 +420,7 @@ pub fn by_name<'g>(inside: &'g Guard, name: Option<&str>) -> Result<&'g Backend>
                     backend
                 }
             };
-            // Under the list's lock: one that was removed meanwhile must not be remembered.
+            // Under the lock of NAMED, so that no backend that was removed meanwhile is cached.
             let listed = NAMED.read();
             if let Some(known) = listed.iter().find(|known| known.handle() == chosen.handle()) {
                 *DEFAULT.write() = Some(Arc::clone(known));
@@ -446,7 +444,8 @@ fn named<'g>(inside: &'g Guard, name: &str) -> Result<&'g Backend> {
     )
 }
 
-/// The available backend with device and memory that has the highest priority; ties by name.
+/// Returns the available backend with device and memory components that has the highest priority;
+/// equal priorities are ordered by name.
 fn automatic(inside: &Guard) -> Result<&Backend> {
     let mut candidates = all(inside);
     candidates.retain(|b| b.device.is_some() && b.memory.is_some() && b.auto_priority != i32::MIN);
@@ -483,8 +482,7 @@ fn automatic(inside: &Guard) -> Result<&Backend> {
     )
 }
 
-/// Initialises each built-in backend whose driver the program already uses, so that its pointers
-/// are recognised.
+/// Initialises built-in backends whose driver the program uses, to recognise its pointers.
 pub fn detect_driver_use() {
     let inside = epoch::enter();
     let handles: Vec<_> = NAMED.read().iter().map(|known| known.handle()).collect();
@@ -501,7 +499,7 @@ pub fn detect_driver_use() {
     }
 }
 
-/// At finalize: every backend goes; destroy slots run here.
+/// Destroys every backend at finalize; the backends' destroy slots run here.
 pub fn clear() {
     backend_events::all_removed();
     *DEFAULT.write() = None;
@@ -512,7 +510,7 @@ pub fn clear() {
     }
 }
 
-/// In a forked child: the handles go, the backends are left alone.
+/// Drops the handles in a forked child without destroying the backends.
 pub fn forget_all() {
     std::mem::forget(DEFAULT.write().take());
     std::mem::take(&mut *NAMED.write()).into_iter().for_each(std::mem::forget);

@@ -1,5 +1,4 @@
-//! The names that backends, plugins and environments may have, and names that go back to a backend
-//! that had them.
+//! Valid names of backends, plugins and environments, and restoring the name of a replaced backend.
 
 use super::{Backend, NAMED, Replaced, TABLE, choose_again, pin};
 use crate::error::{Result, fail};
@@ -7,8 +6,8 @@ use crate::runtime::{check_name, settings};
 use crate::sys::handles::epoch::Guard;
 use std::sync::Arc;
 
-/// The rule for a backend to be added: a lookup of an alias leads to another backend, so no backend
-/// with that name would ever be found.
+/// Checks the name of a backend that is being registered. Rejects an alias: a lookup of an alias
+/// leads to another backend, so a backend with that name could never be found.
 pub(super) fn check_backend_name(name: &str) -> Result<()> {
     check_name("backend", name)?;
     let meant = settings::alias(name);
@@ -23,8 +22,8 @@ pub(super) fn check_backend_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Gives a replaced backend its name back, unless another registered one has it by now or the
-/// backend is gone.
+/// Restores the name of a replaced backend, unless another registered backend has the name by now
+/// or the replaced backend no longer exists.
 pub fn put_back(inside: &Guard, replaced: Replaced) {
     let Replaced { place, backend } = replaced;
     let mut named = NAMED.write();
@@ -34,7 +33,7 @@ pub fn put_back(inside: &Guard, replaced: Replaced) {
                 let place = place.min(named.len());
                 named.insert(place, backend);
             }
-            Some(known) if known.builtin => *known = backend, // which got it from `take_out`
+            Some(known) if known.builtin => *known = backend, // `take_out` had restored it
             Some(_) => {}
         }
     }
@@ -42,8 +41,7 @@ pub fn put_back(inside: &Guard, replaced: Replaced) {
     choose_again();
 }
 
-/// Takes a backend out of the list of names. If it had replaced a built-in one, that gets its name
-/// back.
+/// Removes backend `gone` from the list, and restores the name of a built-in one that it replaced.
 pub(super) fn take_out(
     inside: &Guard,
     named: &mut Vec<Arc<Backend>>,
@@ -52,12 +50,13 @@ pub(super) fn take_out(
 ) {
     let Some(place) = named.iter().position(|known| Arc::ptr_eq(known, gone)) else { return };
     named.remove(place);
-    // Looked at without shares, which would be in the way of others' removal; a built-in one stays.
+    // Inspected without reference counts, which would make a concurrent removal fail; a built-in
+    // backend is never removed.
     let is_before =
         |id: &u64| TABLE.get(inside, *id).is_some_and(|b| b.builtin && b.name == gone.name);
     let before = TABLE.handles().into_iter().find(is_before).and_then(|id| TABLE.pin(inside, id));
     if let Some(before) = before {
         named.insert(place, before);
-        *default = None; // there is another candidate
+        *default = None; // the candidates have changed
     }
 }

@@ -1,4 +1,4 @@
-//! Settings: the one table of environment variables, and what `dtl_init` was given on top.
+//! Settings: the table of environment variables, and the configuration that `dtl_init` adds.
 //!
 //! In reading order:
 //! - `variables`: the list of environment variables
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 mod variables;
 pub use variables::{VARIABLES, Variable};
 
-/// Removes variables that a privileged program must not obey. Returns a warning for each.
+/// Removes variables that a privileged program must not obey. Returns a warning for each variable.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
     let names = variables::LOADING_CODE.iter().filter(|_| is_privileged);
     let dropped = names.filter(|name| variables.remove(**name).is_some());
@@ -21,88 +21,87 @@ pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -
         .collect()
 }
 
-/// What compiles kernels from source.
+/// Settings of the compilers for kernels.
 #[derive(Clone, Debug, Default)]
 pub struct Compiler {
-    /// The program that is named, for the host.
+    /// Program of the host compiler; `None` = search for one.
     pub program: Option<String>,
-    /// The compiler that is named, for devices: a library.
+    /// Library of the device compiler; `None` = search for one.
     pub device_compiler: Option<String>,
-    /// Folders where programs are, separated by ':'.
+    /// Folders in which programs are searched, separated by ':'.
     pub search_path: String,
-    /// Where what it makes is kept.
+    /// Folder in which compiler outputs are cached.
     pub cache: Option<PathBuf>,
-    /// Limit on the time of a run, if it was set.
+    /// Time limit of a compiler run in nanoseconds, if it was set.
     pub timeout_ns: Option<u64>,
 }
 
 impl Compiler {
-    /// How long a run may take.
+    /// Returns the time limit of a compiler run in nanoseconds.
     #[must_use]
     pub fn limit_ns(&self) -> u64 {
         self.timeout_ns.unwrap_or(120_000_000_000)
     }
 }
 
-/// Settings of this process; made by `dtl_init`, read by all modules.
+/// Settings of this process; created by `dtl_init`, read by all modules.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Backend for a NULL name.
+    /// Default backend, which a NULL name selects.
     pub backend: Option<String>,
     /// Kind of the world communicator.
     pub comm: Option<String>,
-    /// Time limit of communicators that name none.
+    /// Time limit in nanoseconds of communicators whose description sets none.
     pub timeout_ns: Option<u64>,
-    /// Whether a degraded choice is an error.
+    /// True if a degraded choice is an error.
     pub strict: bool,
-    /// Whether communicators are deterministic by default.
+    /// True if communicators are deterministic by default.
     pub deterministic: bool,
     /// Log level.
     pub log_level: Option<i32>,
-    /// Where plugins are searched for before the installed ones.
+    /// Folders and files that are searched for plugins before the installed plugins.
     pub plugin_path: Option<String>,
-    /// Which MPI is loaded if none is in the process.
+    /// MPI library to load if the process contains no MPI library.
     pub mpi_library: Option<String>,
-    /// Which OpenCL loader is loaded.
+    /// OpenCL loader library to load.
     pub device_library: Option<String>,
-    /// Which driver library of NVIDIA's is loaded.
+    /// NVIDIA driver library to load.
     pub driver_library: Option<String>,
-    /// Which library of collectives of device memory is loaded.
+    /// Library for collectives on device memory to load.
     pub collectives_library: Option<String>,
-    /// The texts of the variables that a kind over fast networks reads itself, by their names.
+    /// Values, by name, of the variables that a communicator kind for fast networks parses itself.
     pub fabric: BTreeMap<&'static str, String>,
-    /// How long a plugin may take in a process of its own before it is loaded; none: it is not
-    /// tried there.
+    /// Time limit in nanoseconds of a plugin's trial in a separate process; `None` = no trial.
     pub plugin_probe_ns: Option<u64>,
-    /// Kind between the nodes of kind "hier".
+    /// Communicator kind between the nodes of kind "hier".
     pub hier_across: Option<String>,
-    /// The job's nodes, pretended.
+    /// Simulated nodes of the job.
     pub fake_nodes: Option<String>,
-    /// Bytes of host memory that are kept without use.
+    /// Bytes of unused host memory that the allocator retains.
     pub memory_keep: Option<u64>,
-    /// Whether to request huge pages.
+    /// Whether the host allocator requests huge pages, if it was set.
     pub huge_pages: Option<bool>,
-    /// What compiles kernels.
+    /// Settings of the compilers for kernels.
     pub compiler: Compiler,
-    /// Where a trace is written.
+    /// Path of the trace file.
     pub trace: Option<String>,
 }
 
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
 
-/// The settings in force.
+/// Returns the present settings.
 #[must_use]
 pub fn current() -> Settings {
     CURRENT.read().clone().unwrap_or_default()
 }
 
-/// Puts settings in force.
+/// Publishes new settings.
 pub fn install(settings: Settings) {
     log::set_level(settings.log_level.unwrap_or(crate::abi::runtime::DTL_LOG_WARN));
     *CURRENT.write() = Some(settings);
 }
 
-/// Reads the environment (given as a map so that tests need not change the real one).
+/// Reads the settings from environment variables, passed as a map so that tests can vary them.
 pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings> {
     let get =
         |name: &str| variables.get(name).map(String::as_str).filter(|value| !value.is_empty());
@@ -174,7 +173,7 @@ fn compiler<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Compiler> {
     })
 }
 
-/// Returns warnings about variables that look like the library's but are not, or are deprecated or
+/// Returns warnings about variables that resemble the library's but are unknown, deprecated or
 /// doubtful.
 #[must_use]
 pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
@@ -204,7 +203,7 @@ pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
     complaints
 }
 
-/// StepMesh's names for backends.
+/// Returns the backend name for an alias that StepMesh uses; returns any other name unchanged.
 #[must_use]
 pub fn alias(name: &str) -> &str {
     match name {
@@ -214,7 +213,7 @@ pub fn alias(name: &str) -> &str {
     }
 }
 
-/// "1", "0", or a time with its unit.
+/// Parses DTL_PLUGIN_PROBE: "1", "0", or a time with its unit. Returns the limit in nanoseconds.
 fn probe_limit(text: &str) -> Result<Option<u64>> {
     const NAME: &str = "DTL_PLUGIN_PROBE";
     const USUAL_NS: u64 = 10_000_000_000;
@@ -238,7 +237,7 @@ fn switch(name: &str, text: &str) -> Result<bool> {
     }
 }
 
-/// "30s", "500ms", "10us", "5m", or a number of seconds.
+/// Parses a time and returns nanoseconds: "30s", "500ms", "10us", "5m", or a number of seconds.
 pub fn duration(name: &str, text: &str) -> Result<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ns = match text.get(digits.len()..).unwrap_or("") {
@@ -264,7 +263,7 @@ pub fn duration(name: &str, text: &str) -> Result<u64> {
     }
 }
 
-/// "4096", "64K", "512M", "2G": bytes, in units of 1024.
+/// Parses a size and returns bytes: "4096", "64K", "512M", "2G", in units of 1024.
 pub fn bytes(name: &str, text: &str) -> Result<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text.get(digits.len()..).unwrap_or("") {
@@ -290,7 +289,7 @@ pub fn bytes(name: &str, text: &str) -> Result<u64> {
     }
 }
 
-/// Edit distance, for "did you mean".
+/// Returns the edit distance between two texts, for "did you mean".
 #[must_use]
 pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
@@ -374,7 +373,7 @@ mod tests {
             ]
         );
         assert_eq!(from_environment(&all).unwrap().mpi_library, None);
-        // Nor to run another program for that.
+        // A privileged program must not run another program for a plugin trial either.
         let mut probe = environment(&[("DTL_PLUGIN_PROBE", "1")]);
         assert_eq!((withhold(&mut probe, true).len(), probe.len()), (1, 0));
         let settings = from_environment(&all).unwrap();

@@ -1,15 +1,14 @@
-//! The environment variables that the library reads: their names, and what they do. Reading them is
-//! `settings`'.
+//! Names and meanings of the environment variables that the library reads (`settings` parses them).
 
-/// An environment variable that the library reads.
+/// Environment variable that the library reads.
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable.
     pub name: &'static str,
-    /// What it does, for `dtl-info --env`.
+    /// Meaning of the variable, for `dtl-info --env`.
     pub meaning: &'static str,
 }
 
-/// Every variable that the library reads, launchers' own apart.
+/// Every variable that the library reads, except those of launchers.
 pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "DTL_BACKEND",
@@ -218,8 +217,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "DTL_JOB", meaning: "name that the ranks of one job share (set by dtlrun)" },
 ];
 
-/// Those that make code be loaded or run, or files be written. Nobody may choose that for a program
-/// with more rights than his own.
+/// Variables that cause code to be loaded or run, or files to be written. A user must not choose
+/// these for a program with more privileges than the user has.
 pub(super) const LOADING_CODE: &[&str] = &[
     "DTL_PLUGIN_PATH",
     "DTL_PLUGIN_PROBE",

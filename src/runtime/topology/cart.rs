@@ -1,10 +1,10 @@
-//! Grids of ranks: arithmetic alone, no communicator. Row-major, as MPI's Cartesian topologies: the
-//! last dimension varies fastest.
+//! Cartesian grids of ranks: arithmetic only, without a communicator. Row-major, as in MPI's
+//! Cartesian topologies: the last dimension varies fastest.
 
 use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::error::{Result, fail};
 
-/// Number of ranks of a grid.
+/// Returns the number of ranks of a grid.
 fn volume(dims: &[i32]) -> Result<i32> {
     let mut all = 1_i32;
     for (dimension, &extent) in dims.iter().enumerate() {
@@ -26,8 +26,8 @@ fn volume(dims: &[i32]) -> Result<i32> {
     Ok(all)
 }
 
-/// Chooses the dimensions that are 0: the largest as small as possible, then the next and so on, in
-/// descending order.
+/// Chooses the extents of the dimensions that are 0, in descending order: the largest as small as
+/// possible, then the next as small as possible, and so on.
 pub fn choose(size: i32, dims: &mut [i32]) -> Result<()> {
     if size < 1 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "size {size}: a grid has 1 rank or more");
@@ -57,7 +57,7 @@ pub fn choose(size: i32, dims: &mut [i32]) -> Result<()> {
     Ok(())
 }
 
-/// The divisors of a number, ascending.
+/// Returns the divisors of a number in ascending order.
 fn divisors(of: u32) -> Vec<u32> {
     let small = (1..)
         .take_while(|d| u64::from(*d) * u64::from(*d) <= u64::from(of))
@@ -69,12 +69,12 @@ fn divisors(of: u32) -> Vec<u32> {
 }
 
 /// Writes `rest` as a product of `into.len()` descending factors of at most `most`, the first as
-/// small as can be. False: there is none.
+/// small as possible. Returns false if no such product exists.
 fn split(rest: u32, divisors: &[u32], most: u32, into: &mut [u32]) -> bool {
     let Some((first, others)) = into.split_first_mut() else { return rest == 1 };
     let slots = others.len() as u32 + 1;
     for &factor in divisors.iter().take_while(|factor| **factor <= most) {
-        // With this as the largest of all, the product cannot get there.
+        // With this factor as the largest of all, the product cannot reach `rest`.
         let is_enough =
             u64::from(factor).checked_pow(slots).is_none_or(|reach| reach >= u64::from(rest));
         if is_enough && rest % factor == 0 && split(rest / factor, divisors, factor, others) {
@@ -85,7 +85,7 @@ fn split(rest: u32, divisors: &[u32], most: u32, into: &mut [u32]) -> bool {
     false
 }
 
-/// The rank at a place. Places beyond the border of a periodic dimension wrap around.
+/// Returns the rank at the coordinates. Coordinates outside a periodic dimension wrap around.
 pub fn rank(dims: &[i32], is_periodic: impl Fn(usize) -> bool, coords: &[i32]) -> Result<i32> {
     volume(dims)?;
     let mut rank = 0;
@@ -104,7 +104,7 @@ pub fn rank(dims: &[i32], is_periodic: impl Fn(usize) -> bool, coords: &[i32]) -
     Ok(rank)
 }
 
-/// The place of a rank: one coordinate for each dimension, first to last.
+/// Returns the coordinates of a rank, one for each dimension, first to last.
 pub fn coords(dims: &[i32], rank: i32) -> Result<Vec<i32>> {
     check_rank(dims, rank)?;
     let mut rest = rank;
@@ -125,7 +125,7 @@ fn check_rank(dims: &[i32], rank: i32) -> Result<()> {
     fail!(DTL_ERROR_INVALID_RANK, "rank {rank}: the grid has ranks 0 to {}", all - 1)
 }
 
-/// Whom a shift along a dimension receives from and sends to: (source, dest).
+/// Returns (source, dest): the peers of `rank` in a shift along a dimension.
 pub fn shift(
     dims: &[i32],
     is_periodic: impl Fn(usize) -> bool,
@@ -142,7 +142,7 @@ pub fn shift(
             dims.len() - 1
         );
     };
-    // Ranks between two neighbours along the dimension; no more than there are ranks.
+    // Distance in ranks between two neighbours along the dimension; at most the number of ranks.
     let stride: i32 = dims.iter().skip(index + 1).product();
     let here = i64::from(rank / stride % extent);
     let at = |there: i64| {
@@ -150,7 +150,7 @@ pub fn shift(
         if there != wrapped && !is_periodic(index) {
             return DTL_PROC_NULL;
         }
-        // Both lie inside the grid, so their ranks are numbers of 32 bits.
+        // Both coordinates lie inside the grid, so the ranks fit into 32 bits.
         (i64::from(rank) + (wrapped - here) * i64::from(stride)) as i32
     };
     let by = i64::from(displacement);

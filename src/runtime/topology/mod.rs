@@ -1,5 +1,5 @@
-//! Where ranks and threads run. Local: the machine's own files, the transport, the launcher's
-//! environment; nothing is queried over a network.
+//! Placement of ranks and threads on hardware. Uses local information only: the machine's own
+//! files, the transport and the launcher's environment. Nothing is queried over a network.
 //!
 //! In reading order:
 //! - `cart`: arithmetic of Cartesian grids
@@ -15,7 +15,7 @@ fn count(value: usize) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
-/// Describes this node.
+/// Returns the hardware topology of this node.
 #[must_use]
 pub fn node() -> dtl_topology_t {
     let told = hwinfo::topology();
@@ -40,7 +40,7 @@ pub fn node() -> dtl_topology_t {
     }
 }
 
-/// The CPUs that the calling thread may run on.
+/// Returns the CPUs on which the calling thread may run.
 pub fn affinity() -> Result<Vec<i32>> {
     let cpus = hwinfo::affinity();
     if cpus.is_empty() {
@@ -52,7 +52,7 @@ pub fn affinity() -> Result<Vec<i32>> {
     Ok(cpus.into_iter().map(count).collect())
 }
 
-/// Where a communicator's ranks are, as seen from this one.
+/// Fills in the node topology of a communicator, as seen from this rank.
 pub fn of_comm(comm: &Comm, out: &mut dtl_comm_topology_t) -> Result<()> {
     if comm.is_one_node() {
         (out.node, out.nodes, out.local_rank, out.local_size) = (0, 1, comm.rank(), comm.size());
@@ -88,7 +88,7 @@ pub fn of_comm(comm: &Comm, out: &mut dtl_comm_topology_t) -> Result<()> {
     Ok(())
 }
 
-/// The node of a rank.
+/// Returns the node number of a rank.
 pub fn node_of(comm: &Comm, rank: i32) -> Result<i32> {
     if !(0..comm.size()).contains(&rank) {
         return fail!(

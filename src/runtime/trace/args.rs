@@ -1,4 +1,4 @@
-//! Arguments of events, and events as records of a journal.
+//! Arguments of trace events, and the conversion of events to fixed-size records.
 
 use super::names::Name;
 use crate::abi::status::dtl_status_t;
@@ -7,7 +7,7 @@ use crate::runtime::types;
 use crate::sys::sync::spsc_queue::Record;
 use std::fmt::{self, Write};
 
-/// Longest text that goes with an event.
+/// Size in bytes of the text of an event, including its NUL.
 const TEXT: usize = 32;
 
 /// Arguments of a call, span or operation, as far as they are known.
@@ -24,35 +24,35 @@ pub struct Args {
 }
 
 impl Args {
-    /// Nothing is known.
+    /// Arguments of which none is known.
     pub const NONE: Args =
         Args { has: 0, bytes: 0, peer: 0, tag: 0, comm: 0, dtype: 0, op: 0, what: [0; TEXT] };
 
-    /// So many bytes.
+    /// Adds a size in bytes.
     #[must_use]
     pub fn bytes(self, bytes: u64) -> Args {
         Args { has: self.has | DTL_TRACE_HAS_BYTES, bytes, ..self }
     }
 
-    /// The other rank, or the root.
+    /// Adds the peer rank or the root.
     #[must_use]
     pub fn peer(self, peer: i32) -> Args {
         Args { has: self.has | DTL_TRACE_HAS_PEER, peer, ..self }
     }
 
-    /// A message's tag or a collective's number.
+    /// Adds a message's tag or a collective's number.
     #[must_use]
     pub fn tag(self, tag: i32) -> Args {
         Args { has: self.has | DTL_TRACE_HAS_TAG, tag, ..self }
     }
 
-    /// The communicator's handle.
+    /// Adds the communicator's handle.
     #[must_use]
     pub fn comm(self, comm: u64) -> Args {
         Args { has: self.has | DTL_TRACE_HAS_COMM, comm, ..self }
     }
 
-    /// So many elements of a type.
+    /// Adds a number of elements and their dtype.
     #[must_use]
     pub fn elements(self, count: u64, dtype: i32) -> Args {
         let size = types::element_size(dtype).map_or(0, |size| size as u64);
@@ -60,22 +60,22 @@ impl Args {
         Args { has: sized.has | DTL_TRACE_HAS_DTYPE, dtype, ..sized }
     }
 
-    /// Reduction.
+    /// Adds a reduction operation.
     #[must_use]
     pub fn op(self, op: i32) -> Args {
         Args { has: self.has | DTL_TRACE_HAS_OP, op, ..self }
     }
 
-    /// A text, cut after 31 bytes: `Args::NONE.what(format_args!("{backend} {kind}"))`.
+    /// Adds a text, truncated after 31 bytes: `Args::NONE.what(format_args!("{backend} {kind}"))`.
     #[must_use]
     pub fn what(self, text: impl fmt::Display) -> Args {
         let mut what = Cut { text: [0; TEXT], len: 0 };
-        // It fails where the text is cut.
+        // The write fails where the text is truncated.
         let _ = write!(what, "{text}");
         Args { has: self.has | DTL_TRACE_HAS_WHAT, what: what.text, ..self }
     }
 
-    /// Both; where they differ, what came later.
+    /// Merges two sets of arguments; where both have a value, `later` takes precedence.
     pub(super) fn and(self, later: &Args) -> Args {
         let mut all = self;
         let of = |bit| later.has & bit != 0;
@@ -103,14 +103,14 @@ impl Args {
         Args { has: self.has | later.has, ..all }
     }
 
-    /// The text.
+    /// Returns the text of the event.
     pub(super) fn text(&self) -> &str {
         let len = self.what.iter().position(|byte| *byte == 0).unwrap_or(TEXT);
         self.what.get(..len).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or("")
     }
 }
 
-/// Takes as many whole characters as fit, and a NUL.
+/// Text buffer that accepts as many whole characters as fit, and a NUL.
 struct Cut {
     text: [u8; TEXT],
     len: usize,
@@ -130,7 +130,7 @@ impl Write for Cut {
     }
 }
 
-/// How Chrome's format calls the kinds of events.
+/// Kind of an event, in the terms of Chrome's trace format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Begin,
@@ -152,7 +152,7 @@ impl Phase {
     }
 }
 
-/// A begin or an end.
+/// Begin or end event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TraceEvent {
     pub(super) phase: Phase,

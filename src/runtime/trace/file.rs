@@ -1,9 +1,9 @@
-//! The file of a trace: Chrome's array of events, one on each line, written by a thread of its own.
+//! Trace file: Chrome's array of events, one event per line, written by a separate thread.
 //!
-//! Threads leave events in their journals. The writer empties these every tenth of a second, or
-//! when one has many, so a rank that is killed leaves all but its last tenth; the format allows for
-//! an end that is missing. A thread whose journal is full empties it itself. Whatever goes wrong
-//! with the file ends the trace and nothing else.
+//! Threads append events to their journals. The writer thread drains the journals every tenth of a
+//! second, or when a journal has many events, so the file of a rank that is killed lacks at most
+//! the last tenth of a second. The format permits a missing end. A thread whose journal is full
+//! drains the journals itself. An error of the file ends the trace and has no other effect.
 
 use super::args::{Phase, TraceEvent};
 use super::names::Name;
@@ -22,32 +22,32 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Events that a thread may be ahead of the file: 384 KiB.
+/// Capacity of a journal in events: 384 KiB.
 const ROOM: usize = 4096;
-/// After so many the writer is woken.
+/// Number of new events in a journal after which the writer is woken.
 const MANY: usize = ROOM / 4;
-/// How long it sleeps else.
+/// Maximum time that the writer sleeps.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Text is written when there is so much of it.
+/// Size in bytes of the text at which it is written to the file.
 const BLOCK: usize = 1 << 18;
 
-/// A file that is being written.
+/// Trace file that is being written.
 pub(super) struct Trace {
     number: u64,
     path: PathBuf,
     rank: i32,
     has_failed: AtomicBool,
     state: Mutex<TraceFileState>,
-    /// The trace ends, or there is much to write.
+    /// Signals the writer that the trace ends, or that a journal has many events.
     awake: Condvar,
-    /// Threads that are not in it, as there was no memory for their journals.
+    /// Number of threads that are not traced, because no memory was left for their journals.
     left_out: AtomicU64,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A thread's events on their way to the file.
+/// Queue of a thread's events for the trace file.
 pub(super) struct Journal {
-    /// Which file they are for.
+    /// Number of the trace file.
     pub(super) trace: u64,
     events: spsc_queue::SpscQueue,
     thread: i32,
@@ -55,17 +55,17 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Its thread ends.
+    /// Marks the journal's thread as ended.
     pub(super) fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
     }
 }
 
-/// State under the lock. The thread that holds the lock is the journals' only reader.
+/// Lock-protected state. The thread that holds the lock is the only reader of all journals.
 struct TraceFileState {
-    /// `None`: complete, or failed; what still comes is dropped.
+    /// Open file; `None` if the file is complete or has failed, and later events are dropped.
     file: Option<File>,
-    /// Not yet in the file.
+    /// Text that is not yet written to the file.
     text: String,
     written: u64,
     journals: Vec<JournalState>,
@@ -74,16 +74,17 @@ struct TraceFileState {
     failure: Option<Error>,
 }
 
-/// A journal, and what of its thread's calls is open.
+/// Journal of a thread, and the calls of the thread that are in progress.
 struct JournalState {
     journal: Arc<Journal>,
     open: Vec<(Name, Name)>,
-    /// Its thread had ended before it was last emptied: nothing more comes.
+    /// True if the thread had ended before its journal was last drained; no more events follow.
     has_ended: bool,
 }
 
-/// Operations that have begun, and ends that came before their begins: from a journal that was
-/// emptied before. Those wait; what began in an earlier trace never gets out.
+/// Operations in progress, and end events that were read before their begin events, because the
+/// journal with the end was drained first. An early end event waits for its begin event; if the
+/// operation began in an earlier trace, the end event is never written.
 #[derive(Default)]
 struct Operations {
     open: BTreeMap<u64, (Name, Name)>,
@@ -91,7 +92,7 @@ struct Operations {
 }
 
 impl Operations {
-    /// What is to be written now.
+    /// Returns the events to write now, after `event` was read.
     fn next(
         &mut self,
         place: EventOrigin,
@@ -114,7 +115,7 @@ impl Operations {
 }
 
 impl Trace {
-    /// Makes the file and the thread that writes it.
+    /// Creates the file and the thread that writes it.
     pub(super) fn open(path: &str, life: u32) -> Result<Arc<Self>> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let launch = launch::from_environment().ok().flatten();
@@ -131,7 +132,7 @@ impl Trace {
         let file = create(&path).map_err(|error| said("make", &path, &error))?;
         let mut text = text::beginning(rank);
         if text.try_reserve(BLOCK + BLOCK / 8).is_err() {
-            let _ = std::fs::remove_file(&path); // just made, and empty
+            let _ = std::fs::remove_file(&path); // created above, and still empty
             return fail!(
                 DTL_ERROR_OUT_OF_MEMORY,
                 "no memory for the text of the trace {}",
@@ -148,7 +149,7 @@ impl Trace {
             failure: None,
         };
         if let Err(error) = state.write() {
-            let _ = std::fs::remove_file(&path); // just made, and empty
+            let _ = std::fs::remove_file(&path); // created above, and still empty
             return Err(said("write to", &path, &error));
         }
         let trace = Arc::new(Trace {
@@ -165,7 +166,7 @@ impl Trace {
         match thread::spawn("dtl-trace", move || its.work()) {
             Ok(writer) => *trace.writer.lock() = Some(writer),
             Err(error) => {
-                let _ = std::fs::remove_file(&trace.path); // as above
+                let _ = std::fs::remove_file(&trace.path); // created above
                 return fail!(
                     DTL_ERROR_LIMIT,
                     "no thread to write the trace {}: {error}",
@@ -184,18 +185,18 @@ impl Trace {
         &self.path
     }
 
-    /// Returns true if nothing can be written any more.
+    /// Returns true if the file has failed and accepts no more events.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Why that is.
+    /// Returns the error of a file that has failed.
     pub(super) fn failure(&self) -> Option<Error> {
         self.state.lock().failure.clone()
     }
 
-    /// A journal for the calling thread. `None`: there is no memory for it, and the thread is left
-    /// out.
+    /// Creates a journal for the calling thread; `None` if no memory is left, and
+    /// the thread is then not traced.
     pub(super) fn join(&self) -> Option<Arc<Journal>> {
         let Some(events) = spsc_queue::SpscQueue::new(ROOM) else {
             self.left_out.fetch_add(1, Ordering::Relaxed);
@@ -222,22 +223,22 @@ impl Trace {
         EventOrigin { rank: self.rank, thread: journal.thread }
     }
 
-    /// Adds an event of the calling thread, whose journal it is.
+    /// Appends an event of the calling thread to `journal`, the thread's own journal.
     pub(super) fn put(&self, journal: &Journal, event: &TraceEvent) {
         let record = event.to_record();
         loop {
             match journal.events.push(&record) {
                 Some(number) if number % MANY == MANY - 1 => return self.awake.notify_all(),
                 Some(_) => return,
-                // A forked child has a copy of all of this, but the file is its parent's.
+                // A forked child has a copy of this state, but the file belongs to the parent.
                 None if lifecycle::is_fork() => return,
                 None => self.drain(&mut self.state.lock()),
             }
         }
     }
 
-    /// The writer's thread. It takes no lock but the trace's own, or a forked child, where it is
-    /// not, might wait for it for ever.
+    /// Runs the writer thread, which takes only the trace's own lock. Any other lock could stay
+    /// locked for ever in a forked child, in which the writer does not exist.
     fn work(&self) {
         let mut state = self.state.lock();
         while !state.is_over && state.failure.is_none() {
@@ -251,7 +252,7 @@ impl Trace {
         }
     }
 
-    /// Writes what is in the journals.
+    /// Converts all events of the journals to text and writes it to the file.
     fn drain(&self, state: &mut TraceFileState) {
         let mut known = std::mem::take(&mut state.journals);
         for known in &mut known {
@@ -287,7 +288,7 @@ impl Trace {
         }
     }
 
-    /// Writes the end of everything, and waits for the writer.
+    /// Writes the missing end events and the end of the file, and joins the writer thread.
     pub(super) fn close(&self) -> Result<()> {
         let mut state = self.state.lock();
         state.is_over = true;
@@ -316,7 +317,7 @@ impl Trace {
         drop(state);
         self.awake.notify_all();
         let writer = self.writer.lock().take();
-        // It does not panic; if it did, the file is closed all the same.
+        // The writer does not panic; if it did, the file is closed all the same.
         writer.into_iter().for_each(|writer| drop(writer.join()));
         match self.left_out.load(Ordering::Relaxed) {
             0 => outcome,
@@ -334,7 +335,7 @@ impl TraceFileState {
         let (before, wanted) = (self.written, self.written + self.text.len() as u64);
         let written = match &mut self.file {
             None => Ok(()),
-            // The write itself would end the program, by a signal.
+            // The write would raise a signal (SIGXFSZ) that ends the program.
             Some(_) if wanted > process::file_size_limit() => {
                 Err(io::ErrorKind::FileTooLarge.into())
             }
@@ -351,8 +352,8 @@ impl TraceFileState {
     }
 }
 
-/// Takes the part of a line away that a disk that was full has left at the end. `before`: where
-/// `text` begins.
+/// Truncates the file after its last whole line, if a full disk has left a partial line. `before`
+/// is the file offset at which `text` begins.
 fn cut_back(file: &File, before: u64, text: &[u8]) -> io::Result<()> {
     let there = usize::try_from(file.metadata()?.len().saturating_sub(before)).unwrap_or(0);
     let part = text.get(..there).unwrap_or(text);
@@ -367,7 +368,7 @@ fn create(path: &Path) -> io::Result<File> {
     fd::keep(file.into()).map(File::from)
 }
 
-/// Why a file cannot be made or written.
+/// Creates the error for a file that cannot be created or written.
 fn said(what: &str, path: &Path, error: &io::Error) -> Error {
     use crate::abi::status::*;
     let (status, advice) = match error.kind() {

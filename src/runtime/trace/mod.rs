@@ -1,18 +1,18 @@
-//! Tracing: records what the library does and how long it takes, for a file and for another tool.
+//! Tracing: records calls and operations of the library with their duration, to a file and a tool.
 //!
-//! From a call to the file: `ffi/guard.rs` finds the library in state TRACED (the only check while
-//! nothing is traced) and calls [`call_begin`] and [`call_end`]; `thread` makes records of them
-//! and puts them into the thread's own queue; `file` takes them out, in a thread of its own every
-//! tenth of a second, and writes them as Chrome's trace JSON. Work inside of calls is recorded by
-//! [`span`] for a part of a call, [`about`] for what the call is about, [`operation_begin`] for
-//! what goes on after its call has returned. All of these are one load and one branch while
-//! nothing is traced.
+//! Path of an event from a call to the file: `ffi/guard.rs` finds the library in state TRACED (the
+//! only check while tracing is off) and calls [`call_begin`] and [`call_end`]. `thread` converts
+//! the calls to records and appends them to the thread's own queue. `file` drains the queues in a
+//! thread of its own every tenth of a second, and writes the records as Chrome's trace JSON. Work
+//! inside of calls is recorded by [`span`] for a part of a call, by [`about`] for the arguments of
+//! a call, and by [`operation_begin`] for operations that continue after their call has returned.
+//! Each of these functions costs one load and one branch while tracing is off.
 //!
 //! In reading order:
 //! - `names`: names of events as numbers
 //! - `args`: arguments of events, and records
 //! - `thread`: the calls of a thread and its queue of records
-//! - `text`: records as lines of JSON
+//! - `text`: conversion of records to lines of JSON
 //! - `file`: the file and the thread that writes it
 
 mod args;
@@ -31,13 +31,13 @@ use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// True while there is a file or a tool to record events for.
+/// True while a file or a tool receives events.
 static ON: AtomicBool = AtomicBool::new(false);
-/// A file has failed, and [`has_ended`] has not yet checked whether anything is still traced.
+/// True if a file has failed, and [`has_ended`] has not yet checked whether tracing is still on.
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
-/// The last path of DTL_TRACE, and how many files it has led to.
+/// Last path of DTL_TRACE, and the number of files that were written for it.
 static LIVES: Mutex<(String, u32)> = Mutex::new((String::new(), 0));
-/// Changes whenever [`SINKS`] does, so that threads need not lock it.
+/// Version number that changes whenever [`SINKS`] does, so that threads need not lock `SINKS`.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 static SINKS: Mutex<Sinks> = Mutex::new(Sinks { file: None, tool: None });
 
@@ -48,10 +48,10 @@ struct Sinks {
     tool: Option<Tool>,
 }
 
-/// Another tool's functions.
+/// Trace functions of another tool.
 #[derive(Clone, Copy)]
 struct Tool {
-    /// No other table's.
+    /// Unique number of the tool's registration.
     number: u64,
     begin: dtl_trace_fn_t,
     end: dtl_trace_fn_t,
@@ -59,7 +59,7 @@ struct Tool {
 }
 
 impl Sinks {
-    /// Makes a change known.
+    /// Publishes a change of the sinks to all threads.
     fn publish(&self) {
         CHANGES.fetch_add(1, Ordering::Release);
         let is_written = self.file.as_ref().is_some_and(|file| !file.has_failed());
@@ -67,15 +67,14 @@ impl Sinks {
     }
 }
 
-/// Returns true if anything is traced. The only check on fast paths.
+/// Returns true if tracing is on. The only check on fast paths.
 #[must_use]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Returns true if nothing is traced any more because a file has failed; the caller then updates
-/// the state of `lifecycle`. Called by traced calls, not by the writer: the writer takes no lock
-/// that a forked child needs.
+/// Returns true if tracing has ended because a file has failed; the caller then updates
+/// `lifecycle`. Called by traced calls: the writer thread takes no lock that a forked child needs.
 #[must_use]
 pub fn has_ended() -> bool {
     if !HAS_FAILED.load(Ordering::Relaxed) || !HAS_FAILED.swap(false, Ordering::Acquire) {
@@ -85,7 +84,7 @@ pub fn has_ended() -> bool {
     !is_on()
 }
 
-/// Starts the file of DTL_TRACE. Each life of the library in this process has a file of its own.
+/// Starts the trace file of DTL_TRACE: a new file each time the library is opened in this process.
 pub fn start_life(path: &str) -> Result<()> {
     let mut lives = LIVES.lock();
     let life = if lives.0 == path { lives.1 + 1 } else { 1 };
@@ -94,7 +93,7 @@ pub fn start_life(path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Starts to write a file. Calls are traced once `lifecycle` has set the state TRACED.
+/// Starts a trace file. Calls are traced once `lifecycle` has set the state TRACED.
 pub fn start(path: &str) -> Result<()> {
     start_file(path, 1)
 }
@@ -121,7 +120,7 @@ fn start_file(path: &str, life: u32) -> Result<()> {
     Ok(())
 }
 
-/// Ends the file, with all events recorded before.
+/// Completes the trace file, including all events recorded so far.
 pub fn stop() -> Result<()> {
     let mut sinks = SINKS.lock();
     let Some(file) = sinks.file.take() else {
@@ -135,7 +134,7 @@ pub fn stop() -> Result<()> {
     file.close()
 }
 
-/// Sets the tool that gets events from now on; `None`: no tool.
+/// Sets the tool that receives events from now on; `None`: no tool.
 pub fn set_tool(functions: Option<(dtl_trace_fn_t, dtl_trace_fn_t, Addr)>) {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     let mut sinks = SINKS.lock();
@@ -144,7 +143,7 @@ pub fn set_tool(functions: Option<(dtl_trace_fn_t, dtl_trace_fn_t, Addr)>) {
     sinks.publish();
 }
 
-/// At finalize: the file is complete.
+/// Completes the trace file at finalize.
 pub fn close() {
     set_tool(None);
     if SINKS.lock().file.is_some() {
@@ -154,31 +153,31 @@ pub fn close() {
     }
 }
 
-/// In a forked child: the file belongs to the parent, which continues it.
+/// Drops the trace file, which belongs to the parent, in a forked child, without closing it.
 pub fn forget() {
     *LIVES.lock() = (String::new(), 0);
     let mut sinks = SINKS.lock();
-    // Another thread of the parent may have had its lock, and the one that writes is not here:
-    // nothing of it is touched.
+    // Another thread of the parent may have held the file's lock, and the writer thread does not
+    // exist in this process, so no part of the file object is accessed.
     std::mem::forget(sinks.file.take());
     sinks.tool = None;
     sinks.publish();
 }
 
-/// A call of the C interface begins. False: it is not traced.
+/// Records the begin of a call of the C interface. Returns false if the call is not traced.
 pub fn call_begin(name: &'static str) -> bool {
     let noun = name.split('_').nth(1).unwrap_or(name);
     is_on() && thread::begin(DTL_TRACE_CALL, noun, name, Args::NONE)
 }
 
-/// The call that [`call_begin`] has noted returns.
+/// Records the end of the call whose begin [`call_begin`] has recorded.
 pub fn call_end(status: dtl_status_t) {
     thread::end(status);
 }
 
-/// A part of a call, from here until the end of the block: `let _span = trace::span("dispatch",
-/// "lookup", || Args::what(name));` No lock is held that the functions of a tool must not wait for.
-/// `args` is called only if something is traced.
+/// Starts a span, a part of a call, which lasts until the returned guard is dropped: `let _span =
+/// trace::span("dispatch", "lookup", || Args::what(name));` The caller must hold no lock for which
+/// the functions of a tool could wait. `args` is called only if tracing is on.
 #[must_use]
 pub fn span(category: &'static str, name: &'static str, args: impl FnOnce() -> Args) -> Span {
     if is_on() { begin_span(category, name, args) } else { Span(false) }
@@ -189,7 +188,7 @@ fn begin_span(category: &'static str, name: &'static str, args: impl FnOnce() ->
     Span(thread::begin(DTL_TRACE_SPAN, category, name, args()))
 }
 
-/// Ends where it is dropped.
+/// Guard of a span, which ends when the guard is dropped.
 pub struct Span(bool);
 
 impl Drop for Span {
@@ -201,7 +200,7 @@ impl Drop for Span {
     }
 }
 
-/// Adds arguments to the call or span that this thread is in. They are recorded at its end.
+/// Adds arguments to the innermost call or span of this thread, for its end event.
 #[inline]
 pub fn about(args: impl FnOnce() -> Args) {
     if is_on() {

@@ -1,24 +1,23 @@
-//! Names of events as numbers, so that a record has room for them. There are few, and they live for
-//! ever.
+//! Names of events as numbers, which fit into a record. Names are few and never freed.
 //!
-//! Reading takes no lock: the thread that writes the file reads names, and a forked child, which
-//! has a copy of everything but that thread, must not find a lock in its hands.
+//! Reading takes no lock, for two reasons: the thread that writes the file reads names, and a
+//! forked child, which has a copy of everything but that thread, must not find a lock held by it.
 
 use crate::runtime::append_only_table::AppendOnlyTable;
 use crate::runtime::for_ever;
 use crate::sys::sync::lock::Mutex;
 use std::ffi::{CStr, CString};
 
-/// The number of a name.
+/// Number of an event name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Name(pub(super) u32);
 
 static NAMES: AppendOnlyTable<&'static CStr, 64> = AppendOnlyTable::new();
-/// Number of names. Adding one takes the lock.
+/// Number of names. Adding a name takes the lock.
 static COUNT: Mutex<usize> = Mutex::new(0);
 
 impl Name {
-    /// The text.
+    /// Returns the text of the name.
     pub(super) fn text(self) -> &'static CStr {
         NAMES.get(self.0 as usize).copied().unwrap_or(c"?")
     }
@@ -37,8 +36,8 @@ impl Name {
     }
 }
 
-/// The names that a thread has used: those are found without a lock. By address, as names are parts
-/// of the program.
+/// Cache of the names that a thread has used, which finds a name without a lock. Keyed by address,
+/// because names are constants of the program.
 pub(super) struct NameCache([Option<(usize, usize, Name, &'static CStr)>; 64]);
 
 impl NameCache {

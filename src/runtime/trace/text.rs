@@ -1,7 +1,7 @@
-//! Chrome's trace format: events as lines of JSON, and what the names of files stand for.
+//! Chrome's trace format: events as lines of JSON, and the expansion of file names.
 //!
-//! Source: "Trace Event Format" (Chromium), the JSON array format. B and E are begin and end within
-//! a thread, b and e those of an operation, found by category and id.
+//! Source: "Trace Event Format" (Chromium), the JSON array format. B and E are the begin and the
+//! end of a span within a thread, b and e those of an operation, matched by category and id.
 
 use super::args::{Phase, TraceEvent};
 use super::names::Name;
@@ -22,8 +22,8 @@ pub(super) struct EventOrigin {
     pub(super) thread: i32,
 }
 
-/// The file that is meant: %r is the rank, %p the process id, %% a %. In a job of several ranks
-/// without either, the rank goes before the ending: trace.json is trace.3.json.
+/// Expands a path: %r is the rank, %p the process id, %% a %. In a job of several ranks, the rank
+/// precedes the extension of a path with neither: trace.json becomes trace.3.json.
 pub(super) fn expand(path: &str, (rank, size): (i32, i32), pid: i32) -> Result<PathBuf> {
     let (mut full, mut is_own, mut chars) = (String::new(), false, path.chars());
     while let Some(char) = chars.next() {
@@ -62,7 +62,7 @@ pub(super) fn expand(path: &str, (rank, size): (i32, i32), pid: i32) -> Result<P
     ))
 }
 
-/// The file of a later life of the library in one process: trace.json is trace-2.json.
+/// Returns the file name for opening number `life` of the library: trace.json, then trace-2.json.
 pub(super) fn of_life(path: PathBuf, life: u32) -> PathBuf {
     if life <= 1 {
         return path;
@@ -76,10 +76,10 @@ pub(super) fn of_life(path: PathBuf, life: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Behind each line but the last: so that a file without its end ends with a whole line.
+/// Separator after each line but the last, so that a file without its end has whole lines.
 const NEXT: &str = ",\n";
 
-/// The first lines: whose process it is, and when this is by the clock on the wall.
+/// Returns the first lines of the file: name of the process, and wall-clock time of the start.
 pub(super) fn beginning(rank: i32) -> String {
     let mut text = String::from("[\n");
     let pid = process::own_pid();
@@ -113,13 +113,13 @@ pub(super) fn beginning(rank: i32) -> String {
     text
 }
 
-/// The last lines: an event without a comma behind it.
+/// Appends the last lines: an event without a comma, and the end of the array.
 pub(super) fn end(text: &mut String, rank: i32, now: u64) {
     mark(text, "trace ends", rank, now);
     text.push_str("}\n]\n");
 }
 
-/// A moment of the whole process; arguments may follow.
+/// Appends an instant event of the whole process; the caller may append arguments.
 fn mark(text: &mut String, name: &str, rank: i32, now: u64) {
     let thread = process::thread_id();
     let _ = write!(
@@ -130,7 +130,7 @@ fn mark(text: &mut String, name: &str, rank: i32, now: u64) {
     time(text, now);
 }
 
-/// What a thread is called.
+/// Appends the record that names a thread.
 pub(super) fn name_thread(text: &mut String, rank: i32, thread: i32) {
     let name =
         std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
@@ -144,7 +144,7 @@ pub(super) fn name_thread(text: &mut String, rank: i32, thread: i32) {
     text.push_str(NEXT);
 }
 
-/// An event.
+/// Appends an event.
 pub(super) fn event(text: &mut String, place: EventOrigin, event: &TraceEvent) {
     head(text, place, (event.phase, event.id), (event.category, event.name), event.time_ns);
     let args = &event.args;
@@ -159,7 +159,7 @@ pub(super) fn event(text: &mut String, place: EventOrigin, event: &TraceEvent) {
         more.number("tag", args.tag);
     }
     if args.has & DTL_TRACE_HAS_COMM != 0 {
-        // As text: a number of JSON has 53 bits.
+        // As text: JSON numbers have 53 bits only.
         more.text("comm", &format!("{:#x}", args.comm));
     }
     if args.has & DTL_TRACE_HAS_DTYPE != 0 {
@@ -178,7 +178,7 @@ pub(super) fn event(text: &mut String, place: EventOrigin, event: &TraceEvent) {
     text.push_str(NEXT);
 }
 
-/// The end of what had none before the trace's.
+/// Appends an end event for a call or operation that was in progress when the trace ended.
 pub(super) fn unfinished(
     text: &mut String,
     place: EventOrigin,
@@ -191,7 +191,7 @@ pub(super) fn unfinished(
     text.push_str(NEXT);
 }
 
-/// All of an event but its arguments.
+/// Appends all members of an event except its arguments.
 fn head(
     text: &mut String,
     place: EventOrigin,
@@ -204,7 +204,7 @@ fn head(
     let _ =
         write!(text, "{{\"ph\":\"{}\",\"cat\":\"{category}\",\"name\":\"{name}\",", phase.letter());
     if matches!(phase, Phase::OperationBegin | Phase::OperationEnd) {
-        // Local to this process: another rank may use the same id.
+        // Local to this process, because another rank may use the same id.
         let _ = write!(text, "\"id2\":{{\"local\":\"{id:#x}\"}},");
     }
     let _ = write!(text, "\"pid\":{rank},\"tid\":{thread},\"ts\":");
@@ -212,12 +212,12 @@ fn head(
     text.push_str(",\"args\":{");
 }
 
-/// Microseconds.
+/// Appends a time in microseconds; `ns` is in nanoseconds.
 fn time(text: &mut String, ns: u64) {
     let _ = write!(text, "{}.{:03}", ns / 1000, ns % 1000);
 }
 
-/// Arguments of an event.
+/// Writer of the arguments of an event.
 struct More<'a> {
     text: &'a mut String,
     is_first: bool,
@@ -240,7 +240,7 @@ impl More<'_> {
     }
 }
 
-/// A text of JSON.
+/// Appends a text as a JSON string.
 fn quoted(text: &mut String, value: &str) {
     text.push('"');
     for char in value.chars() {

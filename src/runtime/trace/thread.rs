@@ -1,4 +1,4 @@
-//! A traced thread: which calls it is in, and its journal of the file.
+//! Tracing state of a thread: the calls in progress, and its journal for the trace file.
 
 use super::args::{Args, Phase, TraceEvent};
 use super::names::NameCache;
@@ -12,41 +12,41 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ids of one thread; the bits above are the thread's.
+/// Low bits of an id, which count the ids of one thread; the upper bits identify the thread.
 const ID_BITS: u32 = 40;
 
 thread_local! {
-    /// Apart from the thread's own block, which has little room in programs that load the library
-    /// late; made when the thread is first traced.
+    /// Tracing state, allocated when the thread is first traced. It is outside the thread-local
+    /// block, which has little room in programs that load the library late.
     static MINE: RefCell<Option<Box<Thread>>> = const { RefCell::new(None) };
 }
 
 struct Thread {
-    /// [`CHANGES`] when `sinks` were read.
+    /// Value of [`CHANGES`] when `sinks` was read.
     seen: u64,
     sinks: Sinks,
     journal: Option<Arc<file::Journal>>,
     open: Vec<OpenSpan>,
-    /// In a tool's function: what that calls is not traced, or there would be no end of it.
+    /// True while a function of a tool runs: tracing its calls would recurse without end.
     is_in_tool: bool,
     last_id: u64,
     known: NameCache,
 }
 
-/// A call or span that has begun.
+/// Call or span in progress.
 struct OpenSpan {
     kind: i32,
     category: &'static str,
     name: &'static str,
     id: u64,
-    /// Numbers of the file and of the tool that got the begin event.
+    /// Numbers of the file and of the tool that received the begin event.
     file: Option<u64>,
     tool: Option<u64>,
-    /// What came to be known since.
+    /// Arguments that were added since the begin event.
     about: Args,
 }
 
-/// Event for a tool, passed on once nothing of the thread is borrowed.
+/// Event for a tool, which is passed on once the thread's state is not borrowed any more.
 struct ToolEvent {
     tool: Tool,
     is_begin: bool,
@@ -65,7 +65,7 @@ impl Thread {
         known: NameCache::NONE,
     };
 
-    /// Reads the sinks again, if they have changed.
+    /// Reads the sinks again if they have changed.
     fn refresh(&mut self) {
         let now = CHANGES.load(Ordering::Acquire);
         if now == self.seen {
@@ -90,7 +90,7 @@ impl Thread {
         self.last_id
     }
 
-    /// Writes an event, if the file got its begin event, and prepares the event for the tool.
+    /// Writes an event to the file if that received its begin, and returns the event for the tool.
     fn tell(
         &mut self,
         kind: i32,
@@ -132,7 +132,8 @@ impl Thread {
         Some(ToolEvent { tool, is_begin, event, args })
     }
 
-    /// A file that failed stays to be stopped; nothing goes there any more.
+    /// Returns the number of the file if it still accepts events. A file that has failed stays in
+    /// the sinks until it is stopped, but receives no more events.
     fn file_number(&self) -> Option<u64> {
         self.sinks.file.as_ref().filter(|file| !file.has_failed()).map(|file| file.number())
     }
@@ -142,7 +143,7 @@ impl Thread {
     }
 }
 
-/// An event as its source has it.
+/// Event with the names that its source passed.
 struct SourceEvent {
     phase: Phase,
     category: &'static str,
@@ -152,7 +153,7 @@ struct SourceEvent {
     args: Args,
 }
 
-/// `None`: the thread is in its last moments, or in a tool's function.
+/// Runs `work` with the thread's tracing state; `None` while the thread ends or is in a tool.
 fn with_mine<R>(work: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     let traced = MINE.try_with(|mine| {
         let mut mine = mine.try_borrow_mut().ok()?;
@@ -164,7 +165,7 @@ fn with_mine<R>(work: impl FnOnce(&mut Thread) -> R) -> Option<R> {
 
 impl ToolEvent {
     fn tell(mut self) {
-        // Its NUL is there: `Args::what` leaves one.
+        // The text has a NUL: `Args::what` always leaves one.
         self.event.what = self.args.what.as_ptr().cast();
         let function = if self.is_begin { self.tool.begin } else { self.tool.end };
         if let Some(function) = function {
@@ -178,7 +179,7 @@ impl ToolEvent {
     }
 }
 
-/// Records the begin of a call or span. False: there is no sink, and [`end`] must not be called.
+/// Records the begin of a call or span; returns false, and [`end`] must not follow, without a sink.
 pub(super) fn begin(kind: i32, category: &'static str, name: &'static str, args: Args) -> bool {
     let begun = with_mine(|mine| {
         mine.refresh();
@@ -197,7 +198,7 @@ pub(super) fn begin(kind: i32, category: &'static str, name: &'static str, args:
     is_open
 }
 
-/// The last one that has begun ends.
+/// Records the end of the innermost call or span.
 pub(super) fn end(status: dtl_status_t) {
     let telling = with_mine(|mine| {
         mine.refresh();
@@ -208,7 +209,7 @@ pub(super) fn end(status: dtl_status_t) {
     telling.flatten().into_iter().for_each(ToolEvent::tell);
 }
 
-/// More is known of the last one that has begun.
+/// Adds arguments to the innermost call or span.
 pub(super) fn about(args: &Args) {
     with_mine(|mine| {
         if let Some(open) = mine.open.last_mut() {
@@ -217,7 +218,7 @@ pub(super) fn about(args: &Args) {
     });
 }
 
-/// An operation begins or ends.
+/// Records the begin or the end of an operation.
 pub(super) fn operation(begins: bool, id: u64, name: &'static str, args: &Args) {
     let telling = with_mine(|mine| {
         mine.refresh();

@@ -1,11 +1,11 @@
-//! Calls of a user's C functions that communicators make, as safe functions.
+//! Calls of C functions of the program, on behalf of communicators, as safe functions.
 
 use crate::abi::comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::sys::memory::buf::Addr;
 
-/// Calls the copy function of an attribute. `Ok(None)`: the attribute is not copied.
+/// Calls the copy function of an attribute. Returns `Ok(None)` if the attribute is not copied.
 pub fn copy_attribute(
     function: dtl_attribute_copy_fn_t,
     (comm, key): (dtl_comm_t, i32),

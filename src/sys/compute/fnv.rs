@@ -1,7 +1,7 @@
-//! A hash that is the same in every process and every build (FNV-1a): for names and for finding
-//! damage. It is not cryptographic: collisions are easy to construct.
+//! Hash with equal results in every process and every build (FNV-1a), for names and for detecting
+//! damage. The hash is not cryptographic: collisions are easy to construct.
 
-/// The hash of some bytes.
+/// Returns the 64-bit FNV-1a hash of `bytes`.
 #[must_use]
 pub fn of<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);

@@ -1,18 +1,18 @@
-//! A foreign test function (such as MPI_Test), called directly by the function that waits.
+//! Test function of another library (such as MPI_Test), called directly by the function that waits.
 //!
 //! During such a test the kernel may copy large messages. A processor that returns from the kernel
 //! has lost its predictions of return addresses: each function between the test and the program
-//! then costs some ten nanoseconds. So a waiting function calls the test directly, not by its
+//! then costs some ten nanoseconds. So a waiting function calls the test directly, not through its
 //! transport.
 
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Bytes that any such function may write as an operation's status.
+/// Maximum number of bytes that a foreign test function may write as the status of an operation.
 pub const STATUS_ROOM: usize = 48;
 
-/// Buffer for a foreign status.
+/// Buffer for the status that a foreign test function writes.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub struct Status(pub [u8; STATUS_ROOM]);
@@ -24,13 +24,13 @@ impl Default for Status {
 }
 
 impl Status {
-    /// All zero.
+    /// Creates a status of zeros.
     #[must_use]
     pub const fn new() -> Self {
         Status([0; STATUS_ROOM])
     }
 
-    /// The `int` at an offset; 0 beyond the end.
+    /// Returns the `int` at an offset in bytes; 0 beyond the end.
     #[inline]
     #[must_use]
     pub fn int(&self, offset: usize) -> c_int {
@@ -40,7 +40,7 @@ impl Status {
         }
     }
 
-    /// The eight bytes at an offset; 0 beyond the end.
+    /// Returns the eight bytes at an offset as a number; 0 beyond the end.
     #[inline]
     #[must_use]
     pub fn long(&self, offset: usize) -> u64 {
@@ -54,13 +54,13 @@ impl Status {
 pub type Test =
     unsafe extern "C" fn(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int;
 
-/// In an operation's word, below the foreign request: it is a send.
+/// Bit of an operation's word, below the foreign request: the operation is a send.
 pub const SEND: u64 = 1;
-/// In an operation's word: the operation is more than a request; its transport tests it.
+/// Bit of an operation's word: the operation is more than a request; its transport must test it.
 pub const OTHER: u64 = 2;
 
-/// The request in an operation's word. Shifted as a number with a sign: the highest bits of all
-/// requests are equal.
+/// Returns the foreign request in an operation's word. The shift is arithmetic (with sign), because
+/// the highest bits of all requests are equal.
 #[must_use]
 pub fn request_in(word: u64) -> u64 {
     (word as i64 >> 2) as u64
@@ -68,40 +68,40 @@ pub fn request_in(word: u64) -> u64 {
 
 /// Outputs of a test.
 pub struct TestOutputs {
-    /// The request, as the foreign function left it.
+    /// Foreign request, as the foreign function left it.
     pub request: u64,
     /// Return value of the foreign function.
     pub code: c_int,
-    /// Status that it wrote for a receive.
+    /// Status that the foreign function wrote for a receive.
     pub status: Status,
 }
 
 impl TestOutputs {
-    /// Nothing as yet.
+    /// Creates outputs of zeros.
     #[must_use]
     pub fn nothing() -> Self {
         TestOutputs { request: 0, code: 0, status: Status::new() }
     }
 }
 
-/// Result of a test.
+/// Outcome of a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TestOutcome {
     /// The operation has completed or failed.
     Over,
-    /// Not yet.
+    /// The operation has not completed.
     Pending,
-    /// It cannot be tested here: test it through the transport.
+    /// The operation cannot be tested here: test it through the transport.
     Unasked,
 }
 
-/// Direct call of a transport's foreign test function. All fields lie in one cache line.
+/// Direct call of a transport's foreign test function. All fields are in one cache line.
 #[repr(C, align(64))]
 pub struct ForeignTester {
     test: Test,
-    /// Passed in place of a status that nobody needs.
+    /// Address passed in place of a status that is not needed.
     nowhere: Addr,
-    /// While this word equals `open`, any thread may call foreign code at any time.
+    /// State word. While it equals `open`, any thread may call foreign code at any time.
     state: &'static AtomicU32,
     open: u32,
     /// Number of tests that one patient call makes.
@@ -111,12 +111,12 @@ pub struct ForeignTester {
 }
 
 impl ForeignTester {
-    /// For the operations of one transport.
+    /// Creates a tester for the operations of one transport.
     ///
     /// # Safety
     /// `test` may be called with the request in any word of that transport that lacks [`OTHER`], as
-    /// long as `state` is `open`, `odd` is 0 and it has not reported this request as complete. It
-    /// accepts `nowhere` (or another value of that type with the same meaning) as status.
+    /// long as `state` is `open`, `odd` is 0 and `test` has not reported this request as complete.
+    /// `test` accepts `nowhere` (or another value of that type with an equal meaning) as status.
     #[must_use]
     pub unsafe fn new(
         test: Test,
@@ -135,9 +135,9 @@ impl ForeignTester {
         }
     }
 
-    /// Tests an operation, and if it is not over and `is_patient`, repeatedly for some
-    /// microseconds. Where two ranks take turns, as in a large message, each step that is noticed
-    /// late delays the whole.
+    /// Tests an operation. If it has not completed and `is_patient` returns true, repeats the test
+    /// for some microseconds. Where two ranks alternate, as in a large message, each step that is
+    /// noticed late delays the whole message.
     #[inline]
     pub fn test(
         &self,
@@ -150,19 +150,19 @@ impl ForeignTester {
             return TestOutcome::Unasked;
         }
         heard.request = request_in(word);
-        // The foreign function writes less if nobody needs the status.
+        // The foreign function writes less if the status is not needed.
         let status =
             if word & SEND == 0 { &raw mut heard.status } else { self.nowhere.ptr().cast() };
         let (mut over, mut is_patient, mut left) = (0, Some(is_patient), 0);
         loop {
             // SAFETY: the conditions of `new` hold: the word lacks OTHER, `odd` is 0 and `state` is
-            // `open` (all checked above), and callers pass no request that has been reported as
-            // complete. The pointers are to writable locals of ours and the caller's, or `nowhere`.
+            // `open` (all checked above), and callers pass no request that was reported as
+            // complete. The pointers are to writable locals here and in the caller, or `nowhere`.
             heard.code = unsafe { (self.test)(&raw mut heard.request, &raw mut over, status) };
             if over != 0 || heard.code != 0 {
                 return TestOutcome::Over;
             }
-            // Only now: most operations are over at the first test.
+            // Only now, because most operations have completed at the first test.
             if let Some(is_patient) = is_patient.take() {
                 left = if is_patient() { self.often() } else { 1 };
             }
@@ -173,18 +173,19 @@ impl ForeignTester {
         }
     }
 
-    /// Number of tests that one patient call makes.
+    /// Returns the number of tests that one patient call makes.
     pub fn often(&self) -> u32 {
         self.often.load(Ordering::Relaxed)
     }
 
-    /// Lowers that number to at most `often`, but not to 0.
+    /// Lowers the number of tests of a patient call to at most `often`, but not to 0.
     pub fn limit(&self, often: u32) {
         self.often.fetch_min(often.max(1), Ordering::Relaxed);
     }
 
-    /// Whether some operations may be more than their requests. Relaxed is enough: an operation is
-    /// tested by the thread that started it, or by one that has received it from that thread.
+    /// Returns true if some operations may be more than their requests. Relaxed suffices: an
+    /// operation is tested by the thread that started it, or by one that received it from that
+    /// thread.
     pub fn has_odd(&self) -> bool {
         self.odd.load(Ordering::Relaxed) > 0
     }
@@ -204,11 +205,11 @@ mod tests {
 
     /// Reports completion at every third test; request 9 fails.
     unsafe extern "C" fn third(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int {
-        // SAFETY: `test` passes a writable place, which nobody else uses during the call.
+        // SAFETY: `test` passes a writable place, which no other code uses during the call.
         let request = unsafe { request.as_ref() };
         // SAFETY: `test` passes a writable local of its own.
         let over = unsafe { over.as_mut() };
-        // SAFETY: `test` passes a writable place, which nobody else uses during the call.
+        // SAFETY: `test` passes a writable place, which no other code uses during the call.
         let status = unsafe { status.as_mut() };
         let (Some(request), Some(over), Some(status)) = (request, over, status) else { return 6 };
         if *request == 9 {
@@ -223,7 +224,7 @@ mod tests {
     fn a_question_is_put_as_often_as_it_may() {
         let mut nowhere = Status::new();
         let at = Addr::new((&raw mut nowhere).cast());
-        // SAFETY: `third` takes any request.
+        // SAFETY: `third` accepts any request.
         let asking = unsafe { ForeignTester::new(third, at, &STATE, 4, 200) };
         let mut heard = TestOutputs::nothing();
         assert_eq!(asking.test(8 << 2, &mut heard, || false), TestOutcome::Pending);

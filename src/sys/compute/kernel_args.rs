@@ -1,15 +1,15 @@
-//! Copies of a kernel's arguments: taken at the launch, alive until the kernel has run.
+//! Copies of a kernel's arguments, made at the launch and alive until the kernel has run.
 //!
-//! Usual argument lists fit inside the value itself, so that a launch allocates nothing.
+//! Typical argument lists fit inside the value itself, so that a launch allocates nothing.
 
 use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::c_void;
 use std::ptr;
 
-/// Arguments and bytes that fit without an allocation.
+/// Maximum number of arguments and of bytes that are stored without an allocation.
 const INLINE_ARGS: usize = 16;
 const INLINE_BYTES: usize = 192;
-/// Every copy is aligned like malloc's memory.
+/// Alignment of every copy, in bytes: that of malloc's memory.
 const ALIGN: usize = 16;
 
 #[derive(Clone, Copy)]
@@ -19,13 +19,13 @@ struct InlineBytes([u8; INLINE_BYTES]);
 /// Copy of a kernel's argument list, which lives until the kernel has run.
 #[allow(clippy::large_enum_variant, reason = "short lists are meant to need no allocation")]
 pub enum ArgPack {
-    /// Short lists.
+    /// Short lists, stored inline.
     Inline(Inline),
-    /// Long lists or large arguments.
+    /// Long lists or large arguments, with the size of each argument.
     Heap(Scratch, Vec<u64>),
 }
 
-/// A short argument list.
+/// Short argument list, stored without an allocation.
 pub struct Inline {
     bytes: InlineBytes,
     sizes: [u64; INLINE_ARGS],
@@ -33,14 +33,15 @@ pub struct Inline {
 }
 
 impl ArgPack {
-    /// No arguments.
+    /// Argument list without arguments.
     pub const EMPTY: ArgPack = ArgPack::Inline(Inline {
         bytes: InlineBytes([0; INLINE_BYTES]),
         sizes: [0; INLINE_ARGS],
         count: 0,
     });
 
-    /// Copies `args[i]` bytes. `None` without memory (or if the sizes add up to too much).
+    /// Copies the bytes of each argument. Returns `None` if out of memory or if the sizes add up to
+    /// too much.
     #[must_use]
     pub fn copy_of(args: &[Region]) -> Option<Self> {
         let mut total = 0_usize;
@@ -69,8 +70,7 @@ impl ArgPack {
         for (arg, size) in args.iter().zip(&mut inline.sizes) {
             *size = arg.len() as u64;
             if let Some(space) = inline.bytes.0.get_mut(offset..offset + arg.len()) {
-                // SAFETY: the maker of the region vouches for its bytes; `space` is as long and our
-                // own.
+                // SAFETY: the region's creator guarantees its bytes; `space` is as long and local.
                 unsafe {
                     ptr::copy_nonoverlapping(arg.addr().ptr().cast(), space.as_mut_ptr(), arg.len())
                 };
@@ -80,7 +80,7 @@ impl ArgPack {
         ArgPack::Inline(inline)
     }
 
-    /// The size of each argument in bytes.
+    /// Returns the size of each argument in bytes.
     #[must_use]
     pub fn sizes(&self) -> &[u64] {
         match self {
@@ -89,8 +89,8 @@ impl ArgPack {
         }
     }
 
-    /// The address of each copy, for as long as the pack stays where it is. Short lists are
-    /// written into `space`, long ones into `spill`.
+    /// Returns the address of each copy, valid as long as the pack is not moved. The addresses of
+    /// short lists are written into `space`, those of long lists into `spill`.
     #[must_use]
     pub fn pointers<'a>(
         &self,

@@ -1,5 +1,4 @@
-//! Arithmetic on user memory, teams of threads, calls of functions that the program provides. In
-//! reading order:
+//! Arithmetic on user memory, thread teams, calls of user functions. In reading order:
 //!
 //! - `fnv`: a hash of bytes.
 //! - `reduce`: the reductions of collectives.
@@ -8,7 +7,7 @@
 //! - `work_stealing`: the shares of a loop.
 //! - `kernel_args`: the arguments of a kernel.
 //! - `callback`: functions that the program provides.
-//! - `foreign_test`: a fast test of a request of another library.
+//! - `foreign_test`: a fast completion test of a request of another library.
 
 pub mod callback;
 pub mod fnv;

@@ -1,70 +1,70 @@
 //! Fork and join: a caller publishes a job to the threads of a team, works on it itself, and
-//! returns when no member works on it any more. It does not wait for members that come too late.
+//! returns when no member works on the job any more. It does not wait for members that arrive late.
 //!
-//! A board has a few places for jobs and a counter of news. Showing a job is two writes to one
-//! cache line: the place is open, and there is news. Members watch the counter, for a bounded time
-//! spinning and yielding, then asleep in the kernel. A member enters an open place by counting
-//! itself in, and counts itself out when it finds no more work; the caller closes the place and
-//! waits until the count is zero. A job may be a local of the caller: only members that are counted
-//! in touch it.
+//! A `TeamBoard` has a few job slots (places) and a news counter. Publishing a job is two writes to
+//! one cache line: the place is open, and there is news. Members poll the counter, for a bounded
+//! time spinning and yielding, then asleep in the kernel. A member enters an open place by
+//! incrementing the place's member count, and decrements the count when it finds no more work. The
+//! caller closes the place and waits until the count is zero. A job may be a local of the caller:
+//! only members that are counted access it.
 //!
-//! Memory ordering. `job` is stored before `state` opens (release); a member enters by an acquire
+//! Memory ordering. `job` is stored before `state` opens (release). A member enters by an acquire
 //! exchange that reads this store or a count that followed it (a release sequence), so it finds the
-//! job, and what the caller prepared. That exchange succeeds only while the place is open: it does
-//! not matter for which job. Leaving is a release decrement, closing and looking at the count are
-//! acquires, so all that a member did happens before `open` returns; all changes from open to zero
-//! are read-modify-writes, so the last value read follows each of them. `owned` is a lock: acquire
-//! exchange, release store. News and the number of sleepers are one word, so that every pair of
-//! "there is news" and "I shall sleep" has an order: either the first sees the sleeper and wakes
-//! it, or the second sees the news, here or by the kernel's compare, and does not sleep. The member
-//! that leaves last wakes the caller if the word has `ASLEEP`; the caller sleeps only on a word
-//! that has it. `tests/models` tries all of it.
+//! job and the data that the caller prepared. That exchange succeeds only while the place is open,
+//! no matter for which job. Leaving is a release decrement; closing the place and reading the count
+//! are acquires, so everything that a member did happens before `open` returns. All changes from
+//! open to zero are read-modify-writes, so the last value read follows each of them. `owned` is a
+//! lock: acquire exchange, release store. The news counter and the number of sleepers are one word,
+//! so that every pair of "there is news" and "a member is about to sleep" has an order: either the
+//! first sees the sleeper and wakes it, or the second sees the news, here or by the kernel's
+//! compare, and does not sleep. The member that leaves last wakes the caller if the word has
+//! `ASLEEP`; the caller sleeps only on a word that has it. `tests/models` tries all of this.
 
 use crate::sys::sync::backoff::FutexBackoff;
 use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, futex};
 use std::ptr;
 
-/// Jobs that can be shown at once. Three of them share the line with the news.
+/// Maximum number of concurrent jobs. Three of their slots share the cache line of the news.
 pub const PLACES: usize = sync::size(7, 1);
 
-/// Members may enter.
+/// State bit: members may enter.
 const OPEN: u32 = 1 << 31;
-/// The caller sleeps until the count is zero.
+/// State bit: the caller sleeps until the count is zero.
 const ASLEEP: u32 = 1 << 30;
-/// One member that has entered.
+/// Increment of the state for one member that enters.
 const ONE: u32 = 1;
 
-/// One more piece of news; below are those asleep.
+/// Increment of the news counter. The bits below it count the members asleep.
 const NEWS: u64 = 1 << 32;
 
-/// Board of jobs that a caller and the threads of a team work on together (fork and join).
+/// Team of threads that work together with a caller on the jobs that it publishes (fork and join).
 pub struct Team<J> {
     board: TeamBoard<J>,
     owned: Owned,
     is_oversubscribed: bool,
 }
 
-/// Cache lines that members watch: they only change when there is news.
+/// Cache lines that members poll; they change only when there is news.
 #[repr(align(128))]
 struct TeamBoard<J> {
-    /// Count of news << 32 | members asleep.
+    /// News counter << 32 | number of members asleep.
     news: AtomicU64,
     places: [TeamSlot<J>; PLACES],
 }
 
 struct TeamSlot<J> {
-    /// OPEN | ASLEEP | number of members that are in.
+    /// OPEN | ASLEEP | number of members that have entered.
     state: AtomicU32,
     job: AtomicPtr<J>,
 }
 
-/// Which places belong to a caller: lines that only callers touch.
+/// Locks of the places, in cache lines that only callers access.
 #[repr(align(128))]
 struct Owned([AtomicBool; PLACES]);
 
 impl<J: Sync> Team<J> {
-    /// Nothing to do. `is_crowded`: it has more threads than there are processors, so waiting soon
-    /// yields.
+    /// Creates a team without jobs. `is_crowded` is true if the team has more threads than there
+    /// are processors, so that waiting soon yields.
     #[must_use]
     pub fn new(is_crowded: bool) -> Self {
         let place = |_| TeamSlot { state: AtomicU32::new(0), job: AtomicPtr::new(ptr::null_mut()) };
@@ -75,7 +75,7 @@ impl<J: Sync> Team<J> {
         }
     }
 
-    /// A place for a job; `None`: all are taken.
+    /// Claims a free place for a job; returns `None` if all places are in use.
     #[inline]
     pub fn claim(&self) -> Option<Claim<'_, J>> {
         for (index, (owned, place)) in self.owned.0.iter().zip(&self.board.places).enumerate() {
@@ -86,7 +86,7 @@ impl<J: Sync> Team<J> {
         None
     }
 
-    /// Signals news to all members, and wakes at most `most` of those that sleep.
+    /// Signals news to all members, and wakes at most `most` of the sleeping members.
     #[inline]
     pub fn announce(&self, most: u32) {
         let before = self.board.news.fetch_add(NEWS, Ordering::Release);
@@ -95,40 +95,40 @@ impl<J: Sync> Team<J> {
         }
     }
 
-    /// Whether a member sleeps just now.
+    /// Returns true if a member sleeps at this moment.
     #[inline]
     #[must_use]
     pub fn has_sleepers(&self) -> bool {
         self.board.news.load(Ordering::Relaxed) as u32 > 0
     }
 
-    /// Wakes at most `most` sleeping members, without news for the others.
+    /// Wakes at most `most` sleeping members, without news for other members.
     pub fn wake(&self, most: u32) {
         futex::wake_upper(&self.board.news, most);
     }
 
-    /// The count of news. Read it before looking for work, and hand it to [`Team::rest`] if there
-    /// was none.
+    /// Returns the news counter. Read it before a search for work, and pass it to [`Team::rest`] if
+    /// the search finds none.
     #[inline]
     #[must_use]
     pub fn news(&self) -> u32 {
         (self.board.news.load(Ordering::Acquire) >> 32) as u32
     }
 
-    /// Enters every open place in turn; `work` is given its index and its job.
+    /// Enters every open place in turn and calls `work` with the place's index and its job.
     pub fn visit(&self, mut work: impl FnMut(usize, &J)) {
         for (index, place) in self.board.places.iter().enumerate() {
             if let Some(_visit) = place.enter() {
                 let job = place.job.load(Ordering::Relaxed);
-                // SAFETY: entered while open, so `Claim::open` has not returned and does not before
-                // this visit has ended; until then it borrows the job.
+                // SAFETY: entered while open, so `Claim::open` has not returned and does not return
+                // before this visit has ended; until then it borrows the job.
                 work(index, unsafe { &*job });
             }
         }
     }
 
-    /// Waits until the count of news is not `seen` any more (or for no reason at all), looking at
-    /// it after every so many pauses.
+    /// Waits until the news counter differs from `seen` (or spuriously), reading it after every
+    /// `pauses` pauses.
     pub fn rest(&self, seen: u32, pauses: u32) {
         let mut patience = FutexBackoff::new(self.is_oversubscribed);
         while self.news() == seen {
@@ -148,7 +148,7 @@ impl<J: Sync> Team<J> {
     }
 }
 
-/// A place that belongs to a caller until it is dropped.
+/// Place that belongs to a caller until the claim is dropped.
 pub struct Claim<'a, J: Sync> {
     team: &'a Team<J>,
     owned: &'a AtomicBool,
@@ -157,14 +157,14 @@ pub struct Claim<'a, J: Sync> {
 }
 
 impl<J: Sync> Claim<'_, J> {
-    /// Which place it is, as members see it.
+    /// Returns the index of the place, which members see too.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }
 
     /// Publishes a job, waking at most `helpers` sleeping members, calls `inside`, then closes the
-    /// place and waits for the members that have entered.
+    /// place and waits for the members that have entered. Returns the result of `inside`.
     #[inline]
     pub fn open<R>(&mut self, job: &J, helpers: u32, inside: impl FnOnce() -> R) -> R {
         self.place.job.store(ptr::from_ref(job).cast_mut(), Ordering::Relaxed);
@@ -183,7 +183,7 @@ impl<J: Sync> Drop for Claim<'_, J> {
     }
 }
 
-/// Closes a place, also when the caller's part of the work unwinds.
+/// Guard that closes a place, also when the caller's part of the work unwinds.
 struct Closing<'a> {
     state: &'a AtomicU32,
     is_oversubscribed: bool,
@@ -218,7 +218,7 @@ impl Closing<'_> {
     }
 }
 
-/// A member's time in a place.
+/// Guard of a member's presence in a place.
 struct Visit<'a>(&'a AtomicU32);
 
 impl<J> TeamSlot<J> {
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Ends the member, also when the test fails.
+    /// Guard that stops the member, also when the test fails.
     struct Stop<'a>(&'a Team<AtomicUsize>, &'a AtomicBool);
 
     impl Drop for Stop<'_> {
@@ -308,7 +308,7 @@ mod tests {
             for _ in 0..if cfg!(miri) { 50 } else { 20_000 } {
                 let job = AtomicUsize::new(0);
                 team.claim().unwrap().open(&job, 1, || ());
-                // The member may have come more than once, as it cannot see whether work is left.
+                // The member may enter repeatedly, as it cannot see whether work is left.
                 let visits = job.swap(usize::MAX, Ordering::Relaxed);
                 assert!(visits < usize::MAX / 2, "somebody was at it after its end");
             }

@@ -1,27 +1,28 @@
-//! Work stealing: a loop's pieces are divided evenly, and a member that has done its own steals.
+//! Work stealing: a loop's pieces are divided evenly; a member that has finished its own steals.
 //!
 //! Each member of a team has a share: a range of pieces in one word, `next << 32 | end`. It takes
-//! pieces from the front. A member that has none left takes the back half of another's rest, runs
-//! the first piece, and makes the remainder its share. So no member takes another's pieces without
-//! need: the one that first wrote an array's part works on that part in the next loop too.
+//! pieces from the front. A member whose share is empty takes the back half of another member's
+//! rest, runs the first piece, and makes the remainder its share. So no member takes another
+//! member's pieces without need: the member that first wrote a part of an array works on it in the
+//! next loop too.
 //!
-//! Memory ordering. A piece leaves a share by a compare-exchange of the whole word, so exactly one
-//! member gets it, whatever happened in between: if the word is again what was read, then just
-//! these pieces are again in the share. Only its owner puts pieces into a share, and only when it
-//! is empty, when nobody else writes it. So all of it is relaxed: pieces are numbers, and what they
-//! stand for is published by `team`, whose end of a loop also follows all work on it.
-//! `tests/models` tries it.
+//! Memory ordering. A piece is removed from a share by a compare-exchange of the whole word, so
+//! exactly one member gets it, whatever happened in between: if the word has the value that was
+//! read again, then exactly these pieces are in the share again. Only the owner adds pieces to a
+//! share, and only when the share is empty, when no other member writes it. So all accesses are
+//! relaxed: pieces are numbers, and the work that they stand for is published by `team`, whose end
+//! of a loop also follows all work on it. `tests/models` tries this.
 
 use crate::sys::sync::{AtomicU64, Ordering};
 
-/// One member's pieces. Aligned so that two members never share a line (or a prefetched pair).
+/// Pieces of one member. Aligned so that two members never share a line (or a prefetched pair).
 #[repr(align(128))]
 struct Share(AtomicU64);
 
-/// The shares of a team's members.
+/// Shares of all members of a team.
 pub struct Shares(Box<[Share]>);
 
-/// Most pieces that can be dealt.
+/// Maximum number of pieces that can be dealt.
 pub const MOST: u64 = 1 << 31;
 
 fn pack(next: u64, end: u64) -> u64 {
@@ -33,13 +34,13 @@ fn unpack(word: u64) -> (u64, u64) {
 }
 
 impl Shares {
-    /// Empty ones for so many members.
+    /// Creates empty shares for `members` members.
     #[must_use]
     pub fn new(members: usize) -> Self {
         Shares((0..members).map(|_| Share(AtomicU64::new(0))).collect())
     }
 
-    /// Deals the pieces 0 ... pieces-1 (at most [`MOST`]) evenly. Nobody may be taking any.
+    /// Deals the pieces 0 ... pieces-1 (at most [`MOST`]) evenly. No member may be taking pieces.
     pub fn deal(&self, pieces: u64) {
         let members = self.0.len() as u64;
         let (each, more) = (pieces / members, pieces % members);
@@ -51,7 +52,7 @@ impl Shares {
         }
     }
 
-    /// A piece for a member; `None`: no share has any.
+    /// Takes a piece for `member`; returns `None` if all shares are empty.
     #[inline]
     pub fn take(&self, member: usize) -> Option<u64> {
         let own = self.0.get(member)?;
@@ -68,7 +69,7 @@ impl Shares {
         }
     }
 
-    /// Takes the back half of the first rest found, starting behind the member's own place.
+    /// Steals the back half of the first non-empty share, searched from the member's own place on.
     fn steal(&self, member: usize, own: &Share) -> Option<u64> {
         let (before, after) = self.0.split_at_checked(member)?;
         for victim in after.iter().chain(before) {
@@ -93,7 +94,7 @@ impl Shares {
         None
     }
 
-    /// Whether any pieces are left just now.
+    /// Returns true if any share has pieces at this moment.
     #[must_use]
     pub fn is_any_left(&self) -> bool {
         self.0.iter().any(|share| {

@@ -1,26 +1,28 @@
-//! Epoch-based reclamation: a destroy frees an object only after its last short user has left.
+//! Epoch-based reclamation: a destroy frees an object only after its last short-term user has left.
 //!
-//! Each thread owns a record. Entering makes its sequence number odd, leaving makes it even: two
-//! plain stores, no atomic read-modify-write, nothing shared. A destroyer first unlinks the object
-//! (so that no new user finds it), then makes every running thread pass a memory barrier
-//! (membarrier), then reads the records: a thread that was inside may still have a reference, so
-//! the object waits in the limbo until all of these have left.
+//! Each thread owns a record. Entering makes the record's sequence number odd, leaving makes it
+//! even: two plain stores, no atomic read-modify-write, nothing shared. A destroyer first unlinks
+//! the object (so that no new user finds it), then makes every running thread execute a memory
+//! barrier (membarrier), then reads the records. A thread that was inside may still have a
+//! reference, so the object waits in the limbo list until all such threads have left.
 //!
 //! Memory ordering. Reader: S1 `seq = odd`, compiler fence, L1 loads the object's slot. Destroyer:
-//! S2 unlinks the slot, membarrier, L2 loads `seq`. The membarrier runs a full barrier on each
-//! running thread between two of its instructions (a thread not running had one at its context
-//! switch). If it falls before S1 in the reader, L1 comes after S2 and finds nothing. If it falls
-//! after S1, L2 sees the odd number and the object is kept. Without membarrier (old kernels, some
-//! emulators) both sides use a SeqCst fence instead, which gives the same by the C++ rules: either
-//! L1 finds what S2 left or L2 sees the odd number. That form is the one that the model in
-//! `tests/models` tries, and it proves the other: the barrier of membarrier is a full one too, and
-//! the code uses nothing of it but this either-or, so where exactly it strikes does not matter. A
-//! call that waits leaves the epoch but publishes the one object it goes on using (`held`) before
-//! it does, as a hazard pointer: the release store that makes the number even publishes it too, so
-//! a destroyer that sees the thread outside sees what it uses. Leaving is a release store and the
-//! destroyer's look an acquire load, so the user's last access happens before the free. Entering is
-//! a release store, too (the same instruction on x86): a destroyer that finds a later entry than
-//! the one it saw has then seen the leaving between them.
+//! S2 unlinks the slot, membarrier, L2 loads `seq`. The membarrier executes a full barrier on each
+//! running thread between two of its instructions (a thread that is not running had one at its
+//! context switch). If the barrier falls before S1 in the reader, L1 comes after S2 and finds
+//! nothing. If it falls after S1, L2 sees the odd number and the object is kept. Without membarrier
+//! (old kernels, some emulators) both sides use a SeqCst fence instead, which gives an equal
+//! guarantee by the C++ rules: either L1 finds what S2 left or L2 sees the odd number. The model in
+//! `tests/models` tries the variant with fences. That proves the variant with membarrier too: the
+//! barrier of membarrier is also a full one, and the code uses no property of it but this
+//! either-or, so the exact point at which it executes does not matter.
+//!
+//! A call that waits leaves the epoch, but first publishes the one object that it continues to use
+//! (`held`), as a hazard pointer. The release store that makes the number even publishes the hazard
+//! pointer too, so a destroyer that sees the thread outside sees the object that it uses. Leaving
+//! is a release store and the destroyer's read of the number an acquire load, so the user's last
+//! access happens before the free. Entering is a release store, too (an identical instruction on
+//! x86): a destroyer that finds a later entry than it saw has seen the leave between them.
 
 #[path = "epoch/callback_guard.rs"]
 mod callback_guard;
@@ -43,32 +45,31 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// One thread's state. Aligned so that two threads never share a line (or a prefetched pair).
+/// State of one thread. Aligned so that two threads never share a line (or a prefetched pair).
 #[repr(align(128))]
 pub(super) struct ThreadRecord {
-    /// Odd while the thread is inside.
+    /// Odd while the thread is inside the epoch.
     seq: AtomicU64,
-    /// Entries while the thread was inside already; only the owner reads and writes it.
+    /// Number of entries made while the thread was inside. Only the owner accesses it.
     nested: AtomicU32,
-    /// Calls that wait which this thread is in, outside the epoch but holding pins.
+    /// Number of waiting calls of this thread that are outside the epoch but hold pins.
     blocked: AtomicU32,
-    /// The object that a call of this thread goes on using while it waits outside the epoch.
+    /// Object that a call of this thread continues to use while it waits outside the epoch.
     held: AtomicPtr<()>,
-    /// Functions of the program's that this thread runs in calls that are outside
-    /// ([`CallbackGuard`]).
+    /// Number of callbacks that this thread runs in calls outside the epoch ([`CallbackGuard`]).
     running: AtomicU32,
-    /// Nesting of [`aside`].
+    /// Nesting depth of [`aside`].
     aside: AtomicU32,
-    /// Whether a thread owns the record.
+    /// True while a thread owns the record.
     owned: AtomicBool,
-    /// Whether it is owned for one call only.
+    /// True while the record is owned for one call only.
     borrowed: AtomicBool,
-    /// Whether entering needs a real fence. It is in the record because every entry reads it.
+    /// True if entering needs a real fence. Stored here because every entry reads the record.
     needs_fence: AtomicBool,
-    /// Only the owner touches them; a later one sees what the earlier one has left, as it sees
-    /// everything that one has written.
+    /// Free slots of the owner. Only the owner accesses them. A later owner sees what an earlier
+    /// owner has left, as it sees everything else that the earlier owner has written.
     spare: SpareSlots,
-    /// How many records there were before it.
+    /// Number of records that were created before this record.
     number: usize,
 }
 
@@ -77,23 +78,23 @@ global! {
 }
 
 global! {
-    /// Things that wait for their last users to leave.
+    /// Retired objects that wait for their last users to leave.
     static LIMBO: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
 }
 global! {
-    /// Things in the limbo, chores and borrowed records: leavers look at this one number.
+    /// Number of objects in the limbo, chores and borrowed records. Leaving threads read only this.
     static ERRANDS: AtomicUsize = AtomicUsize::new(0);
 }
 
 struct Waiting {
-    /// The object's address: only compared.
+    /// Address of the object; only compared.
     object: usize,
     users: Vec<(&'static ThreadRecord, u64)>,
     free: Box<dyn FnOnce() + Send>,
 }
 
 impl ThreadRecord {
-    /// Whether its thread is inside a call or waits in one.
+    /// Returns true if the record's thread is inside a call or waits in one.
     fn is_in_call(&self) -> bool {
         self.seq.load(Ordering::Acquire) % 2 == 1
             || self.blocked.load(Ordering::Acquire) > 0
@@ -102,7 +103,7 @@ impl ThreadRecord {
     }
 }
 
-/// Whether a record's thread may still use an object that it could reach when `seq` was read.
+/// Returns true if the record's thread may still use an object that was reachable at `seq`.
 fn uses(record: &ThreadRecord, seq: u64, object: usize) -> bool {
     let inside = seq % 2 == 1 && record.seq.load(Ordering::Acquire) == seq;
     inside || record.held.load(Ordering::Acquire).addr() == object
@@ -112,19 +113,20 @@ thread_local! {
     static OWNER: RecordGuard = const { RecordGuard };
 }
 
-/// The calling thread's record, or null.
+/// Returns the calling thread's record, or null.
 fn mine() -> *const ThreadRecord {
     tls::get().cast()
 }
 
-/// A number that no other thread has now: the address of the thread's record. 0: it has none yet. A
-/// later thread may get it, and then sees all that this one has written.
+/// Returns a number that no other live thread has: the address of the thread's record, or 0 before
+/// it has a record. A later thread may get it; that thread then sees all that this thread has
+/// written.
 #[must_use]
 pub fn thread_mark() -> usize {
     mine().addr()
 }
 
-/// The calling thread's free slots of a `slot_map`, once it has a record.
+/// Returns the calling thread's free slots of a `slot_map`, or `None` before it has a record.
 #[must_use]
 #[inline]
 pub fn spare_slots() -> Option<&'static SpareSlots> {
@@ -132,7 +134,7 @@ pub fn spare_slots() -> Option<&'static SpareSlots> {
     unsafe { mine().as_ref() }.map(|record| &record.spare)
 }
 
-/// Gives the record back when the thread ends.
+/// Guard that releases the record when the thread ends.
 struct RecordGuard;
 
 impl Drop for RecordGuard {
@@ -146,7 +148,7 @@ impl Drop for RecordGuard {
     }
 }
 
-/// Registers for the kernel's cheap barrier. Call before the first entry, and again after a fork.
+/// Registers the process for membarrier. Call before the first entry, and again after a fork.
 pub fn prepare() {
     let records = RECORDS.lock();
     let needs_fence = membarrier::register();
@@ -177,8 +179,8 @@ fn adopt_record() -> &'static ThreadRecord {
         record
     });
     drop(records);
-    // In a thread-exit destructor that runs after ours, OWNER is gone: the record is then borrowed
-    // for this one call only.
+    // In a thread-exit destructor that runs after that of OWNER, OWNER is destroyed already. The
+    // record is then borrowed for this one call only.
     if OWNER.try_with(|_| ()).is_err() {
         record.borrowed.store(true, Ordering::Relaxed);
         ERRANDS.fetch_add(1, Ordering::Relaxed);
@@ -187,12 +189,12 @@ fn adopt_record() -> &'static ThreadRecord {
     record
 }
 
-/// A thread's presence inside. References taken from tables live no longer than this.
+/// Guard of a thread's presence inside the epoch. It bounds the lifetime of references from tables.
 pub struct Guard {
     record: &'static ThreadRecord,
 }
 
-/// Enters. Cheap: one thread-local store. Entries nest.
+/// Enters the epoch. The cost is one store to the thread's record. Entries nest.
 #[must_use]
 #[inline]
 pub fn enter() -> Guard {
@@ -203,8 +205,8 @@ pub fn enter() -> Guard {
     guard
 }
 
-/// Enters without a real fence, which is enough where [`is_cheap`] holds. A caller that finds,
-/// once inside, that it does not hold must leave before it uses any object.
+/// Enters the epoch without a real fence, which suffices where [`is_cheap`] returns true. A caller
+/// that finds, once inside, that it returns false must leave before it uses any object.
 #[must_use]
 #[inline]
 pub fn enter_cheaply() -> Guard {
@@ -219,23 +221,23 @@ pub fn enter_cheaply() -> Guard {
     Guard { record }
 }
 
-/// Whether the calling thread is inside.
+/// Returns true if the calling thread is inside the epoch.
 #[must_use]
 pub fn is_inside() -> bool {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     unsafe { mine().as_ref() }.is_some_and(|record| record.seq.load(Ordering::Relaxed) % 2 == 1)
 }
 
-/// Whether [`step_in`] and [`enter_cheaply`] may be used: entering needs no fence.
+/// Returns true if entering needs no fence, so that [`step_in`] and [`enter_cheaply`] may be used.
 #[must_use]
 pub fn is_cheap() -> bool {
     !membarrier::needs_fence()
 }
 
-/// Enters for a visit of some nanoseconds, which ends when the result is dropped. `None`: this
-/// thread has no record yet, or is inside already. Only where a value read inside shows that
-/// [`is_cheap`] held (see `open_state`): then the compiler's fence is enough. Leavers' errands are
-/// left to others, or to the next entry.
+/// Enters the epoch for a visit of some nanoseconds, which ends when the result is dropped. Returns
+/// `None` if this thread has no record yet, or is inside already. Call only where a value read
+/// inside shows that [`is_cheap`] returned true (see `open_state`): then the compiler fence
+/// suffices. The end of a visit runs no deferred work; other threads or the next entry do.
 #[inline]
 pub fn step_in() -> Option<Visit> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
@@ -246,11 +248,11 @@ pub fn step_in() -> Option<Visit> {
     }
     record.seq.store(seq + 1, Ordering::Release);
     compiler_fence(Ordering::SeqCst);
-    // Left by the store in `Visit::drop` instead of its own.
+    // `Visit::drop` leaves the epoch by its own store, in place of the guard's.
     Some(Visit { inside: ManuallyDrop::new(Guard { record }), seq })
 }
 
-/// Visit of the epoch that [`step_in`] began. Guards within it go before it does.
+/// Visit of the epoch that [`step_in`] began. Guards created within must be dropped first.
 pub struct Visit {
     inside: ManuallyDrop<Guard>,
     seq: u64,
@@ -265,8 +267,8 @@ impl std::ops::Deref for Visit {
 }
 
 impl Visit {
-    /// Leaves for a call that may wait and goes on using one object, as [`Guard::into_hazard`].
-    /// `None`: a call further up has the hazard pointer.
+    /// Leaves the epoch for a call that may wait and continues to use one object, like
+    /// [`Guard::into_hazard`]. Returns `None` if an outer call uses the hazard pointer.
     pub(super) fn into_hazard(self, object: *const ()) -> Option<HazardPointer> {
         HazardPointer::publish(self.inside.record, object)
     }
@@ -284,27 +286,27 @@ fn enter_nested(record: &'static ThreadRecord) -> Guard {
     Guard { record }
 }
 
-/// Leaves one level of nesting. The last guard to go leaves the epoch, whichever it is.
+/// Leaves one level of nesting. The guard that is dropped last leaves the epoch, whichever it is.
 #[cold]
 fn leave_nested(record: &ThreadRecord) {
     record.nested.store(record.nested.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
 }
 
 impl Guard {
-    /// The calling thread's number: small; else as [`thread_mark`].
+    /// Returns the calling thread's number: small, and with the guarantees of [`thread_mark`].
     #[must_use]
     pub fn thread_number(&self) -> usize {
         self.record.number
     }
 
-    /// [`spare_slots`].
+    /// Returns the calling thread's free slots of a `slot_map`; see [`spare_slots`].
     #[must_use]
     pub fn spare_slots(&self) -> Option<&'static SpareSlots> {
         Some(&self.record.spare)
     }
 
-    /// Leaves the epoch but stays counted as a call in flight, for a call that will wait. The
-    /// caller must hold pins (`Arc`s) on everything that it goes on using.
+    /// Leaves the epoch but remains counted as a call in flight, for a call that will wait. The
+    /// caller must hold pins (`Arc`s) on everything that it continues to use.
     #[must_use]
     #[inline]
     pub fn into_blocking(self) -> Blocking {
@@ -313,8 +315,8 @@ impl Guard {
         Blocking { record }
     }
 
-    /// Leaves the epoch but stays counted as a call in flight, and keeps one object alive by the
-    /// hazard pointer in the thread's record. Gives the guard back if a call further up has it.
+    /// Leaves the epoch but remains counted as a call in flight, and keeps one object alive by the
+    /// hazard pointer in the thread's record. Returns the guard as `Err` if an outer call uses it.
     pub(super) fn into_hazard(self, object: *const ()) -> Result<HazardPointer, Guard> {
         if self.record.nested.load(Ordering::Relaxed) != 0 {
             return Err(self);
@@ -337,17 +339,17 @@ impl Drop for Guard {
     }
 }
 
-/// Does the occasional work of a leaving thread: frees objects, gives a borrowed record back.
+/// Runs the deferred work of a leaving thread: frees objects, releases a borrowed record.
 #[cold]
 fn run_errands(record: &'static ThreadRecord) {
-    // A fork meanwhile leaves the limbo, and the locks of what is freed, locked in the child.
+    // A fork during this work leaves the limbo and locks of freed objects locked in the child.
     let errands = ForkGuard::of(record);
     collect();
     deferred_work::run();
     drop(errands);
 }
 
-/// Gives a record back that was borrowed for one call (see `adopt_record`).
+/// Releases a record that was borrowed for one call (see `adopt_record`).
 fn give_back(record: &ThreadRecord) {
     if record.borrowed.load(Ordering::Relaxed) && !record.may_hold_locks() {
         record.borrowed.store(false, Ordering::Relaxed);
@@ -357,15 +359,14 @@ fn give_back(record: &ThreadRecord) {
     }
 }
 
-/// The hazard pointer of a thread in use: its call is outside the epoch because it waits, and goes
-/// on using one object.
+/// Use of a thread's hazard pointer, by a call that waits outside the epoch and uses one object.
 pub(super) struct HazardPointer {
     record: &'static ThreadRecord,
 }
 
 impl HazardPointer {
     /// Publishes an object before the sequence number becomes even: a thread that sees the even
-    /// number sees the object (release).
+    /// number sees the object (release). Returns `None` if the hazard pointer is in use.
     #[inline]
     fn publish(record: &'static ThreadRecord, object: *const ()) -> Option<HazardPointer> {
         if !record.held.load(Ordering::Relaxed).is_null() {
@@ -386,7 +387,7 @@ impl Drop for HazardPointer {
     }
 }
 
-/// A call in flight that is outside the epoch because it waits.
+/// Call in flight that is outside the epoch because it waits.
 pub struct Blocking {
     record: &'static ThreadRecord,
 }
@@ -401,8 +402,8 @@ impl Drop for Blocking {
     }
 }
 
-/// Runs `free` once every thread that may use the object has left or let go of it. The object must
-/// be unlinked.
+/// Runs `free` once every thread that may use the object has left the epoch or cleared its hazard
+/// pointer. The object must be unlinked.
 pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
     membarrier::heavy();
     let object = object.addr();
@@ -411,7 +412,7 @@ pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
         .iter()
         .filter_map(|&record| {
             let seq = record.seq.load(Ordering::Acquire);
-            // The destroying call itself is one entry of its own thread and holds nothing.
+            // The destroying call itself is one entry of its own thread and holds no reference.
             let own_call = ptr::eq(record, mine()) && record.nested.load(Ordering::Relaxed) == 0;
             let seq = if own_call { 0 } else { seq };
             uses(record, seq, object).then_some((record, seq))
@@ -426,7 +427,7 @@ pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
     ERRANDS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Frees what nobody uses any more.
+/// Frees the retired objects that no thread uses any more.
 #[cold]
 pub fn collect() {
     let Some(mut limbo) = LIMBO.try_lock() else { return };
@@ -441,9 +442,9 @@ pub fn collect() {
     }
 }
 
-/// Waits until every other thread that is inside now has left, but no longer than `limit`: whether
-/// all have. What such a thread has found open before it was closed is then used up. In no epoch of
-/// the calling thread's own.
+/// Waits until every other thread that is inside now has left, but no longer than `limit`; returns
+/// true if all have left. Such threads have then ended any use of what they found open before it
+/// was closed. The calling thread must not be inside the epoch.
 #[must_use]
 pub fn let_others_leave(limit: Duration) -> bool {
     membarrier::heavy();
@@ -465,8 +466,8 @@ pub fn let_others_leave(limit: Duration) -> bool {
     })
 }
 
-/// Whether any thread is inside a call or waits in one: another thread, or the calling one further
-/// up (it has not entered for this call).
+/// Returns true if any thread is inside a call or waits in one: another thread, or the calling
+/// thread in an outer call (it has not entered for this call).
 #[must_use]
 pub fn anyone_inside() -> bool {
     membarrier::heavy();

@@ -1,30 +1,31 @@
 //! References to objects of a handle table (`handle_table`) that a call uses. Three states:
 //!
-//! - [`EpochRef`], or a plain reference that borrows a [`Guard`]: the thread is inside the epoch.
-//!   It must not wait.
-//! - [`HazardRef`]: the thread is outside the epoch, and its record names the object. It may wait.
-//! - `Arc`: owned, by `Table::pin`. It outlives the call.
+//! - [`EpochRef`], or a plain reference that borrows a [`Guard`]: the thread is inside the epoch
+//!   and must not wait.
+//! - [`HazardRef`]: the thread is outside the epoch, and its record names the object. The thread
+//!   may wait.
+//! - `Arc`: an owned reference, by `HandleTable::pin`. It outlives the call.
 
 use super::epoch::{Blocking, CallbackGuard, Guard, HazardPointer, Visit};
 use crate::sys::sync::Arc;
 use std::ops::Deref;
 use std::ptr;
 
-/// Reference to an object during a visit of the epoch, which ends with it.
+/// Reference to an object during a visit of the epoch. Dropping the reference ends the visit.
 pub struct EpochRef<T> {
     pub(super) object: *const T,
     pub(super) visit: Visit,
 }
 
 impl<T> EpochRef<T> {
-    /// The epoch that the reference belongs to.
+    /// Returns the guard of the visit that this reference belongs to.
     #[must_use]
     pub fn inside(&self) -> &Guard {
         &self.visit
     }
 
-    /// Leaves the epoch with the object, for a call that may wait. `None`: a call further up this
-    /// thread has the hazard pointer.
+    /// Leaves the epoch with the object, for a call that may wait. Returns `None` if an outer call
+    /// of this thread uses the hazard pointer.
     #[must_use]
     #[inline]
     pub fn into_hazard(self) -> Option<HazardRef<T>> {
@@ -33,13 +34,13 @@ impl<T> EpochRef<T> {
         Some(HazardRef { object, _protection: Protection::Pointer { _pointer: pointer } })
     }
 
-    /// Ends the visit for a function of the program's that runs before the call is over.
+    /// Ends the visit to run a function of the program before the call ends.
     #[must_use]
     pub fn into_running(self) -> CallbackGuard {
         self.visit.into_running()
     }
 
-    /// A part of the object.
+    /// Narrows the reference to a part of the object; returns `None` if `part` returns `None`.
     #[must_use]
     #[inline]
     pub fn filter_map<U>(self, part: impl FnOnce(&T) -> Option<&U>) -> Option<EpochRef<U>> {
@@ -53,8 +54,8 @@ impl<T> Deref for EpochRef<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: `slab::Table::visit` had a reference that lives as long as the visit, and
-        // `filter_map` one that lives as long as that.
+        // SAFETY: `HandleTable::visit` had a reference that lives as long as the visit, and
+        // `filter_map` had a reference that lives as long as the first one.
         unsafe { &*self.object }
     }
 }
@@ -62,20 +63,20 @@ impl<T> Deref for EpochRef<T> {
 /// Reference to an object that stays alive while its user waits outside the epoch.
 pub struct HazardRef<T> {
     object: *const T,
-    /// Its drop ends it.
+    /// Protection of the object; dropping it ends the protection.
     _protection: Protection<T>,
 }
 
-/// Protection that keeps the object of a [`HazardRef`] alive. A thread has one hazard pointer;
-/// calls nested in the call that has it (from a function of the program) count references instead.
+/// Protection that keeps the object of a [`HazardRef`] alive. A thread has one hazard pointer.
+/// Calls nested in the call that uses it (from a function of the program) count references instead.
 enum Protection<T> {
     Pointer { _pointer: HazardPointer },
     Count { _share: Arc<T>, _blocking: Blocking },
 }
 
 impl<T> HazardRef<T> {
-    /// Leaves the epoch with an object, which `pin` finds again for a counted reference. `Err`
-    /// gives the guard back: `pin` found nothing.
+    /// Leaves the epoch with an object. `pin` finds the object again for a counted reference.
+    /// Returns `Err` with the guard if `pin` finds nothing.
     pub(super) fn new(
         inside: Guard,
         object: *const T,
@@ -97,7 +98,7 @@ impl<T> HazardRef<T> {
         }
     }
 
-    /// Whether the object is kept alive by a counted reference.
+    /// Returns true if the object is kept alive by a counted reference.
     #[cfg(test)]
     pub(super) fn is_counted(&self) -> bool {
         matches!(self._protection, Protection::Count { .. })
@@ -110,8 +111,8 @@ impl<T> Deref for HazardRef<T> {
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: `_protection` keeps the object alive. With a hazard pointer, the thread's record
-        // names the object until `_protection` is dropped, and `epoch::retire` frees nothing that
-        // a record names. Else `_protection` has a share of it.
+        // names the object until `_protection` is dropped, and `epoch::retire` frees no object that
+        // a record names. Otherwise `_protection` has a counted reference to the object.
         unsafe { &*self.object }
     }
 }

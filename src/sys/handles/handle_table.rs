@@ -1,11 +1,11 @@
-//! Tables that turn 64-bit handles into objects: typed, generational, safe against stale handles
-//! and against a destroy that races a use.
+//! Tables that map 64-bit handles to objects: typed, generational, safe against stale handles and
+//! against a destroy that races a use.
 //!
-//! A handle is `type 8 | index 20 | generation 36`. A slot's word is the handle of its object.
-//! While it has none, the word is the last handle with one bit of its index turned, which is no
-//! valid handle: its index selects another slot. So one compare checks that a handle is of this
-//! type, of this slot and live. Readers hold an [`epoch`] guard and touch no shared counter; see
-//! that module for why it is safe.
+//! A handle is `type 8 | index 20 | generation 36`. The word of a slot is the handle of its object.
+//! While the slot has no object, the word is the last handle with one bit of its index inverted.
+//! Such a word is no valid handle: its index selects another slot. So one compare checks that a
+//! handle is of this type, of this slot and live. Readers hold an [`epoch`] guard and access no
+//! shared counter; the [`epoch`] module explains why that is safe.
 
 use super::epoch::{self, Guard, Visit};
 use super::handle_ref::{EpochRef, HazardRef};
@@ -18,21 +18,21 @@ const GENERATION_BITS: u32 = 36;
 const INDEX_BITS: u32 = 20;
 pub(super) const INDEX_LIMIT: usize = 1 << INDEX_BITS;
 pub(super) const LAST_GENERATION: u64 = (1 << GENERATION_BITS) - 1;
-/// Slots are allocated in chunks of this many, a page, and never moved.
+/// log2 of the number of slots in a chunk. A chunk fills a page and is never moved.
 const CHUNK_BITS: u32 = 8;
 const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
-/// Few for Miri: it looks at each of them wherever a reference to the table is passed on.
+/// Number of chunks. Small for Miri, which checks every chunk wherever a table reference is passed.
 const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK_BITS, 1) };
 
 pub(super) struct HandleSlot<T> {
-    /// The handle; that XOR `ELSEWHERE` = no object.
+    /// Handle of the object; with `ELSEWHERE` inverted if there is no object.
     word: AtomicU64,
-    /// From `Arc::into_raw`; null: none.
+    /// Pointer from `Arc::into_raw`; null if there is no object.
     object: AtomicPtr<T>,
 }
 
 impl<T> HandleSlot<T> {
-    /// See [`Table::get`].
+    /// Returns the object if `handle` is the slot's word; see [`HandleTable::get`].
     #[inline]
     pub(super) fn object_of(&self, handle: u64) -> Option<*const T> {
         let object = self.object.load(Ordering::Acquire).cast_const();
@@ -41,7 +41,7 @@ impl<T> HandleSlot<T> {
     }
 }
 
-/// The lowest bit of an index.
+/// Lowest bit of an index.
 pub(super) const ELSEWHERE: u64 = 1 << GENERATION_BITS;
 
 struct Free {
@@ -50,20 +50,20 @@ struct Free {
     live: usize,
 }
 
-/// Objects of one type under their handles. A look-up reads its first line of the cache only.
+/// Objects of one type under their handles. A look-up reads only the table's first cache line.
 #[repr(C, align(64))]
 pub struct HandleTable<T> {
     tag: u8,
     reserved: usize,
-    /// Null until the first insert that needs the chunk; then for ever.
+    /// Chunks of slots. A chunk is null until the first insert that needs it, and fixed after that.
     chunks: [AtomicPtr<[HandleSlot<T>; CHUNK]>; CHUNKS],
     free: Mutex<Free>,
 }
 
 impl<T: Send + Sync + 'static> HandleTable<T> {
     const_fn! {
-        /// A table whose handles carry `tag` (not 0). The first `reserved` indices are handed out
-        /// only by [`Table::put_fixed`].
+        /// Creates a table whose handles have the type byte `tag` (not 0). Only
+        /// [`HandleTable::put_fixed`] assigns the first `reserved` indices.
         #[must_use]
         pub fn new(tag: u8, reserved: usize) -> Self {
             HandleTable {
@@ -82,7 +82,8 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         hints::usual(unsafe { chunk.as_ref() })?.get(index % CHUNK)
     }
 
-    /// Called with the list of free indices locked, so that a chunk is made once.
+    /// Returns a slot, allocating its chunk if needed. The caller holds the lock of the free
+    /// indices, so a chunk is allocated once.
     fn slot_or_grow(&self, index: usize) -> Option<&HandleSlot<T>> {
         let place = self.chunks.get(index >> CHUNK_BITS)?;
         if place.load(Ordering::Relaxed).is_null() {
@@ -98,7 +99,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         self.slot(index)
     }
 
-    /// Puts an object in; its handle, or `None` when the table is full.
+    /// Inserts an object and returns its handle, or `None` if the table is full.
     #[must_use]
     pub fn insert(&self, object: Arc<T>) -> Option<u64> {
         let mut free = self.free.lock();
@@ -119,8 +120,8 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         Some(handle)
     }
 
-    /// Puts an object under a handle known beforehand: reserved index, generation 0. False if
-    /// taken.
+    /// Inserts an object under a handle known beforehand: reserved index, generation 0. Returns
+    /// false if the index is in use or not reserved.
     #[must_use]
     pub fn put_fixed(&self, index: usize, object: Arc<T>) -> bool {
         let mut free = self.free.lock();
@@ -137,30 +138,30 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         true
     }
 
-    /// Returns the object, for as long as the guard lives. Writes no shared memory.
+    /// Returns the object of a handle, for as long as the guard lives. Writes no shared memory.
     ///
-    /// The slot's pointer is read before its word. A pointer that is not null stood there at a
-    /// moment when this thread was inside its epoch, and `remove` takes it away before it lets the
-    /// object go: so the object lives as long as the guard. The word then shows whether the handle
-    /// is live. A thread that received the handle sees its object, or a later one whose word
-    /// differs. A thread that guessed the handle may get the object before.
+    /// The pointer of the slot is read before its word. A pointer that is not null was in the slot
+    /// at a moment when this thread was inside its epoch, and `remove` clears the pointer before it
+    /// releases the object: so the object lives as long as the guard. The word then shows whether
+    /// the handle is live. A thread that received the handle sees its object, or a later object
+    /// whose word differs. A thread that guessed the handle may get the preceding object.
     #[must_use]
     #[inline]
     pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {
         let object = self.slot(index_of(handle))?.object_of(handle)?;
         // SAFETY: null, or an object that was in the slot while this thread was inside its epoch:
-        // `remove` does not let it go before the guard ends.
+        // `remove` does not release it before the guard ends.
         unsafe { object.as_ref() }
     }
 
-    /// The slot of a handle, whether its object is in it yet or not.
+    /// Returns the slot of a handle, whether its object is in the slot yet or not.
     #[must_use]
     pub fn slot_ref(&'static self, handle: u64) -> SlotRef<T> {
         let _one_makes_chunks = self.free.lock();
         SlotRef::new(self.slot_or_grow(index_of(handle)))
     }
 
-    /// The object, for as long as the visit lasts.
+    /// Returns the object of a handle, for as long as the visit lasts.
     #[must_use]
     #[inline]
     pub fn visit(&self, visit: Visit, handle: u64) -> Option<EpochRef<T>> {
@@ -168,41 +169,41 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         Some(EpochRef { object, visit })
     }
 
-    /// Whether a handle names an object, at this moment.
+    /// Returns true if a handle names an object at this moment.
     #[must_use]
     pub fn is_live(&self, handle: u64) -> bool {
         self.slot(index_of(handle)).is_some_and(|slot| slot.word.load(Ordering::Acquire) == handle)
     }
 
-    /// A share of the object that outlives the guard.
+    /// Returns a counted reference to the object, which outlives the guard.
     #[must_use]
     pub fn pin(&self, _inside: &Guard, handle: u64) -> Option<Arc<T>> {
         let object = self.slot(index_of(handle))?.object_of(handle)?;
-        // SAFETY: `object` is the very pointer of Arc::into_raw (one made from `get`'s reference
-        // must not be used for the counters beside the object), not null, and the table's own share
-        // is alive as long as the guard, as in `get`.
+        // SAFETY: `object` is the very pointer of Arc::into_raw (a pointer made from `get`'s
+        // reference must not be used for the counters beside the object), not null, and the table's
+        // own counted reference is alive as long as the guard, as in `get`.
         unsafe { Arc::increment_strong_count(object) };
-        // SAFETY: takes over the share made in the line above.
+        // SAFETY: takes over the counted reference made in the line above.
         Some(unsafe { Arc::from_raw(object) })
     }
 
-    /// Leaves the epoch with the object in hand, for a call that will wait. Cheaper than [`pin`]:
-    /// no shared counter is touched. `Err` gives the guard back: the handle is stale.
+    /// Leaves the epoch with a reference to the object, for a call that will wait. Cheaper than
+    /// [`pin`]: no shared counter is accessed. Returns `Err` with the guard if the handle is stale.
     ///
-    /// [`pin`]: Table::pin
+    /// [`pin`]: HandleTable::pin
     pub fn hold(&self, inside: Guard, handle: u64) -> Result<HazardRef<T>, Guard> {
         let Some(object) = self.get(&inside, handle).map(ptr::from_ref) else { return Err(inside) };
         HazardRef::new(inside, object, |inside| self.pin(inside, handle))
     }
 
-    /// Unlinks the object: from here on the handle is stale. The table's share is dropped once the
-    /// last short user has left. `None` if the handle was stale already.
+    /// Unlinks the object: from here on the handle is stale. The table's counted reference is
+    /// dropped once the last short-term user has left. `None` if the handle was stale already.
     #[must_use]
     pub fn remove(&self, inside: &Guard, handle: u64) -> Option<Arc<T>> {
         let index = index_of(handle);
         let object = self.pin(inside, handle)?;
         let slot = self.slot(index)?;
-        // Inserting takes it, too: a fixed handle can be opened again once its word has gone.
+        // Inserting takes this lock, too: a fixed handle can be reopened once its word is cleared.
         let mut free = self.free.lock();
         slot.word
             .compare_exchange(handle, handle ^ ELSEWHERE, Ordering::AcqRel, Ordering::Relaxed)
@@ -210,7 +211,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         let tables_share = slot.object.load(Ordering::Acquire).cast_const();
         debug_assert!(ptr::eq(tables_share, Arc::as_ptr(&object)));
         slot.object.store(ptr::null_mut(), Ordering::Release);
-        // SAFETY: the exchange made this call the only one to take the table's share back.
+        // SAFETY: the exchange made this call the only one to take the table's reference back.
         let share = unsafe { Arc::from_raw(tables_share) };
         free.live -= 1;
         if index >= self.reserved && handle & LAST_GENERATION < LAST_GENERATION {
@@ -221,7 +222,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         Some(object)
     }
 
-    /// The handles that are live now.
+    /// Returns the handles that are live now.
     #[must_use]
     pub fn handles(&self) -> Vec<u64> {
         let end = self.free.lock().next_fresh;
@@ -240,13 +241,13 @@ pub(super) fn encode(tag: u8, index: usize, generation: u64) -> u64 {
         | generation
 }
 
-/// The place in its table that a handle speaks of, whether there is anything or not.
+/// Returns the table index that a handle selects, whether an object is there or not.
 #[must_use]
 pub const fn index_of(handle: u64) -> usize {
     (handle >> GENERATION_BITS) as usize & (INDEX_LIMIT - 1)
 }
 
-/// The type byte of a handle, whatever table it belongs to.
+/// Returns the type byte of a handle, whatever table it belongs to.
 #[must_use]
 pub fn tag_of(handle: u64) -> u8 {
     (handle >> (INDEX_BITS + GENERATION_BITS)) as u8
@@ -343,8 +344,7 @@ mod tests {
         assert!(goes(&watch), "freed after the last user left");
     }
 
-    /// Whether the object is freed soon: another test's thread may be the one that collects just
-    /// now.
+    /// Returns true if the object is freed soon: another test's thread may be collecting just now.
     fn goes<T>(watch: &std::sync::Weak<T>) -> bool {
         let gone = |_| {
             epoch::collect();
@@ -372,19 +372,20 @@ mod tests {
         assert!(goes(&watch), "freed after its holder let go");
     }
 
-    /// Poisoned when it is dropped, so that a use after that shows; counts its drops.
+    /// Object that, when dropped, overwrites its value, so that a later use shows, and is counted.
     struct Canary(u64, Arc<AtomicU64>);
 
     impl Drop for Canary {
         fn drop(&mut self) {
-            // SAFETY: an exclusive reference to an integer; volatile, so that it is not optimised
-            // away.
+            // SAFETY: an exclusive reference to an integer; volatile, so that the write is not
+            // optimised away.
             unsafe { ptr::from_mut(&mut self.0).write_volatile(0xDEAD) };
             self.1.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Two threads use the current handle while `round` makes and destroys; all made are dropped.
+    /// Lets two threads use the current handle while `round` creates and destroys objects, and
+    /// checks that all created objects are dropped.
     fn race(rounds: u64, table: &HandleTable<Canary>, round: impl Fn(Arc<Canary>, &AtomicU64)) {
         let (current, done) = (AtomicU64::new(0), AtomicU64::new(0));
         let drops = Arc::new(AtomicU64::new(0));
@@ -417,7 +418,8 @@ mod tests {
         assert_eq!(drops.load(Ordering::Relaxed), rounds);
     }
 
-    /// A tenth where nothing is optimised, or it would take a minute; a hundred for Miri.
+    /// Returns the number of rounds: 100 for Miri, a tenth of `most` without optimisation, which
+    /// would take a minute otherwise, else `most`.
     fn rounds(most: u64) -> u64 {
         match (cfg!(miri), cfg!(debug_assertions)) {
             (true, _) => 100,

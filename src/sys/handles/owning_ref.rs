@@ -1,5 +1,5 @@
-//! Shared reference to a whole of which one part is used all the time: a direct reference to the
-//! part is stored beside it, so that no use goes through the whole.
+//! Shared reference to a whole of which one part is used all the time. A direct reference to the
+//! part is stored beside the reference to the whole, so that no use needs to go through the whole.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -12,33 +12,33 @@ pub struct OwningRef<T: ?Sized, W: ?Sized> {
     part: NonNull<T>,
 }
 
-// SAFETY: it is an `Arc<W>` and a `&T`. The bounds are those under which both are Send.
+// SAFETY: the value is an `Arc<W>` and a `&T`. The bounds are those under which both are Send.
 unsafe impl<T: ?Sized + Sync, W: ?Sized + Send + Sync> Send for OwningRef<T, W> {}
-// SAFETY: it is an `Arc<W>` and a `&T`. The bounds are those under which both are Sync.
+// SAFETY: the value is an `Arc<W>` and a `&T`. The bounds are those under which both are Sync.
 unsafe impl<T: ?Sized + Sync, W: ?Sized + Send + Sync> Sync for OwningRef<T, W> {}
 
 impl<T: ?Sized, W: ?Sized> OwningRef<T, W> {
-    /// Makes a reference to the part that `part` returns.
+    /// Creates a reference to the part that `part` returns.
     #[must_use]
     pub fn new(whole: Arc<W>, part: impl FnOnce(&W) -> &T) -> Self {
         let part = NonNull::from(part(&whole));
         OwningRef { whole, part }
     }
 
-    /// Makes a reference to a part that the whole may lack; `None`: it lacks it.
+    /// Creates a reference to a part that the whole may lack; `None` if `part` returns `None`.
     #[must_use]
     pub fn find(whole: Arc<W>, part: impl FnOnce(&W) -> Option<&T>) -> Option<Self> {
         let part = NonNull::from(part(&whole)?);
         Some(OwningRef { whole, part })
     }
 
-    /// The part.
+    /// Returns the part of the whole.
     #[must_use]
     #[inline]
     pub fn part(&self) -> &T {
-        // SAFETY: it came from a reference that is valid as long as one to the whole (or for ever).
-        // The whole does not move, and lives as long as this `Arc`. Nobody changes it, since no
-        // exclusive reference to it can be had while this `Arc` exists.
+        // SAFETY: the pointer came from a reference that is valid as long as one to the whole (or
+        // forever). The whole does not move, and lives as long as this `Arc`. No code changes it,
+        // since no exclusive reference to it can be obtained while this `Arc` exists.
         unsafe { self.part.as_ref() }
     }
 }

@@ -1,43 +1,42 @@
-//! A value that is read often and replaced now and then, as a whole: readers take no lock and write
-//! nothing shared.
+//! Value that is read often and replaced rarely: readers take no lock and write no shared memory.
 //!
-//! A reader holds an [`epoch`] guard, so what it has got stays until that is gone. A writer makes a
-//! new value, swaps the pointer and retires the old one. Memory ordering: the swap releases what
-//! the new value is made of, and the reader's load acquires it; that the old value outlives its
-//! readers is the epoch's argument, with the swap as the unlinking. Writers keep themselves apart
-//! (`runtime::dispatch` has a lock for them).
+//! A reader holds an [`epoch`] guard, so the value that it has obtained stays until that guard is
+//! dropped. A writer allocates a new value, swaps the pointer and retires the old value. Memory
+//! ordering: the swap releases the contents of the new value, and the reader's load acquires them.
+//! That the old value outlives its readers follows from the argument of `epoch`, with the swap as
+//! the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock for them).
 
 use super::epoch::{self, Guard};
 use crate::sys::sync::{AtomicPtr, Ordering};
 
-/// The value in force.
+/// Read-copy-update cell with the current value.
 pub struct Rcu<T> {
     now: AtomicPtr<T>,
 }
 
 impl<T: Send + Sync + 'static> Rcu<T> {
-    /// The first value.
+    /// Creates a cell with its first value.
     #[must_use]
     pub fn new(value: T) -> Self {
         Rcu { now: AtomicPtr::new(Box::into_raw(Box::new(value))) }
     }
 
-    /// The value in force, for as long as the guard lives.
+    /// Returns the current value, valid for as long as the guard lives.
     #[must_use]
     #[inline]
     pub fn get<'g>(&'g self, _inside: &'g Guard) -> &'g T {
         let now = self.now.load(Ordering::Acquire);
-        // SAFETY: from a box, never null; while this thread is inside, `replace` keeps what it has
-        // unlinked.
+        // SAFETY: the pointer comes from a box and is never null. While this thread is inside the
+        // epoch, `replace` keeps the value that it has unlinked.
         unsafe { &*now }
     }
 
-    /// Puts another value in its place. The old one goes once its last reader has left.
+    /// Replaces the current value. The old value is dropped once its last reader has left.
     ///
-    /// Takes the guard, so that the caller has no reference to the old value by it.
+    /// Consumes the guard, so that the caller has no reference to the old value by that guard.
     pub fn replace(&self, value: T, inside: Guard) {
         let before = self.now.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        // SAFETY: from a box, and the swap made this call the only one to have it.
+        // SAFETY: the pointer comes from a box, and the swap made this call its only owner.
         let before = unsafe { Box::from_raw(before) };
         let place = std::ptr::from_ref::<T>(&before).cast();
         epoch::retire(place, move || drop(before));
@@ -47,7 +46,7 @@ impl<T: Send + Sync + 'static> Rcu<T> {
 
 impl<T> Drop for Rcu<T> {
     fn drop(&mut self) {
-        // SAFETY: from a box, and nobody else has this any more.
+        // SAFETY: the pointer comes from a box, and no other thread can access this cell any more.
         drop(unsafe { Box::from_raw(self.now.load(Ordering::Acquire)) });
     }
 }

@@ -1,31 +1,32 @@
 //! Handles to objects that stay in place: slots that are never freed, each with a lock of its own.
-//! For objects that come and go with every operation. Their end needs neither the allocator nor a
-//! barrier of all threads, which `handle_table` needs because its objects are used without a lock.
-//! An object that is used once costs one atomic read-modify-write in its life: a thread reuses the
-//! slots that it has given back before, as long as it has some.
+//! The table serves objects that are created and destroyed with every operation. Ending such an
+//! object needs neither the allocator nor a barrier of all threads, which `handle_table` needs
+//! because its objects are used without a lock. An object that is used once costs one atomic
+//! read-modify-write in its life: a thread reuses the slots that it has freed, while it has some.
 //!
-//! A slot's word is its object's handle. While the object is in use, and while there is none, the
-//! word is that handle, or the last one, with one of two bits of its index turned. That is no valid
-//! handle: its index selects another slot (`handle_table`).
+//! The word of a slot is the handle of its object. While the object is in use, and while there is
+//! no object, the word is that handle, or the last one, with one of two bits of its index inverted.
+//! Such a word is no valid handle: its index selects another slot (`handle_table`).
 //!
-//! Memory ordering. The word is the lock of a slot: taken with an acquire exchange of the handle
-//! for that with `BUSY` turned, given back with a release store of the handle, or of that with
-//! `ELSEWHERE` turned at the end of the object. So a thread with an old handle never gets the lock,
-//! and a thread that gets it sees the object that the release store of the same handle has
-//! published. A slot without an object belongs to the thread that ended the object, and then to the
-//! one that took the slot from the free list. The list passes it on by a release exchange and an
-//! acquire one, so the next object is written after the last one is gone. The list's head has a
-//! counter, so that a slot that was taken and given back meanwhile is not mistaken for one that
-//! stayed (ABA).
+//! Memory ordering. The word is the lock of a slot. To lock, an acquire exchange replaces the
+//! handle by the handle with `BUSY` inverted. To unlock, a release store writes the handle or, at
+//! the end of the object, the handle with `ELSEWHERE` inverted. So a thread with an old handle
+//! never gets the lock, and a thread that gets the lock sees the object that the release store of
+//! an equal handle has published. A slot without an object belongs to the thread that ended the
+//! object, and then to the thread that took the slot from the free list. The list passes the slot
+//! on by a release exchange and an acquire exchange, so the next object is written after the last
+//! object has ended. The head of the list has a counter, so that a slot that was taken and returned
+//! meanwhile is not mistaken for a slot that stayed (ABA).
 //!
-//! The group of an object (`group`) is read without the lock, which may be held for long. It is
-//! read between two loads of the word, and stored with release after the word of the object before:
-//! a thread that reads a later group sees that the word has gone, too. A thread's own free slots
-//! are in a list that only it touches (`epoch::SpareSlots`). Yet `next` is stored with release and
-//! loaded with acquire in the shared list: the slot of a loaded head may by then be in another
-//! thread's list, in front of a slot of a chunk that the loading thread has not seen published.
-//! Its read of that slot is complete, and is then discarded with the head. Chunks of slots are
-//! published as in `handle_table`. `tests/models` tries all of it.
+//! The group of an object (`group`) is read without the lock, which may be in use for long. The
+//! group is read between two loads of the word, and stored with release after the word of the
+//! preceding object: a thread that reads a later group also sees that the word has changed. A
+//! thread's own free slots are in a list that only this thread accesses (`epoch::SpareSlots`).
+//! Nevertheless `next` is stored with release and loaded with acquire in the shared list: by then,
+//! the slot of a loaded head may be in another thread's list, linked to a slot of a chunk whose
+//! publication the loading thread has not seen. The read of that slot is then complete, and is
+//! discarded with the head. Chunks of slots are published as in `handle_table`. `tests/models`
+//! tries this.
 
 use super::epoch;
 use super::handle_table::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
@@ -39,73 +40,73 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 
-/// Slots are made so many at a time, each of which is written then.
+/// log2 of the number of slots in a chunk. A chunk is allocated and written as a whole.
 const CHUNK_BITS: u32 = 7;
 const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
-/// Few for Miri: it looks at each of them wherever a reference to the table is passed on.
+/// Number of chunks. Small for Miri, which checks every chunk wherever a table reference is passed.
 const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK_BITS, 1) };
 
-/// Free slots that a thread keeps for itself. (None in a model: there is nothing to try in a list
-/// of one's own.)
+/// Maximum number of free slots in a thread's own list. (None in a model: a list that only one
+/// thread accesses has no interleavings to try.)
 const KEPT: u32 = sync::size(64, 0) as u32;
 
-/// Looks at a busy object before the next yield.
+/// Number of attempts on a busy object between two yields.
 const SPINS: u32 = sync::size(100, 1) as u32;
 
-/// The second bit of an index (`ELSEWHERE` is the first): the object is in use.
+/// Second bit of an index (`ELSEWHERE` is the first): the object is in use.
 const BUSY: u64 = ELSEWHERE << 1;
 
-/// A place for an object. On lines of its own: threads look at neighbours at the same time.
+/// Slot for an object. It has cache lines of its own, as threads use adjacent slots concurrently.
 #[repr(C, align(64))]
 struct Slot<T> {
     /// Handle of the object and lock of the slot, by two bits of the index (`BUSY`, `ELSEWHERE`).
     word: AtomicU64,
-    /// In a list of free ones: the next, or null.
+    /// Next slot in the list of free slots, or null at the end.
     next: AtomicPtr<Slot<T>>,
     /// Group of the object. It does not change during the object's life.
     group: AtomicU64,
-    /// There while `word` is a handle, or one that is busy.
+    /// The object; initialised while `word` is a handle, or a handle with `BUSY` inverted.
     object: UnsafeCell<MaybeUninit<T>>,
-    /// The thread (`epoch::thread_mark`) that has the lock and may call the program, which may look
-    /// at the object again; else 0. A thread only compares it with its own mark.
+    /// Mark (`epoch::thread_mark`) of the thread that holds the lock and may call the program,
+    /// which may access the object again; 0 otherwise. A thread only compares it with its own mark.
     owner: AtomicUsize,
 }
 
-/// The table. A look-up reads its first line of the cache only.
+/// Slot map: objects under generational handles. A look-up reads only the table's first cache line.
 #[repr(C, align(64))]
 pub struct SlotMap<T> {
     tag: u8,
     chunks: [AtomicPtr<[Slot<T>; CHUNK]>; CHUNKS],
-    /// Head of the free list: count << 32 | index + 1, or 0 there.
+    /// Head of the free list: count << 32 | index + 1, or count << 32 if the list is empty.
     free: AtomicU64,
-    /// Slots that were ever used.
+    /// Number of slots that were ever used.
     used: Mutex<usize>,
 }
 
-// SAFETY: an object is reached by one thread at a time (see the module's text), so it need not be
-// Sync.
+// SAFETY: the slot lock ensures that one thread at a time accesses an object (see the head of this
+// file), so the object need not be Sync.
 unsafe impl<T: Send> Sync for SlotMap<T> {}
 
-/// Fate of an object after its use.
+/// Fate of an object after its use, with the result of that use.
 pub enum SlotAction<R> {
-    /// It stays.
+    /// The object stays.
     Keep(R),
-    /// It goes, and its handle is stale.
+    /// The object ends, and its handle is stale.
     End(R),
 }
 
-/// Why nobody looks at an object.
+/// Reason why a look-up returns no object.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LookupFailure {
-    /// There is no such object.
+    /// The handle names no object.
     Stale,
-    /// Another thread uses it.
+    /// Another thread uses the object.
     Busy,
-    /// A call further up this thread uses it: waiting for that would be a deadlock.
+    /// An outer call of this thread uses the object: waiting for that call would be a deadlock.
     Own,
 }
 
-/// Free slots of one of the tables that a thread keeps for itself, in its record (`epoch`).
+/// Free slots of one table that a thread has in its own record (`epoch`).
 pub struct SpareSlots {
     table: AtomicPtr<()>,
     first: AtomicPtr<()>,
@@ -118,12 +119,13 @@ impl SpareSlots {
         SpareSlots { table: null(), first: null(), count: AtomicU32::new(0) }
     }
 
-    /// Whether they are a table's.
+    /// Returns true if these slots belong to `table`.
     fn is_of<T>(&self, table: &SlotMap<T>) -> bool {
         ptr::eq(self.table.load(Ordering::Relaxed).cast(), table)
     }
 
-    /// In a forked child, of a thread that is not there: it may have been changing them.
+    /// Empties the list of a thread that does not exist in this forked child, and that may have
+    /// been changing the list at the fork.
     pub(super) fn forget(&self) {
         self.count.store(0, Ordering::Relaxed);
         self.first.store(ptr::null_mut(), Ordering::Relaxed);
@@ -173,7 +175,7 @@ impl<T> Deref for Locked<T> {
     #[inline]
     fn deref(&self) -> &T {
         let object = self.slot.object.get().cast::<T>();
-        // SAFETY: the slot is live and `self` has its lock: the object stays and nobody changes it.
+        // SAFETY: the slot is live and `self` has its lock: the object stays and is not changed.
         unsafe { &*object }
     }
 }
@@ -182,8 +184,8 @@ impl<T> DerefMut for Locked<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         let object = self.slot.object.get().cast::<T>();
-        // SAFETY: the slot is live and `self` has its lock: the object is there, stays, and nobody
-        // else reaches it. `self` is borrowed exclusively.
+        // SAFETY: the slot is live and `self` has its lock: the object exists, stays, and no other
+        // thread accesses it. `self` is borrowed exclusively.
         unsafe { &mut *object }
     }
 }
@@ -195,23 +197,23 @@ impl<T: Send + 'static> Locked<T> {
         self.slot.group.load(Ordering::Relaxed)
     }
 
-    /// Records this thread as the one that has the lock, until it gives it back: for a caller that
-    /// may call the program, which may look at the object again.
+    /// Records this thread as the holder of the lock until it unlocks. Meant for a caller that may
+    /// call the program, which may access the object again.
     pub fn set_owner(&self) {
         self.slot.owner.store(epoch::thread_mark(), Ordering::Relaxed);
     }
 
-    /// Ends the object: its handle is stale. `own`: the thread's free slots.
+    /// Ends the object: its handle is stale. `own` is the calling thread's list of free slots.
     #[inline(always)] // row: any_source_8
     pub fn end(self, own: Option<&SpareSlots>) {
         self.slot.owner.store(0, Ordering::Relaxed);
         self.end_by(own, |object| {
-            // SAFETY: it was there, and is not touched again.
+            // SAFETY: the object is initialised, and is not accessed again.
             unsafe { object.assume_init_drop() };
         });
     }
 
-    /// Ends an object that owns nothing, and whose owner was not set: it is not dropped.
+    /// Ends an object that owns no resources, and whose owner was not set, without dropping it.
     pub fn forget(self, own: Option<&SpareSlots>) {
         self.end_by(own, |_| ());
     }
@@ -219,11 +221,11 @@ impl<T: Send + 'static> Locked<T> {
     #[inline(always)] // row: any_source_8
     fn end_by(self, own: Option<&SpareSlots>, clear: impl FnOnce(&mut MaybeUninit<T>)) {
         let Locked { slot, handle, pool } = *ManuallyDrop::new(self);
-        // First: what goes with the object may use the table, which does not list it any more.
+        // First: destructors may use the table, which no longer lists the object then.
         slot.word.store(handle ^ ELSEWHERE, Ordering::Release);
         let place = slot.object.get();
-        // SAFETY: the slot is ours until it is given back, and with `self` the reference to what is
-        // in it has gone.
+        // SAFETY: this thread owns the slot until it is freed; the reference to its contents has
+        // ended with `self`.
         clear(unsafe { &mut *place });
         pool.give_back(own, handle, slot);
     }
@@ -231,14 +233,14 @@ impl<T: Send + 'static> Locked<T> {
 
 impl<T: Send + 'static> SlotMap<T> {
     const_fn! {
-        /// Empty; `tag` is the type byte of its handles.
+        /// Creates an empty table; `tag` is the type byte of its handles.
         #[must_use]
         pub fn new(tag: u8) -> Self {
             SlotMap { tag, chunks: sync::nulls(), free: AtomicU64::new(0), used: Mutex::new(0) }
         }
     }
 
-    /// The place of an index.
+    /// Returns the slot of an index, or `None` if its chunk does not exist.
     #[inline]
     fn slot(&'static self, index: usize) -> Option<&'static Slot<T>> {
         let chunk = self.chunks.get(index >> CHUNK_BITS)?.load(Ordering::Acquire);
@@ -246,7 +248,7 @@ impl<T: Send + 'static> SlotMap<T> {
         hints::usual(unsafe { chunk.as_ref() })?.get(index % CHUNK)
     }
 
-    /// A slot that was never used, with its chunk made if it is the first of it.
+    /// Returns a slot that was never used. Allocates a chunk if the slot is the first of the chunk.
     #[cold]
     fn fresh(&'static self) -> Option<&'static Slot<T>> {
         let mut used = self.used.lock();
@@ -268,7 +270,7 @@ impl<T: Send + 'static> SlotMap<T> {
         self.slot(index)
     }
 
-    /// Takes a free slot: of the thread's own if it has one.
+    /// Takes a free slot: from the thread's own list if that has one.
     #[inline]
     fn pop(&'static self, own: Option<&SpareSlots>) -> Option<&'static Slot<T>> {
         let own = own.filter(|own| own.is_of(self));
@@ -282,14 +284,14 @@ impl<T: Send + 'static> SlotMap<T> {
         Some(slot)
     }
 
-    /// From the free list, or a fresh one.
+    /// Takes a slot from the shared free list, or a fresh slot.
     #[cold]
     #[inline(never)]
     fn pop_elsewhere(&'static self) -> Option<&'static Slot<T>> {
         self.pop_shared().or_else(|| self.fresh())
     }
 
-    /// Gives the slot of a handle back; one that has had its last retires.
+    /// Frees the slot of a handle. A slot that has used its last generation is retired.
     #[inline]
     fn give_back(&'static self, own: Option<&SpareSlots>, handle: u64, slot: &'static Slot<T>) {
         if handle & LAST_GENERATION == LAST_GENERATION {
@@ -303,7 +305,7 @@ impl<T: Send + 'static> SlotMap<T> {
         }
     }
 
-    /// Into the thread's own list.
+    /// Pushes the slot onto the thread's own list.
     #[inline]
     fn keep(&'static self, own: &SpareSlots, slot: &'static Slot<T>) {
         slot.next.store(own.first.load(Ordering::Relaxed).cast(), Ordering::Release);
@@ -311,8 +313,8 @@ impl<T: Send + 'static> SlotMap<T> {
         own.count.store(own.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Where the thread's own list is full, or none of this table's: if it is empty, it can be that
-    /// from now on.
+    /// Frees a slot where the thread's own list is full, or belongs to another table. If that list
+    /// is empty, it becomes a list of this table.
     #[cold]
     #[inline(never)]
     fn push_elsewhere(&'static self, own: Option<&SpareSlots>, slot: &'static Slot<T>) {
@@ -329,7 +331,7 @@ impl<T: Send + 'static> SlotMap<T> {
         let mut head = self.free.load(Ordering::Acquire);
         loop {
             let slot = self.slot((head as u32).checked_sub(1)? as usize)?;
-            // If another thread has taken the slot, this is some slot, and the exchange fails.
+            // If another thread has taken the slot, `next` is arbitrary, and the exchange fails.
             let next = free_slot(slot.next.load(Ordering::Acquire)).map_or(0, Slot::number);
             let after = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
             match self.free.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire)
@@ -355,9 +357,9 @@ impl<T: Send + 'static> SlotMap<T> {
         }
     }
 
-    /// Puts an object of a group under a fresh handle. `make` builds it in place: a copy would cost
-    /// as much as the rest of the call. `own`: the thread's free slots. `Err`: no slot is left;
-    /// `make` was not called.
+    /// Inserts an object of a group and returns its handle. `make` builds the object in place: a
+    /// copy would cost as much as the rest of the call. `own` is the calling thread's list of free
+    /// slots. Returns `Err` with `make`, uncalled, if no slot is left.
     #[inline]
     pub fn put<F: FnOnce() -> T>(
         &'static self,
@@ -367,17 +369,17 @@ impl<T: Send + 'static> SlotMap<T> {
     ) -> Result<u64, F> {
         let Some(slot) = self.pop(own) else { return Err(make) };
         let place = slot.object.get();
-        // SAFETY: the slot is in no list, and nobody has a handle of its next generation yet: it is
-        // ours alone.
+        // SAFETY: the slot is in no list, and no thread has a handle of its next generation yet:
+        // only this thread accesses it.
         unsafe { place.write(MaybeUninit::new(make())) };
         slot.group.store(group, Ordering::Release);
-        // The next generation: one of the last is not used again.
+        // The next generation: a slot in its last generation is not used again.
         let handle = (slot.word.load(Ordering::Relaxed) ^ ELSEWHERE) + 1;
         slot.word.store(handle, Ordering::Release);
         Ok(handle)
     }
 
-    /// Whether a handle names an object.
+    /// Returns true if a handle names an object.
     #[inline]
     #[must_use]
     pub fn is_live(&'static self, handle: u64) -> bool {
@@ -385,7 +387,7 @@ impl<T: Send + 'static> SlotMap<T> {
         word.is_some_and(|word| [handle, handle ^ BUSY].contains(&word))
     }
 
-    /// Returns the group of an object, whether it is in use or not. `None`: no such object.
+    /// Returns the group of an object, in use or not; `None` if the handle names no object.
     #[must_use]
     pub fn group_of(&'static self, handle: u64) -> Option<u64> {
         let slot = self.slot(index_of(handle))?;
@@ -397,7 +399,7 @@ impl<T: Send + 'static> SlotMap<T> {
         is_there().then_some(group)
     }
 
-    /// Whether a call further up this thread looks at an object, and has noted it.
+    /// Returns true if an outer call of this thread, after [`Locked::set_owner`], uses the object.
     #[must_use]
     pub fn is_own(&'static self, handle: u64) -> bool {
         let mark = epoch::thread_mark();
@@ -423,7 +425,7 @@ impl<T: Send + 'static> SlotMap<T> {
                 Err(LookupFailure::Busy) => return Err(LookupFailure::Own),
                 Err(missed) => return Err(missed),
             }
-            // A thread that polls the object has it most of the time. The gap between two of its
+            // A thread that polls the object holds it most of the time. The gap between two of its
             // polls leaves no time for other threads to run.
             looks = looks.wrapping_add(1);
             if looks % SPINS == 0 { yield_now() } else { spin_loop() }
@@ -445,17 +447,17 @@ impl<T: Send + 'static> SlotMap<T> {
         slot.try_lock(handle).map(|()| Locked { slot, handle, pool: self })
     }
 
-    /// The handles of all objects.
+    /// Returns the handles of all objects.
     #[must_use]
     pub fn handles(&'static self) -> Vec<u64> {
         self.handles_where(|_| true)
     }
 
-    /// The handles of a group's objects. Takes few instructions for each slot of another group.
+    /// Returns the handles of a group's objects. Takes few instructions per slot of another group.
     #[must_use]
     pub fn handles_of(&'static self, group: u64) -> Vec<u64> {
         let mut handles = self.handles_where(|other| other == group);
-        // Between the two reads of a slot, its object may have made room for another group's.
+        // Between the two reads of a slot, an object of another group may have replaced its object.
         handles.retain(|handle| self.group_of(*handle) == Some(group));
         handles
     }
@@ -479,8 +481,8 @@ impl<T: Send + 'static> SlotMap<T> {
         handles
     }
 
-    /// In a forked child: forgets all objects. The slot of one that another thread looked at when
-    /// the process forked is not used again.
+    /// Empties the table in a forked child, without dropping the objects. The slot of an object
+    /// that another thread used when the process forked is not used again.
     pub fn forget_all(&'static self) {
         for handle in self.handles() {
             let Some(slot) = self.slot(index_of(handle)) else { continue };
@@ -492,11 +494,11 @@ impl<T: Send + 'static> SlotMap<T> {
     }
 }
 
-/// A slot of a list; `None`: its end.
+/// Returns the slot of a list pointer, or `None` at the end of the list.
 #[inline]
 fn free_slot<T>(slot: *mut Slot<T>) -> Option<&'static Slot<T>> {
-    // SAFETY: null or a slot, and slots are never freed. The thread that stored the pointer had the
-    // slot's chunk, and the caller is that thread or has acquired what it stored.
+    // SAFETY: null or a slot, and slots are never freed. The thread that stored the pointer had
+    // access to the slot's chunk, and the caller is that thread or has acquired what it stored.
     unsafe { slot.as_ref() }
 }
 

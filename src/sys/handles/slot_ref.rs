@@ -1,13 +1,12 @@
-//! References to slots of a handle table (`handle_table`): an object is found again in fewer steps
-//! than by its handle alone.
+//! References to slots of a handle table (`handle_table`): faster look-ups than by handle alone.
 
 use super::epoch::Guard;
 use super::handle_table::HandleSlot;
 use crate::sys::sync::{AtomicPtr, AtomicU64, Ordering, hints};
 use std::ptr;
 
-/// Reference to a slot, for use with the handle of an object that is or was in it: in the same
-/// slot, and at the same address, there may be another object later.
+/// Reference to a slot, for use with the handle of an object that is or was in the slot. Another
+/// object may later be in this slot, even at an equal address.
 pub struct SlotRef<T: 'static>(Option<&'static HandleSlot<T>>);
 
 impl<T> Clone for SlotRef<T> {
@@ -23,20 +22,20 @@ impl<T> SlotRef<T> {
         SlotRef(slot)
     }
 
-    /// The object, unless its handle is stale.
+    /// Returns the object, or `None` if `handle` is stale.
     #[must_use]
     #[inline]
     pub fn get(self, _inside: &Guard, handle: u64) -> Option<&T> {
         let object = hints::usual(self.0)?.object_of(handle)?;
         // SAFETY: the pointer was in the slot while this thread was inside the epoch, and `remove`
-        // takes it away before it lets the object go, so the object lives as long as the guard.
+        // clears it before it releases the object, so the object lives as long as the guard.
         Some(unsafe { &*object })
     }
 }
 
-/// Slot and handle of an object, kept in the object. Set once, by the thread that inserts the
-/// object and before it passes the handle on. A thread that finds the object in another way at that
-/// moment may read one of the two words.
+/// Slot and handle of an object, stored in the object. Set once, by the thread that inserts the
+/// object, before it passes the handle on. A thread that finds the object in another way at that
+/// moment may read one word set and the other not.
 pub struct SlotRefCell<T: 'static> {
     slot: AtomicPtr<HandleSlot<T>>,
     handle: AtomicU64,
@@ -49,21 +48,21 @@ impl<T> Default for SlotRefCell<T> {
 }
 
 impl<T> SlotRefCell<T> {
-    /// Sets both.
+    /// Sets the slot and the handle.
     pub fn set(&self, slot: SlotRef<T>, handle: u64) {
         let slot = slot.0.map_or(ptr::null(), ptr::from_ref);
         self.slot.store(slot.cast_mut(), Ordering::Relaxed);
         self.handle.store(handle, Ordering::Relaxed);
     }
 
-    /// The slot; before `set` one that has no object.
+    /// Returns the slot; before `set`, a slot reference without an object.
     #[must_use]
     pub fn get(&self) -> SlotRef<T> {
-        // SAFETY: null, or a slot of a table that lives for ever (`Table::slot_ref`).
+        // SAFETY: null, or a slot of a table that lives forever (`HandleTable::slot_ref`).
         SlotRef(unsafe { self.slot.load(Ordering::Relaxed).as_ref() })
     }
 
-    /// The handle; 0 before `set`.
+    /// Returns the handle; 0 before `set`.
     #[must_use]
     pub fn handle(&self) -> u64 {
         self.handle.load(Ordering::Relaxed)

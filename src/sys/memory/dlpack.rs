@@ -1,7 +1,7 @@
-//! DLPack: tensors lent to other libraries and taken from them, and the meaning of its numbers.
+//! DLPack: tensors exported to and imported from other libraries, and the meaning of its numbers.
 //!
-//! A tensor crosses as a pointer to a struct with the function that releases it. `runtime::array`
-//! tracks who owns the memory behind it.
+//! A tensor is passed as a pointer to a struct that contains the function that releases it.
+//! `runtime::array` tracks who owns the memory of the tensor.
 
 use super::buf::Addr;
 use crate::abi::devices::array::*;
@@ -11,7 +11,7 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-/// DLDeviceType: memory that the host reads.
+/// DLDeviceType of memory that the host reads.
 pub const CPU: i32 = 1;
 const CUDA: i32 = 2;
 const CUDA_HOST: i32 = 3;
@@ -20,7 +20,7 @@ const ROCM: i32 = 10;
 const ROCM_HOST: i32 = 11;
 const CUDA_MANAGED: i32 = 13;
 
-/// DLDeviceType's names.
+/// Number and name of each DLDeviceType.
 const DEVICES: [(i32, &str); 16] = [
     (CPU, "kDLCPU"),
     (CUDA, "kDLCUDA"),
@@ -40,8 +40,7 @@ const DEVICES: [(i32, &str); 16] = [
     (18, "kDLTrn"),
 ];
 
-/// Number, code and bits of the common dtypes. Of two with equal code and bits the first is
-/// imported.
+/// Number, code and bits of the common dtypes. An import returns the first match.
 const DTYPES: [(dtl_dtype_t, u8, u8); 16] = [
     (DTL_DTYPE_INT8, 0, 8),
     (DTL_DTYPE_INT16, 0, 16),
@@ -61,13 +60,13 @@ const DTYPES: [(dtl_dtype_t, u8, u8); 16] = [
     (DTL_DTYPE_BOOL, 6, 8),
 ];
 
-/// Whether memory of such devices is named by pointers. (OpenCL's is by a cl_mem.)
+/// Returns true if pointers name the memory of such devices. (A cl_mem names OpenCL memory.)
 #[must_use]
 pub fn has_pointers(device_type: i32) -> bool {
     device_type != OPENCL
 }
 
-/// A type of device in words.
+/// Returns the name and number of a device type, for texts.
 #[must_use]
 pub fn device_name(kind: i32) -> String {
     match DEVICES.iter().find(|(number, _)| *number == kind) {
@@ -76,20 +75,20 @@ pub fn device_name(kind: i32) -> String {
     }
 }
 
-/// An element type in words.
+/// Returns the description of an element type, for texts.
 #[must_use]
 pub fn dtype_text(dtype: dtl_dlpack_dtype_t) -> String {
     format!("code {}, {} bits, {} lanes", dtype.code, dtype.bits, dtype.lanes)
 }
 
-/// DLPack's words for a dtype, if it has any.
+/// Returns the DLPack type of a dtype, or `None` if it has none.
 #[must_use]
 pub fn dtype_of(dtype: dtl_dtype_t) -> Option<dtl_dlpack_dtype_t> {
     let (_, code, bits) = *DTYPES.iter().find(|(number, ..)| *number == dtype)?;
     Some(dtl_dlpack_dtype_t { code, bits, lanes: 1 })
 }
 
-/// The dtype of DLPack's words, if there is one.
+/// Returns the dtype of a DLPack type, or `None` if there is none.
 #[must_use]
 pub fn dtype_from(dtype: dtl_dlpack_dtype_t) -> Option<dtl_dtype_t> {
     let is_it = |(_, code, bits): &&(dtl_dtype_t, u8, u8)| {
@@ -98,7 +97,7 @@ pub fn dtype_from(dtype: dtl_dlpack_dtype_t) -> Option<dtl_dtype_t> {
     DTYPES.iter().find(is_it).map(|found| found.0)
 }
 
-/// Where memory of a kind is, on a device that DLPack calls `device`.
+/// Returns the DLPack device of memory of a kind, on a device whose DLPack device is `device`.
 #[must_use]
 pub fn placed(device: dtl_dlpack_device_t, kind: dtl_enum_word_t) -> dtl_dlpack_device_t {
     let special = match (device.device_type, kind) {
@@ -110,18 +109,18 @@ pub fn placed(device: dtl_dlpack_device_t, kind: dtl_enum_word_t) -> dtl_dlpack_
     dtl_dlpack_device_t { device_type: special, device_id: 0 }
 }
 
-/// Memory of a tensor as a backend has it.
+/// Location of a tensor's memory in the terms of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorLocation {
-    /// DLDeviceType of the device that it belongs to.
+    /// DLDeviceType of the device that the memory belongs to.
     pub device_type: i32,
-    /// Whether it is of one device, and not of all.
+    /// True if the memory belongs to one device, false if to all devices of the type.
     pub is_of_one: bool,
-    /// Its kind.
+    /// Kind of the memory.
     pub kind: dtl_enum_word_t,
 }
 
-/// The other way.
+/// Returns the location of a DLDeviceType's memory in backend terms (inverse of [`placed`]).
 #[must_use]
 pub fn placed_by(device_type: i32) -> TensorLocation {
     let (device_type, is_of_one, kind) = match device_type {
@@ -136,29 +135,30 @@ pub fn placed_by(device_type: i32) -> TensorLocation {
 
 /// Description of a tensor, before it has an owner.
 pub struct Tensor {
-    /// Its first element.
+    /// Address of the first element.
     pub data: Addr,
-    /// Where that is.
+    /// Device of the memory.
     pub device: dtl_dlpack_device_t,
-    /// Type of its elements.
+    /// Type of the elements.
     pub dtype: dtl_dlpack_dtype_t,
-    /// Elements of each dimension.
+    /// Number of elements of each dimension.
     pub shape: Box<[i64]>,
-    /// Distances in elements.
+    /// Stride of each dimension, in elements.
     pub strides: Box<[i64]>,
-    /// Whether it must not be written.
+    /// True if the tensor must not be written.
     pub read_only: bool,
 }
 
 impl Tensor {
-    /// As C sees it; valid as long as this is.
+    /// Returns the C struct of the tensor; valid as long as this tensor.
     #[must_use]
     pub fn face(&self) -> dtl_dlpack_tensor_t {
         face(self.data, self.device, self.dtype, &self.shape, &self.strides)
     }
 }
 
-/// A tensor as C sees it; valid as long as its shape and strides are, which nobody may write.
+/// Returns the C struct of a tensor; valid as long as `shape` and `strides`, which no code may
+/// write meanwhile.
 #[must_use]
 pub fn face(
     data: Addr,
@@ -181,7 +181,7 @@ pub fn face(
 /// Function to call once the consumer has released the tensor, on any thread.
 pub type Release = Box<dyn FnOnce() + Send>;
 
-/// A tensor at its consumer's. The struct that C sees comes first, so both have one address.
+/// Tensor exported to a consumer. The C struct is the first field, so both have one address.
 #[repr(C)]
 struct Lent<M> {
     managed: M,
@@ -189,7 +189,7 @@ struct Lent<M> {
     release: Release,
 }
 
-/// Lends a tensor out. The consumer has it until it calls the deleter.
+/// Exports a tensor. The consumer uses it until the consumer calls the deleter.
 #[must_use]
 pub fn lend(tensor: Tensor, release: Release) -> *mut dtl_dlpack_versioned_t {
     let managed = dtl_dlpack_versioned_t {
@@ -202,7 +202,7 @@ pub fn lend(tensor: Tensor, release: Release) -> *mut dtl_dlpack_versioned_t {
     Box::into_raw(Box::new(Lent { managed, tensor, release })).cast()
 }
 
-/// Lends a tensor out in the struct from before DLPack 1.0, which has no read-only flag.
+/// Exports a tensor in the struct from before DLPack 1.0, which has no read-only flag.
 #[must_use]
 pub fn lend_unversioned(tensor: Tensor, release: Release) -> *mut dtl_dlpack_managed_t {
     let managed = dtl_dlpack_managed_t {
@@ -215,14 +215,14 @@ pub fn lend_unversioned(tensor: Tensor, release: Release) -> *mut dtl_dlpack_man
 
 unsafe extern "C" fn delete_versioned(managed: *mut c_void) {
     if !managed.is_null() {
-        // SAFETY: the consumer's contract: what `lend` gave, once.
+        // SAFETY: by the consumer's contract: a pointer from `lend`, passed once.
         give_up(*unsafe { Box::from_raw(managed.cast::<Lent<dtl_dlpack_versioned_t>>()) });
     }
 }
 
 unsafe extern "C" fn delete_unversioned(managed: *mut c_void) {
     if !managed.is_null() {
-        // SAFETY: the consumer's contract: what `lend_unversioned` gave, once.
+        // SAFETY: by the consumer's contract: a pointer from `lend_unversioned`, passed once.
         give_up(*unsafe { Box::from_raw(managed.cast::<Lent<dtl_dlpack_managed_t>>()) });
     }
 }
@@ -230,13 +230,13 @@ unsafe extern "C" fn delete_unversioned(managed: *mut c_void) {
 fn give_up<M>(lent: Lent<M>) {
     let _aside = epoch::aside(); // on any thread of the program
     let Lent { release, tensor, .. } = lent;
-    // A deleter has nobody to report to, and nothing may unwind into its caller.
+    // A deleter cannot report a failure, and no panic may unwind into its caller.
     let _ = catch_unwind(AssertUnwindSafe(release));
     drop(tensor);
 }
 
-/// A tensor of another library: what gives it up. Nothing happens unless [`Taken::give_up`] is
-/// called.
+/// Imported tensor of another library, with its deleter. The tensor is not released unless
+/// [`TakenTensor::give_up`] is called.
 #[derive(Clone, Copy)]
 pub struct TakenTensor {
     managed: Addr,
@@ -244,11 +244,11 @@ pub struct TakenTensor {
 }
 
 impl TakenTensor {
-    /// A tensor at this address.
+    /// Creates the owner of the tensor at an address.
     ///
     /// # Safety
-    /// `deleter`, called once with `managed` by any thread, gives the tensor up; until then its
-    /// memory is there.
+    /// `deleter`, called once with `managed` by any thread, releases the tensor; until then it is
+    /// valid.
     #[must_use]
     pub unsafe fn new(
         managed: *mut c_void,
@@ -257,7 +257,7 @@ impl TakenTensor {
         TakenTensor { managed: Addr::new(managed), deleter }
     }
 
-    /// Whether it was lent by this library.
+    /// Returns true if this library exported the tensor.
     #[must_use]
     pub fn is_own(&self) -> bool {
         let ours: [unsafe extern "C" fn(*mut c_void); 2] = [delete_versioned, delete_unversioned];
@@ -267,7 +267,7 @@ impl TakenTensor {
     /// Releases the tensor. Call once, on the last copy.
     pub fn give_up(self) {
         if let Some(deleter) = self.deleter {
-            // SAFETY: by the contract of `new`; the caller sees to it that nobody did it before.
+            // SAFETY: by the contract of `new`; the caller ensures that this is the first release.
             unsafe { deleter(self.managed.ptr()) }
         }
     }

@@ -1,4 +1,4 @@
-//! Host memory: aligned allocation and page locking.
+//! Host memory: aligned allocation, page locking, and a search for unmapped pages.
 
 use super::buf::Addr;
 use std::alloc::Layout;
@@ -7,7 +7,7 @@ fn layout(size: u64, align: u64) -> Option<Layout> {
     Layout::from_size_align(usize::try_from(size).ok()?, usize::try_from(align).ok()?).ok()
 }
 
-/// `size` (> 0) bytes aligned to `align` (a power of two); `None` without memory.
+/// Allocates `size` (> 0) bytes aligned to `align` (a power of two); `None` if out of memory.
 #[must_use]
 pub fn alloc(size: u64, align: u64) -> Option<Addr> {
     let layout = layout(size, align).filter(|layout| layout.size() > 0)?;
@@ -16,23 +16,23 @@ pub fn alloc(size: u64, align: u64) -> Option<Addr> {
     (!pointer.is_null()).then(|| Addr::new(pointer.cast()))
 }
 
-/// Frees what [`alloc`] gave for the same size and alignment.
+/// Frees a block that [`alloc`] returned for an equal size and alignment.
 pub fn free(addr: Addr, size: u64, align: u64) {
     if let Some(layout) = layout(size, align) {
-        // SAFETY: the caller's ledger pairs each address with the layout it was allocated with.
+        // SAFETY: the caller's records pair each address with the layout it was allocated with.
         unsafe { std::alloc::dealloc(addr.ptr().cast(), layout) }
     }
 }
 
-/// Bytes of a page: the unit of mappings.
+/// Returns the number of bytes of a page, the unit of mappings.
 #[must_use]
 pub fn page_size() -> usize {
     rustix::param::page_size()
 }
 
-/// Locks pages in memory. `Err`: the system's reason.
+/// Locks pages in memory. Returns the system's error text as `Err`.
 pub fn lock(addr: Addr, size: u64) -> Result<(), String> {
-    // SAFETY: mlock changes no bytes; a range that is not all there is refused.
+    // SAFETY: mlock changes no bytes; for a range that is not fully mapped it returns an error.
     if unsafe { libc::mlock(addr.ptr(), size as usize) } == 0 {
         return Ok(());
     }
@@ -41,11 +41,11 @@ pub fn lock(addr: Addr, size: u64) -> Result<(), String> {
 
 /// Unlocks pages that [`lock`] has locked.
 pub fn unlock(addr: Addr, size: u64) {
-    // SAFETY: munlock changes no bytes; a range that is not all there is refused.
+    // SAFETY: munlock changes no bytes; for a range that is not fully mapped it returns an error.
     let _ = unsafe { libc::munlock(addr.ptr(), size as usize) };
 }
 
-/// The first address of a range where nothing is mapped, if there is one.
+/// Returns the first address of a range at which nothing is mapped, or `None` if all is mapped.
 #[must_use]
 pub fn first_hole(addr: Addr, size: u64) -> Option<usize> {
     const PAGES: usize = 1024;
@@ -58,7 +58,7 @@ pub fn first_hole(addr: Addr, size: u64) -> Option<usize> {
         let at: *mut libc::c_void = std::ptr::without_provenance_mut(begin);
         // SAFETY: mincore accepts any range of whole pages; `seen` has a byte for each of them.
         if unsafe { libc::mincore(at, len, seen.as_mut_ptr()) } != 0 {
-            // In this part: page by page.
+            // The unmapped page is in this part: check page by page.
             let is_hole = |at: &usize| {
                 let at: *mut libc::c_void = std::ptr::without_provenance_mut(*at);
                 // SAFETY: mincore accepts any whole page; `seen` has a byte for it.

@@ -1,9 +1,9 @@
 //! Addresses, regions, host memory. In reading order:
 //!
 //! - `buf`: addresses and regions of memory.
-//! - `host_pages`: aligned allocation, page locking, what is mapped.
+//! - `host_pages`: aligned allocation, page locking, search for unmapped pages.
 //! - `heap`: the allocator of host memory.
-//! - `dlpack`: tensors that other libraries share.
+//! - `dlpack`: tensors exchanged with other libraries.
 
 pub mod buf;
 pub mod dlpack;

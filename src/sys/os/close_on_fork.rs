@@ -1,35 +1,35 @@
-//! Descriptors that a forked child does not keep: sockets whose end signals this process's end.
+//! Descriptors that a forked child closes: sockets whose end signals the end of this process.
 //!
 //! A child gets a copy of every descriptor, and a socket lives as long as any copy of it. So the
-//! child closes those that are noted here, before fork returns in it. One that runs another program
-//! has none in any case: they are closed then.
+//! child closes the descriptors that are recorded here, before fork returns in the child. A child
+//! that runs another program has none of them in any case: exec closes them.
 
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Numbers of descriptors that can be noted: as many as a process may have, usually. Those beyond
-/// stay open in children.
+/// Limit of the descriptor numbers that can be recorded: usually the maximum of a process.
+/// Descriptors with higher numbers stay open in children.
 const NUMBERS: usize = 1 << 20;
-/// A bit for each number. No lock: another thread of the parent may have had it at the fork.
+/// Bit set of the recorded descriptors. No lock, as another thread may have held it at the fork.
 ///
-/// Relaxed: the child reads its own copy of the memory, in which nobody writes. What another thread
-/// is about to note or to strike out at the fork stays open there.
+/// Relaxed: the child reads its own copy of the memory, which no other thread writes. A descriptor
+/// that another thread is about to add or to remove at the fork stays open in the child.
 static NOTED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
-/// Words of those that were ever used.
+/// Number of words of the bit set that were ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 static ASKED: Once = Once::new();
 
-/// Owner of a descriptor that forked children do not keep. A child must neither drop nor use it.
+/// Owner of a descriptor that forked children close. A child must neither drop nor use it.
 pub struct CloseOnFork<T: AsFd>(T);
 
 impl<T: AsFd> CloseOnFork<T> {
-    /// From now on.
+    /// Records the descriptor: children that are forked from now on close it.
     pub fn new(of: T) -> Self {
         ASKED.call_once(|| {
-            // SAFETY: a function without arguments, which makes system calls only. Without memory
-            // for it children keep all.
+            // SAFETY: a function without arguments, which makes system calls only. If there is no
+            // memory to register it, children close no descriptors.
             unsafe { libc::pthread_atfork(None, None, Some(close_all)) };
         });
         if let Some((word, bit)) = place(of.as_fd().as_raw_fd()) {
@@ -50,26 +50,25 @@ impl<T: AsFd> Deref for CloseOnFork<T> {
 
 impl<T: AsFd> Drop for CloseOnFork<T> {
     fn drop(&mut self) {
-        // Before it is closed, and its number another one's.
+        // Before the descriptor is closed and its number may be reused.
         if let Some((word, bit)) = place(self.0.as_fd().as_raw_fd()) {
             NOTED.get(word).map(|bits| bits.fetch_and(!bit, Ordering::Relaxed));
         }
     }
 }
 
-/// Word and bit.
+/// Returns the word index and the bit of a descriptor; `None` if its number is out of range.
 fn place(fd: RawFd) -> Option<(usize, u64)> {
     let number = usize::try_from(fd).ok().filter(|number| *number < NUMBERS)?;
     Some((number / 64, 1 << (number % 64)))
 }
 
-/// In the child, with one thread and locks that may be held for ever.
+/// Closes the recorded descriptors, in the child: one thread, and locks may stay locked forever.
 extern "C" fn close_all() {
     for (word, bits) in NOTED.iter().take(USED.load(Ordering::Relaxed)).enumerate() {
         let mut bits = bits.swap(0, Ordering::Relaxed);
         while bits != 0 {
-            // SAFETY: a descriptor of the library's own, which nobody in this process uses or
-            // closes.
+            // SAFETY: a descriptor of the library, which no code in this process uses or closes.
             unsafe { libc::close((word * 64) as RawFd + bits.trailing_zeros() as RawFd) };
             bits &= bits - 1;
         }
@@ -96,20 +95,20 @@ mod tests {
         // SAFETY: the child makes system calls only.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: waits to be killed.
+            // SAFETY: waits until it is killed.
             unsafe { libc::pause() };
             // SAFETY: ends this process.
             unsafe { libc::_exit(0) };
         }
         drop((ours, kept));
         assert!(!is_noted(fd));
-        // The last one of that socket, while the child lives.
+        // The last descriptor of that socket, while the child lives.
         assert_eq!(other.read(&mut [0]).expect("an end"), 0);
         witness.set_nonblocking(true).expect("set");
         assert!(witness.read(&mut [0]).is_err(), "the child has that one");
-        // SAFETY: our child.
+        // SAFETY: the id of a child of this process.
         unsafe { libc::kill(child, libc::SIGKILL) };
-        // SAFETY: our child, which nobody else reaps; the null pointer requests no status.
+        // SAFETY: a child that no other code reaps; the null pointer requests no status.
         assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
     }
 }

@@ -1,9 +1,9 @@
-//! Descriptors of the library's own: never those of the standard streams, and what it means that
-//! there are none left.
+//! Descriptors of the library, kept apart from the standard streams; diagnosis of their shortage.
 //!
-//! The kernel gives out the lowest number that is free. In a program whose standard streams are
-//! closed that is one of theirs, and the next line that something prints would go into our socket
-//! or our memory. So whatever this process makes or is sent comes through here.
+//! The kernel assigns the lowest number that is free. In a program that has closed its standard
+//! streams, that is the number of a standard stream. The next line that any code prints would then
+//! go into a socket or a memory file of the library. So every descriptor that the library creates
+//! or receives passes through this module.
 
 use rustix::fs::{MemfdFlags, OFlags};
 use rustix::process::Resource;
@@ -13,19 +13,19 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-/// The first number behind the standard streams.
+/// First descriptor number after the standard streams.
 const FIRST: RawFd = 3;
 
-/// Takes the result of a system call: a new descriptor, or -1 and an error.
+/// Wraps the result of a system call: a new descriptor, or -1, for which the OS error is returned.
 pub fn new(given: RawFd) -> io::Result<OwnedFd> {
     if given < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     keep(unsafe { OwnedFd::from_raw_fd(given) })
 }
 
-/// Moves a descriptor to a number above the standard streams', if it is not there yet.
+/// Moves a descriptor to a number above the standard streams, if it is not there already.
 pub fn keep(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() >= FIRST { Ok(fd) } else { again(&fd) }
 }
@@ -40,8 +40,8 @@ pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
 }
 
-/// The stream of that name, without the standard library's lock: a thread of the library may have
-/// that when the program forks, and the child would wait for it for ever.
+/// Standard error without the standard library's lock. Another thread of the process may hold that
+/// lock when the program forks, and the child would wait for it forever.
 pub struct StandardError;
 
 impl io::Write for StandardError {
@@ -54,13 +54,13 @@ impl io::Write for StandardError {
     }
 }
 
-/// Reference to the file behind another process's descriptor, held without opening it (O_PATH):
-/// looking at it has no effect on it, and it stays the same file.
+/// Reference to the file behind another process's descriptor, obtained without opening the file
+/// (O_PATH). It has no effect on the file, and always refers to that file.
 pub struct PathFd(File);
 
 impl PathFd {
-    /// Looks at a process' descriptor. The kernel lets the same user look, with no fewer
-    /// privileges.
+    /// Creates a reference to the file of a process's descriptor. The kernel permits this to a
+    /// process of an equal user that has no fewer privileges.
     pub fn of(pid: i32, number: RawFd) -> io::Result<Self> {
         let seen = File::options()
             .read(true)
@@ -69,12 +69,12 @@ impl PathFd {
         Ok(PathFd(File::from(keep(seen.into())?)))
     }
 
-    /// Its path, or the text that the kernel shows for what has none.
+    /// Returns the path of the file, or the text that the kernel shows for a file without a path.
     pub fn name(&self) -> io::Result<PathBuf> {
         fs::read_link(self.path())
     }
 
-    /// A descriptor of its own, to read and write.
+    /// Opens the file with a new descriptor, to read and write.
     pub fn open(&self) -> io::Result<OwnedFd> {
         keep(File::options().read(true).write(true).open(self.path())?.into())
     }
@@ -84,8 +84,8 @@ impl PathFd {
     }
 }
 
-/// Something that is nothing, in the place of each standard stream that is closed, so that the
-/// standard library's own descriptors come behind them.
+/// Opens /dev/null in the place of each closed standard stream, so that descriptors of the standard
+/// library get higher numbers. Returns the open files, which occupy the places.
 pub fn occupy_standard() -> io::Result<Vec<File>> {
     let mut held = Vec::new();
     loop {
@@ -97,14 +97,14 @@ pub fn occupy_standard() -> io::Result<Vec<File>> {
     }
 }
 
-/// Checks that this process can have `count` more descriptors, by opening them for a moment.
+/// Checks that this process can open `count` more descriptors, by opening that many for a moment.
 pub fn room_for(count: usize) -> io::Result<()> {
     let first = keep(rustix::fs::memfd_create(c"dtl", MemfdFlags::CLOEXEC)?)?;
     let rest: io::Result<Vec<OwnedFd>> = (1..count).map(|_| again(&first)).collect();
     rest.map(drop)
 }
 
-/// Returns the remedy for an error that no descriptors are left; `None`: it is another error.
+/// Returns the remedy for an error that reports a shortage of descriptors; `None` for others.
 #[must_use]
 pub fn shortage(error: &io::Error) -> Option<String> {
     match error.raw_os_error()? {
@@ -122,7 +122,7 @@ pub fn shortage(error: &io::Error) -> Option<String> {
     }
 }
 
-/// How many descriptors this process may have.
+/// Returns the maximum number of descriptors of this process.
 fn most() -> u64 {
     rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

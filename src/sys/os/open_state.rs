@@ -1,28 +1,28 @@
-//! Open state of the library: every call reads it first, in a page that a fork wipes.
+//! Open state of the library. Every call reads it first, in a page that a fork wipes.
 //!
-//! `fork` copies the calling thread alone: worker threads, sockets and shared memory of the parent
-//! are no longer what the child's copy believes. The kernel zeroes this page in the child
-//! (MADV_WIPEONFORK, Linux 4.14), so the child notices at its first call, without a handler.
+//! `fork` copies the calling thread alone, so the child's copy of the state of worker threads,
+//! sockets and shared memory does not describe the child. The kernel zeroes this page in the child
+//! (MADV_WIPEONFORK, Linux 4.14), so the child detects the fork at its first call, with no handler.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// Nothing initialised yet (or a forked child, see [`Gate::state`]).
+/// State: nothing is initialised yet (or this is a forked child, see [`OpenState::state`]).
 pub const UNOPENED: u32 = 0;
-/// Calls may pass.
+/// State: calls may pass.
 pub const OPEN: u32 = 1;
-/// The last finalize has run.
+/// State: the last finalize has run.
 pub const CLOSED: u32 = 2;
-/// This process is a fork of one that had opened the gate.
+/// State: this process is a fork of a process that had opened the library.
 pub const FORKED: u32 = 3;
-/// Calls may pass, and each is recorded in a trace. Its own state, so that other calls check
-/// nothing more.
+/// State: calls may pass, and each is recorded in a trace. A state of its own, so that calls
+/// without a trace check nothing more.
 pub const TRACED: u32 = 4;
 
 /// Content of the page.
 struct Page {
     state: AtomicU32,
-    /// See [`Gate::pass`].
+    /// Pass of the open state; see [`OpenState::pass`].
     pass: AtomicU64,
 }
 
@@ -31,17 +31,17 @@ pub struct OpenState {
     page: AtomicPtr<Page>,
 }
 
-/// Content of a gate without a page.
+/// Content of an open state that has no page.
 static NEVER: Page = Page { state: AtomicU32::new(UNOPENED), pass: AtomicU64::new(0) };
 
 impl OpenState {
-    /// A gate that was never opened.
+    /// Creates the state of a library that was never opened.
     #[must_use]
     pub const fn new() -> Self {
         OpenState { page: AtomicPtr::new((&raw const NEVER).cast_mut()) }
     }
 
-    /// One of the states above.
+    /// Returns the state: one of the constants of this module.
     #[inline]
     #[must_use]
     pub fn state(&self) -> u32 {
@@ -62,8 +62,9 @@ impl OpenState {
         !ptr::eq(self.page.load(Ordering::Acquire), &raw const NEVER)
     }
 
-    /// A number that the shortest calls compare with one of their own: equal means that the gate is
-    /// open. 0 = it is not, or such calls are not allowed.
+    /// Returns the pass: a number that the shortest calls compare with a number of their own. Equal
+    /// numbers mean that the library is open. 0 means that the library is not open, or that such
+    /// calls are not allowed.
     #[must_use]
     pub fn pass(&self) -> u64 {
         self.page().pass.load(Ordering::Acquire)
@@ -75,7 +76,7 @@ impl OpenState {
         self.set_with_pass(state, 0)
     }
 
-    /// Sets the state and the number of [`Gate::pass`]. False if there is no memory for the page.
+    /// Sets the state and the pass. Returns false if there is no memory for the page.
     #[must_use]
     pub fn set_with_pass(&self, state: u32, pass: u64) -> bool {
         if !self.has_page() {
@@ -87,8 +88,8 @@ impl OpenState {
             self.page.store(page, Ordering::Release);
         }
         let page = self.page();
-        // A thread that reads the pass must find the state that it stands for: the pass is cleared
-        // before the state changes, and set after it.
+        // A thread that reads the pass must find the state that the pass stands for: the pass is
+        // cleared before the state changes, and set after the change.
         if pass == 0 {
             page.pass.store(0, Ordering::Release);
         }
@@ -106,7 +107,7 @@ impl Default for OpenState {
 
 fn new_page() -> *mut Page {
     const PAGE: usize = 4096;
-    // SAFETY: an anonymous mapping at an address of the kernel's choice touches nobody's memory.
+    // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing memory.
     let page = unsafe {
         libc::mmap(
             ptr::null_mut(),

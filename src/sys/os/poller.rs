@@ -1,4 +1,4 @@
-//! Polling descriptors: many again and again with one system call each time (epoll), or a few once.
+//! Polling of descriptors: many repeatedly, with one system call each (epoll), or a few once.
 
 use super::fd;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -10,12 +10,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Events of a descriptor that a poller reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Data to read, or the end.
+    /// Data to read, or end of the stream.
     Reading,
-    /// Data to read, the end, or room to write.
+    /// Data to read, end of the stream, or room to write.
     Both,
-    /// Data to read, or the end: the first such event only, as the exit of a process does not
-    /// happen again.
+    /// Data to read, or end of the stream: the first event only, as a process exits only once.
     Once,
 }
 
@@ -29,16 +28,16 @@ impl Interest {
     }
 }
 
-/// Polls many descriptors with one system call (epoll). The kernel keeps the set.
+/// Poller of many descriptors with one system call (epoll). The kernel stores the set.
 pub struct Poller(OwnedFd);
 
 impl Poller {
-    /// Makes a poller without descriptors.
+    /// Creates a poller without descriptors.
     pub fn new() -> io::Result<Self> {
         fd::keep(epoll::create(CreateFlags::CLOEXEC)?).map(Poller)
     }
 
-    /// Adds a descriptor under a number.
+    /// Adds a descriptor, whose events are reported by `number`.
     pub fn add(&self, what: BorrowedFd<'_>, number: u64, wanted: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.0, what, EventData::new_u64(number), wanted.flags())?)
     }
@@ -49,33 +48,33 @@ impl Poller {
     }
 
     /// Removes a descriptor. Call before it is closed: the kernel removes it by itself only when no
-    /// forked child has it any more either.
+    /// forked child has a copy of it any more.
     pub fn remove(&self, what: BorrowedFd<'_>) {
-        // It fails only for one that is not there.
+        // Fails only for a descriptor that is not in the set.
         let _ = epoll::delete(&self.0, what);
     }
 
     /// Returns the numbers of ready descriptors, at most `MOST` of them. Waits up to `timeout_ns`
-    /// for the first (`u64::MAX`: for ever). One system call.
+    /// nanoseconds for the first (`u64::MAX`: without limit). One system call.
     pub fn ready(&self, timeout_ns: u64) -> ReadySet {
         let mut entries = [NO_EVENT; MOST];
-        // Rounded up to the kernel's milliseconds, or the last one would be spent spinning.
+        // Rounded up to the kernel's milliseconds, or the last millisecond would be spent spinning.
         let millis = timeout_ns.div_ceil(1_000_000).min(i32::MAX as u64);
         let limit = (timeout_ns != u64::MAX).then(|| timespec(millis * 1_000_000));
-        // An error is a signal that came in between: the next call reports the events.
+        // An error is a signal that interrupted the wait: the next call reports the events.
         let count = epoll::wait(&self.0, &mut entries, limit.as_ref()).unwrap_or(0);
         ReadySet { entries, count }
     }
 }
 
-/// Descriptor of the set itself, readable if one of the polled descriptors is ready.
+/// Returns the descriptor of the set itself, readable if one of the polled descriptors is ready.
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// Most descriptors that one call reports.
+/// Maximum number of descriptors that one call reports.
 const MOST: usize = 32;
 const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
 
@@ -86,20 +85,20 @@ pub struct ReadySet {
 }
 
 impl ReadySet {
-    /// The numbers.
+    /// Returns the numbers of the ready descriptors.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         self.entries.iter().take(self.count).map(|entry| entry.data.u64())
     }
 
-    /// Whether others may be ready too.
+    /// Returns true if further descriptors may be ready, because the set is full.
     #[must_use]
     pub fn there_may_be_more(&self) -> bool {
         self.count == MOST
     }
 }
 
-/// Waits until a descriptor is readable (or closed by its peer) or `timeout_ns` has passed. Returns
-/// for each descriptor whether it is.
+/// Waits until a descriptor is readable (or closed by its peer) or `timeout_ns` nanoseconds have
+/// passed. Returns for each descriptor whether it is readable or closed.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<bool>> {
     let mut entries: Vec<PollFd<'_>> =
         fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
@@ -107,7 +106,7 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
-    // Interrupted by a signal: the entries still are as they were made, with no result.
+    // Also after a signal: the entries are then as they were created, with no result.
     Ok(entries.iter().map(|entry| !entry.revents().is_empty()).collect())
 }
 

@@ -1,47 +1,46 @@
-//! Checks by owner and permissions that code may be loaded from a file or folder.
+//! Checks, by owner and permissions, that code may be loaded from a file or folder.
 //!
-//! Not here: loading (`sys::os::dl`) and what plugins are (`runtime::plugins`).
+//! Not here: loading (`sys::os::dl`) and the rules for plugins (`runtime::plugins`).
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::{fmt, io};
 
-/// Whether this program has more rights than the user that started it (set-uid, set-gid, file
-/// capabilities). Its environment must not be trusted then.
+/// Returns true if this program has more rights than the user that started it (set-uid, set-gid,
+/// file capabilities). Its environment must not be trusted then.
 #[must_use]
 pub fn is_privileged() -> bool {
-    // SAFETY: takes a number; an unknown one gives 0.
+    // SAFETY: takes a number; the result is 0 for an unknown number.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Which file it is, whatever its names.
+/// Identity of a file, independent of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     device: u64,
     inode: u64,
 }
 
-/// A file that may be loaded.
+/// File that may be loaded.
 #[derive(Clone, Debug)]
 pub struct Trusted {
-    /// Its path without symbolic links.
+    /// Path of the file without symbolic links.
     pub path: PathBuf,
-    /// Which file it is.
+    /// Identity of the file.
     pub identity: Identity,
 }
 
-/// Symbolic links that one path may lead through, as many as the kernel allows.
+/// Maximum number of symbolic links in the resolution of one path: the kernel's limit.
 const MOST_LINKS: usize = 40;
 
-/// Resolves the symbolic links of a path. Every link must belong to this process' user or to root,
-/// because its owner chooses where it leads.
+/// Resolves the symbolic links of a path. Every link must belong to the user of this process or to
+/// root, because the owner of a link chooses its target.
 pub fn resolve(path: &Path) -> Result<PathBuf, Refusal> {
     walk(path, &link_fault, false)
 }
 
-/// Resolves the path of a folder as [`resolve`] does; creates missing folders, accessible to this
-/// user alone.
+/// Resolves the path of a folder like [`resolve`]; creates missing folders for this user alone.
 pub fn make_folder(path: &Path) -> Result<PathBuf, Refusal> {
     walk(path, &link_fault, true)
 }
@@ -50,15 +49,14 @@ fn link_fault(_: &Path, link: &Metadata) -> Option<String> {
     owner_fault(TrustedOwner::of_this_process(), link.uid())
 }
 
-/// Fault of a link in the path of a file that the user has named. Only a link that everybody could
-/// have put there is a fault.
+/// Returns the fault of a link in the path of a file that the user has named. Only a link that any
+/// user could have created is a fault.
 fn named_link_fault(folder: &Path, link: &Metadata) -> Option<String> {
     let is_open = fs::metadata(folder).map_or(true, |about| about.mode() & OTHERS_WRITE != 0);
     if is_open { link_fault(folder, link) } else { None }
 }
 
-/// Follows a path link by link, because each link must be checked and `canonicalize` does not
-/// return them.
+/// Follows a path link by link, to check each link; `canonicalize` does not return the links.
 fn walk(
     path: &Path,
     fault: &dyn Fn(&Path, &Metadata) -> Option<String>,
@@ -86,7 +84,7 @@ fn walk(
                     Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                         return Err(error.into());
                     }
-                    _ => continue, // look at what is there now
+                    _ => continue, // check the folder that exists now
                 }
             }
             about => about?,
@@ -110,7 +108,7 @@ fn walk(
     }
 }
 
-/// Checks a regular file and the folder that it lies in.
+/// Checks a regular file and the folder that contains it.
 pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
     let path = resolve(path)?;
     let about = fs::metadata(&path)?;
@@ -127,9 +125,8 @@ pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
     }
 }
 
-/// Checks a regular file that the user has named: only what everybody could have put there is
-/// refused, as a site's libraries often belong to a user of their own and can be written by a
-/// group.
+/// Checks a regular file that the user has named. Only a file that any user could have put there is
+/// an error, as a site's libraries often belong to a user of their own and are writable by a group.
 pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
     let path = walk(path, &named_link_fault, false)?;
     let about = fs::metadata(&path)?;
@@ -145,9 +142,9 @@ pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
     Ok(path)
 }
 
-/// Returns the path to pass to the loader for a library that a setting names. A file that everybody
-/// could have written is refused. A plain name without a folder is left to the loader, which finds
-/// it where it finds the program's own libraries.
+/// Returns the path to pass to the loader for a library that a setting names. A file that any user
+/// could have written is an error. A plain name without a folder is passed to the loader unchanged,
+/// which searches for it like for the program's own libraries.
 pub fn library_path(name: &str) -> Result<PathBuf, String> {
     if !name.contains('/') {
         return Ok(PathBuf::from(name));
@@ -158,8 +155,7 @@ pub fn library_path(name: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// Checks a folder (a path without symbolic links), and that nobody can exchange it for another
-/// one.
+/// Checks a folder (a path without symbolic links), and that no other user can replace it.
 pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     let about = fs::metadata(path)?;
     if !about.is_dir() {
@@ -171,7 +167,7 @@ pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     check_above(path)
 }
 
-/// Checks the folders above: a user that may rename one could put another one in its place.
+/// Checks the parent folders: a user that may rename one of them could replace it.
 fn check_above(path: &Path) -> Result<(), Refusal> {
     for above in path.ancestors().skip(1) {
         let mode = fs::metadata(above)?.mode();
@@ -186,12 +182,12 @@ fn check_above(path: &Path) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Why a path is not to be loaded from.
+/// Reason why code must not be loaded from a path.
 #[derive(Debug)]
 pub enum Refusal {
-    /// The system does not give it.
+    /// The system returned an error.
     System(io::Error),
-    /// Other users could have put something there; the text has the remedy.
+    /// Other users could have put a file there; the text has the remedy.
     Untrusted(String),
 }
 
@@ -210,12 +206,12 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Whose files count as this process' own.
+/// Owners whose files this process trusts.
 #[derive(Clone, Copy)]
 struct TrustedOwner {
     uid: u32,
-    /// With raised privileges only root's files count: the program may run as the user that started
-    /// it.
+    /// With raised privileges only root's files are trusted: the program may run as the user that
+    /// started it.
     is_privileged: bool,
 }
 
@@ -227,7 +223,7 @@ impl TrustedOwner {
 
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
-/// In such a folder only the owner of a file can replace it.
+/// Mode bit of a folder in which only the owner of a file can replace it.
 const STICKY: u32 = 0o1000;
 
 /// Returns the fault of owner and permissions, with the remedy.

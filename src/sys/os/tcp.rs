@@ -1,4 +1,4 @@
-//! TCP sockets that never wait, and the addresses that this machine is reached at.
+//! TCP sockets that never block, and the addresses of this machine.
 //!
 //! Not here: Unix sockets (`sys::os::unix_socket`) and waiting for sockets (`sys::os::poller`).
 
@@ -10,13 +10,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// How many may have connected and not be accepted yet; the system may allow fewer.
+/// Maximum number of connections that are not accepted yet; the system may allow fewer.
 const BACKLOG: i32 = 4096;
 
-/// Listens at an address of this machine (port 0 = any). Accepting does not wait.
+/// Listens at an address of this machine (port 0 = any). Accepting does not block.
 pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::from(fd::keep(TcpListener::bind(at)?.into())?);
-    // A socket that listens goes on with the longer queue.
+    // A second `listen` gives the listening socket the longer backlog.
     rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
@@ -24,12 +24,12 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
 
 /// Listens at a port of all addresses (0 = any).
 pub fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
-    // IPv6 accepts IPv4 too, unless the system is set otherwise; IPv4 alone where IPv6 is missing.
+    // IPv6 accepts IPv4 too, unless configured otherwise; IPv4 alone where IPv6 is missing.
     listen((Ipv6Addr::UNSPECIFIED, port).into())
         .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, port).into()))
 }
 
-/// The next that has connected, if any. The stream does not wait.
+/// Accepts the next connection; returns `None` if there is none. The stream does not block.
 pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     match listener.accept() {
         Ok((stream, from)) => Ok(Some((quiet(stream.into())?, from))),
@@ -48,7 +48,7 @@ fn quiet(socket: OwnedFd) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Begins to connect. When the stream can be written, it has connected or failed:
+/// Starts to connect. When the stream is writable, it has connected or failed:
 /// `TcpStream::take_error` returns which.
 pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -60,12 +60,11 @@ pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// Makes a connection end by itself when its other side has been silent for so long, as a machine
-/// without power is; also when it has not taken for so long what was sent, although its buffer was
-/// full.
+/// Makes the kernel close a connection whose peer is silent for `silent`, like a machine without
+/// power, or accepts no sent data for that time, because its buffer is full.
 pub fn end_if_silent(stream: &TcpStream, silent: Duration) -> io::Result<()> {
     let seconds = silent.as_secs().clamp(1, i32::MAX as u64);
-    // A probe each second, or at a fifth of a longer limit; the first one after one interval.
+    // A probe each second, or at a fifth of a longer limit; the first probe after one interval.
     let interval = (seconds / 5).max(1);
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(interval))?;
@@ -76,30 +75,30 @@ pub fn end_if_silent(stream: &TcpStream, silent: Duration) -> io::Result<()> {
     Ok(sockopt::set_tcp_user_timeout(stream, millis)?)
 }
 
-/// An address of this machine.
+/// Address of this machine, with its network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// The interface's name.
+    /// Name of the interface.
     pub name: String,
-    /// Its address.
+    /// Address of the interface.
     pub address: IpAddr,
 }
 
-/// The addresses of the interfaces that are up, in the system's order.
+/// Returns the addresses of the interfaces that are up, in the system's order.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: writes one pointer, which `first` is.
+    // SAFETY: writes one pointer, to `first`.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let mut found = Vec::new();
     let mut next = first;
     while !next.is_null() {
-        // SAFETY: an entry of the list that getifaddrs made; it stays until the list is freed.
+        // SAFETY: an entry of the list that getifaddrs allocated; it stays until the list is freed.
         let entry = unsafe { &*next };
         next = entry.ifa_next;
         let is_up = entry.ifa_flags & libc::IFF_UP as libc::c_uint != 0;
-        // SAFETY: the entry's address is null or a whole one of its family.
+        // SAFETY: the entry's address is null or a complete address of its family.
         let address = unsafe { address_of(entry.ifa_addr) };
         if let Some(address) = address.filter(|_| is_up) {
             // SAFETY: every entry has a name, which ends with a NUL.
@@ -107,13 +106,13 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             found.push(Interface { name: name.to_string_lossy().into_owned(), address });
         }
     }
-    // SAFETY: the list of above, which nothing refers to any more.
+    // SAFETY: the list of getifaddrs, to which there are no references any more.
     unsafe { libc::freeifaddrs(first) };
     Ok(found)
 }
 
 /// # Safety
-/// Null, or a whole address of the family that it begins with.
+/// `name` must be null, or point to a complete address of the family in its first field.
 unsafe fn address_of(name: *const libc::sockaddr) -> Option<IpAddr> {
     if name.is_null() {
         return None;

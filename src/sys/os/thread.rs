@@ -1,28 +1,28 @@
-//! The library's own threads: they receive no signals for the process.
+//! Threads of the library: they receive no signals that are sent to the process.
 //!
-//! A program may block a signal in its threads, to wait for it with sigwait or a descriptor, but it
-//! cannot block the signal in ours: delivered there, it would run its handler or end the program.
-//! So our threads block all signals from their first instruction on, except those that an
-//! instruction of their own raises. Threads and processes that the program starts in one of them
-//! inherit that.
+//! A program may block a signal in its threads, to wait for the signal with sigwait or a
+//! descriptor, but it cannot block the signal in threads of the library: delivered there, the
+//! signal would run its handler or end the program. So threads of the library block all signals
+//! from their first instruction on, except those that an instruction of their own raises. Threads
+//! and processes that the program starts in such a thread inherit that mask.
 
 use std::io;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
-/// Signals that stay unblocked: the kernel kills the process at a blocked one that an instruction
-/// raises, or a debugger or seccomp needs it.
+/// Signals that stay unblocked: the kernel kills the process if an instruction raises such a signal
+/// while it is blocked, or a debugger or seccomp needs the signal.
 const OWN: [i32; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// Bytes of a thread's stack; Linux commits them as they are used. Kernels of programs run there:
-/// dtl_kernel.h documents how much of it they may use.
+/// Size of a thread's stack in bytes; Linux commits its pages as they are used. Kernels of programs
+/// run on it: dtl_kernel.h documents how much of it they may use.
 const STACK: usize = 2 << 20;
 
 fn builder(name: &str) -> Builder {
     Builder::new().name(name.to_owned()).stack_size(STACK)
 }
 
-/// Starts a thread.
+/// Starts a thread that receives no signals.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -31,7 +31,7 @@ pub fn spawn<T: Send + 'static>(
     builder(name).spawn(work)
 }
 
-/// Starts one that ends within `scope`.
+/// Starts a thread that receives no signals and ends within `scope`.
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
@@ -51,17 +51,18 @@ impl Quiet {
         // SAFETY: sigset_t is plain data that sigfillset initialises.
         let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
         let mut before = all;
-        // Miri has no signals.
+        // Miri does not support signals.
         if cfg!(miri) {
             return Quiet { before };
         }
-        // SAFETY: writes the set.
+        // SAFETY: writes to the local set.
         unsafe { libc::sigfillset(&raw mut all) };
         for signal in OWN {
-            // SAFETY: changes the set.
+            // SAFETY: changes the local set.
             unsafe { libc::sigdelset(&raw mut all, signal) };
         }
-        // SAFETY: reads one set and writes the other; the only error is another first argument.
+        // SAFETY: reads one set and writes the other; only an invalid first argument would be an
+        // error.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
         Quiet { before }
     }
@@ -72,7 +73,7 @@ impl Drop for Quiet {
         if cfg!(miri) {
             return;
         }
-        // SAFETY: a mask that the thread had; nothing is written.
+        // SAFETY: a mask that the thread had before; the null pointer requests no output.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut())
         };

@@ -1,7 +1,7 @@
-//! Unix sockets that pass a descriptor. Not here: waiting for them (`sys::os::poller`).
+//! Unix sockets that pass a descriptor. Waiting for sockets is not here but in `sys::os::poller`.
 //!
-//! The sockets themselves are the standard library's, with abstract names: they are no files, and
-//! the kernel forgets them with their last descriptor.
+//! The sockets are those of the standard library, with abstract names: these names are no files,
+//! and the kernel removes a name with the last descriptor of its socket.
 
 use super::fd;
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
-/// Listens under an abstract name; AddrInUse if the name is taken.
+/// Listens under an abstract name; fails with AddrInUse if the name is in use.
 pub fn listen(name: &str) -> io::Result<UnixListener> {
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     let listener = UnixListener::from(fd::keep(listener.into())?);
@@ -28,11 +28,11 @@ pub fn connect(name: &str) -> io::Result<UnixStream> {
     quiet(UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?)
 }
 
-/// The next one that has connected, if any. The stream does not block.
+/// Accepts the next connection; returns `None` if there is none. The stream does not block.
 pub fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
     match listener.accept() {
         Ok((stream, _)) => quiet(stream).map(Some),
-        // The second: it has gone already.
+        // ConnectionAborted: the peer has disconnected already.
         Err(error)
             if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) =>
         {
@@ -58,8 +58,8 @@ pub fn abstract_names() -> Vec<String> {
     sockets.lines().filter_map(name).collect()
 }
 
-/// Sends what fits into the socket's buffer and returns the number of bytes. A peer that is gone is
-/// an error, not SIGPIPE.
+/// Sends as many bytes as fit into the socket's buffer and returns their number. A disconnected
+/// peer is an error, not SIGPIPE.
 pub fn send_some(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)?)
 }
@@ -73,14 +73,14 @@ pub fn send_descriptor(stream: &UnixStream, passed: BorrowedFd<'_>) -> io::Resul
         return Err(io::Error::from(ErrorKind::OutOfMemory));
     }
     let parts = [IoSlice::new(&[1])];
-    // NOSIGNAL: a peer that is gone is an error, not SIGPIPE.
+    // NOSIGNAL: a disconnected peer is an error, not SIGPIPE.
     match rustix::net::sendmsg(stream, &parts, &mut control, SendFlags::NOSIGNAL)? {
         1 => Ok(()),
         _ => Err(io::Error::from(ErrorKind::WriteZero)),
     }
 }
 
-/// Receives the byte of [`send_descriptor`]; InvalidData if no descriptor came with it.
+/// Receives the byte of [`send_descriptor`]; fails with InvalidData if no descriptor came with it.
 pub fn receive_descriptor(stream: &UnixStream) -> io::Result<OwnedFd> {
     let mut byte = [0_u8];
     let mut parts = [IoSliceMut::new(&mut byte)];
@@ -96,7 +96,7 @@ pub fn receive_descriptor(stream: &UnixStream) -> io::Result<OwnedFd> {
             None => Err(invalid("no descriptor came")),
         },
         Some(_) => Err(invalid("something else than a descriptor came")),
-        // One came, but there is no number left for it: the kernel reports it by this flag only.
+        // A descriptor came, but no number is left for it: only this flag reports that.
         None if got.flags.contains(ReturnFlags::CTRUNC) => Err(Errno::MFILE.into()),
         None => Err(invalid("no descriptor came")),
     }

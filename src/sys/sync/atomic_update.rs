@@ -1,18 +1,19 @@
 //! Atomic read-modify-write with a function, for the integer atomics.
 //!
 //! The standard library deprecates `fetch_update` in favour of `try_update`, which the minimum
-//! compiler (`rust-version` in Cargo.toml) does not have. Once it does, replace this trait by that.
+//! compiler (`rust-version` in Cargo.toml) does not have. Once the minimum compiler has
+//! `try_update`, replace this trait by that method.
 
 use crate::sys::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// A conditional read-modify-write, `next` deciding from the current value.
+/// Conditional read-modify-write of an atomic integer: a closure computes the next value.
 pub trait AtomicUpdate {
-    /// The integer inside.
+    /// Integer type of the atomic.
     type Value;
 
     /// Replaces the value `v` by `next(v)` in one atomic step and returns `v`. If `next` returns
-    /// `None`, nothing is stored and the error is the value that was refused. `success` orders the
-    /// read-modify-write, `failure` the loads before it.
+    /// `None`, stores nothing. `success` orders the read-modify-write, `failure` the loads before
+    /// it.
     ///
     /// # Errors
     /// The current value, if `next` returned `None` for it.

@@ -1,32 +1,33 @@
-//! Waiting for another thread or process: spin a little, then yield, then sleep.
+//! Waiting for another thread or process: first by spinning, then by yielding, then by sleeping.
 
 use super::clock::now_ns;
 use std::time::Duration;
 
-/// Polls that spin before the first yield: a few times as long as a cache line takes to arrive.
+/// Number of polls that spin before the first yield: a few times as long as a cache line transfer.
 const SPINS: u32 = 50;
-/// Polls that spin before the first yield where each thread or process has a processor of its own:
-/// a yield would help none of them, and may give the processor to something else for milliseconds.
+/// Number of polls that spin before the first yield where each thread or process has a processor of
+/// its own. There a yield helps no other thread, and may cost the processor for milliseconds.
 const LONG_SPINS: u32 = 2_000;
-/// Polls that spin before the first yield where there are more waiters than processors: a spinning
-/// waiter can keep the one that it waits for from running. Four ranks on two processors: a
-/// broadcast and a barrier take a sixth less time with 1 than with 12, barriers alone as long.
+/// Number of polls that spin before the first yield where there are more waiters than processors: a
+/// spinning waiter can keep the thread that it waits for from running. Four ranks on two
+/// processors: a broadcast and a barrier take a sixth less time with 1 than with 12; barriers alone
+/// take as long.
 const CROWDED_SPINS: u32 = 1;
-/// Polls that yield before the first sleep (a yield is about half a microsecond).
+/// Number of polls that yield before the first sleep (a yield takes about half a microsecond).
 const YIELDS: u32 = 2_000;
-/// The longest sleep between two polls.
+/// Longest sleep between two polls.
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
-/// Where the sleeper is woken, it goes to sleep sooner, so that hundreds of threads on a few cores
-/// leave these to those with work, and sleeps longer: the clock only has to show what does not wake
-/// it.
+/// Number of polls that yield before the first sleep of a waiter that other threads can wake. Such
+/// a waiter sleeps sooner, so that hundreds of threads on a few cores leave the cores to those with
+/// work. It also sleeps longer, because the timeout only has to catch events that do not wake it.
 const YIELDS_IF_WOKEN: u32 = 100;
 const LONGEST_REST: Duration = Duration::from_millis(10);
 
-/// One wait's progress from spinning to sleeping. Make a new one for each wait.
+/// Progress of one wait from spinning to sleeping. Each wait needs a new `Backoff`.
 pub struct Backoff {
     polls: u32,
     spins: u32,
-    /// First argument of `rest`, as its last call left it; see [`Backoff::pause_on`].
+    /// First argument of `rest`, as its latest call stored it; see [`Backoff::pause_on`].
     seen: u64,
 }
 
@@ -36,7 +37,8 @@ impl Default for Backoff {
     }
 }
 
-/// Returns how many polls spin. `is_crowded`: more waiters than processors; `None`: unknown.
+/// Returns the number of polls that spin. `is_crowded` is true if there are more waiters than
+/// processors, and `None` if that is unknown.
 #[must_use]
 pub fn spins(is_crowded: Option<bool>) -> u32 {
     match is_crowded {
@@ -47,13 +49,13 @@ pub fn spins(is_crowded: Option<bool>) -> u32 {
 }
 
 impl Backoff {
-    /// A fresh wait.
+    /// Creates the state of a new wait.
     #[must_use]
     pub fn new() -> Self {
         Backoff { polls: 0, spins: SPINS, seen: 0 }
     }
 
-    /// Call between two polls that found nothing.
+    /// Pauses between two polls that found nothing: spins, yields or sleeps.
     pub fn pause(&mut self) {
         self.polls = self.polls.saturating_add(1);
         if self.polls <= self.spins {
@@ -67,8 +69,8 @@ impl Backoff {
     }
 
     /// Pauses between two polls that found nothing, where another thread may wake this one. `rest`
-    /// sleeps for at most the given time, unless there is news since the call that set its first
-    /// argument; it returns whether it can sleep. `spins`: the result of [`spins`].
+    /// sleeps for at most the duration in its second argument, unless there is news since the call
+    /// that set its first argument; it returns whether it can sleep. `spins`: see [`spins`].
     #[inline]
     pub fn pause_on(&mut self, spins: u32, rest: impl FnOnce(&mut u64, Duration) -> bool) {
         self.spins = spins;
@@ -86,32 +88,34 @@ impl Backoff {
         }
     }
 
-    /// Whether this poll is one of every `of`-th.
+    /// Returns true on every `of`-th poll.
     #[inline]
     #[must_use]
     pub fn is_turn(&self, of: u32) -> bool {
         self.polls % of == 0
     }
 
-    /// Whether the wait has got past spinning: time to look at clocks and at peers' health.
+    /// Returns true once the wait is past spinning: time to check clocks and the health of peers.
     #[must_use]
     pub fn is_long(&self) -> bool {
         self.polls > SPINS && self.polls % 64 == 0 || self.polls > self.spins + YIELDS
     }
 }
 
-/// Time to spin, and to spin or yield, before a thread that another one can wake sleeps: longer
-/// than a wake-up takes (some 30 us), so that loops in quick succession find all threads awake.
+/// Nanoseconds that a thread spins (`SPIN_NS`), and spins or yields (`PATIENCE_NS`), before it
+/// sleeps until another thread wakes it. Both are longer than a wake-up (about 30 us), so that
+/// loops in quick succession find all threads awake.
 const SPIN_NS: u64 = 50_000;
 const PATIENCE_NS: u64 = 200_000;
-/// Time to spin, and to spin or yield, before the sleep where there are more threads than
-/// processors: a spinning thread keeps another one from running.
+/// Nanoseconds that a thread spins (`CROWDED_SPIN_NS`), and spins or yields
+/// (`CROWDED_PATIENCE_NS`), before it sleeps, where there are more threads than processors: a
+/// spinning thread keeps another thread from running.
 const CROWDED_SPIN_NS: u64 = 2_000;
 const CROWDED_PATIENCE_NS: u64 = 50_000;
-/// Polls from one look at the clock to the next.
+/// Number of polls between two reads of the clock.
 const POLLS: u32 = 16;
 
-/// One wait that ends in the sleep of a [`futex`](super::futex), after a bounded time.
+/// One wait that, after a bounded time of polling, ends in a [`futex`](super::futex) sleep.
 pub struct FutexBackoff {
     polls: u32,
     begin_ns: Option<u64>,
@@ -120,7 +124,7 @@ pub struct FutexBackoff {
 }
 
 impl FutexBackoff {
-    /// A fresh wait.
+    /// Creates the state of a new wait. `is_crowded`: there are more threads than processors.
     #[must_use]
     pub fn new(is_crowded: bool) -> Self {
         let (spin_ns, limit_ns) = if is_crowded {
@@ -131,7 +135,7 @@ impl FutexBackoff {
         FutexBackoff { polls: 0, begin_ns: None, spin_ns, limit_ns }
     }
 
-    /// Call between two polls that found nothing; false = it is time to sleep.
+    /// Pauses between two polls that found nothing. Returns false when it is time to sleep.
     #[inline]
     pub fn pause(&mut self) -> bool {
         self.polls += 1;

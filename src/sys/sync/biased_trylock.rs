@@ -1,34 +1,36 @@
-//! Lock for calls that must not overlap. Nobody waits: an attempt while it is held fails at once.
+//! Lock for calls that must not overlap. No thread waits: while it is in use, attempts fail at
+//! once.
 //!
-//! In most programs the same thread calls all the time. The first thread that comes therefore has a
-//! word of its own, which it writes with plain stores; an atomic exchange costs as much as ten of
-//! them. The others exchange a second word.
+//! In most programs, one thread makes all of these calls. The first thread that acquires the lock
+//! therefore gets a word of its own, which it writes with plain stores; an atomic exchange costs as
+//! much as ten of them. All other threads exchange a second word.
 //!
 //! Memory ordering. First thread: S1 `first_has = true`, light barrier, L1 loads `is_shared`.
-//! Another: takes `taken` by an acquire exchange, S2 `is_shared = true` once and for all, heavy
-//! barrier, L2 loads `first_has`. As in `epoch`, either L1 sees S2, and the first thread uses the
-//! second word, or L2 sees S1, and the other thread gives up. A thread that has `taken` later has
-//! acquired it from the one that made that barrier, so it sees no older `first_has` either. Both
-//! words are given back by release stores, and acquired by the next holder. The first thread uses
-//! its own word only while no other has ever come, so it has no other holder's work to see.
+//! Another thread: sets `taken` by an acquire exchange, S2 `is_shared = true` once and for all,
+//! heavy barrier, L2 loads `first_has`. By the argument of `epoch`, either L1 sees S2, and the
+//! first thread uses the second word, or L2 sees S1, and the attempt of the other thread fails. A
+//! thread that sets `taken` later has acquired it from the thread that executed the heavy barrier,
+//! so it sees no older value of `first_has` either. Both words are released by release stores, and
+//! acquired by the next holder. The first thread uses its own word only while no other thread has
+//! ever made an attempt, so there is no work of another holder that it would have to see.
 
 use super::{hints, membarrier};
 use crate::sys::sync::{AtomicBool, AtomicUsize, Ordering};
 
-/// Mark of no thread.
+/// Thread mark that no thread has.
 const NOBODY: usize = 1;
 
-/// Lock that is only tried, never waited for, and that is cheap for the first thread that takes it.
+/// Lock that is only tried, never waited for. It is cheap for the first thread that acquires it.
 pub struct BiasedTryLock {
-    /// The first thread's mark (`epoch::thread_mark`), or [`NOBODY`].
+    /// Mark of the first thread (`epoch::thread_mark`), or [`NOBODY`].
     first: AtomicUsize,
-    /// The first thread has the lock by its own word.
+    /// True while the first thread holds the lock by its own word.
     first_has: AtomicBool,
-    /// Another thread has come.
+    /// True once a thread other than the first has made an attempt.
     is_shared: AtomicBool,
-    /// A thread has the lock by this word.
+    /// True while a thread holds the lock by this shared word.
     taken: AtomicBool,
-    /// The mark of the thread that took it last.
+    /// Mark of the last thread that acquired the lock by the shared word.
     taker: AtomicUsize,
 }
 
@@ -45,19 +47,19 @@ impl Default for BiasedTryLock {
     }
 }
 
-/// Word by which a thread has the lock.
+/// Word by which a thread holds the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum LockWord {
-    /// The first thread's own.
+    /// Word of the first thread.
     First,
-    /// The word that all others share.
+    /// Word that all other threads share.
     Shared,
 }
 
 impl BiasedTryLock {
-    /// Takes the lock for the calling thread, which has this mark. `None`: it is held, perhaps by
-    /// this thread itself further up.
+    /// Tries to acquire the lock for the calling thread, whose mark is `mark`. Returns `None` if
+    /// the lock is in use, perhaps by an outer call of this thread.
     #[inline]
     pub fn try_take(&self, mark: usize) -> Option<LockWord> {
         if self.first.load(Ordering::Relaxed) == mark && !self.first_has.load(Ordering::Relaxed) {
@@ -104,7 +106,7 @@ impl BiasedTryLock {
         Some(LockWord::Shared)
     }
 
-    /// Whether the calling thread, which has this mark, holds the lock.
+    /// Returns true if the calling thread, whose mark is `mark`, holds the lock.
     #[must_use]
     pub fn is_of(&self, mark: usize) -> bool {
         let has = |has: &AtomicBool, who: &AtomicUsize| {
@@ -113,7 +115,7 @@ impl BiasedTryLock {
         mark != 0 && (has(&self.first_has, &self.first) || has(&self.taken, &self.taker))
     }
 
-    /// Gives it back.
+    /// Releases the lock. `taken` is the result of [`BiasedTryLock::try_take`].
     #[inline]
     pub fn give_back(&self, taken: LockWord) {
         let word = if taken == LockWord::First { &self.first_has } else { &self.taken };

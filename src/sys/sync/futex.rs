@@ -1,50 +1,50 @@
-//! Sleeping until another thread of this process changes a word: the kernel's futex.
+//! Sleeping until another thread of this process changes a word, by the kernel's futex.
 //!
-//! No more than that: a sleeper must check the word again when it wakes up (wake-ups may be
-//! spurious), and a thread that changes the word must wake the sleepers. `tests/models` has a
-//! module of the same name over loom's locks. Source: futex(2); U. Drepper, "Futexes Are Tricky".
+//! The functions guarantee no more: a sleeper must check the word again when it wakes up (wake-ups
+//! may be spurious), and a thread that changes the word must wake the sleepers. `tests/models` has
+//! a module of equal name over loom's locks. Source: futex(2); U. Drepper, "Futexes Are Tricky".
 
 use rustix::thread::futex::{self, Flags, Timespec};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// Sleeps if the word is `value`, until it is woken.
+/// Sleeps until woken if the word is `value`; returns at once otherwise. May wake spuriously.
 pub fn wait(word: &AtomicU32, value: u32) {
-    // Whichever way it returns, the caller reads the word again.
+    // Whatever the reason for the return, the caller reads the word again.
     let _ = futex::wait(word, Flags::PRIVATE, value, None);
 }
 
-/// Sleeps if the word is `value`, until it is woken, for `limit` at most.
+/// Sleeps until woken (perhaps spuriously), for at most `limit`, if the word is `value`.
 pub fn wait_for(word: &AtomicU32, value: u32, limit: Duration) {
     let limit = Timespec {
         tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: limit.subsec_nanos().into(),
     };
-    // Whichever way it returns, the caller reads the word again.
+    // Whatever the reason for the return, the caller reads the word again.
     let _ = futex::wait(word, Flags::PRIVATE, value, Some(&limit));
 }
 
-/// Wakes at most `most` threads that sleep on the word.
+/// Wakes at most `most` threads that sleep on `word`.
 pub fn wake(word: &AtomicU32, most: u32) {
     let _ = futex::wake(word, Flags::PRIVATE, most.min(i32::MAX as u32));
 }
 
-/// Sleeps if the upper half of the word is `value`, until it is woken.
+/// Sleeps until woken if the upper half of the word is `value`; returns at once otherwise.
 pub fn wait_upper(word: &AtomicU64, value: u32) {
-    // Miri takes the kernel's look at one half for the program's, which may not mix sizes. So
-    // nobody sleeps there.
+    // Miri treats the kernel's read of one half as an access of the program, which may not mix
+    // access sizes. So no thread sleeps under Miri.
     if cfg!(miri) {
         return std::thread::yield_now();
     }
     wait(upper(word), value);
 }
 
-/// Wakes at most `most` threads that sleep on the upper half of the word.
+/// Wakes at most `most` threads that sleep on the upper half of `word`.
 pub fn wake_upper(word: &AtomicU64, most: u32) {
     wake(upper(word), most);
 }
 
-/// The half for the kernel: nothing in this process accesses it by itself.
+/// Returns the upper half of `word`, for the kernel: no code of this process accesses it alone.
 fn upper(word: &AtomicU64) -> &AtomicU32 {
     let halves = word.as_ptr().cast::<AtomicU32>();
     let half = halves.wrapping_add(usize::from(cfg!(target_endian = "little")));

@@ -1,14 +1,14 @@
-//! Hints to the processor about its caches, and to the compiler about what goes there.
+//! Hints to the processor about its caches, and to the compiler about likely branches.
 
-/// Called where the program rarely comes: the compiler lays the other way straight. (Of a cold
-/// function that may unwind it does not take that hint where the unwinding is caught.)
+/// Marks the calling path as unlikely: the compiler lays out the other path as straight-line code.
+/// (For a cold function that may unwind, the hint is lost where the unwinding is caught.)
 #[cold]
 #[inline(never)]
 pub extern "C" fn rarely() {
     std::hint::black_box(());
 }
 
-/// `is`, which it nearly always is: the compiler lays that way straight.
+/// Returns `is`, which is nearly always true: the compiler lays that path out straight.
 #[inline]
 pub fn usually(is: bool) -> bool {
     if !is {
@@ -17,7 +17,7 @@ pub fn usually(is: bool) -> bool {
     is
 }
 
-/// `value`, which is nearly always there.
+/// Returns `value`, which is nearly always `Some`.
 #[inline]
 pub fn usual<T>(value: Option<T>) -> Option<T> {
     if value.is_none() {
@@ -26,7 +26,7 @@ pub fn usual<T>(value: Option<T>) -> Option<T> {
     value
 }
 
-/// Calls `general` out of line: the fast path around it then has a smaller frame.
+/// Calls `general` out of line, so that the fast path around the call has a smaller stack frame.
 #[inline]
 pub fn out_of_line<T>(general: impl FnOnce() -> T) -> T {
     #[cold]
@@ -41,7 +41,7 @@ pub fn out_of_line<T>(general: impl FnOnce() -> T) -> T {
 #[inline]
 pub fn prefetch<T>(soon: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: nothing that a program can see changes, whatever the address.
+    // SAFETY: a prefetch has no effect that a program can observe, whatever the address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(soon.cast());

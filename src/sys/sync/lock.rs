@@ -1,33 +1,33 @@
 //! Mutexes, read-write locks and condition variables that survive a fork.
 //!
-//! The standard library's wait on a futex word inside the object: nothing is shared between
-//! objects. (A lock with a process-wide table of waiting threads is left broken in a forked child,
-//! where the threads in the table do not exist; seen as an endless loop.) A panic while a lock is
-//! held is caught at the C boundary and reported, so poisoning is passed over.
+//! Each lock is a standard-library lock, which waits on a futex word inside the object, so lock
+//! objects share no state. (A lock with a process-wide table of waiting threads is broken in a
+//! forked child: the threads in the table do not exist there. The observed failure was an endless
+//! loop.) A panic under a lock is caught at the C boundary and reported, so locks ignore poisoning.
 
 use std::sync::{self, PoisonError, TryLockError};
 use std::time::Duration;
 
 pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
-/// Mutual exclusion.
+/// Mutual exclusion lock without poisoning.
 #[derive(Default)]
 pub struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// Unlocked.
+    /// Creates an unlocked mutex around `value`.
     #[must_use]
     pub const fn new(value: T) -> Self {
         Mutex(sync::Mutex::new(value))
     }
 
-    /// Waits for the lock.
+    /// Waits for the lock and returns its guard.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock if it is free.
+    /// Locks the mutex if it is free; returns `None` if it is locked.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
@@ -37,45 +37,45 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The value of a lock that nobody else can reach.
+    /// Returns the value without locking; the exclusive borrow excludes all other users.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value.
+    /// Consumes the mutex and returns its value.
     pub fn into_inner(self) -> T {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Many readers or one writer.
+/// Read-write lock without poisoning: many readers or one writer.
 #[derive(Default)]
 pub struct RwLock<T>(sync::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// Unlocked.
+    /// Creates an unlocked read-write lock around `value`.
     #[must_use]
     pub const fn new(value: T) -> Self {
         RwLock(sync::RwLock::new(value))
     }
 
-    /// Waits to read.
+    /// Waits for shared access and returns its guard.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits to write.
+    /// Waits for exclusive access and returns its guard.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Waiting for a change of what a [`Mutex`] guards.
+/// Condition variable: waiting for a change of the data that a [`Mutex`] guards.
 #[derive(Default)]
 pub struct Condvar(sync::Condvar);
 
 impl Condvar {
-    /// Nobody waits.
+    /// Creates a condition variable without waiters.
     #[must_use]
     pub const fn new() -> Self {
         Condvar(sync::Condvar::new())

@@ -1,23 +1,23 @@
-//! Asymmetric fence: the light half costs next to nothing; the heavy half makes every running
-//! thread pass a full barrier (membarrier). If one thread stores before the light half and loads
-//! after it, and another does so around the heavy half, at least one load sees the other side's
-//! store.
+//! Asymmetric fence. The light half costs next to nothing; the heavy half makes every running
+//! thread execute a full barrier (membarrier). If one thread stores before the light half and loads
+//! after it, and another thread stores before the heavy half and loads after it, at least one of
+//! the two loads sees the store of the other thread.
 
 use crate::sys::sync::{AtomicBool, Ordering, compiler_fence, fence, global};
 
 global! {
-    /// Whether the cheap half has to be a real fence because the kernel has no membarrier for us.
+    /// True if the light half must be a real fence, because this process has no membarrier.
     static NEEDS_FENCE: AtomicBool = AtomicBool::new(true);
 }
 
-/// Registers with the kernel; returns whether the light half needs a fence. Call before the first
-/// use, and again after a fork.
+/// Registers the process with the kernel and returns true if the light half needs a fence. Call
+/// before the first use, and again after a fork.
 pub(in crate::sys) fn register() -> bool {
-    // Miri has no such call: fences there.
+    // Miri does not support this system call, so it uses fences.
     if cfg!(miri) {
         return needs_fence();
     }
-    // SAFETY: the syscall takes plain numbers and touches no memory of ours.
+    // SAFETY: the syscall takes plain numbers and accesses no memory of this process.
     let refused = unsafe {
         libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0)
     };
@@ -25,12 +25,12 @@ pub(in crate::sys) fn register() -> bool {
     needs_fence()
 }
 
-/// Whether the cheap half is a real fence.
+/// Returns true if the light half is a real fence.
 pub(in crate::sys) fn needs_fence() -> bool {
     NEEDS_FENCE.load(Ordering::Relaxed)
 }
 
-/// The cheap half.
+/// Executes the light half of the fence.
 #[inline]
 pub(in crate::sys) fn light() {
     compiler_fence(Ordering::SeqCst);
@@ -39,11 +39,11 @@ pub(in crate::sys) fn light() {
     }
 }
 
-/// The other half.
+/// The other half, the heavy one: makes every running thread of the process execute a full barrier.
 pub(in crate::sys) fn heavy() {
     fence(Ordering::SeqCst);
     if !needs_fence() {
-        // SAFETY: the syscall takes plain numbers and touches no memory of ours.
+        // SAFETY: the syscall takes plain numbers and accesses no memory of this process.
         let _ = unsafe {
             libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0)
         };

@@ -1,19 +1,19 @@
 //! Atomics, locks, waiting, time. In reading order:
 //!
-//! - `atomic`: the atomics and fences that the models replace by loom's.
-//! - `atomic_update`: read-modify-write by a closure.
-//! - `hints`: likely, unlikely, prefetch.
+//! - `atomic`: atomics and fences, which the models replace by those of loom.
+//! - `atomic_update`: atomic read-modify-write by a closure.
+//! - `hints`: branch and prefetch hints.
 //! - `clock`: nanoseconds and deadlines.
 //! - `tsc`: durations by the processor's time stamp counter.
 //! - `futex`: sleeping until a word changes.
 //! - `backoff`: spinning, yielding, sleeping.
 //! - `lock`: mutex, read-write lock and condition variable without poisoning.
-//! - `spinlock`: a lock for a few instructions.
-//! - `membarrier`: a fence of two halves of different cost.
-//! - `biased_trylock`: a try-lock that is cheap for its first thread.
+//! - `spinlock`: lock for critical sections of a few instructions.
+//! - `membarrier`: asymmetric fence with a cheap and an expensive half.
+//! - `biased_trylock`: try-lock that is cheap for its first thread.
 //! - `robust_rwlock`: read-write locks between processes that survive a dead holder.
-//! - `spsc_queue`: a queue of one writer and one reader.
-//! - `tls`: thread pointers without a call.
+//! - `spsc_queue`: queue of one writer and one reader.
+//! - `tls`: thread-local pointers that are read without a function call.
 
 mod atomic;
 pub mod atomic_update;

@@ -1,45 +1,47 @@
-//! Locks in memory that processes share, which record their holders, so that a waiter can see that
-//! a holder has died, and take over. Nothing here waits: the caller (`runtime::comm::rma`)
-//! decides how to wait, and how to handle a failure.
+//! Locks in memory that processes share. They record their holders, so that a waiter can detect
+//! that a holder has died, and take over the lock. No function here waits: the caller
+//! (`runtime::comm::rma`) decides how to wait, and how to handle a failure.
 //!
-//! **Shared or exclusive.** One word has the rank that writes and the number of those that share.
-//! A rank that shares first sets a bit of its own and then counts itself in (acquire and release),
-//! so a rank that finds a count finds the bits too. It counts itself out (release) and then clears
-//! the bit: one that died in between has a bit and holds nothing, which can only reveal a failure
-//! that has happened. Taking is an acquire, leaving a release, and changes of the word are
-//! read-modify-writes, so a rank that takes it sees what all earlier holders have done.
+//! **Shared or exclusive.** One word holds the rank of the writer and the number of sharers. A rank
+//! that shares the lock first sets a bit of its own and then increments the count (acquire and
+//! release), so a rank that sees a count sees the bits too. To release, it decrements the count
+//! (release) and then clears the bit. A rank that died between the two has a bit but holds no
+//! share; that can only reveal a failure that has happened. Locking is an acquire, unlocking a
+//! release, and changes of the word are read-modify-writes, so a rank that locks sees the work of
+//! all earlier holders.
 //!
-//! **Wishes.** One that waits to write leaves its name; others that come to share then give it a
-//! while, so that they cannot keep it out for ever by turns. It is no promise: a rank that has
-//! waited its while shares all the same and takes the name away. So the wish of a dead rank costs
-//! little, and no ring of ranks can wait for each other by it. A rank that writes in quick
-//! succession can give way too (`polite`). Otherwise it takes the lock again before others see it
-//! free.
+//! **Wishes.** A rank that waits for exclusive access stores its name. Other ranks that want to
+//! share then yield to it for a while, so that they cannot starve it by sharing in turns. A wish is
+//! no guarantee: a rank whose while has passed shares the lock nevertheless and removes the name.
+//! So the wish of a dead rank costs little, and no cycle of ranks can wait for each other because
+//! of wishes. A rank that writes in quick succession can yield too (`polite`). Otherwise it locks
+//! again before other ranks see the lock free.
 //!
-//! **The dead.** The word has the name of a dead writer. If the word has a count, a waiter that
-//! then reads the bits finds those of all that are counted; if none of them lives, and the word is
-//! still the same, no other rank has come. Either way one of the waiters replaces the word.
+//! **Dead holders.** The word names a dead writer. If the word has a count, a waiter that then
+//! reads the bits finds those of all ranks that are counted. If none of these ranks lives, and the
+//! word is still unchanged, no other rank has locked since. Either way, one of the waiters replaces
+//! the word.
 //!
-//! Zeroed memory is free locks.
+//! Zeroed memory is a valid array of free locks.
 
 use super::atomic_update::AtomicUpdate;
 use crate::sys::sync::AtomicU64;
 use crate::sys::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// The rank that writes, plus one, stands above these bits; below is how many share.
+/// Number of low bits of the state word, which count sharers. The writer's rank + 1 is above them.
 const WRITER: u32 = 32;
 const STATE: usize = 0;
 const WISH: usize = 1;
-/// Bits of those that share: not in the line of the word that all change.
+/// Index of the sharers' first bit word, outside the cache line of the state word that all change.
 const BITS: usize = 16;
 
-/// Words that a lock takes for so many ranks.
+/// Returns the number of words that a lock for `ranks` ranks needs.
 #[must_use]
 pub const fn words(ranks: usize) -> usize {
     BITS + ranks.div_ceil(64)
 }
 
-/// A lock for one writer or many that share.
+/// Robust lock for one writer or many sharers, in memory that processes share.
 #[derive(Clone, Copy)]
 pub struct SharedLock<'a> {
     state: &'a AtomicU64,
@@ -52,7 +54,7 @@ fn name(rank: usize) -> u64 {
 }
 
 impl<'a> SharedLock<'a> {
-    /// The lock in these words.
+    /// Creates a view of the lock in `words`; returns `None` if there are too few words.
     #[must_use]
     pub fn new(words: &'a [AtomicU64]) -> Option<Self> {
         Some(SharedLock {
@@ -62,8 +64,8 @@ impl<'a> SharedLock<'a> {
         })
     }
 
-    /// Takes the lock for this rank alone, if no rank has it. `polite`: only if no rank wishes to
-    /// take it, either.
+    /// Tries to lock exclusively for `rank`; returns true on success. With `polite`, the attempt
+    /// also fails if any rank wishes to lock exclusively.
     #[must_use]
     #[inline]
     pub fn try_exclusive(&self, rank: usize, polite: bool) -> bool {
@@ -78,21 +80,22 @@ impl<'a> SharedLock<'a> {
         taken
     }
 
-    /// Publishes that this rank waits to take the lock alone. Call it repeatedly, as other ranks
-    /// remove the wish. Returns false if another rank's wish is there already; one wish is enough.
+    /// Publishes that `rank` waits for exclusive access. Call repeatedly, because other ranks
+    /// remove the wish. Returns false if a wish is set already, of any rank; one wish is enough.
     pub fn wish(&self, rank: usize) -> bool {
         self.wish.compare_exchange(0, name(rank), Relaxed, Relaxed).is_ok()
     }
 
-    /// It does not wait any more.
+    /// Removes the wish of `rank`, which no longer waits for exclusive access.
     pub fn forget_wish(&self, rank: usize) {
         if self.wish.load(Relaxed) == name(rank) {
             let _ = self.wish.compare_exchange(name(rank), 0, Relaxed, Relaxed);
         }
     }
 
-    /// Takes the lock shared, unless a rank writes; `polite`: or wishes to. After a failed attempt,
-    /// call `leave_line` unless a later attempt succeeds.
+    /// Tries to lock shared for `rank`; returns true on success. Fails while a rank writes or, if
+    /// `polite`, wishes to. After a failed attempt, call `leave_line` unless a later attempt
+    /// succeeds.
     #[must_use]
     pub fn try_shared(&self, rank: usize, polite: bool) -> bool {
         let wish = self.wish.load(Relaxed);
@@ -100,7 +103,7 @@ impl<'a> SharedLock<'a> {
             return false;
         }
         let Some(bits) = self.bits.get(rank / 64) else { return false };
-        // The bit first, so that a rank that finds a count finds the bits too.
+        // Sets the bit first, so that a rank that sees a count sees the bits too.
         bits.fetch_or(1 << (rank % 64), Relaxed);
         let count = |state: u64| if state >> WRITER == 0 { Some(state + 1) } else { None };
         let taken = self.state.checked_update(AcqRel, Relaxed, count).is_ok();
@@ -110,14 +113,14 @@ impl<'a> SharedLock<'a> {
         taken
     }
 
-    /// This rank does not wait to share it any more.
+    /// Clears the sharer bit of `rank`, which no longer waits for shared access.
     pub fn leave_line(&self, rank: usize) {
         if let Some(bits) = self.bits.get(rank / 64) {
             bits.fetch_and(!(1 << (rank % 64)), Relaxed);
         }
     }
 
-    /// Ends what either of the two began.
+    /// Unlocks what `try_exclusive` or `try_shared` locked for `rank`.
     pub fn leave(&self, rank: usize) {
         if self.state.load(Relaxed) >> WRITER == name(rank) {
             self.leave_exclusive();
@@ -126,19 +129,19 @@ impl<'a> SharedLock<'a> {
         }
     }
 
-    /// Ends what `try_exclusive` began.
+    /// Unlocks what `try_exclusive` locked.
     pub fn leave_exclusive(&self) {
         self.state.store(0, Release);
     }
 
-    /// Ends what `try_shared` began.
+    /// Unlocks what `try_shared` locked for `rank`.
     pub fn leave_shared(&self, rank: usize) {
         self.state.fetch_sub(1, Release);
         self.leave_line(rank);
     }
 
-    /// Takes it from ranks that have died, if they are all that have it. Call after the attempts
-    /// that failed.
+    /// Takes the lock over for `rank` if all of its holders have died; returns true on success.
+    /// Call after failed attempts.
     #[must_use]
     pub fn take_over(&self, rank: usize, exclusive: bool, is_dead: impl Fn(usize) -> bool) -> bool {
         let state = self.state.load(Acquire);
@@ -156,7 +159,7 @@ impl<'a> SharedLock<'a> {
         self.state.compare_exchange(state, after, AcqRel, Relaxed).is_ok()
     }
 
-    /// Those that share it, or are about to.
+    /// Returns the ranks that share the lock or are about to share it.
     fn sharers(&self) -> impl Iterator<Item = usize> {
         let of_word = |(index, word): (usize, &AtomicU64)| {
             let bits = word.load(Relaxed);
@@ -165,8 +168,8 @@ impl<'a> SharedLock<'a> {
         self.bits.iter().enumerate().flat_map(of_word)
     }
 
-    /// Whether `rank` may be the holder that blocks a request to share the lock, or to have it
-    /// alone (`exclusive`). Call after the lock was found taken.
+    /// Returns true if `rank` may be the holder that blocks a request for shared access or, with
+    /// `exclusive`, for exclusive access. Call after the lock was found in use.
     #[must_use]
     pub fn is_in_the_way(&self, rank: usize, exclusive: bool) -> bool {
         let shares = || {
@@ -267,7 +270,7 @@ mod tests {
         let words = fresh(6);
         let data = std::cell::UnsafeCell::new([0_u64; 2]);
         struct Shared<'a>(&'a std::cell::UnsafeCell<[u64; 2]>);
-        // SAFETY: used under the lock only, which is what is tested.
+        // SAFETY: the data is accessed only under the lock, which is the subject of the test.
         unsafe impl Sync for Shared<'_> {}
         let data = &Shared(&data);
         let take = |mut attempt: Box<dyn FnMut() -> bool + '_>| {
@@ -283,14 +286,14 @@ mod tests {
                     for _ in 0..ROUNDS {
                         if rank < 2 {
                             take(Box::new(|| lock.try_exclusive(rank, false)));
-                            // SAFETY: this thread has the lock alone.
+                            // SAFETY: this thread holds the lock exclusively.
                             let both = unsafe { &mut *data.0.get() };
                             both[0] += 1;
                             both[1] += 1;
                             lock.leave_exclusive();
                         } else {
                             take(Box::new(|| lock.try_shared(rank, false)));
-                            // SAFETY: nobody writes.
+                            // SAFETY: this thread shares the lock, so no thread writes.
                             let both = unsafe { &*data.0.get() };
                             assert_eq!(both[0], both[1]);
                             lock.leave_shared(rank);

@@ -1,39 +1,39 @@
-//! A lock for what takes nanoseconds and is done for every message, where nobody sleeps.
+//! Lock for critical sections of nanoseconds that run for every message. Its waiters never sleep.
 //!
-//! Not for anything that waits: `lock` has the locks whose waiters the kernel wakes.
+//! It is not for code that waits. `lock` has the locks whose waiters the kernel wakes.
 
 use crate::sys::sync::{self, AtomicBool, Ordering, const_fn, yield_now};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Mutual exclusion for what takes nanoseconds and is done for every message: one atomic
-/// read-modify-write (5 to 8 ns) where a [`Mutex`](super::lock::Mutex) has two, as no thread sleeps
-/// and would have to be woken. A thread that finds it taken spins, then yields.
+/// Mutual exclusion lock for critical sections that take nanoseconds and run for every message. It
+/// costs one atomic read-modify-write (5 to 8 ns) where a [`Mutex`](super::lock::Mutex) costs two,
+/// as no thread sleeps and would have to be woken. A waiter spins, then yields.
 ///
-/// The acquire exchange that takes it sees all that was done under it before, by the release store
-/// that gives it back.
+/// The acquire exchange of `lock` sees all earlier work under the lock, by the unlocking release
+/// store.
 pub struct SpinLock<T> {
     is_taken: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached by the one thread that has the lock.
+// SAFETY: only the one thread that holds the lock accesses the value.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
-/// Looks at a taken lock before the first yield: its holder may not be running.
+/// Number of checks of a locked lock before the first yield: the holder may not be running.
 const SPINS: u32 = sync::size(100, 1) as u32;
 
 impl<T> SpinLock<T> {
     const_fn! {
-        /// Free.
+        /// Creates an unlocked lock around `value`.
         #[must_use]
         pub fn new(value: T) -> Self {
             SpinLock { is_taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
         }
     }
 
-    /// Waits for the lock.
+    /// Waits for the lock and returns its guard.
     #[inline]
     pub fn lock(&self) -> SpinGuard<'_, T> {
         match self.try_lock() {
@@ -42,13 +42,12 @@ impl<T> SpinLock<T> {
         }
     }
 
-    /// The lock if it is free.
+    /// Locks if the lock is free; returns `None` if it is in use.
     #[inline]
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         let taken =
             self.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        // Not `then_some`: a guard that is made and dropped would give back what another thread
-        // has.
+        // Not `then_some`: a guard created and dropped would release the lock of another thread.
         taken.is_ok().then(|| SpinGuard(self, PhantomData))
     }
 
@@ -71,8 +70,8 @@ impl<T> SpinLock<T> {
     }
 }
 
-/// The value of a [`SpinLock`], until it is dropped. It stays in its thread, as other locks' guards
-/// do.
+/// Guard that gives access to the value of a [`SpinLock`] and unlocks when it is dropped. It stays
+/// in its thread, like the guards of other locks.
 pub struct SpinGuard<'a, T>(&'a SpinLock<T>, PhantomData<*const ()>);
 
 impl<T> Deref for SpinGuard<'_, T> {
@@ -80,7 +79,7 @@ impl<T> Deref for SpinGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this thread has the lock.
+        // SAFETY: this thread holds the lock.
         unsafe { &*self.0.value.get() }
     }
 }
@@ -88,7 +87,7 @@ impl<T> Deref for SpinGuard<'_, T> {
 impl<T> DerefMut for SpinGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this thread has the lock, and the guard is borrowed by nobody else.
+        // SAFETY: this thread holds the lock, and the guard is borrowed exclusively.
         unsafe { &mut *self.0.value.get() }
     }
 }

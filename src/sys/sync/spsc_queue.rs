@@ -1,18 +1,18 @@
-//! Bounded queue of records, from one writing thread to one reader at a time: a traced thread's
-//! records for the file. Neither side waits for the other.
+//! Bounded queue of records, from one writing thread to one reader at a time. It carries the trace
+//! records of a thread to the trace file. Neither side waits for the other.
 //!
 //! Memory ordering. The writer fills a slot with plain (relaxed) stores and then stores `written`
-//! with release; the reader loads `written` with acquire before it reads the slot, so it sees the
-//! record whole. The other way round the reader stores `read` with release after its last load of
-//! the slot, and the writer loads `read` with acquire before it fills the slot again, so it never
-//! overwrites what is still being read. Each number has one writer; readers follow each other under
-//! a lock of their own. Words are atomics: a second writer by mistake would garble records, nothing
-//! worse.
+//! with release. The reader loads `written` with acquire before it reads the slot, so it sees the
+//! complete record. In the opposite direction, the reader stores `read` with release after its last
+//! load of the slot, and the writer loads `read` with acquire before it fills the slot again, so it
+//! never overwrites a record that is still being read. Each number has one writer; readers follow
+//! each other under a lock of their own. The words are atomics, so a second writer by mistake would
+//! garble records, with no worse effect.
 
 use crate::sys::sync::{self, AtomicU64, AtomicUsize, Ordering};
 use std::array;
 
-/// Words of a record.
+/// Number of 64-bit words of a record.
 pub const WORDS: usize = sync::size(12, 2);
 
 /// One element of the queue.
@@ -21,14 +21,14 @@ pub type Record = [u64; WORDS];
 /// Bounded queue of records with one writing thread and one reader at a time.
 pub struct SpscQueue {
     slots: Box<[[AtomicU64; WORDS]]>,
-    /// Records so far; only the writer stores it.
+    /// Number of records ever written; only the writer stores it.
     written: AtomicUsize,
-    /// Records taken so far; only the reader stores it.
+    /// Number of records ever read; only the reader stores it.
     read: AtomicUsize,
 }
 
 impl SpscQueue {
-    /// An empty one with room for so many records; `None`: there is no memory for them.
+    /// Creates an empty queue with room for `room` records; `None` if out of memory.
     #[must_use]
     pub fn new(room: usize) -> Option<Self> {
         let mut slots = Vec::new();
@@ -42,7 +42,7 @@ impl SpscQueue {
         self.slots.get(number % self.slots.len().max(1))
     }
 
-    /// Adds a record, in the one thread that writes; its number. `None`: there is no room.
+    /// Appends a record and returns its number; `None` if the queue is full. Writing thread only.
     pub fn push(&self, record: &Record) -> Option<usize> {
         let number = self.written.load(Ordering::Relaxed);
         let is_full = number - self.read.load(Ordering::Acquire) >= self.slots.len();
@@ -54,7 +54,7 @@ impl SpscQueue {
         Some(number)
     }
 
-    /// Takes the oldest record. One reader at a time: the caller has a lock for that.
+    /// Removes and returns the oldest record. One reader at a time: the caller holds a lock.
     pub fn take(&self) -> Option<Record> {
         let number = self.read.load(Ordering::Relaxed);
         if number == self.written.load(Ordering::Acquire) {

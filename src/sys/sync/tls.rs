@@ -1,14 +1,14 @@
-//! Two pointers for each thread, read at calls of the library: its record and its heap.
+//! Two pointers for each thread, which calls of the library read: the thread's record and its heap.
 //!
 //! In a shared library the compiler reaches thread-local data through a function call
-//! (`__tls_get_addr`, 1.5 to 2 ns): more than the rest of a call's entry. On x86-64 Linux the
-//! pointers are therefore declared in assembly with the initial-exec model: an offset that the
-//! loader fills in once, then one load. The loader keeps room for such data (glibc: at least 1 KiB)
-//! also for libraries that are opened later; this needs 16 bytes of it. Elsewhere, and for Miri,
-//! which runs no assembly: the language's own. Source: U. Drepper, "ELF Handling For Thread-Local
-//! Storage", section 4.4.6.
+//! (`__tls_get_addr`, 1.5 to 2 ns), which costs more than the rest of a call's entry. On x86-64
+//! Linux the pointers are therefore declared in assembly with the initial-exec model: an offset
+//! that the loader fills in once, then one load. The loader reserves room for such data (glibc: at
+//! least 1 KiB) also for libraries that are opened later; this module needs 16 bytes of it. On
+//! other platforms, and under Miri, which runs no assembly, the module uses thread-local values of
+//! the language. Source: U. Drepper, "ELF Handling For Thread-Local Storage", section 4.4.6.
 //!
-//! No destructor belongs to the pointers, so they can be read in any thread's last moments.
+//! No destructor belongs to the pointers, so they can be read until the very end of a thread.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 mod model {
@@ -38,7 +38,7 @@ mod model {
             pub(super) fn $get() -> *const () {
                 let value: *const ();
                 // SAFETY: reads the calling thread's 8 bytes through the offset that the loader
-                // filled in; only the setter, in the same thread, writes them.
+                // filled in. Only the setter, in the same thread, writes these bytes.
                 unsafe {
                     asm!(
                         concat!("mov {value}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
@@ -53,7 +53,7 @@ mod model {
             #[inline]
             pub(super) fn $set(value: *const ()) {
                 // SAFETY: a plain store to the calling thread's own 8 bytes, through the offset
-                // that the loader filled in. No other thread uses them.
+                // that the loader filled in. No other thread uses these bytes.
                 unsafe {
                     asm!(
                         concat!("mov {offset}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
@@ -96,24 +96,24 @@ mod model {
     }
 }
 
-/// The calling thread's record; null until set.
+/// Returns the calling thread's record pointer; null until set.
 #[must_use]
 pub fn get() -> *const () {
     model::get()
 }
 
-/// Sets the calling thread's record.
+/// Sets the calling thread's record pointer.
 pub fn set(value: *const ()) {
     model::set(value);
 }
 
-/// The calling thread's heap; null until set.
+/// Returns the calling thread's heap pointer; null until set.
 #[must_use]
 pub fn heap() -> *const () {
     model::heap()
 }
 
-/// Sets the calling thread's heap.
+/// Sets the calling thread's heap pointer.
 pub fn set_heap(value: *const ()) {
     model::set_heap(value);
 }

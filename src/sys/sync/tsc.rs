@@ -1,31 +1,31 @@
-//! How long something took, for half the price of two looks at the clock.
+//! Measuring durations at half the cost of two clock reads.
 //!
-//! Where Linux keeps its own clock by the time stamp counter of an x86 processor, it has found that
-//! this ticks at one rate, and alike on all processors (Intel SDM vol. 3, 18.17.1; Linux,
-//! arch/x86/kernel/tsc.c). Then the counter itself is read, without the clock's fences and
-//! conversion. Everywhere else the clock is.
+//! If Linux derives its own clock from the time stamp counter of an x86 processor, it has verified
+//! that the counter ticks at one rate, and in step on all processors (Intel SDM vol. 3, 18.17.1;
+//! Linux, arch/x86/kernel/tsc.c). This module then reads the counter itself, without the clock's
+//! fences and conversion. On all other systems it reads the clock.
 
 use super::clock::now_ns;
 use std::sync::OnceLock;
 
-/// Nanoseconds of a tick; `None`: the clock is read. It does not change after its first use.
+/// Nanoseconds of a tick; `None` if the clock is read instead. Constant after its first use.
 static TICK_NS: OnceLock<Option<f64>> = OnceLock::new();
-/// Time to count ticks for that, in nanoseconds: the clock's own 30 or so do not matter then.
+/// Nanoseconds of counting ticks to measure their rate; a clock read takes only about 30.
 const MEASURE_NS: u64 = 300_000;
 
-/// When something began.
+/// Start time of a measured duration.
 #[derive(Clone, Copy)]
 pub struct TscTimer(u64);
 
 impl TscTimer {
-    /// Begins. The first one of a process takes a third of a millisecond.
+    /// Starts a timer. The first call of a process takes a third of a millisecond.
     #[must_use]
     #[inline]
     pub fn start() -> Self {
         TscTimer(if TICK_NS.get_or_init(measure).is_some() { ticks() } else { now_ns() })
     }
 
-    /// Nanoseconds since then.
+    /// Returns the nanoseconds since the start.
     #[must_use]
     #[inline]
     pub fn elapsed_ns(self) -> u64 {
@@ -40,7 +40,7 @@ impl TscTimer {
 fn measure() -> Option<f64> {
     let source =
         std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    // Miri has no counter.
+    // Miri does not support the counter.
     if cfg!(any(not(target_arch = "x86_64"), miri)) || source.ok()?.trim() != "tsc" {
         return None;
     }
@@ -50,8 +50,8 @@ fn measure() -> Option<f64> {
     (end.0 > begin.0).then(|| (end.1 - begin.1) as f64 / (end.0 - begin.0) as f64)
 }
 
-/// Ticks and nanoseconds at one moment: of some tries the one that took the least time, as others
-/// may have had the processor in between.
+/// Reads ticks and nanoseconds at one moment. Of 16 tries it returns the shortest, because other
+/// threads may have run on the processor between the reads.
 fn both() -> (u64, u64) {
     let look = |_| {
         let (before, now) = (ticks(), now_ns());
@@ -67,7 +67,7 @@ fn ticks() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Never called: `measure` returns `None` where there is no counter.
+/// Returns 0. Never called: `measure` returns `None` where there is no counter.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 fn ticks() -> u64 {
     0

@@ -1,5 +1,5 @@
-//! Where a rank's control sockets are reached: in words for its record, and in which order another
-//! rank tries.
+//! Addresses of a rank's control sockets: their encoding in the rank's record, and the order in
+//! which another rank tries them.
 
 use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
@@ -7,20 +7,21 @@ use crate::sys::os::hwinfo;
 use crate::sys::os::tcp::{self, Interface};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
-/// Addresses that a record has room for.
+/// Maximum number of addresses in a record.
 const MOST: usize = 3;
-/// Words of a record: node; port, number of addresses and whether it is all; two for each address.
+/// Number of words of a record: node; port, number of addresses and the `EVERYWHERE` flag; two
+/// words for each address.
 pub(super) const WORDS: usize = 2 + 2 * MOST;
-/// It listens at every address of its machine.
+/// Flag: the rank listens at every address of its machine.
 const EVERYWHERE: u64 = 1 << 32;
-/// Interfaces of virtual machines and containers: other nodes have the same, and do not get here by
-/// them.
+/// Prefixes of interfaces of virtual machines and containers. Other nodes have the same addresses
+/// on such interfaces, which do not lead to this node.
 const INSIDE: [&str; 5] = ["docker", "virbr", "veth", "br-", "cni"];
 
-/// Where one rank listens.
+/// Addresses at which one rank listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// Id of the machine, equal on all of its ranks; 0: unknown.
+    /// Id of the machine, equal on all of its ranks; 0 if unknown.
     pub(super) node: u64,
     port: u16,
     is_everywhere: bool,
@@ -28,8 +29,8 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Begins to listen. `named`: an address or an interface of this machine, else all of them;
-    /// `near`: an interface whose addresses the others should try first.
+    /// Starts to listen. `named`: an address or an interface of this machine, else all of them;
+    /// `near`: an interface whose addresses the other ranks should try first.
     pub(super) fn listen(
         named: Option<&str>,
         near: Option<&str>,
@@ -82,14 +83,14 @@ impl Address {
         }
     }
 
-    /// Where `own` tries to reach it, the best first.
+    /// Returns the addresses at which rank `own` tries to reach this rank, the best first.
     pub(super) fn ways(&self, own: &Address) -> Vec<SocketAddr> {
         let is_here = self.node == own.node && self.node != 0;
         let mut ways = Vec::new();
         if is_here && self.is_everywhere {
             ways.push(Ipv4Addr::LOCALHOST.into());
         }
-        // What both machines are called leads back to oneself.
+        // An address that both machines have leads back to the connecting machine.
         ways.extend(
             self.addresses.iter().filter(|address| is_here || !own.addresses.contains(address)),
         );
@@ -108,11 +109,11 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Those that others may reach, the likeliest first.
+/// Returns the addresses that other ranks may reach, the likeliest first.
 fn in_order(all: &[Interface], near: Option<&str>) -> Vec<IpAddr> {
     let is_local = |address: &IpAddr| match address {
         IpAddr::V4(address) => address.is_link_local(),
-        // Such a one needs the name of an interface of the other machine.
+        // A link-local IPv6 address requires the name of an interface of the other machine.
         IpAddr::V6(address) => address.is_unicast_link_local(),
     };
     let mut usable: Vec<&Interface> = all.iter().filter(|one| !is_local(&one.address)).collect();

@@ -1,4 +1,4 @@
-//! Begin, progress and end of a connection. `frames` has the protocol on it.
+//! Establishment, progress and end of a connection. The protocol on it is in `frames`.
 
 use super::super::socket_frames::{Channel, ConnectionState};
 use super::{LISTENER, LONGEST, Oob, PeerLiveness};
@@ -12,80 +12,83 @@ use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 
-/// What a frame is.
+/// Kinds of frames.
 pub(super) mod kind {
-    /// The first: magic, cookie, from, to, whether it is brief.
+    /// First frame of a connection: magic, cookie, from, to, whether it is brief.
     pub(in super::super) const HELLO: u8 = 1;
-    /// The answer: the same.
+    /// Answer to a hello, with the same content.
     pub(in super::super) const WELCOME: u8 = 2;
-    /// The owner's.
+    /// Message of the owner of the control sockets.
     pub(in super::super) const MESSAGE: u8 = 3;
-    /// Ranks that are gone, as `heartbeat_ring` writes them.
+    /// Ranks that died or left, encoded by `heartbeat_ring`.
     pub(in super::super) const GONE: u8 = 4;
-    /// The sender leaves; the same of those before it.
+    /// Farewell of a sender that leaves, with the ranks that died or left before the sender in the
+    /// ring.
     pub(in super::super) const BYE: u8 = 5;
 }
 
-/// Kind and bytes.
+/// Kind and bytes of a frame.
 pub(super) type Frame = (u8, Vec<u8>);
 
-/// Bytes of a hello, and of its answer.
+/// Size of a hello, and of its answer, in bytes.
 const HELLO_BYTES: usize = 8 * super::frames::HELLO_WORDS;
-/// The longest frame.
+/// Maximum size of a frame, in bytes.
 const MOST: usize = if LONGEST > super::heartbeat_ring::MOST_BYTES {
     LONGEST
 } else {
     super::heartbeat_ring::MOST_BYTES
 };
-/// Most connections without a hello.
+/// Maximum number of connections without a hello.
 const GUESTS: usize = 64;
-/// Time limit for their hello.
+/// Timeout for the hello of an accepted connection, in nanoseconds.
 const GUEST_NS: u64 = 5_000_000_000;
-/// How long nobody is admitted after this process had no descriptor left for one.
+/// Time for which no connection is accepted after this process had no file descriptor left, in
+/// nanoseconds.
 const PAUSE_NS: u64 = 100_000_000;
 
-/// How far a connection has come.
+/// Stage of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ConnectionStage {
-    /// The system tries.
+    /// The operating system is connecting the socket.
     Connecting,
-    /// The hello is sent, the answer has not come.
+    /// The hello is sent; its answer has not arrived.
     Unwelcome,
-    /// Accepted; no hello has come yet.
+    /// The connection is accepted; no hello has arrived yet.
     Guest,
-    /// Established: frames go through it.
+    /// Established: frames can be exchanged.
     Open,
 }
 
-/// One connection.
+/// A connection to another rank.
 pub(super) struct Connection {
     pub(super) channel: Channel,
-    /// -1: not known yet.
+    /// Rank of the peer; -1 if unknown.
     pub(super) peer: i32,
     pub(super) stage: ConnectionStage,
-    /// It carries a few frames one way; then it ends, which means nothing.
+    /// The connection carries a few frames in one direction and is then closed; its end has no
+    /// further meaning.
     pub(super) is_brief: bool,
-    /// Whether this side began it.
+    /// True if this side initiated the connection.
     is_ours: bool,
-    /// Its slot.
+    /// Slot of the connection.
     pub(super) index: u32,
     pub(super) serial: u32,
     pub(super) since_ns: u64,
     wanted: Interest,
-    /// To be sent when it is open.
+    /// Frames to be sent once the connection is open.
     pub(super) waiting: Vec<Frame>,
-    /// The way that is tried, and others to the peer, the best last.
+    /// Address that is being tried, and further addresses of the peer, the best last.
     way: Option<SocketAddr>,
     ways: Vec<SocketAddr>,
-    /// How often a way has ended without a welcome.
+    /// Number of times that connections to the current address ended without a welcome.
     in_vain: u8,
 }
 
-/// How often a way is tried again that has ended without a welcome: the peer may have closed a
-/// connection on which this side, busy with other things, sent nothing for long.
+/// Number of retries at an address after the connection ended without a welcome: the peer may have
+/// closed a connection on which this side, busy otherwise, sent nothing for a long time.
 const CHANCES: u8 = 2;
 
-/// Why a rank was not reached.
+/// Reason why a rank could not be reached.
 pub(super) struct ConnectFailure {
     pub(super) why: String,
     /// True if the connection was refused at its address; false if there was no answer.
@@ -93,19 +96,20 @@ pub(super) struct ConnectFailure {
 }
 
 impl Connection {
-    /// What the poller calls it.
+    /// Returns the connection's number in the poller.
     fn number(&self) -> u64 {
         u64::from(self.serial) << 32 | u64::from(self.index)
     }
 
-    /// What was found at the address that is tried.
+    /// Prefixes `what` with the address that is being tried.
     pub(super) fn on_its_way(&self, what: &str) -> String {
         self.way.map_or_else(|| what.to_owned(), |way| format!("{way}: {what}"))
     }
 }
 
 impl Oob {
-    /// Begins a connection. `is_brief`: for these frames only.
+    /// Starts a connection to `rank`, to send the frames `waiting`. With `is_brief` the connection
+    /// carries only these frames.
     pub(super) fn connect(&mut self, rank: i32, waiting: Vec<Frame>, is_brief: bool) -> Result<()> {
         let mut ways = self.address(rank).ways(&self.own);
         ways.reverse();
@@ -128,12 +132,13 @@ impl Oob {
         Ok(())
     }
 
-    /// How long the system may try one way.
+    /// Returns the time for which the operating system may try one address, in nanoseconds.
     fn attempt_ns(&self) -> u64 {
         u64::try_from(self.silent.as_nanos()).unwrap_or(u64::MAX).saturating_mul(2)
     }
 
-    /// Begins with the next way that is not refused at once. An error is this process' own.
+    /// Starts a connection to the next address that does not refuse immediately. The outer error is
+    /// a failure of this process.
     fn attempt(
         &self,
         ways: &mut Vec<SocketAddr>,
@@ -157,7 +162,7 @@ impl Oob {
     fn keep(&mut self, stream: TcpStream, peer: i32, stage: ConnectionStage) -> usize {
         self.serial = self.serial.wrapping_add(1) & 0x7FFF_FFFF; // never the listener's number
         let is_ours = stage == ConnectionStage::Connecting;
-        // A slot that is empty for a moment, while its connection is looked at, is not free.
+        // A slot that is temporarily empty, while its connection is processed, is not free.
         let index = self.free.pop().unwrap_or(self.connections.len() as u32);
         let one = Connection {
             channel: Channel::new(stream),
@@ -188,7 +193,7 @@ impl Oob {
         }
     }
 
-    /// Takes in all who have connected.
+    /// Accepts all pending connections.
     pub(super) fn admit(&mut self) {
         loop {
             let Some(listener) = &self.listener else { return };
@@ -196,7 +201,7 @@ impl Oob {
                 Ok(None) => return,
                 Ok(Some((stream, _))) => {
                     self.is_short = false;
-                    // Without it only a silent machine is noticed later.
+                    // If this option cannot be set, only a silent machine is detected later.
                     drop(tcp::end_if_silent(&stream, self.silent));
                     self.make_room_for_guest();
                     let index = self.keep(stream, -1, ConnectionStage::Guest);
@@ -225,7 +230,7 @@ impl Oob {
         }
         self.accept_at = super::NEVER;
         if let Some(listener) = &self.listener {
-            // It fails if the listener is in the poller already.
+            // Fails if the listener is in the poller already.
             drop(self.poller.add(listener.as_fd(), LISTENER, Interest::Reading));
         }
     }
@@ -250,10 +255,10 @@ impl Oob {
         self.connections.get_mut(index).and_then(Option::take)
     }
 
-    /// What takes too long.
+    /// Closes connections in early stages whose time limit has passed.
     pub(super) fn end_overdue(&mut self, now: u64) {
         for index in 0..self.connections.len() {
-            // What has come since the owner last looked is in time.
+            // Data that has arrived since the last call is in time.
             let is_there = |one: &Connection| match one.stage {
                 ConnectionStage::Connecting => one.channel.stream.peer_addr().is_ok(),
                 stage => stage == ConnectionStage::Guest,
@@ -282,7 +287,7 @@ impl Oob {
         }
     }
 
-    /// Moves one connection on.
+    /// Makes progress on one connection.
     pub(super) fn step(&mut self, index: usize) {
         let Some(mut one) = self.take_out(index) else { return };
         if one.stage == ConnectionStage::Connecting {
@@ -342,7 +347,7 @@ impl Oob {
         }
     }
 
-    /// Writes what is queued; a failure is seen by who reads.
+    /// Writes queued frames; a failure is detected by the next read.
     pub(super) fn flush(&mut self, index: usize) {
         let Some(mut one) = self.take_out(index) else { return };
         if one.stage != ConnectionStage::Connecting {
@@ -374,7 +379,7 @@ impl Oob {
         }
     }
 
-    /// What a rank has sent on its other connections comes before its end.
+    /// Handles what a rank has sent on its other connections before the rank's end is reported.
     pub(super) fn read_others_of(&mut self, peer: i32) {
         for index in 0..self.connections.len() {
             if self
@@ -388,7 +393,7 @@ impl Oob {
         }
     }
 
-    /// The way that was tried did not lead to the peer: the next.
+    /// Continues a failed connection with the next address of the peer.
     pub(super) fn try_on(&mut self, mut one: Connection, why: ConnectFailure) {
         self.poller.remove(one.channel.as_fd());
         let (peer, is_brief, is_idle) =
@@ -415,10 +420,11 @@ impl Oob {
         }
     }
 
-    /// Ends a connection that is in no slot.
+    /// Closes a connection that is in no slot.
     pub(super) fn discard(&mut self, one: Connection) {
         self.poller.remove(one.channel.as_fd());
-        // A forked child may have it too; the other side shall see the end all the same.
+        // A forked child may have a copy of the descriptor; shutdown makes the other side detect
+        // the end nevertheless.
         drop(one.channel.stream.shutdown(Shutdown::Both));
         self.free.push(one.index);
         let connections = &self.connections;
@@ -434,7 +440,7 @@ impl Oob {
         }
     }
 
-    /// Ends all connections with a rank.
+    /// Closes all connections with a rank.
     pub(super) fn cut_off(&mut self, rank: i32) {
         for index in 0..self.connections.len() {
             let is_its = |one: &mut Connection| one.peer == rank;
@@ -445,14 +451,14 @@ impl Oob {
         }
     }
 
-    /// Whether two ranks are on one machine, as far as is known.
+    /// Returns true if two ranks are known to be on one machine.
     pub(super) fn is_beside(&self, one: i32, other: i32) -> bool {
         let node = |rank| self.address(rank).node;
         node(one) != 0 && node(one) == node(other)
     }
 }
 
-/// Whether the system has connected it, and to somebody else than itself.
+/// Checks that the operating system has connected the socket, and not to itself.
 fn has_connected(stream: &TcpStream) -> std::io::Result<()> {
     if let Some(error) = stream.take_error()? {
         return Err(error);

@@ -1,14 +1,16 @@
-//! Frames on a connection: a hello and its answer, then messages, notices of ranks that are gone, a
-//! farewell.
+//! Frames on a connection: a hello and its answer, then messages, notices of ranks that died or
+//! left, and a farewell.
 
 use super::super::records::{bytes_of, words_of};
 use super::connection::{Connection, ConnectionStage, Frame, kind, unreached};
 use super::{Oob, OobEvent, PeerLiveness};
 use std::io::ErrorKind;
 
-/// Changes with everything that both sides must agree on.
+/// First word of a hello. It changes with every part of the protocol on which both sides must
+/// agree.
 const MAGIC: u64 = u64::from_be_bytes(*b"dtl-oob1");
-/// Words of a hello and of its answer: magic, cookie, from, to, whether the connection is brief.
+/// Number of words of a hello and of its answer: magic, cookie, from, to, whether the connection is
+/// brief.
 pub(super) const HELLO_WORDS: usize = 5;
 
 type Words = [u64; HELLO_WORDS];
@@ -22,13 +24,13 @@ impl Oob {
         one.channel.queue(kind::HELLO, &bytes_of(&self.words(self.rank, one.peer, one.is_brief)));
         one.stage = ConnectionStage::Unwelcome;
         if one.is_brief {
-            // At once, as this side may leave. They stay queued until the answer confirms that the
-            // peer is the right one.
+            // The frames are sent immediately, because this side may leave. They also stay queued
+            // until the answer confirms that the peer is the right rank.
             one.waiting.iter().for_each(|(what, bytes)| one.channel.queue(*what, bytes));
         }
     }
 
-    /// Handles one frame; an error: no rank of this job sends such a frame.
+    /// Handles one frame. Returns an error if no rank of this job sends such a frame.
     pub(super) fn take(
         &mut self,
         one: &mut Connection,

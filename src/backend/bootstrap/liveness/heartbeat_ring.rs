@@ -1,12 +1,12 @@
-//! Failure detector: which rank watches which, and whom it notifies. Each rank has a connection
-//! with the living one before it (rank 0 with the last): when that ends, it notifies all others and
-//! watches the next one before. So one rank is responsible for each that is gone, whichever others
-//! have noticed it. A rank that takes over repeats the notices, as the one before may have been
-//! interrupted.
+//! Failure detector: defines which rank watches which, and which ranks it notifies. Each rank has a
+//! connection with the living rank before it (rank 0 with the last). When that connection ends, the
+//! rank notifies all others and watches the next rank before it. So exactly one rank is responsible
+//! for each failed rank, regardless of which others have noticed the failure. A rank that takes
+//! over a watch repeats the notices, because the previous watcher may have been interrupted.
 //!
-//! A rank that leaves sends a farewell on its connections; its watcher waits for a moment before it
-//! notifies the others, since ranks often leave together. A rank that refuses connections is
-//! suspected first: its watcher's notice, that it has left or died, may be on its way.
+//! A rank that leaves sends a farewell on its connections; its watcher waits briefly before it
+//! notifies the others, since ranks often leave together. A rank that refuses connections is first
+//! suspected: its watcher's notice, that the rank has left or died, may be in transit.
 
 use super::connection::{ConnectFailure, kind};
 use super::{ConnectionStage, NEVER, Oob, OobEvent, PeerLiveness};
@@ -14,26 +14,28 @@ use crate::error::Result;
 use crate::runtime::log;
 use crate::sys::sync::clock::now_ns;
 
-/// Delay between a farewell and the notices to the others.
+/// Delay between a farewell and the notices to the other ranks, in nanoseconds.
 const TOGETHER_NS: u64 = 100_000_000;
-/// How long a rank is suspected that this one watches; others twice as long.
+/// Time for which a rank is suspected by its watcher, in nanoseconds; other ranks suspect it twice
+/// as long.
 const SUSPECT_NS: u64 = 200_000_000;
-/// When a connection is tried again for which this process had no descriptor.
+/// Delay before a connection is retried for which this process had no file descriptor, in
+/// nanoseconds.
 const AGAIN_NS: u64 = 1_000_000_000;
-/// Most ranks without a connection that are notified at the same time.
+/// Maximum number of ranks without a connection that are notified concurrently.
 const TOLD_AT_ONCE: usize = 64;
-/// Ranges in one frame.
+/// Maximum number of ranges in one frame.
 const RANGES: usize = 80;
-/// Bytes of a range: first rank, number of ranks, how they are gone.
+/// Size of a range in bytes: first rank, number of ranks, and whether they left.
 const RANGE_BYTES: usize = 12;
-/// The longest frame.
+/// Maximum size of a frame with ranges, in bytes.
 pub(super) const MOST_BYTES: usize = RANGES * RANGE_BYTES;
 
-/// What a rank does for the ring.
+/// One rank's state of the heartbeat ring.
 pub(super) struct HeartbeatRing {
-    /// When the rank before is to be watched.
+    /// Time at which to connect to the watched rank, in nanoseconds.
     watch_at: u64,
-    /// When the others are to be notified.
+    /// Time at which to notify the other ranks, in nanoseconds.
     tell_at: u64,
     /// Ranks that are still to be notified.
     to_tell: Vec<i32>,
@@ -67,18 +69,18 @@ impl Oob {
         i32::try_from(self.ranks.len()).unwrap_or(i32::MAX)
     }
 
-    /// The ranks before this one, the nearest first.
+    /// Iterates over the ranks before this rank in the ring, the nearest first.
     pub(super) fn before(&self) -> impl Iterator<Item = i32> + use<> {
         let (rank, size) = (self.rank, self.size());
         (1..size).map(move |back| (rank - back).rem_euclid(size))
     }
 
-    /// The living rank before this one.
+    /// Returns the living rank before this rank in the ring.
     pub(super) fn watched(&self) -> Option<i32> {
         self.before().find(|rank| self.life(*rank) == PeerLiveness::Here)
     }
 
-    /// The living rank after this one.
+    /// Returns the living rank after this rank in the ring.
     fn watcher(&self) -> Option<i32> {
         let (rank, size) = (self.rank, self.size());
         (1..size).map(|on| (rank + on) % size).find(|rank| self.life(*rank) == PeerLiveness::Here)
@@ -96,7 +98,7 @@ impl Oob {
         }
     }
 
-    /// What is due.
+    /// Performs the ring's actions that are due at time `now`.
     pub(super) fn turn_ring(&mut self, now: u64) {
         if now >= self.ring.watch_at {
             self.watch();
@@ -122,10 +124,10 @@ impl Oob {
         self.alarm(next.min(self.ring.watch_at).min(self.ring.tell_at));
     }
 
-    /// No way led to a rank.
+    /// Handles a rank that no address reached.
     pub(super) fn is_unreached(&mut self, rank: i32, is_brief: bool, what: &ConnectFailure) {
         if is_brief || self.life(rank) != PeerLiveness::Here || self.is_suspected(rank) {
-            return; // who watches it tells
+            return; // the rank's watcher notifies this rank
         }
         let why = format!("it cannot be reached: {}", what.why);
         if !what.is_refused {
@@ -137,7 +139,8 @@ impl Oob {
         self.alarm(until_ns);
     }
 
-    /// Its machine may have ended: the others on it would be noticed one by one.
+    /// Handles a rank that is silent. Its whole machine may have failed, so this rank connects to
+    /// the other ranks on the machine: otherwise their failures would be detected one at a time.
     pub(super) fn is_silent(&mut self, rank: i32, why: String) {
         self.is_gone(rank, PeerLiveness::Dead, why);
         for other in 0..self.size() {
@@ -150,7 +153,7 @@ impl Oob {
         }
     }
 
-    /// Records that a rank is gone, and reports it once.
+    /// Records that a rank has died or left, and reports it once.
     pub(super) fn is_gone(&mut self, rank: i32, life: PeerLiveness, why: String) {
         if self.life(rank) != PeerLiveness::Here || rank == self.rank {
             return;
@@ -170,7 +173,7 @@ impl Oob {
         }
     }
 
-    /// Notifies all others of the ranks before this one that are gone.
+    /// Notifies all other ranks of the failed ranks before this rank.
     fn notify_all(&mut self) {
         self.ring.tell_at = NEVER;
         self.ring.to_tell = (0..self.size())
@@ -179,13 +182,13 @@ impl Oob {
         self.continue_notifying();
     }
 
-    /// Goes on telling.
+    /// Continues to notify the ranks in `to_tell`.
     pub(super) fn continue_notifying(&mut self) {
         let is_telling =
             |one: &&super::Connection| one.is_brief && one.stage == ConnectionStage::Connecting;
         while !self.ring.to_tell.is_empty() && !self.is_leaving {
             if self.connections.iter().flatten().filter(is_telling).count() >= TOLD_AT_ONCE {
-                return; // the end of one of them leads here
+                return; // the end of one of these connections calls this function again
             }
             let Some(rank) = self.ring.to_tell.pop() else { return };
             if self.life(rank) == PeerLiveness::Here && self.notify_one(rank).is_err() {
@@ -196,7 +199,7 @@ impl Oob {
         }
     }
 
-    /// Notifies one rank of those before this one that are gone.
+    /// Notifies one rank of the failed ranks before this rank.
     fn notify_one(&mut self, rank: i32) -> Result<()> {
         let frame = (kind::GONE, self.run());
         match self.link(rank) {
@@ -205,11 +208,12 @@ impl Oob {
         }
     }
 
-    /// To all that there are connections with, and to the rank that watches this one.
+    /// Sends a farewell on all connections, and to the rank that watches this rank.
     pub(super) fn send_farewell(&mut self) {
         let (run, watcher) = (self.run(), self.watcher());
         let mut knows = false;
-        // Also where no answer to the hello has come yet: the other side may have one on its way.
+        // Includes connections on which no answer to the hello has arrived: the answer may be in
+        // transit.
         let heard = |one: &&mut super::Connection| {
             !one.is_brief && matches!(one.stage, ConnectionStage::Open | ConnectionStage::Unwelcome)
         };
@@ -223,7 +227,7 @@ impl Oob {
         }
     }
 
-    /// The ranks right before this one that are gone, as ranges.
+    /// Encodes the failed ranks directly before this rank as ranges.
     pub(super) fn run(&self) -> Vec<u8> {
         let mut ranges: Vec<[u32; 3]> = Vec::new();
         for rank in self.before().take_while(|rank| self.life(*rank) != PeerLiveness::Here) {
@@ -238,7 +242,7 @@ impl Oob {
         ranges.iter().take(RANGES).flatten().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// What `run` of another rank has made.
+    /// Handles the failed ranks that another rank has encoded with `run`.
     pub(super) fn handle_gone(
         &mut self,
         from: i32,

@@ -1,32 +1,33 @@
-//! Ranks that a message is awaited from. Their watchers report their deaths, but only while they
-//! make calls. So a rank that waits for longer than a moment makes a connection of its own. To a
-//! rank that lives but makes no call, the connection is completed later. Only a refused connection
-//! shows that the rank is gone; a full accept queue does not.
+//! Liveness of ranks from which a message is awaited. Their watchers report their deaths, but only
+//! while the watchers make calls. So a rank that waits for longer than a moment opens its own
+//! connection to the awaited rank. The connection to a rank that is alive but makes no call is
+//! completed later. Only a refused connection shows that a rank has died or left; a full accept
+//! queue does not.
 //!
-//! A rank that waits for any rank makes these connections in batches that double, as long as
-//! nothing arrives.
+//! A rank that waits for any rank opens these connections in batches that double in size, as long
+//! as nothing arrives.
 
 use super::connection::Frame;
 use super::{NEVER, Oob, PeerLiveness};
 use crate::runtime::log;
 use crate::sys::sync::clock::now_ns;
 
-/// How long a message is waited for before.
+/// Time for which a message is awaited before a connection is opened, in nanoseconds.
 const MOMENT_NS: u64 = 100_000_000;
-/// When one that did not come about is tried again.
+/// Delay before a failed connection is retried, in nanoseconds.
 const AGAIN_NS: u64 = 1_000_000_000;
-/// Who waits for any rank makes no more where there are so many: each takes a descriptor here and
-/// there.
+/// Maximum number of connections of a rank that waits for any rank: each needs a file descriptor on
+/// both sides.
 const MOST: usize = 256;
 
-/// Ranks that a message is awaited from and that have no connection yet, with the time to connect.
+/// Ranks from which a message is awaited and that have no connection yet, with the time to connect.
 pub(super) struct LivenessWaits {
-    /// Those without a connection.
+    /// Awaited ranks without a connection.
     ranks: Vec<i32>,
-    /// When they get one.
+    /// Time at which to connect to the ranks of `ranks`, in nanoseconds.
     at: u64,
-    /// For a wait for any rank: the last event count, since when it has not changed, and the size
-    /// of the next batch.
+    /// For a wait for any rank: the last event count, the time since which it has not changed, and
+    /// the size of the next batch.
     any: (u64, u64, usize),
 }
 
@@ -37,14 +38,14 @@ impl LivenessWaits {
 }
 
 impl Oob {
-    /// Watches a rank that a message is awaited from.
+    /// Watches a rank from which a message is awaited.
     pub fn awaits(&mut self, rank: i32) {
         if self.is_to_be_awaited(rank) {
             self.await_from(rank, now_ns().saturating_add(MOMENT_NS));
         }
     }
 
-    /// It gets a connection then.
+    /// Schedules a connection to the rank at time `at`.
     fn await_from(&mut self, rank: i32, at: u64) {
         if let Some(of) = self.rank_mut(rank) {
             of.is_awaited = true;
@@ -54,8 +55,8 @@ impl Oob {
         self.alarm(self.awaited.at);
     }
 
-    /// Watches the ranks while a message of any is awaited. `happened` has changed if something has
-    /// arrived since the last call.
+    /// Watches the ranks while a message of any rank is awaited. `happened` is an event count that
+    /// has changed if something has arrived since the last call.
     pub fn awaits_any(&mut self, happened: u64) {
         let now = now_ns();
         let (before, since, count) = self.awaited.any;
@@ -77,8 +78,8 @@ impl Oob {
         }
     }
 
-    /// Returns whether only its watcher reports this rank's end: it is alive, and has no connection
-    /// with this one.
+    /// Returns true if only its watcher reports this rank's end: the rank is alive, and has no
+    /// connection with this rank.
     fn is_unknown(&self, rank: i32) -> bool {
         let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
         rank != self.rank && of.is_some_and(|of| of.life == PeerLiveness::Here && of.link.is_none())
@@ -89,7 +90,7 @@ impl Oob {
         self.is_unknown(rank) && of.is_some_and(|of| !of.is_awaited)
     }
 
-    /// Makes the connections that are due.
+    /// Opens the connections that are due.
     pub(super) fn turn_awaited(&mut self, now: u64) {
         if now < self.awaited.at {
             return self.alarm(self.awaited.at);
@@ -110,13 +111,13 @@ impl Oob {
         }
     }
 
-    /// Returns whether a connection serves only to notice its end.
+    /// Returns true if a connection serves only to detect the rank's end.
     pub(super) fn is_idle(&self, rank: i32, to_send: &[Frame]) -> bool {
         let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
         to_send.is_empty() && of.is_some_and(|of| of.is_awaited) && self.watched() != Some(rank)
     }
 
-    /// A connection that was idle did not come about.
+    /// Schedules another attempt for an idle connection that could not be established.
     pub(super) fn await_again(&mut self, rank: i32) {
         self.await_from(rank, now_ns().saturating_add(AGAIN_NS));
     }

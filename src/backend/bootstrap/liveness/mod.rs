@@ -1,20 +1,20 @@
-//! The control sockets of a rank, TCP: short messages to other ranks, connected on first use, and
-//! notices of ranks that have died or left. Nothing waits but `leave`, for a moment; `poll` is at
-//! most one system call when nothing has happened.
+//! Control sockets of a rank (TCP): short messages to other ranks, connected on first use, and
+//! notices of ranks that have died or left. Only `wait` and, briefly, `leave` block; `poll` makes
+//! at most one system call when nothing has happened.
 //!
-//! A connection begins with a hello that names both ranks and the job's cookie; one that begins
-//! with anything else is closed. Two ranks that connect to each other at once have two connections:
-//! each sends on one of them, for good.
+//! A connection starts with a hello that has both ranks and the job's cookie; a connection that
+//! starts with anything else is closed. Two ranks that connect to each other at the same time have
+//! two connections: each sends permanently on one of them.
 //!
-//! A process that ends closes its sockets, by which its death is noticed. Its forked children do
-//! not have them (`sys::os::close_on_fork`). A machine that falls silent is given up after
-//! `Options::silent_ns`. One thread at a time calls.
+//! The operating system closes the sockets of a process that ends, by which its death is detected.
+//! Its forked children do not have the sockets (`sys::os::close_on_fork`). A machine that is silent
+//! counts as dead after `Options::silent_ns`. Only one thread at a time may call.
 //!
 //! In reading order:
-//! - `address`: where a rank listens
-//! - `frames`: the protocol on a connection
-//! - `connection`: begin and end of one
-//! - `heartbeat_ring`: which rank watches which, and whom it notifies
+//! - `address`: addresses at which a rank listens
+//! - `frames`: protocol on a connection
+//! - `connection`: establishment and end of a connection
+//! - `heartbeat_ring`: which rank watches which, and which ranks it notifies
 //! - `liveness_waits`: ranks that a waiting rank watches itself
 
 mod address;
@@ -39,35 +39,35 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Words that a rank puts into its record so that the others reach it.
+/// Number of words in a rank's record by which other ranks reach it.
 pub const WORDS: usize = address::WORDS;
-/// The longest message.
+/// Maximum size of a message, in bytes.
 pub const LONGEST: usize = 1000;
-/// Default of `Options::silent_ns`: a machine that is silent for longer is given up.
+/// Default of `Options::silent_ns`: a machine that is silent for longer counts as dead.
 pub const SILENT_NS: u64 = 5_000_000_000;
-/// Memory without any rank.
+/// Memory without any rank, in bytes.
 pub const FIXED_BYTES: usize = size_of::<Oob>();
-/// Memory for each rank, with or without messages.
+/// Memory per rank, with or without messages, in bytes.
 pub const RANK_BYTES: usize = size_of::<Rank>() + WORDS * size_of::<u64>();
-/// Memory for each rank that there is a connection with (two, if both began one at once), without
-/// what waits and the system's own.
+/// Memory per rank with a connection in bytes (twice that, if both ranks connected at the same
+/// time), excluding queued messages and memory of the operating system.
 pub const PARTNER_BYTES: usize = size_of::<Option<Connection>>();
 
-/// How long `leave` waits for what goes.
+/// Maximum time for which `leave` waits until queued frames are sent, in nanoseconds.
 const LEAVE_NS: u64 = 200_000_000;
-/// When nothing is due.
+/// Time value that means that nothing is due.
 const NEVER: u64 = u64::MAX;
-/// The listener's number in the poller.
+/// Number of the listener in the poller.
 const LISTENER: u64 = u64::MAX;
 
-/// Where and how it listens.
+/// Options for listening.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// An address or an interface of this machine; none: all.
+    /// An address or an interface of this machine at which to listen; `None`: all.
     pub listen: Option<&'a str>,
-    /// An interface that the others should try first: for example, that of the device.
+    /// An interface whose addresses the other ranks should try first, such as that of the device.
     pub near: Option<&'a str>,
-    /// After so much silence a machine is given up.
+    /// Time in nanoseconds after which a silent machine counts as dead.
     pub silent_ns: u64,
 }
 
@@ -80,20 +80,21 @@ impl Default for Options<'_> {
 /// Event that `poll` reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OobEvent {
-    /// A rank has sent this.
+    /// Message of a rank.
     Message(i32, Vec<u8>),
-    /// A rank is gone: true if it has left, false if it has died; and why. Reported once per rank;
-    /// nothing more comes from it.
+    /// A rank is gone: true if it has left, false if it has died; and the reason. Reported once per
+    /// rank; no later event refers to the rank.
     Gone(i32, bool, String),
 }
 
 /// State of a rank.
 #[derive(Clone, Copy, Default)]
 struct Rank {
-    /// The connection on which messages to it go.
+    /// Connection on which messages to the rank are sent.
     link: Option<u32>,
     life: PeerLiveness,
-    /// A message from it is awaited, so a connection to it is made or planned (`liveness_waits`).
+    /// A message from the rank is awaited, so a connection to it is open or planned
+    /// (`liveness_waits`).
     is_awaited: bool,
 }
 
@@ -105,7 +106,8 @@ enum PeerLiveness {
     Dead,
 }
 
-/// One rank's control sockets. Dropped without `leave`, it has died for the others.
+/// One rank's control sockets. Dropping them without calling `leave` appears to the other ranks as
+/// a death.
 pub struct Oob {
     poller: Poller,
     listener: Option<CloseOnFork<TcpListener>>,
@@ -113,20 +115,21 @@ pub struct Oob {
     silent: Duration,
     rank: i32,
     cookie: u64,
-    /// `WORDS` of each rank.
+    /// `WORDS` words of each rank.
     records: Vec<u64>,
     ranks: Vec<Rank>,
     connections: Vec<Option<Connection>>,
-    /// Slots for more of them.
+    /// Free slots of `connections`.
     free: Vec<u32>,
-    /// Counts connections: a late event is not taken for one of another.
+    /// Number of connections so far; distinguishes a late event from an event of another connection
+    /// in the same slot.
     serial: u32,
     events: VecDeque<OobEvent>,
     ring: HeartbeatRing,
     awaited: LivenessWaits,
-    /// The next time at which there is something to do without an event.
+    /// Next time at which an action is due without an event, in nanoseconds.
     due_ns: u64,
-    /// No connections are accepted before.
+    /// No connections are accepted before this time.
     accept_at: u64,
     /// Set once the log has the message that no connection can be accepted now.
     is_short: bool,
@@ -134,7 +137,7 @@ pub struct Oob {
 }
 
 impl Oob {
-    /// Begins to listen; gives the words for this rank's record.
+    /// Starts to listen. Returns the control sockets and the words for this rank's record.
     pub fn listen(options: &Options<'_>) -> Result<(Oob, [u64; WORDS])> {
         let (listener, own) = Address::listen(options.listen, options.near)?;
         let failed =
@@ -173,8 +176,8 @@ impl Oob {
         self.watch_at(0);
     }
 
-    /// Puts a message behind those that go to a rank. Queuing guarantees no delivery: `Event::Gone`
-    /// reports a rank that gets no more.
+    /// Queues a message to a rank. Queuing does not guarantee delivery: `OobEvent::Gone` reports a
+    /// rank that gets no more messages.
     pub fn send(&mut self, rank: i32, bytes: &[u8]) -> Result<()> {
         let known = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
         let Some(known) = known.filter(|_| rank != self.rank && bytes.len() <= LONGEST) else {
@@ -188,7 +191,7 @@ impl Oob {
             return fail!(DTL_ERROR_RANK_FAILURE, "rank {rank} has died or left");
         }
         if self.is_suspected(rank) {
-            return Ok(()); // it is told of in a moment
+            return Ok(()); // `OobEvent::Gone` follows soon
         }
         self.push(rank, (kind::MESSAGE, bytes.to_vec()))
     }
@@ -205,13 +208,13 @@ impl Oob {
         Ok(())
     }
 
-    /// Moves everything on and passes each event to `tell`.
+    /// Makes progress on all connections and passes each event to `tell`.
     pub fn poll(&mut self, tell: &mut dyn FnMut(OobEvent)) {
         self.wait(0, tell);
     }
 
-    /// Waits up to `timeout_ns` (`u64::MAX`: for ever) for an event, moves everything on, and
-    /// passes each event to `tell`.
+    /// Waits up to `timeout_ns` nanoseconds (`u64::MAX`: forever) for an event, makes progress on
+    /// all connections, and passes each event to `tell`.
     pub fn wait(&mut self, timeout_ns: u64, tell: &mut dyn FnMut(OobEvent)) {
         let timeout_ns = if self.events.is_empty() { timeout_ns } else { 0 };
         self.turn(timeout_ns);
@@ -220,14 +223,15 @@ impl Oob {
         }
     }
 
-    /// Readable when `poll` has something to do, for who waits for other things too; but see
-    /// `due_in_ns`.
+    /// Returns a descriptor that is readable when `poll` has something to do, for callers that also
+    /// wait for other events; see also `due_in_ns`.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }
 
-    /// In how many nanoseconds `poll` is to be called even if nothing has come (`u64::MAX`: never).
+    /// Returns the time in nanoseconds after which `poll` must be called even if nothing has
+    /// arrived (`u64::MAX`: never).
     #[must_use]
     pub fn due_in_ns(&self) -> u64 {
         match self.due_ns {
@@ -236,13 +240,13 @@ impl Oob {
         }
     }
 
-    /// Sends the others a farewell, and closes everything; waits for a moment at most. Afterwards
-    /// only `drop`.
+    /// Sends a farewell to the other ranks and closes everything; waits for a moment at most.
+    /// Afterwards only dropping is allowed.
     pub fn leave(&mut self) {
         if std::mem::replace(&mut self.is_leaving, true) || self.ranks.len() < 2 {
             return self.close();
         }
-        self.turn(0); // what is known by now goes along with the farewell
+        self.turn(0); // what is known by now is sent with the farewell
         self.send_farewell();
         let deadline = Deadline::after(LEAVE_NS);
         while self.has_more_to_write() && !deadline.passed() {
@@ -270,13 +274,13 @@ impl Oob {
         (self.ring, self.awaited) = (HeartbeatRing::new(), LivenessWaits::new());
     }
 
-    /// One look at all sockets.
+    /// Polls all sockets once and handles their events.
     fn turn(&mut self, timeout_ns: u64) {
         if self.ranks.is_empty() {
-            return; // nobody is known yet, or any more
+            return; // before `set_members`, or after `leave`
         }
         let ready = self.poller.ready(timeout_ns.min(self.due_in_ns()));
-        // First who comes: it may be one that is thought to be gone.
+        // Accept first: an accepted rank may be one that is suspected.
         if ready.numbers().any(|number| number == LISTENER) {
             self.admit();
         }
@@ -293,7 +297,7 @@ impl Oob {
         }
     }
 
-    /// Does what is due.
+    /// Performs the actions that are due.
     fn timers(&mut self) {
         if self.due_ns == NEVER {
             return;
@@ -309,7 +313,7 @@ impl Oob {
         self.turn_awaited(now);
     }
 
-    /// Something is to be done at that time.
+    /// Schedules an action at that time.
     fn alarm(&mut self, at_ns: u64) {
         self.due_ns = self.due_ns.min(at_ns);
     }

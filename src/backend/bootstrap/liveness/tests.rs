@@ -1,5 +1,5 @@
-//! Ranks of one process over loopback, each moved on by the test itself, so that orders can be
-//! drawn.
+//! Tests with several ranks in one process over loopback. The test itself makes progress on each
+//! rank, so that orders can be random.
 
 use super::super::records::bytes_of;
 use super::super::socket_frames::Channel;
@@ -24,7 +24,7 @@ struct Job {
 
 impl Job {
     fn of(size: usize) -> Job {
-        // A death shows by its closed connection, not by silence.
+        // A death is detected by its closed connection, not by silence.
         let options = Options { silent_ns: 3_600_000_000_000, ..Options::default() };
         let (mut ranks, words): (Vec<_>, Vec<_>) =
             (0..size).map(|_| Oob::listen(&options).expect("listens")).unzip();
@@ -40,7 +40,7 @@ impl Job {
         }
     }
 
-    /// One with its ring closed.
+    /// Creates a job whose heartbeat ring is connected.
     fn running(size: usize) -> Job {
         let mut job = Job::of(size);
         job.until(|job| {
@@ -78,7 +78,7 @@ impl Job {
         }
     }
 
-    /// Moves ranks on in a drawn order.
+    /// Makes progress on ranks in random order until the condition is true.
     fn until(&mut self, is_so: impl Fn(&Job) -> bool) {
         while !is_so(self) {
             let rank = self.draw(self.ranks.len());
@@ -96,7 +96,7 @@ impl Job {
         oob.send(to as i32, text.as_bytes()).expect("sent");
     }
 
-    /// Ranks whose end a rank has been notified of, each with whether it left.
+    /// Returns the ranks of whose end `rank` has been notified, each with whether it left.
     fn gone(&self, rank: usize) -> Vec<(i32, bool)> {
         let of = |event: &OobEvent| match event {
             OobEvent::Gone(rank, left, _) => Some((*rank, *left)),
@@ -196,7 +196,7 @@ fn a_rank_and_those_that_watch_it_die_together() {
     job.until(|job| job.all_know(&[(2, false), (3, false), (4, false)]));
     job.pass(50);
     job.nobody_knows_more(3);
-    // The ring is closed again.
+    // The ring is connected again.
     job.ranks[1] = None;
     job.until(|job| job.all_know(&[(1, false)]));
 }
@@ -265,7 +265,7 @@ fn who_leaves_before_it_was_answered_has_not_died() {
 
 #[test]
 fn who_leaves_at_once_has_not_died_either() {
-    // Nobody has a connection with it yet.
+    // No rank has a connection with rank 0 yet.
     let mut job = Job::of(3);
     job.leave(0);
     job.until(|job| job.all_know(&[(0, true)]));
@@ -336,7 +336,7 @@ fn strangers_are_sent_away() {
             "{number}"
         );
     }
-    // Those that say nothing are borne with, but not in any number.
+    // Silent connections are tolerated, but not in any number.
     let silent: Vec<TcpStream> = (0..100).map(|_| knock(&job)).collect();
     job.pass(30);
     let count = job.of_rank(0).connections.iter().flatten().count();
@@ -387,7 +387,7 @@ fn a_rank_alone_has_nothing_to_do() {
     assert_eq!(job.of_rank(0).due_in_ns(), u64::MAX);
     job.leave(0);
 }
-/// Where a rank is said to listen, as in its record.
+/// Returns a record with the given listening addresses and port.
 fn said_to_be(addresses: &[[u8; 4]], port: u16) -> [u64; WORDS] {
     let mut words = [0; WORDS];
     words[1] = u64::from(port) | (addresses.len() as u64) << 16;
@@ -403,10 +403,10 @@ fn the_next_way_is_tried() {
     let (mut zero, of_zero) = Oob::listen(&options).expect("listens");
     let (mut one, _) = Oob::listen(&options).expect("listens");
     let port = one.own.words()[1] as u16;
-    // Nobody at the first, somebody else at the second.
+    // No process listens at the first address, a foreign one at the second.
     let other = TcpListener::bind(("127.0.0.3", port)).expect("free");
     let mut of_one = said_to_be(&[[127, 0, 0, 2], [127, 0, 0, 3], [127, 0, 0, 1]], port);
-    of_one[0] = of_zero[0]; // the same machine
+    of_one[0] = of_zero[0]; // on the same machine
     for (rank, oob) in [(0, &mut zero), (1, &mut one)] {
         oob.set_members(rank, [of_zero, of_one].concat(), COOKIE);
     }
@@ -423,7 +423,7 @@ fn the_next_way_is_tried() {
 
 #[test]
 fn who_is_not_there_has_died_and_a_silent_machine_too() {
-    // Its queue is full, so that a connection attempt gets no answer.
+    // The accept queue is full, so that a connection attempt gets no answer.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     // SAFETY: takes integers; the socket listens already.
     assert_eq!(unsafe { libc::listen(silent.as_raw_fd(), 0) }, 0);
@@ -448,8 +448,8 @@ fn who_is_not_there_has_died_and_a_silent_machine_too() {
 
 #[test]
 fn of_who_is_awaited_only_a_refusal_says_that_it_is_gone() {
-    // Whoever connects there is accepted and sent away, as where a process has too many that
-    // connect.
+    // A connection to this socket is accepted and closed, as by a process with too many
+    // connections.
     let busy = TcpListener::bind("127.0.0.1:0").expect("a port");
     busy.set_nonblocking(true).expect("set");
     let at = busy.local_addr().expect("bound");
@@ -486,7 +486,7 @@ fn who_was_slow_to_say_hello_comes_again() {
         } else {
             one.send(0, b"late").expect("queued");
         }
-        // Rank 1 is busy with something else; rank 0 loses its patience.
+        // Rank 1 makes no calls; rank 0's connection attempt times out.
         let zero = job.ranks[0].as_mut().expect("lives");
         while !zero.connections.iter().flatten().any(|one| one.stage == ConnectionStage::Guest) {
             zero.poll(&mut |event| panic!("{event:?}"));

@@ -1,14 +1,14 @@
-//! Checks of a binary image of the caller's before the driver gets it: the driver is passed no
-//! size, so a truncated image would make it read beyond the end.
+//! Validation of binary images of the caller before they are passed to the driver. The driver
+//! receives no size, so it would read beyond the end of a truncated image.
 
 use crate::error::{Result, fail};
 
 const FATBIN: &[u8] = &[0x50, 0xED, 0x55, 0xBA];
 const ELF: &[u8] = b"\x7fELF\x02\x01";
-/// A section without bytes in the file.
+/// ELF section type without bytes in the file (SHT_NOBITS).
 const NO_BITS: u32 = 8;
 
-/// Refuses what is no cubin and no fatbin, or not all of one.
+/// Returns an error if `bytes` is neither a cubin nor a fatbin, or is truncated.
 pub(super) fn check(bytes: &[u8]) -> Result<()> {
     let length = if bytes.starts_with(ELF) {
         length_of_elf(bytes)
@@ -37,7 +37,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Refuses text with a NUL in it.
+/// Returns an error if the text contains a NUL.
 pub(super) fn check_text(bytes: &[u8]) -> Result<()> {
     match bytes.iter().position(|byte| *byte == 0) {
         None => Ok(()),
@@ -55,12 +55,13 @@ fn number<const N: usize>(bytes: &[u8], at: u64) -> Option<u64> {
     Some(part.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-/// Its header's size and what follows it; several may follow each other.
+/// Returns the length of a fatbin in bytes: its header's size plus the size of the data behind the
+/// header. Another fatbin may follow.
 fn length_of_fatbin(bytes: &[u8]) -> Option<u64> {
     number::<2>(bytes, 6)?.checked_add(number::<8>(bytes, 8)?)
 }
 
-/// The end of the last of its sections and tables.
+/// Returns the length of an ELF file in bytes: the end of its last section or table.
 fn length_of_elf(bytes: &[u8]) -> Option<u64> {
     let (segments, sections) = (number::<8>(bytes, 32)?, number::<8>(bytes, 40)?);
     let (segment_size, segment_count) = (number::<2>(bytes, 54)?, number::<2>(bytes, 56)?);
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_was_cut_off_is_refused() {
-        // This program is an ELF file too.
+        // The running test program is an ELF file too.
         let own = std::fs::read("/proc/self/exe").unwrap();
         let length = length_of_elf(&own).unwrap() as usize;
         assert!(length <= own.len() && check(&own).is_ok());

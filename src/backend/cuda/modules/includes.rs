@@ -1,10 +1,11 @@
-//! The files that CUDA C++ may include. NVRTC does not report which files it has read, so every
-//! `#include` of the text is followed, also where a condition leaves it out, into every folder
-//! where NVRTC could look. The files that exist there, and the absence of the others, are inputs of
-//! the compilation. One file too many is better than a kernel that is older than its header.
+//! Header files that CUDA C++ may include. NVRTC does not report which files it reads. Therefore
+//! every `#include` of the text is followed, even where a condition excludes it, into every folder
+//! that NVRTC could search. The files that exist there, and the absence of the others, are inputs
+//! of the compilation. A superfluous input costs a compilation; a missing one would yield a kernel
+//! that is older than its header.
 //!
-//! Source that names files in a way that only the compiler can follow (a macro for a name,
-//! precompiled headers) is compiled each time, because its inputs cannot be determined.
+//! If only the compiler can resolve a file name (a macro as a name, precompiled headers), the
+//! inputs cannot be determined, and the source is compiled each time.
 
 use crate::backend::kernel_cache::Inputs;
 use crate::runtime::component::Source;
@@ -15,11 +16,13 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What a source may have at most before it is compiled each time.
+/// Maximum number of files, and of their total bytes, for which inputs are determined. A source
+/// beyond these limits is compiled each time.
 const MOST_FILES: usize = 20_000;
 const MOST_BYTES: usize = 256 << 20;
 
-/// Adds all of them. False: they cannot be determined.
+/// Adds all header files that `source` may include to `inputs`. Returns false if the files cannot
+/// be determined.
 pub(super) fn add(inputs: &mut Inputs, source: &Source) -> bool {
     let options: Vec<&[u8]> = source.options.iter().map(|option| option.as_bytes()).collect();
     let Some(told) = read_options(&options) else { return false };
@@ -33,10 +36,11 @@ pub(super) fn add(inputs: &mut Inputs, source: &Source) -> bool {
         waiting: VecDeque::new(),
         bytes: 0,
     };
-    // NVRTC looks for those that options name in the current folder too.
+    // NVRTC also searches the current folder for files that the options name.
     let first =
         told.names.iter().all(|name| walk.look(Path::new(""), name) && walk.look(&home, name));
-    // Files that come with the source are inputs already; what they include may lie on disk.
+    // Files that are passed with the source are inputs already; the files that they include may be
+    // on disk.
     let files = source.files.iter();
     let followed = files.map(|file| (home.join(&file.name), file.text.as_bytes()));
     let mut followed =
@@ -65,7 +69,8 @@ impl Walk<'_> {
         true
     }
 
-    /// Looks for everything that a text of a file in some folder names.
+    /// Searches for every file that `text` includes; `folder` is the folder of the including file.
+    /// Returns false if the files cannot be determined.
     fn follow(&mut self, folder: &Path, text: &[u8]) -> bool {
         names(text).is_some_and(|names| names.iter().all(|name| self.look(folder, name)))
     }
@@ -110,7 +115,7 @@ enum Content {
 }
 
 fn read(path: &Path, most: usize) -> Content {
-    // A pipe or a device would be waited for.
+    // Only regular files are read: reading a pipe or a device could block.
     if !fs::metadata(path).is_ok_and(|about| about.is_file()) {
         return Content::Absent;
     }
@@ -124,7 +129,7 @@ fn read(path: &Path, most: usize) -> Content {
     }
 }
 
-/// Files that the options name.
+/// Include folders and files that the compiler options name.
 struct IncludeOptions {
     folders: Vec<PathBuf>,
     names: Vec<Vec<u8>>,
@@ -155,7 +160,8 @@ fn read_options(options: &[&[u8]]) -> Option<IncludeOptions> {
     Some(told)
 }
 
-/// Whether another option has to do with files: precompiled headers, a trace, or whatever comes.
+/// Returns true if `option` may name a file in another way: precompiled headers, a trace, or a
+/// value that is an existing file.
 fn names_a_file(option: &[u8]) -> bool {
     let has = |word: &[u8]| option.windows(word.len()).any(|part| part == word);
     let is_file = |name: &[u8]| !name.is_empty() && Path::new(OsStr::from_bytes(name)).is_file();
@@ -163,8 +169,8 @@ fn names_a_file(option: &[u8]) -> bool {
     has(b"pch") || has(b"trace") || is_file(option) || value.is_some_and(is_file)
 }
 
-/// The names behind `#include` and `__has_include`, wherever they stand: a name in a comment does
-/// no harm. `None`: there is one that only the compiler can follow.
+/// Finds the names after `#include` and `__has_include` anywhere in the text; a name in a comment
+/// does no harm. Returns `None` if only the compiler can resolve one of the names.
 fn names(text: &[u8]) -> Option<Vec<Vec<u8>>> {
     if text.windows(3).any(|part| part == b"??=") {
         return None;
@@ -202,7 +208,7 @@ enum IncludeTarget {
     Unknown,
 }
 
-/// What comes behind a '#'.
+/// Parses the text behind a '#'. `before` is the text in front of the '#'.
 fn directive(behind: &[u8], before: &[u8]) -> IncludeTarget {
     let behind = skip_blanks(behind);
     let is_word = |word: &[u8]| behind.starts_with(word);
@@ -216,7 +222,8 @@ fn directive(behind: &[u8], before: &[u8]) -> IncludeTarget {
             return IncludeTarget::Name(name);
         }
     }
-    // Words in a comment or a text look like it too, but not at a line's beginning.
+    // Comments and string literals can contain a text like a directive, but not at the beginning of
+    // a line.
     let line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
     if line.is_empty() || line.ends_with(b"*/") {
         IncludeTarget::Unknown
@@ -225,12 +232,12 @@ fn directive(behind: &[u8], before: &[u8]) -> IncludeTarget {
     }
 }
 
-/// What comes behind `__has_inclu` or `__has_embed`.
+/// Parses the text behind `__has_inclu` or `__has_embed`.
 fn question(behind: &[u8]) -> IncludeTarget {
     let length = behind.iter().take_while(|byte| is_of_word(**byte)).count();
     let (word, rest) = behind.split_at(length);
     match skip_blanks(rest).strip_prefix(b"(") {
-        None => IncludeTarget::Nothing, // whether there is such a question at all
+        None => IncludeTarget::Nothing, // a test for the operator itself
         Some(argument) if word == b"de" => match name(skip_blanks(argument)) {
             Some(name) => IncludeTarget::Name(name),
             None => IncludeTarget::Unknown,
@@ -243,7 +250,7 @@ fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// "name" or <name>.
+/// Parses a file name in the form "name" or <name>.
 fn name(text: &[u8]) -> Option<Vec<u8>> {
     let (first, rest) = text.split_first()?;
     let end = match first {
@@ -256,7 +263,7 @@ fn name(text: &[u8]) -> Option<Vec<u8>> {
     line.get(..length).map(<[u8]>::to_vec)
 }
 
-/// Behind blanks and comments, in the same line.
+/// Skips blanks and comments within one line.
 fn skip_blanks(mut text: &[u8]) -> &[u8] {
     loop {
         match text {
@@ -270,7 +277,7 @@ fn skip_blanks(mut text: &[u8]) -> &[u8] {
     }
 }
 
-/// Lines that a backslash continues, in one.
+/// Joins lines that a backslash continues.
 fn joined(text: &[u8]) -> Vec<u8> {
     let mut lines = Vec::with_capacity(text.len());
     for line in text.split_inclusive(|byte| *byte == b'\n') {

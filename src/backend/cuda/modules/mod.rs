@@ -1,14 +1,14 @@
-//! Modules: code that the driver loads for one device, and the kernels in it. A kernel belongs to
-//! the device's primary context.
+//! Modules: code that the driver loads for one device, and the kernels of that code. A kernel
+//! belongs to the primary context of the device.
 //!
 //! In reading order:
-//! - `source`: compiles CUDA C++ or finds it in the cache
+//! - `source`: compiles CUDA C++ or loads the result from the cache
 //! - `nvrtc_sys`: declarations of nvrtc.h
-//! - `nvrtc`: the compiler
-//! - `includes`: files that the compiler reads
-//! - `ptx`: parameters of kernels in PTX
-//! - `image`: checks of binaries
-//! - `module_load`: passes code to the driver
+//! - `nvrtc`: the runtime compiler
+//! - `includes`: header files that the compiler reads
+//! - `ptx`: parameters of the kernels in PTX
+//! - `image`: validation of binaries
+//! - `module_load`: loading code into the driver
 
 mod image;
 mod includes;
@@ -32,23 +32,23 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
 
-/// More parameters than a kernel can have.
+/// Upper bound of the parameter count of a kernel; ends the query loop.
 const MOST_PARAMETERS: usize = 4096;
 
-/// What the driver loaded.
+/// Module that the driver loaded for one device.
 pub struct CudaModule {
     driver: Arc<CudaDriver>,
     device: i32,
     module: Addr,
-    /// What is known of its kernels without the driver.
+    /// Parameter sizes of the module's kernels, read from PTX without the driver.
     entries: Entries,
 }
 
-/// A kernel.
+/// Kernel of a loaded module.
 pub struct CudaKernel {
     function: Addr,
     context: Addr,
-    /// The device that it was compiled for.
+    /// Device for which the kernel was compiled.
     device: i32,
 }
 
@@ -66,7 +66,7 @@ impl driver::Module<CudaDriver> for CudaModule {
         let capability = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10
             + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
         let mut version = 0;
-        // SAFETY: room for an int.
+        // SAFETY: `version` is valid for writing an int.
         let code = unsafe { (driver.cuda.cuDriverGetVersion)(&raw mut version) };
         driver.cuda.check(code, "cuDriverGetVersion")?;
         let mut options = Vec::new();
@@ -113,7 +113,7 @@ impl driver::Module<CudaDriver> for CudaModule {
     fn unload(self) -> Result<()> {
         let _inside = self.driver.enter(self.device)?;
         let cuda = self.driver.cuda;
-        // SAFETY: a module of ours, given up once.
+        // SAFETY: this object owns the module and unloads it once.
         cuda.check_release(unsafe { (cuda.cuModuleUnload)(self.module.ptr()) }, "cuModuleUnload")
     }
 
@@ -122,7 +122,8 @@ impl driver::Module<CudaDriver> for CudaModule {
         let function = self.find(wanted.name)?;
         let sizes = self.sizes(function)?.or_else(|| self.entries.get(wanted.name).cloned());
         if sizes.is_none() && wanted.signature.is_none() {
-            // The driver reads as many bytes of each argument as the kernel has.
+            // Unknown sizes are an error: the driver reads as many bytes of each argument as the
+            // kernel's parameter has.
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "signature is NULL, and the sizes of the arguments of '{}' are not known: drivers \
@@ -142,7 +143,8 @@ impl CudaModule {
     fn find(&self, name: &str) -> Result<Addr> {
         let (cuda, text) = (self.driver.cuda, CString::new(name).unwrap_or_default());
         let mut function = ptr::null_mut();
-        // SAFETY: room for a function, a live module and a name that ends with a NUL.
+        // SAFETY: `function` is valid for writing a function handle, the module is alive, and
+        // `text` is NUL-terminated.
         let code = unsafe {
             (cuda.cuModuleGetFunction)(&raw mut function, self.module.ptr(), text.as_ptr())
         };
@@ -163,16 +165,17 @@ impl CudaModule {
         cuda.check(code, "cuModuleGetFunction").map(|()| Addr::new(function))
     }
 
-    /// Sizes of the kernel's parameters as the driver reports them (since CUDA 12.4).
+    /// Queries the sizes of the kernel's parameters in bytes. Returns `None` if the driver cannot
+    /// report them (before CUDA 12.4).
     fn sizes(&self, function: Addr) -> Result<Option<Vec<u64>>> {
         let Some(ask) = self.driver.cuda.cuFuncGetParamInfo else { return Ok(None) };
         let mut sizes = Vec::new();
         while sizes.len() <= MOST_PARAMETERS {
             let (mut offset, mut size) = (0, 0);
-            // SAFETY: a live function and room for two numbers.
+            // SAFETY: the function is alive, and `offset` and `size` are valid for writing.
             match unsafe { ask(function.ptr(), sizes.len(), &raw mut offset, &raw mut size) } {
                 CUDA_SUCCESS => sizes.push(size as u64),
-                CUDA_ERROR_INVALID_VALUE => return Ok(Some(sizes)), // behind the last parameter
+                CUDA_ERROR_INVALID_VALUE => return Ok(Some(sizes)), // past the last parameter
                 CUDA_ERROR_NOT_SUPPORTED => return Ok(None),
                 code => return Err(self.driver.cuda.error(code, "cuFuncGetParamInfo")),
             }
@@ -180,8 +183,8 @@ impl CudaModule {
         fail!(DTL_ERROR_CUDA, "cuFuncGetParamInfo tells of more than {MOST_PARAMETERS} parameters")
     }
 
-    /// Lets launches request all the shared memory that a block of the device may have: without
-    /// this the limit is 48 KiB. On a device or a driver without the attribute the launch that
+    /// Raises the kernel's limit of dynamic shared memory to the maximum per block of the device;
+    /// the default limit is 48 KiB. If the device or the driver lacks the attribute, a launch that
     /// needs more fails.
     fn allow_shared(&self, function: Addr) {
         let cuda = self.driver.cuda;
@@ -189,7 +192,7 @@ impl CudaModule {
         let most =
             self.driver.attribute(card, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
         let mut own = 0;
-        // SAFETY: a live function and room for an int.
+        // SAFETY: the function is alive, and `own` is valid for writing an int.
         let code = unsafe {
             (cuda.cuFuncGetAttribute)(
                 &raw mut own,
@@ -199,7 +202,7 @@ impl CudaModule {
         };
         if code == CUDA_SUCCESS && most > own {
             let what = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: a live function and two numbers.
+            // SAFETY: the function is alive, and the other two arguments are integers.
             let _ = unsafe { (cuda.cuFuncSetAttribute)(function.ptr(), what, most - own) };
         }
     }
@@ -221,11 +224,12 @@ impl driver::Kernel<CudaDriver> for CudaKernel {
         }
         let inside = queue.enter()?;
         let ([gx, gy, gz], [bx, by, bz]) = (launch.shape.grid, launch.shape.block);
-        // An address is a pointer, and the driver only reads the list.
+        // `Addr` has the layout of a pointer, and the driver only reads the list.
         let args: *mut *mut c_void = launch.args.as_ptr().cast_mut().cast();
         let (stream, nothing) = (queue.id.ptr(), ptr::null_mut());
-        // SAFETY: a live kernel and a live stream of one context, and the address of each argument,
-        // whose sizes the runtime has compared with the kernel's.
+        // SAFETY: the kernel and the stream are alive and belong to one context. `args` has the
+        // address of each argument, and the runtime has compared the argument sizes with those of
+        // the kernel's parameters.
         let code = unsafe {
             (queue.driver.cuda.cuLaunchKernel)(
                 self.function.ptr(),

@@ -1,4 +1,5 @@
-//! What the driver makes of PTX and binaries: options, its log, and what its refusals mean.
+//! Loading of PTX and binaries into the driver: options, logs, and the error texts of rejected
+//! code.
 
 use super::super::symbols::*;
 use crate::abi::status::*;
@@ -7,14 +8,14 @@ use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::ptr;
 
-/// Room for each of the two logs at first; and at most.
+/// Initial and maximum size of each of the two log buffers, in bytes.
 const LOG_BYTES: usize = 16 << 10;
 const MOST_LOG_BYTES: usize = 16 << 20;
 
-/// An option of the driver's compiler and its value.
+/// Option of the driver's PTX compiler, with its value.
 pub(super) type Choice = (CUjit_option, usize);
 
-/// Translates options of ptxas into those of the driver's compiler.
+/// Translates command-line options of ptxas into options of the driver's PTX compiler.
 pub(super) fn options(words: &[CString]) -> Result<Vec<Choice>> {
     let mut choices = Vec::new();
     for word in words {
@@ -44,26 +45,28 @@ pub(super) fn options(words: &[CString]) -> Result<Vec<Choice>> {
     Ok(choices)
 }
 
-/// The driver that loads code, and the properties that decide how.
+/// Driver into which code is loaded, with the properties that its error texts depend on.
 pub(super) struct LoadOptions {
-    /// The driver's functions.
+    /// Function table of the driver.
     pub(super) cuda: &'static Functions,
-    /// The device's, such as 90.
+    /// Compute capability of the device: 10 x major + minor, such as 90.
     pub(super) capability: i32,
-    /// The driver's, such as 12040.
+    /// Version of the driver, such as 12040.
     pub(super) version: i32,
 }
 
 impl LoadOptions {
-    /// Loads code into the current context; the driver's messages are appended to `log`.
+    /// Loads code into the current context and returns the module. The driver's messages are
+    /// appended to `log`.
     pub(super) fn load(&self, code: &[u8], choices: &[Choice], log: &mut String) -> Result<Addr> {
         let mut room = LOG_BYTES;
         loop {
             let (result, module, said) = self.try_load(code, choices, room);
-            // A log that fills its room was cut off.
+            // A log that fills its buffer is truncated: load again with larger buffers.
             if said.iter().any(|log| log.len() + 1 >= room) && room < MOST_LOG_BYTES {
                 if result == CUDA_SUCCESS {
-                    // SAFETY: a module that nobody has seen.
+                    // SAFETY: this function loaded the module and has not returned it, so nothing
+                    // uses the module.
                     let _ = unsafe { (self.cuda.cuModuleUnload)(module.ptr()) };
                 }
                 room *= 32;
@@ -92,7 +95,7 @@ impl LoadOptions {
             CU_JIT_INFO_LOG_BUFFER,
             CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
         ];
-        // Numbers stand where pointers do.
+        // The driver takes integer option values in the place of pointers.
         let number = ptr::without_provenance_mut;
         let mut values: Vec<*mut c_void> =
             vec![errors.as_mut_ptr().cast(), number(room), words.as_mut_ptr().cast(), number(room)];
@@ -101,8 +104,9 @@ impl LoadOptions {
             values.push(number(*value));
         }
         let mut module = ptr::null_mut();
-        // SAFETY: room for a module; code that was checked to be whole or text with a NUL; as many
-        // values as names, and room for logs of the size that is passed.
+        // SAFETY: `module` is valid for writing a handle. `code` is a binary whose completeness was
+        // checked, or NUL-terminated text. `values` is as long as `names`, and each log buffer has
+        // the size that is passed.
         let result = unsafe {
             (self.cuda.cuModuleLoadDataEx)(
                 &raw mut module,
@@ -150,7 +154,7 @@ impl LoadOptions {
     }
 }
 
-/// The error of a launch that the driver refused.
+/// Converts the driver's error code of a failed launch into an `Error`.
 pub(super) fn not_launched(cuda: &Functions, code: CUresult) -> Error {
     let what = match code {
         CUDA_ERROR_INVALID_VALUE => {

@@ -1,10 +1,10 @@
-//! NVRTC, NVIDIA's compiler of CUDA C++ as a library: found by name when somebody compiles, and a
-//! run of it.
+//! NVRTC, NVIDIA's runtime compiler of CUDA C++: loading of the library at the first compilation,
+//! and one compilation.
 //!
 //! Types and constants are those of nvrtc.h: [`super::nvrtc_sys`], which tools/vendor_sys.py
-//! writes.
+//! generates.
 //!
-//! Where next: [`super::source`] for what is compiled and kept, [`super::modules`] for the callers.
+//! Where next: [`super::source`] for compilation and caching, [`super::modules`] for the callers.
 
 use super::nvrtc_sys as sys;
 use super::nvrtc_sys::*;
@@ -43,46 +43,47 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
              it or name it with DTL_NVRTC_LIBRARY; PTX and cubins need none",
 });
 
-/// NVRTC's sonames, by their major version.
+/// Sonames of NVRTC by major version.
 const SONAMES: [(i32, &str); 3] =
     [(13, "libnvrtc.so.13"), (12, "libnvrtc.so.12"), (11, "libnvrtc.so.11.2")];
 const HEADER_NAME: &CStr = c"dtl_kernel.h";
-/// What every source may include.
+/// Header "dtl_kernel.h", which every source may include.
 pub(super) const HEADER_TEXT: &str = include_str!("../../../../include/dtl_kernel.h");
 
-/// The compiler in this process.
+/// Loaded NVRTC library.
 pub(super) struct Nvrtc {
     calls: &'static Functions,
-    /// Its file.
+    /// Path of the library file.
     pub(super) file: PathBuf,
-    /// Its version.
+    /// Major and minor version of the library.
     pub(super) version: (i32, i32),
-    /// The architectures that it supports, as numbers such as 90; empty if it does not report them.
+    /// Architectures that the compiler supports, as numbers such as 90; empty if the compiler does
+    /// not report them.
     known: Vec<i32>,
 }
 
-/// What came out of a run.
+/// Output of one compilation.
 pub(super) struct Output {
-    /// The text, with its NUL; empty if there is none.
+    /// PTX with its NUL; empty if the compiler produced none.
     pub(super) ptx: Vec<u8>,
-    /// nvrtcResult for one architecture; empty if none was requested.
+    /// Binary for one architecture; empty if the options select no real architecture.
     pub(super) cubin: Vec<u8>,
 }
 
 impl Nvrtc {
-    /// Opens the one that is named, else the newest whose code a driver of this version (such as
-    /// 12040) takes.
+    /// Opens the library that the settings name, else the newest installed NVRTC whose code a
+    /// driver of version `driver_version` (such as 12040) can load.
     pub(super) fn find(driver_version: i32) -> Result<Self> {
         let named = settings::current().compiler.device_compiler;
         let calls = match named.as_deref() {
-            // SAFETY: the user vouches for the library.
+            // SAFETY: the user, who named the library, vouches for it.
             named @ Some(_) => unsafe { LIBRARY.open_named(named) },
             None => first_of(&candidates(driver_version)),
         };
         let calls = calls.map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
         let function: *const c_void = calls.nvrtcVersion as *const c_void;
         let (mut major, mut minor) = (0, 0);
-        // SAFETY: room for two ints.
+        // SAFETY: `major` and `minor` are valid for writing an int.
         let code = unsafe { (calls.nvrtcVersion)(&raw mut major, &raw mut minor) };
         let mut nvrtc = Nvrtc {
             calls,
@@ -102,16 +103,17 @@ impl Nvrtc {
             return Ok(Vec::new());
         };
         let mut count = 0;
-        // SAFETY: room for an int.
+        // SAFETY: `count` is valid for writing an int.
         self.check(unsafe { ask_count(&raw mut count) }, "nvrtcGetNumSupportedArchs")?;
         let mut known = vec![0; usize::try_from(count).unwrap_or(0)];
-        // SAFETY: room for as many as were counted.
+        // SAFETY: `known` has as many elements as the library reported.
         self.check(unsafe { ask(known.as_mut_ptr()) }, "nvrtcGetSupportedArchs")?;
         Ok(known)
     }
 
-    /// The option for a device of this compute capability (such as 90): code for it alone, else,
-    /// from a compiler that is older than the device, PTX that the driver makes code of.
+    /// Returns the architecture option for a device of compute capability `capability` (such as
+    /// 90). The option selects code for this device only or, if the compiler is older than the
+    /// device, PTX that the driver compiles.
     pub(super) fn architecture(&self, capability: i32) -> Result<CString> {
         let option = if self.known.is_empty() || self.known.contains(&capability) {
             format!("--gpu-architecture=sm_{capability}")
@@ -134,7 +136,7 @@ impl Nvrtc {
         Ok(CString::new(option).unwrap_or_default())
     }
 
-    /// Compiles; the compiler's messages are appended to `log` on success and on failure.
+    /// Compiles `text`. The compiler's messages are appended to `log` on success and on failure.
     pub(super) fn run(
         &self,
         text: &CStr,
@@ -145,14 +147,15 @@ impl Nvrtc {
     ) -> Result<Output> {
         let mut program = Program { nvrtc: self, object: ptr::null_mut() };
         let header = CString::new(HEADER_TEXT).unwrap_or_default();
-        // Texts from C have no NUL inside.
+        // The conversions do not fail: strings from C contain no NUL.
         let file_names: Vec<CString> =
             files.iter().map(|file| CString::new(file.name.as_str()).unwrap_or_default()).collect();
         let names: Vec<*const c_char> =
             file_names.iter().map(|name| name.as_ptr()).chain([HEADER_NAME.as_ptr()]).collect();
         let headers: Vec<*const c_char> =
             files.iter().map(|file| file.text.as_ptr()).chain([header.as_ptr()]).collect();
-        // SAFETY: room for a program, and texts that end with a NUL, as many headers as names.
+        // SAFETY: `program.object` is valid for writing a handle, all texts are NUL-terminated, and
+        // there are as many headers as names.
         let code = unsafe {
             (self.calls.nvrtcCreateProgram)(
                 &raw mut program.object,
@@ -167,12 +170,14 @@ impl Nvrtc {
         let limit_ns = settings::current().compiler.limit_ns();
         let mut end = now_ns().saturating_add(limit_ns);
         if let Some(ask) = self.calls.nvrtcSetFlowCallback {
-            // SAFETY: a live program; the function only reads `end`, which outlives the run.
+            // SAFETY: the program is alive. `is_over` only reads `end`, which outlives the
+            // compilation.
             let code = unsafe { ask(program.object, Some(is_over), (&raw mut end).cast()) };
             self.check(code, "nvrtcSetFlowCallback")?;
         }
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: a live program and as many texts as the count that is passed.
+        // SAFETY: the program is alive, and `options` has as many NUL-terminated texts as the
+        // count.
         let code = unsafe {
             (self.calls.nvrtcCompileProgram)(
                 program.object,
@@ -191,7 +196,7 @@ impl Nvrtc {
             (Some(size), Some(get)) => program.bytes(size, get),
             _ => Vec::new(),
         };
-        // A text of nothing but its NUL is none.
+        // A text that consists of its NUL only is no PTX.
         Ok(Output { ptx: if ptx.len() > 1 { ptx } else { Vec::new() }, cubin })
     }
 
@@ -200,12 +205,12 @@ impl Nvrtc {
     }
 
     fn error(&self, code: nvrtcResult, call: &str) -> Error {
-        // SAFETY: takes a number; what comes back is a text that is never freed, or null.
+        // SAFETY: the function takes an integer and returns null or a string that is never freed.
         let name = unsafe { (self.calls.nvrtcGetErrorString)(code) };
         let name = if name.is_null() {
             "a code without a name".into()
         } else {
-            // SAFETY: not null, so such a text.
+            // SAFETY: `name` is not null, so it is a string that is never freed.
             unsafe { CStr::from_ptr(name) }.to_string_lossy()
         };
         let (status, advice) = match code {
@@ -222,27 +227,27 @@ impl Nvrtc {
     }
 }
 
-/// A program of NVRTC's, ended with this.
+/// Program object of NVRTC, destroyed on drop.
 struct Program<'a> {
     nvrtc: &'a Nvrtc,
     object: nvrtcProgram,
 }
 
 impl Program<'_> {
-    /// Reads an output of the program: `size` returns its size and `get` writes it. Empty if the
-    /// compiler has none.
+    /// Reads an output of the program: `size` returns its size and `get` writes it. Returns an
+    /// empty vector if the compiler has no such output.
     fn bytes(
         &self,
         size: unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult,
         get: unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> nvrtcResult,
     ) -> Vec<u8> {
         let mut count = 0;
-        // SAFETY: a live program and room for a number.
+        // SAFETY: the program is alive, and `count` is valid for writing a size.
         if unsafe { size(self.object, &raw mut count) } != NVRTC_SUCCESS || count == 0 {
             return Vec::new();
         }
         let mut bytes = vec![0u8; count];
-        // SAFETY: a live program and as many bytes as it wants.
+        // SAFETY: the program is alive, and `bytes` has the size that the compiler reported.
         let code = unsafe { get(self.object, bytes.as_mut_ptr().cast()) };
         if code == NVRTC_SUCCESS { bytes } else { Vec::new() }
     }
@@ -251,20 +256,23 @@ impl Program<'_> {
 impl Drop for Program<'_> {
     fn drop(&mut self) {
         if !self.object.is_null() {
-            // SAFETY: a program of ours, ended once.
+            // SAFETY: this object owns the program and destroys it once.
             let _ = unsafe { (self.nvrtc.calls.nvrtcDestroyProgram)(&raw mut self.object) };
         }
     }
 }
 
-/// NVRTC's callback, which it calls from any thread; 1 = cancel the compilation.
+/// Callback by which NVRTC queries, from any thread, whether to cancel the compilation. Returns 1
+/// to cancel.
 unsafe extern "C" fn is_over(end: *mut c_void, _: *mut c_void) -> c_int {
-    // SAFETY: the number that `run` has handed over with this function; nobody writes to it.
+    // SAFETY: `end` points to the deadline that `run` registered with this function; no thread
+    // writes to it.
     let end = unsafe { *end.cast::<u64>() };
     c_int::from(now_ns() > end)
 }
 
-/// The driver takes code of its own major version and of older ones; a newer compiler's comes last.
+/// Lists candidate library names in order of preference. A driver loads code from compilers of its
+/// own major version and of older ones, so newer compilers come last.
 fn candidates(driver_version: i32) -> Vec<&'static str> {
     let major = driver_version / 1000;
     let (fit, newer): (Vec<_>, Vec<_>) = SONAMES.iter().partition(|(of, _)| *of <= major);
@@ -280,7 +288,7 @@ fn candidates(driver_version: i32) -> Vec<&'static str> {
 fn first_of(names: &[&str]) -> std::result::Result<&'static Functions, String> {
     let mut reasons = Vec::new();
     for name in names {
-        // SAFETY: NVRTC by its name.
+        // SAFETY: the name is that of NVRTC.
         match unsafe { LIBRARY.open(name) } {
             Ok(calls) => return Ok(calls),
             Err(why) => reasons.push(why),

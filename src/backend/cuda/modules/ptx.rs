@@ -1,13 +1,13 @@
-//! The parameters of kernels, read from PTX: launches are checked against their sizes also where
-//! the driver cannot report them (before CUDA 12.4). PTX writes them out in full, in a form that
-//! its specification fixes.
+//! Parameter sizes of kernels, parsed from PTX. The runtime checks launches against these sizes
+//! where the driver cannot report them (before CUDA 12.4). PTX declares all parameters in a form
+//! that the PTX specification defines.
 
 use std::collections::BTreeMap;
 
-/// Sizes of the parameters by the kernel's name.
+/// Parameter sizes in bytes, by kernel name.
 pub(super) type Entries = BTreeMap<String, Vec<u64>>;
 
-/// The kernels of a text. One with a parameter of unknown size is left out.
+/// Parses the kernels of a PTX text. A kernel with a parameter of unknown size is omitted.
 pub(super) fn entries(text: &[u8]) -> Entries {
     let text = bare(&String::from_utf8_lossy(text));
     let mut found = Entries::new();
@@ -36,7 +36,7 @@ fn is_of_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | '$' | '%')
 }
 
-/// The text without comments and without what stands in quotes.
+/// Removes comments and quoted strings from a PTX text.
 fn bare(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
@@ -65,7 +65,7 @@ fn bare(text: &str) -> String {
     }
 }
 
-/// What comes behind a text in quotes; a backslash in there takes the next letter with it.
+/// Returns the text behind a quoted string. A backslash in the string escapes the next character.
 fn behind_quotes(text: &str) -> &str {
     let mut letters = text.char_indices().skip(1);
     while let Some((at, letter)) = letters.next() {
@@ -78,7 +78,7 @@ fn behind_quotes(text: &str) -> &str {
     ""
 }
 
-/// Bytes of ".param .align 8 .b8 name[24]".
+/// Returns the size in bytes of a parameter such as ".param .align 8 .b8 name[24]".
 fn size(parameter: &str) -> Option<u64> {
     let mut words = parameter.split_ascii_whitespace();
     if words.next() != Some(".param") {
@@ -139,7 +139,7 @@ mod tests {
         assert!(found.get("none").unwrap().is_empty() && found.get("empty").unwrap().is_empty());
         assert_eq!(found.len(), 4, "{found:?}");
         for cut in 0..text.len() {
-            entries(text.get(..cut).unwrap()); // ends, and panics at nothing
+            entries(text.get(..cut).unwrap()); // returns without a panic
         }
         assert!(entries(b"\xff\xfe.entry \xff(").len() <= 1);
     }

@@ -1,7 +1,7 @@
-//! CUDA C++ to what the driver loads: by NVRTC, or from the folder of what it made before.
+//! Compilation of CUDA C++ into code that the driver loads, by NVRTC or from the kernel cache.
 //!
-//! What is kept is one file: a line "kernel NAME SIZE..." for each kernel whose parameters are
-//! known, an empty line, then the code (a cubin, or PTX with its NUL).
+//! A cache entry is one file: a line "kernel NAME SIZE..." for each kernel whose parameter sizes
+//! are known, an empty line, then the code (a cubin, or PTX with its NUL).
 
 use super::includes;
 use super::nvrtc::{HEADER_TEXT, Nvrtc, Output};
@@ -17,24 +17,24 @@ use std::os::unix::ffi::OsStrExt;
 
 const OBJECT: &str = "kernels.cuda";
 
-/// What the driver loads.
+/// Code that the driver loads, with the parameter sizes of its kernels.
 pub(super) struct Image {
-    /// A cubin, or PTX and a NUL.
+    /// A cubin, or NUL-terminated PTX.
     pub(super) code: Vec<u8>,
-    /// What is known of its kernels.
+    /// Parameter sizes of the kernels.
     pub(super) entries: Entries,
 }
 
-/// What compiles, and for what.
+/// Compilation job: compiler, source and options.
 struct Order<'a> {
     nvrtc: Nvrtc,
     source: &'a Source,
-    /// The library's own and the caller's.
+    /// Options of the library, followed by options of the caller.
     options: Vec<CString>,
 }
 
-/// Compiles for a device of this compute capability (such as 90), under a driver of this version
-/// (such as 12040).
+/// Compiles `source` for a device of compute capability `capability` (such as 90) under a driver of
+/// version `driver` (such as 12040), or returns the cached result.
 pub(super) fn compile(
     source: &Source,
     capability: i32,
@@ -58,8 +58,8 @@ pub(super) fn compile(
         }
     }
     let (image, packed) = order.run(log)?;
-    // A file has changed meanwhile: it is unknown which version was compiled, so the result is not
-    // kept.
+    // An input file changed during the compilation. Which version was compiled is unknown, so the
+    // result is not cached.
     if order.inputs().is_none_or(|now| now.bytes() != inputs.bytes()) {
         return Ok(image);
     }
@@ -69,12 +69,12 @@ pub(super) fn compile(
         Ok(CompilerOutput { needs: Vec::new(), log: log.clone() })
     });
     if let Err(error) = kept {
-        log::warning!("{}", error.text()); // it was compiled, and will be again
+        log::warning!("{}", error.text()); // not cached: compiled again next time
     }
     Ok(image)
 }
 
-/// Whether an option selects the target architecture.
+/// Returns true if `option` selects the target architecture.
 fn names_architecture(option: &[u8]) -> bool {
     [&b"--gpu-architecture"[..], b"-arch"].iter().any(|name| {
         option.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"="))
@@ -82,7 +82,7 @@ fn names_architecture(option: &[u8]) -> bool {
 }
 
 impl Order<'_> {
-    /// Everything that the result depends on; `None` if that cannot be determined.
+    /// Returns everything that the result depends on; `None` if the inputs cannot be determined.
     fn inputs(&self) -> Option<Inputs> {
         let mut inputs = Inputs::new();
         inputs.add("compiler of", b"cuda");
@@ -91,7 +91,8 @@ impl Order<'_> {
         for number in [self.nvrtc.version.0, self.nvrtc.version.1] {
             inputs.add("version", &number.to_le_bytes());
         }
-        // What NVRTC reads: flags that it appends could name files.
+        // NVRTC reads these environment variables. Flags that it appends from them could name
+        // files.
         let mut variables: Vec<_> = std::env::vars_os()
             .filter(|(name, _)| {
                 [&b"NVRTC_"[..], b"LIBNVVM_"].iter().any(|one| name.as_bytes().starts_with(one))
@@ -115,10 +116,10 @@ impl Order<'_> {
         includes::add(&mut inputs, self.source).then_some(inputs)
     }
 
-    /// What came out, and as it is kept.
+    /// Compiles, and returns the image and the bytes of its cache entry.
     fn run(&self, log: &mut String) -> Result<(Image, Vec<u8>)> {
         log.clear();
-        // dtl_module_compile takes no text with a NUL inside.
+        // The conversion does not fail: dtl_module_compile rejects text that contains a NUL.
         let text = CStr::from_bytes_with_nul(self.source.terminated()).unwrap_or_default();
         let Output { ptx, cubin } =
             self.nvrtc.run(text, &self.source.name, &self.source.files, &self.options, log)?;

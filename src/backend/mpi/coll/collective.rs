@@ -1,7 +1,8 @@
-//! MPI's own collectives: the arguments of ours in MPI's terms.
+//! MPI's own collectives: conversion of the library's arguments to those of MPI.
 //!
-//! Data that is only moved travels as bytes. Blocks of different sizes become counts and
-//! displacements from the first of them in memory. What `int` does not count is in `large_count`.
+//! Data that is only moved is sent as bytes. Blocks of different sizes become counts and
+//! displacements from the block with the lowest address. `large_count` handles counts that exceed
+//! `int`.
 
 use super::large_count;
 use crate::backend::mpi::ids::id_of;
@@ -18,24 +19,24 @@ use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-/// Most bytes or elements that MPI's older counts hold.
+/// Maximum number of bytes or elements that MPI's `int` counts can hold.
 pub(in crate::backend::mpi) const MOST: usize = c_int::MAX as usize;
 
-/// Whether MPI's counts hold it. All ranks must decide alike, so only arguments that are equal on
-/// all ranks count. The sizes of different blocks are not known on every rank; those collectives
-/// find a unit in which their counts fit.
+/// Returns true if MPI can execute this collective with its counts. All ranks must decide alike, so
+/// the decision depends only on arguments that are equal on all ranks. Not every rank knows the
+/// sizes of blocks that differ; collectives with such blocks find a unit in which their counts fit.
 fn takes(endpoint: &MpiTransport, args: &CollArgs) -> bool {
     let is_various = args.row.is_varied() && !args.row.reduces;
     let has = is_various || bytes(args, endpoint.size) <= MOST || large_count::take(endpoint, args);
     has && !(endpoint.is_intel && has_empty_block(args))
 }
 
-/// What this rank has to count up to.
+/// Returns the number of bytes that this rank's counts must represent.
 pub(in crate::backend::mpi) fn bytes(args: &CollArgs, size: c_int) -> usize {
     let ranks = size.unsigned_abs() as usize;
     let counted = |extent, buffer: &Buffer| match extent {
         Extent::Nothing => 0,
-        // This rank's own part of such may be in place, where it does not count.
+        // If block sizes differ, this rank's own part may be in place and then does not count.
         _ if args.row.is_varied() => buffer.span(),
         Extent::All => args.bytes.saturating_mul(ranks),
         _ => args.bytes,
@@ -43,8 +44,8 @@ pub(in crate::backend::mpi) fn bytes(args: &CollArgs, size: c_int) -> usize {
     counted(args.row.send, &args.send).max(counted(args.row.recv, &args.recv))
 }
 
-/// An allgather with a block of nothing: Intel's takes millions of MPI_Test to end it (200 KB
-/// beside it, MPI_Iallgatherv). All ranks pass the same sizes.
+/// Returns true for an allgather with an empty block: Intel MPI needs millions of MPI_Test calls to
+/// complete it (MPI_Iallgatherv with another block of 200 KB). All ranks pass the same sizes.
 fn has_empty_block(args: &CollArgs) -> bool {
     args.kind == Kind::Allgatherv && args.recv.ranges().iter().any(|block| block.is_empty())
 }
@@ -88,8 +89,7 @@ impl NativeCollectives for MpiTransport {
     fn allreduce(&self, from: Addr, into: Addr, count: i32, by: ReductionId) -> Result<()> {
         let (_turn, (datatype, op)) = (self.mpi.enter()?, by);
         let from = if from == Addr::NULL { self.mpi.k.in_place } else { from }.ptr();
-        // SAFETY: `count` elements of the datatype at either address, which are valid during the
-        // call.
+        // SAFETY: both addresses have `count` elements of the datatype, valid during the call.
         let code = unsafe {
             (self.mpi.call.MPI_Allreduce)(from, into.ptr(), count, datatype, op, self.user)
         };
@@ -101,16 +101,16 @@ impl NativeCollectives for MpiTransport {
     }
 }
 
-/// One call of MPI: the form that waits, or the one that gives a request.
+/// One call of MPI: the blocking function, or the nonblocking one if `request` is set.
 pub(in crate::backend::mpi) struct MpiCall<'a> {
     pub(in crate::backend::mpi) endpoint: &'a MpiTransport,
     pub(in crate::backend::mpi) request: Option<&'a mut Handle>,
     pub(in crate::backend::mpi) kept: &'a mut RetainedArgs,
-    /// Whether `int` does not hold its bytes.
+    /// True if `int` cannot hold the number of bytes.
     is_large: bool,
 }
 
-/// What MPI reads until a collective is over.
+/// Arguments that MPI reads until a collective completes.
 #[derive(Default)]
 pub(in crate::backend::mpi) struct RetainedArgs(Vec<Item>);
 
@@ -123,30 +123,30 @@ pub(in crate::backend::mpi) enum Item {
 }
 
 impl RetainedArgs {
-    /// Its memory does not move with it.
+    /// Retains an argument; the memory that `item` owns does not move.
     pub(in crate::backend::mpi) fn push(&mut self, item: Item) {
         self.0.push(item);
     }
 }
 
-/// Calls one of the two forms; the communicator, and the request, are the last arguments of all of
-/// them.
+/// Calls the blocking or the nonblocking function. The last arguments of all these functions are
+/// the communicator and, if nonblocking, the request.
 macro_rules! mpi {
     ($self:ident, $now:ident, $later:ident $(, $arg:expr)*) => {{
         let (mpi, comm) = ($self.endpoint.mpi, $self.endpoint.user);
         let code = match $self.request.as_deref_mut() {
-            // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists
-            // are kept as long; counts fit, by `takes`.
+            // SAFETY: the regions are valid until the collective completes, per `Transport`; the
+            // lists are retained as long; the counts fit, by `takes`.
             None => unsafe { (mpi.call.$now)($($arg,)* comm) },
-            // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists
-            // are kept as long; counts fit, by `takes`; the request is a writable word.
+            // SAFETY: the regions are valid until the collective completes, per `Transport`; the
+            // lists are retained as long; counts fit, by `takes`; the request is writable.
             Some(request) => unsafe { (mpi.call.$later)($($arg,)* comm, request) },
         };
         mpi.check(stringify!($now), code)
     }};
 }
 
-/// Blocks of memory as counts and displacements, in a unit.
+/// Blocks of memory as counts and displacements in multiples of a unit datatype.
 struct Spread {
     base: *mut c_void,
     counts: *const c_int,
@@ -176,7 +176,7 @@ impl MpiCall<'_> {
         self.endpoint.mpi.k.byte
     }
 
-    /// The buffer that may be in place.
+    /// Returns MPI_IN_PLACE if the collective is in place, else the address of `buffer`.
     pub(in crate::backend::mpi) fn own(&self, args: &CollArgs, buffer: &Buffer) -> *mut c_void {
         if args.in_place { self.endpoint.mpi.k.in_place.ptr() } else { at(buffer.whole()) }
     }
@@ -215,19 +215,19 @@ impl MpiCall<'_> {
         }
     }
 
-    /// What a reduce takes. MPICH 4 takes MPI_IN_PLACE for an address at roots other than 0 (more
-    /// than 2 KiB).
+    /// Returns the send buffer of a reduce. MPICH 4 treats MPI_IN_PLACE as an address at roots
+    /// other than 0 (above 2 KiB), so a copy of the data is passed there.
     pub(in crate::backend::mpi) fn reduced_from(&mut self, args: &CollArgs) -> Result<*mut c_void> {
         let hides = args.in_place && args.root != 0 && !self.endpoint.mpi.is_open_mpi();
         if hides { self.copied(args.recv.whole()) } else { Ok(self.own(args, &args.send)) }
     }
 
-    /// The blocks of a reduce_scatter.
+    /// Returns the blocks of a reduce_scatter, by rank.
     pub(in crate::backend::mpi) fn blocks_of(&self, args: &CollArgs) -> Vec<Region> {
         (0..self.endpoint.size).map(|rank| args.send.block(rank, args.bytes)).collect()
     }
 
-    /// The two buffers of a reduce_scatter.
+    /// Returns the send and the receive buffer of a reduce_scatter.
     pub(in crate::backend::mpi) fn scattered_from(
         &mut self,
         args: &CollArgs,
@@ -236,14 +236,14 @@ impl MpiCall<'_> {
         if args.in_place {
             return self.scattered_in_place(blocks);
         }
-        // Empty ones are nowhere.
+        // Empty blocks have no address.
         let first = blocks.iter().find(|block| !block.is_empty());
         Ok((first.map_or(null_mut(), |first| at(*first)), at(args.recv.whole())))
     }
 
-    /// The two buffers of a reduce_scatter in place. Its data begins where the first block that has
-    /// any does, whoever's that is. MPICH copies a rank's own block to there, and ends the process
-    /// if the two overlap: those are passed as a copy.
+    /// Returns the two buffers of a reduce_scatter in place. Its data begins at the first block
+    /// that is not empty, of any rank. MPICH copies a rank's own block to that address, and aborts
+    /// the process if the two overlap: overlapping data is passed as a copy.
     fn scattered_in_place(&mut self, blocks: &[Region]) -> Result<(*mut c_void, *mut c_void)> {
         let in_place = self.endpoint.mpi.k.in_place.ptr();
         let Some(first) = blocks.iter().find(|block| !block.is_empty()) else {
@@ -259,7 +259,7 @@ impl MpiCall<'_> {
         Ok((self.copied(all)?, at(*first)))
     }
 
-    /// A copy of data that this MPI does not reduce in place, kept until the collective is over.
+    /// Copies data that this MPI does not reduce in place; retained until the collective completes.
     fn copied(&mut self, data: Region) -> Result<*mut c_void> {
         let Some(copy) = Scratch::new(data.len()) else {
             return fail!(
@@ -291,7 +291,7 @@ impl MpiCall<'_> {
         }
     }
 
-    /// Those with a block for each rank on one side and this rank's own part on the other.
+    /// Calls a collective with all ranks' blocks on one side and this rank's part on the other.
     fn various_blocks(&mut self, args: &CollArgs) -> Result<()> {
         let (blocks, own) = match args.kind {
             Kind::Gatherv | Kind::Allgatherv => (&args.recv, &args.send),
@@ -337,7 +337,7 @@ impl MpiCall<'_> {
         ended
     }
 
-    /// The blocks of a buffer; none where the buffer does not count on this rank.
+    /// Returns the blocks of a buffer; none where it is not significant on this rank.
     pub(in crate::backend::mpi) fn ranges<'b>(&self, blocks: &'b Buffer) -> &'b [Region] {
         match blocks {
             Buffer::Blocks(blocks) => blocks,
@@ -345,7 +345,7 @@ impl MpiCall<'_> {
         }
     }
 
-    /// Keeps a list; its address.
+    /// Retains a list; returns its address.
     fn keep(&mut self, list: Vec<c_int>) -> *const c_int {
         let at = list.as_ptr();
         self.kept.push(Item::List(list));
@@ -375,13 +375,13 @@ impl MpiCall<'_> {
         })
     }
 
-    /// Frees a unit that was made; what was started with it goes on.
+    /// Frees the unit datatype of `spread`; operations started with the datatype are not affected.
     fn end(&self, spread: &Spread) -> Result<()> {
         if spread.is_made { message::free(self.endpoint.mpi, spread.unit) } else { Ok(()) }
     }
 }
 
-/// The smallest power of two of bytes in which everything up to `end` can be counted.
+/// Returns the smallest unit, a power of two in bytes, in which numbers up to `end` fit `int`.
 fn unit_of(numbers: impl Iterator<Item = usize>, end: usize) -> Result<usize> {
     if end <= MOST {
         return Ok(1);
@@ -402,7 +402,7 @@ pub(in crate::backend::mpi) fn at(region: Region) -> *mut c_void {
     if region.is_empty() { null_mut() } else { region.addr().ptr() }
 }
 
-/// A number that `takes` or `unit_of` has made fit.
+/// Converts a number that fits an `int` because of `takes` or `unit_of`.
 fn count(number: usize) -> c_int {
     c_int::try_from(number).unwrap_or(c_int::MAX)
 }

@@ -1,9 +1,9 @@
-//! MPI's own collectives with counts that `int` does not hold (more than 2 GiB), by the _c
-//! functions of MPI 4.
+//! MPI's own collectives with counts that exceed `int` (more than 2 GiB), by the _c functions of
+//! MPI 4.
 //!
-//! Arguments are prepared like those of the other collectives, by `collective`. Where the _c
-//! functions cannot be used, the library's own algorithms run instead; blocks of various sizes get
-//! a larger unit.
+//! `collective` prepares the arguments of these collectives like those of all others. Where the _c
+//! functions cannot be used, the library's own algorithms run instead; blocks of different sizes
+//! get a larger unit.
 
 use super::collective::{Item, MOST, MpiCall, at, bytes};
 use crate::backend::mpi::library::functions::{Count, Handle};
@@ -15,9 +15,9 @@ use crate::runtime::comm::coll::{Buffer, CollArgs, Kind};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 
-/// Whether this MPI has the _c functions and they are proven to work: MPICH from 5 on. In MPICH 4.0
-/// MPI_Ibcast_c of 2.2 GiB fails, and it is unknown which of the libraries derived from it share
-/// that fault.
+/// Returns true if this MPI has the _c functions and they are proven to work: MPICH from version 5
+/// on. In MPICH 4.0 an MPI_Ibcast_c of 2.2 GiB fails, and it is unknown which of the libraries
+/// derived from MPICH 4.0 have that fault.
 pub(in crate::backend::mpi) fn can_be_used(mpi: &Mpi) -> bool {
     let has_all = mpi.call.MPI_Bcast_c.is_some() && mpi.call.MPI_Ibcast_c.is_some();
     has_all && is_known_to_work(&mpi.version)
@@ -28,8 +28,8 @@ fn is_known_to_work(version: &str) -> bool {
     number.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 5)
 }
 
-/// Whether the _c functions can run this collective. MPI passes an `int` count to reduction
-/// operations of ours.
+/// Returns true if the _c functions can execute this collective. MPI passes an `int` count to
+/// reduction operations that this library defines.
 pub(in crate::backend::mpi) fn take(endpoint: &MpiTransport, args: &CollArgs) -> bool {
     let mpi = endpoint.mpi;
     let is_countable = args.reduction.is_none_or(|by| {
@@ -38,17 +38,17 @@ pub(in crate::backend::mpi) fn take(endpoint: &MpiTransport, args: &CollArgs) ->
     can_be_used(mpi) && is_countable
 }
 
-/// Calls one of the two forms; the communicator, and the request, are the last arguments of all of
-/// them.
+/// Calls the blocking or the nonblocking function. The last arguments of all these functions are
+/// the communicator and, if nonblocking, the request.
 macro_rules! large {
     ($self:ident, $now:ident, $later:ident $(, $arg:expr)*) => {{
         let (mpi, comm) = ($self.endpoint.mpi, $self.endpoint.user);
         let code = match ($self.request.as_deref_mut(), mpi.call.$now, mpi.call.$later) {
-            // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists
-            // are kept as long.
+            // SAFETY: the regions are valid until the collective completes, per `Transport`; the
+            // lists are retained as long.
             (None, Some(call), _) => unsafe { call($($arg,)* comm) },
-            // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists
-            // are kept as long; the request is a writable word.
+            // SAFETY: the regions are valid until the collective completes, per `Transport`; the
+            // lists are retained as long; the request is a writable word.
             (Some(request), _, Some(call)) => unsafe { call($($arg,)* comm, request) },
             _ => return fail!(
                 DTL_ERROR_UNAVAILABLE,
@@ -70,7 +70,7 @@ struct Spread {
 }
 
 impl MpiCall<'_> {
-    /// Calls the function with large counts of a collective.
+    /// Calls the _c function of a collective.
     pub(in crate::backend::mpi) fn make_large(&mut self, args: &CollArgs) -> Result<()> {
         match (args.kind, &args.reduction) {
             (Kind::Barrier, _) => fail!(DTL_ERROR_INTERNAL, "a barrier has no count"),
@@ -183,7 +183,7 @@ impl MpiCall<'_> {
 
     fn keep_counts(&mut self, counts: Vec<Count>) -> *const Count {
         let at = counts.as_ptr();
-        // The list's memory does not move with it.
+        // The memory of the list does not move when the list is moved.
         self.kept.push(Item::Counts(counts));
         at
     }

@@ -1,7 +1,7 @@
 //! MPI's own collectives.
 //!
 //! In reading order:
-//! - `collective`: arguments in MPI's terms
+//! - `collective`: conversion of arguments
 //! - `large_count`: counts above INT_MAX
 
 pub(super) mod collective;

@@ -1,6 +1,6 @@
-//! The constants of the loaded MPI, resolved once: handles and numbers ready to be passed.
+//! Constants of the loaded MPI: handles and numbers, resolved once, that can be passed to MPI.
 //!
-//! Not here: their values in each binary interface (`abi`).
+//! `abi` has the values of each binary interface.
 
 use super::abi::{self, Abi, Int, Pointer, ValueSource};
 use super::functions::Handle;
@@ -9,10 +9,10 @@ use crate::error::{Result, fail};
 use crate::sys::memory::buf::Addr;
 use std::ffi::{CStr, CString, c_int, c_void};
 
-/// Numbers of dtypes and operations that a table is kept for.
+/// Number of built-in dtypes, and of built-in operations, that the tables have room for.
 const NUMBERS: usize = 32;
 
-/// The constants.
+/// Constants of the loaded MPI.
 #[repr(C)]
 pub struct Constants {
     /// MPI_BYTE.
@@ -23,9 +23,9 @@ pub struct Constants {
     pub any_source: c_int,
     /// MPI_ANY_TAG.
     pub any_tag: c_int,
-    /// Where MPI_SOURCE is in a status.
+    /// Offset of MPI_SOURCE in a status, in bytes.
     pub status_source: usize,
-    /// Where MPI_TAG is in a status.
+    /// Offset of MPI_TAG in a status, in bytes.
     pub status_tag: usize,
     /// MPI_COMM_WORLD.
     pub comm_world: Handle,
@@ -39,9 +39,9 @@ pub struct Constants {
     pub int: Handle,
     /// MPI_COMM_TYPE_SHARED.
     pub comm_type_shared: c_int,
-    /// MPI_TAG_UB, the attribute's key.
+    /// MPI_TAG_UB, key of the attribute.
     pub tag_ub: c_int,
-    /// MPI_LASTUSEDCODE, the attribute's key.
+    /// MPI_LASTUSEDCODE, key of the attribute.
     pub lastusedcode: c_int,
     /// MPI_ERR_LASTCODE.
     pub err_lastcode: c_int,
@@ -61,27 +61,27 @@ pub struct Constants {
     pub err_truncate: c_int,
     /// MPI_ERR_NO_MEM.
     pub err_no_mem: c_int,
-    /// MPIX_ERR_PROC_FAILED; [`abi::ABSENT`] where there is none.
+    /// MPIX_ERR_PROC_FAILED; [`abi::ABSENT`] if the interface lacks it.
     pub err_proc_failed: c_int,
-    /// MPIX_ERR_PROC_FAILED_PENDING; [`abi::ABSENT`] where there is none.
+    /// MPIX_ERR_PROC_FAILED_PENDING; [`abi::ABSENT`] if the interface lacks it.
     pub err_proc_failed_pending: c_int,
-    /// MPI_WIN_MODEL, the attribute's key.
+    /// MPI_WIN_MODEL, key of the attribute.
     pub win_model: c_int,
     /// MPI_WIN_UNIFIED.
     pub win_unified: c_int,
     /// MPI_MODE_NOCHECK.
     pub mode_nocheck: c_int,
-    /// Size of a handle in memory.
+    /// Size of a handle in memory, in bytes.
     pub handle_size: usize,
     datatypes: [Option<Handle>; NUMBERS],
     ops: [Option<Handle>; NUMBERS],
 }
 
-/// Finds a symbol of the library, data or function.
+/// Function that finds a data or function symbol of the library.
 pub type Find<'a> = &'a dyn Fn(&CStr) -> Option<Addr>;
 
 impl Constants {
-    /// Resolves them; the first symbol that is missing is named.
+    /// Resolves all constants; the error names the first missing symbol.
     pub fn resolve(abi: &Abi, find: Find<'_>) -> Result<Self> {
         let handle = |name: abi::Handle| place(abi.handle(name), find);
         let pointer = |name: Pointer| place(abi.pointer(name), find).map(address);
@@ -121,7 +121,7 @@ impl Constants {
         })
     }
 
-    /// An array of two handles as it lies in memory.
+    /// Returns an array of two handles in the memory layout of the interface.
     #[must_use]
     pub fn pair(&self, first: Handle, second: Handle) -> [Handle; 2] {
         if self.handle_size == size_of::<Handle>() {
@@ -131,14 +131,14 @@ impl Constants {
         }
     }
 
-    /// MPI's datatype for a built-in dtype; `None`: it has none of the same layout and meaning.
+    /// Returns MPI's datatype of a built-in dtype's layout and meaning; `None` if MPI has none.
     #[inline]
     #[must_use]
     pub fn datatype(&self, dtype: dtl_dtype_t) -> Option<Handle> {
         *self.datatypes.get(usize::try_from(dtype).ok()?)?
     }
 
-    /// MPI's operation for a built-in one; `None`: it has none.
+    /// Returns MPI's operation for a built-in operation; returns `None` if MPI has none.
     #[inline]
     #[must_use]
     pub fn op(&self, op: dtl_reduce_op_t) -> Option<Handle> {
@@ -157,7 +157,7 @@ fn table(entry: Entry<'_>) -> Result<[Option<Handle>; NUMBERS]> {
 }
 
 fn address(value: u64) -> Addr {
-    // Small numbers, not addresses of anything: no provenance to keep.
+    // The values are small numbers, not addresses of objects, so they have no provenance.
     Addr::new(std::ptr::without_provenance_mut::<c_void>(usize::try_from(value).unwrap_or(0)))
 }
 

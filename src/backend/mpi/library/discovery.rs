@@ -1,8 +1,8 @@
-//! Which MPI library: the one that is in the process already, else the one that is named, else the
-//! one that fits the launcher (`launcher`). A second MPI in one process would end it, so that is
-//! never tried.
+//! Discovery of the MPI library: the library that is already in the process, else the configured
+//! one, else the one that fits the launcher (`launcher`). A second MPI in one process would abort
+//! it, so no second one is ever loaded.
 //!
-//! Not here: what is done with it (`mpi_library`).
+//! `mpi_library` has the use of the library.
 
 use super::abi::{self, Abi};
 use super::functions::Functions;
@@ -14,30 +14,31 @@ use crate::sys::os::secure_path;
 use std::ffi::{CStr, OsStr, c_int};
 use std::path::{Path, PathBuf};
 
-/// An MPI library in this process.
+/// MPI library in this process.
 pub struct FoundLibrary {
     place: SymbolScope,
-    /// The file that its functions come from.
+    /// File that contains the library's functions.
     pub file: PathBuf,
-    /// Reason why it was taken, for messages.
+    /// Reason why this library was chosen, for messages.
     pub why: String,
 }
 
 enum SymbolScope {
-    /// The program's own search finds it. Then data must be found that way too: a program that is
-    /// linked with the library can have its copy of them (copy relocations).
+    /// The default symbol lookup of the process finds the library. Data symbols must use the same
+    /// lookup: a program that is linked with the library can have its own copy of a data symbol
+    /// (copy relocations).
     Process,
-    /// Only its handle does: somebody loaded it for himself.
+    /// Only the library's handle finds its symbols: the library was loaded with local scope.
     Module(SharedObject),
 }
 
-/// What makes a library an MPI.
+/// Function that identifies a library as an MPI.
 const MARK: &CStr = c"MPI_Comm_rank";
 /// Name of the same function in MPI's profiling interface, which tools do not intercept.
 const OWN_MARK: &CStr = c"PMPI_Comm_rank";
 
 impl FoundLibrary {
-    /// A symbol of the library.
+    /// Looks up a symbol of the library.
     #[must_use]
     pub fn symbol(&self, name: &CStr) -> Option<Addr> {
         match &self.place {
@@ -46,7 +47,7 @@ impl FoundLibrary {
         }
     }
 
-    /// `None`: there is no MPI at that place.
+    /// Returns the MPI library in the scope `place`; returns `None` if there is none.
     fn at(place: SymbolScope) -> Option<Self> {
         let mut found = FoundLibrary { place, file: PathBuf::new(), why: String::new() };
         found.symbol(MARK)?;
@@ -54,17 +55,17 @@ impl FoundLibrary {
         Some(found)
     }
 
-    /// Lets the parts that the library itself loads when it starts see its symbols. After this it
-    /// can be found by the program's own search.
+    /// Makes the library's symbols global, for components that the library loads at initialization.
+    /// Afterwards the default symbol lookup of the process finds the library too.
     pub fn publish(&self) {
         if matches!(self.place, SymbolScope::Module(_)) {
-            // It is loaded, so the loader cannot but find it.
+            // The library is loaded already, so opening it again cannot fail.
             let _ = dl::SharedObject::make_global(&self.file);
         }
     }
 }
 
-/// The MPI that is in this process already, whoever brought it.
+/// Returns the MPI that is already in this process, whoever loaded it.
 #[must_use]
 pub fn present() -> Option<FoundLibrary> {
     let found = FoundLibrary::at(SymbolScope::Process).or_else(|| {
@@ -81,13 +82,14 @@ pub fn present() -> Option<FoundLibrary> {
     })
 }
 
-/// libmpi.so.12, libmpich.so.12, libmpi_abi.so.1, libmpi_cray.so ...: all that MPIs are called.
+/// Returns true if the file has a name of an MPI library: libmpi.so.12, libmpich.so.12,
+/// libmpi_abi.so.1, libmpi_cray.so ...
 fn is_called_as_an_mpi(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with("libmpi") && name.contains(".so")
 }
 
-/// Finds the library, and loads it if none is present. `named`: value of DTL_MPI_LIBRARY.
+/// Finds the MPI library, and loads it if none is present. `named` is the value of DTL_MPI_LIBRARY.
 pub fn locate(named: Option<&str>) -> Result<FoundLibrary> {
     match (present(), named) {
         (Some(found), None) => Ok(found),
@@ -105,7 +107,7 @@ pub fn locate(named: Option<&str>) -> Result<FoundLibrary> {
     }
 }
 
-/// Refuses a name that means another file than that of the MPI in the process.
+/// Returns an error if `name` denotes another file than `file`, that of the MPI in the process.
 pub fn check_same(name: &str, file: &Path) -> Result<()> {
     let named = SharedObject::loaded(Path::new(name))
         .and_then(|module| FoundLibrary::at(SymbolScope::Module(module)));
@@ -121,15 +123,14 @@ pub fn check_same(name: &str, file: &Path) -> Result<()> {
     )
 }
 
-/// Loads a library by path or soname. A path that everybody could have written is refused.
+/// Loads a library by path or soname; fails for a path that every user could have written.
 fn load_named(name: &str) -> std::result::Result<FoundLibrary, String> {
     load(&secure_path::library_path(name)?)
 }
 
-/// Loads a library with local symbols; they become global only once it has proved usable.
+/// Loads a library with local symbols, which become global only once it has proved usable.
 fn load(path: &Path) -> std::result::Result<FoundLibrary, String> {
-    // SAFETY: its constructors may run: it is an MPI library by its name, or the user vouches for
-    // it.
+    // SAFETY: constructors may run: an MPI by its name, or the user vouches for the library.
     let module = unsafe { SharedObject::open(path) }?;
     FoundLibrary::at(SymbolScope::Module(module))
         .ok_or_else(|| "no MPI library (it has no function MPI_Comm_rank)".into())
@@ -141,7 +142,7 @@ fn search() -> Result<FoundLibrary> {
     for Candidate { name, why } in launcher::candidates(&around) {
         match load_named(&name.to_string_lossy()) {
             Ok(found) => return Ok(FoundLibrary { why, ..found }),
-            // The loader's text names the file; the text of a refusal may not.
+            // The loader's error text names the file; the text of a rejected path may not.
             Err(error) if name.is_absolute() => tried.push(format!("{}: {error}", name.display())),
             Err(error) => tried.push(error),
         }
@@ -154,12 +155,12 @@ fn search() -> Result<FoundLibrary> {
     )
 }
 
-/// Version text of the library (MPI_Get_library_version).
+/// Returns the version text of the library (MPI_Get_library_version).
 pub fn version_text(call: &Functions) -> Result<String> {
-    // MPI_MAX_LIBRARY_VERSION_STRING is 8192 at most.
+    // MPI_MAX_LIBRARY_VERSION_STRING is at most 8192.
     let mut text = [0_u8; 8192 + 1];
     let mut length: c_int = 0;
-    // SAFETY: room for the longest text; MPI allows the call at any time.
+    // SAFETY: `text` has room for the longest text; MPI allows the call at any time.
     let code = unsafe { (call.MPI_Get_library_version)(text.as_mut_ptr().cast(), &raw mut length) };
     if code != 0 {
         return fail!(DTL_ERROR_UNAVAILABLE, "MPI_Get_library_version fails ({code})");
@@ -167,24 +168,24 @@ pub fn version_text(call: &Functions) -> Result<String> {
     Ok(text_in(&text))
 }
 
-/// What a C function has written.
+/// Converts the NUL-terminated text that a C function has written to `bytes`.
 pub(in crate::backend::mpi) fn text_in(bytes: &[u8]) -> String {
     CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The first line of a text, with single blanks.
+/// Returns the first line of a text, with single blanks.
 pub(in crate::backend::mpi) fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or("").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// "Open MPI 4.1.4", "MPICH 4.0.2", "Intel MPI 2021.19.0" of longer texts.
+/// Shortens a version text to a name: "Open MPI 4.1.4", "MPICH 4.0.2", "Intel MPI 2021.19.0".
 pub(in crate::backend::mpi) fn short_name(version: &str) -> String {
     let line = first_line(version).replace("(R)", "").replace(" Library ", " ");
     let name = line.split([',', '*']).next().unwrap_or_default().trim_end_matches(" for Linux");
     name.replace(" Version:", "").replace(" Version :", "").replace("Open MPI v", "Open MPI ")
 }
 
-/// The binary interface of a library.
+/// Returns the binary interface of a library.
 pub fn interface(found: &FoundLibrary, call: &Functions, version: &str) -> Result<Abi> {
     let name = found.file.file_name().unwrap_or_default();
     if is_standard_file(name) || speaks_standard(call) {
@@ -199,22 +200,22 @@ pub fn interface(found: &FoundLibrary, call: &Functions, version: &str) -> Resul
     Err(unknown(version))
 }
 
-/// The standard's interface is in a file of its own name beside the native one.
+/// Returns true for the file name of the standard ABI's library, not of the native one.
 fn is_standard_file(name: &OsStr) -> bool {
     name.to_string_lossy().starts_with("libmpi_abi")
 }
 
-/// Libraries have this function whatever their handles are; it gives -1 where those are not the
-/// standard's.
+/// Returns true if the handles of the library are those of the standard ABI. Libraries with other
+/// handles may have MPI_Abi_get_version too, which then returns -1.
 fn speaks_standard(call: &Functions) -> bool {
     let Some(version) = call.MPI_Abi_get_version else { return false };
     let (mut major, mut minor): (c_int, c_int) = (-1, -1);
-    // SAFETY: two writable numbers; MPI allows the call at any time.
+    // SAFETY: both numbers are writable locals; MPI allows the call at any time.
     let code = unsafe { version(&raw mut major, &raw mut minor) };
     code == 0 && major >= 1
 }
 
-/// All that share the binary interface of MPICH.
+/// Returns true if the library shares the binary interface of MPICH.
 fn is_mpich(version: &str) -> bool {
     let version = version.to_lowercase();
     ["mpich", "intel(r) mpi", "mvapich", "cray", "parastation"]

@@ -1,4 +1,5 @@
-//! What MPI's error codes become: a status, and a text with MPI's class and words.
+//! Conversion of MPI's error codes to a status of this library and a text with MPI's error class
+//! and error string.
 
 use super::discovery;
 use super::mpi_library::Mpi;
@@ -7,22 +8,22 @@ use crate::error::{Error, Result};
 use std::ffi::c_int;
 
 impl Mpi {
-    /// Turns the code that a call returned into a result.
+    /// Converts the code that the MPI function `call` returned to a result.
     #[inline]
     pub fn check(&self, call: &'static str, code: c_int) -> Result<()> {
         if code == 0 { Ok(()) } else { Err(self.failure(call, code)) }
     }
 
-    /// The class of an error code.
+    /// Returns the error class of an error code.
     #[must_use]
     pub fn class(&self, code: c_int) -> c_int {
         let mut class = code;
-        // SAFETY: a writable number.
+        // SAFETY: `class` is a writable number.
         unsafe { (self.call.MPI_Error_class)(code, &raw mut class) };
         class
     }
 
-    /// The error that an error code of MPI's means.
+    /// Creates the error for an error code that the MPI function `call` returned.
     #[cold]
     #[must_use]
     pub fn failure(&self, call: &'static str, code: c_int) -> Error {
@@ -39,10 +40,10 @@ impl Mpi {
     }
 
     fn text(&self, code: c_int) -> String {
-        // MPI_MAX_ERROR_STRING is 512 at most; MPICH's stack of calls goes over several lines.
+        // MPI_MAX_ERROR_STRING is at most 512; MPICH's stack of calls extends over several lines.
         let mut text = [0_u8; 1024];
         let mut length: c_int = 0;
-        // SAFETY: room for the longest text.
+        // SAFETY: `text` has room for the longest text.
         unsafe { (self.call.MPI_Error_string)(code, text.as_mut_ptr().cast(), &raw mut length) };
         let text = discovery::text_in(&text);
         text.lines().map(str::trim).collect::<Vec<_>>().join("; ")

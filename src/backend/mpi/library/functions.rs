@@ -1,16 +1,16 @@
-//! MPI's functions, found by name in a library that was loaded: the same C signatures for every
+//! Functions of MPI, resolved by name in the loaded library, with the same C signatures for every
 //! MPI.
 //!
-//! One list, at the end: of it are made the function pointers that are called, and the declarations
-//! that `tests/mpi_constants.rs` has every mpicc compare with its mpi.h. A type in it is one of
-//! Rust below, and one of the same name in that test's C program.
+//! The list at the end of this file generates the function pointers that are called, and the
+//! declarations that `tests/mpi_constants.rs` has every mpicc compare with its mpi.h. Each type in
+//! the list is a Rust type of this file, and a type of the same name in that test's C program.
 //!
-//! Handles travel as 64-bit words. MPI's own are pointers (Open MPI, standard binary interface) or
-//! `int` (MPICH family): as an argument an `int` is the low half of a register or stack slot that
-//! the callee does not look beyond, and in memory, on these little-endian machines, the first four
-//! bytes of a word that begins as zero. So one set of types serves all.
+//! Handles are passed as 64-bit words. Handles of MPI are pointers (Open MPI, standard ABI) or
+//! `int` (MPICH family). As an argument an `int` is the low half of a register or stack slot, and
+//! the callee does not read the high half. In memory, on these little-endian machines, an `int` is
+//! the first four bytes of a word that is zeroed first. So one set of types serves all interfaces.
 //!
-//! Not here: constants (`abi`, `constants`), finding the library (`discovery`).
+//! `abi` and `constants` have the constants, `discovery` finds the library.
 
 pub use crate::backend::symbol_table::Function;
 use crate::backend::symbol_table::function_table;
@@ -20,7 +20,7 @@ use std::ffi::{c_char, c_int, c_void};
 #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
 compile_error!("handles as 64-bit words need a little-endian 64-bit machine");
 
-/// A handle of MPI's: communicator, request, datatype ...
+/// MPI handle: communicator, request, datatype ...
 pub type Handle = u64;
 
 /// `int`
@@ -59,7 +59,7 @@ pub type GroupOut = *mut Handle;
 pub type Datatype = Handle;
 /// `MPI_Datatype *`
 pub type DatatypeOut = *mut Handle;
-/// `const MPI_Datatype *`, an array: of elements as long as MPI's handles are
+/// `const MPI_Datatype *`, an array whose elements have the size of MPI's handles
 pub type Datatypes = *const Handle;
 /// `MPI_Op`
 pub type Op = Handle;
@@ -85,13 +85,12 @@ pub type StatusOut = *mut Status;
 pub type UserFn = unsafe extern "C" fn(Out, Out, Ints, Datatypes);
 /// `MPI_Comm_copy_attr_function *`, called when a communicator with an attribute is duplicated
 pub type CopyFn = unsafe extern "C" fn(Comm, Int, Out, Out, Out, IntOut) -> Int;
-/// `MPI_Comm_delete_attr_function *`, called when an attribute goes away (with its communicator):
-/// communicator, key, value, extra
+/// `MPI_Comm_delete_attr_function *`, called on deletion: communicator, key, value, extra
 pub type DeleteFn = unsafe extern "C" fn(Comm, Int, Out, Out) -> Int;
 
 function_table! {
     required {
-        // what every message needs: in one line of the cache
+        // functions of every message, in one cache line
         MPI_Send(In, Int, Datatype, Int, Int, Comm) -> Int;
         MPI_Recv(Out, Int, Datatype, Int, Int, Comm, StatusOut) -> Int;
         MPI_Isend(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
@@ -99,7 +98,7 @@ function_table! {
         MPI_Test(RequestOut, IntOut, StatusOut) -> Int;
         MPI_Wait(RequestOut, StatusOut) -> Int;
 
-        // start, end, questions
+        // initialization, finalization, queries
         MPI_Initialized(IntOut) -> Int;
         MPI_Finalized(IntOut) -> Int;
         MPI_Init_thread(IntOut, ArgvOut, Int, IntOut) -> Int;
@@ -147,7 +146,7 @@ function_table! {
         MPI_Op_create(UserFn, Int, OpOut) -> Int;
         MPI_Op_free(OpOut) -> Int;
 
-        // collectives that wait
+        // blocking collectives
         MPI_Barrier(Comm) -> Int;
         MPI_Bcast(Out, Int, Datatype, Int, Comm) -> Int;
         MPI_Reduce(In, Out, Int, Datatype, Op, Int, Comm) -> Int;
@@ -164,7 +163,7 @@ function_table! {
         MPI_Scan(In, Out, Int, Datatype, Op, Comm) -> Int;
         MPI_Exscan(In, Out, Int, Datatype, Op, Comm) -> Int;
 
-        // collectives that give a request
+        // nonblocking collectives
         MPI_Ibarrier(Comm, RequestOut) -> Int;
         MPI_Ibcast(Out, Int, Datatype, Int, Comm, RequestOut) -> Int;
         MPI_Ireduce(In, Out, Int, Datatype, Op, Int, Comm, RequestOut) -> Int;
@@ -205,13 +204,13 @@ function_table! {
         MPI_Win_free(WinOut) -> Int;
     }
     optional {
-        // handles of Fortran, which interface, sizes
+        // Fortran handles, ABI version, sizes
         MPI_Comm_f2c(Int) -> Comm;
         MPI_Comm_fromint(Int) -> Comm;
         MPI_Abi_get_version(IntOut, IntOut) -> Int;
         MPI_Get_elements_x(StatusIn, Datatype, CountOut) -> Int;
         MPI_Get_elements_c(StatusIn, Datatype, CountOut) -> Int;
-        // what only some have: whether memory of CUDA's devices may be passed
+        // extensions of some MPIs: query for CUDA device memory, writable statuses
         MPIX_Query_cuda_support() -> Int;
         MPI_Status_set_elements_x(StatusOut, Datatype, Count) -> Int;
         MPI_Status_set_elements_c(StatusOut, Datatype, Count) -> Int;
@@ -224,7 +223,7 @@ function_table! {
         MPI_Recv_init_c(Out, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Imrecv_c(Out, Count, Datatype, MessageOut, RequestOut) -> Int;
 
-        // collectives of large counts
+        // collectives with large counts
         MPI_Bcast_c(Out, Count, Datatype, Int, Comm) -> Int;
         MPI_Reduce_c(In, Out, Count, Datatype, Op, Int, Comm) -> Int;
         MPI_Allreduce_c(In, Out, Count, Datatype, Op, Comm) -> Int;

@@ -1,42 +1,42 @@
-//! Which MPI libraries fit the launcher of this process, and in which order they are tried.
+//! Selection of the MPI libraries that fit the launcher of this process, in the order in which they
+//! are tried.
 //!
 //! A launcher certainly works with the library of its own installation, and possibly with another
-//! one of its family. So libraries installed beside the program that started this process come
+//! library of its family. So libraries installed beside the program that started this process come
 //! before those that the loader finds: under MPICH 5's mpiexec the loader alone finds a
 //! distribution's MPICH 4, which has the older name.
 //!
-//! Not here: loading them (`discovery`).
+//! `discovery` loads the libraries.
 
 use crate::error::{Result, fail};
 use crate::sys::os::{process, secure_path};
 use std::path::{Path, PathBuf};
 
-/// A look at the environment.
+/// Function that returns the value of an environment variable.
 pub type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A library to try: a path, or a soname for the loader.
+/// Library to try: a path, or a soname for the loader.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Path or soname to load.
     pub name: PathBuf,
-    /// Why it is tried.
+    /// Reason why the library is tried.
     pub why: String,
 }
 
 /// Environment and ancestor processes, from which the launcher is determined.
 pub struct LaunchContext<'a> {
     variable: Variable<'a>,
-    /// The programs of the processes above this one, its parent's first.
+    /// Executables of the ancestor processes, beginning with the parent.
     programs: Vec<PathBuf>,
-    /// Whether the program is privileged: the user who starts it must not choose its libraries.
+    /// True if the program is privileged: its user must not choose its libraries.
     is_privileged: bool,
 }
 
-/// Number of ancestor processes that are examined: there are wrappers between a launcher and its
-/// ranks.
+/// Maximum number of ancestor processes that are examined: a launcher may start wrappers.
 const LEVELS: usize = 16;
 
-/// The programs of launchers and of those that start ranks for them on each node.
+/// Names of the executables of launchers and of the daemons that start ranks on each node.
 const LAUNCHERS: [&str; 13] = [
     "hydra_pmi_proxy",
     "hydra_bstrap_proxy",
@@ -54,28 +54,28 @@ const LAUNCHERS: [&str; 13] = [
 ];
 
 impl LaunchContext<'_> {
-    /// Of this process.
+    /// Collects the environment and the ancestors of this process.
     #[must_use]
     pub fn of_this_process() -> Self {
         let is_privileged = secure_path::is_privileged();
         let mut programs = Vec::new();
         let mut pid = process::parent_pid();
         while programs.len() < LEVELS && pid > 1 {
-            // The program of another user's process cannot be read.
+            // The executable of another user's process cannot be read.
             programs.push(process::program_of(pid).unwrap_or_default());
             pid = process::parent_of(pid).unwrap_or(0);
         }
         LaunchContext { variable: &|name| std::env::var(name).ok(), programs, is_privileged }
     }
 
-    /// A variable that leads to libraries, unless the program is privileged.
+    /// Returns the value of a variable that leads to libraries; `None` if privileged.
     fn path(&self, name: &str) -> Option<PathBuf> {
         let folder =
             (self.variable)(name).filter(|folder| !self.is_privileged && !folder.is_empty());
         folder.map(PathBuf::from)
     }
 
-    /// The nearest ancestor process that is a launcher.
+    /// Returns the executable of the nearest ancestor process that is a launcher.
     fn launcher(&self) -> Option<&Path> {
         let is_one = |program: &&PathBuf| {
             program.file_name().is_some_and(|name| LAUNCHERS.iter().any(|known| name == *known))
@@ -84,12 +84,12 @@ impl LaunchContext<'_> {
     }
 }
 
-/// The library's names in the families that can work with the launcher, so that not any MPI is
-/// taken where the right one is not found.
+/// Returns the names of the libraries of the MPI families that can work with the launchers, so that
+/// no other MPI is loaded if the right one is not found.
 fn names(launchers: Launchers) -> Vec<&'static str> {
     const HYDRA: &[&str] =
         &["libmpich.so.12", "libmpi.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"];
-    // A launcher inside another, or none: either.
+    // If both launchers are present, or neither is, both families fit.
     let fits = |own: bool, other: bool| own || !other;
     let mut names = Vec::new();
     if fits(launchers.open_mpi, launchers.hydra) {
@@ -106,9 +106,9 @@ fn names(launchers: Launchers) -> Vec<&'static str> {
 }
 
 /// Returns the libraries to try, in this order: the installation that the launcher's environment
-/// names, the one that the launcher belongs to, LD_LIBRARY_PATH, the loader. The loader comes last
-/// because it searches all folders for one name at a time: the first name in a system folder would
-/// be found before the second name in LD_LIBRARY_PATH.
+/// names, the installation of the launcher's executable, LD_LIBRARY_PATH, the loader. The loader
+/// comes last because the loader searches all folders for one name at a time: it would find the
+/// first name in a system folder before the second name in LD_LIBRARY_PATH.
 pub fn candidates(around: &LaunchContext<'_>) -> Vec<Candidate> {
     let launchers = Launchers::read(around.variable);
     let names = names(launchers);
@@ -160,9 +160,9 @@ pub fn candidates(around: &LaunchContext<'_>) -> Vec<Candidate> {
 struct Launchers {
     open_mpi: bool,
     hydra: bool,
-    /// Hydra as Intel MPI has it.
+    /// Hydra of Intel MPI.
     intel: bool,
-    /// One that MPIs of several families can work with: Slurm, PALS, any that speaks PMIx.
+    /// Launcher for MPIs of several families: Slurm, PALS, or any launcher that supports PMIx.
     common: bool,
 }
 
@@ -180,8 +180,8 @@ impl Launchers {
     }
 }
 
-/// Refuses to start an MPI under a launcher of another family: each rank would be alone, or
-/// MPI_Init would end the process.
+/// Returns an error if the launcher and the MPI belong to different families: each rank would be a
+/// world of its own, or MPI_Init would abort the process.
 pub fn check_launcher(is_open_mpi: bool, file: &str, variable: Variable<'_>) -> Result<()> {
     let launchers = Launchers::read(variable);
     let (launcher, library, wanted) = match (launchers.open_mpi, launchers.hydra, is_open_mpi) {
@@ -229,13 +229,13 @@ mod tests {
         for common in [("SLURM_STEP_ID", "0"), ("PMIX_RANK", "0"), ("PALS_RANKID", "0")] {
             check(true, &[HYDRA[0], HYDRA[1], common]).unwrap();
         }
-        // A launcher inside the other: the environment alone does not decide.
+        // If one launcher runs inside the other, the environment alone does not decide.
         let both = [OMPI, HYDRA].concat();
         check(true, &both).unwrap();
         check(false, &both).unwrap();
     }
 
-    /// Empty files in a folder that goes with the value.
+    /// Folder with empty files that is removed when the value is dropped.
     struct Folder(PathBuf);
 
     impl Folder {

@@ -1,12 +1,12 @@
-//! The MPI library: found, loaded, started; its functions and constants.
+//! MPI library: discovery, loading, initialization; its functions and constants.
 //!
 //! In reading order:
 //! - `abi`: values and layouts of MPI's binary interfaces
 //! - `functions`: MPI's functions
 //! - `constants`: MPI's constants
-//! - `discovery`: which MPI
-//! - `launcher`: which MPI fits the launcher
-//! - `mpi_library`: loaded, started, ended
+//! - `discovery`: choice of the MPI library
+//! - `launcher`: libraries that fit the launcher
+//! - `mpi_library`: loading, initialization, finalization
 //! - `thread_level`: levels of thread support
 //! - `errors`: error codes
 

@@ -1,13 +1,14 @@
-//! The MPI of this process: loaded, started, entered, ended.
+//! MPI of this process: loading, initialization, entering, finalization.
 //!
-//! MPI that the program has initialised is never finalised here. What is initialised here is
-//! finalised once, when the last [`Hold`] goes: the one of the backend (in the last dtl_finalize),
-//! or that of a transport which a blocked thread keeps longer.
+//! An MPI that the program has initialized is never finalized here. An MPI that was initialized
+//! here is finalized once, when the last [`Hold`] is dropped: that of the backend (in the last
+//! dtl_finalize), or that of a transport which a blocked thread still uses.
 //!
-//! Whether MPI runs, and which threads may call it, is one word that every call reads. An attribute
-//! of MPI_COMM_SELF ends it: MPI_Finalize deletes that before anything else.
+//! One word, which every call reads, records whether MPI is initialized and which threads may call
+//! it. A delete callback of an attribute of MPI_COMM_SELF sets this word to the finalized state:
+//! MPI_Finalize deletes this attribute before anything else.
 //!
-//! Not here: which library (`discovery`), errors (`errors`).
+//! `discovery` finds the library, `errors` converts error codes.
 
 use super::abi::{DRAFT_ERRORS_RETURN, Family};
 use super::constants::Constants;
@@ -27,45 +28,45 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// The MPI of this process. What every message needs stands first, in one line of the cache.
+/// MPI of this process. The fields of every message come first, in one cache line.
 #[repr(C, align(64))]
 pub struct Mpi {
-    /// One of the words below.
+    /// State of MPI: one of the constants from `UNSTARTED` to `OVER`.
     state: AtomicU32,
-    /// The value of `state` that holds the thread level; the end of MPI does not change it.
+    /// Value of `state` for the thread level; finalization of MPI does not change this field.
     level: AtomicU32,
-    /// MPI_BYTE and MPI_STATUS_IGNORE, once more.
+    /// MPI_BYTE, a copy of `k.byte`; `status_ignore` is a copy of MPI_STATUS_IGNORE.
     pub byte: Handle,
     pub(in crate::backend::mpi) status_ignore: crate::sys::memory::buf::Addr,
-    /// Its functions. Call them between [`Mpi::enter`] and the drop of what that gives.
+    /// Functions of MPI, callable only while a guard of [`Mpi::enter`] exists.
     pub call: Functions,
-    /// Its constants.
+    /// Constants of MPI.
     pub k: Constants,
-    /// Its binary interface.
+    /// Family of MPI's binary interface.
     pub family: Family,
-    /// The library's file.
+    /// File name of the library.
     pub file: String,
-    /// Reason why it was taken, for messages.
+    /// Reason why this library was chosen, for messages.
     why: String,
     /// First line of the library's version text.
     pub version: String,
     /// Short form of `version`, for descriptions.
     pub name: String,
-    /// Whether it was initialised here.
+    /// True if this library has initialized MPI.
     is_ours: AtomicBool,
-    /// The process in which it was found running.
+    /// Process ID of the process in which MPI was found initialized.
     process: AtomicI32,
-    /// The error handler that returns.
+    /// Error handler that returns errors to the caller.
     quiet: AtomicU64,
-    /// For MPI_THREAD_SERIALIZED.
+    /// Lock for MPI_THREAD_SERIALIZED.
     turn: Mutex<()>,
-    /// What a thread which may not call MPI has done with.
+    /// Objects to free, left by threads that may not call MPI.
     left: Mutex<Vec<PendingFree>>,
-    /// Starting and ending.
+    /// Lock for initialization and finalization.
     change: Mutex<()>,
 }
 
-// Values of `state`. Levels begin with 1.
+// Values of `state`. The values of thread levels begin with 1.
 const UNSTARTED: u32 = 0;
 const SINGLE: u32 = 1;
 const FUNNELED: u32 = 2;
@@ -73,17 +74,17 @@ const SERIALIZED: u32 = 3;
 const MULTIPLE: u32 = 4;
 const OVER: u32 = 5;
 
-/// Something of ours that nobody needs any more.
+/// MPI object of the library that is no longer in use and waits to be freed.
 pub enum PendingFree {
-    /// A communicator.
+    /// Communicator to free.
     Comm(Handle),
-    /// A persistent request.
+    /// Persistent request to free.
     Request(Handle),
-    /// A request that is over.
+    /// Completed request to wait for.
     Over(Handle),
 }
 
-/// The right to call MPI, until it is dropped.
+/// Permission to call MPI, until the guard is dropped.
 #[must_use]
 pub struct MpiGuard<'a> {
     _others_wait: Option<MutexGuard<'a, ()>>,
@@ -91,11 +92,11 @@ pub struct MpiGuard<'a> {
 
 static LOADED: OnceLock<&'static Mpi> = OnceLock::new();
 
-/// Why the last search failed, and with which DTL_MPI_LIBRARY.
+/// DTL_MPI_LIBRARY and error of the last failed search.
 static FAILED: Mutex<Option<(Option<String>, Error)>> = Mutex::new(None);
 
-/// The MPI of this process, found and loaded by the first call. Does not start it. A failure is
-/// remembered, and tried again once another library is named or one has come into the process.
+/// Returns the MPI of this process, which the first call finds and loads, but does not initialize.
+/// A failure is cached until DTL_MPI_LIBRARY changes or another MPI is loaded into the process.
 pub fn loaded() -> Result<&'static Mpi> {
     let named = settings::current().mpi_library;
     if let Some(mpi) = LOADED.get() {
@@ -109,7 +110,7 @@ pub fn loaded() -> Result<&'static Mpi> {
             return Err(why.clone());
         }
     }
-    // Another thread may have been faster.
+    // Another thread may have loaded the library meanwhile.
     let mpi = match LOADED.get() {
         Some(mpi) => Ok(*mpi),
         None => discovery::locate(named.as_deref()).and_then(|found| Mpi::of(&found)),
@@ -131,7 +132,7 @@ impl Mpi {
         let file = found.file.display().to_string();
         let within = |error: Error| error.within(&format!("no MPI that can be used: {file}"));
         let symbol = |name: &std::ffi::CStr| found.symbol(name);
-        // SAFETY: the functions of one MPI library, by the names of the standard.
+        // SAFETY: the functions belong to one MPI library and have the names of the standard.
         let call = unsafe { Functions::resolve(&symbol) }.map_err(within)?;
         let version = discovery::version_text(&call).map_err(within)?;
         let abi = discovery::interface(found, &call, &version).map_err(within)?;
@@ -158,17 +159,17 @@ impl Mpi {
         })))
     }
 
-    /// Records for `dtl_explain` which library was taken, and why.
+    /// Records for `dtl_explain` which library was chosen, and why.
     pub fn explain(&self) {
         explain::chose("mpi", &format!("{}, {} ({})", self.file, self.version, self.why));
     }
 
-    /// Whether MPI is initialised, by whomever, and not finalised.
+    /// Returns true if MPI is initialized, by the program or the library, and not finalized.
     pub fn is_running(&self) -> Result<bool> {
         let (mut begun, mut over): (c_int, c_int) = (0, 0);
-        // SAFETY: a writable number; MPI allows the call at any time.
+        // SAFETY: `begun` is a writable number; MPI allows the call at any time.
         self.check("MPI_Initialized", unsafe { (self.call.MPI_Initialized)(&raw mut begun) })?;
-        // SAFETY: a writable number; MPI allows the call at any time.
+        // SAFETY: `over` is a writable number; MPI allows the call at any time.
         self.check("MPI_Finalized", unsafe { (self.call.MPI_Finalized)(&raw mut over) })?;
         if over != 0 {
             self.state.store(OVER, Ordering::Release);
@@ -176,8 +177,8 @@ impl Mpi {
         Ok(begun != 0 && over == 0)
     }
 
-    /// Initialises MPI with MPI_THREAD_MULTIPLE, collectively, unless the program has. The caller
-    /// has a [`Hold`].
+    /// Initializes MPI with MPI_THREAD_MULTIPLE, collectively, unless the program has initialized
+    /// it. The caller must have a [`Hold`].
     pub fn start(&'static self) -> Result<()> {
         let _one_changes = self.change.lock();
         match self.state.load(Ordering::Acquire) {
@@ -194,7 +195,7 @@ impl Mpi {
             })?;
             let mut level = 0;
             let (argc, argv, wanted) = (ptr::null_mut(), ptr::null_mut(), self.k.thread_multiple);
-            // SAFETY: MPI takes NULL for both arguments of main.
+            // SAFETY: MPI accepts NULL for both arguments of main.
             let code = unsafe { (self.call.MPI_Init_thread)(argc, argv, wanted, &raw mut level) };
             self.check("MPI_Init_thread", code)?;
             self.is_ours.store(true, Ordering::Relaxed);
@@ -202,8 +203,7 @@ impl Mpi {
         self.take_in()
     }
 
-    /// Adopts an MPI that is running already, as `start` does, but never initialises it: fails if
-    /// the program has not.
+    /// Adopts an initialized MPI, as `start` does, but fails if the program has not initialized it.
     pub fn start_running(&'static self) -> Result<()> {
         if self.state.load(Ordering::Acquire) == UNSTARTED && !self.is_running()? {
             return self.stopped().map(drop);
@@ -211,10 +211,10 @@ impl Mpi {
         self.start()
     }
 
-    /// Records the thread level of an MPI that runs, and arranges that its end is noticed.
+    /// Records the thread level of an initialized MPI, and registers its finalization callback.
     fn take_in(&'static self) -> Result<()> {
         let mut level = 0;
-        // SAFETY: a writable number; MPI runs.
+        // SAFETY: `level` is a writable number; MPI is initialized.
         self.check("MPI_Query_thread", unsafe { (self.call.MPI_Query_thread)(&raw mut level) })?;
         let k = &self.k;
         let state = match level {
@@ -232,12 +232,12 @@ impl Mpi {
         }
         let mut key = 0;
         let own = ptr::from_ref(self).cast_mut().cast::<c_void>();
-        // SAFETY: two functions of the right kind, and `self`, live for ever.
+        // SAFETY: both functions have the required signatures; they and `self` are never freed.
         let code = unsafe {
             (self.call.MPI_Comm_create_keyval)(copy_nothing, note_end, &raw mut key, own)
         };
         self.check("MPI_Comm_create_keyval", code)?;
-        // SAFETY: the key made above; the value is not read by MPI.
+        // SAFETY: the key was created above; MPI does not read the value.
         let code = unsafe { (self.call.MPI_Comm_set_attr)(k.comm_self, key, own) };
         self.check("MPI_Comm_set_attr", code)?;
         self.process.store(process::own_pid(), Ordering::Relaxed);
@@ -246,10 +246,10 @@ impl Mpi {
         Ok(())
     }
 
-    /// MPI_ERRORS_RETURN. Of the standard's binary interface there is a library (Intel's) that
-    /// follows a draft, where it has another value, and this one ends the process; the draft's key
-    /// of MPI_LASTUSEDCODE is another too. (An error handler of our own that does nothing would do,
-    /// but MPICH 5.0 then returns success.)
+    /// Returns MPI_ERRORS_RETURN. One library with the standard ABI (Intel's) follows a draft, in
+    /// which this constant has another value; in the draft the final value aborts the process. The
+    /// draft's key of MPI_LASTUSEDCODE is different too. (An error handler of this library that
+    /// does nothing would be an alternative, but MPICH 5.0 then returns success.)
     fn errors_return(&self) -> Result<Handle> {
         let (mut value, mut is_set) = (ptr::null_mut::<c_int>(), 0);
         let (comm, at) = (self.k.comm_world, (&raw mut value).cast());
@@ -258,31 +258,30 @@ impl Mpi {
             (self.call.MPI_Comm_get_attr)(comm, self.k.lastusedcode, at, &raw mut is_set)
         };
         let is_known = code == 0 && is_set != 0 && !value.is_null();
-        // SAFETY: an attribute that is set is the address of a number that lives as long as MPI
-        // does.
+        // SAFETY: a set attribute is the address of a number that lives as long as MPI does.
         let is_final = is_known && unsafe { value.read() } >= self.k.err_lastcode;
         let is_draft = self.family == Family::Standard && !is_final;
         Ok(if is_draft { DRAFT_ERRORS_RETURN } else { self.k.errors_return })
     }
 
-    /// Lets errors on a communicator of ours return.
+    /// Makes errors on a communicator of the library return to the caller.
     pub fn make_quiet(&self, comm: Handle) -> Result<()> {
-        // SAFETY: a live communicator and MPI's own error handler.
+        // SAFETY: the communicator is alive, and the error handler is MPI's own.
         let code = unsafe {
             (self.call.MPI_Comm_set_errhandler)(comm, self.quiet.load(Ordering::Acquire))
         };
         self.check("MPI_Comm_set_errhandler", code)
     }
 
-    /// Lets errors on a window of ours return.
+    /// Makes errors on a window of the library return to the caller.
     pub fn make_window_quiet(&self, win: Handle) -> Result<()> {
-        // SAFETY: a live window and MPI's own error handler.
+        // SAFETY: the window is alive, and the error handler is MPI's own.
         let code =
             unsafe { (self.call.MPI_Win_set_errhandler)(win, self.quiet.load(Ordering::Acquire)) };
         self.check("MPI_Win_set_errhandler", code)
     }
 
-    /// A fork has MPI's memory, but neither its connections nor its threads.
+    /// Returns an error in a forked process, which lacks MPI's connections and threads.
     fn check_process(&self) -> Result<()> {
         let process = self.process.load(Ordering::Relaxed);
         if process == process::own_pid() {
@@ -296,8 +295,8 @@ impl Mpi {
         )
     }
 
-    /// Checks that this thread may call MPI now, and waits for its turn if threads take turns (else
-    /// it costs a load).
+    /// Checks that this thread may call MPI now; with MPI_THREAD_SERIALIZED, waits until no other
+    /// thread is inside MPI. With MPI_THREAD_MULTIPLE the cost is one load.
     #[inline]
     pub fn enter(&self) -> Result<MpiGuard<'_>> {
         if self.state.load(Ordering::Acquire) == MULTIPLE {
@@ -309,7 +308,7 @@ impl Mpi {
     #[cold]
     fn enter_by_level(&self) -> Result<MpiGuard<'_>> {
         let turn = self.admit(self.state.load(Ordering::Acquire))?;
-        // It may have ended while this thread waited.
+        // MPI may have been finalized while this thread waited.
         if self.is_over() {
             return self.stopped();
         }
@@ -318,8 +317,7 @@ impl Mpi {
         Ok(turn)
     }
 
-    /// Enters MPI for calls of this thread, waiting for a turn where threads take turns; `None`:
-    /// MPI is over, and with it all that was in flight.
+    /// Enters MPI; returns `None` if MPI is finalized, and with it every operation in flight.
     #[inline]
     pub fn enter_unless_over(&self) -> Result<Option<MpiGuard<'_>>> {
         match self.enter() {
@@ -329,8 +327,8 @@ impl Mpi {
         }
     }
 
-    /// Ends something of ours. Where this thread may not call MPI, the next one that may does. In
-    /// no turn.
+    /// Frees an object of the library. If this thread may not call MPI, the next thread that may
+    /// call MPI frees the object. The caller must not hold an `MpiGuard`.
     pub fn free_soon(&self, left: PendingFree) -> Result<()> {
         match self.enter_unless_over() {
             Ok(Some(_turn)) => self.free_now(left),
@@ -347,7 +345,7 @@ impl Mpi {
             PendingFree::Comm(comm) => comm::free(self, comm),
             PendingFree::Over(request) => message::wait(self, request),
             PendingFree::Request(mut request) => {
-                // SAFETY: a persistent request of ours, freed once.
+                // SAFETY: the library created the persistent request, which is freed once.
                 self.check("MPI_Request_free", unsafe {
                     (self.call.MPI_Request_free)(&raw mut request)
                 })
@@ -382,38 +380,38 @@ impl Mpi {
 
     fn is_main_thread(&self) -> Result<bool> {
         let mut is_main = 0;
-        // SAFETY: a writable number; MPI runs, and allows the call in any thread.
+        // SAFETY: `is_main` is writable; MPI is initialized, and allows the call in any thread.
         self.check("MPI_Is_thread_main", unsafe {
             (self.call.MPI_Is_thread_main)(&raw mut is_main)
         })?;
         Ok(is_main != 0)
     }
 
-    /// Whether MPI is finalised, or about to be: then nothing of MPI may be called, and nothing
-    /// need be freed.
+    /// Returns true if MPI is finalized, or is being finalized: no MPI function may be called then,
+    /// and no object must be freed.
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.state.load(Ordering::Acquire) == OVER
     }
 
-    /// The test of MPI's operations; `often` is the number of attempts for a patient caller.
+    /// Creates the tester of MPI operations; `often` limits the attempts of a waiting caller.
     pub(in crate::backend::mpi) fn asking(&'static self, often: u32) -> ForeignTester {
-        // SAFETY: MPI_Test, of requests of MPI's; the words are those of `ids`. Where all threads
-        // may call MPI it is called without a turn.
+        // SAFETY: the function is MPI_Test, for requests of MPI; the words are those of `ids`. It
+        // is called without a guard only where all threads may call MPI.
         unsafe {
             ForeignTester::new(self.call.MPI_Test, self.status_ignore, &self.state, MULTIPLE, often)
         }
     }
 
-    /// Whether all threads may call MPI at once.
+    /// Returns true if all threads may call MPI at once.
     #[inline]
     #[must_use]
     pub fn is_multiple(&self) -> bool {
         self.state.load(Ordering::Acquire) == MULTIPLE
     }
 
-    /// The level that MPI gave, even after its end.
+    /// Returns the thread level that MPI provided, even after its finalization.
     #[must_use]
     pub fn level(&self) -> ThreadLevel {
         match self.level.load(Ordering::Relaxed) {
@@ -424,13 +422,13 @@ impl Mpi {
         }
     }
 
-    /// Whether it is Open MPI, whatever its binary interface.
+    /// Returns true if the library is Open MPI, whatever its binary interface.
     #[must_use]
     pub fn is_open_mpi(&self) -> bool {
         self.family == Family::OpenMpi || self.version.starts_with("Open MPI")
     }
 
-    /// Finalises what was initialised here, if nobody holds it any more.
+    /// Finalizes an MPI that was initialized here, unless a `Hold` is left.
     fn end(&self) {
         let _one_changes = self.change.lock();
         let state = self.state.load(Ordering::Acquire);
@@ -444,7 +442,7 @@ impl Mpi {
             return;
         }
         let outcome = self.enter().and_then(|_turn| {
-            // SAFETY: MPI runs, was initialised here, and this thread may call it.
+            // SAFETY: MPI is running, was initialized here, and this thread may call it.
             self.check("MPI_Finalize", unsafe { (self.call.MPI_Finalize)() })
         });
         self.state.store(OVER, Ordering::Release);
@@ -454,7 +452,7 @@ impl Mpi {
     }
 }
 
-/// Said of everything after MPI_Finalize.
+/// Error text of every call after MPI_Finalize.
 pub const OVER_TEXT: &str = "MPI is finalised: it cannot be started twice in a process; use \
     communicators over MPI \
                              before MPI_Finalize, or the last dtl_finalize if MPI was initialised \
@@ -464,14 +462,14 @@ fn over() -> Result<()> {
     fail!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}")
 }
 
-/// Counts those that use MPI. MPI that was initialised here ends with the last.
+/// Count of the users of MPI. An MPI that was initialized here is finalized with the last one.
 #[derive(Debug)]
 pub struct Hold(());
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
 impl Hold {
-    /// One more.
+    /// Adds a user of MPI.
     #[must_use]
     #[allow(clippy::new_without_default, reason = "it counts")]
     pub fn new() -> Self {
@@ -490,7 +488,7 @@ impl Drop for Hold {
     }
 }
 
-/// The attribute of MPI_COMM_SELF stays with it.
+/// Attribute copy callback: the attribute of MPI_COMM_SELF is not copied to duplicates.
 unsafe extern "C" fn copy_nothing(
     _comm: Handle,
     _key: c_int,
@@ -499,19 +497,19 @@ unsafe extern "C" fn copy_nothing(
     _out: *mut c_void,
     out_copy: *mut c_int,
 ) -> c_int {
-    // SAFETY: MPI hands in a writable number.
+    // SAFETY: MPI passes the address of a writable number.
     unsafe { *out_copy = 0 };
     0
 }
 
-/// MPI_Finalize has begun.
+/// Attribute delete callback, which MPI_Finalize calls first: marks MPI as finalized.
 unsafe extern "C" fn note_end(
     _comm: Handle,
     _key: c_int,
     value: *mut c_void,
     _extra: *mut c_void,
 ) -> c_int {
-    // SAFETY: the value is the `Mpi` that set the attribute; it lives for ever.
+    // SAFETY: the value is the `Mpi` that set the attribute, which is never freed.
     let mpi = unsafe { &*value.cast::<Mpi>().cast_const() };
     crate::backend::mpi::reduce_op::release_all(mpi);
     crate::backend::mpi::window::release_all(mpi);

@@ -1,20 +1,20 @@
 //! MPI's levels of thread support.
 
-/// Which threads may call MPI.
+/// Threads that may call MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThreadLevel {
-    /// There is only one.
+    /// The process has only one thread, which may call MPI.
     Single,
-    /// The one that initialised it.
+    /// Only the thread that initialized MPI may call MPI.
     Funneled,
-    /// One at a time.
+    /// All threads may call MPI, one at a time.
     Serialized,
-    /// All.
+    /// All threads may call MPI at once.
     Multiple,
 }
 
 impl ThreadLevel {
-    /// Its name in MPI.
+    /// Returns the name of the level in MPI.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {

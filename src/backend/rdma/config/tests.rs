@@ -1,9 +1,9 @@
-//! What is taken from the struct and what from the environment, and what is refused.
+//! Values from the struct and from the environment, and rejected values.
 
 use super::*;
 use crate::abi::status::{DTL_ERROR_INCOMPATIBLE_ABI, DTL_ERROR_INVALID_ARGUMENT};
 
-/// As DTL_RDMA_CONFIG_INIT.
+/// Value of DTL_RDMA_CONFIG_INIT.
 const OPEN: dtl_rdma_config_t = dtl_rdma_config_t {
     struct_size: size_of::<dtl_rdma_config_t>() as u32,
     flags: 0,
@@ -36,7 +36,7 @@ fn resolve(raw: &dtl_rdma_config_t, variables: &[(&'static str, &str)]) -> Resul
     Sources { given, variables }.config()
 }
 
-/// The text of a refusal.
+/// Returns the error text for a rejected configuration.
 fn refused(raw: &dtl_rdma_config_t, variables: &[(&'static str, &str)]) -> String {
     let error = resolve(raw, variables).unwrap_err();
     assert_eq!(error.status(), DTL_ERROR_INVALID_ARGUMENT, "{error}");
@@ -140,7 +140,7 @@ fn what_the_struct_sets_wins() {
         ..of_all()
     };
     assert_eq!(resolve(&given, &ALL).unwrap(), wanted);
-    // A bad variable does no harm where the field is set.
+    // An invalid variable is ignored where the struct sets the field.
     assert!(resolve(&given, &[("DTL_RDMA_TIMEOUT", "soon")]).is_ok());
 }
 

@@ -1,7 +1,7 @@
-//! Connections, made when two ranks first exchange data. Over the sockets each rank sends its queue
-//! pairs' ends, and reports when it is connected. The other sends only then: a message that comes
-//! too early would be retried for a long time. `reconnect` does the same for a connection that has
-//! broken.
+//! Connection setup: two ranks connect when they first exchange data. Each rank sends the
+//! attributes of its queue pairs over the sockets and reports when it is connected. The other rank
+//! sends messages only after that report: a message that arrives too early would be retried for a
+//! long time. `reconnect` repeats these steps for a broken connection.
 
 use super::peer::{ConnectStage, Peer};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -15,19 +15,20 @@ use crate::backend::rdma::verbs::qp::{QpAttributes, Remote};
 use crate::error::{Error, Result, fail};
 use crate::runtime::log;
 
-/// Words of a telling: what it is; the how-manieth connection; where its words are and their key;
-/// then for each lane how many messages were received and consumed, and its end in five words.
+/// Words of a setup message: the kind; the generation of the connection; the address and the key of
+/// the credit words; then, for each lane, the numbers of received and consumed messages and five
+/// words of queue pair attributes.
 const ENDS: u64 = 1;
 const READY: u64 = 2;
-/// The other side cannot make it; in words why.
+/// Message kind: the sender cannot establish its side; a text with the reason follows.
 const REFUSED: u64 = 3;
-/// The other side has given the connection up; the same.
+/// Message kind: the sender has closed the connection; a text with the reason follows.
 const BROKEN: u64 = 4;
 const END: usize = 6;
-/// Depth of the queue pair that a rank has with itself, with room for four times as many changes.
+/// Depth of a rank's queue pair to itself, with room for four times as many atomic requests.
 const OWN_DEPTH: u32 = 4;
 
-/// Why this side cannot go on, in as much as there is room for.
+/// Builds a setup message of kind `what` with the text `why`, truncated to the longest message.
 fn with_text(what: u64, why: &str) -> Vec<u64> {
     let mut words = [&[what], text_words(why).as_slice()].concat();
     words.truncate(LONGEST / 8 - 1);
@@ -65,7 +66,7 @@ fn end_of(words: &[u64]) -> Option<QpAttributes> {
 }
 
 impl RdmaEngine {
-    /// Whether something may be sent to a rank now: BUSY while its connection is being made.
+    /// Returns `Ok` if messages may be sent to `rank`; BUSY while the connection is established.
     #[inline]
     pub(in crate::backend::rdma) fn reach(&mut self, rank: usize) -> Result<()> {
         if self.stage(rank) == ConnectStage::Ready { Ok(()) } else { self.reach_first(rank) }
@@ -85,7 +86,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Watches a rank, or any, that a message is awaited from, so that its death is noticed.
+    /// Starts failure detection for the awaited rank `source`, or for all with DTL_ANY_SOURCE.
     pub(in crate::backend::rdma) fn awaits(&mut self, source: i32) {
         if source == DTL_ANY_SOURCE {
             self.oob.awaits_any(self.happened);
@@ -102,12 +103,12 @@ impl RdmaEngine {
         self.peers.get(rank).map_or(0, |peer| peer.repair.generation)
     }
 
-    /// Notifies a peer, which may be alive, that this side of the connection is gone.
+    /// Notifies a peer, which may be alive, that this side of the connection is closed.
     pub(in crate::backend::rdma) fn notify_broken(&mut self, rank: usize, why: &str) {
         drop(self.say_over_socket(rank, &with_text(BROKEN, why)));
     }
 
-    /// Sends a peer this side's ends.
+    /// Sends the attributes of this side's queue pairs to a peer.
     pub(in crate::backend::rdma) fn send_ends(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let words = ends_of(peer);
@@ -142,8 +143,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Connects a queue pair to itself: so this rank's device changes elements of its own memory.
-    /// It carries no messages.
+    /// Connects a queue pair to itself, so that this rank's device can change elements of the
+    /// rank's own memory. This queue pair carries no messages.
     fn connect_self(&mut self) -> Result<()> {
         let config = Config { depth: self.config.depth.min(OWN_DEPTH), ..self.config.clone() };
         let mut made = Peer::make(self.rank, &[(0, self.completions(0)?)], &config)?;
@@ -160,7 +161,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Looks at the sockets.
+    /// Polls the devices and the sockets, runs the watchdog and continues reconnections.
     pub(in crate::backend::rdma) fn look_around(&mut self) {
         self.poll_devices();
         self.watch();
@@ -183,7 +184,7 @@ impl RdmaEngine {
         let outcome = match words {
             [ENDS, generation, ends @ ..] => self.handle_ends(rank, *generation as u32, ends),
             [READY, generation] => {
-                // It does not count for a connection that has broken meanwhile.
+                // A READY of an earlier generation is for a broken connection, so it is ignored.
                 if *generation as u32 == self.generation(rank) {
                     self.ready(rank);
                 }
@@ -209,7 +210,7 @@ impl RdmaEngine {
         }
     }
 
-    /// The peer is connected.
+    /// Records that the peer is connected; if this side is too, the connection becomes ready.
     pub(in crate::backend::rdma) fn ready(&mut self, rank: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         peer.repair.is_other_ready = true;
@@ -224,7 +225,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Handles the ends that the peer has sent.
+    /// Handles the queue pair attributes that the peer has sent.
     fn handle_ends(&mut self, rank: usize, generation: u32, ends: &[u64]) -> Result<()> {
         match self.stage(rank) {
             ConnectStage::Gone => return Ok(()),
@@ -237,7 +238,7 @@ impl RdmaEngine {
                 }
             }
             ConnectStage::Connected | ConnectStage::Ready => self.broke_there(rank),
-            // It was connected before this side was, and that has broken.
+            // The peer was connected before this side was, and the peer's side has broken since.
             ConnectStage::Asked if self.generation(rank).wrapping_add(1) == generation => {
                 self.broke_there(rank);
             }
@@ -247,7 +248,7 @@ impl RdmaEngine {
             return Ok(());
         };
         if (generation.wrapping_sub(peer.repair.generation) as i32) < 0 {
-            return Ok(()); // it does not know yet that it has broken
+            return Ok(()); // the peer has not detected yet that the connection has broken
         }
         if generation != peer.repair.generation || ends.len() != 2 + END * peer.lanes.len() {
             return fail!(
@@ -264,8 +265,8 @@ impl RdmaEngine {
         if peer.stage == ConnectStage::Asked { self.connect(rank) } else { Ok(()) }
     }
 
-    /// Connects this side if the peer's ends have arrived. A failure is retried for as long as a
-    /// broken connection would be.
+    /// Connects this side if the peer's queue pair attributes have arrived. A failed attempt is
+    /// repeated for as long as the reconnection of a broken connection.
     pub(in crate::backend::rdma) fn connect(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let Some(ends) = peer.repair.heard.take() else { return Ok(()) };
@@ -289,7 +290,7 @@ impl RdmaEngine {
 }
 
 impl Peer {
-    /// Connects its queue pairs to the other side's ends.
+    /// Connects this peer's queue pairs to the attributes that the other side has sent.
     fn connect(&mut self, told: &[u64], config: &Config) -> Result<()> {
         let [told_at, key, ends @ ..] = told else { return Ok(()) };
         for (lane, words) in self.lanes.iter_mut().zip(ends.chunks_exact(END)) {
@@ -306,7 +307,7 @@ impl Peer {
     }
 }
 
-/// "Not now": the call is made again.
+/// Creates the BUSY error, after which the caller repeats the call later.
 pub(in crate::backend::rdma) fn busy() -> Error {
     Error::new(DTL_ERROR_BUSY, "no room now")
 }

@@ -1,10 +1,10 @@
-//! The connection to a peer.
+//! Connection to a peer.
 //!
 //! In reading order:
 //! - `peer`: all state for a peer
-//! - `qp_state`: one queue pair and what is in flight on it
+//! - `qp_state`: one queue pair and its work requests in flight
 //! - `connect`: first connection
-//! - `reconnect`: a broken connection is made again
+//! - `reconnect`: re-establishment of a broken connection
 
 pub(super) mod connect;
 pub(super) mod peer;

@@ -1,9 +1,9 @@
-//! State for a peer with messages: its queue pairs, its slots, and how many messages it can take.
+//! State for a peer with messages: its queue pairs, its slots and its credits.
 //!
-//! A message needs a receive at the peer. The peer reports its count of consumed messages (credits)
-//! in the header of each of its own messages and, where it has none to send, by writing the count
-//! into a word of our slab. So no message meets an empty receive queue, and none is spent on
-//! credits.
+//! A message needs a posted receive at the peer. The peer reports its count of consumed messages
+//! (credits) in the header of each of its own messages. If it has no message to send, it writes the
+//! count into a word of the local slab. So no message meets an empty receive queue, and no message
+//! is sent only to return credits.
 
 use super::qp_state::{InFlightWork, Lane, OnCompletion, WorkId};
 use super::reconnect::Repair;
@@ -20,71 +20,71 @@ use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How far the connection is.
+/// Stage of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::backend::rdma) enum ConnectStage {
     /// Not requested.
     #[default]
     None,
-    /// The peer's ends have not arrived yet.
+    /// This side's queue pair attributes were sent, but the peer's have not arrived yet.
     Asked,
-    /// Connected here, but perhaps not there yet.
+    /// Connected on this side, but perhaps not yet on the peer's side.
     Connected,
     /// Messages may be sent.
     Ready,
-    /// It was made and has broken: its queue pairs end, and then are made anew.
+    /// An established connection has broken. Its queue pairs are drained, then recreated.
     Broken,
-    /// The peer is gone, or nothing reaches it.
+    /// The peer has failed or cannot be reached.
     Gone,
 }
 
-/// State kept for a peer: its queue pairs, its slots and its credits.
+/// State for a peer: its queue pairs, its slots and its credits.
 #[derive(Default)]
 pub(in crate::backend::rdma) struct Peer {
     pub(in crate::backend::rdma) stage: ConnectStage,
-    /// The first carries all messages.
+    /// Queue pairs of the peer; the first lane carries all messages.
     pub(in crate::backend::rdma) lanes: Vec<Lane>,
-    /// Ended before the memory is.
+    /// Registration of the slab, declared before `slab` so that it is dropped first.
     slab_keys: Option<Registration>,
     pub(in crate::backend::rdma) slab: Slab,
     free: Vec<usize>,
-    /// Copies of what work requests took with them, for as many as the peer has receives.
+    /// Ring of copies of inline payloads, one for each receive that the peer posts.
     kept: Scratch,
-    /// Bytes of each, and where the next one is.
+    /// Bytes per copy in `kept`, and the offset of the next copy.
     keep: (usize, usize),
     /// Word in the peer's memory where the count of consumed messages is written.
     pub(in crate::backend::rdma) tell: Option<Remote>,
     pub(in crate::backend::rdma) depth: u32,
-    /// Words of messages that both ends remember.
+    /// Match words of messages that both sides have cached.
     pub(in crate::backend::rdma) heads: HeaderCache,
-    /// Each goes with one of the next messages.
+    /// Notes to send, each in the header of one of the next messages.
     pub(in crate::backend::rdma) notes: VecDeque<Note>,
-    /// Memory of the peer's that waits for payloads.
+    /// Announced receive buffers of the peer that wait for payloads.
     pub(in crate::backend::rdma) landings: Vec<Note>,
-    /// Payloads that are waited for, by their word.
+    /// Payloads that are awaited from the peer: the word that identifies each, and its operation.
     pub(in crate::backend::rdma) awaited: Vec<(u32, OpId)>,
-    /// Payloads that the peer was offered, by their word.
+    /// Payloads announced to the peer (RTS): the word that identifies each, and its operation.
     pub(in crate::backend::rdma) offered: Vec<(u32, OpId)>,
-    /// What is being changed in its memory.
+    /// Atomic operations in flight on the peer's memory.
     pub(in crate::backend::rdma) results: Results,
-    /// Whether it is in the list of those that are looked after.
+    /// True if the peer is in `RdmaEngine::listed`.
     pub(in crate::backend::rdma) is_listed: bool,
-    /// Why it is to be given up when everything that has arrived has been read, or was.
+    /// Reason of the peer's failure. The peer is closed once all arrived data has been read.
     pub(in crate::backend::rdma) failing: Option<String>,
     pub(in crate::backend::rdma) repair: Repair,
 }
 
-/// Slots for sends, with so many for receives.
+/// Returns the number of send slots for a peer with `depth` receives.
 const fn sends(depth: u32) -> usize {
     if depth > 4 { depth as usize / 2 } else { 2 }
 }
 
-/// Bytes that are registered for a peer.
+/// Returns the number of bytes registered per peer.
 pub(in crate::backend::rdma) const fn registered(depth: u32) -> usize {
     Slab::bytes(depth as usize, sends(depth))
 }
 
-/// Bytes beside those, with so many queue pairs.
+/// Returns the number of unregistered bytes per peer with `lanes` queue pairs.
 pub(in crate::backend::rdma) const fn bytes(depth: u32, lanes: usize) -> usize {
     let lane = size_of::<Lane>() + (SENDS * depth) as usize * size_of::<InFlightWork>();
     let kept = depth * crate::backend::rdma::config::INLINE;
@@ -92,7 +92,7 @@ pub(in crate::backend::rdma) const fn bytes(depth: u32, lanes: usize) -> usize {
 }
 
 impl Peer {
-    /// Makes its queue pairs and posts its receives.
+    /// Creates the queue pairs of a peer and posts its receives.
     pub(in crate::backend::rdma) fn make(
         rank: usize,
         on: &[(usize, Arc<Completions>)],
@@ -139,7 +139,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// The key by which the peer reaches the words of the slab.
+    /// Returns the key (rkey) by which the peer accesses the slab.
     pub(in crate::backend::rdma) fn slab_key(&self) -> u32 {
         self.slab_keys.as_ref().map_or(0, |keys| keys.rkey)
     }
@@ -148,7 +148,7 @@ impl Peer {
         self.slab_keys.as_ref().map_or(0, |keys| keys.lkey)
     }
 
-    /// Posts a receive again.
+    /// Posts the receive with number `slot` on a lane.
     pub(in crate::backend::rdma) fn post(&self, rank: usize, lane: usize, slot: u32) -> Result<()> {
         let Some(of) = self.lanes.get(lane) else { return Ok(()) };
         let id = WorkId { is_receive: true, rank, lane, number: slot };
@@ -160,7 +160,8 @@ impl Peer {
         of.queue.receive(id.word(), into)
     }
 
-    /// A message was consumed: its receive is posted again.
+    /// Counts a consumed message and posts its receive again; on a broken connection the receive
+    /// stays idle until the queue pair is recreated.
     pub(in crate::backend::rdma) fn consume(
         &mut self,
         rank: usize,
@@ -184,8 +185,8 @@ impl Peer {
         }
     }
 
-    /// Whether the connection stands, a lane takes one more work request and, if it `notifies`, the
-    /// peer has a receive for it.
+    /// Returns true if the connection is ready, the lane has room for one more work request and, if
+    /// the request `notifies`, the peer has a receive posted for it.
     fn has_room(&mut self, lane: usize, notifies: bool) -> bool {
         let is_out = |of: &Lane, depth: u32| of.sent.wrapping_sub(of.told) >= depth;
         let depth = self.depth;
@@ -198,7 +199,7 @@ impl Peer {
             && !(notifies && is_out(of, depth))
     }
 
-    /// Starts work on a lane; false: there is no room.
+    /// Posts a work request on a lane; returns false if there is no room.
     pub(in crate::backend::rdma) fn start(
         &mut self,
         rank: usize,
@@ -210,8 +211,8 @@ impl Peer {
         self.start_inline(rank, lane, work, local, what)
     }
 
-    /// Starts work on a lane; false: there is no room. Inlined so that each small message's code is
-    /// specialised for its kind of work.
+    /// Posts a work request on a lane; returns false if there is no room. The function is inlined
+    /// so that the code of each small message is specialized for its kind of work request.
     #[inline]
     fn start_inline(
         &mut self,
@@ -254,9 +255,9 @@ impl Peer {
         Ok(true)
     }
 
-    /// Copies what a work request has taken with it: if it does not arrive it is sent again. The
-    /// copy that is written over is of a message that the peer has consumed, as there are as many
-    /// as the peer has receives.
+    /// Copies the inline payload of a work request, which is sent again if it does not arrive. The
+    /// overwritten copy belongs to a message that the peer has consumed, because there are as many
+    /// copies as the peer has receives.
     #[inline]
     fn keep(&mut self, local: Piece) -> Piece {
         let (each, at) = self.keep;
@@ -267,7 +268,7 @@ impl Peer {
         Piece { region: copy, lkey: 0, is_device: false }
     }
 
-    /// Sends a message; false: there is no room.
+    /// Sends a message in a slot; returns false if there is no room.
     pub(in crate::backend::rdma) fn send(
         &mut self,
         rank: usize,
@@ -276,8 +277,8 @@ impl Peer {
         head: &[u64],
         data: Region,
     ) -> Result<bool> {
-        // A frame may refer to an earlier note, so all notes but one go first; that one goes with
-        // the frame.
+        // A frame may refer to an earlier note, so all notes but one are sent before the frame, and
+        // the last note is sent with the frame.
         while kind == EagerKind::Frame && self.notes.len() > 1 {
             if !self.send(rank, EagerKind::Note, 0, &[], Region::EMPTY)? {
                 return Ok(false);
@@ -303,7 +304,7 @@ impl Peer {
         Ok(sent)
     }
 
-    /// Records the lower 16 bits of the peer's count of consumed messages.
+    /// Records the low 16 bits of the peer's count of consumed messages.
     #[inline]
     pub(in crate::backend::rdma) fn add_brief_credits(&mut self, consumed: u16) {
         let told = self.lanes.first().map_or(0, |lane| lane.told);
@@ -311,8 +312,9 @@ impl Peer {
         self.add_credits(0, told.wrapping_add_signed(i32::from(more)));
     }
 
-    /// Sends a frame; false: there is no room. A whole message whose word was sent before goes
-    /// without its words, which keeps one of a packet's size in one packet.
+    /// Sends a frame; returns false if there is no room. An eager message whose match word is
+    /// cached at the peer is sent without its header words, so that a payload of one packet's size
+    /// needs only one packet.
     #[inline]
     pub(in crate::backend::rdma) fn send_frame(
         &mut self,
@@ -337,7 +339,7 @@ impl Peer {
         let consumed = self.lanes.first().map_or(0, |lane| lane.consumed);
         let number = (place as u32) << 16 | consumed & 0xFFFF;
         if payload.len() <= self.inline() {
-            // The work request takes the bytes with it, from any memory.
+            // The work request carries the bytes inline, so they may be in unregistered memory.
             let local = Piece { region: payload, lkey: 0, is_device: false };
             let sent = self.start_inline(
                 rank,
@@ -357,7 +359,7 @@ impl Peer {
         self.post_slot(rank, slot, WorkRequest::SendNotify(number), region, consumed)
     }
 
-    /// Posts a message that is in a slot.
+    /// Posts a message that has been written to a slot; frees the slot if posting fails.
     #[inline]
     fn post_slot(
         &mut self,
@@ -376,12 +378,13 @@ impl Peer {
         started
     }
 
-    /// Bytes that work requests take with them.
+    /// Returns the maximum number of bytes that a work request carries inline.
     pub(in crate::backend::rdma) fn inline(&self) -> usize {
         self.lanes.first().map_or(0, |lane| lane.queue.inline)
     }
 
-    /// Writes bytes of memory that is not registered, by a slot; what was taken, if there is room.
+    /// Writes `from`, which is not registered, to the peer through a send slot; returns the written
+    /// region, or `None` if there is no room.
     pub(in crate::backend::rdma) fn start_from_slot(
         &mut self,
         rank: usize,
@@ -402,7 +405,8 @@ impl Peer {
         self.started_with(slot, started, from)
     }
 
-    /// Reads bytes into memory that is not registered, by a slot.
+    /// Reads from the peer into `into`, which is not registered, through a send slot; returns the
+    /// region to be filled, or `None` if there is no room.
     pub(in crate::backend::rdma) fn start_into_slot(
         &mut self,
         rank: usize,
@@ -435,7 +439,7 @@ impl Peer {
         started.map(|started| started.then_some(bytes))
     }
 
-    /// Sends notes that wait by themselves; whether none is left.
+    /// Sends all pending notes as messages of their own; returns true if no note is left.
     pub(in crate::backend::rdma) fn send_notes(&mut self, rank: usize) -> Result<bool> {
         while !self.notes.is_empty() {
             if !self.send(rank, EagerKind::Note, 0, &[], Region::EMPTY)? {
@@ -445,13 +449,13 @@ impl Peer {
         Ok(true)
     }
 
-    /// Whether half of its messages' room waits for hearing what was consumed.
+    /// Returns true if at least half of the credits of a lane have not been returned to the peer.
     pub(in crate::backend::rdma) fn owes_credits(&self) -> bool {
         self.lanes.iter().any(|lane| lane.consumed.wrapping_sub(lane.said) >= self.depth / 2)
     }
 
-    /// Reports the consumed messages to the peer once they are half of its credits. Returns whether
-    /// nothing is left to report.
+    /// Returns credits to the peer for each lane whose unreturned credits are at least half of the
+    /// depth; returns false if there was no room for one of the lanes.
     pub(in crate::backend::rdma) fn return_credits(&mut self, rank: usize) -> Result<bool> {
         let Some(tell) = self.tell.filter(|_| self.stage == ConnectStage::Ready) else {
             return Ok(true);
@@ -477,7 +481,8 @@ impl Peer {
         Ok(all_told)
     }
 
-    /// Takes what is over up to a work request; its operations' parts are given to `part`.
+    /// Removes the work requests of a lane that complete with request `number`, and passes the
+    /// operation of each completed part to `part`.
     pub(in crate::backend::rdma) fn over(
         &mut self,
         lane: usize,
@@ -495,7 +500,7 @@ impl Peer {
         }
     }
 
-    /// What follows when a work request is over.
+    /// Performs the completion action of a work request.
     #[inline]
     pub(in crate::backend::rdma) fn settle(
         &mut self,
@@ -519,8 +524,7 @@ impl Peer {
         }
     }
 
-    /// Ends its queue pairs: afterwards no device touches memory for it. What has arrived stays to
-    /// be read.
+    /// Destroys the queue pairs: no device accesses their memory. Arrived messages stay readable.
     pub(in crate::backend::rdma) fn give_up(&mut self) {
         self.stage = ConnectStage::Gone;
         self.lanes.clear();
@@ -531,13 +535,13 @@ impl Peer {
         self.repair = Repair::default();
     }
 
-    /// Returns the address in our slab where the peer writes its counts of consumed messages.
+    /// Returns the address in the local slab where the peer writes its counts of consumed messages.
     pub(in crate::backend::rdma) fn credit_addr(&self) -> u64 {
         self.slab.credit_word(0).addr().get() as u64
     }
 }
 
-/// A peer to which nothing can be sent.
+/// Creates the RANK_FAILURE error for a peer that cannot be reached.
 #[cold]
 pub(in crate::backend::rdma) fn gone(rank: usize, why: &str) -> Error {
     Error::new(crate::abi::status::DTL_ERROR_RANK_FAILURE, format!("rank {rank}: {why}"))

@@ -1,4 +1,4 @@
-//! A queue pair of a peer's, what is under way on it, and how its work requests are named.
+//! Queue pair of a peer, its work requests in flight, and the encoding of work request identifiers.
 
 use crate::backend::rdma::protocol::eager_slots::LANES;
 use crate::backend::rdma::verbs::qp::{Piece, QueuePair, WorkRequest};
@@ -7,21 +7,21 @@ use crate::runtime::component::OpId;
 use crate::sys::memory::buf::Region;
 use std::collections::VecDeque;
 
-/// A queue pair and what is under way on it.
+/// Queue pair and its work requests in flight.
 pub(in crate::backend::rdma) struct Lane {
     pub(in crate::backend::rdma) queue: QueuePair,
-    /// Which rail it is on.
+    /// Index of the rail of the queue pair.
     pub(in crate::backend::rdma) rail: usize,
-    /// Messages that used a receive of the peer's, and how many of them it has reported as
-    /// consumed.
+    /// Number of messages sent that used a receive of the peer. The next field is the number of
+    /// these messages that the peer has reported as consumed.
     pub(in crate::backend::rdma) sent: u32,
     pub(in crate::backend::rdma) told: u32,
-    /// Messages of the peer's that were consumed here, and the count last reported to it.
+    /// Number of the peer's messages consumed here; `said` is the count last reported to the peer.
     pub(in crate::backend::rdma) consumed: u32,
     pub(in crate::backend::rdma) said: u32,
-    /// Messages of the peer's that have arrived here.
+    /// Number of the peer's messages that have arrived on this side.
     pub(in crate::backend::rdma) received: u32,
-    /// The number of the last work request.
+    /// Number of the last posted work request.
     pub(in crate::backend::rdma) number: u32,
     /// Mask: of the work requests that need no completion, every (mask + 1)-th is posted signaled,
     /// to bound the send queue.
@@ -31,30 +31,30 @@ pub(in crate::backend::rdma) struct Lane {
     pub(in crate::backend::rdma) watched: WatchdogState,
 }
 
-/// Small messages per signaled one.
+/// Maximum number of small messages per signaled work request.
 const SIGNALS: u32 = 8;
 
-/// What is kept of a lane while its queue pair is made anew.
+/// State of a lane that outlives its queue pair while the queue pair is recreated.
 #[derive(Default)]
 pub(in crate::backend::rdma) struct QpRecovery {
-    /// Receives that are not posted.
+    /// Slots of receives that are not posted.
     pub(in crate::backend::rdma) idle: Vec<u32>,
-    /// The number of the work request that ends last, and whether it has.
+    /// Number of the work request that completes last, and whether it has completed.
     pub(in crate::backend::rdma) last: Option<(u32, bool)>,
-    /// Whether the new one is connected.
+    /// True if the new queue pair is connected.
     pub(in crate::backend::rdma) is_connected: bool,
-    /// Messages that the peer has received.
+    /// Number of messages that the peer has received.
     pub(in crate::backend::rdma) arrived: u32,
-    /// What had been received and was over when the last one was new, and whether something was
-    /// sent again then.
+    /// State when the queue pair was last recreated: the number of received messages, the number of
+    /// the last completed work request, and whether work requests were posted again.
     pub(in crate::backend::rdma) before: (u32, u32, bool),
 }
 
 impl Lane {
-    /// With so many slots for what is sent.
+    /// Creates the state of a lane for which the peer has `slots` send slots.
     pub(in crate::backend::rdma) fn new(queue: QueuePair, rail: usize, slots: usize) -> Lane {
-        // A power of two, and at most half of the slots and of the work requests that may be under
-        // way.
+        // Signals every n-th work request, where n is a power of two and at most half of the slots
+        // and half of the work requests that may be in flight.
         let every = SIGNALS.min(1 << (queue.room.min(slots) / 2).max(1).ilog2());
         Lane {
             rail,
@@ -72,7 +72,7 @@ impl Lane {
         }
     }
 
-    /// Returns whether a work request is posted signaled.
+    /// Returns true if a work request is posted signaled.
     #[inline]
     pub(in crate::backend::rdma) fn is_signaled(&self, what: OnCompletion, number: u32) -> bool {
         match what {
@@ -93,13 +93,13 @@ impl Lane {
         }
     }
 
-    /// The number of the last work request that is over.
+    /// Returns the number of the last completed work request.
     pub(in crate::backend::rdma) fn over(&self) -> u32 {
         self.number.wrapping_sub(self.in_flight.len() as u32)
     }
 }
 
-/// A work request that is not known to be over, with all that is needed to start it again.
+/// Work request that is not known to be completed, with all that is needed to post it again.
 pub(in crate::backend::rdma) struct InFlightWork {
     pub(in crate::backend::rdma) number: u32,
     pub(in crate::backend::rdma) what: OnCompletion,
@@ -108,8 +108,8 @@ pub(in crate::backend::rdma) struct InFlightWork {
 }
 
 impl InFlightWork {
-    /// Returns whether it needs no replay: it only reported a count, which each connection reports
-    /// again, or marked the completion of all before it.
+    /// Returns true if the work request needs no replay: it only reported a count, which each
+    /// connection reports again, or it only marked the completion of all requests before it.
     pub(in crate::backend::rdma) fn is_of_no_use_again(&self) -> bool {
         matches!(
             (self.what, self.work),
@@ -118,32 +118,32 @@ impl InFlightWork {
     }
 }
 
-/// What to do when a work request is over.
+/// Action on the completion of a work request.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::backend::rdma) enum OnCompletion {
     Nothing,
-    /// Nothing but a signaled completion, which completes all before it.
+    /// No action: the signaled completion only completes all requests before this one.
     Mark,
-    /// This slot is free again.
+    /// Frees this slot.
     Slot(usize),
-    /// A part of this operation is done.
+    /// Completes a part of this operation.
     Part(OpId),
-    /// A part of this operation is sent: its bytes were in this slot, which is free again.
+    /// Completes a sent part of this operation and frees the slot that its bytes were sent from.
     Sent(OpId, usize),
-    /// A part of this operation has arrived in this slot: its bytes are to be copied to the
-    /// program's memory.
+    /// Copies the bytes that have arrived in this slot to the program's memory, frees the slot and
+    /// completes a part of this operation.
     Got(OpId, usize, Region),
-    /// What an element was is in this place.
+    /// Reports the previous value of an element, which has arrived in this result slot.
     Answer(usize),
 }
 
-/// The identity of a work request: whose, of which lane, and which.
+/// Identifier of a work request: kind, rank, lane and number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::backend::rdma) struct WorkId {
     pub(in crate::backend::rdma) is_receive: bool,
     pub(in crate::backend::rdma) rank: usize,
     pub(in crate::backend::rdma) lane: usize,
-    /// A receive's slot, or a send's number.
+    /// Slot of a receive, or number of a send.
     pub(in crate::backend::rdma) number: u32,
 }
 

@@ -1,16 +1,17 @@
-//! A connection that has broken although the peer lives is made anew.
+//! Re-establishment of a connection that has broken although the peer is alive.
 //!
-//! Each side stops its queue pairs and takes all of their remaining completions, so that its count
-//! of received messages is exact. Then it makes new ones and sends their ends over the sockets as
-//! for a first connection (`connect`), with the count of the peer's messages that it has. When both
-//! are connected each sends again, in their order, what the other has not received: from where it
-//! still is, or from the copy of what a work request had taken with it. Writes that no message
-//! followed and reads are made again as a whole: their bytes are the same and nobody else may use
-//! either memory before they are over. A change of an element may have been made: it is not made
-//! again, and its operation ends with CONNECTION_LOST.
+//! Each side stops its queue pairs and polls all of their remaining completions, so that its count
+//! of received messages is exact. Then each side creates new queue pairs and sends their attributes
+//! over the sockets as for a first connection (`connect`), with the count of the peer's messages
+//! that it has received. When both sides are connected, each sends again, in order, the messages
+//! that the other has not received. The payload comes from its original location or from the copy
+//! of an inline payload. Writes that no message followed, and all reads, are repeated as a whole:
+//! their bytes are unchanged, and no one else may use either memory before they complete. An atomic
+//! operation on an element may have been executed: it is not repeated, and its operation completes
+//! with CONNECTION_LOST.
 //!
-//! Nothing of before reaches anybody later: what a queue pair had on its way ends with the peer's,
-//! which stops before it reports what it has received.
+//! No data of the old connection arrives later: requests in flight of a queue pair end with the
+//! peer's queue pair, which stops before the peer reports its count of received messages.
 
 use super::peer::{ConnectStage, Peer};
 use super::qp_state::{InFlightWork, Lane, WorkId};
@@ -28,36 +29,36 @@ use crate::sys::memory::buf::Region;
 use crate::sys::sync::clock::now_ns;
 use std::sync::Arc;
 
-/// How long queue pairs may take to end what they have.
+/// Maximum time, in nanoseconds, that queue pairs may take to complete their work requests.
 const STOP_NS: u64 = 5_000_000_000;
-/// Pauses before a connection is made anew that has broken again without anything having come
-/// through.
+/// Shortest pause, in nanoseconds, before reconnecting after a break without progress.
 const PAUSE_NS: u64 = 10_000_000;
 const LONGEST_PAUSE_NS: u64 = 500_000_000;
-/// When an attempt to connect is repeated.
+/// Interval, in nanoseconds, between attempts to connect.
 const AGAIN_NS: u64 = 20_000_000;
 
-/// How far a connection is made anew.
+/// Progress of the re-establishment of a connection.
 #[derive(Default)]
 pub(in crate::backend::rdma) struct Repair {
-    /// Number of repairs so far; it identifies the ends that the peer has to send.
+    /// Number of repairs so far, which identifies the attributes that the peer has to send.
     pub(in crate::backend::rdma) generation: u32,
-    /// The peer's ends, as received.
+    /// Queue pair attributes of the peer, as received.
     pub(in crate::backend::rdma) heard: Option<Vec<u64>>,
-    /// The peer is connected.
+    /// True if the peer is connected.
     pub(in crate::backend::rdma) is_other_ready: bool,
-    /// When it is gone on, at the earliest, and until when that may fail; 0: nothing has failed.
+    /// Earliest time of the next step; `until` is the retry deadline, 0 before a failure.
     pub(in crate::backend::rdma) at: u64,
     pub(in crate::backend::rdma) until: u64,
-    /// Since when nothing has come through; 0: something has.
+    /// Time since when the connection has made no progress; 0 if it has made progress.
     stuck_since: u64,
     pause: u64,
-    /// Since when the last one stands.
+    /// Time when the connection last became ready.
     ready_at: u64,
 }
 
 impl Repair {
-    /// Whether an attempt that failed is made again, for so long at most.
+    /// Schedules another attempt after a failure; returns false if the time `limit`, in nanoseconds
+    /// since the first failure, would be exceeded.
     pub(in crate::backend::rdma) fn tries_again(&mut self, limit: u64) -> bool {
         let now = now_ns();
         if self.until == 0 {
@@ -69,13 +70,13 @@ impl Repair {
 }
 
 impl RdmaEngine {
-    /// A peer's queue pairs are of no use any more, for a reason that may pass.
+    /// Re-establishes a connection whose queue pairs failed for a reason that may be transient.
     pub(in crate::backend::rdma) fn broke(&mut self, rank: usize, why: &str) {
         self.make_anew(rank, why, false);
     }
 
     /// Re-establishes a connection that the peer has reported as broken. The peer's view counts:
-    /// this side does not see whether the peer's own reads and writes get through.
+    /// this side does not see whether the peer's own reads and writes succeed.
     pub(in crate::backend::rdma) fn broke_there(&mut self, rank: usize) {
         self.make_anew(rank, "it says that its end has broken", true);
     }
@@ -110,7 +111,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Goes on with connections that are made anew, or whose making failed.
+    /// Continues all reconnections and all connection attempts that are repeated.
     pub(in crate::backend::rdma) fn mend(&mut self) {
         for rank in std::mem::take(&mut self.mending) {
             match self.mend_one(rank) {
@@ -121,7 +122,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Whether nothing is left to do but to wait for the peer.
+    /// Continues one reconnection; returns true if only the peer's answer is outstanding.
     fn mend_one(&mut self, rank: usize) -> Result<bool> {
         let now = now_ns();
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(true) };
@@ -147,7 +148,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Sends again what the peer has not received.
+    /// Posts again all work requests whose messages the peer has not received.
     pub(in crate::backend::rdma) fn resume(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let (mut ended, mut doubtful) = (Vec::new(), Vec::new());
@@ -183,16 +184,17 @@ impl RdmaEngine {
 }
 
 impl Peer {
-    /// Whether something has come through since it was made last, or it has not been tried for
-    /// long.
+    /// Prepares a repair and returns true if the peer reported the break (`is_told`), if the
+    /// connection has made progress since its last repair, or if the connection has been without
+    /// progress for less than `limit` nanoseconds. Otherwise returns false.
     fn may_be_repaired(&mut self, limit: u64, is_told: bool) -> bool {
         let now = now_ns();
         let is_on = |of: &Lane| of.over() != of.mending.before.1;
         let has_come = |of: &Lane| of.received != of.mending.before.0;
         let mut again = self.lanes.iter().filter(|of| of.mending.before.2).peekable();
         let repair = &mut self.repair;
-        // What was sent again has to come through, if something was; else that the connection stood
-        // is enough.
+        // If work requests were posted again, one of them must have completed. If none was, any
+        // completion, any arrival or a connection that was ready for `limit` is sufficient.
         let is_sound = match again.peek() {
             _ if is_told => true,
             Some(_) => again.any(is_on),
@@ -215,7 +217,7 @@ impl Peer {
         true
     }
 
-    /// Stops its queue pairs.
+    /// Stops all queue pairs.
     fn stop(&mut self) -> Result<()> {
         self.lanes.iter_mut().try_for_each(|lane| {
             lane.mending.last = None;
@@ -223,8 +225,8 @@ impl Peer {
         })
     }
 
-    /// Returns whether its queue pairs have reported all their completions. A work request that is
-    /// posted now ends after everything before it.
+    /// Returns true if the queue pairs have reported all their completions. The work request that
+    /// is posted here completes after all requests before it.
     fn has_stopped(&mut self, rank: usize) -> Result<bool> {
         let (mut all, depth) = (true, self.depth);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
@@ -249,7 +251,7 @@ impl Peer {
         Ok(all)
     }
 
-    /// A work request has failed.
+    /// Records the failed work request `id` while its queue pair is being drained.
     pub(in crate::backend::rdma) fn has_failed(&mut self, id: WorkId) {
         let Some(lane) = self.lanes.get_mut(id.lane) else { return };
         match &mut lane.mending.last {
@@ -259,7 +261,7 @@ impl Peer {
         }
     }
 
-    /// Makes new queue pairs, with the receives whose slots are free.
+    /// Creates new queue pairs and posts the receives whose slots are free.
     fn make_queues(&mut self, rank: usize, config: &Config) -> Result<()> {
         let config = Config { depth: self.depth, ..config.clone() };
         for index in 0..self.lanes.len() {
@@ -278,7 +280,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Starts a work request again.
+    /// Posts a work request again, under a new number.
     fn start_again(&mut self, rank: usize, lane: usize, flying: InFlightWork) -> Result<()> {
         let Some(of) = self.lanes.get_mut(lane) else { return Ok(()) };
         let number = of.number.wrapping_add(1);
@@ -293,8 +295,7 @@ impl Peer {
 }
 
 impl Lane {
-    /// What is over of what was under way, and what is to be started again; nothing is under way
-    /// then.
+    /// Removes all work requests in flight; returns the completed ones and those to post again.
     fn sort(&mut self) -> Result<(Vec<InFlightWork>, Vec<InFlightWork>)> {
         let flying = std::mem::take(&mut self.in_flight);
         let notifying = flying.iter().filter(|flying| flying.work.notifies()).count() as u32;
@@ -311,8 +312,8 @@ impl Lane {
         let mut left = arrived;
         let (mut over, mut again) = (Vec::new(), Vec::new());
         for one in flying {
-            // Writes before a message that has arrived have arrived too; counts were sent with the
-            // ends.
+            // Writes before a message that has arrived have arrived too. The counts were sent with
+            // the queue pair attributes.
             let is_there = left > 0 && !one.work.asks();
             left -= u32::from(left > 0 && one.work.notifies());
             if is_there || one.is_of_no_use_again() { over.push(one) } else { again.push(one) }

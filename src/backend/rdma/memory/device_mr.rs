@@ -1,14 +1,15 @@
-//! Registrations of device memory, one for each allocation that large messages were in: by its
-//! dma-buf, or by its address.
+//! Registrations of device memory, one for each allocation that held a large message: by its
+//! dma-buf or by its address.
 //!
-//! They share the bound of the other registrations (`reg_cache`). An allocation that is freed takes
-//! its registration with it, in the thread that frees it and before its backend is called: a
-//! registration keeps a device's pages alive, and by an address it would reach what is there next.
-//! Each is identified by the allocation's number, so a later one at the same address never matches.
-//! A message has a share of its allocation's registration.
+//! These registrations count towards the limit of the host registrations (`reg_cache`). Freeing an
+//! allocation ends its registration, in the thread that frees it and before its backend is called:
+//! a registration pins the device's pages, and a registration by address would cover whatever is
+//! allocated at that address next. A registration is identified by the allocation's serial number,
+//! so a later allocation at the same address never matches. A message shares ownership of its
+//! allocation's registration.
 //!
-//! If a backend exports no dma-buf of an allocation, that is remembered. If the device or the
-//! kernel refuses a registration, none is tried any more. Both are logged once.
+//! If a backend exports no dma-buf of an allocation, that result is cached. If the device or the
+//! kernel rejects a registration, no further registration is tried. Both cases are logged once.
 
 use super::reg_cache::{Cache, Registered};
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
@@ -26,37 +27,36 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// The backend whose addresses a kernel module resolves (nvidia_peermem). Handles of other backends
-/// need not be addresses at all.
+/// Backend whose addresses a kernel module (nvidia_peermem) resolves. Handles of other backends may
+/// not be addresses at all.
 const BY_ADDRESS: &str = "cuda";
 
-/// Registrations of device memory, by allocation. Innermost lock: no other lock is taken while it
-/// is held.
+/// Registrations of device memory, by allocation. Innermost lock: no other is acquired while held.
 #[derive(Default)]
 pub(in crate::backend::rdma) struct Registrations(Mutex<DeviceMrTable>);
 
 #[derive(Default)]
 struct DeviceMrTable {
-    /// By the allocation's number.
+    /// Registrations, by the serial number of their allocation.
     entries: BTreeMap<u64, DeviceMrEntry>,
     bytes: u64,
     clock: u64,
-    /// Why no more are made.
+    /// Reason why no more registrations are tried; `None` while registrations are tried.
     refusal: Option<String>,
-    /// Set once the log has the message that a backend exports no dma-buf.
+    /// True once the log has the message that a backend exports no dma-buf.
     has_said: bool,
 }
 
 struct DeviceMrEntry {
-    /// `None`: there is no way to.
+    /// Registration of the allocation; `None` if the allocation cannot be registered.
     registered: Option<Arc<Registered>>,
     bytes: u64,
-    /// Clock of the last lookup that returned it.
+    /// Clock value of the last lookup that returned this entry.
     used: u64,
 }
 
 impl Registrations {
-    /// Makes an empty set that watches for allocations that are freed.
+    /// Creates an empty set that watches for freed allocations.
     pub(in crate::backend::rdma) fn new() -> Arc<Registrations> {
         let all = Arc::new(Registrations::default());
         let watcher: Arc<dyn Watcher> = Arc::clone(&all) as Arc<dyn Watcher>;
@@ -64,7 +64,7 @@ impl Registrations {
         all
     }
 
-    /// Bytes that are registered.
+    /// Returns the number of registered bytes of device memory.
     pub(in crate::backend::rdma) fn bytes(&self) -> u64 {
         self.0.lock().bytes
     }
@@ -86,10 +86,10 @@ impl Registrations {
         known.bytes += bytes;
         let before = known.entries.insert(serial, entry);
         known.bytes -= before.as_ref().map_or(0, |entry| entry.bytes);
-        drop(known); // what was there before ends without the lock
+        drop(known); // the previous entry is dropped without the lock
     }
 
-    /// Drops what was not used for longest and is not in use now.
+    /// Drops the least recently used idle registration; returns false if there is none.
     pub(in crate::backend::rdma) fn drop_oldest(&self) -> bool {
         let mut known = self.0.lock();
         let is_idle = |entry: &DeviceMrEntry| {
@@ -127,7 +127,8 @@ impl Watcher for Registrations {
 }
 
 impl Cache {
-    /// Registers an allocation, which is done once.
+    /// Registers an allocation by the dma-buf `by`, or by its address if `by` is `None`; returns
+    /// `None` if the registration fails.
     fn add_device(
         &mut self,
         memory: &DeviceMemory<'_>,
@@ -149,7 +150,7 @@ impl Cache {
                     self.devices.put(memory.serial, bytes, Some(Arc::clone(&made)));
                     return Some(made);
                 }
-                // With less of the others, perhaps.
+                // Registration may succeed after other registrations are dropped.
                 Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY && self.drop_any() => {}
                 Err(error) => {
                     self.refuse(memory, &error);
@@ -203,7 +204,7 @@ impl WireDevices for RdmaWire {
         by: Option<Result<(OwnedFd, u64)>>,
     ) -> Option<Hold> {
         let cache = &mut self.state.as_mut()?.cache;
-        // Another thread's message may have come first.
+        // Another thread's message may have registered the allocation meanwhile.
         if let Some(known) = cache.devices.find(memory.serial) {
             return known.map(|registered| registered as Hold);
         }
@@ -241,7 +242,7 @@ impl WireDevices for RdmaWire {
     }
 }
 
-/// The registration that a message of device memory came with.
+/// Returns the registration that a message of device memory came with.
 pub(in crate::backend::rdma) fn registration(twin: &HostShadow) -> Option<Arc<Registered>> {
     Arc::clone(twin.hold()).downcast().ok()
 }

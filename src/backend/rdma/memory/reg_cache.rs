@@ -1,9 +1,10 @@
-//! Registrations of memory that messages are in, kept for the next ones.
+//! Cache of host memory registrations, reused by later messages in the same memory.
 //!
-//! Only memory of the library's own allocator is registered, a mapping at a time: it reports when
-//! pages go back to the system, and registrations there are released before the next lookup.
-//! Nothing reports when memory of the program's own is unmapped, and pages mapped there later would
-//! not be those that the device has: that memory is moved through slots.
+//! Only memory of the library's own allocator is registered, one mapping at a time. The allocator
+//! reports when pages are returned to the system, and registrations of such pages are released
+//! before the next lookup. No one reports when the program's own memory is unmapped, and pages
+//! mapped at that address later would not be the pages that the device has. So messages in the
+//! program's own memory are copied through slots.
 
 use super::device_mr::Registrations;
 use crate::backend::rdma::engine::RdmaEngine;
@@ -15,24 +16,24 @@ use crate::sys::memory::heap::{self, UnmapWatcher};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A mapping that is registered on each rail.
+/// Mapping that is registered on each rail.
 pub(in crate::backend::rdma) struct Registered {
     region: Region,
     keys: Vec<Registration>,
 }
 
 impl Registered {
-    /// On each rail with the key of that.
+    /// Creates the record of `region` with its registration on each rail, by rail index.
     pub(in crate::backend::rdma) fn new(region: Region, keys: Vec<Registration>) -> Registered {
         Registered { region, keys }
     }
 
-    /// Our key on a rail.
+    /// Returns the local key (lkey) on a rail.
     pub(in crate::backend::rdma) fn lkey(&self, rail: usize) -> u32 {
         self.keys.get(rail).map_or(0, |keys| keys.lkey)
     }
 
-    /// The peers' keys, by rail.
+    /// Returns the remote keys (rkeys) for peers, by rail index; 0 where no rail exists.
     pub(in crate::backend::rdma) fn rkeys(&self) -> [u32; RAILS] {
         let mut all = [0; RAILS];
         all.iter_mut().zip(&self.keys).for_each(|(to, keys)| *to = keys.rkey);
@@ -40,7 +41,7 @@ impl Registered {
     }
 }
 
-/// Registers a region on all rails, or on none.
+/// Registers a region on all rails, or on none if one fails.
 pub(in crate::backend::rdma) fn register(
     rails: &[Arc<Rail>],
     region: Region,
@@ -51,7 +52,7 @@ pub(in crate::backend::rdma) fn register(
 
 struct RegCacheEntry {
     registered: Arc<Registered>,
-    /// Clock of the last lookup that returned it.
+    /// Clock value of the last lookup that returned this entry.
     used: u64,
 }
 
@@ -63,9 +64,9 @@ pub(in crate::backend::rdma) struct Cache {
     limit: u64,
     clock: u64,
     returned: UnmapWatcher,
-    /// Those of device memory, within the same limit.
+    /// Registrations of device memory, within the same limit.
     pub(in crate::backend::rdma) devices: Arc<Registrations>,
-    /// Registering failed: not tried again until something is given up.
+    /// True after a registration has failed; no other registration is tried until one is released.
     is_full: bool,
 }
 
@@ -83,8 +84,8 @@ impl Cache {
         }
     }
 
-    /// The registration of what a region is in; `None`: it is not to be registered. Keep it while
-    /// the region is used.
+    /// Returns the registration of the mapping that contains `region`; returns `None` if the region
+    /// cannot be registered. The caller must hold the result while the region is in use.
     pub(in crate::backend::rdma) fn get(&mut self, region: Region) -> Option<Arc<Registered>> {
         self.forget_returned();
         self.clock += 1;
@@ -107,7 +108,8 @@ impl Cache {
         let made = loop {
             match register(&self.rails, mapping) {
                 Ok(made) => break Arc::new(made),
-                // The limits of the process or the device: with less of the others, perhaps.
+                // A limit of the process or the device is reached. Registration may succeed after
+                // other registrations are dropped.
                 Err(_) if self.drop_any() => {}
                 Err(error) => {
                     crate::runtime::log::warning!(
@@ -126,7 +128,7 @@ impl Cache {
         Some(made)
     }
 
-    /// Drops what is in the way of so many bytes more; whether there is room for them.
+    /// Drops unused registrations until `bytes` more bytes fit the limit; returns true if they fit.
     pub(in crate::backend::rdma) fn make_room(&mut self, bytes: u64) -> bool {
         while bytes <= self.limit && self.bytes() + bytes > self.limit {
             if !self.drop_any() {
@@ -136,7 +138,7 @@ impl Cache {
         bytes <= self.limit
     }
 
-    /// Drops something that is not in use.
+    /// Drops one registration that is not in use; returns false if there is none.
     pub(in crate::backend::rdma) fn drop_any(&mut self) -> bool {
         self.drop_oldest() || self.devices.drop_oldest()
     }
@@ -145,7 +147,7 @@ impl Cache {
         &self.rails
     }
 
-    /// Drops what was not used for longest and is not in use now.
+    /// Drops the least recently used idle host registration; returns false if there is none.
     fn drop_oldest(&mut self) -> bool {
         let idle =
             self.entries.iter().filter(|(_, entry)| Arc::strong_count(&entry.registered) == 1);
@@ -163,7 +165,7 @@ impl Cache {
         }
     }
 
-    /// Gives up what was registered of pages that have gone back to the system.
+    /// Releases registrations of pages that have been returned to the system.
     fn forget_returned(&mut self) {
         if !self.returned.is_any() {
             return;
@@ -176,14 +178,14 @@ impl Cache {
         }
     }
 
-    /// Bytes that it keeps registered.
+    /// Returns the number of bytes that this cache keeps registered.
     pub(in crate::backend::rdma) fn bytes(&self) -> u64 {
         self.bytes + self.devices.bytes()
     }
 }
 
 impl RdmaEngine {
-    /// What is registered and was, for people.
+    /// Returns a readable report of the memory that is and was registered.
     pub(in crate::backend::rdma) fn memory(&self) -> String {
         let one = |rail: &Arc<Rail>| {
             let [now, most, times] = rail.memory();

@@ -1,62 +1,63 @@
-//! What travels in slots: small messages of registered memory, a header first.
+//! Eager slots: small messages in registered memory, each with a header.
 //!
-//! Header, 16 bytes: messages of the peer's that were consumed, 32 bits | kind 8 | has a note 8 | 0
-//! 16 | word 32 | bytes 32; then the note (48 bytes), then the bytes. All ranks have the same byte
-//! order, which opening sees to.
+//! The header has 16 bytes: 32 bits number of consumed messages of the peer, 8 bits kind, 8 bits
+//! flag for a note, 16 bits 0, 32 bits word, 32 bits length in bytes. Then the note (48 bytes)
+//! follows if there is one, then the message's bytes. All ranks have the same byte order, which is
+//! checked when a communicator is opened.
 
 use crate::sys::memory::buf::{Region, Scratch};
 
-/// Bytes of a message's header.
+/// Size of a message's header in bytes.
 const HEADER: usize = 16;
-/// Bytes of a note.
+/// Size of a note in bytes.
 const NOTE: usize = 48;
-/// Most bytes behind both: a frame of `frames`.
+/// Maximum number of bytes after header and note: one frame of `p2p_protocol`.
 pub(in crate::backend::rdma) const DATA: usize = 8192;
-/// Bytes of a slot, whole cache lines.
+/// Size of a slot in bytes, a multiple of the cache line size.
 pub(in crate::backend::rdma) const SLOT: usize = HEADER + NOTE + DATA;
 const _: () = assert!(SLOT % 64 == 0);
-/// Most rails: a note has a key for each.
+/// Maximum number of rails: a note has one key per rail.
 pub(in crate::backend::rdma) const RAILS: usize = 4;
 
-/// What a message is.
+/// Kind of a message in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::backend::rdma) enum EagerKind {
-    /// A frame.
+    /// Frame of `p2p_protocol`.
     Frame = 1,
-    /// Bytes of a payload, in order; more follow.
+    /// Bytes of a payload, in order; more pieces follow.
     Piece = 2,
-    /// The last of them.
+    /// Last bytes of a payload.
     LastPiece = 3,
-    /// Nothing but a note.
+    /// Message that carries only a note.
     Note = 4,
 }
 
 /// Kind of a note about a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::backend::rdma) enum NoteKind {
-    /// Its receiver waits for it in this memory.
+    /// The receiver has posted this memory for the payload (clear to send).
     Landing = 1,
-    /// Its sender has it in this memory, to be read.
+    /// The sender announces the payload (RTS), which can be read from this memory.
     Offer = 2,
-    /// Its receiver has read it.
+    /// The receiver has read the payload.
     Fetched = 3,
-    /// Its receiver cannot read it: send it in pieces.
+    /// The receiver cannot read the payload and requests it in pieces.
     InPieces = 4,
 }
 
-/// Memory of the sender of a note, and what it is for.
+/// Note about a payload: memory of the note's sender and its purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::backend::rdma) struct Note {
     pub(in crate::backend::rdma) about: NoteKind,
-    /// The payload's word.
+    /// Word that identifies the payload.
     pub(in crate::backend::rdma) word: u32,
     pub(in crate::backend::rdma) addr: u64,
     pub(in crate::backend::rdma) len: u64,
-    /// For each rail.
+    /// Remote key (rkey) of the memory for each rail.
     pub(in crate::backend::rdma) keys: [u32; RAILS],
 }
 
-/// A message's header.
+/// Header of a message in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::backend::rdma) struct EagerHeader {
     pub(in crate::backend::rdma) consumed: u32,
@@ -67,7 +68,7 @@ pub(in crate::backend::rdma) struct EagerHeader {
 }
 
 impl EagerHeader {
-    /// Writes it and its bytes to a slot; what is to be sent.
+    /// Writes the header, `head` and `data` to a slot; returns the region to send.
     #[inline]
     pub(in crate::backend::rdma) fn write(
         &self,
@@ -98,7 +99,8 @@ impl EagerHeader {
         slot.part(0, at + len)
     }
 
-    /// Reads what arrived, `len` bytes, and where its own bytes are; `None`: it is nothing of ours.
+    /// Reads the header of a received message of `len` bytes; returns the header and the region of
+    /// the message's bytes, or `None` if the message is not valid.
     #[inline]
     pub(in crate::backend::rdma) fn read(
         slot: Region,
@@ -135,9 +137,9 @@ fn read_note(bytes: Region) -> Option<Note> {
     Some(Note { about, word: (first >> 32) as u32, addr, len, keys })
 }
 
-/// Memory for the slots of one peer: receives, sends, two lines of words with the counts of
-/// consumed messages (those that the peer writes here, and those that are written to the peer), and
-/// words for the results of atomics.
+/// Memory for the slots of one peer: receives, sends, two cache lines of words with the counts of
+/// consumed messages (those that the peer writes, and those that are written to the peer), and
+/// words for the results of atomic operations.
 #[derive(Default)]
 pub(in crate::backend::rdma) struct Slab {
     memory: Scratch,
@@ -145,20 +147,20 @@ pub(in crate::backend::rdma) struct Slab {
     sends: usize,
 }
 
-/// Bytes of the words of one direction, one for each queue pair.
+/// Size, in bytes, of the credit words of one direction, with one word for each queue pair.
 const WORDS: usize = 64;
-/// Changes of single elements at a peer that may be under way.
+/// Maximum number of atomic requests in flight to a peer, each on one element.
 pub(in crate::backend::rdma) const RESULTS: usize = 64;
-/// Most queue pairs of a peer.
+/// Maximum number of queue pairs per peer.
 pub(in crate::backend::rdma) const LANES: usize = WORDS / 4;
 
 impl Slab {
-    /// Bytes of one with so many slots.
+    /// Returns the size of a slab in bytes with `receives` and `sends` slots.
     pub(in crate::backend::rdma) const fn bytes(receives: usize, sends: usize) -> usize {
         (receives + sends) * SLOT + 2 * WORDS + RESULTS * 8
     }
 
-    /// `None` without memory.
+    /// Allocates a slab; returns `None` if no memory is left.
     pub(in crate::backend::rdma) fn new(receives: usize, sends: usize) -> Option<Slab> {
         Some(Slab { memory: Scratch::new(Self::bytes(receives, sends))?, receives, sends })
     }
@@ -175,7 +177,7 @@ impl Slab {
         self.region().part((self.receives + index) * SLOT, SLOT)
     }
 
-    /// Where a device writes what an element of the peer's was.
+    /// Returns the word that a device writes the previous value of a peer's element to.
     pub(in crate::backend::rdma) fn result(&self, index: usize) -> Region {
         let at = (self.receives + self.sends) * SLOT + 2 * WORDS;
         self.region().part(at + index * 8, 8)
@@ -186,24 +188,24 @@ impl Slab {
         self.region().part(at + lane * 4, 4)
     }
 
-    /// Where the peer writes how much it consumed of a lane.
+    /// Returns the word where the peer writes its count of consumed messages of a lane.
     pub(in crate::backend::rdma) fn credit_word(&self, lane: usize) -> Region {
         self.word(0, lane)
     }
 
-    /// What is written to the peer, with its value.
+    /// Stores the count `consumed` of a lane in the word for the peer; returns that word.
     pub(in crate::backend::rdma) fn write_credits(&self, lane: usize, consumed: u32) -> Region {
         let word = self.word(1, lane);
-        // SAFETY: the variable outlives the copy, which only reads it.
+        // SAFETY: the variable `consumed` outlives the copy, which only reads it.
         word.copy_from(unsafe { Region::new((&raw const consumed).cast_mut().cast(), 4) });
         word
     }
 
-    /// What the peer has written.
+    /// Returns the count of consumed messages that the peer has written for a lane.
     pub(in crate::backend::rdma) fn read_credits(&self, lane: usize) -> u32 {
         let at = self.credit_word(lane).addr().ptr().cast::<u32>();
-        // SAFETY: aligned memory of this slab; the device may write it at any time, in one piece of
-        // four bytes.
+        // SAFETY: aligned memory of this slab, which the device may write at any time, 4 bytes at
+        // once.
         unsafe { at.read_volatile() }
     }
 }

@@ -1,13 +1,14 @@
-//! The words of messages, sent once: afterwards a message goes without them. So one of a packet's
-//! size stays in one packet, and a small one is smaller.
+//! Cache of message headers: the match word of a message is sent once, and later messages with the
+//! same match word carry no header words. So a message whose payload is one packet long fits into
+//! one packet, and small messages become smaller.
 
 use crate::backend::p2p_protocol::{FRAME_WORDS, eager_word};
 
-/// Words that are remembered.
+/// Number of match words in the cache.
 const HEADS: usize = 64;
 
-/// The match words of messages that both ends remember, each at the place that the word gives it:
-/// what the one has sent and the other received, in the same order.
+/// Match words that both sides of a connection have cached, each at the index derived from its
+/// hash. One side records the words it sends, the other those it receives, in the same order.
 pub(in crate::backend::rdma) struct HeaderCache {
     sent: [Option<u64>; HEADS],
     received: [Option<u64>; HEADS],
@@ -20,7 +21,7 @@ impl Default for HeaderCache {
 }
 
 impl HeaderCache {
-    /// Returns a word's place, and whether the peer has the word there.
+    /// Returns the index of `word`, and whether the peer has the word cached there.
     #[inline]
     pub(in crate::backend::rdma) fn place(&self, word: u64) -> (usize, bool) {
         let place = (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize;
@@ -31,7 +32,8 @@ impl HeaderCache {
         self.sent.get_mut(place).into_iter().for_each(|known| *known = Some(word));
     }
 
-    /// The peer has sent these words and their place, counted from 1; 0: they have none.
+    /// Caches the match word of a received header; `place` is its index counted from 1, and 0 means
+    /// that the header has no match word.
     pub(in crate::backend::rdma) fn learn(&mut self, place: u32, head: &[u64; FRAME_WORDS]) {
         let place = (place as usize).wrapping_sub(1);
         if let (Some(known), Some(word)) = (self.received.get_mut(place), eager_word(head)) {

@@ -1,4 +1,4 @@
-//! Which library, and which devices it has.
+//! Discovery of libibverbs and of its devices.
 
 use super::functions::Functions;
 use crate::backend::vendor_lib::{Names, VendorLib};
@@ -17,15 +17,15 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
              ibverbs-providers), or name it with DTL_RDMA_LIBRARY",
 });
 
-/// The library in this process, and the names of the devices that it had when it was looked at.
+/// libibverbs, loaded into this process, and the names of its devices at the time of discovery.
 pub struct Verbs {
-    /// Its functions.
+    /// Functions of libibverbs.
     pub calls: &'static Functions,
-    /// At least one.
+    /// Names of the devices; at least one.
     pub devices: Vec<String>,
 }
 
-/// A list of devices, as long as they may be opened.
+/// List of devices; a device can be opened as long as its list exists.
 pub(in crate::backend::rdma) struct DeviceList {
     calls: &'static Functions,
     list: *mut *mut std::ffi::c_void,
@@ -38,7 +38,7 @@ impl DeviceList {
         calls: &'static Functions,
     ) -> std::result::Result<Self, String> {
         let mut count = 0;
-        // SAFETY: room for an int.
+        // SAFETY: `count` has room for an int.
         let list = unsafe { (calls.ibv_get_device_list)(&raw mut count) };
         if list.is_null() {
             let error = std::io::Error::last_os_error();
@@ -65,19 +65,19 @@ impl DeviceList {
         Ok(list)
     }
 
-    /// Each device with its name.
+    /// Returns each device with its name.
     pub(in crate::backend::rdma) fn devices(&self) -> Vec<(Addr, String)> {
         let of = |index| {
-            // SAFETY: the list has that many entries.
+            // SAFETY: the list has `count` entries, and `index` is below `count`.
             let device = unsafe { self.list.add(index) };
-            // SAFETY: one of them.
+            // SAFETY: `device` points to an entry of the list.
             let device = unsafe { *device };
-            // SAFETY: a device of the list, whose name lives as long as the list.
+            // SAFETY: `device` is a device of the list, and its name lives as long as the list.
             let name = unsafe { (self.calls.ibv_get_device_name)(device) };
             if name.is_null() {
                 return (Addr::new(device), String::new());
             }
-            // SAFETY: not null, so a text with its NUL.
+            // SAFETY: the pointer is not null, so it refers to a NUL-terminated text.
             (Addr::new(device), unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
         };
         (0..self.count).map(of).collect()
@@ -86,19 +86,19 @@ impl DeviceList {
 
 impl Drop for DeviceList {
     fn drop(&mut self) {
-        // SAFETY: the library gave the list, and opened devices do not need it.
+        // SAFETY: libibverbs returned the list, which is freed once; opened devices do not need it.
         unsafe { (self.calls.ibv_free_device_list)(self.list) }
     }
 }
 
-/// Opens the library and lists its devices; `Err` is the reason why there are none.
+/// Loads libibverbs and lists its devices; `Err` is the reason why there are none.
 pub fn find() -> std::result::Result<Verbs, String> {
     LIBRARY.may_be_called()?;
     let settings = settings::current();
-    // What is opened there is not to be a standard stream.
+    // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
     let _places = fd::occupy_standard();
     let named = settings.fabric.get("DTL_RDMA_LIBRARY").map(String::as_str);
-    // SAFETY: libibverbs by its name, or the user vouches for it.
+    // SAFETY: the library is libibverbs by its name, or the user vouches for the library.
     let calls = unsafe { LIBRARY.open_named(named) }?;
     LIBRARY.begin();
     let devices = DeviceList::get(calls)?.devices().into_iter().map(|(_, name)| name).collect();

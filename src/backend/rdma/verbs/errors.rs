@@ -1,4 +1,4 @@
-//! What failures of verbs mean: which status of the library each is, and what to do.
+//! Errors of verbs: the status of this library for each error, and advice for the user.
 
 use super::functions::*;
 use crate::abi::status::*;
@@ -6,7 +6,7 @@ use crate::error::Error;
 use std::ffi::CStr;
 use std::io;
 
-/// A call that failed with an error number.
+/// Creates the error of a call that failed with the errno value `code`.
 #[cold]
 pub(in crate::backend::rdma) fn call_failed(what: &str, code: i32) -> Error {
     let error = io::Error::from_raw_os_error(code);
@@ -34,13 +34,13 @@ pub(in crate::backend::rdma) fn call_failed(what: &str, code: i32) -> Error {
     Error::new(status, format!("{what}: {error}{advice}"))
 }
 
-/// Makes the error of a failed call that sets errno.
+/// Creates the error of a failed call that sets errno.
 pub(in crate::backend::rdma) fn last_failed(what: &str) -> Error {
     call_failed(what, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// True if this failure may be transient: the path to the peer was interrupted, or a queue pair
-/// ended. A later work request may succeed. soft-RoCE reports a local operation error when the
+/// Returns true if the failure `status` may be transient: an interrupted path, or a failed queue
+/// pair. A later work request may succeed. Soft-RoCE reports a local operation error when the
 /// interface is down.
 pub(in crate::backend::rdma) fn may_pass(status: u32) -> bool {
     matches!(
@@ -56,17 +56,17 @@ pub(in crate::backend::rdma) fn may_pass(status: u32) -> bool {
     )
 }
 
-/// Formats a completion's status: the library's text, the numbers and our advice.
+/// Formats a completion's status: the text of libibverbs, the numeric codes and advice.
 pub(in crate::backend::rdma) fn completion_text(
     calls: &Functions,
     status: u32,
     vendor: u32,
 ) -> String {
-    // SAFETY: takes a number; what comes back is a text that is never freed.
+    // SAFETY: the function takes a number and returns a text that is never freed.
     let text = unsafe { (calls.ibv_wc_status_str)(status) };
     let said = match text.is_null() {
         true => "unknown".into(),
-        // SAFETY: not null, so a text with its NUL.
+        // SAFETY: the pointer is not null, so it refers to a NUL-terminated text.
         false => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
     };
     let advice = match status {
@@ -82,7 +82,7 @@ pub(in crate::backend::rdma) fn completion_text(
     format!("{said} (status {status}, vendor's {vendor:#x}){advice}")
 }
 
-/// Marks an error as one of this rank, for the report on the peer that is lost by it.
+/// Marks an error as a local one, for the report on the peer that is lost because of it.
 pub(in crate::backend::rdma) fn here(error: Error) -> Error {
     error.within("on this rank")
 }

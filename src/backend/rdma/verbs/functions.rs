@@ -1,5 +1,5 @@
-//! The functions of libibverbs, found by name in the library that was opened, and the constants
-//! that are used. `tests/rdma_constants.rs` has the C compiler compare all with verbs.h.
+//! Functions of libibverbs, resolved by name in the loaded library, and the constants in use.
+//! `tests/rdma_constants.rs` has the C compiler compare all of them with verbs.h.
 
 use super::types::*;
 pub use crate::backend::symbol_table::Function;
@@ -41,8 +41,8 @@ function_table! {
     }
 }
 
-/// What is as in verbs.h beside the functions and constants: C's expression, and our number. Where
-/// only the beginning of a struct is written down, its size is left out.
+/// Layout of the structs: a C expression for each value and the number that this library uses. The
+/// size of a struct is omitted where only its first fields are declared.
 pub const LAYOUT: &[(&str, usize)] = &[
     ("offsetof(struct ibv_context, ops)", offset_of!(Context, ops)),
     ("offsetof(struct ibv_context, async_fd)", offset_of!(Context, async_fd)),
@@ -117,7 +117,7 @@ macro_rules! constants {
     ($($name:ident $c:ident = $value:expr;)+) => {
         $(#[doc = concat!("`", stringify!($c), "`")] pub const $name: u32 = $value;)+
 
-        /// The list, for the test.
+        /// Names and values of all constants, for the test that compares them with verbs.h.
         pub const CONSTANTS: &[(&str, i64)] = &[$((stringify!($c), $value),)+];
     };
 }

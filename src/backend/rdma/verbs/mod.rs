@@ -1,11 +1,11 @@
-//! libibverbs: its functions and types, and the objects made with them.
+//! libibverbs: its functions, types and objects.
 //!
 //! In reading order:
 //! - `types`: types of libibverbs
 //! - `functions`: functions of libibverbs
-//! - `errors`: its failures
-//! - `discovery`: which library, which devices
-//! - `port_select`: which ports and addresses
+//! - `errors`: errors of libibverbs
+//! - `discovery`: the library and its devices
+//! - `port_select`: choice of ports and addresses
 //! - `rail`: an open port
 //! - `qp`: queue pairs
 

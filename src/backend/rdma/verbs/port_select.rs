@@ -1,6 +1,6 @@
-//! Which ports a rank uses, and by which of a port's addresses (GIDs) it is reached. The choices
-//! are pure functions of what was seen; `look` and `gids` see it, in the library and below /sys.
-//! Nothing stays open here.
+//! Choice of the ports that a rank uses, and of the address (GID) of each port. The choices are
+//! pure functions of the discovered ports; `look` and `gids` discover them through libibverbs and
+//! below /sys. No device stays open after these calls.
 
 use super::discovery::{DeviceList, Verbs};
 use super::functions::*;
@@ -11,25 +11,25 @@ use std::path::Path;
 /// Directory where the kernel lists RDMA devices.
 const SYS: &str = "/sys/class/infiniband";
 
-/// A port of a device.
+/// Port of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortInfo {
-    /// The device's name.
+    /// Name of the device.
     pub device: String,
-    /// 1 and up.
+    /// Number of the port within its device, starting at 1.
     pub port: u8,
-    /// The library's value: `PORT_ACTIVE` and others.
+    /// Port state as libibverbs reports it: `PORT_ACTIVE` and others.
     pub state: u32,
-    /// `LINK_INFINIBAND` or `LINK_ETHERNET`.
+    /// Link layer: `LINK_INFINIBAND` or `LINK_ETHERNET`.
     pub layer: u8,
-    /// Whether this process may run on CPUs next to it; true if that is unknown.
+    /// True if this process may run on CPUs close to the device, or if that is unknown.
     pub is_near: bool,
-    /// Why its device is of no use; empty: it is.
+    /// Reason why the device cannot be used; empty if it can.
     pub unfit: String,
 }
 
 impl PortInfo {
-    /// "mlx5_0:1 (InfiniBand, active)".
+    /// Formats the port, such as "mlx5_0:1 (InfiniBand, active)".
     #[must_use]
     pub fn text(&self) -> String {
         let layer = match u32::from(self.layer) {
@@ -40,7 +40,7 @@ impl PortInfo {
     }
 }
 
-/// The state in ibv_devinfo's words.
+/// Returns the name of a port state in the words of ibv_devinfo.
 fn state(state: u32) -> &'static str {
     match state {
         1 => "down",
@@ -52,21 +52,22 @@ fn state(state: u32) -> &'static str {
     }
 }
 
-/// What was chosen of the ports that were seen.
+/// Result of the choice among the discovered ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Device and port of each rail; at least one.
     pub ports: Vec<(String, u8)>,
-    /// What was passed over, and why; for people.
+    /// Readable list of the rejected ports, each with its reason.
     pub passed_over: Vec<String>,
 }
 
-/// Chooses the ports for the rank that is number `local_rank` on its node: among those of `wanted`
-/// (empty: all) that are active, near ones first, `rails` of them (fewer if there are no more),
-/// beginning at another one for each rank. `Err` is the reason why there is none.
+/// Chooses the ports for the rank with node-local rank `local_rank`. Candidates are the active
+/// ports among those of `wanted` (empty for all), close ports first. The choice has `rails` ports,
+/// or fewer if there are fewer candidates, and starts at a different port for each rank. `Err` is
+/// the reason why no port can be used.
 ///
-/// Where nobody named devices, all are of one link layer, InfiniBand if it has an active port:
-/// ports of two do not reach each other.
+/// If `wanted` is empty, all chosen ports have the same link layer, InfiniBand if it has an active
+/// port: ports of different link layers cannot reach each other.
 pub fn choose_ports(
     seen: &[PortInfo],
     wanted: &[(String, Option<u8>)],
@@ -105,7 +106,7 @@ pub fn choose_ports(
         ));
     }
     let (mut near, mut far): (Vec<_>, Vec<_>) = usable.into_iter().partition(|port| port.is_near);
-    // Ranks share out the near ones; only if there is none, or not enough, the others.
+    // Ranks share the close ports; distant ports are used only if there are too few close ports.
     for group in [&mut near, &mut far] {
         let first = rails as usize * local_rank as usize % group.len().max(1);
         group.rotate_left(first);
@@ -115,7 +116,7 @@ pub fn choose_ports(
     Ok(choice)
 }
 
-/// The ports that are wanted, in the order in which they are.
+/// Returns the ports that `wanted` names, in that order; all ports if `wanted` is empty.
 fn named<'a>(
     seen: &'a [PortInfo],
     wanted: &[(String, Option<u8>)],
@@ -142,33 +143,33 @@ fn named<'a>(
     Ok(all)
 }
 
-/// How an address of a port goes over the wire.
+/// Transport of a port's address on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GidKind {
-    /// InfiniBand's.
+    /// InfiniBand address.
     InfiniBand,
     /// RoCE v1: Ethernet frames, not routed.
     RoceV1,
     /// RoCE v2: UDP.
     RoceV2,
-    /// Neither the library nor the kernel reports it.
+    /// Neither libibverbs nor the kernel reports the kind.
     Unknown,
 }
 
-/// An address of a port.
+/// Address (GID) of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GidInfo {
-    /// Its place in the port's table.
+    /// Index of the address in the port's GID table.
     pub index: u8,
-    /// How it travels.
+    /// Transport of the address.
     pub kind: GidKind,
-    /// Its bytes.
+    /// Bytes of the address.
     pub gid: Gid,
 }
 
-/// Which of a port's addresses to use: over Ethernet RoCE v2 with IPv4 first, then with a global
-/// IPv6 address, then with a link-local one, then RoCE v1; over InfiniBand that at 0. `None`: there
-/// is none.
+/// Chooses one of a port's addresses and returns its index. On Ethernet the order of preference is:
+/// RoCE v2 with IPv4, RoCE v2 with a global IPv6 address, RoCE v2 with a link-local IPv6 address,
+/// RoCE v1. On InfiniBand the index is 0. Returns `None` if the port has no address.
 #[must_use]
 pub fn choose_gid(entries: &[GidInfo], layer: u8) -> Option<u8> {
     if u32::from(layer) != LINK_ETHERNET {
@@ -192,15 +193,14 @@ fn is_link_local(gid: &Gid) -> bool {
     gid.starts_with(&[0xFE, 0x80])
 }
 
-/// Whether packets to an address need a route header (GRH): always over Ethernet, over InfiniBand
-/// to another subnet.
+/// Returns true if packets to an address need a global route header (GRH): always on Ethernet, on
+/// InfiniBand only if the address is in another subnet.
 #[must_use]
 pub fn needs_route(layer: u8, ours: &Gid, theirs: &Gid) -> bool {
     u32::from(layer) == LINK_ETHERNET || ours.first_chunk::<8>() != theirs.first_chunk::<8>()
 }
 
-/// Lists every port of every device; devices are opened and closed again. `Err` is the reason why
-/// there is none.
+/// Lists every port of every device. No device stays open. `Err` is the reason for an empty list.
 pub fn look(verbs: &Verbs) -> Result<Vec<PortInfo>, String> {
     look_in(verbs.calls, Path::new(SYS))
 }
@@ -209,7 +209,7 @@ fn look_in(calls: &'static Functions, sys: &Path) -> Result<Vec<PortInfo>, Strin
     let list = DeviceList::get(calls)?;
     let (mut seen, mut reasons) = (Vec::new(), Vec::new());
     for (device, name) in list.devices() {
-        // SAFETY: a device of the list, which lives.
+        // SAFETY: `device` is a device of the list, which is alive.
         let context = unsafe { (calls.ibv_open_device)(device.ptr()) };
         if context.is_null() {
             reasons.push(format!("{name} cannot be opened: {}", std::io::Error::last_os_error()));
@@ -220,7 +220,7 @@ fn look_in(calls: &'static Functions, sys: &Path) -> Result<Vec<PortInfo>, Strin
         if seen.len() == before {
             reasons.push(format!("{name} tells of no port"));
         }
-        // SAFETY: opened above, and nothing was made in it.
+        // SAFETY: the device was opened above, and no object was created in it.
         unsafe { (calls.ibv_close_device)(context) };
     }
     if seen.is_empty() { Err(format!("no RDMA port: {}", reasons.join("; "))) } else { Ok(seen) }
@@ -228,15 +228,15 @@ fn look_in(calls: &'static Functions, sys: &Path) -> Result<Vec<PortInfo>, Strin
 
 fn ports_of(calls: &Functions, context: ContextIn, name: &str, sys: &Path) -> Vec<PortInfo> {
     let mut device = DeviceAttr::zeroed();
-    // SAFETY: an open device; room for its answer.
+    // SAFETY: the device is open, and `device` has room for the attributes.
     if unsafe { (calls.ibv_query_device)(context, &raw mut device) } != 0 {
         return Vec::new();
     }
     let (unfit, is_near) = (unfit(sys, name), is_near(sys, name, &hwinfo::affinity()));
     let port = |port| {
         let mut told = PortAttr::zeroed();
-        // SAFETY: the caller's open device, which outlives this call; room for the port's
-        // attributes.
+        // SAFETY: the device belongs to the caller, is open and outlives this call; the last
+        // argument has room for the port's attributes.
         let answer = unsafe { (calls.ibv_query_port)(context, port, &raw mut told) };
         let (device, unfit) = (name.to_owned(), unfit.clone());
         let seen =
@@ -250,16 +250,16 @@ fn attribute(sys: &Path, file: &str) -> Option<String> {
     std::fs::read_to_string(sys.join(file)).ok().map(|text| text.trim().to_owned())
 }
 
-/// Whether one of `own` CPUs is next to the device. Devices without a slot (soft-RoCE) are next to
-/// all.
+/// Returns true if one of the CPUs `own` is close to the device. Devices without a slot (soft-RoCE)
+/// are close to all CPUs.
 fn is_near(sys: &Path, name: &str, own: &[usize]) -> bool {
     let cpus = attribute(sys, &format!("{name}/device/local_cpulist"));
     let cpus = cpus.map(|text| hwinfo::listed(&text)).unwrap_or_default();
     cpus.is_empty() || own.is_empty() || cpus.iter().any(|cpu| own.contains(cpu))
 }
 
-/// Why a device is of no use; empty: nothing known against it. The kernel's words begin with a
-/// number: 1 for InfiniBand and RoCE.
+/// Returns the reason why a device cannot be used; returns an empty text if no reason is known. The
+/// kernel's node type begins with a number, which is 1 for InfiniBand and RoCE.
 fn unfit(sys: &Path, name: &str) -> String {
     match attribute(sys, &format!("{name}/node_type")) {
         Some(kind) if !kind.starts_with("1:") => {
@@ -269,12 +269,11 @@ fn unfit(sys: &Path, name: &str) -> String {
     }
 }
 
-/// Most entries of a port's table that are looked at: an index in a queue pair's address has a
-/// byte.
+/// Maximum number of GID table entries that are read: a queue pair's address has a one-byte index.
 const MOST_GIDS: u32 = 256;
 
-/// The addresses of a port of an open device, of whose table `count` are to be looked at
-/// (`gid_tbl_len`).
+/// Returns the addresses of a port of an open device, from the first `count` entries
+/// (`gid_tbl_len`) of the port's GID table.
 #[must_use]
 pub fn gids(
     calls: &Functions,
@@ -298,8 +297,8 @@ fn gids_in(
         let (kind, gid) = match calls._ibv_query_gid_ex {
             Some(query) => {
                 let mut entry = GidEntry::zeroed();
-                // SAFETY: an open device; room for an entry of the size that is passed. Empty ones
-                // are an error.
+                // SAFETY: the device is open; `entry` has room for an entry of the size that is
+                // passed. The call reports an error for empty entries.
                 let answer = unsafe {
                     query(context, u32::from(port), index, &raw mut entry, 0, size_of::<GidEntry>())
                 };
@@ -318,7 +317,7 @@ fn gids_in(
             }
             None => {
                 let mut gid = Gid::default();
-                // SAFETY: an open device; room for an address.
+                // SAFETY: the device is open; `gid` has room for an address.
                 let answer =
                     unsafe { (calls.ibv_query_gid)(context, port, index as i32, &raw mut gid) };
                 let told = attribute(device, &format!("ports/{port}/gid_attrs/types/{index}"));

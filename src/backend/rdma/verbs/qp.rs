@@ -1,4 +1,4 @@
-//! A queue pair: one end of a reliable connection to a peer.
+//! Queue pair: one side of a reliable connection to a peer.
 
 use super::errors::{call_failed, last_failed};
 use super::functions::*;
@@ -11,23 +11,23 @@ use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// How many reads and atomics of ours may be under way.
+/// Maximum number of this side's reads and atomic requests in flight.
 const READS: u8 = 16;
-/// Verbs' enumeration: 0.64 ms until a sender retries that met no receive.
+/// Minimum RNR timer as an enumerator of verbs: 12 is 0.64 ms until the sender retries.
 const RECEIVER_PAUSE: u8 = 12;
-/// Work requests under way for each receive that the peer has posted.
+/// Number of work requests in flight for each receive that the peer has posted.
 pub(in crate::backend::rdma) const SENDS: u32 = 4;
-/// Hops of a packet that is routed.
+/// Hop limit of a routed packet.
 const HOPS: u8 = 64;
 
-/// Queue pair: one end of a reliable connection to a peer. Destroyed before its completions.
+/// Queue pair, one side of a reliable connection to a peer; dropped before its completion queue.
 pub(in crate::backend::rdma) struct QueuePair {
     qp: *mut Qp,
     completions: Arc<Completions>,
     pub(in crate::backend::rdma) number: u32,
-    /// Bytes that a work request takes with it.
+    /// Maximum number of bytes that a work request carries inline.
     pub(in crate::backend::rdma) inline: usize,
-    /// Work requests that may be under way.
+    /// Maximum number of work requests in flight.
     pub(in crate::backend::rdma) room: usize,
     first_packet: u32,
 }
@@ -37,39 +37,39 @@ unsafe impl Send for QueuePair {}
 // SAFETY: verbs are thread safe, so shared references may be used from several threads at once.
 unsafe impl Sync for QueuePair {}
 
-/// Attributes of this end that the other needs to connect.
+/// Attributes of this side's queue pair that the peer needs to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::backend::rdma) struct QpAttributes {
     pub(in crate::backend::rdma) number: u32,
     pub(in crate::backend::rdma) first_packet: u32,
     pub(in crate::backend::rdma) lid: u16,
-    /// Reads and atomics of the other end's that it takes at a time.
+    /// Number of the peer's reads and atomic requests that this side accepts at a time.
     pub(in crate::backend::rdma) reads: u8,
     pub(in crate::backend::rdma) mtu: u32,
     pub(in crate::backend::rdma) gid: Gid,
 }
 
-/// A piece of registered memory of ours.
+/// Piece of registered local memory.
 #[derive(Clone, Copy)]
 pub(in crate::backend::rdma) struct Piece {
     pub(in crate::backend::rdma) region: Region,
     pub(in crate::backend::rdma) lkey: u32,
-    /// The processor cannot read it, so it does not travel inside of its work request.
+    /// True for device memory, which the processor cannot read, so that it cannot be sent inline.
     pub(in crate::backend::rdma) is_device: bool,
 }
 
-/// Memory of the peer's.
+/// Memory of the peer.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::backend::rdma) struct Remote {
     pub(in crate::backend::rdma) addr: u64,
     pub(in crate::backend::rdma) rkey: u32,
 }
 
-/// A work request.
+/// Kind of a work request with its operands.
 #[derive(Clone, Copy)]
 pub(in crate::backend::rdma) enum WorkRequest {
     Send,
-    /// With a number.
+    /// Send with immediate data.
     SendNotify(u32),
     Write(Remote),
     WriteNotify(Remote, u32),
@@ -79,7 +79,7 @@ pub(in crate::backend::rdma) enum WorkRequest {
 }
 
 impl WorkRequest {
-    /// Whether it uses a receive of the peer's.
+    /// Returns true if the request consumes a posted receive of the peer.
     #[inline]
     pub(in crate::backend::rdma) fn notifies(&self) -> bool {
         matches!(
@@ -88,7 +88,7 @@ impl WorkRequest {
         )
     }
 
-    /// Whether the peer's answer has bytes.
+    /// Returns true if the peer's response carries data.
     pub(in crate::backend::rdma) fn asks(&self) -> bool {
         matches!(
             self,
@@ -98,7 +98,7 @@ impl WorkRequest {
 }
 
 impl QueuePair {
-    /// Makes one, ready for receives.
+    /// Creates a queue pair that is ready for posted receives; `receives` is their maximum number.
     pub(in crate::backend::rdma) fn make(
         completions: &Arc<Completions>,
         config: &Config,
@@ -119,7 +119,7 @@ impl QueuePair {
                 max_inline_data: inline,
             };
             attr.qp_type = TYPE_RC;
-            // SAFETY: our protection domain and completions; a whole struct.
+            // SAFETY: the protection domain and completion queue are alive; the struct is complete.
             let qp = unsafe { (rail.calls.ibv_create_qp)(rail.pd(), &raw mut attr) };
             if !qp.is_null() {
                 break (qp, attr.cap);
@@ -127,10 +127,10 @@ impl QueuePair {
             if inline == 0 {
                 return Err(last_failed("ibv_create_qp").within(&rail.name));
             }
-            // Perhaps it takes fewer bytes with it, or none.
+            // The device may support fewer inline bytes, or none.
             inline /= 2;
         };
-        // SAFETY: made now.
+        // SAFETY: the queue pair has just been created.
         let number = unsafe { (*qp).qp_num };
         let first_packet = crate::sys::os::process::random_u64().unwrap_or(0) as u32 & 0x00FF_FFFF;
         let queue = QueuePair {
@@ -153,7 +153,7 @@ impl QueuePair {
         Ok(queue)
     }
 
-    /// Whether it is that one.
+    /// Returns true if `qp` is this queue pair.
     pub(in crate::backend::rdma) fn is(&self, qp: QpIn) -> bool {
         self.qp == qp
     }
@@ -162,19 +162,19 @@ impl QueuePair {
         &self.completions.rail
     }
 
-    /// Returns the completion queue of its work requests.
+    /// Returns the completion queue of this queue pair's work requests.
     pub(in crate::backend::rdma) fn completions(&self) -> &Arc<Completions> {
         &self.completions
     }
 
-    /// Moves it to the error state: every work request that is under way completes as failed.
+    /// Moves the queue pair to the error state: every work request in flight completes as failed.
     pub(in crate::backend::rdma) fn stop(&self) -> Result<()> {
         let mut attr = QpAttr::zeroed();
         attr.qp_state = STATE_ERR;
         self.modify(&mut attr, QP_STATE, "its end")
     }
 
-    /// This end, for the peer.
+    /// Returns the attributes of this side for the peer.
     pub(in crate::backend::rdma) fn end(&self) -> QpAttributes {
         let rail = self.rail();
         QpAttributes {
@@ -188,7 +188,7 @@ impl QueuePair {
     }
 
     fn modify(&self, attr: &mut QpAttr, mask: u32, what: &str) -> Result<()> {
-        // SAFETY: our queue pair; a whole struct.
+        // SAFETY: this library created the queue pair; the struct is complete.
         let code = unsafe { (self.rail().calls.ibv_modify_qp)(self.qp, attr, mask as c_int) };
         match code {
             0 => Ok(()),
@@ -211,7 +211,7 @@ impl QueuePair {
         )
     }
 
-    /// Connects it to the peer's end.
+    /// Connects the queue pair to the peer's queue pair.
     pub(in crate::backend::rdma) fn connect(
         &self,
         to: &QpAttributes,
@@ -257,7 +257,7 @@ impl QueuePair {
         self.modify(&mut attr, mask, "ready to send")
     }
 
-    /// Posts a receive; without memory for what only notifies.
+    /// Posts a receive; `into` is `None` for a receive that only takes immediate data.
     pub(in crate::backend::rdma) fn receive(&self, id: u64, into: Option<Piece>) -> Result<()> {
         let mut sge = into.map_or(Sge { addr: 0, length: 0, lkey: 0 }, sge_of);
         let mut wr = RecvWr {
@@ -267,14 +267,16 @@ impl QueuePair {
             num_sge: c_int::from(into.is_some()),
         };
         let mut bad = std::ptr::null_mut();
-        // SAFETY: our queue pair; a list of one whose pieces are ours until it is over.
+        // SAFETY: this library created the queue pair; the list has one entry, whose buffer belongs
+        // to this library until the receive completes.
         match unsafe { (self.rail().post_recv)(self.qp, &raw mut wr, &raw mut bad) } {
             0 => Ok(()),
             code => Err(call_failed("ibv_post_recv", code.abs()).within(&self.rail().name)),
         }
     }
 
-    /// Starts work; `true`: it took the bytes with it. Out of line, for callers off the fast path.
+    /// Posts a work request; returns true if the request carries the bytes inline. The function is
+    /// not inlined, for callers off the fast path.
     #[cold]
     #[inline(never)]
     pub(in crate::backend::rdma) fn start_rarely(
@@ -287,7 +289,7 @@ impl QueuePair {
         self.start(id, work, local, signaled)
     }
 
-    /// Starts work; `true`: it took the bytes with it, which may change at once.
+    /// Posts a work request; returns true if the bytes are inline and may change at once.
     #[inline]
     pub(in crate::backend::rdma) fn start(
         &self,
@@ -336,7 +338,8 @@ impl QueuePair {
         wr.send_flags = if inline && !local.region.is_empty() { SEND_INLINE } else { 0 };
         wr.send_flags |= if signaled { SEND_SIGNALED } else { 0 };
         let mut bad = std::ptr::null_mut();
-        // SAFETY: our queue pair; a list of one whose piece is the caller's until it is over.
+        // SAFETY: this library created the queue pair; the list has one entry, whose buffer belongs
+        // to the caller until the request completes.
         match unsafe { (self.rail().post_send)(self.qp, &raw mut wr, &raw mut bad) } {
             0 => Ok(inline),
             code => Err(call_failed("ibv_post_send", code.abs()).within(&self.rail().name)),
@@ -346,18 +349,18 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        // SAFETY: ours; afterwards the device touches no memory for it, neither for us nor for the
-        // peer.
+        // SAFETY: this library created the queue pair; afterwards the device accesses no memory for
+        // it, neither for this rank nor for the peer.
         unsafe { (self.rail().calls.ibv_destroy_qp)(self.qp) };
     }
 }
 
-/// Returns how many reads and atomics to have under way, within the device's limit.
+/// Returns the number of reads and atomic requests to have in flight, within the device's limit.
 fn reads(limit: c_int) -> u8 {
     u8::try_from(limit.clamp(1, c_int::from(READS))).unwrap_or(1)
 }
 
-/// A word whose first four bytes in memory are these.
+/// Returns a word whose first four bytes in memory are `key`.
 fn first_half(key: u32) -> u64 {
     if cfg!(target_endian = "little") { u64::from(key) } else { u64::from(key) << 32 }
 }

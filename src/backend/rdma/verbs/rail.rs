@@ -1,5 +1,4 @@
-//! An opened device and port: where queue pairs and registrations are made, and how much memory is
-//! registered.
+//! Opened device and port: creates queue pairs and registrations, and counts registered memory.
 
 use super::discovery::{DeviceList, Verbs};
 use super::errors::{call_failed, last_failed};
@@ -13,27 +12,27 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Access rights of registered host memory, for the peers' network cards and ours.
+/// Access rights of registered host memory, for the peers' network cards and the local one.
 const ACCESS: u32 =
     ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
 
-/// Access rights of registered device memory: no atomics, since it belongs to no window.
+/// Access rights of registered device memory: no atomics, as no window has such memory.
 const DEVICE_ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
 
-/// An opened device and port.
+/// Opened device and port.
 pub(in crate::backend::rdma) struct Rail {
     pub(in crate::backend::rdma) calls: &'static Functions,
     pub(in crate::backend::rdma) context: *mut Context,
     pd: PdIn,
-    /// Completion channel of its completion queues; null: no thread ever sleeps.
+    /// Channel for events of the completion queues; null if no thread ever sleeps.
     pub(in crate::backend::rdma) channel: ChannelIn,
-    /// The device's name.
+    /// Name of the device.
     pub(in crate::backend::rdma) name: String,
     pub(in crate::backend::rdma) port: u8,
     pub(in crate::backend::rdma) gid: Gid,
     pub(in crate::backend::rdma) gid_index: u8,
     pub(in crate::backend::rdma) lid: u16,
-    /// Verbs' enumeration: 1 = 256 ... 5 = 4096.
+    /// MTU as an enumerator of verbs: 1 for 256 bytes up to 5 for 4096 bytes.
     pub(in crate::backend::rdma) mtu: u32,
     pub(in crate::backend::rdma) layer: u8,
     pub(in crate::backend::rdma) limits: DeviceAttr,
@@ -42,18 +41,17 @@ pub(in crate::backend::rdma) struct Rail {
     pub(in crate::backend::rdma) post_recv: PostRecv,
     pub(in crate::backend::rdma) poll_cq: PollCq,
     pub(in crate::backend::rdma) req_notify: ReqNotifyCq,
-    /// Bytes registered now, and at most.
+    /// Number of bytes registered now; `most` is the maximum so far.
     registered: AtomicU64,
     most: AtomicU64,
     registrations: AtomicU64,
-    /// Its port is known to be down.
+    /// True while the port is known to be down.
     pub(in crate::backend::rdma) is_down: AtomicBool,
 }
 
 // SAFETY: objects of libibverbs may be used by any thread (verbs are thread safe).
 unsafe impl Send for Rail {}
-// SAFETY: objects of libibverbs may be used by any thread, also by several at once (verbs are
-// thread safe).
+// SAFETY: objects of libibverbs may be used by several threads at once (verbs are thread safe).
 unsafe impl Sync for Rail {}
 
 impl Rail {
@@ -73,7 +71,7 @@ impl Rail {
             return fail!(DTL_ERROR_UNAVAILABLE, "there is no RDMA device \"{device}\" any more");
         };
         let calls = verbs.calls;
-        // SAFETY: a device of the list, which lives.
+        // SAFETY: `device` is a device of the list, which is alive.
         let context = unsafe { (calls.ibv_open_device)(device.ptr()) };
         if context.is_null() {
             return Err(last_failed("ibv_open_device").within(&name));
@@ -87,7 +85,7 @@ impl Rail {
 
     fn set_up(opened: Opened, name: &str, port: u8, config: &Config) -> Result<Rail> {
         let Opened { calls, context } = opened;
-        // SAFETY: an opened device.
+        // SAFETY: the context is an opened device.
         let ops = unsafe { (*context).ops };
         let (Some(post_send), Some(post_recv), Some(poll_cq), Some(req_notify)) =
             (ops.post_send, ops.post_recv, ops.poll_cq, ops.req_notify_cq)
@@ -98,10 +96,10 @@ impl Rail {
             );
         };
         let mut limits = DeviceAttr::zeroed();
-        // SAFETY: an opened device, room for the struct.
+        // SAFETY: the context is an opened device; `limits` has room for the struct.
         check("ibv_query_device", unsafe { (calls.ibv_query_device)(context, &raw mut limits) })?;
         let mut attr = PortAttr::zeroed();
-        // SAFETY: an opened device, room for the port's attributes.
+        // SAFETY: the context is an opened device; `attr` has room for the port's attributes.
         check("ibv_query_port", unsafe { (calls.ibv_query_port)(context, port, &raw mut attr) })?;
         if attr.state != PORT_ACTIVE {
             return fail!(
@@ -114,16 +112,16 @@ impl Rail {
         let gids = port_select::gids(calls, context, name, port, attr.gid_tbl_len);
         let gid_index = gid_index(config, port, &gids, attr.link_layer)?;
         let mut gid: Gid = [0; 16];
-        // SAFETY: an opened device, room for a GID.
+        // SAFETY: the context is an opened device; `gid` has room for a GID.
         check("ibv_query_gid", unsafe {
             (calls.ibv_query_gid)(context, port, c_int::from(gid_index), &raw mut gid)
         })?;
-        // SAFETY: an opened device.
+        // SAFETY: the context is an opened device.
         let pd = unsafe { (calls.ibv_alloc_pd)(context) };
         if pd.is_null() {
             return Err(last_failed("ibv_alloc_pd"));
         }
-        // From here on its drop closes the device.
+        // From here on, dropping the `Rail` closes the device.
         std::mem::forget(opened);
         Ok(Rail {
             calls,
@@ -150,20 +148,20 @@ impl Rail {
         })
     }
 
-    /// Registers memory, which stays mapped as long as the registration lives.
+    /// Registers memory, which must stay mapped as long as the registration exists.
     pub(in crate::backend::rdma) fn register(
         self: &Arc<Self>,
         region: Region,
     ) -> Result<Registration> {
-        // SAFETY: our protection domain; the caller keeps the memory.
+        // SAFETY: this rail created the protection domain; the caller keeps the memory mapped.
         let mr = unsafe {
             (self.calls.ibv_reg_mr)(self.pd, region.addr().ptr(), region.len(), ACCESS as c_int)
         };
         self.registered("ibv_reg_mr", mr, region)
     }
 
-    /// Registers a device's memory by a dma-buf, in which it begins at `offset`; remote addresses
-    /// are its pointer's.
+    /// Registers device memory by a dma-buf, in which the memory begins at `offset`. Remote
+    /// addresses are the addresses of `region`.
     pub(in crate::backend::rdma) fn register_dmabuf(
         self: &Arc<Self>,
         fd: c_int,
@@ -172,13 +170,13 @@ impl Rail {
     ) -> Result<Registration> {
         let Some(register) = self.calls.ibv_reg_dmabuf_mr else { return Err(no_dmabuf()) };
         let (at, access) = (region.addr().get() as u64, DEVICE_ACCESS as c_int);
-        // SAFETY: our protection domain, an open descriptor; the registration keeps the memory
-        // itself.
+        // SAFETY: this rail created the protection domain, and the descriptor is open; the
+        // registration itself keeps the memory alive.
         let mr = unsafe { register(self.pd, offset, region.len(), at, fd, access) };
         self.registered("ibv_reg_dmabuf_mr", mr, region)
     }
 
-    /// What a call gave that registers.
+    /// Converts the result of a registration call to a `Registration` and counts its bytes.
     fn registered(
         self: &Arc<Self>,
         call: &str,
@@ -196,26 +194,26 @@ impl Rail {
         let now = self.registered.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.most.fetch_max(now, Ordering::Relaxed);
         self.registrations.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: a registration that was made now, and nobody changes it.
+        // SAFETY: the registration has just been created, and no one changes it.
         let made = unsafe { &*mr };
         let (lkey, rkey) = (made.lkey, made.rkey);
         Ok(Registration { rail: Arc::clone(self), mr, lkey, rkey, bytes })
     }
 
-    /// Whether device memory can be registered as the configuration has it.
+    /// Returns an error if libibverbs cannot register device memory in the configured way.
     pub(in crate::backend::rdma) fn check_devices(verbs: &Verbs, config: &Config) -> Result<()> {
         let is_there =
             config.device_memory != Devices::Dmabuf || verbs.calls.ibv_reg_dmabuf_mr.is_some();
         if is_there { Ok(()) } else { Err(no_dmabuf()) }
     }
 
-    /// Makes a queue for completions.
+    /// Creates a completion queue with room for `entries` completions, within the device's limit.
     pub(in crate::backend::rdma) fn completions(
         self: &Arc<Self>,
         entries: usize,
     ) -> Result<Completions> {
         let entries = c_int::try_from(entries).unwrap_or(c_int::MAX).min(self.limits.max_cqe);
-        // SAFETY: an opened device; its channel, or none.
+        // SAFETY: the context is an opened device; the channel is the rail's, or null for none.
         let cq = unsafe {
             (self.calls.ibv_create_cq)(self.context, entries, std::ptr::null_mut(), self.channel, 0)
         };
@@ -225,12 +223,12 @@ impl Rail {
         Ok(Completions { rail: Arc::clone(self), cq })
     }
 
-    /// Its protection domain, for what `queue` makes.
+    /// Returns the protection domain in which queue pairs are created.
     pub(in crate::backend::rdma) fn pd(&self) -> PdIn {
         self.pd
     }
 
-    /// Bytes registered now, at most at once, and how often.
+    /// Returns the bytes registered now, their maximum so far, and the number of registrations.
     pub(in crate::backend::rdma) fn memory(&self) -> [u64; 3] {
         [&self.registered, &self.most, &self.registrations]
             .map(|count| count.load(Ordering::Relaxed))
@@ -240,18 +238,19 @@ impl Rail {
 impl Drop for Rail {
     fn drop(&mut self) {
         if !self.channel.is_null() {
-            // SAFETY: its queues hold shares of this, so they are gone.
+            // SAFETY: the channel's completion queues share ownership of this rail: none is left.
             unsafe { (self.calls.ibv_destroy_comp_channel)(self.channel) };
         }
-        // SAFETY: everything that was made in it holds a share of this, so nothing is left.
+        // SAFETY: every object of the domain shares ownership of this rail, so none is left.
         unsafe { (self.calls.ibv_dealloc_pd)(self.pd) };
-        // SAFETY: everything that was made in it holds a share of this, so nothing is left; its
-        // protection domain was freed just now. `open` opened it, and it is closed only here.
+        // SAFETY: every object created in the device shares ownership of this rail, so none is
+        // left; its protection domain was freed just now. `open` opened the device; only `drop`
+        // closes it.
         unsafe { (self.calls.ibv_close_device)(self.context) };
     }
 }
 
-/// Closes the device unless forgotten.
+/// Guard that closes an opened device unless the guard is forgotten.
 struct Opened {
     calls: &'static Functions,
     context: *mut Context,
@@ -259,7 +258,7 @@ struct Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // SAFETY: opened, and nothing was made in it.
+        // SAFETY: the device is open, and no object was created in it.
         unsafe { (self.calls.ibv_close_device)(self.context) };
     }
 }
@@ -267,7 +266,7 @@ impl Drop for Opened {
 fn check(what: &str, code: c_int) -> Result<()> {
     match code {
         0 => Ok(()),
-        // Some give the error's number, some -1 and errno.
+        // Some calls return the errno value, others return -1 and set errno.
         -1 => Err(last_failed(what)),
         code => Err(call_failed(what, code)),
     }
@@ -284,7 +283,7 @@ fn check_limits(config: &Config, port: u8, limits: &DeviceAttr, attr: &PortAttr)
             config.depth
         );
     }
-    // Over Ethernet some report an empty table, and have a key at index 0.
+    // On Ethernet some devices report an empty table although they have a key at index 0.
     let last = attr.pkey_tbl_len.saturating_sub(1);
     if config.pkey_index > last {
         return fail!(
@@ -297,7 +296,7 @@ fn check_limits(config: &Config, port: u8, limits: &DeviceAttr, attr: &PortAttr)
     Ok(())
 }
 
-/// The address that is named, else the one that is chosen.
+/// Returns the configured GID index, else the index that `choose_gid` selects.
 fn gid_index(config: &Config, port: u8, gids: &[GidInfo], layer: u8) -> Result<u8> {
     if let Some(named) = config.gid_index {
         if gids.iter().any(|gid| gid.index == named) {
@@ -349,7 +348,7 @@ unsafe impl Sync for Registration {}
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // SAFETY: made by this rail, and not yet ended.
+        // SAFETY: this rail created the registration, which has not been released yet.
         unsafe { (self.rail.calls.ibv_dereg_mr)(self.mr) };
         self.rail.registered.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -367,11 +366,11 @@ unsafe impl Send for Completions {}
 unsafe impl Sync for Completions {}
 
 impl Completions {
-    /// Takes what is over; how many.
+    /// Polls completions into `into`; returns their number.
     #[inline]
     pub(in crate::backend::rdma) fn poll(&self, into: &mut [Wc]) -> Result<usize> {
         let room = c_int::try_from(into.len()).unwrap_or(c_int::MAX);
-        // SAFETY: our completion queue, and room for so many.
+        // SAFETY: this library created the completion queue; `into` has room for `room` entries.
         let got = unsafe { (self.rail.poll_cq)(self.cq, room, into.as_mut_ptr()) };
         match usize::try_from(got) {
             Ok(got) => Ok(got.min(into.len())),
@@ -382,7 +381,8 @@ impl Completions {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        // SAFETY: ours; the queue pairs that used it hold shares of it, so they are gone.
+        // SAFETY: this library created the completion queue; the queue pairs that used it share
+        // ownership of it, so all of them have been destroyed.
         unsafe { (self.rail.calls.ibv_destroy_cq)(self.cq) };
     }
 }

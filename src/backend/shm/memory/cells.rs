@@ -1,19 +1,22 @@
-//! Cells: memory through which a rank sends its large messages, to whichever rank. Its sender fills
-//! one cell while the receiver empties another.
+//! Cells: shared buffers through which a rank sends its large messages to any rank. The sender
+//! fills one cell while the receiver empties another.
 //!
-//! Here: the ownership of cells. Not here: their order, which is that of the records that refer to
+//! This module implements the ownership of cells. Their order is that of the records that refer to
 //! them (`ring`).
 //!
-//! A pool belongs to its sender, so nobody else takes cells from it, and a silent rank's has no
-//! memory. A cell has one word: how often it was read. Its sender counts how often it has sent it,
-//! puts the count in the record that refers to the cell, and takes the cell again once the word has
-//! that count. Memory order: the record is written with Release and read with Acquire, so the
-//! receiver sees the bytes; it stores the number with Release after its last read of them, and the
-//! sender loads it with Acquire before it writes the cell again. Only the reader of a cell writes
-//! its word.
+//! A pool of cells belongs to its sender, so no other rank allocates cells from it, and the pool of
+//! a rank that sends no large messages has no memory. Each cell has one word: the number of times
+//! that it was read. The sender counts how often it has sent the cell and puts the count in the
+//! record that refers to the cell. It reuses the cell once the word has that count.
 //!
-//! A cache line has the words of eight cells. The sender looks at all of them when it comes round,
-//! once: a line that both sides used for each cell would cost as much as copying some KiB.
+//! Memory order: the record is stored with Release and loaded with Acquire, so the receiver sees
+//! the bytes. The receiver stores the count with Release after its last read of the bytes, and the
+//! sender loads the count with Acquire before it writes the cell again. Only the reader of a cell
+//! writes its word.
+//!
+//! A cache line has the words of eight cells. The sender reads all eight words once per round
+//! through the pool: a cache line that both sides access for each cell would cost as much as
+//! copying some KiB.
 
 use crate::error::{Result, fail};
 use crate::sys::memory::buf::Region;
@@ -23,26 +26,27 @@ use crate::sys::sync::{self, AtomicU64};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a cell. docs/explanation/large-messages.md has what was measured.
+/// Size of a cell, in bytes. Measurements are in docs/explanation/large-messages.md.
 pub(in crate::backend::shm) const CELL: usize = sync::size(16 << 10, 64);
-/// Cells of a rank.
+/// Number of cells of a rank.
 pub(in crate::backend::shm) const CELLS: u16 = sync::size(48, 2) as u16;
-/// Cells whose words share a line.
+/// Number of cells whose words share a cache line.
 const GROUP: u16 = sync::size(8, 2) as u16;
 const GROUPS: u16 = CELLS / GROUP;
-/// Groups that are looked at in one go, if the first has nothing.
+/// Maximum number of further groups that one allocation checks if the current group has no free
+/// cell.
 const LOOKS: u16 = 2;
 
-/// Bytes before the cells: their words.
+/// Size of the words before the cells, in bytes.
 const HEADER: usize = sync::size(4096, 64);
-/// Bytes from one pool to the next: whole pages.
+/// Distance between two ranks' pools in bytes: whole pages.
 pub(in crate::backend::shm) const STRIDE: usize =
     (HEADER + CELLS as usize * CELL).next_multiple_of(4096);
 
-/// No rank.
+/// Value of a cell's reader that means no rank.
 const NOBODY: u16 = u16::MAX;
 
-/// A pool's memory.
+/// Memory of a pool.
 struct CellMemory {
     words: Span,
     cells: Span,
@@ -72,15 +76,16 @@ impl CellMemory {
     }
 }
 
-/// The sender's side: its own cells.
+/// Sender's side of a pool: the rank's own cells.
 pub(in crate::backend::shm) struct CellPool {
     place: CellMemory,
-    /// Of each cell: how often it was sent, and to whom last.
+    /// For each cell: number of times that it was sent, and the rank to which it was last sent.
     sent: Vec<(u64, u16)>,
-    /// Cells that are known to be free, and those that are neither that nor sent; a bit for each.
+    /// Cells known to be free, and cells that are allocated but not sent yet; one bit per cell.
     free: u64,
     held: u64,
-    /// The group to take from. After a full round, what was sent first is most likely to be free.
+    /// Group from which the next cell is allocated. After a full round, the cells that were sent
+    /// first are most likely to be free.
     group: u16,
 }
 
@@ -93,7 +98,7 @@ fn cells_of(group: u16) -> Range<u16> {
 }
 
 impl CellPool {
-    /// A pool whose memory is committed and that nobody has used yet.
+    /// Creates a pool whose memory is committed and that no rank has used yet.
     pub(in crate::backend::shm) fn new(
         memory: &Arc<SharedMapping>,
         offset: usize,
@@ -109,7 +114,7 @@ impl CellPool {
         Ok(CellPool { place: CellMemory::new(memory, offset)?, sent, free: 0, held: 0, group: 0 })
     }
 
-    /// Takes a free cell, if a few looks find one.
+    /// Allocates a free cell; returns `None` if checking a few groups finds none.
     #[inline]
     pub(in crate::backend::shm) fn take(&mut self) -> Option<u16> {
         for _ in 0..=LOOKS {
@@ -125,7 +130,7 @@ impl CellPool {
         None
     }
 
-    /// Sees what has been read of the group.
+    /// Marks those cells of the current group as free that their receivers have read.
     fn look(&mut self) {
         for cell in cells_of(self.group) {
             let Some(&(sent, _)) = self.sent.get(usize::from(cell)) else { continue };
@@ -136,14 +141,15 @@ impl CellPool {
         }
     }
 
-    /// Copies bytes into a cell that was taken.
+    /// Copies bytes into an allocated cell.
     pub(in crate::backend::shm) fn fill(&self, cell: u16, bytes: Region) {
         if let Some(into) = self.place.part(cell, bytes.len()) {
             into.copy_across(bytes);
         }
     }
 
-    /// Notes that a cell goes to this rank. Gives the number for its record.
+    /// Records that an allocated cell is sent to rank `to`. Returns the count for the record that
+    /// refers to the cell.
     pub(in crate::backend::shm) fn send(&mut self, cell: u16, to: usize) -> u64 {
         self.held &= !bit(cell);
         let Some((sent, reader)) = self.sent.get_mut(usize::from(cell)) else { return 0 };
@@ -151,13 +157,13 @@ impl CellPool {
         *sent
     }
 
-    /// Gives back a cell that was not sent.
+    /// Frees an allocated cell that was not sent.
     pub(in crate::backend::shm) fn give_back(&mut self, cell: u16) {
         self.held &= !bit(cell);
         self.free |= bit(cell);
     }
 
-    /// Takes back what was sent to a rank that is gone and reads no more.
+    /// Reclaims the cells that were sent to a rank that died or left and reads no more.
     pub(in crate::backend::shm) fn take_back_from(&mut self, rank: usize) {
         for (cell, (sent, reader)) in (0..CELLS).zip(&mut self.sent) {
             if let (true, Some(word)) = (usize::from(*reader) == rank, self.place.word(cell)) {
@@ -167,11 +173,11 @@ impl CellPool {
     }
 }
 
-/// The receiver's side: another rank's cells.
+/// Receiver's side of a pool: another rank's cells.
 pub(in crate::backend::shm) struct PeerCells(CellMemory);
 
 impl PeerCells {
-    /// The cells of a pool whose memory is committed.
+    /// Creates the view of a pool whose memory is committed.
     pub(in crate::backend::shm) fn new(
         memory: &Arc<SharedMapping>,
         offset: usize,
@@ -179,12 +185,14 @@ impl PeerCells {
         CellMemory::new(memory, offset).map(PeerCells)
     }
 
-    /// The bytes that a record refers to, until the cell is freed; `None`: there is no such cell.
+    /// Returns the bytes of a cell that a record refers to; they stay valid until the cell is
+    /// freed. Returns `None` if there is no such cell.
     pub(in crate::backend::shm) fn bytes(&self, cell: u16, len: usize) -> Option<Region> {
         self.0.part(cell, len)
     }
 
-    /// Frees a cell after it was read: the number of its record.
+    /// Frees a cell after reading it. `number` is the count from the record that referred to the
+    /// cell.
     pub(in crate::backend::shm) fn free(&self, cell: u16, number: u64) {
         if let Some(word) = self.0.word(cell) {
             word.store(number, Release);
@@ -203,7 +211,7 @@ mod tests {
         (CellPool::new(&memory, 0).expect("pool"), PeerCells::new(&memory, 0).expect("cells"))
     }
 
-    /// All that can be had, in order.
+    /// Allocates all free cells and returns them in ascending order.
     fn all(pool: &mut CellPool) -> Vec<u16> {
         let mut had: Vec<u16> = (0..2 * CELLS).filter_map(|_| pool.take()).collect();
         had.sort_unstable();
@@ -246,7 +254,7 @@ mod tests {
         let cell = pool.take().expect("a cell");
         pool.fill(cell, data.region());
         let bytes = cells.bytes(cell, CELL).expect("inside");
-        // SAFETY: nobody writes the cell until it is freed.
+        // SAFETY: no thread writes the cell until it is freed.
         assert!(unsafe { bytes.as_slice() }.iter().all(|&byte| byte == 7));
         assert!(cells.bytes(CELLS, 1).is_none() && cells.bytes(0, CELL + 1).is_none());
     }

@@ -1,15 +1,15 @@
-//! Memory that the ranks allocated themselves, copied by the kernel to and from other processes:
-//! puts and gets of windows.
+//! Puts and gets of windows in memory that the ranks allocated themselves: the kernel copies to and
+//! from other processes.
 //!
 //! A rank's memory is opened once (/proc/PID/mem) and compared with the word that the rank
 //! published when the communicator was opened. From then on the descriptor refers to the memory of
-//! that program and no other, so a write never reaches a process that got the same id, nor the next
-//! program of the same process (exec). A check before process_vm_writev could not promise that: the
-//! target may end between the check and the call.
+//! that program and no other. So a write never reaches a process that reuses the process id, nor
+//! the next program of the same process (exec). A check before process_vm_writev could not
+//! guarantee that: the target may end between the check and the call.
 //!
-//! process_vm_readv copies large blocks two to four times as fast. It is used for reads, because a
-//! read can be verified: the same call also reads the word, and one call reads the memory of one
-//! program.
+//! process_vm_readv copies large blocks two to four times as fast as /proc/PID/mem. It is used for
+//! reads, because a read can be verified: the same call also reads the published word, and one call
+//! reads the memory of one program.
 
 use super::segment::Segment;
 use crate::abi::status::{DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE};
@@ -22,12 +22,13 @@ use crate::sys::sync::lock::Mutex;
 use std::io;
 use std::sync::{Arc, Weak};
 
-/// Reads of at least this many bytes use process_vm_readv.
+/// Minimum size of a read that uses process_vm_readv, in bytes.
 const LONG_READ: usize = 4096;
-/// Most bytes of a write. Larger ones are faster as messages, which the target copies itself.
+/// Maximum size of a write, in bytes. Larger writes are faster as messages, which the target copies
+/// itself.
 const LONGEST_WRITE: usize = 1 << 20;
 
-/// The ranks whose memory is open.
+/// Ranks whose memory is open.
 pub(in crate::backend::shm) struct Copies {
     mode: Mode,
     open: Mutex<Vec<(usize, Weak<CmaMemory>)>>,
@@ -35,7 +36,7 @@ pub(in crate::backend::shm) struct Copies {
 
 struct CmaMemory {
     memory: ForeignMemory,
-    /// Address of the word that the rank has published, and the word.
+    /// Address and value of the word that the rank has published.
     probe: (u64, u64),
 }
 
@@ -44,8 +45,8 @@ impl Copies {
         Copies { mode, open: Mutex::new(Vec::new()) }
     }
 
-    /// Opens a rank's memory. RANK_FAILURE: it is not that rank's any more. Any other error: the
-    /// kernel does not copy it.
+    /// Opens a rank's memory. Returns RANK_FAILURE if the process is no longer that rank; any other
+    /// error means that the kernel does not permit copies.
     pub(in crate::backend::shm) fn find(
         &self,
         segment: &Segment,
@@ -89,8 +90,8 @@ fn why_not(rank: usize, pid: i32, error: &io::Error) -> Error {
 }
 
 impl CmaMemory {
-    /// Checks that it is the rank's memory and can be read and written. An error without an errno,
-    /// or EIO, means that it is the memory of another program.
+    /// Checks that the memory belongs to the rank and can be read and written. An error without an
+    /// errno, or EIO, means that the memory belongs to another program.
     fn check(&self) -> io::Result<()> {
         let (address, value) = self.probe;
         let Some(word) = Scratch::new(size_of::<u64>()) else {
@@ -100,15 +101,15 @@ impl CmaMemory {
         if word.first_words() != [value] {
             return Err(io::Error::other("it is the memory of another program"));
         }
-        // Writes the word that is there already, which changes nothing.
+        // Writes the value that the word already has, which changes nothing.
         self.memory.write(address, word.region()).map(drop)
     }
 
-    /// Reads by process_vm_readv. Returns false if that did not read the rank's memory.
+    /// Reads with process_vm_readv. Returns false if the call did not read the rank's memory.
     fn read_at_once(&self, address: u64, into: Region) -> bool {
         let (probe, value) = self.probe;
         let mut found = [0_u64];
-        // SAFETY: the array is valid for writes as long as the call runs.
+        // SAFETY: the array is valid for writes for the duration of the call.
         let word = unsafe { Region::new(found.as_mut_ptr().cast(), size_of_val(&found)) };
         let read = process::read_memory(self.memory.pid(), [(address, into), (probe, word)]);
         read.is_ok_and(|count| count == into.len() + word.len()) && found == [value]
@@ -143,7 +144,7 @@ fn ended(copied: io::Result<usize>, len: usize) -> CopyOutcome {
 mod tests {
     use super::*;
 
-    /// Two ranks of this process, of which one has published a word.
+    /// Creates two ranks in this process, one of which has published a word.
     fn copies(mode: Mode) -> (Copies, Segment, Scratch) {
         let segment = Segment::create(2).expect("segment");
         let word = Scratch::of_words(&[77]).expect("memory");
@@ -169,7 +170,7 @@ mod tests {
                 (there.region().addr().get() as u64, |all: &Scratch| all.region().part(0, len));
             assert_eq!(memory.write(address, part(&from)), CopyOutcome::All);
             assert_eq!(memory.read(address, part(&back)), CopyOutcome::All);
-            // SAFETY: nobody writes them now.
+            // SAFETY: no thread writes the two buffers now.
             let [there, back] = [&there, &back].map(|all| unsafe { all.region().as_slice() });
             assert!(there[..len].iter().chain(&back[..len]).all(|byte| *byte == 7), "{len}");
             assert_eq!([there[len], back[len]], [0, 0], "{len}: no byte more");

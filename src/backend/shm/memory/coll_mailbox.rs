@@ -1,5 +1,5 @@
-//! Boards in a communicator's shared memory. What a board is: `component::board`. Who waits for a
-//! post sleeps by the clock; nobody wakes processes.
+//! Collective mailboxes in a communicator's shared memory; `backend::coll_mailbox` describes them.
+//! A rank that waits for a post sleeps for a limited time; processes are not woken.
 
 use super::segment::{PeerState, Segment};
 use crate::backend::coll_mailbox::{MailboxView, Places, ROOM};
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::runtime::component::{self, Member, Post};
 use crate::sys::memory::buf::Region;
 
-/// A board whose sheets are in the segment.
+/// View of mailboxes that are in the segment.
 struct ShmCollMailbox(MailboxView);
 
 impl component::CollMailbox for ShmCollMailbox {
@@ -40,8 +40,8 @@ impl component::CollMailbox for ShmCollMailbox {
     }
 }
 
-/// Reserves a place for the sheet of rank `own` and allocates its memory. `None`: no place or no
-/// memory is left, or the transport has no boards.
+/// Reserves a place for the mailbox of rank `own` and allocates its memory. Returns `None` if no
+/// place or no memory is left, or if the transport has no mailboxes.
 pub(in crate::backend::shm) fn reserve(
     segment: &Segment,
     places: &mut Places,
@@ -51,8 +51,8 @@ pub(in crate::backend::shm) fn reserve(
         return None;
     }
     let (place, is_first) = places.reserve(|rank| segment.state(rank) != PeerState::Present)?;
-    // Before the place is sent to the other ranks: they read the sheet without checking whether it
-    // has pages.
+    // Commit before the place is sent to the other ranks, because they read the mailbox without
+    // checking whether it has pages.
     if is_first && segment.commit_sheets(place, own..own + 1).is_err() {
         places.forget(place);
         return None;
@@ -60,13 +60,13 @@ pub(in crate::backend::shm) fn reserve(
     u32::try_from(place).ok()
 }
 
-/// Allocates the first place's memory, which no rank reserves: any rank may be the first to use it.
+/// Allocates the memory of place 0, which no rank reserves: any rank may be the first to use it.
 pub(in crate::backend::shm) fn commit_first(segment: &Segment) -> Result<()> {
     let commit = segment.commit_sheets(0, 0..segment.size());
     commit.map_err(|error| memory_error("memory for small collectives", &error))
 }
 
-/// The board of some of the segment's ranks, among them `own`.
+/// Opens the mailboxes of `members`, ranks of the segment that include `own`.
 pub(in crate::backend::shm) fn open(
     segment: &Segment,
     places: &mut Places,

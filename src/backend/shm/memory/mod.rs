@@ -1,10 +1,10 @@
-//! Shared memory of a communicator: its layout and what lies in it.
+//! Shared memory of a communicator: its layout and the objects in it.
 //!
 //! In reading order:
 //! - `segment`: layout of the shared memory
-//! - `ring`: ring of records between two ranks
+//! - `ring`: ring of records from one rank to another
 //! - `cells`: buffers for large messages
-//! - `rndv_claims`: offers of large messages, and which side has them
+//! - `rndv_claims`: ownership of rendezvous requests
 //! - `coll_mailbox`: mailboxes of small collectives
 //! - `shared_region`: memory of windows
 //! - `cma_copies`: copies of private memory by the kernel

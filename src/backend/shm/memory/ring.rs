@@ -1,23 +1,22 @@
-//! A ring of records from one rank to another, in shared memory: one producer, one consumer.
+//! Single-producer, single-consumer ring of records from one rank to another, in shared memory.
 //!
-//! A record has a slot of two cache lines: what it is and its key in front, and behind that its
-//! payload if it fits. So a short message moves one line from one core to the other and nothing
-//! else. Longer payloads lie in a ring of bytes of their own, in one piece each, in the order of
-//! the slots.
+//! A record has a slot of two cache lines: a header with kind and key, followed by the payload if
+//! it fits. So a short message moves only one cache line from core to core. Longer payloads are in
+//! a separate byte ring, each contiguous, in the order of the slots.
 //!
-//! Layout (`STRIDE` bytes): what the consumer has given back (slots and bytes, in a line that the
-//! producer reads only when it runs out of room); the slots; the bytes; the claim words of offered
-//! messages (`rndv_claims`), of which the first have memory like the rest (`FIRST_BYTES`), and the
-//! others when there are so many messages.
+//! Layout (`STRIDE` bytes): the counts of slots and bytes that the consumer has freed, in a cache
+//! line that the producer reads only when it runs out of room; the slots; the bytes; the claim
+//! words of rendezvous requests (`rndv_claims`). The first claim words are committed with the rest
+//! (`FIRST_BYTES`), the others when so many messages are on offer that they are needed.
 //!
-//! Memory order. The first word of a slot has the number of its record, which no earlier record of
+//! Memory order: the first word of a slot has the number of its record, which no earlier record of
 //! the slot had. The producer writes payload and key with plain and relaxed stores and then stores
-//! that word with Release; the consumer loads it with Acquire and finds the number that it waits
-//! for. So a record is seen whole or not at all, also when its producer is killed half way. The
-//! other way round the consumer stores the counts of slots and bytes that it gives back with
-//! Release after its last read of them, and the producer loads them with Acquire before it writes
-//! that place again. Each word has one writer, so no store needs more than that. Claims have orders
-//! of their own (`rndv_claims`).
+//! the first word with Release. The consumer loads it with Acquire and finds the number that it
+//! expects. So a record is seen complete or not at all, also if its producer is killed while
+//! writing it. In the other direction, the consumer stores the counts of freed slots and bytes with
+//! Release after its last read of them, and the producer loads the counts with Acquire before it
+//! overwrites that memory. Each word has one writer, so no store needs a stronger order. The orders
+//! of claims are described in `rndv_claims`.
 
 use super::rndv_claims::{self, OwnClaims, PeerClaims};
 use crate::error::{Result, fail};
@@ -27,61 +26,64 @@ use crate::sys::sync;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};
 use std::sync::Arc;
 
-/// Records in a ring.
+/// Number of records in a ring.
 const SLOTS: u64 = sync::size(256, 2) as u64;
-/// Bytes of a slot: two lines, which the machine likes to fetch together.
+/// Size of a slot: two cache lines, because the adjacent-line prefetcher fetches cache lines in
+/// pairs.
 const SLOT: usize = 128;
-/// A slot's own words: number, kind and claim or length; key.
+/// Size of a slot's header, in bytes: one word for number, kind and claim or length; one word for
+/// the key.
 const WORDS: usize = 16;
-/// The largest payload that lies in its slot.
+/// Maximum payload in a slot, in bytes.
 const IN_SLOT: usize = sync::size(SLOT - WORDS, 32);
-/// Bytes of longer payloads in a ring. A power of two.
+/// Size of the byte ring for longer payloads. A power of two.
 pub(in crate::backend::shm) const CAPACITY: usize = sync::size(128 << 10, 128);
-/// The largest payload of a record: a few of them fit, so both sides work at the same time.
+/// Maximum payload of a record, in bytes. The byte ring has room for several such payloads, so both
+/// sides can work at the same time.
 pub(in crate::backend::shm) const FRAGMENT: usize = sync::size(16 << 10, 112);
-/// Longer payloads start at multiples of a cache line.
+/// Alignment of longer payloads: a cache line.
 const LINE: usize = 64;
 
 const HEAD_AT: usize = 0;
-/// In the line of the head: bytes given back.
+/// Offset of the count of freed bytes, in the same cache line as the head.
 const FREED_AT: usize = 8;
-/// Bytes before the slots.
+/// Size of the area before the slots, in bytes.
 const HEADER: usize = sync::size(4096, 256);
 const BYTES_AT: usize = HEADER + SLOTS as usize * SLOT;
 const CLAIMS_AT: usize = BYTES_AT + CAPACITY;
-/// Bytes that have memory from the beginning.
+/// Number of bytes that are committed initially.
 pub(in crate::backend::shm) const FIRST_BYTES: usize =
     (CLAIMS_AT + rndv_claims::FIRST_BYTES).next_multiple_of(4096);
-/// Bytes from one ring to the next: whole pages.
+/// Distance between two rings in bytes: whole pages.
 pub(in crate::backend::shm) const STRIDE: usize =
     (CLAIMS_AT + rndv_claims::BYTES).next_multiple_of(4096);
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::backend::shm) enum RecordKind {
-    /// A whole message. Key: match word.
+    /// A complete message. Key: match bits.
     Eager = 2,
-    /// A large message is offered. Key: match word; arguments: size, operation, address or 0,
-    /// number of first pieces that come right behind it; claim.
+    /// Rendezvous request (RTS) of a large message. Key: match bits; arguments: size, operation,
+    /// address or 0, number of first pieces that follow immediately; claim.
     Offer = 3,
-    /// "Send it", or again "send what is left". Key: the sender's operation; arguments: the
-    /// receiver's operation, bytes that fit.
+    /// Clear to send (CTS): send the message, or send the remaining pieces. Key: the sender's
+    /// operation; arguments: the receiver's operation, bytes that fit.
     Clear = 4,
     /// The next piece of a message. Key: the receiver's operation.
     Data = 5,
-    /// "I have all of it". Key: the sender's operation.
+    /// The receiver has all bytes. Key: the sender's operation.
     Finish = 6,
-    /// The next piece of a message lies in a cell. Key: the receiver's operation; arguments: cell,
-    /// its number, bytes.
+    /// The next piece of a message is in a cell. Key: the receiver's operation; arguments: cell,
+    /// its send count, bytes.
     Cell = 7,
-    /// A whole message, whose first piece lies in a cell; the others come right behind it. Key:
-    /// match word; arguments: cell, its number, bytes there, bytes in all.
+    /// A complete message, whose first piece is in a cell; the other pieces follow immediately.
+    /// Key: match bits; arguments: cell, its send count, bytes in the cell, bytes in total.
     Long = 8,
-    /// The next piece of what a Long or an Offer has begun. Arguments: cell, its number, bytes.
+    /// The next piece after a Long or an Offer record. Arguments: cell, its send count, bytes.
     More = 9,
-    /// "Let go of what I have withdrawn": the sender needs the claims.
+    /// Request to release canceled rendezvous requests: the sender needs their claims.
     Sweep = 10,
-    /// The rest of a message does not come. Key: the receiver's operation; argument: a status.
+    /// The rest of a message is not sent. Key: the receiver's operation; argument: a status.
     Broken = 11,
 }
 
@@ -95,28 +97,28 @@ impl RecordKind {
     }
 }
 
-/// A record to be written: what its payload is.
+/// Payload of a record to be written.
 #[derive(Clone, Copy)]
 pub(in crate::backend::shm) enum Payload {
     Bytes(Region),
     Words([u64; 4]),
 }
 
-/// A record read in place. Its payload is valid until it is popped.
+/// A record, read in place. Its payload is valid until the record is popped.
 #[derive(Clone, Copy)]
 pub(in crate::backend::shm) struct RingRecord {
     pub(in crate::backend::shm) kind: RecordKind,
     pub(in crate::backend::shm) claim: u16,
     pub(in crate::backend::shm) key: u64,
-    /// The words of a control record.
+    /// Words of a control record.
     pub(in crate::backend::shm) words: [u64; 4],
-    /// The bytes of an Eager or Data record.
+    /// Bytes of an Eager or Data record.
     pub(in crate::backend::shm) payload: Region,
-    /// Where the bytes of longer payloads end that lie before the next record's.
+    /// Position in the byte ring where the payloads up to this record end.
     end: u64,
 }
 
-/// Both ends' view of a ring's memory.
+/// View of a ring's memory, used by both ends.
 struct Ring {
     head: SharedWord,
     freed: SharedWord,
@@ -171,7 +173,7 @@ fn claims_of(memory: &Arc<SharedMapping>, offset: usize) -> Result<Span> {
     }
 }
 
-/// Where the slot of a record is.
+/// Returns the offset of a record's slot.
 #[inline]
 fn slot_of(number: u64) -> usize {
     (number % SLOTS) as usize * SLOT
@@ -182,33 +184,36 @@ fn place(count: u64) -> usize {
     (count % CAPACITY as u64) as usize
 }
 
-/// Bytes of the second ring that a payload takes.
+/// Returns the space that a payload needs in the byte ring, in bytes.
 #[inline]
 fn space_of(len: usize) -> u64 {
     len.next_multiple_of(LINE) as u64
 }
 
-/// The first word of a slot: the number of the record, from 1 on, in the low half.
+/// Returns the first word of a slot: the low half of the record's number (from 1 on), the kind, and
+/// the claim or length.
 #[inline]
 fn stamp(number: u64, kind: RecordKind, claim_or_len: u64) -> u64 {
     u64::from(number.wrapping_add(1) as u32) | (kind as u64) << 32 | claim_or_len << 40
 }
 
-/// The writing end.
+/// Producer end of a ring.
 pub(in crate::backend::shm) struct Producer {
     ring: Ring,
-    /// Records written.
+    /// Number of records written.
     tail: u64,
-    /// Records given back, as last seen; it is never less.
+    /// Number of records freed by the consumer, as last read; the actual number is never lower.
     head: u64,
-    /// Bytes of longer payloads written, and given back as last seen.
+    /// Number of payload bytes written to the byte ring, and number of bytes freed by the consumer,
+    /// as last read.
     filled: u64,
     freed: u64,
     pub(in crate::backend::shm) offers: OwnClaims,
 }
 
 impl Producer {
-    /// The end of a ring whose memory is committed and that nobody has written yet.
+    /// Creates the producer end of a ring whose memory is committed and to which nothing has been
+    /// written.
     pub(in crate::backend::shm) fn new(
         memory: &Arc<SharedMapping>,
         offset: usize,
@@ -218,7 +223,7 @@ impl Producer {
         Ok(Producer { ring, tail: 0, head: 0, filled: 0, freed: 0, offers })
     }
 
-    /// Writes a record; false if the ring is too full for it now.
+    /// Writes a record; returns false if the ring has no room for the record now.
     #[inline]
     pub(in crate::backend::shm) fn push(
         &mut self,
@@ -251,7 +256,7 @@ impl Producer {
         true
     }
 
-    /// Whether there is room for so many records without bytes.
+    /// Returns true if the ring has room for `count` records without bytes.
     pub(in crate::backend::shm) fn has_slots(&mut self, count: usize) -> bool {
         let fits = |producer: &Self| producer.tail - producer.head + count as u64 <= SLOTS;
         fits(self) || {
@@ -260,13 +265,14 @@ impl Producer {
         }
     }
 
-    /// Whether there is room for a record with so many bytes.
+    /// Returns true if the ring has room for a record with `len` bytes.
     pub(in crate::backend::shm) fn has_room(&mut self, len: usize) -> bool {
         self.has_slot() && (len <= IN_SLOT || self.room_for(len).is_some())
     }
 
-    /// Where a longer payload would lie: from and to; `None`: there is no room now. It lies in one
-    /// piece: what is too short for it at the end is passed over.
+    /// Returns start and end of the space for a longer payload, or `None` if there is no room now.
+    /// A payload is contiguous: a remainder at the end of the byte ring that is too short for it is
+    /// skipped.
     fn room_for(&mut self, len: usize) -> Option<(u64, u64)> {
         let (space, to_end) = (space_of(len), (CAPACITY - place(self.filled)) as u64);
         let start = if to_end < space { self.filled + to_end } else { self.filled };
@@ -309,7 +315,7 @@ impl Producer {
         }
     }
 
-    /// Sees what the consumer has given back.
+    /// Reads the counts that the consumer has freed.
     #[cold]
     fn look(&mut self) {
         self.head = self.ring.head.load(Acquire);
@@ -317,21 +323,22 @@ impl Producer {
     }
 }
 
-/// The reading end.
+/// Consumer end of a ring.
 pub(in crate::backend::shm) struct Consumer {
     ring: Ring,
-    /// Records read.
+    /// Number of records read.
     head: u64,
-    /// Bytes of longer payloads that were read.
+    /// Number of payload bytes read from the byte ring.
     read: u64,
-    /// The head as last reported to the producer.
+    /// Head as last published to the producer.
     told: u64,
     told_bytes: u64,
     pub(in crate::backend::shm) offers: PeerClaims,
 }
 
 impl Consumer {
-    /// The end of a ring whose memory is committed and that nobody has read yet.
+    /// Creates the consumer end of a ring whose memory is committed and from which nothing has been
+    /// read.
     pub(in crate::backend::shm) fn new(
         memory: &Arc<SharedMapping>,
         offset: usize,
@@ -341,7 +348,8 @@ impl Consumer {
         Ok(Consumer { ring, head: 0, read: 0, told: 0, told_bytes: 0, offers })
     }
 
-    /// The next record. `Err`: what lies there is no record (the producer is broken).
+    /// Returns the next record, if there is one. `Err` means that the slot has no valid record (the
+    /// producer is faulty).
     #[inline]
     pub(in crate::backend::shm) fn peek(&mut self) -> std::result::Result<Option<RingRecord>, ()> {
         let at = slot_of(self.head);
@@ -384,7 +392,8 @@ impl Consumer {
         Some(record)
     }
 
-    /// The payload of this length that ends there; `None`: there can be none.
+    /// Returns the payload of length `len` that ends at position `end`; `None` if these values are
+    /// invalid.
     fn long(&self, len: usize, end: u64) -> Option<Region> {
         let start = end.checked_sub(space_of(len)).filter(|_| len <= FRAGMENT)?;
         let is_sound = start >= self.read
@@ -393,7 +402,7 @@ impl Consumer {
         is_sound.then(|| self.ring.bytes.region().part(place(start), len))
     }
 
-    /// How many records were read.
+    /// Returns the number of records read.
     #[inline]
     pub(in crate::backend::shm) fn count(&self) -> u64 {
         self.head
@@ -404,8 +413,8 @@ impl Consumer {
     pub(in crate::backend::shm) fn pop(&mut self, record: &RingRecord) {
         self.head += 1;
         self.read = record.end;
-        // Telling the producer costs a cache line's journey; a quarter of the ring at a time will
-        // do.
+        // Publishing to the producer costs one transfer of a cache line, so it is done for a
+        // quarter of the ring at a time.
         if self.head - self.told >= SLOTS / 4
             || self.read - self.told_bytes >= (CAPACITY / 4) as u64
         {
@@ -413,7 +422,7 @@ impl Consumer {
         }
     }
 
-    /// Publishes to the producer what is free.
+    /// Publishes the freed slots and bytes to the producer.
     #[inline]
     pub(in crate::backend::shm) fn publish_free(&mut self) {
         if self.told != self.head {
@@ -443,7 +452,7 @@ mod tests {
 
     fn next(consumer: &mut Consumer) -> Option<(u64, usize)> {
         let record = consumer.peek().expect("sound")?;
-        // SAFETY: the record is not popped yet, so the producer does not write it.
+        // SAFETY: the record is not popped yet, so the producer does not write its payload.
         let bytes = unsafe { record.payload.as_slice() };
         assert!(bytes.iter().all(|&byte| byte == record.key as u8));
         let found = (record.key, bytes.len());

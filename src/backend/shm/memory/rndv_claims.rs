@@ -1,16 +1,18 @@
-//! Offers of large messages, and who has them: the sender, until it withdraws one or the receiver
-//! takes it.
+//! Claims: ownership of rendezvous requests, which either the sender cancels or the receiver
+//! accepts.
 //!
-//! One word for each offer that one rank can have open to another. Its life: FREE -> OFFERED and
-//! OFFERED -> WITHDRAWN by the sender, OFFERED -> TAKEN and WITHDRAWN -> FREE by the receiver. One
-//! compare-exchange decides between "taken" and "withdrawn", so a withdrawn message's bytes are
-//! never read. It is published by the record of the offer, and given back by the answer to it.
+//! Each request that one rank can have open to another has one word. Its transitions are FREE ->
+//! OFFERED and OFFERED -> WITHDRAWN by the sender, OFFERED -> TAKEN and WITHDRAWN -> FREE by the
+//! receiver. One compare-exchange decides between TAKEN and WITHDRAWN, so the bytes of a canceled
+//! message are never read. The record of the request publishes the claim, and the answer to the
+//! request returns it.
 //!
-//! A second word assigns the pieces of a message that was taken: the sender takes pieces from the
-//! front, the receiver, if it reads the sender's memory, from the back, until they meet. So whoever
-//! is there copies what is next, and nobody waits for more than the piece that the other has in
-//! hand. A piece is taken by a compare-exchange, hence by one side only. That needs no more than
-//! Relaxed: it is set by the receiver before the record that clears the sender to send, and records
+//! A second word assigns the pieces of an accepted message: the sender takes pieces from the front,
+//! and the receiver, if it reads the sender's memory, from the back, until they meet. So the side
+//! that is running copies the next piece, and neither side waits for more than the piece that the
+//! other is copying. A piece is taken by a compare-exchange, hence by one side only. Relaxed is
+//! sufficient: the receiver initializes the word before the record that clears the sender to send,
+//! and the completion of copies is reported by records, too.
 //! report what is copied, too.
 
 use crate::sys::os::shm_segment::Span;
@@ -18,17 +20,18 @@ use crate::sys::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::sys::sync::{self, AtomicU64};
 use std::ops::Range;
 
-/// Large messages that one rank can have on offer to another at a time; more wait their turn.
+/// Maximum number of large messages that one rank can have on offer to another at a time; further
+/// messages are queued.
 const CLAIMS: u16 = sync::size(4096, 1) as u16;
-/// Those of them whose words have memory from the beginning.
+/// Number of claims whose words are committed initially.
 const FIRST_CLAIMS: u16 = sync::size(256, 1) as u16;
-/// A claim's two words.
+/// Size of a claim's two words, in bytes.
 const PAIR: usize = 16;
-/// Bytes of all words, and of the first ones.
+/// Size of the words of all claims, and of the initially committed claims, in bytes.
 pub(in crate::backend::shm) const BYTES: usize = PAIR * CLAIMS as usize;
 pub(in crate::backend::shm) const FIRST_BYTES: usize = PAIR * FIRST_CLAIMS as usize;
 
-/// Time between two tries to get memory for more.
+/// Interval between two attempts to allocate memory for more claims, in nanoseconds.
 const ASK_AGAIN_NS: u64 = 10_000_000;
 
 const FREE: u64 = 0;
@@ -48,7 +51,8 @@ fn change(words: &Span, claim: u16, from: u64, to: u64) -> bool {
     word(words, claim).is_some_and(|word| word.compare_exchange(from, to, AcqRel, Acquire).is_ok())
 }
 
-/// The word with the range of pieces that are left: those from its low half up to its high half.
+/// Returns the word with the range of pieces that are not taken: from its low half up to its high
+/// half.
 fn share(words: &Span, claim: u16) -> Option<&AtomicU64> {
     (claim < CLAIMS).then(|| words.word(PAIR * usize::from(claim) + 8))?
 }
@@ -61,7 +65,8 @@ fn word_of(left: &Range<u32>) -> u64 {
     u64::from(left.start) | u64::from(left.end) << 32
 }
 
-/// Takes some of what is left; `choose` gives what is left then.
+/// Takes some of the remaining pieces. `choose` returns the range that remains afterwards. Returns
+/// the range before and after.
 fn take_some(
     words: &Span,
     claim: u16,
@@ -82,18 +87,18 @@ fn take_some(
     }
 }
 
-/// The sender's side.
+/// Sender's side of the claims.
 pub(in crate::backend::shm) struct OwnClaims {
     words: Span,
-    /// Short numbers: there is a list for each rank with messages.
+    /// Free claims. 16-bit numbers, because there is a list for each rank with messages.
     free: Vec<u16>,
-    /// Of withdrawn offers that the receiver has not seen yet.
+    /// Claims of canceled requests that the receiver has not seen yet.
     withdrawn: Vec<u16>,
-    /// The record that makes the receiver look for these was sent.
+    /// The record that makes the receiver release canceled requests was sent.
     is_asked: bool,
-    /// All words have memory.
+    /// The words of all claims have memory.
     is_grown: bool,
-    /// When memory for them may be requested again, after there was none.
+    /// Earliest time of the next attempt to allocate memory for all words, after a failed attempt.
     not_before_ns: u64,
 }
 
@@ -109,41 +114,41 @@ impl OwnClaims {
         }
     }
 
-    /// Whether there would be more claims if all words had memory, and the time to request it has
+    /// Returns true if committing all words would add claims and the time for the next attempt has
     /// come.
     pub(in crate::backend::shm) fn can_grow(&self, now_ns: u64) -> bool {
         let is_wanted = !self.is_grown && CLAIMS > FIRST_CLAIMS && self.withdrawn.is_empty();
         is_wanted && now_ns >= self.not_before_ns
     }
 
-    /// There is no memory for all words. Sends that wait look often, and the system takes long to
-    /// refuse.
+    /// Records that memory for all words could not be allocated. Waiting sends check often, and a
+    /// failing allocation is slow, so the next attempt is delayed.
     pub(in crate::backend::shm) fn refused(&mut self, now_ns: u64) {
         self.not_before_ns = now_ns + ASK_AGAIN_NS;
     }
 
-    /// All words have memory now.
+    /// Adds the claims whose words now have memory.
     pub(in crate::backend::shm) fn grow(&mut self) {
         self.is_grown = true;
         self.free.extend(FIRST_CLAIMS..CLAIMS);
         self.withdrawn.reserve(CLAIMS.into());
     }
 
-    /// Returns whether the receiver should be made to look for withdrawn offers. They otherwise
-    /// keep their claims until it looks for such a message.
+    /// Returns true if a record should be sent that makes the receiver release canceled requests.
+    /// Without that record, they keep their claims until the receiver matches such a message.
     pub(in crate::backend::shm) fn should_ask(&self) -> bool {
         !self.is_asked && !self.withdrawn.is_empty()
     }
 
-    /// Records that the receiver was made to look for withdrawn offers.
+    /// Records that the receiver was requested to release canceled requests.
     pub(in crate::backend::shm) fn asked(&mut self) {
         self.is_asked = true;
     }
 
-    /// Takes a claim for an offer; `None` while all are in use.
+    /// Allocates a claim for a rendezvous request; returns `None` while all claims are in use.
     pub(in crate::backend::shm) fn open(&mut self) -> Option<u16> {
         if self.free.is_empty() {
-            // No new memory: this is on the way of a send.
+            // Allocates no memory, because this is on the path of a send.
             let (words, free) = (&self.words, &mut self.free);
             self.withdrawn.retain(|&claim| {
                 let is_seen = state(words, claim) == FREE;
@@ -156,17 +161,17 @@ impl OwnClaims {
         }
         let claim = self.free.pop()?;
         if let Some(word) = word(&self.words, claim) {
-            word.store(OFFERED, Relaxed); // published by the offer's record
+            word.store(OFFERED, Relaxed); // published by the record of the request
         }
         Some(claim)
     }
 
-    /// Gives back the claim of an offer that was not sent or is finished.
+    /// Frees the claim of a request that was not sent or is completed.
     pub(in crate::backend::shm) fn close(&mut self, claim: u16) {
         self.free.push(claim);
     }
 
-    /// Withdraws an offer; false if the receiver has taken it already.
+    /// Cancels a request; returns false if the receiver has already accepted it.
     pub(in crate::backend::shm) fn cancel(&mut self, claim: u16) -> bool {
         let won = change(&self.words, claim, OFFERED, WITHDRAWN);
         if won {
@@ -175,19 +180,19 @@ impl OwnClaims {
         won
     }
 
-    /// Takes the next piece to copy; `None`: none is left.
+    /// Takes the next piece to copy; returns `None` if no piece is left.
     pub(in crate::backend::shm) fn take_piece(&self, claim: u16) -> Option<u32> {
         take_some(&self.words, claim, |left| left.start + 1..left.end)
             .map(|(before, _)| before.start)
     }
 
-    /// What is left.
+    /// Returns the range of pieces that are not taken.
     pub(in crate::backend::shm) fn left(&self, claim: u16) -> Range<u32> {
         share(&self.words, claim).map_or(0..0, |word| left(word.load(Relaxed)))
     }
 }
 
-/// The receiver's side.
+/// Receiver's side of the claims.
 pub(in crate::backend::shm) struct PeerClaims {
     words: Span,
 }
@@ -197,12 +202,13 @@ impl PeerClaims {
         PeerClaims { words }
     }
 
-    /// Whether an offer could be taken now.
+    /// Returns true if the request can be accepted now.
     pub(in crate::backend::shm) fn is_open(&self, claim: u16) -> bool {
         state(&self.words, claim) == OFFERED
     }
 
-    /// Takes an offer; false if it was withdrawn (the claim is free again then).
+    /// Accepts a request; returns false if the sender has canceled it (its claim is then free
+    /// again).
     pub(in crate::backend::shm) fn take(&self, claim: u16) -> bool {
         if change(&self.words, claim, OFFERED, TAKEN) {
             return true;
@@ -211,25 +217,25 @@ impl PeerClaims {
         false
     }
 
-    /// Gives the claim of a withdrawn offer back; false if it is not withdrawn.
+    /// Releases the claim of a canceled request; returns false if the request is not canceled.
     pub(in crate::backend::shm) fn release_withdrawn(&self, claim: u16) -> bool {
         change(&self.words, claim, WITHDRAWN, FREE)
     }
 
-    /// Opens pieces of a taken message to both sides.
+    /// Makes pieces of an accepted message available to both sides.
     pub(in crate::backend::shm) fn share(&self, claim: u16, pieces: Range<u32>) {
         if let Some(word) = share(&self.words, claim) {
             word.store(word_of(&pieces), Relaxed); // published by the record that clears the sender
         }
     }
 
-    /// Takes up to `most` pieces from the back; `None`: none is left.
+    /// Takes up to `most` pieces from the back; returns `None` if no piece is left.
     pub(in crate::backend::shm) fn take_pieces(&self, claim: u16, most: u32) -> Option<Range<u32>> {
         let choose = |left: &Range<u32>| left.start..left.end - most.min(left.end - left.start);
         take_some(&self.words, claim, choose).map(|(before, after)| after.end..before.end)
     }
 
-    /// Gives the pieces that were taken last back to the sender.
+    /// Returns the `count` pieces that were taken last to the sender.
     pub(in crate::backend::shm) fn return_pieces(&self, claim: u16, count: u32) {
         if let Some(word) = share(&self.words, claim) {
             word.fetch_add(u64::from(count) << 32, Relaxed);

@@ -1,12 +1,13 @@
-//! The shared memory of a communicator: its layout, and the state that the ranks share outside the
+//! Shared memory of a communicator: its layout, and the state that the ranks share outside the
 //! rings.
 //!
-//! Control area (committed by rank 0 when it is made): header, a block per rank, a bit per ordered
-//! pair "this ring has memory". Then a ring per ordered pair, committed by its sender at first use:
-//! 8 ranks that exchange messages with two neighbours each take 3 MiB, not 11. Then the cells of
-//! each rank, committed when it sends its first large message. Then, for few ranks, the places for
-//! boards, committed when a communicator gets one. Behind the end come the parts of windows: the
-//! file grows by them when they are made, and each rank maps those that it uses by themselves.
+//! The control area is committed by rank 0 when it creates the segment: a header, a block per rank,
+//! and a bit per ordered pair of ranks that is set once the pair's ring has memory. A ring per
+//! ordered pair follows, committed by its sender at first use: 8 ranks that exchange messages with
+//! two neighbors each use 3 MiB, not 11. Next are the cells of each rank, committed when the rank
+//! sends its first large message. Next, for few ranks, are the places for collective mailboxes,
+//! committed when a communicator gets one. The parts of windows are behind the end: the file grows
+//! when a part is created, and each rank maps separately the parts that it uses.
 
 use super::cells::{self, CellPool, PeerCells};
 use super::ring::{self, Consumer, Producer, STRIDE};
@@ -24,35 +25,37 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// The largest number of ranks: the rings are addresses (not memory) that grow with its square.
+/// Maximum number of ranks. The rings reserve address space (not memory) that grows with the square
+/// of the number of ranks.
 pub const MOST_RANKS: usize = 1024;
 
-/// How a rank is.
+/// State of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::backend::shm) enum PeerState {
-    /// Not known to be gone.
+    /// Not known to have left or died.
     Present,
-    /// It closed the communicator.
+    /// The rank closed the communicator.
     Left,
-    /// Its process ended without that.
+    /// The rank's process ended without closing the communicator.
     Dead,
 }
 
-/// Changes whenever a rank's state does; in a line of its own, read at every poll.
+/// Offset of the counter of state changes; it is in a separate cache line and read at every poll.
 const CHANGES_AT: usize = 128;
-/// Bytes that parts have taken behind everything else, so far; see `part`.
+/// Offset of the number of bytes that parts have reserved behind the segment; see `reserve_part`.
 const PARTS_AT: usize = 256;
 const RANKS_AT: usize = 4096;
 const RANK_STRIDE: usize = 128;
 const STATE: usize = 0;
 const PROBE_ADDRESS: usize = 8;
 const PROBE_VALUE: usize = 16;
-/// The processors that it may run on: a bit for each number, as far as there are bits.
+/// Offset of the processors on which the rank may run: one bit per processor number; numbers wrap
+/// around.
 const PROCESSORS: usize = 32;
 const PROCESSOR_WORDS: usize = 4;
 const PAGE: usize = 4096;
 
-/// The shared memory of a communicator, mapped in this process.
+/// Shared memory of a communicator, mapped in this process.
 pub(in crate::backend::shm) struct Segment {
     memory: Arc<SharedMapping>,
     control: Span,
@@ -89,7 +92,7 @@ fn total(size: usize) -> usize {
 }
 
 impl Segment {
-    /// Makes the memory for `size` ranks (1 ... MOST_RANKS).
+    /// Creates the memory for `size` ranks (1 to MOST_RANKS).
     pub(in crate::backend::shm) fn create(size: usize) -> Result<Segment> {
         let memory = SharedMapping::create(total(size))
             .map_err(|error| memory_error("making shared memory", &error))?;
@@ -99,7 +102,7 @@ impl Segment {
         Segment::of(memory, size)
     }
 
-    /// Maps what rank 0 made.
+    /// Maps the memory that rank 0 created.
     pub(in crate::backend::shm) fn attach(fd: OwnedFd, size: usize) -> Result<Segment> {
         let memory = SharedMapping::attach(fd)
             .map_err(|error| memory_error("mapping shared memory", &error))?;
@@ -130,13 +133,14 @@ impl Segment {
         &self.memory
     }
 
-    /// Where parts begin.
+    /// Returns the offset of the first part.
     pub(in crate::backend::shm) fn parts_at(&self) -> usize {
         total(self.size).next_multiple_of(page_size())
     }
 
-    /// Where a part of so many bytes (whole pages) may be: nobody else gets these, also later.
-    /// (2^63 bytes are more than parts will ever need; memory they are only while they are used.)
+    /// Reserves the offset range of a part of `bytes` bytes (whole pages) and returns its offset;
+    /// no other part gets the range, also later. (2^63 bytes are more than parts will ever need; a
+    /// range uses memory only while its part exists.)
     pub(in crate::backend::shm) fn reserve_part(&self, bytes: usize) -> Option<usize> {
         let begin = self.parts_at();
         let taken = self.word(PARTS_AT)?.checked_update(Relaxed, Relaxed, |taken| {
@@ -162,13 +166,13 @@ impl Segment {
         self.word(RANKS_AT + rank * RANK_STRIDE + field).filter(|_| rank < self.size)
     }
 
-    /// How often a state has changed.
+    /// Returns the number of state changes so far.
     pub(in crate::backend::shm) fn changes(&self) -> u64 {
         self.word(CHANGES_AT).map_or(0, |word| word.load(Acquire))
     }
 
-    /// A rank's state. What a rank that left or died had written into its rings is visible to who
-    /// has seen that here (Acquire; the writer of the state had it before its Release).
+    /// Returns a rank's state. A caller that reads Left or Dead also sees what the rank had written
+    /// into its rings (Acquire; the writer of the state had it before its Release).
     pub(in crate::backend::shm) fn state(&self, rank: usize) -> PeerState {
         match self.rank_word(rank, STATE).map_or(0, |word| word.load(Acquire)) {
             0 => PeerState::Present,
@@ -177,7 +181,7 @@ impl Segment {
         }
     }
 
-    /// Publishes that a rank left or died; the first state counts.
+    /// Publishes that a rank left or died; the first published state counts.
     pub(in crate::backend::shm) fn mark(&self, rank: usize, state: PeerState) {
         let number = if state == PeerState::Left { 1 } else { 2 };
         let word = self.rank_word(rank, STATE);
@@ -188,8 +192,8 @@ impl Segment {
         }
     }
 
-    /// Publishes where others can try to read this rank's memory, and the value that they should
-    /// find.
+    /// Publishes the address at which other ranks can try to read this rank's memory, and the value
+    /// that they should find.
     pub(in crate::backend::shm) fn set_probe(&self, rank: usize, address: u64, value: u64) {
         for (field, content) in [(PROBE_VALUE, value), (PROBE_ADDRESS, address)] {
             if let Some(word) = self.rank_word(rank, field) {
@@ -198,7 +202,7 @@ impl Segment {
         }
     }
 
-    /// Publishes which processors this rank may run on.
+    /// Publishes the processors on which this rank may run.
     pub(in crate::backend::shm) fn set_processors(&self, rank: usize) {
         let mut bits = [0_u64; PROCESSOR_WORDS];
         for processor in hwinfo::affinity() {
@@ -213,7 +217,7 @@ impl Segment {
         }
     }
 
-    /// Whether the ranks are more than the processors that they may run on, all together.
+    /// Returns true if there are more ranks than processors on which any of them may run.
     pub(in crate::backend::shm) fn is_oversubscribed(&self) -> bool {
         let all = |index: usize| {
             let of = |rank| self.rank_word(rank, PROCESSORS + 8 * index);
@@ -223,18 +227,19 @@ impl Segment {
         self.size > processors as usize
     }
 
-    /// Address and value to be found there.
+    /// Returns the address that a rank published for probing its memory, and the value expected
+    /// there.
     pub(in crate::backend::shm) fn probe(&self, rank: usize) -> (u64, u64) {
         let read = |field| self.rank_word(rank, field).map_or(0, |word| word.load(Acquire));
         (read(PROBE_ADDRESS), read(PROBE_VALUE))
     }
 
-    /// Whether there are places for boards.
+    /// Returns true if the segment has places for collective mailboxes.
     pub(in crate::backend::shm) fn has_boards(&self) -> bool {
         has_boards(self.size)
     }
 
-    /// Allocates memory for some ranks' sheets at a place.
+    /// Allocates memory for the mailboxes of `ranks` at a place.
     pub(in crate::backend::shm) fn commit_sheets(
         &self,
         place: usize,
@@ -244,7 +249,7 @@ impl Segment {
         self.memory.commit(boards_at(self.size) + sheets.start, sheets.len())
     }
 
-    /// The sheets of all places.
+    /// Returns the mailboxes of all places.
     pub(in crate::backend::shm) fn sheets(&self) -> Option<Span> {
         let bytes = coll_mailbox::PLACES * coll_mailbox::place_bytes(self.size);
         self.memory.span(boards_at(self.size), bytes).filter(|_| self.has_boards())
@@ -258,8 +263,8 @@ impl Segment {
         self.word(rows_at(self.size) + to * row_bytes(self.size) + from / 64 * 8)
     }
 
-    /// Gets memory for the rings between two ranks, both ways (a large message needs answers), and
-    /// gives the writing end of the first.
+    /// Allocates memory for the rings between two ranks in both directions (a large message needs
+    /// answers), and returns the producer end of the ring from `from` to `to`.
     pub(in crate::backend::shm) fn open_ring(&self, from: usize, to: usize) -> Result<Producer> {
         for (from, to) in [(to, from), (from, to)] {
             self.memory.commit(self.ring_offset(from, to), ring::FIRST_BYTES).map_err(|error| {
@@ -273,18 +278,20 @@ impl Segment {
         Ok(producer)
     }
 
-    /// Gets memory for more large messages on offer at a time.
+    /// Allocates memory for the remaining claims of a ring, so that more large messages can be on
+    /// offer.
     pub(in crate::backend::shm) fn commit_claims(&self, from: usize, to: usize) -> io::Result<()> {
         let first = ring::FIRST_BYTES;
         self.memory.commit(self.ring_offset(from, to) + first, STRIDE - first)
     }
 
-    /// The senders with a ring to `to` among the 64 from `64 * group` on, as bits.
+    /// Returns a bit set of the senders that have a ring to `to`, among the 64 ranks from `64 *
+    /// group` on.
     pub(in crate::backend::shm) fn ready(&self, to: usize, group: usize) -> u64 {
         self.ready_word(64 * group, to).map_or(0, |word| word.load(Acquire))
     }
 
-    /// The reading end of a ring that is ready.
+    /// Returns the consumer end of a ring that is ready.
     pub(in crate::backend::shm) fn read_ring(&self, from: usize, to: usize) -> Result<Consumer> {
         Consumer::new(&self.memory, self.ring_offset(from, to))
     }
@@ -293,7 +300,7 @@ impl Segment {
         cells_at(self.size) + rank * cells::STRIDE
     }
 
-    /// Gets memory for a rank's own cells.
+    /// Allocates memory for a rank's own cells.
     pub(in crate::backend::shm) fn open_cells(&self, rank: usize) -> Result<CellPool> {
         let offset = self.cells_offset(rank);
         self.memory
@@ -302,7 +309,7 @@ impl Segment {
         CellPool::new(&self.memory, offset)
     }
 
-    /// The cells of another rank, which has sent one of them.
+    /// Returns the view of the cells of another rank, which has sent at least one of them.
     pub(in crate::backend::shm) fn read_cells(&self, rank: usize) -> Result<PeerCells> {
         PeerCells::new(&self.memory, self.cells_offset(rank))
     }

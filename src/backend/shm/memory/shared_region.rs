@@ -1,12 +1,13 @@
-//! Memory of one rank that all ranks of the segment load and store: a range of its file of its own,
-//! which each of them maps. The pages are there before anybody learns of the range, and go with the
-//! last one that lets go of it; a rank that died has let go.
+//! Memory of one rank that all ranks of the segment load and store: a separate range of the
+//! segment's file, which each rank maps. The pages are allocated before any other rank receives the
+//! key of the range. They are freed when the last rank releases the range; a rank that died counts
+//! as having released it.
 //!
-//! Ranges are never used again, so an old key finds a hole. The header counts who has the part
-//! mapped ("lives"; whoever finds 0 there has come too late) and has a bit for each rank that has,
-//! for the one case where a count is not enough: when only dead ranks are left. Each bit is cleared
-//! before the count goes down, and whoever takes it down to the dead alone is the last: nobody
-//! looks at the header afterwards.
+//! Ranges are never reused, so an old key refers to a hole. The header counts the ranks that have
+//! the part mapped ("lives"; a rank that finds 0 there is too late). It also has a bit for each
+//! rank that has the part mapped, for the one case where a count is not sufficient: when only dead
+//! ranks remain. Each bit is cleared before the count is decremented, and the rank that decrements
+//! it to the number of dead ranks is the last: no rank reads the header afterwards.
 
 use super::segment::{MOST_RANKS, PeerState, Segment};
 use crate::backend::os_error::memory_error;
@@ -22,18 +23,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// How many have it mapped; 0: nobody any more, or not yet.
+/// Offset of the number of ranks that have the part mapped; 0: no rank any more, or not yet.
 const LIVES_AT: usize = 0;
 const NONCE_AT: usize = 8;
-/// Bytes of data.
+/// Offset of the data size in bytes.
 const LEN_AT: usize = 16;
-/// A bit for each rank that has it mapped.
+/// Offset of the bit set of ranks that have the part mapped.
 const BITS_AT: usize = 128;
 const BIT_WORDS: usize = MOST_RANKS / 64;
 const WORDS_AT: usize = 512;
 const DATA_AT: usize = WORDS_AT + 8 * PART_WORDS;
 
-/// What makes parts: the segment, and who is asking.
+/// Creates and finds parts of a segment for one rank.
 #[derive(Clone)]
 pub(in crate::backend::shm) struct Parts {
     segment: Arc<Segment>,
@@ -41,7 +42,7 @@ pub(in crate::backend::shm) struct Parts {
     opener: u32,
 }
 
-/// A part as this process sees it.
+/// A part, mapped in this process.
 struct ShmRegion {
     parts: Parts,
     memory: Arc<SharedMapping>,
@@ -57,7 +58,7 @@ fn span_of(memory: &Arc<SharedMapping>) -> Result<Span> {
     }
 }
 
-/// Whole pages for a header and so many bytes.
+/// Returns the size of a part with `bytes` bytes of data and its header: whole pages.
 fn room(bytes: usize) -> Option<usize> {
     bytes.checked_add(DATA_AT)?.checked_next_multiple_of(page_size())
 }
@@ -67,18 +68,18 @@ impl Parts {
         Parts { segment: Arc::new(segment), rank, opener }
     }
 
-    /// The memory, for who does not want to wait for the engine's lock.
+    /// Returns the segment, for callers that must not wait for the engine's lock.
     pub(in crate::backend::shm) fn segment(&self) -> &Segment {
         &self.segment
     }
 
-    /// Whether no rank has left or died so far, as far as anybody has noticed.
+    /// Returns true if no rank is known to have left or died.
     #[inline]
     pub(in crate::backend::shm) fn is_quiet(&self) -> bool {
         self.segment.changes() == 0
     }
 
-    /// Makes one of this rank.
+    /// Creates a part of this rank with `bytes` bytes.
     pub(in crate::backend::shm) fn offer(
         &self,
         bytes: usize,
@@ -104,7 +105,7 @@ impl Parts {
         Ok(self.part(memory, span, key, bytes))
     }
 
-    /// Maps one that a rank has made.
+    /// Maps a part that another rank has created.
     pub(in crate::backend::shm) fn find(
         &self,
         rank: i32,
@@ -120,8 +121,8 @@ impl Parts {
         let len = usize::try_from(header.len).unwrap_or(usize::MAX);
         let Some(room) = room(len) else { return Err(gone(rank)) };
         let memory = self.segment.memory().range(offset, room).map_err(failed)?;
-        // The last one may let go of it this very moment: then it is a hole, for which there may be
-        // no memory.
+        // The last user may release the part at this moment: then its range is a hole, for which
+        // there may be no memory.
         memory.commit(0, page_size()).map_err(failed)?;
         let span = span_of(&memory)?;
         let enter = |lives: u64| if lives > 0 { lives.checked_add(1) } else { None };
@@ -133,7 +134,7 @@ impl Parts {
         Ok(self.part(memory, span, key, len))
     }
 
-    /// One that is counted already.
+    /// Wraps a part in whose count of users this process is already included.
     fn part(
         &self,
         memory: Arc<SharedMapping>,
@@ -147,7 +148,7 @@ impl Parts {
         Box::new(ShmRegion { parts: self.clone(), memory, span, key, len })
     }
 
-    /// The header at an offset, as it was a moment ago.
+    /// Reads the header at an offset without mapping the part; the header may change afterwards.
     fn header(&self, offset: usize) -> Option<Header> {
         let mut bytes = [0; 24];
         self.segment.memory().peek(offset, &mut bytes).ok()?;
@@ -195,7 +196,7 @@ impl component::SharedRegion for ShmRegion {
 }
 
 impl ShmRegion {
-    /// Those of its users that have died.
+    /// Returns the number of users of the part that have died.
     fn dead(&self) -> u64 {
         let is_dead = |rank: usize| self.parts.segment.state(rank) == PeerState::Dead;
         let of_word = |(index, word): (usize, &AtomicU64)| {
@@ -211,7 +212,7 @@ impl ShmRegion {
             .sum()
     }
 
-    /// Takes this process off the header; true: it was the last.
+    /// Removes this process from the header; returns true if it was the last user.
     fn leave(&self) -> bool {
         let rank = self.parts.rank;
         if let Some(word) = self.span.word(BITS_AT + rank / 64 * 8) {
@@ -220,8 +221,8 @@ impl ShmRegion {
         let dead = self.dead();
         let Some(lives) = self.span.word(LIVES_AT) else { return false };
         let left = lives.fetch_sub(1, AcqRel).wrapping_sub(1);
-        // Only the last of the living finds the dead alone; with others, the header is not looked
-        // at again.
+        // Only the last living user finds that just dead users remain. If living users remain, this
+        // process does not read the header again.
         left == 0 || (left == dead && lives.compare_exchange(left, 0, AcqRel, Relaxed).is_ok())
     }
 }
@@ -241,7 +242,7 @@ mod tests {
     use crate::abi::status::*;
     use std::os::unix::fs::MetadataExt;
 
-    /// Makes so many ranks of one segment, in this process, and a function that returns the
+    /// Creates `count` ranks of one segment in this process, and a function that returns the
     /// segment's memory.
     fn ranks(count: usize) -> (Vec<Parts>, impl Fn() -> u64) {
         let opener = transport::enter().expect("enter");
@@ -278,7 +279,7 @@ mod tests {
                 (10_000, 9)
             );
             assert_ne!(other.region().addr(), own.region().addr());
-            // SAFETY: nobody writes it now.
+            // SAFETY: no thread writes the memory now.
             assert!(unsafe { other.region().as_slice() }.iter().all(|byte| *byte == 7));
             assert_eq!(other.region().addr().get() % 128, 0);
         }
@@ -303,7 +304,7 @@ mod tests {
         }
         for ((value, part), len) in (1..).zip(&parts).zip([0, 1, 100_000]) {
             let found = ranks[1].find(0, part.key()).expect("find");
-            // SAFETY: nobody writes it now.
+            // SAFETY: no thread writes the memory now.
             let bytes = unsafe { found.region().as_slice() };
             assert!(bytes.len() == len && bytes.iter().all(|byte| *byte == value));
             assert_eq!(word(&*found, 0).load(Relaxed), u64::from(value));
@@ -342,14 +343,14 @@ mod tests {
     fn the_dead_do_not_keep_memory() {
         let (ranks, held) = ranks(70);
         let before = held();
-        // First one that found it, then its owner.
+        // First the finder of the part dies, then its owner.
         for (owner, finder) in [(0, 69), (68, 2)] {
             let own = ranks[owner].offer(8).expect("offer");
             let find = |rank: usize| ranks[rank].find(owner as i32, own.key()).expect("find");
             let (one, other) = (find(1), find(finder));
             let (stays, goes, dead) =
                 if owner == 0 { (own, other, finder) } else { (other, own, owner) };
-            // Its process ends, and with it the mapping, without a word.
+            // The process ends, and with it the mapping, without releasing the part.
             std::mem::forget(goes);
             ranks[1].segment.mark(dead, PeerState::Dead);
             drop(one);

@@ -1,9 +1,10 @@
-//! The pieces that a receiver reads by itself in the sender's memory (process_vm_readv), from the
-//! message's end.
+//! Pieces that a receiver reads directly from the sender's memory (process_vm_readv), starting at
+//! the end of the message.
 //!
-//! Two copies through cells are faster than the kernel's one, but they need the sender. So a
-//! receiver takes pieces only while nothing comes from it: it computes, or waits its turn for a
-//! processor. What is taken has to be read before the sender may go on, so it is little at a time.
+//! Two copies through cells are faster than one copy by the kernel, but they need the sender. So a
+//! receiver takes pieces only while the sender sends nothing, because it computes or waits for a
+//! processor. Pieces that the receiver has taken must be read before the sender can complete, so it
+//! takes few at a time.
 
 use super::engine::{ControlRecord, Engine, Receive, ShmOperation, TakenOffer};
 use super::pipeline::{PIECE, pieces_of};
@@ -12,23 +13,24 @@ use crate::runtime::component::OpId;
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::clock::now_ns;
 
-/// Fruitless looks before a receiver looks at the clock: a sender that is there needs less for a
-/// piece.
+/// Number of polls without a new record before a receiver reads the clock: an active sender needs
+/// less time for a piece.
 const LOOKS: u32 = 32;
-/// Time without a record of the sender's before a receiver takes pieces. With more ranks than
-/// processors one look may last that long, as the processor is offered to others in between.
+/// Time without a new record of the sender before a receiver takes pieces, in nanoseconds. With
+/// more ranks than processors one poll may last that long, because the processor is yielded to
+/// other ranks in between.
 const PATIENCE_NS: u64 = 20_000;
-/// Bytes taken at a time: the sender, if it comes back, waits no longer than for these.
+/// Number of bytes taken at a time. A sender that resumes waits at most for these bytes.
 const STEP: usize = 256 << 10;
-/// Such steps in one round.
+/// Maximum number of such steps in one round of progress.
 const STEPS: usize = 2;
 
-/// What came of a look.
+/// Result of one step of a receive that may read by CMA.
 enum Looked {
-    /// Nothing to do now.
+    /// There is nothing to do now.
     Waits,
     Read,
-    /// This receive reads no more.
+    /// The receive does not read any further.
     Over,
 }
 
@@ -53,7 +55,7 @@ impl Engine {
             return Looked::Over;
         };
         if taken.answer != ControlRecord::None {
-            // Not yet cleared, or complete.
+            // The answer is not sent yet: either Clear is pending, or the receive is complete.
             return Looked::Waits;
         }
         let consumer = self.peers.link(taken.source).and_then(|link| link.consumer.as_ref());
@@ -76,7 +78,7 @@ impl Engine {
             }
             let most = pieces_of(STEP);
             let Some(pieces) = consumer.offers.take_pieces(taken.offer.claim, most) else {
-                // The last ones are the sender's.
+                // The sender has taken the last pieces.
                 taken.help.quiet = 0;
                 return Looked::Waits;
             };
@@ -87,7 +89,7 @@ impl Engine {
         self.read_on(id, into)
     }
 
-    /// Reads what was taken.
+    /// Reads the pieces that were taken.
     fn read_on(&mut self, id: OpId, into: Region) -> Looked {
         let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)
@@ -98,7 +100,7 @@ impl Engine {
         let help = &mut taken.help;
         let piece = into.part(help.next, help.from - help.next);
         match peer.read(taken.offer.address.wrapping_add(help.next as u64), piece) {
-            // The sender's process has ended; the next round settles that.
+            // The sender's process has ended; the next round of progress handles that.
             Ok(0) => {
                 self.segment.mark(taken.source, PeerState::Dead);
                 return Looked::Waits;
@@ -121,7 +123,8 @@ impl Engine {
         Looked::Read
     }
 
-    /// Not possible after all (or not from that memory): what was taken is the sender's again.
+    /// Returns the pieces to the sender after a failed read (CMA is not permitted, or that memory
+    /// cannot be read).
     fn return_pieces(&mut self, id: OpId) {
         let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)
@@ -135,7 +138,7 @@ impl Engine {
             consumer.offers.return_pieces(offer.claim, count);
         });
         taken.help.first = help.from;
-        // The sender may have nothing left to do: Clear is sent again.
+        // Clear is sent again, because the sender may have no other work left for this message.
         taken.answer = ControlRecord::Clear;
         self.queue_answer(source, id);
     }

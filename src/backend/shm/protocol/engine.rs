@@ -1,22 +1,23 @@
-//! The protocol: how sends and receives become records in rings, and back.
+//! Protocol engine: converts sends and receives to records in rings, and back.
 //!
-//! Up to `FRAGMENT` bytes go as one Eager record; the send is over when it is in the ring. More,
-//! and what is sent synchronously, is offered: the receiver, when it has a receive for it, takes
-//! the offer and sends Clear. Then the sender copies piece after piece into its cells and announces
-//! each with a Cell record (or, without cells, into the ring: Data), while the receiver copies out
-//! of them. If the sender is away, the receiver takes pieces from the message's end and reads them
-//! in the sender's memory, until both meet; then it sends Finish.
+//! Up to `FRAGMENT` bytes are sent as one Eager record; the send is complete when the record is in
+//! the ring. Larger and synchronous messages use rendezvous: the sender writes an Offer record;
+//! when the receiver has a matching receive, it accepts the request and sends Clear. Then the
+//! sender copies piece after piece into its cells and announces each with a Cell record (or,
+//! without cells, into the ring: Data), while the receiver copies out of the cells. If the sender
+//! is not running, the receiver takes pieces from the end of the message and reads them in the
+//! sender's memory, until both meet; then it sends Finish.
 //!
-//! Nothing ever waits: what finds no room in a ring is queued here and goes on with the next call
-//! of `progress`. Rings are always read to the end, whatever is queued for writing, so two ranks
-//! that flood each other cannot lock up. An operation of the receiver is over only when its answer
-//! is in the ring; so a rank that closes has sent all its answers, and the others read its rings
-//! also after it has gone.
+//! No function blocks: an operation that finds no room in a ring is queued and continues with the
+//! next call of `progress`. Rings are always read to the end, regardless of what is queued for
+//! writing, so two ranks that flood each other cannot deadlock. An operation of the receiver is
+//! complete only when its answer is in the ring. So a rank that closes has sent all its answers,
+//! and the other ranks read its rings also after it has left.
 //!
-//! Here: what the operations are, and how they start and are withdrawn. `rx` handles what
-//! comes out of rings, `tx` what goes in, `cma` the pieces that a receiver reads by
-//! itself, `mprobe` messages that a program looks at before it receives them, `liveness` ranks that
-//! are gone; locks are in `transport`.
+//! This file defines the operations, and starts and cancels them. `rx` handles records read from
+//! rings, `tx` records written to rings, `cma` the pieces that a receiver reads directly, `mprobe`
+//! messages that a program probes before it receives them, `liveness` ranks that died or left;
+//! locks are in `transport`.
 
 use super::pipeline::pieces_of;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -34,7 +35,7 @@ use crate::sys::os::poller::Poller;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Records read from one ring before the next gets its turn.
+/// Maximum number of records read from one ring before the next ring is served.
 const BUDGET: usize = 256;
 
 /// Protocol engine of one rank: its operations, and the sends and receives that become records in
@@ -45,44 +46,44 @@ pub(in crate::backend::shm) struct Engine {
     pub(in crate::backend::shm) operations: Operations<ShmOperation>,
     pub(in crate::backend::shm) matcher: Matcher<OpId, Arrival>,
     pub(in crate::backend::shm) peers: Peers,
-    /// Ranks whose rings to us have memory.
+    /// Ranks whose rings to this rank have memory.
     pub(in crate::backend::shm) incoming: Vec<usize>,
-    /// Ranks for which something is queued.
+    /// Ranks for which records are queued.
     pub(in crate::backend::shm) outbound: Vec<usize>,
-    /// This rank's cells. `None`: not requested yet; `Some(None)`: no memory for them.
+    /// This rank's cells. `None`: not allocated yet; `Some(None)`: the allocation failed.
     pub(in crate::backend::shm) pool: Option<Option<CellPool>>,
-    /// Receives that can read in their sender's memory.
+    /// Receives that can read their sender's memory.
     pub(in crate::backend::shm) helping: VecDeque<OpId>,
-    /// Whether others may read this process' memory.
+    /// True if other ranks may read this process' memory.
     pub(in crate::backend::shm) lends: bool,
     pub(in crate::backend::shm) liveness: Liveness,
-    /// Messages that went the short way (`prompt`).
+    /// Number of messages that used the fast path (`send_at_once`, `receive_at_once`).
     pub(in crate::backend::shm) short_ways: u32,
 }
 
-/// What `liveness` keeps.
+/// State of the failure detector in `liveness`.
 pub(in crate::backend::shm) struct Liveness {
     pub(in crate::backend::shm) poller: Poller,
-    /// Changes of states that have been settled.
+    /// Number of state changes that have been handled.
     pub(in crate::backend::shm) settled: u64,
     pub(in crate::backend::shm) idle: u32,
     pub(in crate::backend::shm) looked_ns: u64,
     pub(in crate::backend::shm) deaths: usize,
 }
 
-/// An operation in flight.
+/// Operation in flight.
 pub(in crate::backend::shm) enum ShmOperation {
     Send(Send),
     Receive(Receive),
-    /// A message that was taken for a receive to come.
+    /// A matched message, taken by a matched probe for a later receive.
     Taken(UnexpectedMessage<Arrival>),
-    /// A taken message that its sender has withdrawn since. Holds the outcome of its receive.
+    /// A matched message that its sender has canceled since. Contains the outcome of its receive.
     Withdrawn(Completion),
     Done(Completion),
 }
 
 impl ShmOperation {
-    /// Whether its message is on its way, piece by piece.
+    /// Returns true if the message is being transferred in pieces.
     pub(in crate::backend::shm) fn is_in_pieces(&self) -> bool {
         match self {
             ShmOperation::Send(send) => matches!(send.stage, SendStage::Streaming { .. }),
@@ -98,53 +99,54 @@ pub(in crate::backend::shm) struct Send {
     pub(in crate::backend::shm) data: Region,
     pub(in crate::backend::shm) mode: SendMode,
     pub(in crate::backend::shm) stage: SendStage,
-    /// How much of `data` is there; `None`: all of it.
+    /// Progress of filling `data`; `None` if all bytes are present.
     pub(in crate::backend::shm) filling: Option<Arc<PipelinedSource>>,
 }
 
 #[derive(Clone, Copy)]
 pub(in crate::backend::shm) enum SendStage {
-    /// Waits for room, or (to itself) for a receive.
+    /// Waits for room in the ring, or (to this rank itself) for a receive.
     Queued,
-    /// The offer is in the receiver's ring.
+    /// The rendezvous request is in the receiver's ring.
     Offered { claim: u16 },
-    /// The receiver wants so many bytes of it.
+    /// The receiver has requested the bytes up to `end`.
     Streaming { claim: u16, receiver: u64, end: usize },
-    /// All pieces are copied or taken; the receiver reports when it has read its own.
+    /// All pieces are copied or taken; the receiver reports when it has read its own pieces.
     Meeting { claim: u16 },
 }
 
 pub(in crate::backend::shm) struct Receive {
     pub(in crate::backend::shm) into: Region,
-    /// Whom it names.
+    /// Source that the receive names.
     pub(in crate::backend::shm) source: i32,
     pub(in crate::backend::shm) taken: Option<TakenOffer>,
 }
 
-/// An offer that a receive has taken.
+/// Rendezvous request that a receive has accepted.
 #[derive(Clone, Copy)]
 pub(in crate::backend::shm) struct TakenOffer {
     pub(in crate::backend::shm) source: usize,
     pub(in crate::backend::shm) word: u64,
     pub(in crate::backend::shm) offer: RndvOffer,
-    /// Bytes that have come through cells or the ring, from the front; bytes that fit.
+    /// Number of bytes that have arrived through cells or the ring, from the front; number of bytes
+    /// that fit.
     pub(in crate::backend::shm) have: usize,
     pub(in crate::backend::shm) want: usize,
     pub(in crate::backend::shm) answer: ControlRecord,
     pub(in crate::backend::shm) help: CmaProgress,
 }
 
-/// What a receive reads by itself, from the back.
+/// Progress of a receive that reads pieces directly, from the back.
 #[derive(Clone, Copy)]
 pub(in crate::backend::shm) struct CmaProgress {
-    /// It has all bytes from here on.
+    /// All bytes from this offset on have been read.
     pub(in crate::backend::shm) from: usize,
-    /// Of those before, it has taken the ones from here on ...
+    /// Offset from which the receive has taken pieces that are not completely read.
     pub(in crate::backend::shm) first: usize,
-    /// ... and read them up to here.
+    /// Offset up to which the taken pieces have been read.
     pub(in crate::backend::shm) next: usize,
-    /// Records of the sender's when it last looked, fruitless looks since, and when it began to
-    /// watch the clock.
+    /// Number of records from the sender at the last poll, number of polls without a new record
+    /// since, and time from which the receive measures the sender's silence.
     pub(in crate::backend::shm) seen: u64,
     pub(in crate::backend::shm) quiet: u32,
     pub(in crate::backend::shm) since_ns: u64,
@@ -155,18 +157,18 @@ impl TakenOffer {
         self.have == self.help.from
     }
 
-    /// Pieces that fit.
+    /// Returns the number of pieces that fit into the receive buffer.
     pub(in crate::backend::shm) fn pieces(&self) -> u32 {
         pieces_of(self.want)
     }
 
-    /// Returns whether all of them come unrequested, so that the sender waits for a Finish.
+    /// Returns true if all pieces come unrequested, so that the sender waits for a Finish.
     pub(in crate::backend::shm) fn is_early(&self) -> bool {
         self.pieces() <= self.offer.early
     }
 }
 
-/// The control record that a receive has to send.
+/// Control record that a receive has to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::backend::shm) enum ControlRecord {
     None,
@@ -174,12 +176,12 @@ pub(in crate::backend::shm) enum ControlRecord {
     Finish,
 }
 
-/// An unexpected message: no receive matches it yet.
+/// Unexpected message: no posted receive matches yet.
 pub(in crate::backend::shm) enum Arrival {
     Copied(Scratch),
-    /// With the pieces that came behind the offer.
+    /// A rendezvous request, with the pieces that followed it.
     Offered(RndvOffer, Option<Scratch>),
-    /// From this rank to itself: its send operation.
+    /// A message from this rank to itself: its send operation.
     Own(OpId),
 }
 
@@ -189,7 +191,7 @@ pub(in crate::backend::shm) struct RndvOffer {
     pub(in crate::backend::shm) size: u64,
     pub(in crate::backend::shm) send: u64,
     pub(in crate::backend::shm) address: u64,
-    /// Pieces that come right behind it.
+    /// Number of pieces that follow the Offer record immediately.
     pub(in crate::backend::shm) early: u32,
     pub(in crate::backend::shm) claim: u16,
 }
@@ -250,7 +252,7 @@ impl Engine {
         }
     }
 
-    /// Ends an operation because of a rank that is gone.
+    /// Completes an operation with DTL_ERROR_RANK_FAILURE, because rank `peer` died or left.
     pub(in crate::backend::shm) fn finish_failed(&mut self, id: OpId, peer: usize) {
         self.finish(id, done(peer, DTL_ERROR_RANK_FAILURE, 0, 0));
     }
@@ -302,8 +304,8 @@ impl Engine {
         Ok(id)
     }
 
-    /// Sends a short message to a rank that already has a link, if its ring has room and nothing
-    /// waits for that. Everything else is for `isend`.
+    /// Sends a short message to a rank that already has a link, if its ring has room and no send to
+    /// it is queued. Returns false otherwise; `isend` handles all other cases.
     #[inline]
     pub(in crate::backend::shm) fn send_at_once(
         &mut self,
@@ -318,7 +320,7 @@ impl Engine {
         self.progress_others();
         let is_present = self.peers.get(dest).is_some_and(|peer| peer.state == PeerState::Present);
         let link = self.peers.link_mut(dest).filter(|link| is_present && link.starts.is_empty());
-        // No ring leads to this rank itself.
+        // There is no ring from this rank to itself.
         let Some(producer) = link.and_then(|link| link.producer.as_mut()) else { return false };
         producer.push(RecordKind::Eager, 0, word, Payload::Bytes(data))
     }
@@ -358,7 +360,7 @@ impl Engine {
             taken: None,
         }))?;
         while let Some(message) = self.matcher.take_unexpected(&select) {
-            // An offer that its sender has withdrawn: look on.
+            // The sender has canceled this rendezvous request: the search continues.
             if self.claim(&message) {
                 self.give(id, message);
                 return Ok(id);
@@ -371,7 +373,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// Starts what a receive has to do for its message.
+    /// Starts the transfer of a message to its receive.
     pub(in crate::backend::shm) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = usize::try_from(message.source).unwrap_or(0);
         match message.what {
@@ -383,8 +385,9 @@ impl Engine {
         }
     }
 
-    /// The rank because of which a receive from this source cannot complete. (The communicator
-    /// decides whether a death ends one from any source, since it has the list of members.)
+    /// Returns the rank whose death or departure prevents a receive from `source` from completing.
+    /// (The communicator decides whether a death ends a receive from any source, since it has the
+    /// list of members.)
     pub(in crate::backend::shm) fn gone(&self, source: i32) -> Option<usize> {
         let rank = usize::try_from(source).ok()?;
         self.peers.get(rank).filter(|peer| peer.state != PeerState::Present).map(|_| rank)
@@ -398,7 +401,8 @@ impl Engine {
         data: Region,
     ) {
         if let Some(&ShmOperation::Receive(Receive { into, .. })) = self.operations.get(id) {
-            // A rank may receive into what it sends to itself.
+            // A rank may receive into the buffer that it sends to itself, so the copy handles
+            // overlap.
             if source == self.rank {
                 into.copy_from(data)
             } else {
@@ -416,7 +420,8 @@ impl Engine {
         }
     }
 
-    /// Makes a message the receiver's: from here on its sender cannot withdraw it. False if it has.
+    /// Claims a message for the receiver: from then on its sender cannot cancel it. Returns false
+    /// if the sender has canceled it.
     pub(in crate::backend::shm) fn claim(&self, message: &UnexpectedMessage<Arrival>) -> bool {
         let Arrival::Offered(offer, _) = &message.what else { return true };
         self.claim_offer(usize::try_from(message.source).unwrap_or(0), *offer)
@@ -427,7 +432,8 @@ impl Engine {
         consumer.is_some_and(|consumer| consumer.offers.take(offer.claim))
     }
 
-    /// Starts to fetch an offer that was taken; `early`: its first pieces, if they came before.
+    /// Starts the transfer of an accepted rendezvous request. `early`: its first pieces, if they
+    /// arrived before.
     pub(in crate::backend::shm) fn begin(
         &mut self,
         id: OpId,
@@ -479,7 +485,7 @@ impl Engine {
         }
     }
 
-    /// Tries to withdraw an operation.
+    /// Tries to cancel an operation.
     pub(in crate::backend::shm) fn cancel(&mut self, id: OpId) {
         let withdrawn = match self.operations.get(id) {
             Some(&ShmOperation::Receive(Receive { source, taken: None, .. })) => {
@@ -511,7 +517,7 @@ impl Engine {
 
     // ---- progress ----
 
-    /// Moves everything on that can move; whether something did.
+    /// Advances all operations that can advance; returns true if any did.
     pub(in crate::backend::shm) fn progress(&mut self) -> bool {
         self.settle_changes();
         self.find_rings();
@@ -526,7 +532,7 @@ impl Engine {
         moved
     }
 
-    /// Looks for senders that have opened their ring to us.
+    /// Finds senders that have opened their ring to this rank.
     pub(in crate::backend::shm) fn find_rings(&mut self) {
         for group in 0..self.peers.len().div_ceil(64) {
             let mut bits = self.segment.ready(self.rank, group);

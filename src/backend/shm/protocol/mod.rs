@@ -1,9 +1,9 @@
 //! Eager and rendezvous messages over the rings of a segment.
 //!
 //! In reading order:
-//! - `engine`: sends and receives, from records and to records
+//! - `engine`: conversion of sends and receives to records, and back
 //! - `tx`: queued sends, into rings
-//! - `rx`: records out of rings
+//! - `rx`: records read from rings
 //! - `recv_fast`: receives without an operation
 //! - `pipeline`: large messages in pieces
 //! - `cma`: pieces that the receiver reads in the sender's memory

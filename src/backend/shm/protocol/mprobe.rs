@@ -1,7 +1,9 @@
-//! Looking at a message before it is received, and taking it out for one receive to come.
+//! Probe and matched probe: inspects a message before it is received, and reserves it for one later
+//! receive.
 //!
-//! The sender can withdraw an offered message until its receive starts; the receive then ends with
-//! CANCELED. So a sender's time limit holds whatever the receiver does with the message.
+//! The sender can cancel a rendezvous message until its receive starts; the receive then completes
+//! with CANCELED. So a sender's timeout holds regardless of what the receiver does with the
+//! message.
 
 use super::engine::{Arrival, Engine, Receive, ShmOperation, done};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -13,7 +15,8 @@ use crate::runtime::component::{Completion, Matched, OpId, Selector};
 use crate::sys::memory::buf::Region;
 
 impl Engine {
-    /// The message that a receive would take now. Offers that their senders have withdrawn go.
+    /// Returns the message that a receive with `select` would match now. Drops requests that their
+    /// senders have canceled.
     pub(in crate::backend::shm) fn probe(
         &mut self,
         select: Selector,
@@ -47,14 +50,15 @@ impl Engine {
         }
     }
 
-    /// Drops the message that a receive would take; its claim word becomes the sender's again.
+    /// Drops the message that a receive with `select` would match; its claim word becomes the
+    /// sender's again.
     fn drop_withdrawn(&mut self, select: &Selector) {
         if let Some(message) = self.matcher.take_unexpected(select) {
             self.claim(&message);
         }
     }
 
-    /// Drops all of a source's messages that it has withdrawn: it needs the claim words.
+    /// Drops all canceled messages of a source, because the source needs their claim words.
     pub(in crate::backend::shm) fn drop_all_withdrawn(&mut self, source: usize) {
         let Some(consumer) = self.peers.link(source).and_then(|link| link.consumer.as_ref()) else {
             return;
@@ -88,7 +92,8 @@ impl Engine {
         }
     }
 
-    /// Takes the message that a receive would take now.
+    /// Removes the message that a receive with `select` would match now and reserves it for one
+    /// receive.
     pub(in crate::backend::shm) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
         let Some(done) = self.probe(select)? else { return Ok(None) };
         // The slot is allocated first, so that no message is lost if there is no memory.
@@ -101,7 +106,7 @@ impl Engine {
         Ok(Some(Matched { message, done }))
     }
 
-    /// Starts the receive of a taken message, under the message's id.
+    /// Starts the receive of a matched message, under the message's id.
     pub(in crate::backend::shm) fn receive_matched(
         &mut self,
         message: OpId,
@@ -140,8 +145,8 @@ impl Engine {
     }
 }
 
-/// Marks the probed messages of a source that `is_withdrawn` selects. Returns whether there was
-/// one.
+/// Marks those matched messages of a source as canceled that `is_withdrawn` selects. Returns true
+/// if there was one.
 fn cancel_probed(
     operations: &mut Operations<ShmOperation>,
     from: i32,

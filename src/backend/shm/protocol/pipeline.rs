@@ -1,10 +1,10 @@
-//! The sender's pieces of large messages: into its cells, or without cells into the ring.
+//! Sender's pieces of large messages: copied into its cells, or without cells into the ring.
 //!
-//! Up to `LONG` bytes go at once if there are cells for all of them: the receiver copies the first
-//! piece while the second is filled, and no request precedes it. An offer of more is followed by
-//! its first pieces in the same way, and by the others when the receiver wants them. The receiver
-//! keeps unrequested pieces if no receive matches yet, so a cell is never held by a message that
-//! waits.
+//! Up to `LONG` bytes are sent at once if there are cells for all of them: the receiver copies the
+//! first piece while the second is filled, and no rendezvous request precedes it. A rendezvous
+//! request of a larger message is followed by its first pieces in the same way, and by the others
+//! after the receiver has cleared the sender to send. The receiver copies unrequested pieces to
+//! memory of its own if no receive matches yet, so a message that waits never occupies a cell.
 
 use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
@@ -14,33 +14,35 @@ use crate::runtime::component::{OpId, PipelinedSource};
 use crate::runtime::log::warning;
 use crate::sys::memory::buf::Region;
 
-/// Bytes of a piece: a cell, or without cells a record.
+/// Size of a piece: a cell, or without cells a record.
 pub(in crate::backend::shm) const PIECE: usize = if CELL < FRAGMENT { CELL } else { FRAGMENT };
-/// First pieces that go unasked: while they are copied, the receiver's answer is on its way.
+/// Number of first pieces that are sent unrequested: while they are copied, the receiver's answer
+/// is in transit.
 const FIRST: usize = 4;
-/// The longest message that goes without an offer.
+/// Maximum size of a message that is sent without a rendezvous request, in bytes.
 pub(in crate::backend::shm) const LONG: usize = FIRST * PIECE;
-/// Pieces copied in one round: what comes from others is read in between.
+/// Maximum number of pieces copied in one round of progress; incoming records are read in between.
 const PIECES: usize = 8;
-/// After so many pieces it is the next message's turn.
+/// Number of pieces after which the next message gets its turn.
 const TURN: u32 = 64;
 
-/// How many pieces so many bytes are.
+/// Returns the number of pieces of a message of `len` bytes.
 pub(in crate::backend::shm) fn pieces_of(len: usize) -> u32 {
     u32::try_from(len.div_ceil(PIECE)).unwrap_or(u32::MAX)
 }
 
-/// What came of a piece.
+/// Result of sending a piece.
 enum Streamed {
     Full,
-    /// Its bytes are not there yet.
+    /// The bytes of the piece are not available yet.
     Unready,
-    /// Copied; whether the next message may go on now.
+    /// The piece was copied; true if the next message gets its turn.
     Piece(bool),
     Over,
 }
 
-/// Bytes that are there, or why no more will be.
+/// Returns the number of available bytes, or the status because of which no more will become
+/// available.
 fn ready(filling: &PipelinedSource) -> Result<usize, dtl_status_t> {
     match filling.failure() {
         DTL_SUCCESS => Ok(filling.ready()),
@@ -49,8 +51,8 @@ fn ready(filling: &PipelinedSource) -> Result<usize, dtl_status_t> {
 }
 
 impl Engine {
-    /// Sends a whole message through cells; false if there are not enough of them, or no room for
-    /// the records.
+    /// Sends a complete message through cells; returns false if too few cells are free or the ring
+    /// has no room for the records.
     pub(in crate::backend::shm) fn send_long(
         &mut self,
         dest: usize,
@@ -67,8 +69,8 @@ impl Engine {
         true
     }
 
-    /// Cells for the pieces behind an offer; none if that is no large message, or there are too
-    /// few, or there is no room for all the records.
+    /// Allocates cells for the pieces that follow a rendezvous request. Returns no cells if the
+    /// message is not large, too few cells are free, or the ring has no room for all records.
     pub(in crate::backend::shm) fn cells_for_first(
         &mut self,
         dest: usize,
@@ -82,7 +84,8 @@ impl Engine {
         self.take_cells(count).map_or(([0; FIRST], 0), |cells| (cells, count))
     }
 
-    /// Takes so many cells, `FIRST` at most; `None`, and none is taken: there are fewer.
+    /// Allocates `count` cells (at most `FIRST`); returns `None`, and allocates no cell, if fewer
+    /// are free.
     fn take_cells(&mut self, count: usize) -> Option<[u16; FIRST]> {
         let pool = self.pool()?;
         let mut cells = [0; FIRST];
@@ -96,8 +99,8 @@ impl Engine {
         Some(cells)
     }
 
-    /// Fills cells with the first pieces and announces each as soon as it is full. There is room
-    /// for the records.
+    /// Fills cells with the first pieces and announces each as soon as it is full. The caller has
+    /// checked that the ring has room for the records.
     pub(in crate::backend::shm) fn send_first(
         &mut self,
         dest: usize,
@@ -115,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Copies a few pieces for one rank.
+    /// Copies some pieces of the messages to one rank.
     pub(in crate::backend::shm) fn stream_to(&mut self, dest: usize) -> bool {
         let mut count = 0;
         for _ in 0..PIECES {
@@ -157,7 +160,7 @@ impl Engine {
             Ok(_) => {}
             Err(status) => return self.break_off(dest, (id, claim), receiver, status),
         }
-        // First the room for it: a piece that is taken must be sent.
+        // Reserves room before taking the piece, because a piece that is taken must be sent.
         let cell = self.pool().and_then(CellPool::take);
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
         let Some(producer) = producer else { return Streamed::Over };
@@ -185,7 +188,8 @@ impl Engine {
         }
     }
 
-    /// Aborts a message whose rest will not come, and sends its receiver the reason.
+    /// Aborts a message whose remaining bytes will not become available, and sends the status to
+    /// its receiver.
     fn break_off(
         &mut self,
         dest: usize,
@@ -204,7 +208,7 @@ impl Engine {
         Streamed::Over
     }
 
-    /// The next piece that nobody has taken, if there is room for a record.
+    /// Returns the next piece that neither side has taken, if the ring has room for a record.
     fn next_piece(&mut self, dest: usize, claim: u16) -> Option<u32> {
         let producer = self.peers.link_mut(dest)?.producer.as_mut()?;
         producer.has_room(0).then(|| producer.offers.left(claim).start)
@@ -215,7 +219,7 @@ impl Engine {
         producer.is_some_and(|producer| !producer.offers.left(claim).is_empty())
     }
 
-    /// Announces a filled cell: bytes there and in all.
+    /// Announces a filled cell; `len` and `all` are the bytes in the cell and in total.
     fn send_cell(
         &mut self,
         dest: usize,
@@ -229,7 +233,8 @@ impl Engine {
         self.push(dest, kind, 0, key, Payload::Words(words));
     }
 
-    /// All pieces are copied, or taken by the receiver, for whose word the send then waits.
+    /// Ends the copying of pieces: all are copied, or some are taken by the receiver, for whose
+    /// Finish the send then waits.
     fn end_pieces_of(&mut self, id: OpId) -> Streamed {
         let Some(ShmOperation::Send(send)) = self.operations.get_mut(id) else {
             return Streamed::Over;
@@ -244,7 +249,8 @@ impl Engine {
         Streamed::Over
     }
 
-    /// This rank's cells; `None`: there is no memory for them, and pieces go through the rings.
+    /// Returns this rank's cells; `None` if they cannot be allocated, in which case pieces are sent
+    /// through the rings.
     fn pool(&mut self) -> Option<&mut CellPool> {
         let (segment, rank) = (&self.segment, self.rank);
         let pool = self.pool.get_or_insert_with(|| {

@@ -1,8 +1,11 @@
-//! Receives without an operation: of a program that waits for one short message, with nothing in
-//! its way. And what all that goes such a short way, sends too (`engine`), owes to the other ranks.
+//! Fast path of receives, without an operation: for a program that waits for one short message
+//! while nothing else is pending. Also the progress that fast-path receives and sends (`engine`)
+//! must make for other ranks.
 //!
-//! What a round trip of short messages consists of; every other receive is `engine`'s. The order
-//! stays: a message is taken straight from its ring only if no receive was posted before that could
+//! Only a round trip of short messages uses this path; all other receives use `engine`. Matching
+//! order is preserved: a message is received directly from its ring only if no earlier posted
+//! receive could match it, no message of that rank is queued, and it is the next record in the
+//! ring.
 //! take it, no message of that rank has been kept, and it is the ring's next.
 
 use super::engine::{Engine, done, fitting};
@@ -10,16 +13,16 @@ use crate::backend::shm::memory::ring::RecordKind;
 use crate::runtime::component::{Completion, Selector};
 use crate::sys::memory::buf::Region;
 
-/// Looks at a ring, with the transport locked: a few hundred nanoseconds, in which other threads of
-/// this rank wait and other ranks are not served.
+/// Number of polls of a ring with the transport locked: a few hundred nanoseconds, in which other
+/// threads of this rank wait and other ranks are not served.
 const LOOKS: u32 = 16;
 
-/// Short ways from one to the next on which everything else is moved on first.
+/// Number of fast-path messages after which all other operations are progressed.
 const TURN: u32 = 64;
 
 impl Engine {
-    /// A short way moves nothing else on. Now and then everything is, so that a stream of short
-    /// messages keeps no other rank waiting for ever.
+    /// Counts fast-path messages, which progress no other operation, and calls `progress` after
+    /// every `TURN` of them, so that a stream of short messages cannot starve other ranks.
     #[inline]
     pub(in crate::backend::shm) fn progress_others(&mut self) {
         self.short_ways = self.short_ways.wrapping_add(1);
@@ -28,8 +31,9 @@ impl Engine {
         }
     }
 
-    /// Receives the next message of the named rank, if it is there or comes soon, and fills `told`.
-    /// `None`: it did not come, or needs the general path; nothing has changed.
+    /// Receives the next message of the named rank, if it is there or arrives soon, and fills the
+    /// caller's completion. Returns `None`, without any effect, if the message did not arrive or
+    /// needs the general path.
     #[inline]
     pub(in crate::backend::shm) fn receive_at_once(
         &mut self,

@@ -1,4 +1,4 @@
-//! The protocol's receiving side: records that come out of rings.
+//! Receiving side of the protocol: handles records read from rings.
 
 use super::engine::{
     Arrival, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation, done,
@@ -15,8 +15,7 @@ use crate::runtime::log::warning;
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Logs, once, why nothing more arrives: messages wait in their ring until there is memory for
-/// them.
+/// Logs once why messages stay in their ring: there is no memory to store them.
 fn warn_of_memory(source: usize) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
@@ -28,28 +27,28 @@ fn warn_of_memory(source: usize) {
     }
 }
 
-/// Pieces of a message that come unrequested.
+/// Pieces of a message that arrive unrequested.
 pub(in crate::backend::shm) struct PipelineReceive {
     into: Into,
     word: u64,
-    /// Bytes that have come, and that will.
+    /// Number of bytes that have arrived, and number of bytes expected.
     have: usize,
     size: usize,
 }
 
 enum Into {
-    /// A whole message for this receive.
+    /// A complete message for this receive.
     Posted(OpId),
-    /// The first pieces of an offer that this receive has taken.
+    /// The first pieces of a rendezvous request that this receive has accepted.
     Taken(OpId),
-    /// Memory, as nobody wanted them when they began: a whole message, or the first pieces of an
-    /// offer.
+    /// Memory, because no receive matched when the first piece arrived: a complete message, or the
+    /// first pieces of a rendezvous request.
     Kept(Scratch, Option<RndvOffer>),
 }
 
 impl Engine {
-    /// Reads up to `most` records from a rank; gives how many. What cannot be kept for want of
-    /// memory stays in the ring.
+    /// Reads up to `most` records from a rank's ring and returns their number. A message for which
+    /// there is no memory stays in the ring.
     pub(in crate::backend::shm) fn read_ring(&mut self, source: usize, most: usize) -> usize {
         let mut count = 0;
         while count < most {
@@ -72,7 +71,7 @@ impl Engine {
                 }
                 Ok(None) => break,
                 Err(()) => {
-                    // No record of ours: whoever writes there is not to be trusted any more.
+                    // Invalid record: the rank that wrote it can no longer be trusted.
                     self.segment.mark(source, PeerState::Dead);
                     break;
                 }
@@ -124,7 +123,7 @@ impl Engine {
         let into = if self.matcher.is_wanted(from, record.key) {
             let id =
                 self.claim_offer(source, offer).then(|| self.matcher.take_posted(from, record.key));
-            // Withdrawn: the pieces that follow are nobody's.
+            // The request is canceled: the pieces that follow are discarded.
             let Some(id) = id.flatten() else { return true };
             self.begin(id, source, record.key, offer, None);
             Into::Taken(id)
@@ -215,7 +214,7 @@ impl Engine {
         self.free_cell(source, record);
     }
 
-    /// All of it has come.
+    /// Completes a message of which all unrequested pieces have arrived.
     fn end_long(&mut self, source: usize) {
         let from = i32::try_from(source).unwrap_or(i32::MAX);
         let long = self.peers.link_mut(source).and_then(|link| link.long.take());
@@ -228,7 +227,7 @@ impl Engine {
                     self.finish(id, done(source, fitting(size as u64, into), word, size as u64));
                 }
             }
-            // By now somebody may want it.
+            // A matching receive may have been posted since the first piece arrived.
             Into::Kept(memory, None) => match self.matcher.take_posted(from, word) {
                 Some(id) => self.deliver(id, source, word, memory.region()),
                 None => self.matcher.arrive(from, word, Arrival::Copied(memory)),
@@ -245,16 +244,16 @@ impl Engine {
         }
     }
 
-    /// The receive of a message whose sender is gone before its last piece.
+    /// Returns the receive of a message whose sender died or left before the last piece.
     pub(in crate::backend::shm) fn forsaken(&mut self, source: usize) -> Option<OpId> {
         match self.peers.link_mut(source)?.long.take()?.into {
             Into::Posted(id) => Some(id),
-            // Those that have taken an offer end like all others.
+            // Receives that have accepted a rendezvous request are completed by `bound_to`.
             Into::Taken(_) | Into::Kept(..) => None,
         }
     }
 
-    /// The bytes in the cell that a record refers to.
+    /// Returns the bytes in the cell that a record refers to.
     fn cell_of(&mut self, source: usize, record: &RingRecord) -> Option<Region> {
         let [cell, _, len, _] = record.words;
         self.cells_of(source)?.bytes(u16::try_from(cell).ok()?, usize::try_from(len).ok()?)
@@ -275,14 +274,14 @@ impl Engine {
         link.cells.as_ref()
     }
 
-    /// The next piece of an offer that a receive has taken.
+    /// Stores the next piece of a rendezvous request that a receive has accepted.
     pub(in crate::backend::shm) fn accept_piece(&mut self, source: usize, id: OpId, bytes: Region) {
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else {
             return;
         };
         if taken.is_complete() {
-            // More than fits.
+            // The piece is beyond the end of the receive buffer.
             return;
         }
         let room = taken.help.first.saturating_sub(taken.have);
@@ -293,7 +292,7 @@ impl Engine {
         }
     }
 
-    /// The sender cannot send the rest.
+    /// Completes a receive whose sender cannot send the remaining bytes.
     fn accept_broken(&mut self, source: usize, record: &RingRecord) {
         let (id, [status, ..]) = (OpId(record.key), record.words);
         let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
@@ -308,7 +307,7 @@ impl Engine {
         }
     }
 
-    /// Bytes of a receive that is not over which are there, from the front.
+    /// Returns the number of bytes at the front that an unfinished receive has received.
     pub(in crate::backend::shm) fn arrived(&self, id: OpId) -> usize {
         match self.operations.get(id) {
             Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) => taken.have,
@@ -333,8 +332,8 @@ impl Engine {
         }
     }
 
-    /// Ends a receive that has all its pieces. If it has read some by itself, or all came
-    /// unrequested, the sender waits for a Finish.
+    /// Ends the transfer of a receive that has all its pieces. If the receive has read some pieces
+    /// itself, or all came unrequested, the sender waits for a Finish.
     pub(in crate::backend::shm) fn end_pieces(&mut self, id: OpId) {
         let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)
@@ -350,7 +349,7 @@ impl Engine {
         }
     }
 
-    /// Ends a receive that has all its bytes.
+    /// Completes a receive that has all its bytes.
     pub(in crate::backend::shm) fn finish_receive(&mut self, id: OpId) {
         let Some(&ShmOperation::Receive(Receive { into, taken: Some(taken), .. })) =
             self.operations.get(id)

@@ -1,5 +1,5 @@
-//! The protocol's sending side: what is queued for each rank goes into its ring as there is room.
-//! `pipeline` has the pieces of large messages.
+//! Sending side of the protocol: writes queued records to the ring of each rank as room permits.
+//! The pieces of large messages are in `pipeline`.
 
 use super::engine::{ControlRecord, Engine, Receive, Send, SendStage, ShmOperation, done};
 use super::pipeline::LONG;
@@ -27,8 +27,8 @@ impl Engine {
         moved
     }
 
-    /// Writes to one rank until nothing is left or its ring is full: answers first (they free
-    /// others' buffers), then new messages, then pieces of large ones.
+    /// Writes to one rank until nothing is queued or its ring is full: answers first (they free
+    /// buffers of other ranks), then new messages, then pieces of large messages.
     fn write_to(&mut self, dest: usize) -> bool {
         let mut moved = false;
         while let Some(id) = self.peers.link(dest).and_then(|link| link.answers.front().copied()) {
@@ -59,13 +59,14 @@ impl Engine {
         let rank = self.rank;
         let Some(link) = self.peers.link_mut(dest) else { return false };
         if link.producer.is_none() {
-            // For an answer: the memory is there, the sender of the message has seen to it.
+            // For an answer: the ring has memory, because the sender of the message has committed
+            // it.
             link.producer = self.segment.open_ring(rank, dest).ok();
         }
         link.producer.as_mut().is_some_and(|producer| producer.push(kind, claim, key, payload))
     }
 
-    /// Sends a receive's answer; false if there is no room.
+    /// Sends the control record of a receive; returns false if there is no room.
     fn answer(&mut self, dest: usize, id: OpId) -> bool {
         let Some(&ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get(id)
@@ -90,7 +91,7 @@ impl Engine {
         true
     }
 
-    /// Starts a send; false if there is no room.
+    /// Starts a send; returns false if there is no room.
     pub(in crate::backend::shm) fn start(&mut self, dest: usize, id: OpId) -> bool {
         let Some(&ShmOperation::Send(Send { word, data, mode, ref filling, .. })) =
             self.operations.get(id)
@@ -114,7 +115,8 @@ impl Engine {
         self.offer(dest, id, word, data, true)
     }
 
-    /// `is_there`: all bytes are, so that the first ones go at once and the receiver may read them.
+    /// Sends a rendezvous request. `is_there`: all bytes are available, so the first pieces are
+    /// sent at once and the receiver may read the sender's memory.
     fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region, is_there: bool) -> bool {
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
         let claim = producer.and_then(|producer| producer.offers.open());
@@ -124,7 +126,7 @@ impl Engine {
         let words = [data.len() as u64, id.0, address, count as u64];
         let started = self.push(dest, RecordKind::Offer, claim, word, Payload::Words(words));
         if !started {
-            // There was no room for one record, so no cells were taken.
+            // The ring had no room for one record, so no cells were allocated.
             if let Some(producer) =
                 self.peers.link_mut(dest).and_then(|link| link.producer.as_mut())
             {
@@ -139,8 +141,9 @@ impl Engine {
         true
     }
 
-    /// Finds a claim when all that have memory are in use; `None`: not now. On request the receiver
-    /// gives back those of withdrawn offers; without any, more are given memory.
+    /// Finds a claim when all claims with memory are in use; returns `None` if that is not possible
+    /// now. Requests the receiver to release the claims of canceled requests; if none are canceled,
+    /// allocates memory for more claims.
     #[cold]
     fn more_claims(&mut self, dest: usize) -> Option<u16> {
         let (own, now) = (self.rank, now_ns());

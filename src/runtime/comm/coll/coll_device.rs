@@ -1,12 +1,12 @@
-//! Collectives of a device's memory by a library that has nothing else
-//! (`runtime::component::DeviceComms`), beside all that the communicator does over its transport.
+//! Stage for collectives on device memory by a library that implements nothing else
+//! (`runtime::component::DeviceComms`). The communicator uses its transport for everything else.
 //!
-//! The rule is one that all ranks follow alike: where the buffers of a collective are memory that
-//! the host cannot reach, it is that library's, or it is refused (staged, if the communicator was
-//! opened so). All else is as on any communicator.
+//! All ranks follow one rule: if the buffers of a collective are memory that the host cannot reach,
+//! the device library runs the collective, or the call fails (or stages the data, if the
+//! communicator was opened with staging). All other collectives run as on any communicator.
 //!
-//! Here: how the ranks meet, what is whose, how one begins and ends. Not here: which collectives
-//! such a library has.
+//! This file has the connection setup, the selection of collectives, their start and their
+//! completion. The set of collectives that a device library supports is not defined here.
 
 use super::schedule::Advance;
 use super::{CollArgs, StartedColl};
@@ -27,17 +27,17 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Backend of a rank's part, and how the communicator is to use it.
+/// Backend of a rank's device communicator, and how the communicator uses it.
 pub(in crate::runtime::comm) struct DeviceCommSpec {
-    /// Its share keeps the backend there.
+    /// Shared ownership that keeps the backend loaded.
     pub(in crate::runtime::comm) backend: Arc<Backend>,
-    /// Whether what the library does not have is staged.
+    /// True if collectives that the device library does not support are staged.
     pub(in crate::runtime::comm) stages: bool,
-    /// Whether reductions have to be bitwise those of other kinds.
+    /// True if reductions must be bitwise equal to the reductions of other kinds.
     pub(in crate::runtime::comm) is_deterministic: bool,
 }
 
-/// A communicator's part: the device library's communicator, and how it is used.
+/// Device communicator of one rank, and how the communicator uses it.
 pub(in crate::runtime::comm) struct DeviceCommPart {
     comm: Box<dyn DeviceComm>,
     pub(in crate::runtime::comm) kind: &'static CStr,
@@ -50,7 +50,8 @@ impl DeviceCommPart {
         self.comm.describe()
     }
 
-    /// Whether buffers are of the device; those that are empty are nowhere.
+    /// Returns true if the non-empty buffers are memory of this device that the host cannot reach.
+    /// Fails if a buffer is memory of another device, or if only some buffers are device memory.
     fn holds(&self, args: &CollArgs) -> Result<bool> {
         let (backend, device) = self.comm.device();
         let (mut hidden, mut plain) = (None, None);
@@ -114,8 +115,8 @@ impl DeviceCommPart {
     }
 }
 
-/// Begins a collective if its buffers are of the communicator's device. `None`: it has none, or
-/// they are not, or it is to be staged.
+/// Starts a collective if its buffers are memory of the communicator's device. Returns `None` if
+/// there is no device, if the buffers are other memory, or if the collective is to be staged.
 pub(super) fn begin(comm: &Comm, args: &CollArgs) -> Result<Option<StartedColl>> {
     let Some(part) = &comm.device else { return Ok(None) };
     if !part.holds(args)? {
@@ -132,7 +133,7 @@ pub(super) fn begin(comm: &Comm, args: &CollArgs) -> Result<Option<StartedColl>>
     Err(error)
 }
 
-/// The error of a collective that the library does not have.
+/// Returns the error of a collective that the device library does not support.
 fn refusal(name: &str, why: &str) -> Error {
     let text = format!(
         "{name} of device memory: {why}; open the communicator with DTL_COMM_STAGE to have such \
@@ -141,7 +142,7 @@ fn refusal(name: &str, why: &str) -> Error {
     Error::new(DTL_ERROR_NOT_SUPPORTED, text)
 }
 
-/// Starts the collective if it is not started, and polls it.
+/// Starts the collective if it is not started, and polls it for completion.
 pub(in crate::runtime::comm) fn advance(
     comm: &Comm,
     args: &CollArgs,
@@ -157,29 +158,29 @@ pub(in crate::runtime::comm) fn advance(
     Ok(if part.comm.test(number)? { Advance::Done } else { Advance::Waiting })
 }
 
-/// Ends what runs: nothing touches its buffers any more.
+/// Aborts all running collectives of the device communicator: no buffer is accessed any more.
 pub(in crate::runtime::comm) fn give_up(comm: &Comm) {
     if let Some(part) = &comm.device {
         part.comm.give_up();
     }
 }
 
-/// Takes leave of the other ranks' parts.
+/// Disconnects from the device communicators of the other ranks.
 pub(in crate::runtime::comm) fn leave(comm: &Comm) {
     if let Some(part) = &comm.device {
         part.comm.leave();
     }
 }
 
-/// Passes device collectives on to a communicator made of this one. Collective over its ranks.
+/// Attaches device collectives to `made`, derived from `from`. Collective over the ranks of `made`.
 pub(in crate::runtime::comm) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
     let Some(DeviceCommPart { comm, wanted, .. }) = from.device.as_deref() else { return Ok(made) };
     let wanted = DeviceCommSpec { backend: Arc::clone(&wanted.backend), ..*wanted };
     attach(made, wanted, comm.another())
 }
 
-/// Gives a communicator the collectives of a device's memory, on all ranks or on none. Collective
-/// over its ranks, also for ranks that have no device communicator.
+/// Attaches device collectives to a communicator, on all ranks or on none. Collective over the
+/// ranks of `comm`, including ranks that have no device communicator.
 pub(in crate::runtime::comm) fn attach(
     mut comm: Comm,
     wanted: DeviceCommSpec,
@@ -189,7 +190,7 @@ pub(in crate::runtime::comm) fn attach(
     let invited = if comm.rank == 0 { mine.invitation() } else { Ok(BootstrapId::default()) };
     let words = *invited.as_ref().unwrap_or(&BootstrapId::default());
     let (_, invitation) = together(&comm, invited, words)?;
-    // Number of the collective in which all confirm that they have met, or notify that they do not.
+    // Number of the collective in which all ranks report whether they are connected.
     let number = u64::from(comm.sequence.load(Ordering::Relaxed));
     if let Err(error) = meet(&comm, mine.as_ref(), &invitation, number) {
         mine.give_up();
@@ -212,7 +213,7 @@ pub(in crate::runtime::comm) fn attach(
     Ok(comm)
 }
 
-/// Exchanges the ranks' status and some words. Returns those of rank 0 if no rank has failed.
+/// Exchanges status and `words` of all ranks. Returns those of rank 0 if no rank has failed.
 fn together<T>(comm: &Comm, mine: Result<T>, words: BootstrapId) -> Result<(T, BootstrapId)> {
     let (mine, all) = all_or_none(comm, mine, &words, part_failed)?;
     let mut first = BootstrapId::default();
@@ -224,7 +225,7 @@ fn part_failed(rank: i32, status: dtl_status_t) -> Error {
     failed_elsewhere(rank, status, "could not open its part of the devices' communicator")
 }
 
-/// `number`: that of the collective that comes next.
+/// Connects the device communicators of all ranks. `number` is the number of the next collective.
 fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &BootstrapId, number: u64) -> Result<()> {
     mine.meet(invitation, comm.rank, comm.size)?;
     let limit_ns = comm.timeout_ns.min(BOOTSTRAP_NS);

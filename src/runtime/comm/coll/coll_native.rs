@@ -1,6 +1,7 @@
-//! Stage of the collectives that a transport has of its own (an MPI's), in one piece.
+//! Stage for native collectives of a transport (for example MPI), each executed as one operation.
 //!
-//! A blocking one is over as it begins: a run (`coll_exec`) is made only of those that go on.
+//! A blocking native collective completes in the call that starts it. A `Run` (`coll_exec`) is
+//! created only for collectives that remain in progress.
 
 use super::coll_exec::CollSetup;
 use super::schedule::Advance;
@@ -18,7 +19,7 @@ use crate::sys::handles::handle_ref::HazardRef;
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::hints::{self, usually};
 
-/// Begins a collective, if the transport has it.
+/// Starts a native collective. Returns `None` if the transport does not support the collective.
 #[inline(never)]
 pub(super) fn begin(
     comm: &Comm,
@@ -26,7 +27,7 @@ pub(super) fn begin(
     mode: CallMode,
     args: &CollArgs,
 ) -> Result<Option<StartedColl>> {
-    // Of a neighborhood collective each rank has its own neighbors: they cannot decide alike.
+    // Neighborhood collectives are excluded: neighbors differ, so ranks could decide differently.
     if args.neighbors.is_some() {
         return Ok(None);
     }
@@ -45,7 +46,7 @@ pub(super) fn begin(
         }
         Some(Err(error)) => Err(failed(comm, CollSetup { ticket, call, turn }, args, error)),
         None => {
-            // Its number is used on no rank.
+            // No rank uses the number of this collective.
             comm.leave(turn);
             Ok(None)
         }
@@ -59,8 +60,8 @@ fn start(comm: &Comm, args: &CollArgs) -> Result<StartedColl> {
     Ok(StartedColl::Going(comm.begin(call, turn).native(args.clone())))
 }
 
-/// Fast path of a blocking allreduce: of memory that the host reaches, by the transport's own
-/// operation, while nothing else wants progress. `None`: it is not that, and nothing was done.
+/// Executes a blocking allreduce on memory that the host reaches, by the transport's native
+/// operation, while nothing else needs progress. Returns `None`, without effect, if not applicable.
 #[inline]
 pub fn allreduce(
     comm: &HazardRef<Comm>,
@@ -117,7 +118,7 @@ fn failed(comm: &Comm, begun: CollSetup, args: &CollArgs, error: Error) -> Error
     error
 }
 
-/// Starts it if it is not in flight, and polls it.
+/// Starts the native collective if it is not in flight, and polls it for completion.
 pub(in crate::runtime::comm) fn advance(
     comm: &Comm,
     args: &CollArgs,

@@ -1,10 +1,10 @@
-//! Collectives of memory that the host cannot reach: where the communicator has collectives of such
-//! memory, they are those (`coll_device`); else they run on host memory that stands for it, filled
-//! before they begin and copied back when they are over. One load decides that there is no such
-//! memory.
+//! Stage for collectives on memory that the host cannot reach, if the communicator has no
+//! collectives for such memory (`coll_device`). The collective runs on staging buffers in host
+//! memory, which are filled before it starts and copied back when it completes. If the process has
+//! no such memory, one load skips this stage.
 //!
-//! The run on host memory uses the library's own collectives. All ranks have to take part alike,
-//! whatever memory each has, as no rank has information about the others' staging.
+//! A staged run uses the library's own collectives. All ranks must use the same algorithm, whatever
+//! memory each rank has, because no rank has information about the staging of other ranks.
 
 use super::{Buffer, CollArgs, Extent, Root};
 use crate::error::Result;
@@ -15,7 +15,7 @@ use crate::runtime::comm::p2p::staging_memory::host_memory;
 use crate::runtime::memory::transfer;
 use crate::sys::memory::buf::{Region, Scratch};
 
-/// How a collective accesses a buffer.
+/// Access of a collective to a buffer.
 #[derive(Clone, Copy)]
 struct Access {
     reads: bool,
@@ -27,11 +27,11 @@ impl Access {
     const WRITTEN: Access = Access { reads: false, writes: true };
     const BOTH: Access = Access { reads: true, writes: true };
 
-    /// Access to the buffer of the result. The data of a rank are only read.
+    /// Returns the access to the result buffer. The send buffer is only read.
     fn of_result(args: &CollArgs, rank: i32) -> Access {
         match args.kind {
             Kind::Bcast if rank == args.root => Access::READ,
-            // The first rank's result stays as it was, and where nothing comes from a neighbor.
+            // The result of exscan on rank 0, and of blocks without a source, remains unchanged.
             Kind::Exscan | Kind::NeighborAlltoallv => Access::BOTH,
             _ if args.in_place => Access::BOTH,
             _ => Access::WRITTEN,
@@ -39,21 +39,21 @@ impl Access {
     }
 }
 
-/// Host memory that stands for buffers of one collective.
+/// Staging buffers in host memory for the buffers of one collective.
 #[derive(Default)]
 pub(in crate::runtime::comm) struct StagedBuffers {
     memory: Vec<Scratch>,
-    /// Device buffers that get results, and where these are.
+    /// Device buffers that receive results, each with the host region of its result.
     results: Vec<(Region, Region)>,
 }
 
 impl StagedBuffers {
-    /// Whether there is none: the host reaches all buffers.
+    /// Returns true if no buffer is staged because the host reaches all buffers.
     pub(super) fn is_empty(&self) -> bool {
         self.memory.is_empty()
     }
 
-    /// The collective is over.
+    /// Copies the results of the completed collective to the device buffers.
     pub(in crate::runtime::comm) fn deliver(&self) -> Result<()> {
         self.results.iter().try_for_each(|(device, host)| transfer::stage_in(*device, *host))
     }
@@ -83,7 +83,7 @@ impl StagedBuffers {
         Ok(host)
     }
 
-    /// Blocks of one buffer, which lie to each other as they did.
+    /// Stages the blocks of one buffer at equal relative offsets.
     fn blocks(&mut self, comm: &Comm, blocks: &[Region], access: Access) -> Result<Vec<Region>> {
         let used = || blocks.iter().filter(|block| !block.is_empty());
         let first = used().map(|block| block.addr()).min();
@@ -108,7 +108,7 @@ impl StagedBuffers {
         Ok(blocks.iter().map(of).collect())
     }
 
-    /// A reduction in place whose result is the beginning of what its blocks are parts of.
+    /// Stages an in-place reduction whose result is the first part of the memory of its blocks.
     fn blocks_and_result(&mut self, comm: &Comm, args: &mut CollArgs) -> Result<()> {
         let first = |buffer: &Buffer| {
             buffer.ranges().iter().find(|range| !range.is_empty()).map(|range| range.addr())
@@ -128,7 +128,7 @@ impl StagedBuffers {
     }
 }
 
-/// Replaces the buffers that the host cannot reach by host memory that stands for them.
+/// Replaces buffers that the host cannot reach by staging buffers in host memory.
 pub(super) fn stage(comm: &Comm, mut args: CollArgs) -> Result<(CollArgs, StagedBuffers)> {
     let mut stage = StagedBuffers::default();
     let recv = Access::of_result(&args, comm.rank);

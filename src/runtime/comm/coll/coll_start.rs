@@ -1,5 +1,4 @@
-//! How a collective begins: its arguments are checked, then go through the stages until one of them
-//! handles it.
+//! Start of a collective: argument checks, then the stages, until one of them handles the call.
 
 use super::algorithms::choice::{Algorithm, Allowed, choose};
 use super::algorithms::{self as algorithm, AlgorithmChoice};
@@ -15,21 +14,21 @@ use crate::runtime::memory::device_only;
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::Ordering;
 
-/// How the caller completes a collective.
+/// How the caller waits for a collective.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CallMode {
-    /// The call returns when it is over.
+    /// The call returns when the collective is complete.
     Blocking,
     /// The call returns a request.
     Request,
 }
 
-/// A collective that has begun.
+/// Collective that has been started.
 #[allow(clippy::large_enum_variant, reason = "on the stack, and moved once")]
 pub enum StartedColl {
-    /// It is over already.
+    /// The collective is complete.
     Over(Kind),
-    /// It is in progress.
+    /// The collective is in progress.
     Going(Run),
 }
 
@@ -41,7 +40,7 @@ impl StartedColl {
         }
     }
 
-    /// Copies results to device memory when it is over.
+    /// Attaches staged buffers. Their results are copied to device memory at completion.
     fn with(self, stage: StagedBuffers) -> Result<Self> {
         match self {
             StartedColl::Over(kind) => match stage.deliver() {
@@ -52,7 +51,7 @@ impl StartedColl {
         }
     }
 
-    /// Starts it as a request: what can be done at once is done. `None`: it is over.
+    /// Starts the collective as a request, without waiting. Returns `None` if it is complete.
     pub(in crate::runtime::comm) fn start(self, comm: &Comm) -> Result<Option<Run>> {
         match self {
             StartedColl::Over(_) => Ok(None),
@@ -61,7 +60,7 @@ impl StartedColl {
     }
 }
 
-/// Checks what the library cannot run, whatever its algorithm.
+/// Checks the requirements of every algorithm: the root, and that the buffers do not overlap.
 #[inline]
 fn check(comm: &Comm, args: &CollArgs) -> Result<()> {
     if args.row.root != Root::None {
@@ -94,12 +93,11 @@ fn check_root(comm: &Comm, args: &CollArgs) -> Result<()> {
     Ok(())
 }
 
-/// Checks that nothing is sent from where something is received, and the peers of a
-/// neighborhood collective.
+/// Checks that send and receive buffers do not overlap, and the peers of a neighborhood collective.
 #[inline(never)]
 fn check_apart(comm: &Comm, args: &CollArgs) -> Result<()> {
     let (send, recv) = (args.send.ranges(), args.recv.ranges());
-    // Mostly the two areas are apart, which is quick to see.
+    // The two areas are usually disjoint, which is cheap to check.
     let area = |ranges: &[Region]| {
         let used = ranges.iter().filter(|range| !range.is_empty());
         let ends = used.map(|range| (range.addr().get(), range.addr().get() + range.len()));
@@ -119,7 +117,7 @@ fn check_apart(comm: &Comm, args: &CollArgs) -> Result<()> {
     neighbors.sources.iter().try_for_each(|rank| comm.check_peer("sources", *rank, false))
 }
 
-/// Begins a collective.
+/// Starts a collective.
 #[inline(always)] // row: bcast_8
 pub fn begin(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<StartedColl> {
     check(comm, args)?;
@@ -130,8 +128,8 @@ pub fn begin(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<StartedColl
     }
 }
 
-/// Begins a collective whose buffers may be device memory: on that memory, if the communicator has
-/// collectives of that device, else on host memory that stands for it.
+/// Starts a collective whose buffers may be device memory: on that memory if the communicator has
+/// collectives for the device, otherwise on staging buffers in host memory.
 #[cold]
 #[inline(never)]
 fn begin_hidden(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<StartedColl> {
@@ -143,7 +141,8 @@ fn begin_hidden(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<StartedC
     if stage.is_empty() { Ok(begun) } else { begun.with(stage) }
 }
 
-/// Begins a collective on memory that the host reaches: the transport's own, if any, else by steps.
+/// Starts a collective on memory that the host reaches: a native collective if the transport has
+/// one, otherwise an algorithm of the library.
 #[inline(always)] // row: bcast_8
 fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<StartedColl> {
     if let Some(native) = &comm.native_collectives {
@@ -164,8 +163,8 @@ fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<Starte
     comm.prepare(OpDesc::of(args), args.reduction, |s, g| (args.row.list)(s, g, way, args))
 }
 
-/// Begins a barrier under another name, by the library's own algorithms, so that this rank serves
-/// others while it waits.
+/// Starts a barrier of kind `kind` by the library's own algorithms, so that this rank serves
+/// requests of other ranks while it waits.
 pub(in crate::runtime::comm) fn meet(comm: &Comm, kind: Kind) -> Result<StartedColl> {
     let args = CollArgs::new(kind);
     match &comm.flat {
@@ -174,12 +173,12 @@ pub(in crate::runtime::comm) fn meet(comm: &Comm, kind: Kind) -> Result<StartedC
     }
 }
 
-/// Waits for the end of one that was to begin. After a failure nothing touches the caller's
-/// buffers.
+/// Waits for a collective to complete, or returns the error of its start. After a failure nothing
+/// accesses the caller's buffers.
 #[inline]
 pub fn wait(comm: &Comm, begun: Result<StartedColl>) -> Result<()> {
     if let Ok(StartedColl::Over(_)) = begun {
-        // It owns nothing; to drop it is a call.
+        // `Over` owns nothing, and dropping it would be a function call.
         std::mem::forget(begun);
         return Ok(());
     }
@@ -188,7 +187,7 @@ pub fn wait(comm: &Comm, begun: Result<StartedColl>) -> Result<()> {
 
 #[inline(never)]
 fn wait_for(comm: &Comm, begun: Result<StartedColl>) -> Result<()> {
-    // As a whole, for taking it to pieces first would move it.
+    // Matches on the whole value: destructuring it first would move it.
     match begun {
         Ok(StartedColl::Over(_)) => Ok(()),
         Ok(StartedColl::Going(run)) => run.wait(comm),
@@ -197,7 +196,7 @@ fn wait_for(comm: &Comm, begun: Result<StartedColl>) -> Result<()> {
 }
 
 impl Comm {
-    /// Selects the algorithm for a call; the first use of each is explained.
+    /// Selects the algorithm for a call. Records the first use of each for `dtl_explain`.
     #[inline]
     fn choose(&self, args: &CollArgs) -> Algorithm {
         let (kind, commutes) = (args.kind, args.commutes());
@@ -230,8 +229,8 @@ impl Comm {
     }
 }
 
-/// Allgather of a few words of each rank, in the order of ranks. Uses Bruck's algorithm, as a ring
-/// would take as many rounds, and as long a list of steps, as there are ranks.
+/// Gathers a few words of each rank on all ranks and returns the words in rank order. Uses Bruck's
+/// algorithm, because a ring needs as many rounds, and as many steps, as there are ranks.
 pub(in crate::runtime::comm) fn allgather_words(
     comm: &Comm,
     kind: Kind,

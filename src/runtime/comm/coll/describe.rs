@@ -1,10 +1,10 @@
-//! Collectives as operations in records and reports.
+//! Operation records of collectives, for the flight recorder and reports.
 
 use super::CollArgs;
 use crate::runtime::comm::op_desc::OpDesc;
 
 impl OpDesc {
-    /// Describes a collective.
+    /// Returns the operation record of a collective.
     #[inline]
     pub(in crate::runtime::comm) fn of(args: &CollArgs) -> OpDesc {
         OpDesc {
@@ -14,8 +14,8 @@ impl OpDesc {
         }
     }
 
-    /// Whether the calls of two ranks can belong to one collective. Counts may differ where each
-    /// rank passes its own.
+    /// Returns true if the calls of two ranks can belong to one collective. Counts may differ if
+    /// each rank passes its own count.
     pub(in crate::runtime::comm) fn goes_with(&self, other: &OpDesc) -> bool {
         let uniform = !self.kind.row().is_varied();
         let compared = |call: &OpDesc| {

@@ -1,17 +1,17 @@
-//! Collectives. One value, [`CollArgs`], describes a call; it is built once, from the C arguments,
-//! and goes through the stages of `coll_start` until one of them handles it.
+//! Collectives. A [`CollArgs`] value describes one call. It is built once, from the C arguments,
+//! and passes through the stages of `coll_start` until one stage handles the call.
 //!
 //! In reading order:
-//! - `algorithms`: the arguments, the table of collectives, the algorithms
-//! - `coll_start`: checks, and the stages
-//! - `coll_device`: stage: a library for device memory
+//! - `algorithms`: arguments, table of collectives, algorithms
+//! - `coll_start`: argument checks, and the order of the stages
+//! - `coll_device`: stage: collective library for device memory
 //! - `coll_staging`: stage: host copies of device memory
-//! - `coll_native`: stage: the transport's own collectives
-//! - `small_coll`: a few bytes over mailboxes in shared memory
+//! - `coll_native`: stage: native collectives of the transport
+//! - `small_coll`: collectives of a few bytes over mailboxes in shared memory
 //! - `schedule`: rounds of sends, receives and local steps
-//! - `schedule_builder`: receiver of an algorithm's steps
-//! - `coll_exec`: a collective in progress, to its end
-//! - `describe`: records of collectives
+//! - `schedule_builder`: trait that receives the steps of an algorithm
+//! - `coll_exec`: execution of a collective from its start to its completion
+//! - `describe`: operation records of collectives
 
 pub(super) mod algorithms;
 pub(super) mod coll_device;

@@ -1,33 +1,33 @@
-//! Receiver of the algorithms' steps: a `schedule` that runs, or a listener of `dry_run` that only
-//! looks. The algorithms are written once, for both, so a plan has the steps that would run.
+//! Receiver of the steps of an algorithm: a `schedule` that runs, or a sink of `dry_run` that only
+//! records. Both use the same algorithm functions, so a plan has the steps that would run.
 
 use crate::error::Result;
 use crate::sys::memory::buf::Region;
 
-/// A list of steps in rounds. A round's sends and receives are all started, then all completed;
+/// List of steps in rounds. All sends and receives of a round are started, then all are completed;
 /// then its local steps run in order.
 pub(crate) trait Steps {
-    /// Zero-byte messages are sent too: they synchronise.
+    /// Appends a send. Messages of zero bytes are sent too, because they synchronize.
     fn send(&mut self, to: i32, data: Region);
 
     fn recv(&mut self, from: i32, data: Region);
 
-    /// into = into op from; `from` may be overwritten.
+    /// Appends `into = into op from`; `from` may be overwritten.
     fn reduce(&mut self, into: Region, from: Region);
 
-    /// right = left op right; `left` is only read, and may be the caller's.
+    /// Appends `right = left op right`; `left` is only read, and may be the caller's buffer.
     fn reduce_to_right(&mut self, left: Region, right: Region);
 
     fn copy(&mut self, into: Region, from: Region);
 
-    /// Everything before is done before anything after starts.
+    /// Ends the round: all previous steps complete before any later step starts.
     fn round(&mut self);
 
-    /// Memory that lives as long as the steps run, with anything in it.
+    /// Returns `len` bytes of uninitialized memory that lives as long as the steps run.
     fn scratch(&mut self, len: usize) -> Result<Region>;
 
-    /// Appends what `list` lists, with other numbers for the ranks in it: those of a part of the
-    /// ranks become those of all.
+    /// Appends the steps that `list` generates for a subset of the ranks; `real` maps a rank of the
+    /// subset to its rank in the whole collective.
     fn renamed(
         &mut self,
         real: &dyn Fn(i32) -> i32,

@@ -1,12 +1,12 @@
-//! Collectives of a few bytes over a board: each rank puts its part up and reads the others' when
-//! they are there. One step instead of a message and an answer for each round of `algorithms`.
+//! Collectives of a few bytes over mailboxes in shared memory: each rank posts its part and reads
+//! the other parts as they arrive. One step replaces the messages of each round of `algorithms`.
 //!
-//! The numbers of a board's posts count the collectives that use it, so all ranks agree on them. A
-//! rank posts one when it has finished the one before; one that was only begun (as a request) waits
-//! for its turn.
+//! The number of a post counts the collectives that use the mailboxes, so all ranks agree on it. A
+//! rank posts its part of a collective when it has finished the previous collective. A collective
+//! that was started early (as a request) waits for its turn.
 //!
 //! Operands are grouped as recursive doubling and the binomial tree of `algorithms::reduce` group
-//! them, so that results are bitwise the same as without a board.
+//! them, so results are bitwise the same as without mailboxes.
 
 use super::CollArgs;
 use super::algorithms::Group;
@@ -21,27 +21,27 @@ use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::backoff::Backoff;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A communicator's board, and how far this rank is with it.
+/// Mailboxes of a communicator, and this rank's progress on them.
 pub(in crate::runtime::comm) struct SmallColl {
     board: Box<dyn CollMailbox>,
-    /// Most bytes of each rank: each reads those of all.
+    /// Maximum bytes of each rank's part. Each rank reads the parts of all ranks.
     most: usize,
     begun: AtomicU64,
     over: AtomicU64,
-    /// A thread moves on the collectives that come before the one that it polls.
+    /// True while a thread advances the collectives that precede the one that it polls.
     is_moving: AtomicBool,
-    /// For partial results. Used by the one whose turn it is.
+    /// Scratch memory for partial results, used only by the collective whose turn it is.
     room: Scratch,
 }
 
-/// Most bytes that a rank reads.
+/// Maximum bytes that a rank reads in one collective.
 const MOST_BYTES: usize = 32 << 10;
 
-/// For the partial results of a tree's levels: its ranks' logarithm, of which the parts of 16 ranks
-/// are the most.
+/// Bytes for the partial results of a tree: one part for each of its log2(ranks) levels. The
+/// largest need is that of 16 ranks: 4 levels of 2 KiB.
 const PARTIAL_BYTES: usize = 8 << 10;
 
-/// Most bytes of each rank, on a board with so much room for them.
+/// Returns the maximum bytes of each rank's part, if a mailbox has room for `room` bytes.
 pub(in crate::runtime::comm) fn most_bytes(room: usize, ranks: i32) -> usize {
     let ranks = ranks.unsigned_abs().max(1);
     let levels = ranks.ilog2().max(1) as usize;
@@ -61,23 +61,23 @@ impl SmallColl {
         Ok(SmallColl { board, most, begun, over, is_moving: AtomicBool::new(false), room })
     }
 
-    /// Whether so many bytes of each rank are few enough.
+    /// Returns true if parts of `bytes` bytes are small enough for the mailboxes.
     #[inline]
     pub(in crate::runtime::comm) fn takes(&self, bytes: usize) -> bool {
         bytes <= self.most
     }
 
-    /// Tells the others that this rank destroys the communicator.
+    /// Marks in the mailbox that this rank destroys the communicator.
     pub(in crate::runtime::comm) fn leave(&self) {
         self.board.leave();
     }
 
-    /// Whether a rank has done that.
+    /// Returns true if `rank` has marked that it destroys the communicator.
     pub(in crate::runtime::comm) fn has_left(&self, rank: i32) -> bool {
         self.board.has_left(rank)
     }
 
-    /// Numbers the next collective that uses the board. Called by one thread at a time.
+    /// Returns the number of the next small collective. Only one thread calls it at a time.
     fn next_number(&self) -> u64 {
         let number = self.begun.load(Ordering::Relaxed) + 1;
         self.begun.store(number, Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl SmallColl {
     }
 }
 
-/// A collective over the board that is in progress.
+/// Small collective in progress.
 pub(in crate::runtime::comm) struct Steps {
     kind: Kind,
     root: i32,
@@ -93,18 +93,18 @@ pub(in crate::runtime::comm) struct Steps {
     recv: Region,
     reduction: Option<Reduction>,
     number: u64,
-    /// Bytes of a rank's part.
+    /// Bytes of each rank's part.
     len: usize,
-    /// Label of its posts.
+    /// Label of the posts of this collective.
     what: u32,
     is_posted: bool,
-    /// The ranks whose posts it still waits for, the own one left out.
+    /// First rank whose post is still awaited; the own rank is skipped.
     next: i32,
     end: i32,
 }
 
 impl Steps {
-    /// Steps of a collective over the board; `what` distinguishes it from other collectives.
+    /// Creates the state of a small collective; `what` distinguishes it from other collectives.
     #[inline]
     pub(in crate::runtime::comm) fn new(
         comm: &Comm,
@@ -134,7 +134,7 @@ impl Steps {
         }
     }
 
-    /// Moves it on as far as it goes without waiting.
+    /// Advances the collective as far as possible without waiting.
     #[inline]
     pub(in crate::runtime::comm) fn advance(
         &mut self,
@@ -160,7 +160,7 @@ impl Steps {
         Ok(Advance::Done)
     }
 
-    /// Whether those before it are over.
+    /// Returns true if all previous small collectives are complete.
     pub(in crate::runtime::comm) fn is_next(&self, flat: &SmallColl) -> bool {
         self.is_posted || self.is_its_turn(flat)
     }
@@ -172,7 +172,7 @@ impl Steps {
     #[inline]
     fn post(&mut self, comm: &Comm, flat: &SmallColl) -> Result<bool> {
         if !self.is_its_turn(flat) {
-            // One before it has failed: it never comes to its turn.
+            // A previous collective has failed, so the turn of this one never comes.
             return if comm.is_broken() { Err(comm.fail_with_first()) } else { Ok(false) };
         }
         let data = match self.kind {
@@ -211,7 +211,7 @@ impl Steps {
         )
     }
 
-    /// All parts that this rank needs are there.
+    /// Computes the result from the parts of the other ranks, all of which have arrived.
     fn conclude(&self, comm: &Comm, flat: &SmallColl) {
         let part =
             |rank: i32| flat.board.look(rank, self.number).map_or(Region::EMPTY, |post| post.data);
@@ -233,7 +233,7 @@ impl Steps {
         }
     }
 
-    /// The ranks that it waits for now.
+    /// Returns the ranks that the collective currently waits for.
     pub(in crate::runtime::comm) fn awaited(
         &self,
         comm: &Comm,
@@ -248,22 +248,22 @@ impl Steps {
         (from..to).filter(move |rank| *rank != own)
     }
 
-    /// Whether the rank that it waits for has gone without its part.
-    /// `looks`: also at the marks of ranks that have destroyed the communicator.
+    /// Returns true if the awaited rank died or left without posting its part. `looks`: also checks
+    /// the marks of ranks that have destroyed the communicator.
     pub(in crate::runtime::comm) fn is_lost(
         &self,
         comm: &Comm,
         flat: &SmallColl,
         looks: bool,
     ) -> bool {
-        // First whether it has gone: what it did before is seen after that.
+        // The departure is checked before the mailbox: posts before the departure are then visible.
         self.awaited(comm, flat).next().is_some_and(|rank| {
             let has_gone = comm.has_closed(rank) || (looks && comm.has_left(rank));
             has_gone && flat.board.look(rank, self.number).is_none()
         })
     }
 
-    /// Between two looks of a call that waits.
+    /// Pauses between two polls of a waiting call.
     #[inline]
     pub(in crate::runtime::comm) fn pause(
         &self,
@@ -285,12 +285,12 @@ impl Steps {
             _ => false,
         });
         if backoff.is_turn(TURN) {
-            // Others may wait for this rank's part of a message.
+            // Other ranks may wait for this rank's part of a message.
             comm.link.transport.progress();
         }
     }
 
-    /// After a look of a request that found nothing new.
+    /// Makes progress on the transport and on earlier collectives, after a poll without a new post.
     pub(in crate::runtime::comm) fn progress_others(&self, comm: &Comm, flat: &SmallColl) {
         comm.link.transport.progress();
         if !self.is_its_turn(flat) && !flat.is_moving.swap(true, Ordering::Acquire) {
@@ -300,11 +300,11 @@ impl Steps {
     }
 }
 
-/// Polls of the board between two polls of the transport.
+/// Number of mailbox polls between two polls of the transport.
 const TURN: u32 = 16;
 
-/// Folds all ranks' parts into `into`: as the binomial tree to a root does, or else recursive
-/// doubling.
+/// Folds the parts of all ranks into `into`, grouped as the binomial tree to `root` groups them, or
+/// as recursive doubling if there is no root.
 #[inline]
 fn fold_all(
     by: &Reduction,
@@ -327,7 +327,7 @@ fn fold_all(
     Tree { by, count: fold.core, leaf }.fold(0, fold.core, into, room);
 }
 
-/// A binomial tree over `count` places, each with one part, or two that are folded first.
+/// Binomial tree over `count` places. Each place has one part, or two parts that are folded first.
 struct Tree<'a, L> {
     by: &'a Reduction,
     count: i32,
@@ -335,8 +335,8 @@ struct Tree<'a, L> {
 }
 
 impl<L: Fn(i32) -> (Region, Option<Region>)> Tree<'_, L> {
-    /// Folds the places from `first` on, below `first + reach`, into `into`. The parts are only
-    /// read. `room` is for the partial results of the levels below.
+    /// Folds the places from `first` to `first + reach - 1` into `into`. The parts are only read.
+    /// `room` is scratch memory for the partial results of the lower levels.
     fn fold(&self, first: i32, reach: i32, into: Region, room: Region) {
         let mut step = 1;
         let (left, right) = (self.leaf)(first);

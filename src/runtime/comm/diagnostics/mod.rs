@@ -1,7 +1,7 @@
-//! Reports on what a communicator does.
+//! Diagnostics of a communicator.
 //!
 //! In reading order:
-//! - `hang_report`: exchange of states when a collective does not end
+//! - `hang_report`: exchange of states when a collective does not complete
 //! - `dry_run`: schedules without messages
 
 pub mod dry_run;

@@ -1,17 +1,18 @@
-//! Survivors agree on who they are, and get a communicator of their own.
+//! Agreement of the survivors on the set of survivors, and creation of a communicator for them.
 //!
-//! Flooding: in each round every rank sends the set of ranks that it knows to have failed to all
-//! others, and takes theirs in. A rank that received its own set from every rank outside of it
-//! decides, and publishes that in the next round. A rank that receives a decision adopts it and
-//! passes it on. A rank can only miss another's message by its death, so no two survivors decide
-//! differently: a rank that does not decide in a round in which another did goes on to the next,
-//! where the decision reaches it, unless all who had it died first. (Early-deciding flooding
-//! consensus with a perfect failure detector: Charron-Bost and Schiper, "Uniform consensus is
-//! harder than consensus", 2004.)
+//! The algorithm is flooding: in each round every rank sends the set of ranks that it has found to
+//! have failed to all other ranks, and merges the sets that it receives. A rank that received its
+//! own set from every rank outside of the set decides, and publishes the decision in the next
+//! round. A rank that receives a decision adopts and forwards it. A rank can miss another rank's
+//! message only because of that rank's death, so no two survivors decide differently: a rank that
+//! does not decide in a round in which another rank decides receives the decision in the next
+//! round, unless all ranks that had the decision died first. (Early-deciding flooding consensus
+//! with a perfect failure detector: Charron-Bost and Schiper, "Uniform consensus is harder than
+//! consensus", 2004.)
 //!
-//! An agreement that does not end within the time limit is suspended, not abandoned: its receives
-//! stay posted and its words stay valid, and the next call on this rank continues it. So a late
-//! rank adopts the decision that the others reached with its words, and attempts need no numbers.
+//! An agreement that does not complete within the time limit is suspended, not abandoned: its
+//! receives stay posted, its messages stay valid, and the next call on this rank continues it. So a
+//! late rank adopts the decision reached with its messages, and attempts need no numbers.
 
 use super::group::{MailboxReservation, derive};
 use crate::abi::handle::dtl_comm_t;
@@ -27,24 +28,24 @@ use crate::runtime::comm::{Comm, absence, coll, insert, progress};
 use crate::runtime::component::Completion;
 use crate::sys::sync::backoff::Backoff;
 
-/// Rounds of one agreement have tags of their own.
+/// Maximum number of rounds of one agreement; each round has a tag of its own.
 const ROUNDS: u32 = 1 << 12;
 
-/// Message of a rank in a round.
+/// Message that a rank sends in a round.
 #[derive(Clone, PartialEq, Eq)]
 struct AgreeMessage {
     decided: bool,
-    /// The context that this rank would give the new communicator, or the decided one.
+    /// Context that this rank proposes for the new communicator, or the decided context.
     context: u32,
-    /// By rank.
+    /// For each rank: true if the rank has failed.
     failed: Vec<bool>,
-    /// By rank: the place that it has reserved for the new communicator's board, as far as that is
-    /// known. A rank that decides has received those of all survivors. Empty if there are too many
-    /// ranks for a board.
+    /// For each rank: the mailbox slot that the rank has reserved for the new communicator, or 0 if
+    /// the slot is not known. A rank that decides has received the slots of all survivors. Empty if
+    /// there are too many ranks for mailboxes.
     places: Vec<u32>,
 }
 
-/// Ranks of a communicator beyond which no places are sent: boards have few ranks.
+/// Maximum number of ranks for which mailbox slots are sent; mailboxes support few ranks only.
 const MOST_PLACES: usize = 64;
 
 fn places_told(size: usize) -> usize {
@@ -75,25 +76,25 @@ impl AgreeMessage {
     }
 }
 
-/// Shrinks of one communicator.
+/// State of the shrinks of one communicator.
 #[derive(Default)]
 pub(in crate::runtime::comm) struct Shrinking {
-    /// Shrinks that succeeded on this rank. All ranks complete the same ones in the same order.
+    /// Number of shrinks that succeeded on this rank, equal and in the same order on all ranks.
     completed: u32,
-    /// A call is in progress and owns the agreement.
+    /// True if a call is in progress and owns the agreement.
     is_busy: bool,
-    /// The agreement that a call left unfinished.
+    /// Agreement that an earlier call has not completed.
     suspended: Option<Box<Agreement>>,
 }
 
 impl Shrinking {
-    /// Number of shrinks that succeeded, and whether another one is in progress or suspended.
+    /// Returns the number of successful shrinks, and true if one is in progress or suspended.
     pub(in crate::runtime::comm) fn state(&self) -> (u32, bool) {
         (self.completed, self.is_busy || self.suspended.is_some())
     }
 }
 
-/// A working communicator of the ranks that are left. All of them call it.
+/// Creates a working communicator of the surviving ranks. All survivors call it.
 pub fn shrink(comm: &Comm) -> Result<dtl_comm_t> {
     if comm.standing.state() == CommState::Closed {
         return Err(comm.ended());
@@ -127,7 +128,7 @@ fn continue_shrink(
     completed: u32,
     agreement: &mut Option<Box<Agreement>>,
 ) -> Result<dtl_comm_t> {
-    // Wakes the ranks that wait on the communicator, so that they call shrink too.
+    // Wakes the ranks that wait on the communicator, so that they call shrink, too.
     comm.standing.revoke();
     hang_report::revoke(comm);
     let agreement = match agreement {
@@ -138,7 +139,7 @@ fn continue_shrink(
     let reached = agreement.reach(comm);
     comm.recorder.end(ticket);
     reached?;
-    // The survivors have sent notices that they shrink before their words.
+    // The survivors have sent the notices of their shrinks before their agreement messages.
     hang_report::serve_own(comm);
     let decision = &agreement.mine;
     if !decision.survivors().contains(&comm.rank) {
@@ -159,24 +160,23 @@ fn continue_shrink(
     insert(coll::coll_device::pass_on(comm, made)?)
 }
 
-/// An agreement in progress.
+/// Agreement in progress.
 struct Agreement {
-    /// The tag of round 0.
+    /// Tag of round 0.
     first_tag: u32,
     round: u32,
     own_context: u32,
-    /// This rank's place for the new communicator's board, until that takes it.
+    /// Reservation of this rank's mailbox slot, until the new communicator acquires the slot.
     seat: Option<MailboxReservation>,
-    /// This rank's word in this round. If it is decided, it is the result, which is sent to the
-    /// survivors.
+    /// Message of this rank in this round. A decided message is the result, sent to the survivors.
     mine: AgreeMessage,
-    /// Words of this round, by rank.
+    /// Received messages of this round, by rank.
     heard: Vec<Option<AgreeMessage>>,
-    /// Ranks for which this round's receive, and this round's send, is still to be posted.
+    /// Ranks for which this round's receive, or this round's send, is still to be posted.
     to_receive: Vec<i32>,
     to_send: Vec<i32>,
     receiving: Vec<(i32, Posted)>,
-    /// Sends in flight, of all rounds.
+    /// Sends in flight, of all rounds, with their destinations.
     sending: Vec<(i32, Posted)>,
 }
 
@@ -221,7 +221,7 @@ impl Agreement {
         self.to_send = others;
     }
 
-    /// Continues until there is a decision and it has been sent to all survivors.
+    /// Continues the agreement until a decision is reached and has been sent to all survivors.
     fn reach(&mut self, comm: &Comm) -> Result<()> {
         let deadline = comm.deadline();
         let mut backoff = Backoff::new();
@@ -255,7 +255,7 @@ impl Agreement {
         }
     }
 
-    /// Posts what this round still has to post. A failure leaves the rest for the next call.
+    /// Posts the remaining operations of this round. After a failure the next call posts the rest.
     fn post(&mut self, comm: &Comm) -> Result<()> {
         if self.to_receive.is_empty() && self.to_send.is_empty() {
             return Ok(());
@@ -268,7 +268,7 @@ impl Agreement {
             self.to_receive.pop();
         }
         while let Some(&rank) = self.to_send.last() {
-            // A rank that has died meanwhile is noticed when its own word does not arrive.
+            // A rank that has died meanwhile is detected when its own message does not arrive.
             let posted = Posted::send(comm, &words, (Class::Agreement, rank, tag), MEMORY);
             self.sending.extend(unless_failed(posted)?.map(|posted| (rank, posted)));
             self.to_send.pop();
@@ -276,7 +276,7 @@ impl Agreement {
         Ok(())
     }
 
-    /// Stores the words that have arrived. The slots of failed and absent ranks stay empty.
+    /// Stores the messages that have arrived. The slots of failed and absent ranks stay empty.
     fn poll(&mut self, comm: &Comm) -> Result<()> {
         let mut at = 0;
         while let Some((rank, posted)) = self.receiving.get_mut(at) {
@@ -300,8 +300,8 @@ impl Agreement {
         Ok(())
     }
 
-    /// Ends a round of which all words have arrived: decides, or begins the next round with the
-    /// failures learned.
+    /// Concludes a round whose messages have all arrived: decides, or begins the next round with
+    /// the failures that the messages reported.
     fn conclude_round(&mut self, comm: &Comm) -> Result<()> {
         let (mine, heard) = (&self.mine, &self.heard);
         let decided = heard.iter().flatten().find(|word| word.decided);
@@ -348,7 +348,7 @@ impl Agreement {
     }
 }
 
-/// Returns the posted operation, or `None` if its peer has failed.
+/// Returns the posted operation in `posted`, or `None` if the peer of the operation has failed.
 fn unless_failed(posted: Result<Posted>) -> Result<Option<Posted>> {
     match posted {
         Ok(posted) => Ok(Some(posted)),
@@ -357,13 +357,13 @@ fn unless_failed(posted: Result<Posted>) -> Result<Option<Posted>> {
     }
 }
 
-/// Whether an operation is over: `Some(false)` if its peer failed or is absent.
+/// Returns `Some(true)` if an operation is complete, `Some(false)` if its peer failed or is absent,
+/// and `None` if the operation is in flight.
 fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
     let done = match posted.poll()? {
         Some(done) => Some(done),
         None if posted.is_over() => return Ok(Some(true)),
-        // The peer sent its words before its notice: a word that has not arrived by now will not
-        // arrive.
+        // The peer sent its message before its notice: a message not received by now never arrives.
         None if comm.is_absent(peer) => {
             comm.receive_earlier(peer);
             match posted.cancel()? {
@@ -381,7 +381,7 @@ fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
 }
 
 impl AgreeMessage {
-    /// Returns the ranks that this word reports as failed and `known` does not.
+    /// Returns the ranks that this message reports as failed and that are not set in `known`.
     fn survivors_missing_from(&self, known: &[bool]) -> Vec<i32> {
         let pairs = (0..).zip(self.failed.iter().zip(known));
         pairs.filter(|(_, (theirs, ours))| **theirs && !**ours).map(|(rank, _)| rank).collect()

@@ -1,5 +1,4 @@
-//! Attributes: a program's own pointers on communicators, under keys that define how they are
-//! copied and ended.
+//! Attributes: a program's pointers on communicators, under keys that define copy and deletion.
 
 use crate::abi::comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
 use crate::abi::handle::dtl_comm_t;
@@ -13,26 +12,26 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Callbacks of a key, and their argument.
+/// Callbacks of an attribute key, and the argument of the callbacks.
 #[derive(Clone, Copy)]
 pub struct Key {
-    /// On duplication; none = not copied.
+    /// Called when a communicator is duplicated; without this callback the attribute is not copied.
     pub copy: dtl_attribute_copy_fn_t,
-    /// At the end; none = nothing to do.
+    /// Called when an attribute is deleted; without this callback no function is called.
     pub delete: dtl_attribute_delete_fn_t,
-    /// Passed to both.
+    /// Argument passed to both callbacks.
     pub user: Addr,
 }
 
-/// Keys by number; numbers are not used twice.
+/// Registered keys by number. Numbers are not reused.
 static KEYS: Mutex<BTreeMap<i32, Key>> = Mutex::new(BTreeMap::new());
 static NEXT: Mutex<i32> = Mutex::new(1);
 
-/// A communicator's attributes: the key as it was when the attribute was set, and the value.
+/// Attributes of a communicator: by key number, the key when the attribute was set, and the value.
 #[derive(Default)]
 pub(in crate::runtime::comm) struct Attributes(Mutex<BTreeMap<i32, (Key, Addr)>>);
 
-/// Makes a key.
+/// Creates a key and returns its number.
 pub fn create_key(key: Key) -> Result<i32> {
     let mut next = NEXT.lock();
     let number = *next;
@@ -44,7 +43,7 @@ pub fn create_key(key: Key) -> Result<i32> {
     Ok(number)
 }
 
-/// Ends a key. Attributes under it stay until their communicators go.
+/// Destroys a key. Attributes under the key remain until they are deleted with their communicators.
 pub fn destroy_key(number: i32) -> Result<()> {
     match KEYS.lock().remove(&number) {
         Some(_) => Ok(()),
@@ -63,7 +62,7 @@ fn find(number: i32) -> Result<Key> {
     KEYS.lock().get(&number).copied().ok_or_else(|| unknown(number))
 }
 
-/// Sets an attribute; one that was there ends.
+/// Sets an attribute. Deletes the previous attribute under the key, if any.
 pub fn set(comm: &Comm, handle: dtl_comm_t, number: i32, value: Addr) -> Result<()> {
     let key = find(number)?;
     let old = comm.attributes.0.lock().insert(number, (key, value));
@@ -73,7 +72,7 @@ pub fn set(comm: &Comm, handle: dtl_comm_t, number: i32, value: Addr) -> Result<
     Ok(())
 }
 
-/// An attribute's value.
+/// Returns the value of an attribute, or `None` if the communicator has no attribute under the key.
 pub fn get(comm: &Comm, number: i32) -> Result<Option<Addr>> {
     let value = comm.attributes.0.lock().get(&number).map(|(_, value)| *value);
     if value.is_none() {
@@ -82,7 +81,7 @@ pub fn get(comm: &Comm, number: i32) -> Result<Option<Addr>> {
     Ok(value)
 }
 
-/// Ends an attribute.
+/// Deletes an attribute and calls its key's delete callback.
 pub fn delete(comm: &Comm, handle: dtl_comm_t, number: i32) -> Result<()> {
     let old = comm.attributes.0.lock().remove(&number);
     match old {
@@ -100,7 +99,8 @@ pub fn delete(comm: &Comm, handle: dtl_comm_t, number: i32) -> Result<()> {
     Ok(())
 }
 
-/// Copies what wants to be copied to a duplicate.
+/// Copies the attributes to a duplicate of the communicator; the copy callback of each key decides
+/// whether its attribute is copied. If a callback fails, deletes all attributes of the duplicate.
 pub(in crate::runtime::comm) fn copy_all(from: &Comm, handle: dtl_comm_t, to: &Comm) -> Result<()> {
     let all: Vec<_> =
         from.attributes.0.lock().iter().map(|(number, entry)| (*number, *entry)).collect();
@@ -122,7 +122,7 @@ pub(in crate::runtime::comm) fn copy_all(from: &Comm, handle: dtl_comm_t, to: &C
     Ok(())
 }
 
-/// Ends all attributes of a communicator that goes.
+/// Deletes all attributes of a communicator that is destroyed.
 pub(in crate::runtime::comm) fn end_all(comm: &Comm, handle: dtl_comm_t) {
     let all = std::mem::take(&mut *comm.attributes.0.lock());
     for (number, (key, value)) in all {
@@ -130,7 +130,7 @@ pub(in crate::runtime::comm) fn end_all(comm: &Comm, handle: dtl_comm_t) {
     }
 }
 
-/// At finalize: attributes go before their communicators, and all keys with them.
+/// Deletes all attributes at finalize, before their communicators, and then all keys.
 pub fn destroy_all() {
     let inside = epoch::enter();
     let comms: Vec<(u64, Arc<Comm>)> =
@@ -141,7 +141,7 @@ pub fn destroy_all() {
     KEYS.lock().clear();
 }
 
-/// In a forked child: what they point to is a copy of the parent's; nothing is called.
+/// Clears all keys in a forked child. Attributes point to copied memory, so no callback is called.
 pub fn forget_all() {
     KEYS.lock().clear();
 }

@@ -1,5 +1,5 @@
-//! Communicators made from others: duplicated, split, or of chosen ranks. They share the link; a
-//! context of their own keeps their messages apart.
+//! Communicators derived from other communicators: duplicated, split, or of chosen ranks. They
+//! share the link; a separate context isolates their messages.
 
 use super::attribute;
 use crate::abi::comm::communicator::DTL_UNDEFINED;
@@ -15,17 +15,17 @@ use crate::runtime::comm::{Comm, insert, progress};
 use crate::sys::os::hwinfo;
 use std::sync::Arc;
 
-/// The context that rank 0 proposes; 0 if it has none left.
+/// Returns the context that rank 0 proposes; 0 if rank 0 has no context left, or on other ranks.
 fn proposal(comm: &Comm) -> u64 {
     if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 }
 }
 
-/// Reservation of this rank's place for its part of a board. It is made before the ranks exchange
-/// their places, so that another thread that makes a communicator at the same time cannot get the
-/// place. Released on drop, unless a board took the place.
+/// Reservation of a mailbox slot for this rank. The slot is reserved before the ranks exchange
+/// their slot numbers, so that another thread that creates a communicator at the same time cannot
+/// obtain the slot. Drop releases the slot, unless the communicator's mailboxes have acquired it.
 pub(in crate::runtime::comm) struct MailboxReservation {
     link: Arc<SharedTransport>,
-    /// 0: there is none.
+    /// Number of the reserved mailbox slot; 0 if no slot is reserved.
     pub(in crate::runtime::comm) place: u32,
 }
 
@@ -37,8 +37,8 @@ impl MailboxReservation {
         MailboxReservation { link, place }
     }
 
-    /// Gives a communicator a board if all its ranks have a place. `places`: by rank; 0 = the rank
-    /// has none.
+    /// Opens the mailboxes of a communicator if all its ranks have a slot. `places`: slot number of
+    /// each rank; 0 = the rank has no slot.
     fn take(mut self, comm: Comm, places: &[u32]) -> Result<Comm> {
         if places.contains(&0) {
             return Ok(comm);
@@ -66,15 +66,15 @@ fn context_of(proposal: u64) -> Result<u32> {
     }
 }
 
-/// Notifies the other ranks if this rank failed to make its part of a communicator, as they may
-/// have made theirs. Returns `made`. `number`: number of the collective that made the communicator.
+/// Notifies the other ranks if this rank failed to create its part of a communicator, because they
+/// may have created theirs. Returns `made`. `number`: number of the creating collective.
 fn or_absent<T>(comm: &Comm, number: u64, made: Result<T>) -> Result<T> {
     made.inspect_err(|_| hang_report::absent(comm, number))
 }
 
-/// Makes a communicator of chosen ranks of `comm` (as `comm` numbers them), which include this
-/// process. `seats`: this rank's place for a board, and the places of all ranks. `number`: number
-/// of the collective that makes the communicator.
+/// Creates a communicator of the members `ranks` of `comm`, which include this process. `seats`:
+/// this rank's mailbox reservation, and the slot numbers of all ranks. `number`: number of the
+/// collective that creates the communicator.
 pub(in crate::runtime::comm) fn derive(
     comm: &Comm,
     ranks: &[i32],
@@ -112,7 +112,7 @@ fn derive_part(
     }
 }
 
-/// Duplicates a communicator. The keys' callbacks decide which attributes are copied.
+/// Duplicates a communicator. The keys' copy callbacks decide which attributes are copied.
 pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
     let copy = internal_dup(comm, Kind::Dup)?;
     let number = comm.latest_number();
@@ -123,13 +123,13 @@ pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
     or_absent(comm, number, copied)
 }
 
-/// Makes a communicator of the same ranks with messages of its own, and copies nothing else.
+/// Creates a communicator of the same ranks with a context of its own. Copies no attributes.
 pub(in crate::runtime::comm) fn internal_dup(comm: &Comm, kind: Kind) -> Result<Comm> {
     Ok(dup_and_exchange(comm, kind, [])?.0)
 }
 
-/// Makes a communicator of the same ranks as [`internal_dup`] does. Also exchanges `N` words of
-/// each rank, and returns them in the order of ranks.
+/// Creates a communicator of the same ranks, like [`internal_dup`]. Also exchanges `N` words of
+/// each rank, and returns these words in rank order.
 fn dup_and_exchange<const N: usize>(
     comm: &Comm,
     kind: Kind,
@@ -150,8 +150,8 @@ fn dup_and_exchange<const N: usize>(
     Ok((derive(comm, &ranks, context, Some((seat, places)), comm.latest_number())?, said))
 }
 
-/// Makes a communicator of the same ranks for the library itself. Also exchanges `N` words of each
-/// rank, returned in the order of ranks. Its handle is never returned to the program.
+/// Creates a communicator of the same ranks for internal use; its handle is never returned to the
+/// program. Also exchanges `N` words of each rank, and returns these words in rank order.
 pub(in crate::runtime::comm) fn private<const N: usize>(
     comm: &Comm,
     kind: Kind,
@@ -165,7 +165,7 @@ pub(in crate::runtime::comm) fn private<const N: usize>(
     Ok((made, said))
 }
 
-/// Makes a communicator for each color, ranks ordered by key. `None`: the color is DTL_UNDEFINED.
+/// Creates a communicator per color, ranks ordered by key. Returns `None` for DTL_UNDEFINED.
 pub fn split(comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_comm_t>> {
     split_as(Kind::Split, comm, color, key)
 }
@@ -198,14 +198,14 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
     or_absent(comm, number, coll_device::pass_on(comm, made).and_then(insert)).map(Some)
 }
 
-/// Makes one communicator for each node, ranks ordered by key.
+/// Creates one communicator for each node, with its ranks ordered by key.
 pub fn split_node(comm: &Comm, key: i32) -> Result<dtl_comm_t> {
     if let Some(nodes) = comm.nodes() {
         let own = nodes.get(comm.rank as usize).copied().unwrap_or(0);
         return of_node(split(comm, own, key)?);
     }
     let id = hwinfo::node_id();
-    // Also without an id all ranks go through the same calls.
+    // All ranks make the same sequence of calls, also if a rank has no node id.
     let ids = allgather_words(comm, Kind::Split, &[*id.as_ref().unwrap_or(&0)])?;
     if ids.contains(&0) {
         let why =
@@ -227,8 +227,8 @@ fn of_node(node: Option<dtl_comm_t>) -> Result<dtl_comm_t> {
     }
 }
 
-/// A communicator of the listed ranks in the list's order. All ranks of `comm` call it with the
-/// same list; those not in it get `None`.
+/// Creates a communicator of the ranks in `ranks`, in list order. All ranks of `comm` call this
+/// function with the same list. Returns `None` on ranks that are not listed.
 pub fn create(comm: &Comm, ranks: &[i32]) -> Result<Option<dtl_comm_t>> {
     let mut seen = vec![false; comm.size as usize];
     for rank in ranks {

@@ -1,9 +1,9 @@
-//! Communicators: how they are opened and made from others.
+//! Creation of communicators: opening, and derivation from other communicators.
 //!
 //! In reading order:
 //! - `open_kind`: opening by kind and ranks; the predefined communicators
 //! - `open_over`: opening over another communicator
-//! - `group`: communicators from communicators
+//! - `group`: deriving communicators from communicators
 //! - `agree`: agreement of survivors (shrink)
 //! - `attribute`: attributes under keys
 

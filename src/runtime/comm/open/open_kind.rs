@@ -1,4 +1,4 @@
-//! Opening: which kind, with which ranks, and the two predefined communicators.
+//! Opening of communicators: selection of kind and ranks, and the two predefined communicators.
 
 use super::{group, open_over};
 use crate::abi::comm::communicator::{
@@ -20,20 +20,20 @@ use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// A description with its texts and its communicator taken over.
+/// Description of a communicator to open, with owned copies of its texts and communicator.
 pub struct Description {
-    /// The C struct (its text pointers are not read here).
+    /// The C struct. Its text pointers are not read here.
     pub raw: dtl_comm_desc_t,
-    /// Kind's name; `None` = "auto".
+    /// Name of the kind; `None` = "auto".
     pub kind: Option<String>,
-    /// Job's name.
+    /// Name of the job.
     pub job: Option<String>,
-    /// The communicator below.
+    /// Communicator over which the new communicator is opened, if any.
     pub over: Option<Arc<Comm>>,
 }
 
 impl Default for Description {
-    /// Everything from the settings and the launcher's environment.
+    /// Returns a description that uses the settings and the launcher's environment for every value.
     fn default() -> Self {
         let raw = dtl_comm_desc_t {
             struct_size: size_of::<dtl_comm_desc_t>() as u32,
@@ -50,12 +50,12 @@ impl Default for Description {
     }
 }
 
-/// Opens a communicator.
+/// Opens a communicator as described. Returns its handle.
 pub fn open(description: &Description) -> Result<dtl_comm_t> {
     insert(make(description)?)
 }
 
-/// DTL_COMM_WORLD (index 0) or DTL_COMM_SELF (1): opened at its first use.
+/// Returns DTL_COMM_WORLD (index 0) or DTL_COMM_SELF (index 1), after opening it if necessary.
 pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Arc<Comm>> {
     static OPENING: Mutex<()> = Mutex::new(());
     let _one_opens = OPENING.lock();
@@ -73,10 +73,10 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     Ok(comm)
 }
 
-/// Most ranks of one process: each has a table of all others.
+/// Maximum number of ranks in one process: each rank has a table of all others.
 const MOST_RANKS: i32 = 4096;
 
-/// Opens all ranks of a communicator in this process. All or none.
+/// Opens all `size` ranks of a communicator in this process. On a failure no rank is opened.
 pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_comm_t>> {
     if size < 1 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "size {size}: use 1 to {MOST_RANKS} ranks");
@@ -95,7 +95,7 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     let mut handles = Vec::with_capacity(transports.len());
     for transport in transports {
         let comm = assemble(Arc::clone(&backend), transport, 0, timeout_ns);
-        // Not in the list of those to move on: there is nothing to move.
+        // Not registered for progress, because transports of kind "threads" need none.
         match comm.and_then(|comm| crate::runtime::comm::comm_handles::put(&Arc::new(comm))) {
             Ok(handle) => handles.push(handle),
             Err(error) => {
@@ -109,19 +109,19 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     Ok(handles)
 }
 
-/// A given time limit, or that of the settings.
+/// Returns the time limit `given`, or that of the settings if `given` is 0, in nanoseconds.
 fn time_limit(given: u64) -> u64 {
     if given == 0 { settings::current().timeout_ns.unwrap_or(u64::MAX) } else { given }
 }
 
-/// The backend of a kind that stands beside another communicator.
+/// Returns the backend of `kind` if such communicators are opened beside another communicator.
 fn beside(kind: Option<&str>) -> Option<Arc<Backend>> {
     registry::lookup(kind?)
         .filter(|backend| backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_some()))
 }
 
-/// Opens a communicator beside another one: that which the description names, else what "auto"
-/// chooses. Also runs if this rank cannot use the backend, which the other ranks are notified of.
+/// Opens a communicator beside the one that the description names, otherwise beside a new one of
+/// kind "auto". Also runs if this rank cannot use the backend; the other ranks are then notified.
 fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm> {
     let raw = &description.raw;
     check_flags(&backend, raw.flags)?;
@@ -150,7 +150,7 @@ fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm>
     coll_device::attach(below, wanted, prepared)
 }
 
-/// Checks that the description names no ranks of its own: they are the other communicator's.
+/// Checks that the description sets neither ranks nor a job, which the communicator `over` defines.
 fn check_place(description: &Description) -> Result<()> {
     if description.raw.size == 0 && description.job.is_none() {
         return Ok(());
@@ -162,7 +162,7 @@ fn check_place(description: &Description) -> Result<()> {
     )
 }
 
-/// Opens one over another, for a kind that stands on its own.
+/// Opens a communicator over `below`, for a kind whose ranks use `below` only to bootstrap.
 fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
     let kind = description.kind.as_deref().unwrap_or("auto");
     let meets =
@@ -236,7 +236,7 @@ fn make(description: &Description) -> Result<Comm> {
     connect(backend, &args, timeout_ns)
 }
 
-/// The backend that a communicator of this kind (`None` = "auto") would have. Opens nothing.
+/// Returns the backend that a communicator of `kind` (`None` = "auto") would use. Opens nothing.
 pub fn choose(
     kind: Option<&str>,
     named: Option<(i32, i32)>,
@@ -249,8 +249,8 @@ pub fn choose(
     backend.ready().map(|()| backend)
 }
 
-/// Chooses the backend of a kind to open a communicator with. A backend that cannot run here is
-/// also returned if its open reports that to the other ranks (`open_notifies_peers`).
+/// Returns the backend of a kind to open a communicator with. A backend that cannot run here is
+/// also returned if its `open` reports that to the other ranks (`open_notifies_peers`).
 fn choose_to_open(
     kind: &str,
     named: Option<(i32, i32)>,
@@ -264,7 +264,7 @@ fn choose_to_open(
     })
 }
 
-/// The backend of a kind, which may be unable to run here.
+/// Returns the backend of a kind, even if the backend cannot run here.
 fn find(kind: &str) -> Result<Arc<Backend>> {
     if let Some(backend) = registry::lookup(kind).filter(|backend| backend.comm.is_some()) {
         return Ok(backend);
@@ -280,7 +280,8 @@ fn find(kind: &str) -> Result<Arc<Backend>> {
     )
 }
 
-/// Decides from data that are equal on all ranks, so that all decide the same.
+/// Returns the kind that "auto" selects. The decision depends only on data that are equal on all
+/// ranks, so all ranks select the same kind.
 pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<String> {
     let pretended = settings::current().fake_nodes;
     let (kind, why) = match (named, launch) {
@@ -315,10 +316,10 @@ fn chosen(kind: &str, why: &str) -> String {
     kind.to_owned()
 }
 
-/// Kinds that cross nodes, the best first.
+/// Kinds that span several nodes, in order of preference.
 const ACROSS_NODES: [&str; 2] = ["hier", "mpi"];
 
-/// Whether there is such a kind and it can run here.
+/// Checks that the kind exists and can run here.
 fn ready(kind: &str) -> Result<()> {
     match registry::lookup(kind).filter(|backend| backend.comm.is_some()) {
         Some(backend) => backend.ready(),
@@ -326,7 +327,7 @@ fn ready(kind: &str) -> Result<()> {
     }
 }
 
-/// The first of those kinds that is `ready`.
+/// Returns the first kind of `ACROSS_NODES` for which `ready` succeeds.
 fn several_nodes(why: &str, ready: impl Fn(&str) -> Result<()>) -> Result<String> {
     let mut reasons = Vec::new();
     for kind in ACROSS_NODES {
@@ -367,7 +368,7 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
     }
 }
 
-/// Fails if no backend would read `native`. `backend`: none if the kind is still to be chosen.
+/// Fails if `native` is set but unused by the backend; `backend` is `None` if not chosen yet.
 fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<()> {
     let reader = backend.and_then(|backend| backend.comm.as_deref());
     if native.is_null() || reader.is_some_and(|comm| comm.takes_native()) {
@@ -392,7 +393,7 @@ pub(in crate::runtime::comm) fn connect(
     assemble(backend, transport, args.flags, timeout_ns)
 }
 
-/// A communicator of all ranks of an open transport.
+/// Creates a communicator of all ranks of an open transport.
 pub(in crate::runtime::comm) fn assemble(
     backend: Arc<Backend>,
     transport: Box<dyn Transport>,

@@ -1,7 +1,7 @@
-//! Opening over another communicator a kind that moves messages itself: the ranks meet there, and
-//! then go their own way.
+//! Opening of a self-contained communicator kind over another communicator: the ranks exchange
+//! addresses over the other communicator, and do not use it afterwards.
 //!
-//! Not here: kinds that stay beside the communicator that they are opened over
+//! Not here: kinds that continue to use the communicator that they are opened over
 //! (`coll::coll_device`).
 
 use super::{group, open_kind};
@@ -31,7 +31,7 @@ impl Exchange for Comm {
 }
 
 /// Opens a communicator as described, on all ranks or on none; its default time limit is `over`'s.
-/// Collective over the ranks of `over`, also if one cannot use the backend: it notifies the others.
+/// Collective over the ranks of `over`: a rank that cannot use the backend notifies the others.
 pub(in crate::runtime::comm) fn make(
     backend: Arc<Backend>,
     over: &Arc<Comm>,
@@ -40,7 +40,7 @@ pub(in crate::runtime::comm) fn make(
     let dtl_comm_desc_t { flags, timeout_ns, native, .. } = *raw;
     let timeout_ns = if timeout_ns == 0 { over.timeout_ns } else { timeout_ns };
     let limit_ns = timeout_ns.min(BOOTSTRAP_NS);
-    // A communicator of the library's own, of the same ranks, which serves nothing else.
+    // An internal communicator of the same ranks, used only for this bootstrap.
     let mut twin = group::internal_dup(over, Kind::Open)?;
     twin.timeout_ns = limit_ns;
     all_or_none(&twin, backend.ready(), &[], |rank, status| {
@@ -71,7 +71,7 @@ mod tests {
 
     type Fabric = Vec<Option<Box<dyn Transport>>>;
 
-    /// Ranks that meet over another communicator, and then have a fabric of their own.
+    /// Communicator kind whose ranks bootstrap over another communicator, not used afterwards.
     struct Meets(Mutex<Fabric>);
 
     impl component::Comm for Meets {
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// What each of three ranks gets; `without`: a rank that cannot use the backend.
+    /// Opens a communicator on three ranks; the rank `without` cannot use the backend.
     fn open_all(without: Option<usize>) -> Vec<Result<(i32, i32, u64)>> {
         let (threads, below) = fabric();
         let meets = Arc::new(Meets(Mutex::new(fabric().1)));

@@ -1,4 +1,4 @@
-//! Cancelling operations: requested once, or until the transport lets go of the buffer.
+//! Cancellation of operations: one attempt, or attempts until the transport releases the buffer.
 
 use super::send_recv::OpHandle;
 use crate::abi::status::DTL_ERROR_CANCELED;
@@ -10,15 +10,17 @@ use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
 use std::task::Poll;
 
-/// How long a transport that may keep operations has to give one back, and after it has kept one.
+/// Maximum wait, in nanoseconds, for a transport that may keep the buffer of a canceled operation.
 const GRACE_NS: u64 = 5_000_000_000;
+/// Maximum wait, in nanoseconds, in place of `GRACE_NS` after the transport has kept a buffer.
 const LATER_GRACE_NS: u64 = 100_000_000;
 
-/// Error text for the buffer of an operation that the transport keeps.
+/// Error text for an operation whose buffer the transport has not released.
 const KEPT: &str = "the transport has not given the buffer back and may access it as long as the \
     process runs: do not free or reuse it";
 
-/// Tries until there is an answer, or a transport that may keep operations has done so.
+/// Repeats `attempt` until it returns Ready. If the transport may keep canceled operations and the
+/// time limit passes, marks the link as having lost an operation and fails with TIMEOUT.
 pub(in crate::runtime::comm) fn until<T>(
     link: &SharedTransport,
     mut attempt: impl FnMut() -> Result<Poll<T>>,
@@ -42,20 +44,20 @@ pub(in crate::runtime::comm) fn until<T>(
     }
 }
 
-/// The error of an operation that has failed and whose buffer the transport still has.
+/// Returns the error of a failed operation whose buffer the transport has not released.
 pub(in crate::runtime::comm) fn kept(error: &Error) -> Error {
     Error::new(error.status(), format!("{}; {KEPT}", error.text()))
 }
 
 impl SharedTransport {
-    /// Cancels an operation and waits until the transport lets go of its buffer (see `until`).
-    /// `Some` = it had completed before it could be cancelled.
+    /// Cancels an operation and waits until the transport releases its buffer (see `until`).
+    /// Returns `Some` if the operation completed before it could be canceled.
     pub(in crate::runtime::comm) fn cancel(&self, op: OpId) -> Result<Option<Completion>> {
         until(self, || self.try_cancel(op))
     }
 
-    /// Cancels an operation without waiting. `Some`: it had completed before it could be cancelled.
-    /// Pending: it is matched and not over; call again, as its sender may cancel the message.
+    /// Cancels an operation without waiting. Returns `Some` if the operation completed first, and
+    /// Pending if it is matched but incomplete; the caller then retries, as the sender may cancel.
     fn try_cancel(&self, op: OpId) -> Result<Poll<Option<Completion>>> {
         let withdrawn = self.request_cancel(op);
         if withdrawn.is_err() {
@@ -65,7 +67,7 @@ impl SharedTransport {
     }
 
     fn request_cancel(&self, op: OpId) -> Result<Poll<Option<Completion>>> {
-        // An operation that is already over need not be cancelled, which some transports cannot do.
+        // A completed operation need not be canceled; some transports could not cancel it.
         let mut done = self.transport.outcome(op)?;
         if done.is_none() {
             self.transport.cancel(op)?;
@@ -79,8 +81,8 @@ impl SharedTransport {
 }
 
 impl Comm {
-    /// Cancels a started operation, and waits for it if it has been matched (`until`); `Some` = it
-    /// had completed before that.
+    /// Cancels a started operation, waiting for a matched one (see `until`). Returns `Some` if it
+    /// completed before it could be canceled.
     pub(in crate::runtime::comm) fn cancel_started(
         &self,
         started: OpHandle,
@@ -88,7 +90,8 @@ impl Comm {
         until(&self.link, || self.try_cancel_started(started))
     }
 
-    /// Cancels without waiting. `Some`: it had completed before. Pending: matched; call again.
+    /// Cancels a started operation without waiting. Returns `Some` if the operation completed
+    /// first, and Pending if it is matched but not complete; the caller then retries.
     pub(in crate::runtime::comm) fn try_cancel_started(
         &self,
         started: OpHandle,

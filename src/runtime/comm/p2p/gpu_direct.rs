@@ -1,11 +1,11 @@
-//! Large messages of device memory that go as they are over a transport that moves it
-//! (`backend::Direct`): each has host memory beside, which only becomes memory where its bytes have
-//! to go through it. So everything but the transport's device sees host memory: a message that is
-//! short, or whose other side cannot be reached, is staged in the middle of its way.
+//! Large messages of device memory that the transport moves without staging (`component::Direct`).
+//! Each message also has a host buffer, whose pages are allocated only where the bytes have to pass
+//! through host memory. Only the transport's device sees the device memory. So a message that is
+//! short, or whose peer is not reachable directly, can be staged after its start.
 //!
-//! The bytes are copied by the thread that waits for the message, or makes progress for it: with no
-//! lock but the request's, as all that is staged (`p2p_staging`). The thread that starts the
-//! message gets the dma-buf from the backend, and holds no lock then.
+//! The thread that waits for the message, or makes progress for it, copies the bytes. It holds no
+//! lock except the request's lock, as for all staged messages (`p2p_staging`). The thread that
+//! starts the message obtains the dma-buf from the backend, and holds no lock during that call.
 
 use super::p2p_staging;
 use super::send_recv::OpHandle;
@@ -23,7 +23,7 @@ use crate::sys::os::fd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Makes the host shadow of a device buffer that is to go directly. `None`: the buffer is staged.
+/// Creates the host shadow of a device buffer; `None` if the message has to be staged.
 pub(in crate::runtime::comm) fn host_shadow(
     comm: &Comm,
     buffer: Region,
@@ -33,7 +33,7 @@ pub(in crate::runtime::comm) fn host_shadow(
         return Ok(None);
     }
     let Some((all, allocation)) = device_only::allocation_at(buffer)? else { return Ok(None) };
-    // Memory that another process or library allocated is staged without an explanation.
+    // Memory that another process or library allocated is staged without a report to `dtl_explain`.
     if !allocation.hidden || allocation.imported {
         return Ok(None);
     }
@@ -55,7 +55,7 @@ pub(in crate::runtime::comm) fn host_shadow(
     Ok(Some(Arc::new(HostShadow::new(buffer, hold))))
 }
 
-/// Checks that the buffer was not freed meanwhile: it is still in the allocation `was`.
+/// Checks that the buffer was not freed meanwhile and still belongs to the allocation `was`.
 fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
     match device_only::allocation_of(buffer)? {
         Some(is) if is.serial == was.serial => Ok(()),
@@ -69,7 +69,7 @@ fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
     }
 }
 
-/// A dma-buf of an allocation.
+/// Exports the allocation `all` as a dma-buf. Returns the file descriptor and the offset.
 fn export(all: Region) -> Result<(OwnedFd, u64)> {
     let (given, offset) = memory::dmabuf(&epoch::enter(), all)?;
     match fd::new(given) {
@@ -78,7 +78,7 @@ fn export(all: Region) -> Result<(OwnedFd, u64)> {
     }
 }
 
-/// How buffers go, for `dtl_explain`.
+/// Returns the text for `dtl_explain` that describes how device buffers are transferred.
 pub(in crate::runtime::comm) fn text(direct: &dyn Direct) -> String {
     if let Some(why) = direct.refusal() {
         return refused(&why);
@@ -91,13 +91,13 @@ pub(in crate::runtime::comm) fn text(direct: &dyn Direct) -> String {
     )
 }
 
-/// Describes for `dtl_explain` how buffers go once none goes directly any more, and why.
+/// Returns the text for `dtl_explain` if no buffer is transferred directly because of `why`.
 pub(in crate::runtime::comm) fn refused(why: &str) -> String {
     format!("staged through host memory, each message as a whole: {why}")
 }
 
 impl Comm {
-    /// Starts to send by a host shadow, or from `host` if the link has no direct path.
+    /// Starts a send by a host shadow, or from `host` if the link has no direct path.
     pub(in crate::runtime::comm) fn start_send_shadow(
         &self,
         host: Region,
@@ -113,7 +113,7 @@ impl Comm {
         direct.isend(host, twin, self.to_world(dest), word, mode).map(OpHandle::Op)
     }
 
-    /// Starts to receive by a host shadow, or into `host` if the link has no direct path.
+    /// Starts a receive by a host shadow, or into `host` if the link has no direct path.
     pub(in crate::runtime::comm) fn start_recv_shadow(
         &self,
         host: Region,
@@ -128,7 +128,7 @@ impl Comm {
         Ok(if source == DTL_ANY_SOURCE { OpHandle::FromAny(op) } else { OpHandle::Op(op) })
     }
 
-    /// Whether a rank is this process.
+    /// Returns true if `rank` is this process.
     pub(in crate::runtime::comm) fn is_self(&self, rank: i32) -> bool {
         rank != DTL_PROC_NULL && self.to_world(rank) == self.link.transport.rank()
     }

@@ -1,4 +1,4 @@
-//! Messages that were found by a matched probe: taken out of the queue for one receive to come.
+//! Matched messages: removed from matching by a matched probe, for exactly one later receive.
 
 use super::p2p_staging::{BufferPath, Staged};
 use super::probe;
@@ -24,19 +24,19 @@ pub const TAG: u8 = 8;
 
 static TABLE: HandleTable<MatchedMessage> = HandleTable::new(TAG, 0);
 
-/// A taken message.
+/// Matched message.
 pub struct MatchedMessage {
     comm: Arc<Comm>,
-    /// `None`: from DTL_PROC_NULL.
+    /// Transport's id of the message; `None` for a message from DTL_PROC_NULL.
     taken: Option<OpId>,
     source: i32,
     tag: i32,
 }
 
-/// A matched message, and the completion that its receive will return.
+/// Handle of a matched message, and the completion that its receive will return.
 pub type Found = (dtl_message_t, Completion);
 
-/// Looks for a message that a receive would take, and takes it.
+/// Nonblocking matched probe: removes the first message that a receive would match, if any.
 pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>> {
     send_recv::check_recv(comm, source, tag)?;
     if source == DTL_PROC_NULL {
@@ -55,7 +55,7 @@ pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>>
     Ok(Some((insert(message)?, done)))
 }
 
-/// Waits for a message that a receive would take, and takes it.
+/// Blocking matched probe: waits for a message that a receive would match, and removes it.
 pub fn mprobe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Found> {
     probe::until(comm, || improbe(comm, source, tag))
 }
@@ -69,20 +69,20 @@ fn insert(message: MatchedMessage) -> Result<dtl_message_t> {
     }
 }
 
-/// Whether a handle names one.
+/// Returns true if `id` is the handle of a matched message.
 #[must_use]
 pub fn is_live(id: u64) -> bool {
     TABLE.is_live(id)
 }
 
-/// Takes the message from under its handle, for a receive into a buffer that is well: one receive
-/// gets it.
+/// Removes a matched message from the handle table for a receive into the buffer `data`. Only one
+/// receive obtains the message. Fails without removing the message if the buffer is invalid.
 pub fn claim(inside: &Guard, handle: dtl_message_t, data: &Data) -> Result<Arc<MatchedMessage>> {
     device_only::check(data.bytes)?;
     TABLE.remove(inside, handle.id).ok_or_else(|| invalid_handle("message", TAG, handle.id))
 }
 
-/// Receives a matched message. The status in `Ok(done)` may be TRUNCATED.
+/// Receives a matched message, perhaps with TRUNCATED. Returns the completion and the communicator.
 pub fn mrecv(message: &MatchedMessage, data: Data) -> Result<(Completion, Arc<Comm>)> {
     let comm = &message.comm;
     let done = comm.recorder.during(data.words(Kind::Recv, message.source, message.tag), || {
@@ -95,7 +95,7 @@ pub fn mrecv(message: &MatchedMessage, data: Data) -> Result<(Completion, Arc<Co
     Ok((done, Arc::clone(comm)))
 }
 
-/// Starts to receive a matched message.
+/// Starts the receive of a matched message into `into`.
 pub(in crate::runtime::comm) fn start(message: &MatchedMessage, into: Region) -> Result<OpHandle> {
     if let Err(error) = message.comm.check_open() {
         message.discard(Deadline::after(LONGEST_END_NS));
@@ -107,7 +107,7 @@ pub(in crate::runtime::comm) fn start(message: &MatchedMessage, into: Region) ->
     }
 }
 
-/// Starts to receive a matched message into memory that the host may not reach.
+/// Starts the receive of a matched message into memory that the host may not be able to access.
 #[cold]
 pub(in crate::runtime::comm) fn start_staged(
     message: &MatchedMessage,
@@ -127,7 +127,7 @@ impl MatchedMessage {
     }
 }
 
-/// Drops a communicator's matched messages that were not received.
+/// Discards the matched messages of a communicator that were not received.
 pub(in crate::runtime::comm) fn drop_all(comm: &Arc<Comm>) {
     let limit = Deadline::after(LONGEST_END_NS);
     for id in TABLE.handles() {
@@ -140,16 +140,16 @@ pub(in crate::runtime::comm) fn drop_all(comm: &Arc<Comm>) {
     }
 }
 
-/// How long messages that go are waited for: what is left of them then is between the transport and
-/// their senders.
+/// Maximum time, in nanoseconds, to wait for the receives of discarded messages. After this time
+/// the transport and the senders complete the remaining messages.
 const LONGEST_END_NS: u64 = 100_000_000;
 
 impl MatchedMessage {
-    /// Receives it into nothing, so that its sender is not left with it: that may be this rank.
+    /// Receives the message into an empty buffer, so that its sender (perhaps this rank) completes.
     fn discard(&self, limit: Deadline) {
         let Some(taken) = self.taken else { return };
         let transport = &self.comm.link.transport;
-        // If the transport fails here, the message is not waited for.
+        // If the transport fails to start the receive, the message is not waited for.
         let Ok(op) = transport.receive_matched(taken, Region::EMPTY) else { return };
         let mut backoff = Backoff::new();
         while let Ok(None) = transport.outcome(op) {
@@ -161,7 +161,7 @@ impl MatchedMessage {
     }
 }
 
-/// At finalize, before requests: this rank's own may wait for them.
+/// Discards all matched messages at finalize, before the requests: own sends may wait for them.
 pub fn destroy_all() {
     let limit = Deadline::after(LONGEST_END_NS);
     for id in TABLE.handles() {
@@ -170,7 +170,7 @@ pub fn destroy_all() {
     }
 }
 
-/// In a forked child: the handles go.
+/// Invalidates all message handles in a forked child.
 pub fn forget_all() {
     let inside = epoch::enter();
     TABLE.handles().into_iter().for_each(|id| std::mem::forget(TABLE.remove(&inside, id)));

@@ -3,9 +3,9 @@
 //! In reading order:
 //! - `send_recv`: blocking send, receive and exchange
 //! - `request`: operations in flight
-//! - `persistent`: operations that are started again
+//! - `persistent`: persistent operations of the transport
 //! - `probe`: probing
-//! - `matched_message`: messages found by a matched probe
+//! - `matched_message`: messages returned by a matched probe
 //! - `cancel`: cancellation
 //! - `posted`: memory of the library with the operation posted into it
 //! - `staging_memory`: host memory of a staged message

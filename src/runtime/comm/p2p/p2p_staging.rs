@@ -1,15 +1,15 @@
-//! Messages whose buffer the host cannot reach: they go through host memory of the library's own.
+//! Messages whose buffer the host cannot access, staged through host memory of the library.
 //!
-//! A message of more than `PART` bytes is pipelined in parts where the transport can send a buffer
-//! that is still being written (`Pipeline::isend_filling`) and reports what has arrived: the next
-//! part is copied while the previous one is in flight. The other rank does not depend on the parts:
-//! it is one message, and the other rank's buffer may be any memory. Otherwise the whole message is
-//! copied before the send, and after the receive.
+//! A message of more than `PART` bytes is pipelined if the transport can send a buffer that is
+//! still being written (`Pipeline::isend_pipelined`) and reports the bytes that have arrived. The
+//! next part is then copied while the previous part is in flight. The peer does not depend on the
+//! parts, which form one message, and the peer's buffer may be any memory. Otherwise the whole
+//! message is copied before the send and after the receive.
 //!
-//! Some transports move large ones as they are (`gpu_direct`): then nothing is copied, unless one
-//! of the sides cannot.
+//! Some transports move large messages of device memory without staging (`gpu_direct`). Then no
+//! bytes are copied, unless one side does not support the direct path.
 //!
-//! Not here: which memory that is (`memory::device_only`), requests (`request`), collectives
+//! Not here: classification of memory (`memory::device_only`), requests (`request`), collectives
 //! (`coll::coll_staging`).
 
 use super::send_recv::OpHandle;
@@ -34,15 +34,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-/// How a message ended, and the copies that went with it.
+/// Completion of a message, and the result of its copies between device and host.
 type Ended = (Completion, Result<()>);
 
-/// Bytes of a part.
+/// Size of a pipelined part, in bytes.
 const PART: usize = 1 << 20;
-/// Parts copied before the transport gets its turn again.
+/// Maximum number of parts that one poll copies.
 const TURN: usize = 2;
 
-/// Host memory for a path of a message.
+/// Returns the host memory that a message of `device` needs on the path `path`.
 fn memory_for(path: &BufferPath, device: Region) -> Result<StagingMemory> {
     match path {
         BufferPath::Host => Ok(StagingMemory::default()),
@@ -51,21 +51,21 @@ fn memory_for(path: &BufferPath, device: Region) -> Result<StagingMemory> {
     }
 }
 
-/// How the bytes of a message travel between its buffer and the transport.
+/// Path of a message's bytes between the message's buffer and the transport.
 pub(in crate::runtime::comm) enum BufferPath {
-    /// The transport is given the buffer: memory that the host reaches, or that the transport takes
-    /// as it is.
+    /// The transport accesses the buffer itself, which may be host memory or accepted device
+    /// memory.
     Host,
-    /// Through host memory, all of it at once.
+    /// Staged through host memory as a whole.
     Staged,
-    /// Through host memory, in parts while others travel.
+    /// Staged through host memory in parts; one part is copied while other parts are in flight.
     Pipelined,
-    /// The transport moves device memory. Host memory beside it is used only where it cannot.
+    /// The transport moves device memory. Where it cannot, the host shadow's memory is used.
     Direct(Arc<HostShadow>),
 }
 
 impl BufferPath {
-    /// Path of a message that this rank sends.
+    /// Returns the buffer path of a message that this rank sends.
     #[inline]
     pub(in crate::runtime::comm) fn of_send(
         comm: &Comm,
@@ -83,7 +83,7 @@ impl BufferPath {
         Self::of_hidden(comm, data, !comm.is_self(dest), in_parts)
     }
 
-    /// Path of a message that this rank receives.
+    /// Returns the buffer path of a message that this rank receives.
     #[inline]
     pub(in crate::runtime::comm) fn of_recv(comm: &Comm, into: Region) -> Result<BufferPath> {
         if device_only::may_be(into) {
@@ -93,7 +93,8 @@ impl BufferPath {
         }
     }
 
-    /// Path of a message that was probed: the library itself has to do with its bytes.
+    /// Returns the buffer path of a matched message. The direct path is excluded, because the
+    /// library itself accesses the bytes of a matched message.
     pub(in crate::runtime::comm) fn of_matched(comm: &Comm, into: Region) -> Result<BufferPath> {
         Ok(if is_hidden(comm, into)? { Self::through_host(comm, true) } else { BufferPath::Host })
     }
@@ -117,39 +118,38 @@ impl BufferPath {
         if sends_parts { BufferPath::Pipelined } else { BufferPath::Staged }
     }
 
-    /// Whether the transport is given the buffer.
+    /// Returns true if the transport accesses the buffer itself.
     pub(in crate::runtime::comm) fn is_host(&self) -> bool {
         matches!(self, BufferPath::Host)
     }
 }
 
-/// Which side reaches a buffer.
+/// Access to a buffer by the host and by the transport.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// The host reaches it.
+    /// The host can access the buffer.
     Plain,
-    /// It does not; the transport takes it as it is, in messages.
+    /// The host cannot access the buffer; the transport accepts the buffer in messages.
     Direct,
-    /// Neither.
+    /// Neither the host nor the transport can access the buffer.
     Staged,
 }
 
-/// Whether a message's buffer has to be staged. Only called while there is memory that the host
-/// cannot reach.
+/// Returns true if a buffer has to be staged. Called only while device-only memory exists.
 #[cold]
 pub(in crate::runtime::comm) fn is_staged(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? == Reach::Staged)
 }
 
-/// Whether the host cannot reach a buffer. Only this counts where the library itself accesses the
-/// bytes: those of collectives and of messages that were probed.
+/// Returns true if the host cannot access the buffer. This condition decides where the library
+/// itself accesses the bytes: in collectives and in matched messages.
 #[cold]
 pub(in crate::runtime::comm) fn is_hidden(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? != Reach::Plain)
 }
 
-/// Whether the host cannot reach the buffer of a message that begins later than its buffer was
-/// named. Fails if the buffer `was` hidden then and no longer is: it was freed meanwhile.
+/// Returns true if the host cannot access the buffer of a message that starts after its buffer was
+/// specified. Fails if the host could not access the buffer then (`was`) but can now: it was freed.
 #[cold]
 pub(in crate::runtime::comm) fn is_still_hidden(
     comm: &Comm,
@@ -180,16 +180,17 @@ fn reach_of(comm: &Comm, buffer: Region) -> Result<Reach> {
     Ok(reach)
 }
 
-/// Whether the transport takes memory that the host cannot reach: of the right backend, and such
-/// that other processes can open it. It would have its receiver do so, which of a driver's pool is
-/// an error at best, and of what another process gave cannot be.
+/// Returns true if the transport accepts the device memory of `allocation`. The memory must belong
+/// to the right backend, and other processes must be able to open it. The transport lets its
+/// receiver open the memory. Opening memory of a driver's pool is an error at best, and memory
+/// imported from another process cannot be opened.
 fn is_direct(comm: &Comm, allocation: &Allocation) -> bool {
     comm.link.direct == Some(allocation.backend)
         && allocation.kind == DTL_MEMORY_SHARED
         && !allocation.imported
 }
 
-/// Tells `dtl_explain` once for each communicator how buffers go.
+/// Reports to `dtl_explain`, once per communicator and kind of access, how buffers are transferred.
 fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     let bit = 1 << reach as u8;
     if allocation.backend == host_alloc::home()
@@ -210,7 +211,7 @@ fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     explain_how(comm, allocation, &text);
 }
 
-/// How a staged buffer is sent, for `dtl_explain`.
+/// Returns the text for `dtl_explain` that describes how a staged buffer is sent.
 fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
     if let Some(direct) = comm.link.direct() {
         gpu_direct::text(direct)
@@ -230,8 +231,9 @@ fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
     }
 }
 
-/// Reports to `dtl_explain` that a buffer is staged which was to be direct: all from now on, for
-/// the reason of the refusal, or some allocations, once for each communicator.
+/// Reports to `dtl_explain` that a buffer is staged although the direct path is enabled. With a
+/// `refusal`, all buffers are staged from now on for that reason. Otherwise only some allocations
+/// are staged, which is reported once per communicator.
 pub(in crate::runtime::comm) fn explain_staged(
     comm: &Comm,
     allocation: &Allocation,
@@ -263,26 +265,26 @@ fn explain_how(comm: &Comm, allocation: &Allocation, text: &str) {
     explain::chose(&topic, text);
 }
 
-/// Copies a device buffer's bytes to host memory.
+/// Copies the bytes of a device buffer to new host memory, and returns that memory.
 pub(in crate::runtime::comm) fn copy_out(device: Region) -> Result<Scratch> {
     let host = host_memory(device.len())?;
     transfer::stage_out(host.region(), device)?;
     Ok(host)
 }
 
-/// A message in flight whose buffer is perhaps not the host's.
+/// Message in flight whose buffer the host may not be able to access.
 pub(in crate::runtime::comm) struct Staged {
     started: OpHandle,
     path: BufferPath,
-    /// Whether it is a receive.
+    /// True if the message is a receive.
     receives: bool,
     device: Region,
     host: StagingMemory,
-    /// Bytes copied between the two, from the front.
+    /// Number of bytes copied so far between `device` and `host`, from the start of the buffer.
     copied: usize,
-    /// Bytes that a pipelined send has copied, for the transport.
+    /// Number of bytes that a pipelined send has copied, shared with the transport.
     filling: Option<Arc<PipelinedSource>>,
-    /// A copy failed.
+    /// Error of the copy that failed, if any.
     failed: Option<Error>,
     pub(in crate::runtime::comm) ticket: Option<Ticket>,
     is_over: bool,
@@ -305,7 +307,7 @@ impl Staged {
         }
     }
 
-    /// Starts a send. If the first copy fails, nothing is sent.
+    /// Starts a send. If the first copy fails, no message is sent.
     pub(in crate::runtime::comm) fn send(
         comm: &Comm,
         path: BufferPath,
@@ -342,7 +344,7 @@ impl Staged {
         Ok(staged)
     }
 
-    /// Starts a receive.
+    /// Starts a receive on the given buffer path.
     pub(in crate::runtime::comm) fn recv(
         comm: &Comm,
         path: BufferPath,
@@ -356,7 +358,7 @@ impl Staged {
         })
     }
 
-    /// Starts a receive by `start`, which is given the memory to receive into.
+    /// Starts a receive by calling `start` with the memory to receive into and the buffer path.
     pub(in crate::runtime::comm) fn recv_with(
         path: BufferPath,
         into: Region,
@@ -369,8 +371,8 @@ impl Staged {
         Ok(staged)
     }
 
-    /// Moves the message on. Returns its completion and the result of its copies, if it is over.
-    /// `Err`: the poll failed, and the message lives on.
+    /// Makes progress on the message. Returns the completion and the result of the copies once the
+    /// message is complete. `Err`: the poll failed, and the message is still in flight.
     pub(in crate::runtime::comm) fn poll(&mut self, comm: &Comm) -> Result<Option<Ended>> {
         for _ in 0..TURN {
             let is_moved = self.copy_some(comm);
@@ -385,7 +387,7 @@ impl Staged {
         Ok(None)
     }
 
-    /// Copies the next part, if it is its time.
+    /// Copies the next part if the part is due. Returns true if a part was copied.
     fn copy_some(&mut self, comm: &Comm) -> bool {
         match &self.path {
             BufferPath::Host | BufferPath::Staged => return false,
@@ -418,7 +420,8 @@ impl Staged {
         is_due
     }
 
-    /// Copies all of a send that was to go as it is, if the transport needs that.
+    /// Copies the whole buffer of a direct send to host memory if the transport needs the bytes
+    /// there. Returns true if the bytes were needed.
     fn copy_wanted(&mut self, twin: &HostShadow) -> bool {
         if twin.bytes() != DataLocation::Wanted {
             return false;
@@ -459,12 +462,13 @@ impl Staged {
         }
     }
 
-    /// Requests that the transport cancels the message; it then ends through `poll`.
+    /// Requests the transport to cancel the message, which then completes through `poll`.
     pub(in crate::runtime::comm) fn cancel(&self, comm: &Comm) -> Result<()> {
         self.started.op().map_or(Ok(()), |op| comm.link.transport.cancel(op))
     }
 
-    /// Cancels the message and waits for that. `Some`: it had been matched, and is over now.
+    /// Cancels the message and waits until the transport releases its buffer. Returns `Some` if the
+    /// message had been matched and is now complete.
     pub(in crate::runtime::comm) fn cancel_and_wait(
         &mut self,
         comm: &Comm,
@@ -472,7 +476,8 @@ impl Staged {
         cancel::until(&comm.link, || self.try_cancel(comm))
     }
 
-    /// Cancels the message without waiting. `Some`: matched and over. Pending: matched, not over.
+    /// Cancels the message without waiting. Returns `Some` if the message was matched and is
+    /// complete. Returns Pending if the message is matched but not complete.
     pub(in crate::runtime::comm) fn try_cancel(
         &mut self,
         comm: &Comm,
@@ -490,7 +495,7 @@ impl Staged {
         })
     }
 
-    /// Waits for it as `Comm::complete` does.
+    /// Waits for the message, with the same time limit and cancellation rules as `Comm::complete`.
     pub(in crate::runtime::comm) fn complete(
         &mut self,
         comm: &Comm,
@@ -536,8 +541,8 @@ impl Drop for Staged {
             if let BufferPath::Direct(twin) = &self.path {
                 twin.give_up();
             }
-            // The transport could not let go of it: as with a program's own buffer, the memory has
-            // to stay.
+            // The transport could not release the memory, so the memory is leaked; a program's own
+            // buffer would also have to stay valid.
             std::mem::forget(std::mem::take(&mut self.host));
         }
     }

@@ -1,6 +1,7 @@
-//! Persistent operations of the transport, if it has them: made once, started often.
+//! Persistent operations, created once and started repeatedly, of transports that support them.
 //!
-//! Not here: its request, and starting one as an ordinary operation each time (`request`).
+//! Not here: the persistent request, and the start of an ordinary operation for transports without
+//! persistent operations (`request`).
 
 use super::send_recv::OpHandle;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_PROC_NULL};
@@ -12,7 +13,7 @@ use crate::sys::handles::owning_ref::OwningRef;
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
-/// A persistent operation of the transport. It ends with its request.
+/// Persistent operation of the transport. It is freed together with its request.
 pub(in crate::runtime::comm) struct Persistent {
     group: OwningRef<dyn PersistentOps, SharedTransport>,
     op: OpId,
@@ -20,7 +21,7 @@ pub(in crate::runtime::comm) struct Persistent {
 }
 
 impl Comm {
-    /// Makes a persistent send in the transport. `None`: each start posts an ordinary send.
+    /// Creates a persistent send in the transport. `None`: each start posts an ordinary send.
     pub(in crate::runtime::comm) fn make_send(
         &self,
         data: Region,
@@ -36,7 +37,7 @@ impl Comm {
         persistent(group, made, OpHandle::Op)
     }
 
-    /// Makes a persistent receive in the transport. `None`: each start posts an ordinary one.
+    /// Creates a persistent receive in the transport. `None`: each start posts an ordinary receive.
     pub(in crate::runtime::comm) fn make_recv(
         &self,
         data: Region,
@@ -69,7 +70,7 @@ fn persistent(
 }
 
 impl Persistent {
-    /// Starts it; it is at rest.
+    /// Starts the persistent operation, which must be inactive. Returns the started operation.
     pub(in crate::runtime::comm) fn start(&self) -> Result<OpHandle> {
         self.group.part().start(self.op).map(|()| (self.started)(self.op))
     }

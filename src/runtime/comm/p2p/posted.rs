@@ -1,5 +1,5 @@
-//! Memory of the library together with the operation posted into it. The memory is freed only when
-//! the transport no longer uses it.
+//! Memory of the library together with the operation that is posted into it. The memory is freed
+//! only when the transport no longer uses it.
 
 use super::send_recv::OpHandle;
 use crate::error::{Error, Result};
@@ -9,11 +9,11 @@ use crate::runtime::component::{Completion, OpId, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
-/// Memory of the library and at most one operation posted into it.
+/// Memory of the library and at most one operation that is posted into it.
 ///
-/// Dropping it cancels the operation and waits until the transport no longer uses the memory. If
-/// the transport cannot cancel the operation, the memory is leaked: a transport that still has a
-/// buffer may write to it at any time.
+/// Dropping this value cancels the operation and waits until the transport no longer uses the
+/// memory. If the transport cannot cancel the operation, the memory is leaked: a transport that
+/// still has a buffer may write to it at any time.
 pub(in crate::runtime::comm) struct Posted {
     link: Arc<SharedTransport>,
     memory: Scratch,
@@ -21,9 +21,9 @@ pub(in crate::runtime::comm) struct Posted {
 }
 
 impl Posted {
-    /// Memory without an operation, which the caller lends to operations that it completes or
-    /// cancels itself. `memory` is `None` if the allocation failed; the error then names `what` it
-    /// was for.
+    /// Creates memory without an operation, to lend to operations that the caller completes or
+    /// cancels. `memory` is `None` if its allocation failed; the error then names the purpose
+    /// `what`.
     pub(in crate::runtime::comm) fn lent(
         link: &Arc<SharedTransport>,
         memory: Option<Scratch>,
@@ -38,7 +38,7 @@ impl Posted {
         }
     }
 
-    /// Posts an operation into the memory. `start` posts it and returns its id.
+    /// Posts an operation into the memory. `start` posts the operation and returns its id.
     pub(in crate::runtime::comm) fn post(
         &mut self,
         start: impl FnOnce(Region) -> Result<OpId>,
@@ -47,7 +47,7 @@ impl Posted {
         Ok(())
     }
 
-    /// Starts to send `words`.
+    /// Starts a send of a copy of `words` to rank `dest`.
     pub(in crate::runtime::comm) fn send(
         comm: &Comm,
         words: &[u64],
@@ -60,7 +60,7 @@ impl Posted {
         Ok(posted)
     }
 
-    /// Starts to receive `count` words from one rank.
+    /// Starts a receive of `count` words of 8 bytes from rank `source`.
     pub(in crate::runtime::comm) fn recv(
         comm: &Comm,
         count: usize,
@@ -72,17 +72,17 @@ impl Posted {
         Ok(posted)
     }
 
-    /// The memory, for operations.
+    /// Returns the memory region, for operations.
     pub(in crate::runtime::comm) fn region(&self) -> Region {
         self.memory.region()
     }
 
-    /// Whether the operation is over.
+    /// Returns true if no operation is in flight.
     pub(in crate::runtime::comm) fn is_over(&self) -> bool {
         self.op.is_none()
     }
 
-    /// Makes progress. Returns `Some` once, when the operation completes.
+    /// Makes progress. Returns `Some` exactly once, when the operation completes.
     pub(in crate::runtime::comm) fn poll(&mut self) -> Result<Option<Completion>> {
         let Some(op) = self.op else { return Ok(None) };
         let done = self.link.transport.outcome(op)?;
@@ -92,7 +92,7 @@ impl Posted {
         Ok(done)
     }
 
-    /// Cancels the operation. Returns `Some` if it had completed before.
+    /// Cancels the operation. Returns `Some` if the operation completed first.
     pub(in crate::runtime::comm) fn cancel(&mut self) -> Result<Option<Completion>> {
         let Some(op) = self.op else { return Ok(None) };
         let done = self.link.cancel(op)?;
@@ -100,7 +100,7 @@ impl Posted {
         Ok(done)
     }
 
-    /// The words that were received. Empty while the operation is in progress.
+    /// Returns the received words; empty while the operation is in flight.
     pub(in crate::runtime::comm) fn words(&self) -> Vec<u64> {
         if self.is_over() { self.memory.words() } else { Vec::new() }
     }
@@ -108,7 +108,7 @@ impl Posted {
 
 impl Drop for Posted {
     fn drop(&mut self) {
-        // On an error the operation stays posted.
+        // If cancellation fails, the operation stays posted.
         let _ = self.cancel();
         if !self.is_over() || self.link.has_lost() {
             std::mem::forget(std::mem::take(&mut self.memory));
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::runtime::comm::open::open_kind;
 
-    /// Two ranks in this process.
+    /// Opens a communicator of two ranks in this process.
     fn pair() -> Vec<Comm> {
         let [_, threads] = crate::backend::inproc::backends();
         let ranks = threads

@@ -1,4 +1,4 @@
-//! Looking for messages that stay to be received, and waiting for what may come.
+//! Probing for messages without receiving them, and waiting for a probe to succeed.
 
 use super::send_recv;
 use crate::abi::comm::communicator::*;
@@ -9,13 +9,13 @@ use crate::runtime::comm::{Comm, absence, progress};
 use crate::runtime::component::Completion;
 use crate::sys::sync::backoff::Backoff;
 
-/// Waits for a message that a receive would take; it stays.
+/// Blocking probe: waits for a message that a receive would match. The message stays queued.
 pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Completion> {
     let call = OpDesc { peer: source, tag, ..OpDesc::new(Kind::Probe) };
     comm.recorder.during(call.words(), || until(comm, || iprobe(comm, source, tag)))
 }
 
-/// Looks for a message that a receive would take; it stays.
+/// Nonblocking probe for a message that a receive would match. The message stays queued.
 pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Completion>> {
     send_recv::check_recv(comm, source, tag)?;
     if source == DTL_PROC_NULL {
@@ -25,8 +25,9 @@ pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Completion>> 
     Ok(find(comm, source, look)?.map(|done| comm.localized(done)))
 }
 
-/// Looks for a message. Fails if there is none and none can come: one from any rank may be one that
-/// a dead rank no longer sent, and an absent rank sends none.
+/// Probes for a message from `source` by calling `look`. Fails with RANK_FAILURE if there is none
+/// and none can be expected: after a rank's death the message awaited from any rank may be one that
+/// the dead rank did not send, and an absent rank sends no messages.
 pub(in crate::runtime::comm) fn find<T>(
     comm: &Comm,
     source: i32,
@@ -49,7 +50,7 @@ pub(in crate::runtime::comm) fn find<T>(
     if !comm.is_absent(source) {
         return Ok(None);
     }
-    // What it sent before it left.
+    // The rank may have sent messages before it left.
     comm.catch_up(source);
     match look()? {
         Some(found) => Ok(Some(found)),
@@ -63,7 +64,8 @@ pub(in crate::runtime::comm) fn find<T>(
     }
 }
 
-/// Repeats `look` until it finds something, or until the communicator's time limit or its end.
+/// Repeats `look` until it returns a result. Fails at the communicator's time limit, or if the
+/// communicator is closed or revoked.
 pub(in crate::runtime::comm) fn until<T>(
     comm: &Comm,
     look: impl Fn() -> Result<Option<T>>,

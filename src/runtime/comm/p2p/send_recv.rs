@@ -1,4 +1,4 @@
-//! Point to point: blocking send, receive and exchange over what a transport starts.
+//! Point-to-point messages: blocking send, receive and exchange over a transport's operations.
 
 use super::cancel;
 use super::p2p_staging::{self, BufferPath, Staged};
@@ -17,35 +17,35 @@ use crate::sys::sync::clock::Deadline;
 use crate::sys::sync::hints::usually;
 use std::sync::Arc;
 
-/// A started operation.
+/// Operation that was started.
 #[derive(Clone, Copy)]
 pub(in crate::runtime::comm) enum OpHandle {
-    /// With DTL_PROC_NULL: over before it began.
+    /// Operation with DTL_PROC_NULL, which is complete without a start.
     Nothing,
-    /// A send that was over at once.
+    /// Send that completed at once.
     Sent,
-    /// An operation that the transport has begun.
+    /// Operation that the transport has started.
     Op(OpId),
-    /// A receive from any rank that the transport has begun: a death ends it.
+    /// Receive from any rank that the transport has started; the death of a rank ends it.
     FromAny(OpId),
-    /// An operation of a persistent request that the transport has begun.
+    /// Operation of a persistent request that the transport has started.
     Kept(OpId),
 }
 
 impl OpHandle {
-    /// Returns a send that a transport has begun.
+    /// Returns the operation handle of a send that the transport has started.
     #[inline(always)] // row: send_recv_8
     pub(super) fn send(begun: OpId) -> OpHandle {
         if begun == OpId::COMPLETED { OpHandle::Sent } else { OpHandle::Op(begun) }
     }
 
-    /// Returns a receive that a transport has begun.
+    /// Returns the operation handle of a receive from `source` that the transport has started.
     #[inline(always)] // row: send_recv_8
     pub(super) fn recv(begun: OpId, source: i32) -> OpHandle {
         if source == DTL_ANY_SOURCE { OpHandle::FromAny(begun) } else { OpHandle::Op(begun) }
     }
 
-    /// Returns the operation marked as one of a persistent request.
+    /// Returns this operation handle marked as an operation of a persistent request.
     pub(in crate::runtime::comm) fn kept(self) -> OpHandle {
         match self {
             OpHandle::Op(op) => OpHandle::Kept(op),
@@ -63,12 +63,12 @@ impl OpHandle {
 }
 
 impl Comm {
-    /// Whether a message needs no check: its rank and tag are numbers in their ranges, the host
-    /// reaches its memory, and the communicator is open.
+    /// Returns true if a message needs no further checks: its peer and tag are in range, the host
+    /// can access its memory, and the communicator is open.
     #[inline(always)] // row: send_recv_8
     pub(super) fn is_plain(&self, data: Region, peer: i32, tag: i32) -> bool {
-        // Neither is negative, and no tag above DTL_TAG_MAX, which is all ones; ranks that are do
-        // not exist.
+        // The comparison proves that neither number is negative or above DTL_TAG_MAX, whose bits
+        // are all ones. Ranks above DTL_TAG_MAX do not exist.
         let is_known = (peer | tag) as u32 <= DTL_TAG_MAX as u32 && self.standing.admits(peer);
         usually(is_known) && !device_only::may_be(data)
     }
@@ -90,7 +90,7 @@ impl Comm {
         transport.start_send(data, dest, word, mode, false).map(OpHandle::send)
     }
 
-    /// Starts a standard send of bytes that are still being written. `None`: the transport cannot.
+    /// Starts a standard send of bytes that are still being written; `None` if unsupported.
     pub(in crate::runtime::comm) fn start_pipelined(
         &self,
         data: Region,
@@ -120,7 +120,7 @@ impl Comm {
         Ok(OpHandle::recv(op, source))
     }
 
-    /// Sends a message: within the transport, if nothing else needs progress meanwhile.
+    /// Sends a message; blocks in the transport if no other object needs progress meanwhile.
     #[inline(always)] // row: send_recv_8
     fn send_message(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
         let (transport, word) = (self.link.part(), self.match_bits(Class::User, tag));
@@ -136,8 +136,8 @@ impl Comm {
         self.check_done(&done, "send to", dest)
     }
 
-    /// Receives a message: within the transport, if nothing else needs progress meanwhile, or if it
-    /// is there.
+    /// Receives a message and fills in its completion. Blocks in the transport if no other object
+    /// needs progress meanwhile; otherwise polls, unless the message has already arrived.
     #[inline(always)] // row: send_recv_8
     fn receive(&self, data: Region, source: i32, tag: i32, told: &mut Completion) -> Result<()> {
         let select = self.selector(Class::User, source, tag);
@@ -157,7 +157,7 @@ impl Comm {
         Ok(())
     }
 
-    /// Asks after an operation, making progress.
+    /// Makes progress and polls an operation. Returns `None` if the operation is in flight.
     #[inline(always)] // row: send_recv_8
     pub(in crate::runtime::comm) fn poll(&self, started: OpHandle) -> Result<Option<Completion>> {
         let (op, is_from_any) = match started {
@@ -168,13 +168,13 @@ impl Comm {
         };
         match self.link.transport.outcome(op)? {
             Some(done) => Ok(Some(self.localized(done))),
-            // It may have been the dead rank's message that this receive waits for.
+            // This receive may wait for a message of the rank that died.
             None if is_from_any && self.has_died() => self.fail_from_any(op).map(Some),
             None => Ok(None),
         }
     }
 
-    /// Fills the completion of a send that is over, if it is needed. None of its values matters.
+    /// Fills in the completion of a completed send if requested. None of its values is significant.
     #[inline(always)] // row: send_recv_8
     pub(in crate::runtime::comm) fn tell_sent(&self, told: &mut Completion) {
         if !told.is_unasked() {
@@ -197,9 +197,9 @@ impl Comm {
         Ok(self.link.cancel(op)?.map_or(failed, |done| self.localized(done)))
     }
 
-    /// Waits for an operation with a rank, or from any. At the deadline, when the communicator
-    /// ends, or if the rank turns out to be absent, it is cancelled, so that nothing touches its
-    /// buffer after the return; one that has been matched finishes first.
+    /// Waits for an operation with rank `peer` or with any rank. Cancels the operation at the
+    /// deadline, if the communicator is closed or revoked, or if `peer` is found to be absent, so
+    /// that no buffer is accessed after the return. A matched operation completes first.
     pub(in crate::runtime::comm) fn complete(
         &self,
         started: OpHandle,
@@ -233,7 +233,7 @@ impl Comm {
         }
     }
 
-    /// The error of a wait that ended without its operation.
+    /// Returns the error of a wait that ended before its operation completed.
     #[cold]
     pub(in crate::runtime::comm) fn gave_up(&self) -> Error {
         if !self.is_open() {
@@ -246,7 +246,7 @@ impl Comm {
         )
     }
 
-    /// Turns an unsuccessful completion into an error that names the peer.
+    /// Converts an unsuccessful completion to an error that names the operation and the peer.
     #[inline(always)] // row: send_recv_8
     pub(in crate::runtime::comm) fn check_done(
         &self,
@@ -297,7 +297,7 @@ impl Comm {
     }
 }
 
-/// Checks a send's arguments.
+/// Checks the arguments of a send.
 #[inline(always)] // row: send_recv_8
 pub fn check_send(comm: &Comm, dest: i32, tag: i32) -> Result<()> {
     comm.check_open()?;
@@ -308,7 +308,7 @@ pub fn check_send(comm: &Comm, dest: i32, tag: i32) -> Result<()> {
     fail!(DTL_ERROR_INVALID_ARGUMENT, "tag {tag}: use 0 to {DTL_TAG_MAX}")
 }
 
-/// Checks a receive's arguments.
+/// Checks the arguments of a receive.
 #[inline(always)] // row: send_recv_8
 pub fn check_recv(comm: &Comm, source: i32, tag: i32) -> Result<()> {
     comm.check_open()?;
@@ -319,19 +319,19 @@ pub fn check_recv(comm: &Comm, source: i32, tag: i32) -> Result<()> {
     fail!(DTL_ERROR_INVALID_ARGUMENT, "tag {tag}: use 0 to {DTL_TAG_MAX}, or DTL_ANY_TAG")
 }
 
-/// A message's buffer, and the caller's count and type of its elements.
+/// Message buffer, with the count and the type of its elements as the caller specified them.
 #[derive(Clone, Copy)]
 pub struct Data {
-    /// The bytes.
+    /// Bytes of the buffer.
     pub bytes: Region,
-    /// Elements.
+    /// Number of elements.
     pub count: u64,
-    /// Their type.
+    /// Datatype of the elements.
     pub dtype: i32,
 }
 
 impl Data {
-    /// The recorder's words of an operation on it.
+    /// Returns the words that describe an operation on this buffer for the flight recorder.
     #[inline(always)] // row: send_recv_8
     pub(super) fn words(&self, kind: Kind, peer: i32, tag: i32) -> [u64; 3] {
         Tagged::new(kind, tag).words(peer, self.count, self.dtype)
@@ -346,7 +346,7 @@ fn send_kind(mode: SendMode) -> Kind {
     }
 }
 
-/// Sends a message in either mode and returns when the buffer may be used again.
+/// Sends a message in the given mode. Returns when the buffer may be reused.
 #[inline(always)] // row: send_recv_8
 pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     if !comm.is_plain(data.bytes, dest, tag) {
@@ -358,8 +358,8 @@ pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Res
     sent
 }
 
-/// Sends a message that may go to DTL_PROC_NULL, whose memory may be out of the host's reach, and
-/// whose arguments may be wrong.
+/// General path of `send`: `dest` may be DTL_PROC_NULL, the host may be unable to access the
+/// memory, and the arguments may be invalid.
 #[cold]
 #[inline(never)]
 fn send_checked(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
@@ -376,21 +376,21 @@ fn send_checked(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) ->
     })
 }
 
-/// Receives a message; its status may be TRUNCATED or RANK_FAILURE.
+/// Receives a message and fills in its completion, whose status may be TRUNCATED or RANK_FAILURE.
 #[inline(always)] // row: send_recv_8
 pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Completion) -> Result<()> {
     if !comm.is_plain(data.bytes, source, tag) {
         return recv_checked(comm, data, source, tag, told);
     }
-    // Not by `during`: its closure would be a function of its own.
+    // Not written with `during`, because its closure would not be inlined.
     let ticket = comm.recorder.begin(data.words(Kind::Recv, source, tag));
     let received = comm.receive(data.bytes, source, tag, told);
     comm.recorder.end(ticket);
     received
 }
 
-/// Receives a message that may come from any rank or DTL_PROC_NULL, with any tag, whose memory may
-/// be out of the host's reach, and whose arguments may be wrong.
+/// General path of `recv`: `source` may be any rank or DTL_PROC_NULL, the tag may be any tag, the
+/// host may be unable to access the memory, and the arguments may be invalid.
 #[cold]
 #[inline(never)]
 fn recv_checked(
@@ -415,10 +415,10 @@ fn recv_checked(
     })
 }
 
-/// A message's buffer, peer and tag.
+/// Buffer, peer and tag of a message.
 pub type Side = (Data, i32, i32);
 
-/// Sends and receives at the same time, so that a ring of exchanges cannot deadlock.
+/// Sends and receives concurrently, so that a ring of exchanges cannot deadlock.
 pub fn sendrecv(comm: &Comm, out: Side, into: Side) -> Result<Completion> {
     check_send(comm, out.1, out.2)?;
     check_recv(comm, into.1, into.2)?;
@@ -428,7 +428,7 @@ pub fn sendrecv(comm: &Comm, out: Side, into: Side) -> Result<Completion> {
     exchange(comm, out, into)
 }
 
-/// Sends and receives with one buffer: the received message replaces the sent one.
+/// Sends and receives with one buffer: the received message replaces the sent message.
 pub fn sendrecv_replace(
     comm: &Comm,
     data: Data,
@@ -475,8 +475,8 @@ fn exchange(
     })
 }
 
-/// Sends and receives with buffers that the host may not reach: the send's parts and the receive's
-/// are copied in turn.
+/// Sends and receives with buffers that the host may not be able to access. The parts of the send
+/// and of the receive are copied in turn.
 #[cold]
 fn exchange_staged(
     comm: &Comm,
@@ -499,7 +499,7 @@ fn exchange_staged(
     })
 }
 
-/// The error of a finished receive, if it has one.
+/// Checks the completion of a receive from `source`. Fails if the receive was unsuccessful.
 #[inline(always)] // row: send_recv_8
 pub fn received(comm: &Comm, done: &Completion, source: i32) -> Result<()> {
     comm.check_done(done, "receive from", source)

@@ -1,5 +1,5 @@
-//! Host memory through which a staged message travels: the backend's of its buffer, if that lends
-//! any, else the library's own.
+//! Host memory through which a staged message is copied: lent by the backend of the device buffer
+//! if the backend lends host memory, otherwise allocated by the library.
 
 use crate::error::{Result, fail};
 use crate::runtime::component::StagingBuffer;
@@ -8,7 +8,7 @@ use crate::runtime::registry;
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::{Region, Scratch};
 
-/// Host memory that stands for a buffer.
+/// Allocates `len` bytes of host memory to stage a device buffer.
 pub(crate) fn host_memory(len: usize) -> Result<Scratch> {
     match Scratch::unwritten(len) {
         Some(scratch) => Ok(scratch),
@@ -19,10 +19,10 @@ pub(crate) fn host_memory(len: usize) -> Result<Scratch> {
     }
 }
 
-/// Host memory beside the buffer of a message.
+/// Host memory through which a message's device buffer is staged.
 pub(super) enum StagingMemory {
     Own(Scratch),
-    /// Lent by the buffer's backend, which copies it faster.
+    /// Memory lent by the device buffer's backend, which copies to and from this memory faster.
     Lent(Box<dyn StagingBuffer>),
 }
 
@@ -33,7 +33,7 @@ impl Default for StagingMemory {
 }
 
 impl StagingMemory {
-    /// Memory beside a device's buffer, lent by its backend if that can.
+    /// Returns host memory of the size of `device`, lent by the device's backend if possible.
     pub(super) fn beside(device: Region) -> Result<Self> {
         match lent_for(device)? {
             Some(lent) => Ok(StagingMemory::Lent(lent)),
@@ -41,7 +41,7 @@ impl StagingMemory {
         }
     }
 
-    /// Its bytes.
+    /// Returns the memory region.
     pub(super) fn region(&self) -> Region {
         match self {
             StagingMemory::Own(scratch) => scratch.region(),

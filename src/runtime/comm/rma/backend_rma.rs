@@ -1,10 +1,10 @@
-//! Operations by the transport itself: its network's, or those of the library that it is over.
+//! RMA path by windows of the transport: of its network, or of the library below the transport.
 //!
-//! The transport moves data, and applies the operations that it reports to apply as the library
-//! would. The rest is `active_messages`'s, by messages: locks, and accumulating operations on other
-//! dtypes, and on elements at displacements that are no multiple of their size; of one element all
-//! or none are, as they are atomic among themselves. An operation may begin at any time, so a fence
-//! is a flush of all targets and a barrier.
+//! The transport moves data, and applies the operations for which it reports the library's
+//! semantics. `active_messages` does the rest by messages: locks, accumulating operations on other
+//! dtypes, and those at displacements that are no multiple of the element size. All accumulating
+//! operations on an element use the same method, because they must be atomic among themselves. An
+//! operation may begin at any time, so a fence is a flush of all targets and a barrier.
 
 use super::active_messages::Active;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT};
@@ -22,30 +22,31 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Way of a window by the transport's own window.
+/// Path of a window by the transport's own window.
 pub(super) struct BackendRma {
     window: Box<dyn component::Window>,
     blocks: bool,
     asked: Mutex<Asking>,
     active: Active,
-    /// Whether `active` was given something else than locks.
+    /// True if `active` was used for anything but locks.
     has_messages: AtomicBool,
-    /// The window's memory, if the library has allocated it.
+    /// Memory of the window, if the library has allocated it.
     allocated: Mutex<Option<Scratch>>,
 }
 
 /// Operations that requests poll. Requests outlive calls on the window, so their polls check
-/// whether it is there; other calls hold the window, which `window::destroy` closes when none does.
+/// whether the window still exists. All other calls have a reference to the window, and `destroy`
+/// closes it only when no call has one.
 struct Asking {
     life: WindowLife,
     ops: Vec<OpId>,
 }
 
-/// Whether the transport's window is there.
+/// State of the transport's window.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WindowLife {
     Open,
-    /// Everything was over before.
+    /// Destroyed by all ranks, after all operations had completed.
     Ended,
     Dropped,
 }
@@ -71,7 +72,7 @@ impl BackendRma {
         self.window.memory()
     }
 
-    /// Keeps the window's memory, if the library has allocated it.
+    /// Stores the window's memory, which the library has allocated, until the window is closed.
     pub(super) fn keep(&self, allocated: Scratch) {
         *self.allocated.lock() = Some(allocated);
     }
@@ -82,7 +83,7 @@ impl BackendRma {
         RmaStart::Pending(Ticket(op.0))
     }
 
-    /// Whether the transport applies operations to elements of a dtype there: aligned ones.
+    /// Returns true if the transport applies operations to aligned elements of `dtype` at `to`.
     fn applies(&self, dtype: dtl_dtype_t, element: usize, to: TargetRange) -> bool {
         to.offset % element.max(1) == 0 && self.window.has_atomics(dtype)
     }
@@ -92,7 +93,7 @@ impl BackendRma {
         &self.active
     }
 
-    /// A call that may stay in the transport until it is done.
+    /// Runs a call that may block in the transport until it completes.
     fn wait_in<T>(&self, call: impl FnOnce() -> T) -> T {
         if self.blocks { progress::while_blocked(call) } else { call() }
     }
@@ -183,7 +184,7 @@ impl RmaPath for BackendRma {
     fn is_over(&self, Ticket(op): Ticket) -> Result<bool> {
         let mut asked = self.asked.lock();
         let Some(at) = asked.ops.iter().position(|known| known.0 == op) else {
-            // All operations were polled when all ranks ended the window, and were over then.
+            // All ranks destroyed the window after all operations had completed and were polled.
             return if asked.life == WindowLife::Ended { Ok(true) } else { Err(destroyed()) };
         };
         let over = self.window.test(OpId(op));
@@ -196,7 +197,7 @@ impl RmaPath for BackendRma {
         Ok(false)
     }
 
-    /// Waits until the operation is over, as nothing is cancelled.
+    /// Waits until the operation completes, because the transport cannot cancel it.
     fn cancel(&self, ticket: Ticket) -> Result<()> {
         self.active.wait("an operation on a window did not end", || self.is_over(ticket))
     }
@@ -219,7 +220,7 @@ impl RmaPath for BackendRma {
             return;
         }
         asked.life = if together { WindowLife::Ended } else { WindowLife::Dropped };
-        // They are over, if all is. This last poll releases them in the transport.
+        // If all ranks close the window, the operations have completed; this poll releases them.
         let ops = std::mem::take(&mut asked.ops);
         drop(asked);
         for op in ops.into_iter().filter(|_| together) {
@@ -227,7 +228,7 @@ impl RmaPath for BackendRma {
         }
         self.wait_in(|| self.window.close(together));
         if !together {
-            // Others may still reach it.
+            // Other ranks may still access the memory, so it is leaked.
             std::mem::forget(self.allocated.lock().take());
         }
         self.active.close(together);

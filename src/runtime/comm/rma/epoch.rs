@@ -1,11 +1,11 @@
-//! When a rank may reach which targets: the epochs that its own calls open and close. Checked here,
-//! on the rank itself, before anything is sent.
+//! Access epochs of a window: which targets a rank may access, as opened and closed by its own
+//! calls. The rank checks this locally, before it sends anything.
 //!
-//! A fence opens an epoch to all targets, a lock one to its target. One of the two kinds is open at
-//! a time: a lock ends the epoch of a fence in which nothing was done. Any thread may call
-//! anything: a thread that opens or ends an epoch claims it first (a compare-and-swap), then waits
-//! for what it requests from others, so that a second thread is refused instead of waiting or doing
-//! it twice. Operations look only, by a load or two.
+//! A fence opens an epoch to all targets; a lock opens an epoch to its target. Only one of the two
+//! kinds is open at a time: a lock ends a fence epoch in which no operation ran. Any thread may
+//! make any call. A thread that opens or ends an epoch first claims it (by compare-and-swap), then
+//! waits for other ranks, so a second thread fails instead of waiting or repeating the call.
+//! Operations only read the state, by one or two loads.
 
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::error::{Error, Result, fail};
@@ -13,34 +13,34 @@ use crate::sys::sync::atomic_update::AtomicUpdate;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
-/// No fence was called since the last lock, or it has failed.
+/// No fence epoch: no fence was called since the last lock, or the last fence failed.
 const NONE: u8 = 0;
-/// A fence has opened an epoch, in which nothing was done yet.
+/// Fence epoch in which no operation ran yet.
 const OPEN: u8 = 1;
-/// A fence has opened an epoch, in which something was done.
+/// Fence epoch in which an operation ran.
 const USED: u8 = 2;
 
-/// A lock: this rank has none.
+/// Lock state: this rank does not have the lock.
 const FREE: u8 = 0;
-/// A lock: this rank has it.
+/// Lock state: this rank has the lock.
 const HELD: u8 = 1;
-/// A lock: a call is about to get it or to give it back.
+/// Lock state: a call is acquiring or releasing the lock.
 const MOVING: u8 = 2;
 
-/// Claims of calls: a number of targets, or one of these values.
+/// Value of `claimed` for dtl_win_lock_all; values below `FENCE` count claimed targets.
 const ALL: u32 = u32::MAX;
 const FENCE: u32 = u32::MAX - 1;
 
 pub(super) struct Epochs {
     fence: AtomicU8,
-    /// A fence, or the window's end, has failed: the ranks are out of step.
+    /// True if a fence or the destruction of the window has failed, so the ranks are out of step.
     is_broken: AtomicBool,
-    /// The last unlock did not end in time.
+    /// True if the last unlock timed out.
     is_stuck: AtomicBool,
     claimed: AtomicU32,
-    /// dtl_win_lock_all.
+    /// Lock state of dtl_win_lock_all.
     all: AtomicU8,
-    /// By target.
+    /// Lock state of each target, by rank.
     locked: Vec<AtomicU8>,
 }
 
@@ -60,7 +60,7 @@ impl Epochs {
         self.locked.get(usize::try_from(target).ok()?)
     }
 
-    /// The state of a target's lock; `None`: that of all.
+    /// Returns the state of the lock of `target`; `None`: of dtl_win_lock_all.
     fn lock(&self, target: Option<i32>) -> Option<&AtomicU8> {
         target.map_or(Some(&self.all), |target| self.slot(target))
     }
@@ -69,7 +69,7 @@ impl Epochs {
         self.slot(target).is_some_and(|slot| slot.load(Relaxed) == HELD)
     }
 
-    /// Whether an operation on a target is in an epoch, which is then one that was used.
+    /// Returns true if an operation on `target` is in an epoch, and marks a fence epoch as used.
     #[inline]
     pub(super) fn admits(&self, target: i32) -> bool {
         match self.fence.load(Relaxed) {
@@ -82,17 +82,17 @@ impl Epochs {
         }
     }
 
-    /// Whether an operation on a target would be in an epoch. Leaves the epoch as it is.
+    /// Returns true if an operation on `target` would be in an epoch. Does not change the epoch.
     pub(super) fn would_admit(&self, target: i32) -> bool {
         self.fence.load(Relaxed) != NONE || self.has_lock(target)
     }
 
-    /// Whether this rank has a lock of a target.
+    /// Returns true if this rank has a lock of `target`.
     pub(super) fn has_lock(&self, target: i32) -> bool {
         self.all.load(Relaxed) == HELD || self.has(target)
     }
 
-    /// Before a flush of a target; `None`: of all.
+    /// Checks that this rank may flush `target`; `None`: all targets.
     pub(super) fn check_flush(&self, name: &str, target: Option<i32>) -> Result<()> {
         let is_open = match target {
             Some(target) => self.has_lock(target),
@@ -110,7 +110,7 @@ impl Epochs {
         )
     }
 
-    /// Before the end of the window.
+    /// Checks that this rank has no lock and that no fence is in progress.
     pub(super) fn check_unlocked(&self, name: &str) -> Result<()> {
         match self.claimed.load(Acquire) {
             0 => Ok(()),
@@ -118,7 +118,7 @@ impl Epochs {
         }
     }
 
-    /// Why a fence, or the window's end, is refused.
+    /// Returns the error of a fence, or of the window's destruction, while `claimed` is claimed.
     #[cold]
     fn is_locked(&self, name: &str, claimed: u32) -> Error {
         let text = match claimed {
@@ -135,7 +135,7 @@ impl Epochs {
         Error::new(DTL_ERROR_INVALID_STATE, text)
     }
 
-    /// Before the end of the window.
+    /// Checks that no epoch is in use, before the window is destroyed.
     pub(super) fn check_ended(&self, name: &str) -> Result<()> {
         self.check_unlocked(name)?;
         self.check_fence(name)
@@ -152,7 +152,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// A fence, or the window's end, has failed: from here on there are locks only.
+    /// Records that a fence or the window's destruction has failed: only locks remain allowed.
     pub(super) fn set_broken(&self) {
         self.is_broken.store(true, Release);
     }
@@ -161,7 +161,7 @@ impl Epochs {
         self.is_broken.load(Acquire)
     }
 
-    /// Whether an unlock has not ended in time: then the window may be given up with its locks.
+    /// Records whether the last unlock timed out. If so, the window may be destroyed with locks.
     pub(super) fn set_stuck(&self, is_stuck: bool) {
         self.is_stuck.store(is_stuck, Release);
     }
@@ -170,7 +170,7 @@ impl Epochs {
         self.is_stuck.load(Acquire)
     }
 
-    /// Claims a fence; `end_fence` follows.
+    /// Claims a fence. The caller must call `end_fence` afterwards.
     pub(super) fn begin_fence(&self, name: &str) -> Result<()> {
         if let Err(claimed) = self.claimed.compare_exchange(0, FENCE, AcqRel, Acquire) {
             return Err(self.is_locked(name, claimed));
@@ -186,8 +186,8 @@ impl Epochs {
         Ok(())
     }
 
-    /// It is over. After a failure its epoch is, too: what was done in it may go on, but no more
-    /// is.
+    /// Ends a fence. After a failure its epoch ends too: operations in progress may continue, but
+    /// no new operation is allowed.
     pub(super) fn end_fence(&self, is_well: bool) {
         if !is_well {
             self.set_broken();
@@ -196,8 +196,8 @@ impl Epochs {
         self.claimed.store(0, Release);
     }
 
-    /// Claims the lock of a target (`None`: of all) before it is requested; `locked` or `unlocked`
-    /// follows.
+    /// Claims the lock of `target` (`None`: of all targets) before it is requested. The caller must
+    /// call `locked` or `unlocked` afterwards.
     pub(super) fn begin_lock(&self, name: &str, target: Option<i32>) -> Result<()> {
         self.check_fence(name)?;
         let is_claimed = match target {
@@ -209,7 +209,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// Claims one target. The error: what was claimed before.
+    /// Claims one target. The error is the claim that was found.
     fn claim(&self, target: i32) -> std::result::Result<(), u32> {
         let one_more = |claimed| if claimed < FENCE { Some(claimed + 1) } else { None };
         self.claimed.checked_update(AcqRel, Acquire, one_more)?;
@@ -222,14 +222,14 @@ impl Epochs {
         Err(1)
     }
 
-    /// Ends a claim: the lock is held, or was not released after all.
+    /// Ends a claim: this rank has the lock, because it was acquired or could not be released.
     pub(super) fn locked(&self, target: Option<i32>) {
-        // If another thread has used the fence's epoch meanwhile, it goes on until the next fence.
+        // A fence epoch that another thread has used meanwhile stays open until the next fence.
         let _ = self.fence.compare_exchange(OPEN, NONE, Relaxed, Relaxed);
         self.lock(target).into_iter().for_each(|lock| lock.store(HELD, Release));
     }
 
-    /// Ends a claim: the lock is not held.
+    /// Ends a claim: this rank does not have the lock.
     pub(super) fn unlocked(&self, target: Option<i32>) {
         self.lock(target).into_iter().for_each(|lock| lock.store(FREE, Release));
         match target {
@@ -238,7 +238,8 @@ impl Epochs {
         }
     }
 
-    /// Claims the end of a target's epoch (`None`: of that to all); `unlocked` or `locked` follows.
+    /// Claims the end of the epoch of `target` (`None`: of dtl_win_lock_all). The caller must call
+    /// `unlocked` or `locked` afterwards.
     pub(super) fn begin_unlock(&self, name: &str, target: Option<i32>) -> Result<()> {
         let is_held =
             |lock: &AtomicU8| lock.compare_exchange(HELD, MOVING, AcqRel, Relaxed).is_ok();
@@ -260,7 +261,7 @@ impl Epochs {
         }
     }
 
-    /// Gives back the locks that this rank has: it goes.
+    /// Releases all locks of this rank by `give_back`, because this rank leaves.
     pub(super) fn take_all(&self, mut give_back: impl FnMut(std::ops::Range<i32>)) {
         let ranks = i32::try_from(self.locked.len()).unwrap_or(i32::MAX);
         if self.begin_unlock("", None).is_ok() {
@@ -274,7 +275,7 @@ impl Epochs {
     }
 }
 
-/// Why a lock is refused.
+/// Returns the error of a lock that conflicts with the claim `claimed`.
 fn is_twice(name: &str, target: Option<i32>, claimed: u32) -> Error {
     if claimed == FENCE {
         let text =
@@ -293,7 +294,7 @@ fn is_twice(name: &str, target: Option<i32>, claimed: u32) -> Error {
 mod tests {
     use super::*;
 
-    /// As a lock that is granted.
+    /// Acquires a lock as if the target granted it. Returns true on success.
     fn lock(epochs: &Epochs, target: Option<i32>) -> bool {
         let begun = epochs.begin_lock("lock", target).is_ok();
         if begun {

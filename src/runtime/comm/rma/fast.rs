@@ -1,10 +1,10 @@
 //! Fast path of operations of some nanoseconds: few bytes, a target whose memory this process
-//! reaches by itself, an epoch that is open for it. Done in the entry, without leaving the thread's
-//! epoch.
+//! reaches by loads and stores, and an open epoch. It runs in the entry function, without leaving
+//! the thread's epoch (reclamation).
 //!
-//! `None`: the fast path does not apply, or something is wrong with the call. Nothing has happened
-//! then, and the caller takes the general path (`rma_ops`, `sync`), which waits or returns the
-//! error. Nothing here can wait or panic.
+//! The functions return `None`, without effect, if the fast path does not apply or the call is
+//! erroneous. The caller then uses the general path (`rma_ops`, `sync`), which waits or returns the
+//! error. No function of this file waits or panics.
 
 use super::TABLE;
 use super::rma_ops::{TargetAddr, is_swapped};
@@ -15,10 +15,10 @@ use crate::sys::compute::shared_atomics::{self, Update};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::{Addr, Region};
 
-/// Bytes of a put or get that is over in a moment.
+/// Maximum bytes of an operation on the fast path.
 const FEW: usize = 1024;
 
-/// The bytes at the target, where they are apart from the caller's buffers.
+/// Returns the bytes at the target if they do not overlap the caller's buffers.
 #[inline]
 fn reach(
     inside: &Guard,
@@ -29,7 +29,7 @@ fn reach(
     let window = TABLE.get(inside, win.id)?;
     let part = window.parts.get(usize::try_from(target).ok()?)?;
     let memory = part.memory.within(disp.checked_mul(part.disp_unit)?, buffers.first()?.len())?;
-    // A buffer that the host cannot reach is refused by `access`.
+    // `access` rejects buffers that the host cannot reach.
     let is_ready = !device_only::is_any()
         && buffers.iter().all(|buffer| memory.is_apart(*buffer))
         && window.comm.is_open()
@@ -37,7 +37,7 @@ fn reach(
     is_ready.then_some(memory)
 }
 
-/// `dtl_win_put`.
+/// Executes `dtl_win_put`; `None` if the fast path does not apply.
 #[inline]
 pub fn put(inside: &Guard, win: dtl_win_t, from: Region, place: TargetAddr) -> Option<()> {
     if from.len() > FEW {
@@ -47,7 +47,7 @@ pub fn put(inside: &Guard, win: dtl_win_t, from: Region, place: TargetAddr) -> O
     Some(())
 }
 
-/// `dtl_win_get`.
+/// Executes `dtl_win_get`; `None` if the fast path does not apply.
 #[inline]
 pub fn get(inside: &Guard, win: dtl_win_t, into: Region, place: TargetAddr) -> Option<()> {
     if into.len() > FEW {
@@ -57,7 +57,7 @@ pub fn get(inside: &Guard, win: dtl_win_t, into: Region, place: TargetAddr) -> O
     Some(())
 }
 
-/// Changes a few elements. If they need a lock, only if no rank holds it now.
+/// Updates a few elements. Returns `None` if the update needs a lock that another rank has.
 #[inline(always)] // row: win_accumulate_8
 fn change(
     inside: &Guard,
@@ -73,7 +73,7 @@ fn change(
     direct.locked_at_once(target, || update.apply_locked(memory, operand, old))
 }
 
-/// `dtl_win_fetch_op`.
+/// Executes `dtl_win_fetch_op`; `None` if the fast path does not apply.
 #[inline]
 pub fn fetch_op(
     inside: &Guard,
@@ -98,7 +98,7 @@ pub fn fetch_op(
     change(inside, (win, place.target), update, [memory, value, result])
 }
 
-/// `dtl_win_accumulate`.
+/// Executes `dtl_win_accumulate`; `None` if the fast path does not apply.
 #[inline]
 pub fn accumulate(
     inside: &Guard,
@@ -112,7 +112,7 @@ pub fn accumulate(
     change(inside, (win, place.target), update, [memory, from, Region::EMPTY])
 }
 
-/// `dtl_win_compare_and_swap` of an element that needs no lock.
+/// Executes `dtl_win_compare_and_swap` on an element that needs no lock; `None` if not applicable.
 #[inline]
 pub fn compare_and_swap(
     inside: &Guard,
@@ -133,7 +133,7 @@ pub fn compare_and_swap(
     Some(())
 }
 
-/// `dtl_win_flush`, `dtl_win_flush_local`.
+/// Executes `dtl_win_flush` or `dtl_win_flush_local`; `None` if the fast path does not apply.
 #[inline]
 pub fn flush(inside: &Guard, win: dtl_win_t, target: i32, is_local: bool) -> Option<()> {
     let window = TABLE.get(inside, win.id)?;

@@ -1,10 +1,10 @@
-//! Operations by loads and stores: every rank has the memory of all others before it, as its own.
+//! RMA path by loads and stores: every rank has mapped the memory of all other ranks.
 //!
 //! For ranks of one node, and memory that their transport lets all of them reach
-//! (`runtime::component::SharedRegion`): what a window allocates, within one process also what the
-//! program has. An operation is over when its call returns, and a rank that synchronises with this
-//! one afterwards sees it. Locks are in the words of the target's part; those of ranks that have
-//! died are taken over. No rank has to serve others.
+//! (`runtime::component::SharedRegion`): memory that a window allocates and, within one process,
+//! also memory of the program. An operation is complete when its call returns, and is visible to
+//! every rank that synchronizes with this rank afterwards. Lock words are in the target's part;
+//! locks of dead ranks are taken over. No rank has to serve others.
 
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::rma_path::{
@@ -22,35 +22,34 @@ use crate::sys::sync::{AtomicU64, fence};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The words of a part from here on are the lock of elements that need one; before them are those
-/// of the lock of all of it.
+/// Index of the first word of the element lock, for elements that need a lock. The words before are
+/// the lock of the whole part.
 const ELEMENTS: usize = 48;
-/// The word that is not 0 when its rank has destroyed the window. Nobody writes to its line before.
+/// Index of the word that is set when its rank destroys the window, the first write to its line.
 const CLOSED: usize = ELEMENTS - 1;
 const _: () = assert!(ELEMENTS + robust_rwlock::words(0) <= PART_WORDS);
-/// Bytes that are changed before the element lock is released, so that others wait for less than a
-/// microsecond. A multiple of every element's size.
+/// Bytes that are updated before the element lock is released, so that other ranks wait for less
+/// than a microsecond. Multiple of every element size.
 const RUN: usize = 16 << 10;
-/// Bytes from which on a copy is worth a look at whether the two overlap.
+/// Bytes from which on a copy first checks whether source and destination overlap.
 const LONG: usize = 4096;
-/// Number of polls during which a rank gives way to ranks that wish to write, and of polls between
-/// two wishes.
+/// Number of polls for which a rank yields to exclusive requests, and of polls between two wishes.
 const POLITE: u32 = 2_000;
 const WISH_EVERY: u32 = 32;
-/// Time between two looks whether ranks have died.
+/// Interval in nanoseconds between two checks for dead ranks.
 const LOOK_EVERY_NS: u64 = 5_000_000;
 
-/// Way of a window whose memory every rank reaches by loads and stores.
+/// Path of a window whose memory every rank reaches by loads and stores.
 pub(super) struct Direct {
     comm: Arc<Comm>,
-    /// By rank.
+    /// Parts of all ranks, by rank.
     targets: Vec<Target>,
-    /// When this rank last checked whether others have died, by the coarse clock.
+    /// Time of this rank's last check for dead ranks, by the coarse clock.
     looked_ns: AtomicU64,
 }
 
 struct Target {
-    /// As this process sees it.
+    /// Memory of the part, at its address in this process.
     memory: Region,
     part: Box<dyn SharedRegion>,
 }
@@ -60,7 +59,7 @@ impl Target {
         SharedLock::new(self.part.words().get(..CLOSED)?)
     }
 
-    /// Held exclusively, for the duration of an operation.
+    /// Returns the element lock, which is exclusive and lasts for one operation.
     fn elements(&self) -> Option<SharedLock<'_>> {
         SharedLock::new(self.part.words().get(ELEMENTS..)?)
     }
@@ -71,14 +70,14 @@ impl Target {
         }
     }
 
-    /// Whether its rank has destroyed the window.
+    /// Returns true if the part's rank has destroyed the window.
     #[inline]
     fn is_closed(&self) -> bool {
         self.part.words().get(CLOSED).is_some_and(|word| word.load(Acquire) != 0)
     }
 }
 
-/// Whether the words of a part are enough for so many ranks.
+/// Returns true if the words of a part suffice for the locks of `ranks` ranks.
 pub(super) fn has_room(ranks: usize) -> bool {
     robust_rwlock::words(ranks) <= CLOSED
 }
@@ -94,7 +93,7 @@ fn copy(into: Region, from: Region) {
 }
 
 impl Direct {
-    /// `own`: what this rank has offered; `keys`: by rank, what each has.
+    /// Maps the parts of all ranks from their `keys`. `own` is the part of this rank.
     pub(super) fn new(
         comm: Arc<Comm>,
         own: Box<dyn SharedRegion>,
@@ -129,7 +128,7 @@ impl Direct {
         Ok(self.target(spot.target)?.memory.part(spot.offset, spot.len))
     }
 
-    /// By rank.
+    /// Returns the memory of all parts, by rank.
     pub(super) fn memories(&self) -> impl Iterator<Item = Region> {
         self.targets.iter().map(|target| target.memory)
     }
@@ -142,8 +141,8 @@ impl Direct {
         i32::try_from(rank).is_ok_and(|rank| self.comm.has_closed(rank))
     }
 
-    /// Tries until it succeeds; `take_over` does if only ranks that are gone are in the way. For
-    /// the error, `what` is tried and `who` has it.
+    /// Polls until `attempt` succeeds, or until `take_over` succeeds because only dead or departed
+    /// ranks block it. For the error text, `what` names the lock and `who` its holders.
     #[cold]
     fn wait(
         &self,
@@ -154,7 +153,7 @@ impl Direct {
     ) -> Result<()> {
         let (mut backoff, mut polls) = (Backoff::new(), 0_u32);
         loop {
-            // No rank wakes a thread that waits for a word: it sleeps by the clock.
+            // No rank wakes a thread that waits for a lock word: it sleeps by the clock.
             self.comm.link.pause_with(&mut backoff, |_, _| false);
             polls = polls.saturating_add(1);
             if attempt(polls) {
@@ -180,7 +179,7 @@ impl Direct {
         }
     }
 
-    /// Moves everything on; that ranks have died is seen on the way.
+    /// Makes progress on all operations, which also detects dead ranks.
     fn look_around(&self) {
         self.comm.look_around();
         progress::others(&self.comm);
@@ -208,7 +207,7 @@ impl Direct {
         waited
     }
 
-    /// Waits for a lock that was found taken.
+    /// Waits for a lock that another rank has.
     #[cold]
     fn wait_for(
         &self,
@@ -222,7 +221,7 @@ impl Direct {
             if exclusive && polls % WISH_EVERY == 1 {
                 is_next |= lock.wish(own);
             }
-            // The others give way to this one.
+            // Other ranks yield to a rank that published its wish.
             attempt(if is_next { POLITE } else { polls })
         };
         let take_over = || lock.take_over(own, exclusive, |other| self.has_left(other));
@@ -235,7 +234,7 @@ impl Direct {
         waited
     }
 
-    /// Calls `act` while this rank holds the target's element lock.
+    /// Calls `act` while this rank has the target's element lock.
     fn locked(&self, rank: i32, act: impl FnOnce()) -> Result<()> {
         let own = self.own();
         let Some(lock) = self.target(rank)?.elements() else { return Err(no_words()) };
@@ -249,8 +248,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Calls `act` under the element lock if no rank holds the lock or waits for it; otherwise
-    /// returns `None` and does nothing.
+    /// Calls `act` under the element lock if no rank has the lock or waits for it. Otherwise
+    /// returns `None` without calling `act`.
     #[inline]
     pub(super) fn locked_at_once(&self, rank: i32, act: impl FnOnce()) -> Option<()> {
         let lock = self
@@ -263,7 +262,7 @@ impl Direct {
         Some(())
     }
 
-    /// Ends an operation. If no flush is to report whether its target is alive, this does.
+    /// Completes an operation. If no flush follows, checks that the target is alive.
     #[inline]
     fn over(&self, rank: i32, asked: TicketRequest) -> Result<RmaStart> {
         if asked {
@@ -292,7 +291,7 @@ impl Direct {
         Ok(RmaStart::Over)
     }
 
-    /// A flush of one target that finds nothing wrong; false: look closer.
+    /// Flushes one target on the fast path. Returns false if the slow path must check the target.
     #[inline]
     pub(super) fn flush_at_once(&self, target: i32) -> bool {
         fence(SeqCst);
@@ -305,8 +304,8 @@ impl Direct {
         now.wrapping_sub(self.looked_ns.load(Relaxed)) >= LOOK_EVERY_NS
     }
 
-    /// Whether targets are there, as far as is known: neither dead nor gone, nor done with the
-    /// window. Their memory is, in any case.
+    /// Checks that, as far as is known, the targets have neither died nor left nor destroyed the
+    /// window. Their memory remains mapped in any case.
     fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
         let now = clock::coarse_ns();
         if self.is_due(now) {
@@ -332,7 +331,7 @@ impl Direct {
     }
 }
 
-/// Ranks that have a lock, for people.
+/// Returns the text that lists the ranks that have a lock.
 fn who(ranks: impl Iterator<Item = usize>) -> String {
     match ranks.map(|rank| rank.to_string()).collect::<Vec<_>>() {
         ranks if ranks.is_empty() => "another rank has it".to_owned(),
@@ -395,8 +394,8 @@ impl RmaPath for Direct {
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {
         self.check_alive(&targets)?;
         let deadline = self.comm.deadline();
-        // One after the other: a rank that waits holds locks of lower ranks only, so no ranks wait
-        // in a ring.
+        // One after the other: a waiting rank has locks of lower ranks only, so there is no
+        // deadlock.
         for rank in targets.clone() {
             if let Err(error) = self.lock_one(rank, exclusive, deadline) {
                 self.leave(targets.start..rank);
@@ -417,8 +416,8 @@ impl RmaPath for Direct {
         locks.for_each(|lock| lock.leave(self.own()));
     }
 
-    /// Every operation was over with its call; what is left is that the others see it, whatever
-    /// they look at.
+    /// Makes the effects of all operations visible to the other ranks, whatever locations these
+    /// ranks read. The operations themselves completed in their calls.
     #[inline]
     fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()> {
         if reach == FlushScope::Local {
@@ -436,8 +435,8 @@ impl RmaPath for Direct {
         Ok(())
     }
 
-    /// Marks this rank's part closed, for ranks that lock or flush it after a failure. Owners of a
-    /// reference may not call any more; the memory goes with the last reference.
+    /// Marks this rank's part as closed, for ranks that lock or flush it after a failure. Owners of
+    /// a reference may make no further calls. The memory is released with the last reference.
     fn close(&self, _together: bool) {
         if let Some(own) = self.targets.get(self.own()) {
             own.close();

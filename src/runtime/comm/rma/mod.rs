@@ -1,19 +1,19 @@
-//! Windows: memory of each rank that the others read and change without its taking part.
+//! Windows: memory of each rank that other ranks access without the target's participation.
 //!
-//! Here: making a window, its end, which rank has which part. A window has a communicator of its
-//! own (`group::private`), so its messages match no others, and it lives on when the communicator
-//! that it was made of is destroyed.
+//! This file creates and destroys windows, and records the part of each rank. A window has a
+//! communicator of its own (`group::private`), so its messages match no others, and it outlives the
+//! communicator from which it was created.
 //!
 //! In reading order:
-//! - `select`: the memory of a window and its path
-//! - `epoch`: what may be called when
+//! - `select`: selection of the window's memory and path
+//! - `epoch`: access epochs, and which calls they allow
 //! - `sync`: fences, locks, flushes
 //! - `rma_ops`: checked operations
-//! - `fast`: operations of few bytes without leaving the entry
+//! - `fast`: fast path of operations of few bytes
 //! - `load_store`: path: shared memory
 //! - `backend_rma`: path: windows of the transport
 //! - `active_messages`: path: messages
-//! - `rma_progress`: serving requests of other ranks
+//! - `rma_progress`: execution of requests of other ranks
 
 mod active_messages;
 mod backend_rma;
@@ -56,48 +56,48 @@ const TAG: u8 = 10;
 
 static TABLE: HandleTable<Window> = HandleTable::new(TAG, 0);
 
-/// One rank's part of a window.
+/// Part of a window that belongs to one rank.
 #[derive(Clone, Copy)]
 struct RankWindow {
     size: u64,
     disp_unit: u64,
-    /// Tells processes apart.
+    /// Number that identifies the process of the rank.
     process: u64,
-    /// Its memory, where this process reaches it by loads and stores; else none.
+    /// Memory of the part if this process reaches it by loads and stores; otherwise empty.
     memory: Region,
 }
 
-/// A window.
+/// Window of a communicator.
 pub struct Window {
-    /// The window's own communicator.
+    /// Private communicator of the window.
     comm: Arc<Comm>,
     way: Arc<dyn RmaPath>,
-    /// The way as a `Direct`, if it is one. Its type is concrete, so that an operation of some ten
-    /// nanoseconds makes no call.
+    /// `way` as a `Direct`, if every rank reaches all memory by loads and stores. The concrete type
+    /// saves a virtual call in operations of about ten nanoseconds.
     direct: Option<Arc<Direct>>,
-    /// By rank.
+    /// Parts of all ranks, by rank.
     parts: Vec<RankWindow>,
-    /// This rank's memory, and what keeps it.
+    /// Memory of this rank's part; `_kept` owns it.
     memory: Region,
     _kept: WindowMemory,
     epochs: Epochs,
 }
 
-/// This rank's part of a window to be made.
+/// This rank's part of a window to be created.
 pub struct WindowOffer {
     memory: component::SharedOffer,
     disp_unit: u64,
 }
 
 impl WindowOffer {
-    /// The caller's memory, which stays valid until the window's end.
+    /// Offers the caller's memory, which must stay valid until the window is destroyed.
     pub fn of(memory: Region, disp_unit: u64) -> Result<WindowOffer> {
         check_unit(disp_unit)?;
         device_only::refuse("base", memory)?;
         Ok(WindowOffer { memory: component::SharedOffer::Own(memory), disp_unit })
     }
 
-    /// Zeroed memory that goes with the window.
+    /// Offers `size` bytes of zeroed memory, which is freed with the window.
     pub fn allocate(size: u64, disp_unit: u64) -> Result<WindowOffer> {
         check_unit(disp_unit)?;
         match usize::try_from(size).ok().filter(|size| *size <= isize::MAX as usize) {
@@ -127,7 +127,7 @@ fn check_unit(disp_unit: u64) -> Result<()> {
     Ok(())
 }
 
-/// A number that no other process has, forks of this one included.
+/// Returns a number that identifies this process and differs from that of its forks.
 fn process_mark() -> u64 {
     static RANDOM: OnceLock<RandomState> = OnceLock::new();
     let mut hasher = RANDOM.get_or_init(RandomState::new).build_hasher();
@@ -135,8 +135,8 @@ fn process_mark() -> u64 {
     hasher.finish()
 }
 
-/// Makes a window of what each rank offers. All ranks call it; if one has nothing to offer (its
-/// error), it fails on all.
+/// Creates a window from the offers of all ranks. Collective: all ranks call it. If one rank passes
+/// an error instead of an offer, creation fails on all ranks.
 pub fn create(comm: &Comm, offer: Result<WindowOffer>) -> Result<(dtl_win_t, Addr)> {
     let had = offer.and_then(|offer| OfferMemory::of(comm, offer));
     let status = had.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
@@ -192,19 +192,19 @@ fn build(
     Ok((dtl_win_t { id }, memory.addr()))
 }
 
-/// Whether a handle names one.
+/// Returns true if `id` is the handle of a live window.
 #[must_use]
 pub fn is_live(id: u64) -> bool {
     TABLE.is_live(id)
 }
 
-/// A handle's window for a call that may wait.
+/// Returns a reference to a handle's window that remains valid while the call waits.
 #[inline]
 pub fn hold(inside: Guard, handle: dtl_win_t) -> Result<HazardRef<Window>> {
     TABLE.hold(inside, handle.id).map_err(|_| invalid_handle("window", TAG, handle.id))
 }
 
-/// A share of what is to be destroyed; `None`: null.
+/// Returns a shared reference to the window to destroy; `None` if the handle is null.
 pub fn pin_to_destroy(inside: &Guard, handle: dtl_win_t) -> Result<Option<Arc<Window>>> {
     if handle.id == 0 {
         return Ok(None);
@@ -212,8 +212,8 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_win_t) -> Result<Option<Arc<Wi
     TABLE.pin(inside, handle.id).map(Some).ok_or_else(|| invalid_handle("window", TAG, handle.id))
 }
 
-/// Ends a window: all ranks call it. If a rank has died, a fence has failed, or an unlock has not
-/// ended in time, the others are not waited for.
+/// Destroys a window. Collective: all ranks call it. Does not wait for the other ranks if a rank
+/// has died, a fence has failed, or an unlock has timed out.
 pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
     window.comm.check_open()?;
     if window.epochs.is_stuck() {
@@ -238,21 +238,21 @@ pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
     super::destroy(&window.comm)
 }
 
-/// Waits until no other call uses a window whose handle is stale: the table's share goes when those
-/// that found it there have ended, and calls within calls have shares of their own. They are in no
-/// epoch of the window, so they end soon.
+/// Waits until no other call uses a window whose handle is stale. The table's reference is released
+/// when the calls that found the window in the table have ended; nested calls have references of
+/// their own. These calls are in no epoch of the window, so they end soon.
 fn wait_for_others(window: &Arc<Window>) {
     let mut backoff = Backoff::new();
     while Arc::strong_count(window) > 1 {
         inside_out::collect();
         backoff.pause();
     }
-    // What they did is done before what follows.
+    // The effects of those calls happen before the code that follows.
     fence(Acquire);
 }
 
-/// Waits for the other ranks at a window's end. False: there is no rank to wait for, as one has
-/// died meanwhile, or a fence has failed on others that was done here.
+/// Waits for the other ranks before a window is destroyed. Returns false if there is no rank to
+/// wait for: a rank has died meanwhile, or a fence that succeeded here has failed on other ranks.
 fn meet_last(window: &Window) -> Result<bool> {
     let last = window.comm.sequence.load(Relaxed).checked_sub(1).map(u64::from);
     let is_given_up = || last.and_then(|last| window.comm.reports.given_up(last)).is_some();
@@ -290,12 +290,12 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // Owners of the remaining references must not touch the memory any more.
+        // Owners of the remaining references must not access the memory any more.
         self.way.close(false);
     }
 }
 
-/// Describes a rank's part.
+/// Fills `out` with a description of the part of `rank`.
 pub fn info(window: &Window, rank: i32, out: &mut dtl_win_info_t) -> Result<()> {
     let part = window.check_target("dtl_win_info", rank)?;
     (out.rank, out.ranks) = (window.comm.rank, window.comm.size);
@@ -307,20 +307,20 @@ pub fn info(window: &Window, rank: i32, out: &mut dtl_win_info_t) -> Result<()> 
     Ok(())
 }
 
-/// At finalize: windows go, whatever the other ranks do.
+/// Destroys all windows at finalize, without waiting for other ranks.
 pub fn destroy_all() {
     rma_progress::stop();
     let inside = inside_out::enter();
     for id in TABLE.handles() {
         if let Some(window) = TABLE.remove(&inside, id) {
-            // The others are not to wait for locks of a rank that is gone.
+            // The other ranks must not wait for locks of a rank that has left.
             window.epochs.take_all(|targets| window.way.leave(targets));
             window.way.close(false);
         }
     }
 }
 
-/// In a forked child: the handles go; the parent's thread is not there.
+/// Discards all handles in a forked child, which does not have the parent's thread.
 pub fn forget_all() {
     rma_progress::forget();
     let inside = inside_out::enter();

@@ -1,5 +1,5 @@
-//! Operations on targets: checked against the target's part and this rank's epochs, then handed to
-//! the window's way. Errors are found before anything moves.
+//! Operations on targets: checked against the target's part and this rank's epochs, then passed to
+//! the window's path. Errors are detected before any data moves.
 
 use super::{RankWindow, Window};
 use crate::abi::comm::communicator::DTL_PROC_NULL;
@@ -17,17 +17,18 @@ use crate::runtime::types;
 use crate::sys::compute::shared_atomics;
 use crate::sys::memory::buf::Region;
 
-/// Where at which target.
+/// Target rank and displacement of an operation.
 #[derive(Clone, Copy)]
 pub struct TargetAddr {
-    /// A rank or DTL_PROC_NULL.
+    /// Target rank, or DTL_PROC_NULL.
     pub target: i32,
-    /// In the target's units.
+    /// Displacement in the target's displacement units.
     pub disp: u64,
 }
 
 impl Window {
-    /// The bytes at the target, if the window is open, has them, and an epoch for them.
+    /// Returns the bytes at the target if the window is open, the bytes are inside the target's
+    /// part, and this rank has an open epoch to the target.
     #[inline]
     pub(super) fn find(
         &self,
@@ -42,7 +43,7 @@ impl Window {
         (is_inside && self.comm.is_open() && self.epochs.admits(target)).then_some(spot)
     }
 
-    /// Checks a place and returns its bytes. `None`: DTL_PROC_NULL, or the length is 0.
+    /// Validates an address and returns its bytes; `None` for DTL_PROC_NULL or if `len` is 0.
     fn spot(&self, name: &str, place: TargetAddr, len: usize) -> Result<Option<TargetRange>> {
         trace::about(|| {
             Args::NONE.bytes(len as u64).peer(place.target).comm(self.comm.handle().id)
@@ -91,7 +92,7 @@ fn outside(
     Error::new(DTL_ERROR_OUT_OF_BOUNDS, text)
 }
 
-/// Copies to the target; `from` is the caller's until a flush, unlock or fence.
+/// Copies `from` to the target. The library reads `from` until a flush, unlock or fence.
 pub fn put(window: &Window, from: Region, place: TargetAddr) -> Result<()> {
     const NAME: &str = "dtl_win_put";
     device_only::refuse(NAME, from)?;
@@ -99,7 +100,7 @@ pub fn put(window: &Window, from: Region, place: TargetAddr) -> Result<()> {
     window.way.put(spot, from, false).map(drop).map_err(|error| error.within(NAME))
 }
 
-/// Copies from the target; `into` is the library's until a flush, unlock or fence.
+/// Copies from the target. The library writes `into` until a flush, unlock or fence.
 pub fn get(window: &Window, into: Region, place: TargetAddr) -> Result<()> {
     const NAME: &str = "dtl_win_get";
     device_only::refuse(NAME, into)?;
@@ -107,7 +108,7 @@ pub fn get(window: &Window, into: Region, place: TargetAddr) -> Result<()> {
     window.way.get(into, spot, false).map(drop).map_err(|error| error.within(NAME))
 }
 
-/// Puts data to a target, with a request that ends when the put is over locally.
+/// Copies `from` to the target. The returned request completes when the put is complete locally.
 pub fn rput(window: &Window, from: Region, place: TargetAddr) -> Result<dtl_request_t> {
     const NAME: &str = "dtl_win_rput";
     device_only::refuse(NAME, from)?;
@@ -117,7 +118,7 @@ pub fn rput(window: &Window, from: Region, place: TargetAddr) -> Result<dtl_requ
     request::of_window(&window.comm, (Kind::Put, place.target), &window.way, begun)
 }
 
-/// Gets data from a target, with a request that ends when the data are there.
+/// Copies from the target. The returned request completes when the data has arrived.
 pub fn rget(window: &Window, into: Region, place: TargetAddr) -> Result<dtl_request_t> {
     const NAME: &str = "dtl_win_rget";
     device_only::refuse(NAME, into)?;
@@ -127,7 +128,7 @@ pub fn rget(window: &Window, into: Region, place: TargetAddr) -> Result<dtl_requ
     request::of_window(&window.comm, (Kind::Get, place.target), &window.way, begun)
 }
 
-/// A dtype and operation that a target applies: built-in ones.
+/// Returns the update of a built-in dtype and operation, which every target can apply.
 pub fn change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Change> {
     match shared_atomics::update(dtype, op) {
         Some(update) => Ok(Change { dtype, op, update }),
@@ -135,7 +136,7 @@ pub fn change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Cha
     }
 }
 
-/// Returns the error of a dtype and operation that a target does not apply.
+/// Returns the error of a dtype and operation that a target cannot apply.
 #[cold]
 fn no_change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
     let text = match types::reduction(dtype, op) {
@@ -156,8 +157,8 @@ fn no_change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
 }
 
 impl Window {
-    /// A buffer of an accumulating operation lies apart from this rank's own elements that it
-    /// changes.
+    /// Checks that a buffer of an accumulating operation does not overlap the elements that it
+    /// changes, if this rank is the target.
     fn check_apart(&self, name: &str, spot: Option<TargetRange>, buffer: Region) -> Result<()> {
         let own = spot.filter(|spot| spot.target == self.comm.rank);
         if own.is_some_and(|spot| self.memory.part(spot.offset, spot.len).overlaps(buffer)) {
@@ -170,7 +171,7 @@ impl Window {
     }
 }
 
-/// `target = target op from`.
+/// Applies `target = target op from`, element by element.
 pub fn accumulate(window: &Window, from: Region, place: TargetAddr, by: &Change) -> Result<()> {
     const NAME: &str = "dtl_win_accumulate";
     device_only::refuse(NAME, from)?;
@@ -180,7 +181,7 @@ pub fn accumulate(window: &Window, from: Region, place: TargetAddr, by: &Change)
     window.way.accumulate(spot, from, by).map(drop).map_err(|error| error.within(NAME))
 }
 
-/// `target = target op from`; the previous elements of the target go to `result`.
+/// Applies `target = target op from`; `result` receives the previous elements of the target.
 pub fn get_accumulate(
     window: &Window,
     name: &str,
@@ -199,12 +200,12 @@ pub fn get_accumulate(
     window.way.get_accumulate(spot, from, result, by).map(drop).map_err(|error| error.within(name))
 }
 
-/// Whether elements of a dtype are compared and swapped: integers and bytes.
+/// Returns true if `dtype` supports compare-and-swap: integers and bytes.
 pub(super) fn is_swapped(dtype: dtl_dtype_t) -> bool {
     matches!(dtype, DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 | DTL_DTYPE_BYTE | DTL_DTYPE_BOOL)
 }
 
-/// Checks that elements of a dtype are compared and swapped: integers and bytes.
+/// Checks that `dtype` supports compare-and-swap: integers and bytes.
 pub fn check_swapped(dtype: dtl_dtype_t) -> Result<()> {
     if is_swapped(dtype) {
         return Ok(());
@@ -217,7 +218,7 @@ pub fn check_swapped(dtype: dtl_dtype_t) -> Result<()> {
     )
 }
 
-/// Stores `value` if the target holds `expected`; `result` gets what it held.
+/// Stores `value` if the target equals `expected`; `result` receives the previous element.
 pub fn compare_and_swap(window: &Window, swap: Swap, place: TargetAddr) -> Result<()> {
     let Swap { value, expected, result, .. } = swap;
     if result.overlaps(value) || result.overlaps(expected) {

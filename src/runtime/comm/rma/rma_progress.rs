@@ -1,9 +1,9 @@
-//! Serving requests of other ranks on this process' windows: by every call that waits, and by a
-//! thread while none does.
+//! Serves requests of other ranks on this process's windows: in every call that waits, and in a
+//! thread while no call waits.
 //!
-//! The thread is there from the first window whose way needs it to the last one's end. Nobody wakes
-//! it for a request, so it looks by the clock: often for a while after it has found something, then
-//! more and more seldom.
+//! The thread exists from the first window whose path needs it until the last such window is
+//! destroyed. No rank wakes it for a request, so it polls at intervals: short intervals for a while
+//! after it has found a request, then longer ones.
 
 use crate::error::{Result, fail};
 use crate::runtime::comm::progress::{ProgressList, TURNS};
@@ -20,38 +20,38 @@ static SERVED: ProgressList<dyn RmaPath> = ProgressList::new();
 static THREAD: Mutex<Thread> = Mutex::new(Thread { needed: 0, running: None });
 
 struct Thread {
-    /// Windows that need it.
+    /// Number of windows that need the thread.
     needed: usize,
     running: Option<(JoinHandle<()>, Arc<ThreadControl>)>,
 }
 
-/// State that is passed to the thread. Not static: a fork may leave its lock taken, and then no
-/// thread in the child needs it.
+/// State shared with the thread. Not static: a fork may leave a lock locked, and no thread of the
+/// child needs this state.
 #[derive(Default)]
 struct ThreadControl {
     ends: AtomicBool,
-    /// Changes with what follows.
+    /// Version of the following fields; changes with them.
     version: AtomicU64,
-    /// Windows that need it.
+    /// Number of windows that need the thread.
     needed: AtomicUsize,
-    /// New windows, which the thread has not taken over yet.
+    /// New windows, which the thread has not yet adopted.
     new: Mutex<Vec<Weak<dyn RmaPath>>>,
 }
 
-/// How long the thread sleeps after so many looks in vain.
+/// Sleep time of the thread, by the number of polls that found nothing.
 const SLEEPS: [(u32, Duration); 3] = [
     (64, Duration::from_micros(50)),
     (512, Duration::from_micros(200)),
     (2000, Duration::from_millis(1)),
 ];
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
-/// Looks, so far apart, after each sleep: an MPI may find in one that there is something, bring it
-/// in at the next, and need more for a large message, whose parts are requested one after the
-/// other. One look for each sleep made that 10 to 23 ms.
+/// Number of polls after each sleep, `BETWEEN_LOOKS` apart. An MPI may detect a message in one
+/// poll, receive it in the next, and need more polls for a large message, whose fragments are
+/// requested one after the other. With one poll per sleep such a message took 10 to 23 ms.
 const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
-/// Adds the way of a new window.
+/// Adds the path of a new window.
 pub(super) fn add(way: &Arc<dyn RmaPath>, needs_thread: bool) -> Result<()> {
     if needs_thread {
         let mut thread = THREAD.lock();
@@ -63,7 +63,7 @@ pub(super) fn add(way: &Arc<dyn RmaPath>, needs_thread: bool) -> Result<()> {
     Ok(())
 }
 
-/// Takes the way of a window out that ends.
+/// Removes the path of a window that is destroyed.
 pub(super) fn remove(way: &Arc<dyn RmaPath>) {
     if SERVED.remove(Arc::as_ptr(way).addr()) && way.needs_thread() {
         let mut thread = THREAD.lock();
@@ -91,7 +91,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Gives the thread a new one, and how many there are.
+    /// Passes a new window and the number of windows to the thread, and wakes it.
     fn tell(&self, new: Option<&Arc<dyn RmaPath>>) {
         if let Some((handle, told)) = &self.running {
             told.new.lock().extend(new.map(Arc::downgrade));
@@ -114,7 +114,7 @@ impl Thread {
     }
 }
 
-/// At finalize: nothing is served any more.
+/// Stops all serving, at finalize.
 pub(super) fn stop() {
     clear();
     let mut thread = THREAD.lock();
@@ -122,7 +122,7 @@ pub(super) fn stop() {
     thread.end();
 }
 
-/// In a forked child: the thread is the parent's.
+/// Discards the state in a forked child, which does not have the parent's thread.
 pub(super) fn forget() {
     clear();
     let mut thread = THREAD.lock();
@@ -134,7 +134,7 @@ fn clear() {
     SERVED.clear();
 }
 
-/// Serves a few windows, in turns.
+/// Serves the next few windows, in turn.
 pub(in crate::runtime::comm) fn serve_some() {
     if SERVED.len() > 0 {
         for way in SERVED.turns().iter().flatten() {
@@ -143,13 +143,13 @@ pub(in crate::runtime::comm) fn serve_some() {
     }
 }
 
-/// Serves all windows, for one whose ranks are all in this process and wait for no other one.
+/// Serves all windows, for a call on a window whose ranks are all threads of this process.
 pub(super) fn serve_all() {
     let rounds = SERVED.len().div_ceil(TURNS);
     (0..rounds).for_each(|_| serve_some());
 }
 
-/// The thread's work.
+/// Runs the thread until its end is requested.
 fn work(told: &ThreadControl) {
     let (mut known, mut ways) = (0, Vec::<Weak<dyn RmaPath>>::new());
     let mut vain = 0_u32;
@@ -157,8 +157,7 @@ fn work(told: &ThreadControl) {
         let version = told.version.load(Ordering::Acquire);
         if version != known {
             ways.append(&mut told.new.lock());
-            // Entries of destroyed windows are removed once there are as many of them as of live
-            // windows.
+            // Destroyed windows are removed once they are as many as the live windows.
             if ways.len() > 2 * told.needed.load(Ordering::Relaxed) {
                 ways.retain(|way| way.strong_count() > 0);
             }
@@ -174,7 +173,7 @@ fn work(told: &ThreadControl) {
     }
 }
 
-/// Serves all of them, so many times or until there was something.
+/// Serves all windows up to `times` times. Returns true once a request was served.
 fn look(ways: &[Weak<dyn RmaPath>], times: u32) -> bool {
     (0..times).any(|number| {
         if number > 0 {

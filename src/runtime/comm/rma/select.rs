@@ -1,5 +1,5 @@
-//! A window's memory, and the way to it: decided where the window is made, from what is equal on
-//! all ranks. Shared memory first, then what the transport does itself, then messages.
+//! Selects a window's memory and its path when the window is created, from values that are equal on
+//! all ranks: shared memory first, then windows of the transport, then messages.
 
 use super::active_messages::Active;
 use super::backend_rma::BackendRma;
@@ -15,27 +15,28 @@ use crate::runtime::explain;
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
-/// This rank's memory, or so many bytes that the transport is to allocate.
+/// Source of this rank's memory: a region, or the bytes that the transport allocates.
 enum Source {
     Given(Region),
     Scratch(Scratch),
-    /// Memory that the ranks of this node can use by themselves.
+    /// Memory that the ranks of this node reach by loads and stores.
     Shared(Box<dyn component::SharedRegion>),
     Later(usize),
 }
 
-/// An offer that there is memory for, unless the transport has it.
+/// Offer of this rank, with its memory, unless the transport allocates the memory.
 pub(super) struct OfferMemory {
     source: Source,
     pub(super) disp_unit: u64,
-    /// Whether the transport's windows may also allocate the memory, or why there are none.
+    /// True if the transport's windows also allocate memory; the reason if there are no windows.
     windows: std::result::Result<bool, &'static str>,
 }
 
-/// Words in which a rank publishes its offer.
+/// Encoding of a rank's offer, which all ranks exchange.
 pub(super) type Words = [u64; 6];
 
-// Bits in these words: what the transport's windows take, and that they are to allocate.
+// Bits in these words: the transport's windows accept memory, they also allocate it, and this rank
+// leaves the allocation to the transport.
 const OF_GIVEN: u64 = 1;
 const OF_ITS_OWN: u64 = 3;
 const LATER: u64 = 4;
@@ -70,8 +71,8 @@ impl OfferMemory {
         }
     }
 
-    /// Size, step, where the others find it (zeros: nowhere), the rest, and its address in this
-    /// process.
+    /// Encodes the offer: size, displacement unit, key of the shared memory (2 words; zeros if it
+    /// is not shared), flags, and address in this process.
     pub(super) fn words(&self) -> Words {
         let size = if let Source::Later(size) = self.source { size } else { self.region().len() };
         let [place, check] =
@@ -98,22 +99,22 @@ impl Source {
 
 /// Owner of a window's memory.
 pub(super) enum WindowMemory {
-    /// The program, or the way.
+    /// The program or the path owns the memory.
     Elsewhere,
     Scratch(#[allow(dead_code, reason = "it is to be kept")] Scratch),
     Shared(#[allow(dead_code, reason = "it is to be kept")] Box<dyn component::SharedRegion>),
 }
 
-/// A way, and this rank's memory.
+/// Selected path of a window, and this rank's memory.
 pub(super) struct PathChoice {
     pub(super) way: Arc<dyn RmaPath>,
-    /// The way as a `Direct`, if it is one.
+    /// `way` as a `Direct`, if every rank reaches all memory by loads and stores.
     pub(super) direct: Option<Arc<Direct>>,
     pub(super) memory: Region,
     pub(super) kept: WindowMemory,
 }
 
-/// Chooses the way of a window and its memory. `said` has the words of each rank.
+/// Selects the path and the memory of a window. `said` has the encoded offer of each rank.
 pub(super) fn choose(
     own: &Arc<Comm>,
     mut had: OfferMemory,
@@ -147,7 +148,7 @@ pub(super) fn choose(
                     text
                 }
             };
-            // What it could not do with memory of its own, it may with the library's.
+            // The transport may fail with memory of its own, but succeed with the library's.
             if !matches!(had.source, Source::Later(_)) {
                 break why;
             }
@@ -168,12 +169,12 @@ pub(super) fn choose(
     Ok(PathChoice { way, direct: None, memory, kept })
 }
 
-/// Records the way, and why it is that one.
+/// Records the selected path and the reason for `dtl_explain`.
 fn record_choice(way: &dyn RmaPath, why: &str) {
     explain::chose("window", &format!("{} ({why})", way.describe()));
 }
 
-/// Why some rank's transport makes no window of what there is.
+/// Returns the reason why the transport of some rank cannot create this window.
 fn why_none(own: &Comm, had: &OfferMemory, said: &[Words]) -> String {
     match had.windows {
         _ if !load_store::has_room(said.len()) => {
@@ -198,7 +199,7 @@ fn by_shared_memory(
     let memory = had.region();
     let Source::Shared(part) = had.source else { return Err(no_memory(memory.len())) };
     let direct = Direct::new(Arc::clone(own), part, keys);
-    // A rank may have no room for the others' memory: then no rank goes on.
+    // A rank may lack address space for the memory of other ranks. Then all ranks fail.
     let statuses = gather_status(own, &direct)?;
     let direct = direct?;
     check_all("reach all parts of the window", statuses.into_iter())?;
@@ -212,7 +213,7 @@ fn by_shared_memory(
     })
 }
 
-/// Allocates what was left to the transport, if that was so on any rank.
+/// Allocates the memory that was left to the transport on any rank. Collective.
 fn have_memory(own: &Comm, had: &mut OfferMemory, said: &[Words]) -> Result<()> {
     if said.iter().all(|[.., word, _]| word & LATER == 0) {
         return Ok(());
@@ -226,7 +227,7 @@ fn have_memory(own: &Comm, had: &mut OfferMemory, said: &[Words]) -> Result<()> 
     check_all("make its part of the window", statuses.into_iter())
 }
 
-/// Asks the transport. If it fails on any rank, all ranks get back what they had, and why.
+/// Creates a window of the transport. On failure of any rank, returns offer and reason on all.
 fn by_transport(
     own: &Arc<Comm>,
     had: OfferMemory,
@@ -262,8 +263,8 @@ fn by_transport(
     Ok(Ok(PathChoice { way, direct: None, memory, kept: WindowMemory::Elsewhere }))
 }
 
-/// Tells the windows of all ranks of each other, as far as they wish. `Some`: why it failed, on
-/// some rank.
+/// Exchanges the local records of the transport's windows among all ranks, if the windows have
+/// records. Returns the reason if this fails on any rank.
 fn introduce(own: &Comm, window: &Result<Box<dyn component::Window>>) -> Result<Option<String>> {
     let says = window.as_ref().map_err(Error::clone).and_then(|window| window.local_record());
     let why = failure(own, &says)?;
@@ -276,7 +277,7 @@ fn introduce(own: &Comm, window: &Result<Box<dyn component::Window>>) -> Result<
     }
 }
 
-/// Why something failed on some rank.
+/// Returns the reason if `outcome` is an error on any rank. Collective.
 fn failure<T>(own: &Comm, outcome: &Result<T>) -> Result<Option<String>> {
     let statuses = gather_status(own, outcome)?;
     let failed = statuses.iter().position(|status| *status as u32 as i32 != DTL_SUCCESS);
@@ -292,7 +293,7 @@ fn gather_status<T>(own: &Comm, outcome: &Result<T>) -> Result<Vec<u64>> {
     coll::allgather_words(own, Kind::WinCreate, &[status as u32 as u64])
 }
 
-/// By rank, the status with which each did something: the first failure is that of all.
+/// Returns the first failure of the statuses of all ranks, given in rank order.
 pub(super) fn check_all(what: &str, said: impl Iterator<Item = u64>) -> Result<()> {
     for (rank, status) in said.enumerate() {
         let status = status as u32 as i32;

@@ -1,4 +1,4 @@
-//! Fences, locks and flushes: epochs checked, then what the window's way does.
+//! Fences, locks and flushes: epoch checks, then the operation of the window's path.
 
 use super::Window;
 use crate::abi::comm::communicator::DTL_PROC_NULL;
@@ -16,7 +16,7 @@ impl Window {
         0..self.comm.size
     }
 
-    /// Returns a target as a range; `None`: DTL_PROC_NULL.
+    /// Returns the range of one target; `None` for DTL_PROC_NULL.
     fn one(&self, name: &str, target: i32) -> Result<Option<Range<i32>>> {
         trace::about(|| Args::NONE.peer(target).comm(self.comm.handle().id));
         self.comm.check_open()?;
@@ -54,7 +54,7 @@ impl Window {
     }
 }
 
-/// Ends the epoch of the fence before on all ranks and opens another.
+/// Ends the current fence epoch on all ranks and opens the next. Collective.
 pub fn fence(window: &Window) -> Result<()> {
     const NAME: &str = "dtl_win_fence";
     window.comm.check_open()?;
@@ -66,7 +66,7 @@ pub fn fence(window: &Window) -> Result<()> {
     met.map_err(|error| error.within(NAME))
 }
 
-/// Opens an epoch to one target.
+/// Opens an access epoch to one target.
 pub fn lock(window: &Window, how: i32, target: i32) -> Result<()> {
     const NAME: &str = "dtl_win_lock";
     let exclusive = match how {
@@ -85,7 +85,7 @@ pub fn lock(window: &Window, how: i32, target: i32) -> Result<()> {
     }
 }
 
-/// Ends the epoch: all that was done in it is done at the target.
+/// Ends the access epoch to a target. All operations of the epoch are complete at the target.
 pub fn unlock(window: &Window, target: i32) -> Result<()> {
     const NAME: &str = "dtl_win_unlock";
     match window.one(NAME, target)? {
@@ -94,19 +94,19 @@ pub fn unlock(window: &Window, target: i32) -> Result<()> {
     }
 }
 
-/// Opens an epoch to all targets, by shared locks.
+/// Opens an access epoch to all targets, by shared locks.
 pub fn lock_all(window: &Window) -> Result<()> {
     window.comm.check_open()?;
     window.lock("dtl_win_lock_all", None, false)
 }
 
-/// Flushes all targets and gives their shared locks back.
+/// Flushes all targets and releases their shared locks.
 pub fn unlock_all(window: &Window) -> Result<()> {
     window.comm.check_open()?;
     window.unlock("dtl_win_unlock_all", None)
 }
 
-/// Waits for this rank's operations on one target.
+/// Waits for this rank's operations on one target; `is_local`: only for their local completion.
 pub fn flush(window: &Window, target: i32, is_local: bool) -> Result<()> {
     let (name, reach) = match is_local {
         true => ("dtl_win_flush_local", FlushScope::Local),
@@ -117,7 +117,7 @@ pub fn flush(window: &Window, target: i32, is_local: bool) -> Result<()> {
     window.way.flush(targets, reach).map_err(|error| error.within(name))
 }
 
-/// Waits for this rank's operations on all targets.
+/// Waits for this rank's operations on all targets; `is_local`: only for their local completion.
 pub fn flush_all(window: &Window, is_local: bool) -> Result<()> {
     let (name, reach) = match is_local {
         true => ("dtl_win_flush_local_all", FlushScope::Local),

@@ -1,8 +1,8 @@
-//! Rust closures for interfaces that take a C function and a user pointer: the "pointer" is a
-//! number under which the closure waits in a table.
+//! Rust closures for interfaces that take a C function and a user pointer. The user pointer is the
+//! number of the closure in a table.
 //!
-//! Only for backends that lack a slot (see `stream`, `executor`); the library's own queues take
-//! closures as they are.
+//! Used only for backends that omit a slot (see `stream`, `executor`). The library's own queues
+//! store closures directly.
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
@@ -15,7 +15,7 @@ use std::ptr::without_provenance_mut;
 use std::sync::Arc;
 
 type Once = Box<dyn FnOnce() -> dtl_status_t + Send>;
-/// A loop body as the library's own code has it.
+/// Loop body of the library's own code.
 pub(in crate::runtime::exec) type Piece = Arc<dyn Fn(u64, u64) -> dtl_status_t + Send + Sync>;
 
 struct ClosureTable<T> {
@@ -37,25 +37,26 @@ impl<T> ClosureTable<T> {
     }
 }
 
-/// A task that is run once, or given back with [`take_unrun`].
+/// Registers a task and returns its C function and user pointer. The task is run once or removed by
+/// [`take_unrun`].
 pub(in crate::runtime::exec) fn issue(task: Once) -> (dtl_task_fn_t, Addr) {
     let number = ONCE.lock().put(task);
     (Some(redeem), Addr::new(without_provenance_mut(number)))
 }
 
-/// Takes back a task that will not be run; whether it was still there.
+/// Removes a task that will not be run. Returns true if the task had not run.
 pub(in crate::runtime::exec) fn take_unrun(user: Addr) -> bool {
     let task = ONCE.lock().waiting.remove(&user.get());
     task.is_some()
 }
 
 extern "C" fn redeem(user: *mut c_void) -> dtl_status_t {
-    let _aside = epoch::aside(); // on a thread of the backend's
+    let _aside = epoch::aside(); // runs on a thread of the backend
     let task = ONCE.lock().waiting.remove(&user.addr());
     task.map_or(DTL_ERROR_INTERNAL, |task| task())
 }
 
-/// A loop body under a number until it is dropped.
+/// Loop body that is registered under a number until this object is dropped.
 pub(in crate::runtime::exec) struct RegisteredBody(usize);
 
 impl RegisteredBody {
@@ -74,7 +75,7 @@ impl Drop for RegisteredBody {
     }
 }
 
-/// The C function that goes with [`Body::user`].
+/// Calls the loop body that is registered under the number `user`, see [`RegisteredBody::user`].
 pub(in crate::runtime::exec) extern "C" fn piece(
     begin: u64,
     end: u64,

@@ -1,11 +1,11 @@
 //! The library's own in-order queue: a worker thread that runs tasks one after another.
 //!
-//! The worker is made by the first task and parks when there is none. A failing task does not stop
-//! the queue: tasks behind it still run, so that a callback which a thread waits for always comes.
-//! The first failure sticks: events recorded behind it carry it, and the next `synchronize` reports
-//! it once and clears it (as CUDA reports an asynchronous error).
+//! The first task creates the worker. The worker parks while the queue is empty. A failing task
+//! does not stop the queue: tasks behind it still run, so a callback for which a thread waits is
+//! always called. The first failure is sticky: events recorded behind the failed task carry it, and
+//! the next `synchronize` reports it once and clears it (as CUDA reports an asynchronous error).
 //!
-//! Not here: what a task means to a user (`stream`, `executor`).
+//! The use of tasks by streams and executors is in `stream` and `executor`.
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail};
@@ -26,28 +26,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle, ThreadId};
 
-/// Tasks that fit before the queue's memory grows.
+/// Number of tasks that fit before the memory of the queue grows.
 const CAPACITY: usize = 64;
-/// Polls before the worker or a synchronizer parks: some 10 microseconds, the price of a wake-up.
+/// Number of polls before the worker or a synchronizing thread parks: some 10 microseconds, the
+/// cost of a wake-up.
 const SPINS: u32 = 300;
 
-/// What a queue does in its order.
+/// Work of a queue, run in the order of the queue.
 #[allow(clippy::large_enum_variant, reason = "a boxed launch would allocate at each launch")]
 pub enum StreamWork {
-    /// Calls a user's function.
+    /// Calls a function of the user with its user pointer.
     Call(dtl_task_fn_t, Addr),
     /// Runs a kernel over its grid.
     Launch(Grid),
-    /// Waits for another queue's work; its failure becomes this queue's.
+    /// Waits for the work of another queue. A failure of that work becomes a failure of this queue.
     Await(Arc<Fence>),
-    /// Anything else.
+    /// Runs a closure.
     Run(Box<dyn FnOnce() -> Result<()> + Send>),
 }
 
 #[allow(clippy::large_enum_variant, reason = "as above")]
 enum StreamTask {
     Work(StreamWork),
-    /// Completes a fence: everything before it is done.
+    /// Completes a fence: all tasks before it have completed.
     Mark(Arc<Fence>),
 }
 
@@ -59,15 +60,16 @@ pub struct HostStream {
 struct StreamShared {
     home: Arc<Backend>,
     device: i32,
-    /// Tasks ever queued and ever finished: equal = idle. Written under the lock.
+    /// Number of tasks ever queued; equal to `completed` while the queue is idle. Written under the
+    /// lock.
     submitted: AtomicU64,
     completed: AtomicU64,
-    /// Whether `State::failure` is set.
+    /// True if `StreamState::failure` is set.
     failed: AtomicBool,
     state: Mutex<StreamState>,
-    /// The worker waits here for tasks.
+    /// Signals new tasks to the worker.
     work: Condvar,
-    /// Synchronizers wait here for progress.
+    /// Signals completed tasks to the synchronizing threads.
     progress: Condvar,
 }
 
@@ -78,12 +80,12 @@ struct StreamState {
     worker_id: Option<ThreadId>,
     parked: bool,
     closing: bool,
-    /// The lowest count of finished tasks that a synchronizer waits for.
+    /// Lowest count of completed tasks for which a synchronizing thread waits.
     wanted: u64,
 }
 
 impl HostStream {
-    /// An empty queue; its worker will make `device` current before its first task.
+    /// Creates an empty queue. Its worker makes `device` current before its first task.
     #[must_use]
     pub fn new(home: Arc<Backend>, device: i32) -> Self {
         let state = StreamState {
@@ -109,12 +111,12 @@ impl HostStream {
         }
     }
 
-    /// Appends work.
+    /// Appends work to the queue. Fails with CANCELED if the queue is closing.
     pub fn push(&self, work: StreamWork) -> Result<()> {
         self.push_with(|| work)
     }
 
-    /// Appends the work that `make` gives; `make` is called only if nothing can fail any more.
+    /// Appends the work that `make` returns. Calls `make` only when the append can no longer fail.
     pub(in crate::runtime::exec) fn push_with(
         &self,
         make: impl FnOnce() -> StreamWork,
@@ -158,24 +160,26 @@ impl HostStream {
         }
     }
 
-    /// Returns true if every task queued so far is done. May lag behind the last event.
+    /// Returns true if all tasks queued so far have completed. May return false for a moment after
+    /// the last event was seen complete.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.shared.is_idle()
     }
 
-    /// Returns true if every task queued so far is done. Does not lag behind an event: after the
-    /// last mark was seen complete, the queue is idle.
+    /// Returns true if all tasks queued so far have completed. Once the last mark was seen
+    /// complete, the result is true.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         if self.is_idle() {
             return true;
         }
-        let _state = self.shared.state.lock(); // held while a mark is completed and counted
+        // the worker holds this lock while it completes and counts a mark
+        let _state = self.shared.state.lock();
         self.is_idle()
     }
 
-    /// The failure that waits to be reported.
+    /// Returns the failure that is not yet reported.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         if !self.shared.failed.load(Ordering::Acquire) {
@@ -184,8 +188,8 @@ impl HostStream {
         self.shared.state.lock().failure.clone()
     }
 
-    /// Marks the present end: `now` if the queue is idle, else the fence that `later` gives is
-    /// completed by the worker.
+    /// Marks the current end of the queue. If the queue is idle, calls `now` with the failure, if
+    /// any; otherwise the worker completes the fence that `later` returns.
     pub fn mark(
         &self,
         now: impl FnOnce(Option<Error>),
@@ -205,19 +209,19 @@ impl HostStream {
         self.append(&mut state, || StreamTask::Mark(self.own(later())))
     }
 
-    /// Makes a fence one of this queue's work.
+    /// Records this queue as the owner of a fence's work.
     pub(in crate::runtime::exec) fn own(&self, fence: Arc<Fence>) -> Arc<Fence> {
         fence.belongs_to(self.id());
         fence
     }
 
-    /// Id of the queue in `current`.
+    /// Returns the id of the queue for `reentrancy`.
     fn id(&self) -> usize {
         Arc::as_ptr(&self.shared).addr()
     }
 
-    /// Waits for all tasks queued so far; reports and clears the failure. `whose` queue this is,
-    /// for the text.
+    /// Waits for all tasks queued so far. Reports and clears the failure. `whose` names the owner
+    /// of the queue in the error text.
     pub fn synchronize(&self, whose: &str) -> Result<()> {
         let shared = &self.shared;
         if self.is_idle() && !shared.failed.load(Ordering::Acquire) {
@@ -246,8 +250,8 @@ impl HostStream {
         self.shared.state.lock().worker_id == Some(thread::current().id())
     }
 
-    /// Takes no more tasks, finishes those queued and ends the worker. Called by the worker
-    /// itself it does not wait: the worker ends after the last task.
+    /// Accepts no more tasks, finishes the queued tasks and ends the worker. If the worker itself
+    /// is the caller, does not wait: the worker ends after the last task.
     pub fn close(&self) {
         let mut state = self.shared.state.lock();
         state.closing = true;
@@ -256,7 +260,7 @@ impl HostStream {
         self.shared.work.notify_one();
         drop(state);
         if let Some(worker) = worker.filter(|_| !own) {
-            let _ = worker.join(); // the worker catches panics, so there is none to pass on
+            let _ = worker.join(); // the worker catches panics, so `join` cannot fail
         }
     }
 }
@@ -278,12 +282,14 @@ fn spin_until(ready: impl Fn() -> bool) {
 
 impl StreamShared {
     fn is_idle(&self) -> bool {
-        // In this order: tasks that finished before the first load were counted before the second.
+        // In this order: a task that counts as completed at the first load counts as submitted at
+        // the second load.
         let completed = self.completed.load(Ordering::Acquire);
         completed == self.submitted.load(Ordering::Acquire)
     }
 
-    /// The worker's life.
+    /// Runs the tasks of the queue until the queue is closed and empty. Main function of the
+    /// worker.
     fn work_off(&self) {
         lifecycle::enter_own_thread();
         let bound = crate::runtime::exec::bind(&self.home, self.device);
@@ -309,7 +315,8 @@ impl StreamShared {
             let work = match task {
                 StreamTask::Work(work) => work,
                 StreamTask::Mark(fence) => {
-                    // Under the lock, so that fence and count change together (see `is_finished`).
+                    // Under the lock, so that the fence and the count change together (see
+                    // `is_finished`).
                     fence.complete(state.failure.clone());
                     drop(fence);
                     self.count(&mut state);
@@ -326,7 +333,7 @@ impl StreamShared {
         }
     }
 
-    /// One more task is done.
+    /// Counts a completed task and wakes the synchronizing threads if their count is reached.
     fn count(&self, state: &mut StreamState) {
         let completed = self.completed.fetch_add(1, Ordering::Release) + 1;
         if completed >= state.wanted {

@@ -4,7 +4,7 @@
 //! - `thread_pool`: threads that share loops with their callers
 //! - `host_stream`: in-order queue with a worker thread
 //! - `reduce`: reductions whose result does not depend on the number of threads
-//! - `closure_table`: closures behind a C function and a user pointer
+//! - `closure_table`: closures that are passed as a C function and a user pointer
 
 pub(super) mod closure_table;
 pub mod host_stream;

@@ -1,8 +1,8 @@
 //! Parallel reductions whose result does not depend on the number of threads.
 //!
-//! The range is cut into pieces by the grain alone; each piece is folded from the identity, and
-//! the partial results are combined in order, in the calling thread. Long ranges go in rounds, so
-//! that the partial results take bounded memory.
+//! The grain alone determines how the range is divided into pieces. Each piece is folded from the
+//! identity. The calling thread combines the partial results in order. Long ranges are processed in
+//! rounds, so that the memory of the partial results is bounded.
 
 use super::thread_pool::LoopBody;
 use crate::abi::status::*;
@@ -13,37 +13,39 @@ use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Pieces when the caller leaves the grain to us; a constant, so that results repeat everywhere.
+/// Number of pieces if the caller passes no grain; a constant, so that results repeat on every
+/// machine.
 const PIECES: u64 = 64;
-/// Most pieces of one round, and most bytes of their partial results.
+/// Maximum number of pieces in one round; ROUND_BYTES is the maximum size of their partial results
+/// in bytes.
 const ROUND_PIECES: u64 = 1024;
 const ROUND_BYTES: usize = 1 << 24;
-/// Partial results lie on cache lines of their own.
+/// Alignment of partial results in bytes: each has cache lines of its own.
 const LINE: usize = 64;
 
-/// A user's fold, never NULL.
+/// Fold function of a user, never NULL.
 pub type FoldFn = extern "C" fn(u64, u64, *mut c_void, *mut c_void) -> dtl_status_t;
-/// A user's combination, never NULL.
+/// Combination function of a user, never NULL.
 pub type CombineFn = extern "C" fn(*mut c_void, *const c_void, *mut c_void);
 
-/// What a reduction does.
+/// Parameters of a reduction.
 #[derive(Clone, Copy)]
 pub struct Reduction {
-    /// Iterations begin ... end-1.
+    /// Range of iterations: begin ... end-1.
     pub range: (u64, u64),
-    /// Iterations of a piece; 0 = the range over 64.
+    /// Number of iterations in a piece; 0 = the range divided by 64, rounded up.
     pub grain: u64,
-    /// Start of every partial result; its length is theirs.
+    /// Initial value of every partial result; its length is the size of a partial result in bytes.
     pub identity: Region,
-    /// Folds a piece.
+    /// Function that folds a piece into a partial result.
     pub fold: FoldFn,
-    /// Combines two partial results.
+    /// Function that combines two partial results.
     pub combine: CombineFn,
-    /// Handed to both.
+    /// User pointer that is passed to `fold` and `combine`.
     pub user: Addr,
 }
 
-/// Runs it and writes the result to `out` (as long as the identity) on success only.
+/// Runs the reduction. Writes the result to `out` (as long as the identity) on success only.
 pub fn run(executor: &Executor, reduction: Reduction, out: Region) -> Result<()> {
     let (begin, end) = reduction.range;
     crate::runtime::exec::executor::check_range(begin, end)?;
@@ -59,7 +61,8 @@ pub fn run(executor: &Executor, reduction: Reduction, out: Region) -> Result<()>
     let (Some(partials), Some(result)) = (total, Scratch::copy_of(reduction.identity)) else {
         return no_memory(size);
     };
-    // Pieces that are ours in number may go to a thread several at once: it changes no result.
+    // If the library chose the grain, a thread may take several pieces at once; this does not
+    // change the result.
     let at_once = u64::from(reduction.grain > 0);
     let round = Arc::new(Round { reduction, count: per_round, pieces, grain, stride, partials });
     let mut first = 0;
@@ -88,7 +91,8 @@ fn no_memory(size: usize) -> Result<()> {
 
 struct Round {
     reduction: Reduction,
-    /// Partial results, and pieces in all.
+    /// Number of partial results in a round; `pieces` is the number of pieces of the whole
+    /// reduction.
     count: u64,
     pieces: u64,
     grain: u64,
@@ -104,7 +108,7 @@ impl Round {
     fn fold(&self, first: u64, from: u64, to: u64) -> Result<()> {
         let Reduction { range, identity, fold, user, .. } = self.reduction;
         if to > self.count || first + to > self.pieces {
-            // A backend's own loop.
+            // Reached only if a backend's own loop violates its range.
             return fail!(
                 DTL_ERROR_NATIVE_BACKEND,
                 "the executor ran pieces {from}..{to} of a loop over {}: its parallel_for must \

@@ -1,14 +1,14 @@
-//! A pool of host threads that share loops with their callers.
+//! Pool of host threads that share loops with their callers.
 //!
-//! A loop is cut into pieces of one size, and every thread has its share of them; a thread that has
-//! finished its share takes from the others. The caller does so too. So a loop always gets done,
-//! nested or not, whether or not a worker comes to help: the caller waits only for workers who are
-//! at a piece of it, and those wait at most for loops nested deeper. Workers are made at first use;
-//! without work they soon sleep.
+//! A loop is divided into pieces of one size, and every thread gets a share of the pieces. A thread
+//! that has finished its share steals pieces from the other shares. The caller takes part in the
+//! same way. So a loop always completes, nested or not, whether or not a worker helps. The caller
+//! waits only for workers that run a piece of the loop, and these workers wait at most for loops
+//! nested deeper. Workers are created at first use; idle workers soon sleep.
 //!
-//! Not here: kinds of executors and what a user sees (`executor`), how threads meet
-//! (`sys::compute::team`), how pieces change hands (`sys::compute::work_stealing`). Why it is as it
-//! is: docs/explanation/executor.md.
+//! Kinds of executors and their interface are in `executor`, the synchronization of threads in
+//! `sys::compute::team`, and work stealing in `sys::compute::work_stealing`.
+//! docs/explanation/executor.md explains the design.
 
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -29,28 +29,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, ThreadId};
 
-/// Pieces per thread when the caller leaves the grain to us: enough to even out uneven pieces.
+/// Pieces per thread if the caller passes no grain: enough to balance pieces of different duration.
 const PIECES_PER_THREAD: u64 = 4;
-/// A worker's share of a loop that is worth its help: as long as the cache lines take that it
-/// costs.
+/// Minimum duration in nanoseconds of a worker's share of a loop: the cost of the cache line
+/// transfers that its help causes.
 const WORTH_HELPING_NS: u64 = 500;
-/// One of so many loops is measured.
+/// Sampling interval: the duration of one in SAMPLE loops is measured.
 const SAMPLE: u32 = 4;
-/// Most pauses between two looks of a worker (just under a microsecond).
+/// Maximum number of pauses between two polls of a worker (just under a microsecond).
 const LAZIEST: u32 = 32;
-/// Sleepers that one thread wakes; these wake others.
+/// Number of sleeping threads that one thread wakes; each of them wakes others.
 const WAKES: u32 = 2;
-/// Largest pool: beyond it a number is surely a mistake.
+/// Maximum number of threads in a pool; a larger number is surely a mistake.
 pub const LARGEST: u32 = 4096;
 
-/// A user's loop body, never NULL.
+/// Loop body of a user, never NULL.
 pub type RangeFn = extern "C" fn(u64, u64, *mut c_void) -> dtl_status_t;
 
 /// Function that a loop runs for each piece.
 pub enum LoopBody {
-    /// A user's function and its pointer.
+    /// Function of a user and its user pointer.
     User(RangeFn, Addr),
-    /// The library's own.
+    /// Closure of the library.
     Shared(Arc<dyn Fn(u64, u64) -> Result<()> + Send + Sync>),
 }
 
@@ -67,8 +67,8 @@ impl LoopBody {
     }
 }
 
-/// Returns the default number of threads: OMP_NUM_THREADS, else what affinity and the control
-/// group's quota allow.
+/// Returns the default number of threads: the first value of OMP_NUM_THREADS, else the number that
+/// CPU affinity and the quota of the control group allow.
 #[must_use]
 pub fn default_size() -> u32 {
     let wanted = std::env::var("OMP_NUM_THREADS").ok();
@@ -80,7 +80,8 @@ pub fn default_size() -> u32 {
     }
 }
 
-/// The pool that launches on the host share, made at the first launch that needs it.
+/// Returns the pool that all kernel launches on the host share. Creates the pool at the first
+/// launch that needs it.
 #[must_use]
 pub fn machine() -> Arc<ThreadPool> {
     Arc::clone(MACHINE.lock().get_or_insert_with(|| Arc::new(ThreadPool::new(default_size()))))
@@ -88,7 +89,7 @@ pub fn machine() -> Arc<ThreadPool> {
 
 static MACHINE: Mutex<Option<Arc<ThreadPool>>> = Mutex::new(None);
 
-/// Ends the machine pool's threads; a later launch makes a new one.
+/// Ends the threads of the shared launch pool. A later launch creates a new pool.
 pub fn close_machine() {
     let pool = MACHINE.lock().take();
     if let Some(pool) = pool {
@@ -96,7 +97,8 @@ pub fn close_machine() {
     }
 }
 
-/// In a forked child: the pool's threads are the parent's, so a new one is made when needed.
+/// Discards the shared launch pool in a forked child, where its threads do not exist. A later
+/// launch creates a new pool.
 pub fn forget_machine() {
     if let Some(pool) = MACHINE.lock().take() {
         std::mem::forget(pool);
@@ -111,15 +113,15 @@ pub struct ThreadPool {
 struct PoolShared {
     size: u32,
     team: Team<Loop>,
-    /// The pieces of the loop in each of the team's places.
+    /// Pieces of the loop in each place of the team.
     shares: Box<[Shares]>,
-    /// Workers that were made.
+    /// Number of workers created.
     hired: AtomicUsize,
-    /// Tasks that wait for a worker: a hint to look.
+    /// Number of queued tasks. A hint for workers to check the queue.
     queued: AtomicUsize,
     closing: AtomicBool,
     state: Mutex<PoolState>,
-    /// Synchronizers wait here for tasks.
+    /// Signals to synchronizing threads that all tasks have ended.
     change: Condvar,
 }
 
@@ -128,12 +130,12 @@ struct PoolState {
     tasks: VecDeque<Box<dyn FnOnce() -> Result<()> + Send>>,
     workers: Vec<JoinHandle<()>>,
     ids: Vec<ThreadId>,
-    /// Tasks queued or running.
+    /// Number of tasks queued or running.
     unfinished: usize,
     failure: Option<Error>,
 }
 
-/// A loop in progress, on its caller's stack.
+/// Loop in progress, on the stack of its caller.
 struct Loop {
     begin: u64,
     end: u64,
@@ -144,7 +146,7 @@ struct Loop {
 }
 
 impl ThreadPool {
-    /// A pool of `size` threads, callers included. Makes no thread yet.
+    /// Creates a pool of `size` threads, the caller included. Creates no thread yet.
     #[must_use]
     pub fn new(size: u32) -> Self {
         let size = size.max(1);
@@ -161,13 +163,13 @@ impl ThreadPool {
         ThreadPool { shared: Arc::new(shared) }
     }
 
-    /// Number of threads, the caller included.
+    /// Returns the number of threads, the caller included.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.shared.size
     }
 
-    /// The grain of a loop that leaves it open.
+    /// Returns the default grain of a loop of this number of iterations.
     #[must_use]
     pub fn grain(&self, iterations: u64) -> u64 {
         let pieces =
@@ -175,14 +177,15 @@ impl ThreadPool {
         iterations.div_ceil(pieces).max(1)
     }
 
-    /// Runs begin ... end-1 (begin <= end) in pieces of `grain` (0 = choose); the caller takes
-    /// part.
+    /// Runs the iterations begin ... end-1 (begin <= end) in pieces of `grain` (0 = default grain).
+    /// The caller takes part.
     pub fn run(&self, begin: u64, end: u64, grain: u64, body: LoopBody) -> Result<()> {
         let grain = if grain == 0 { self.grain(end - begin) } else { grain };
         if end - begin <= grain || self.shared.size == 1 {
             return run_in_order(begin, end, grain, &body);
         }
-        // Seven loops at once are more than enough for the workers: another caller goes on alone.
+        // Seven concurrent loops are more than enough for the workers: a further caller runs its
+        // loop alone.
         let place = self.shared.team.claim();
         let Some((mut place, shares)) =
             place.and_then(|it| self.shared.shares.get(it.index()).map(|s| (it, s)))
@@ -204,7 +207,8 @@ impl ThreadPool {
         work.failure.into_inner().map_or(Ok(()), Err)
     }
 
-    /// Starts workers for so many pieces, if there are fewer. Returns how many can help.
+    /// Starts workers for this number of pieces if there are fewer workers. Returns the number of
+    /// workers that can help.
     #[inline]
     fn hire(&self, pieces: u64) -> u32 {
         let wanted = u32::try_from(pieces).unwrap_or(u32::MAX).min(self.shared.size - 1);
@@ -215,13 +219,13 @@ impl ThreadPool {
         wanted
     }
 
-    /// Queues a task that a worker runs. The next `synchronize` reports its failure.
+    /// Queues a task for a worker. The next `synchronize` reports its failure.
     pub fn spawn(&self, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         self.spawn_with(|| Box::new(work))
     }
 
-    /// Queues a task that a worker runs; its end completes the fence that `record` returns. The
-    /// next `synchronize` reports its failure.
+    /// Queues a task for a worker. The end of the task completes the fence that `record` returns.
+    /// The next `synchronize` reports its failure.
     pub fn spawn_marked(
         &self,
         work: impl FnOnce() -> Result<()> + Send + 'static,
@@ -285,7 +289,7 @@ impl ThreadPool {
         }
     }
 
-    /// Waits until all spawned tasks have run; reports and clears the first failure.
+    /// Waits until all spawned tasks have ended. Reports and clears the first failure.
     pub fn synchronize(&self) -> Result<()> {
         let mut state = self.shared.state.lock();
         while state.unfinished > 0 {
@@ -300,7 +304,7 @@ impl ThreadPool {
         state.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Finishes the tasks queued and ends the workers (without waiting, if called by one of them).
+    /// Finishes the queued tasks and ends the workers. Does not wait if the caller is a worker.
     pub fn close(&self) {
         let mut state = self.shared.state.lock();
         self.shared.closing.store(true, Ordering::Release);
@@ -321,7 +325,7 @@ impl Drop for ThreadPool {
 }
 
 impl PoolShared {
-    /// A worker's life.
+    /// Runs loops and tasks until the pool is closed. Main function of the worker number `member`.
     fn work_off(&self, member: usize) {
         crate::runtime::lifecycle::enter_own_thread();
         let mut zeal = Zeal::default();
@@ -349,8 +353,8 @@ impl PoolShared {
         }
     }
 
-    /// Wakes other workers if there is more work. Each worker that finds work does so: one call
-    /// wakes few, and soon all are awake.
+    /// Wakes other workers if there is more work. Each worker that finds work calls this function,
+    /// so one call wakes few threads and soon all are awake.
     fn pass_on(&self, is_more: bool) {
         if self.team.has_sleepers() && (is_more || self.queued.load(Ordering::Relaxed) > 0) {
             self.team.wake(WAKES);
@@ -376,7 +380,7 @@ impl PoolShared {
 }
 
 impl Loop {
-    /// Takes pieces until none is left or one has failed.
+    /// Runs pieces until none is left or a piece has failed.
     fn take_part(&self, shares: &Shares, member: usize) {
         while !self.has_failed.load(Ordering::Relaxed) {
             match shares.take(member) {
@@ -396,10 +400,10 @@ impl Loop {
     }
 }
 
-/// How soon a worker looks for news again. Every look takes a cache line from the callers, and
-/// every loop that it enters waits for it to leave: a loop of less than a microsecond is done
-/// sooner without it. So a worker that finds loops that short, or none of their pieces, looks less
-/// and less often.
+/// Polling interval of a worker. Every poll takes a cache line from the callers, and every loop
+/// that a worker enters must wait until the worker leaves: a loop of less than a microsecond
+/// finishes sooner without the worker. So a worker polls less and less often while it finds only
+/// such short loops or no piece.
 #[derive(Default)]
 struct Zeal {
     visits: u32,
@@ -408,7 +412,8 @@ struct Zeal {
 }
 
 impl Zeal {
-    /// Runs a worker's first piece of a loop; now and then looks how long it takes.
+    /// Runs the first piece of a loop in a worker, and measures its duration in one of SAMPLE
+    /// visits.
     fn measure(&mut self, work: &Loop, size: u32, run: impl FnOnce()) {
         self.visits = self.visits.wrapping_add(1);
         if self.pauses == 1 && self.visits % SAMPLE != 0 {
@@ -420,7 +425,8 @@ impl Zeal {
         self.is_wasted = (now_ns() - begin).saturating_mul(shares.max(1)) < WORTH_HELPING_NS;
     }
 
-    /// Pauses before the next look.
+    /// Returns the number of pauses before the next poll. Doubles it if the last poll found no
+    /// useful work.
     fn pauses(&mut self, has_worked: bool) -> u32 {
         let is_useful = has_worked && !self.is_wasted;
         self.pauses = if is_useful { 1 } else { (2 * self.pauses).clamp(1, LAZIEST) };
@@ -435,7 +441,7 @@ fn caught(work: impl FnOnce() -> Result<()>) -> Result<()> {
 }
 
 /// Runs a loop on the calling thread, in pieces of `grain` indices and in ascending order. The
-/// first failure ends it.
+/// first failure ends the loop.
 pub fn run_in_order(begin: u64, end: u64, grain: u64, body: &LoopBody) -> Result<()> {
     let mut at = begin;
     while at < end {

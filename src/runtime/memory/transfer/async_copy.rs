@@ -1,8 +1,8 @@
-//! Copies and fills in a stream's order.
+//! Copies and fills in stream order.
 //!
-//! On a stream of the library's own the worker does what `transfer` does. On a backend's stream its
-//! copy_async slot is used where one side is the backend's memory; without one the caller waits for
-//! the stream and then copies (a backend's callbacks may not call the backend again).
+//! On a stream of the library's own, the worker copies like `transfer`. On a backend's stream, the
+//! copy_async slot is used if one side is memory of the backend. Without that slot, the caller
+//! waits for the stream and then copies, because callbacks of a backend may not call the backend.
 
 use crate::abi::devices::device::DTL_PREFETCH_HOST;
 use crate::abi::word::DTL_OPERATION_COPY;
@@ -17,7 +17,7 @@ use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
-/// Queues a copy of `src` to `dst` (same length). Bad ranges are refused at once.
+/// Queues a copy of `src` to `dst` (same length). Invalid ranges fail immediately.
 pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result<()> {
     if dst.is_empty() {
         return Ok(());
@@ -39,7 +39,7 @@ pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result
     let Some(token) = stream.token() else {
         return stream.run(move || transfer::copy(&epoch::enter(), dst, src));
     };
-    // A handler of the program's runs in no backend's callback, either.
+    // A handler of the program must not run in a backend's callback, either.
     if !library_ops::is_taken(DTL_OPERATION_COPY) || !library_ops::may_copy(inside, &to, &from) {
         if let Some(result) = by_backend(stream, token, &to, &from) {
             return result;
@@ -48,7 +48,8 @@ pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result
     stream.run_here(|| transfer::copy(inside, dst, src))
 }
 
-/// The backend's own asynchronous copy, if both sides are its memory or plain host memory.
+/// Queues the backend's asynchronous copy if both sides are its memory or plain host memory.
+/// Returns `None` if the backend cannot queue the copy.
 fn by_backend(
     stream: &Stream,
     token: Token,
@@ -69,7 +70,7 @@ fn is_home(stream: &Stream, backend: &Backend) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(stream.home()), backend)
 }
 
-/// Queues setting every byte of `dst`.
+/// Queues a fill of all bytes of `dst` with `value`.
 pub fn fill(inside: &Guard, stream: &Stream, dst: Region, value: u8) -> Result<()> {
     if dst.is_empty() {
         return Ok(());
@@ -89,7 +90,7 @@ pub fn fill(inside: &Guard, stream: &Stream, dst: Region, value: u8) -> Result<(
     stream.run_here(|| transfer::fill(inside, dst, value))
 }
 
-/// Queues moving memory near a device; what cannot move stays.
+/// Queues the migration of memory towards a device. Memory that cannot migrate is left unchanged.
 pub fn prefetch(inside: &Guard, stream: &Stream, region: Region, device: i32) -> Result<()> {
     if device != DTL_PREFETCH_HOST {
         handles::check_device(stream.home(), device)?;

@@ -1,5 +1,5 @@
-//! Copies and fills between any two kinds of memory: by a backend where one side is its own, by
-//! the host where it can reach both, through a host buffer between two foreign devices.
+//! Copies and fills between any two kinds of memory: by a backend if one side is its memory, by the
+//! host if the host can access both sides, through a host buffer between devices of two backends.
 //!
 //! In reading order:
 //! - `async_copy`: copies and fills in stream order
@@ -19,10 +19,10 @@ use crate::runtime::{enums, explain};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::{Region, Scratch};
 
-/// Bytes that a copy between two devices moves at a time.
+/// Size in bytes of the host buffer for a copy between two devices.
 const STAGE: usize = 4 << 20;
 
-/// Copies `src` to `dst` (same length), finding out whose memory each is.
+/// Copies `src` to `dst` (same length) and determines the owner of each range.
 pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
     if dst.is_empty() {
         return Ok(());
@@ -44,7 +44,7 @@ pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
     carry_out(inside, &dst, &src)
 }
 
-/// By the program's handler of the two kinds, if it has one, else by the library.
+/// Copies by the program's handler of the two memory kinds if there is one, else by the library.
 #[inline]
 fn carry_out(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
     if library_ops::is_taken(DTL_OPERATION_COPY) && library_ops::copy(inside, dst, src, None)? {
@@ -59,14 +59,14 @@ pub fn what(dst: &Located<'_>, src: &Located<'_>) -> Args {
     Args::NONE.bytes(dst.place.region.len() as u64).what(format_args!("{from} to {to}"))
 }
 
-/// Copies memory that the host cannot reach to a buffer of the library's own.
+/// Copies memory that the host cannot access to a buffer of the library.
 pub fn stage_out(host: Region, device: Region) -> Result<()> {
     let inside = epoch::enter();
     let (host, device) = (Located::host(host), locate(&inside, "source", device)?);
     stage(&inside, &host, &device, &device)
 }
 
-/// Copies a buffer of the library's own to memory that the host cannot reach.
+/// Copies a buffer of the library to memory that the host cannot access.
 pub fn stage_in(device: Region, host: Region) -> Result<()> {
     let inside = epoch::enter();
     let (host, device) = (Located::host(host), locate(&inside, "destination", device)?);
@@ -111,8 +111,8 @@ fn copy_by_host(dst: &Located<'_>, src: &Located<'_>, owner: &Backend) -> Result
     Err(owner.lacks("transfer for memory that the host cannot reach"))
 }
 
-/// Copies between two backends' memory. Neither can access the other's, so the bytes go through the
-/// host.
+/// Copies between memory of two backends. Neither backend can access the memory of the other, so
+/// the copy goes through host memory.
 fn copy_between(dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
     if src.host_accessible()? {
         let host = Located::host(src.place.region);
@@ -148,17 +148,17 @@ fn no_stage(len: usize) -> Error {
     )
 }
 
-/// A pitched 2-D range: `height` rows of `width` bytes, `pitch` apart.
+/// Pitched 2-D range: rows of equal width, `pitch` bytes apart.
 #[derive(Clone, Copy)]
 pub struct Rows {
-    /// All rows, from the first byte of the first to the last of the last.
+    /// Range from the first byte of the first row to the last byte of the last row.
     pub region: Region,
-    /// Bytes from one row's start to the next's.
+    /// Distance between the starts of consecutive rows, in bytes.
     pub pitch: u64,
 }
 
-/// Returns true if a row of one may share a byte with a row of the other. Adjacent columns of one
-/// array do not; rows of different pitches within one area count as shared.
+/// Returns true if a row of `a` may share a byte with a row of `b`. Adjacent columns of one array
+/// do not; rows of different pitches within one area count as shared.
 fn rows_overlap(a: &Rows, b: &Rows, width: u64) -> bool {
     if !a.region.overlaps(b.region) {
         return false;
@@ -189,13 +189,13 @@ pub fn copy_2d(inside: &Guard, dst: Rows, src: Rows, width: u64, height: u64) ->
     copy_rows(inside, &to, &from, width, height)
 }
 
-/// Rows whose memory is known.
+/// Rows together with the owner of their memory.
 struct LocatedRows<'g> {
     all: Located<'g>,
     pitch: u64,
 }
 
-/// The rows that begin `offset` bytes into a range.
+/// Returns the `height` rows that begin `offset` bytes into a range.
 fn rows_of<'g>(
     whole: &Located<'g>,
     offset: u64,
@@ -239,7 +239,8 @@ fn copy_rows(
     Ok(())
 }
 
-/// Rows by the program's handler, as a shape of two axes of bytes.
+/// Copies rows by the program's handler, as a shape of two axes of bytes. Returns false if there is
+/// no handler.
 #[cold]
 fn route_rows(
     inside: &Guard,
@@ -269,7 +270,7 @@ fn row_of<'g>(whole: &Located<'g>, offset: u64, width: u64) -> Located<'g> {
     }
 }
 
-/// Sets every byte of `dst`.
+/// Sets every byte of `dst` to `value`.
 pub fn fill(inside: &Guard, dst: Region, value: u8) -> Result<()> {
     trace::about(|| Args::NONE.bytes(dst.len() as u64));
     if dst.is_empty() {

@@ -1,14 +1,15 @@
-//! Copies of elements that lie apart: axes are put together until as few are left as can be, then
+//! Copies of strided elements. Adjacent axes are merged as far as possible. The number of remaining
+//! axes determines the copy:
 //!
-//! | left | copied |
+//! | remaining axes | copy |
 //! |---|---|
-//! | none | as bytes in a row |
-//! | one | as rows of a 2-D copy |
-//! | more | as 2-D copies, one for each position on the outer axes |
-//! | any, and the host reaches both sides | by a loop of the host |
+//! | none | one contiguous range |
+//! | one | rows of a 2-D copy |
+//! | more | 2-D copies, one for each position on the outer axes |
+//! | any, if the host can access both sides | loop of the host |
 //!
-//! The checks: elements of the destination must be apart from each other, and from those of the
-//! source.
+//! Elements of the destination must not overlap each other or elements of the source; the functions
+//! check this.
 
 use super::{carry_out, row_of, rows_of};
 use crate::abi::word::DTL_OPERATION_COPY;
@@ -18,10 +19,10 @@ use crate::runtime::memory::{Located, locate_around};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::{Addr, Region};
 
-/// Most axes.
+/// Maximum number of axes.
 pub const MOST_AXES: usize = 8;
 
-/// One axis of a copy.
+/// Axis of a copy: number of elements, and their stride in bytes on both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Axis {
     count: u64,
@@ -29,19 +30,19 @@ struct Axis {
     src: i64,
 }
 
-/// A side: where its lowest byte is, how many there are from it to the last, and where the first
-/// element lies among them.
+/// Side of a strided copy: region from its lowest to its highest byte, and offset of the first
+/// element in the region, in bytes.
 struct StridedSide {
     region: Region,
     first: u64,
 }
 
-/// A strided copy: regions of both sides and the axes, outermost first.
+/// Strided copy: regions of both sides and the axes, outermost first.
 pub struct Strided {
     dst: StridedSide,
     src: StridedSide,
     axes: Vec<Axis>,
-    /// Bytes that lie in a row on both sides.
+    /// Number of bytes that are contiguous on both sides.
     run: u64,
 }
 
@@ -49,13 +50,13 @@ pub struct Strided {
 pub struct StridedPlan {
     axes: Vec<Axis>,
     run: u64,
-    /// Bytes before and from the first element on, of each side.
+    /// Bytes below the start of the first element, and from there on, for each side.
     dst: (u64, u64),
     src: (u64, u64),
 }
 
 impl StridedPlan {
-    /// Checks a shape and puts its axes together. `None`: there is nothing to copy.
+    /// Checks a shape and merges its axes. Returns `None` if there is nothing to copy.
     pub fn new(axes: &Axes<'_>) -> Result<Option<StridedPlan>> {
         if axes.shape.len() > MOST_AXES {
             return fail!(
@@ -111,19 +112,20 @@ impl StridedPlan {
         Ok(Some(StridedPlan { axes: list, run, dst, src }))
     }
 
-    /// Bytes before the first element of the destination, and from it on.
+    /// Returns the bytes below the start of the first element of the destination, and from there
+    /// on.
     #[must_use]
     pub fn dst(&self) -> (u64, u64) {
         self.dst
     }
 
-    /// Bytes before the first element of the source, and from it on.
+    /// Returns the bytes below the start of the first element of the source, and from there on.
     #[must_use]
     pub fn src(&self) -> (u64, u64) {
         self.src
     }
 
-    /// The copy, between regions that begin with the lowest byte of each side.
+    /// Creates the copy between two regions that begin at the lowest byte of each side.
     #[must_use]
     pub fn over(self, dst: Region, src: Region) -> Strided {
         let (dst, src) = (
@@ -134,7 +136,8 @@ impl StridedPlan {
     }
 }
 
-/// Bytes below the first element, and from its first to the last byte above. `None`: too many.
+/// Returns the bytes below the start of the first element, and from there to the highest byte.
+/// Returns `None` if the sum exceeds isize::MAX.
 fn span(axes: &[Axis], stride: fn(&Axis) -> i64, element: u64) -> Option<(u64, u64)> {
     let (mut below, mut above) = (0_u64, element);
     for axis in axes {
@@ -157,7 +160,8 @@ fn is_apart(axes: &[Axis], element: u64) -> bool {
     })
 }
 
-/// Puts axes together that lie in a row on both sides; the bytes of a run.
+/// Merges axes that are contiguous on both sides. Returns the number of bytes that are contiguous
+/// on both sides.
 fn merge(axes: &mut Vec<Axis>, element: u64) -> u64 {
     let mut run = element;
     while let Some(inner) = axes.last().copied() {
@@ -187,7 +191,7 @@ fn merge(axes: &mut Vec<Axis>, element: u64) -> u64 {
 }
 
 impl Strided {
-    /// Copies it.
+    /// Copies the elements. Fails if the two sides overlap.
     pub fn copy(&self, inside: &Guard, axes: &Axes<'_>) -> Result<()> {
         if self.meet() {
             return fail!(
@@ -231,7 +235,7 @@ impl Strided {
         let is_host = to.host_accessible()?
             && from.host_accessible()?
             && !library_ops::is_taken(DTL_OPERATION_COPY);
-        // A 2-D copy has pitches, which are not negative and not less than a row.
+        // A 2-D copy requires pitches that are not negative and not less than the width of a row.
         let has_pitch = |stride: i64| u64::try_from(stride).is_ok_and(|pitch| pitch >= self.run);
         let last = self
             .axes
@@ -267,9 +271,9 @@ impl Strided {
     }
 }
 
-/// Returns true if `distance` is, to less than `run` bytes, a difference of two positions on the
-/// axes (outermost first, each stepping over what is inside it: so only the two steps nearest to
-/// the distance come into question).
+/// Returns true if `distance` differs by less than `run` bytes from a difference of two positions
+/// on the axes. The axes are listed outermost first, and the stride of each is at least the extent
+/// of the axes inside it, so only the two steps nearest to the distance need a check.
 fn reaches(axes: &[Axis], distance: i128, run: i128) -> bool {
     let Some((axis, inner)) = axes.split_first() else { return distance.abs() < run };
     let stride = i128::from(axis.dst.unsigned_abs());
@@ -280,13 +284,13 @@ fn reaches(axes: &[Axis], distance: i128, run: i128) -> bool {
     })
 }
 
-/// Where a position is.
+/// Returns the byte offset of the position `at`.
 fn offset(first: u64, axes: &[Axis], at: &[u64; MOST_AXES], stride: fn(&Axis) -> i64) -> u64 {
     let steps = axes.iter().zip(at).map(|(axis, &at)| (at as i64).wrapping_mul(stride(axis)));
     steps.fold(first, |sum, step| sum.wrapping_add_signed(step))
 }
 
-/// The next position, the last axis first; false after the last.
+/// Advances to the next position, the last axis first. Returns false after the last position.
 fn step(at: &mut [u64; MOST_AXES], axes: &[Axis]) -> bool {
     for (axis, at) in axes.iter().zip(at).rev() {
         *at += 1;
@@ -298,7 +302,8 @@ fn step(at: &mut [u64; MOST_AXES], axes: &[Axis]) -> bool {
     false
 }
 
-/// Strides of elements in a row, the last axis the fastest. `None`: too many bytes.
+/// Returns the strides in bytes of contiguous elements, with the last axis the fastest. Returns
+/// `None` if the number of bytes overflows.
 #[must_use]
 pub fn dense(shape: &[u64], element_bytes: u64) -> Option<Vec<i64>> {
     let mut stride = Some(element_bytes);
@@ -311,7 +316,7 @@ pub fn dense(shape: &[u64], element_bytes: u64) -> Option<Vec<i64>> {
     Some(strides)
 }
 
-/// The lowest byte of a side.
+/// Returns the lowest address of a side: `below` bytes below its first element.
 #[must_use]
 pub fn lowest(first: Addr, below: u64) -> Addr {
     Addr::new(first.ptr().wrapping_byte_sub(below as usize))

@@ -1,7 +1,6 @@
 //! Arithmetic of integers, binary32 and binary64. Integers wrap around. No float operation is fused
-//! or reordered. A NaN that arithmetic gives has one form only: an instruction passes on the NaN of
-//! one operand, which depends on how the compiler ordered them, and every rank must get the same
-//! bits.
+//! or reordered. Every NaN result of arithmetic has one canonical form: an instruction propagates
+//! the NaN of one operand, which depends on the compiler, and every rank must get equal bits.
 
 use super::ops::{Arithmetic, Logical, Ordered};
 
@@ -31,7 +30,7 @@ pub(super) trait Float:
     + std::ops::Mul<Output = Self>
     + 'static
 {
-    /// The number, or the one NaN.
+    /// Returns the number itself, or the canonical NaN if it is a NaN.
     fn one_nan(self) -> Self;
 }
 

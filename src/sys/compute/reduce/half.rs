@@ -1,32 +1,32 @@
-//! The 16-bit floats. Arithmetic is that of binary32, rounded to nearest even after each step; 24
-//! bits of precision are at least twice 11 plus 2, so that is what 16-bit arithmetic would give
+//! 16-bit floats. Their arithmetic is that of binary32, rounded to nearest even after each step. 24
+//! bits of precision are at least twice 11 plus 2, so the results equal those of 16-bit arithmetic
 //! (Figueroa, "When is double rounding innocuous?", 1995).
 //!
 //! Conversions are free of branches, so that loops over them can be wide, and never compute with
-//! subnormal numbers of binary32, which a program may have switched off. Method for binary16:
-//! Fabian Giesen, "Half to float done quick" (2012), public domain.
+//! subnormal numbers of binary32, which a program may have disabled. Method for binary16: Fabian
+//! Giesen, "Half to float done quick" (2012), public domain.
 
 use super::ops::{Arithmetic, Ordered};
 
-/// binary16, as bits.
+/// binary16 number, stored as its bits.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct Half(pub(super) u16);
 
-/// bfloat16, as bits.
+/// bfloat16 number, stored as its bits.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct Bf16(pub(super) u16);
 
-/// Bits between the ends of the two fractions.
+/// Difference of the fraction widths of binary32 and binary16, in bits.
 const SHIFT: u32 = 13;
-/// The exponent field of a binary16, where binary32 has it.
+/// Exponent field of a binary16, at the position of binary32's.
 const HALF_EXPONENT: u32 = 0x7C00 << SHIFT;
 /// Difference of the two biases (127 and 15), as an exponent field.
 const REBIAS: u32 = (127 - 15) << 23;
 /// 2^-14, the least normal binary16, as binary32.
 const LEAST_NORMAL: u32 = (127 - 14) << 23;
-/// 2^16, the first that no binary16 reaches even by rounding, as binary32.
+/// 2^16, the least number that no binary16 reaches even by rounding, as binary32.
 const BEYOND: u32 = (127 + 16) << 23;
 const INFINITE: u32 = 255 << 23;
 
@@ -36,7 +36,7 @@ impl Half {
         let sign = u32::from(self.0 & 0x8000) << 16;
         let moved = u32::from(self.0 & 0x7FFF) << SHIFT;
         let normal = moved + REBIAS;
-        // A subnormal: its fraction under the exponent of 2^-14 is 2^-14 too much.
+        // A subnormal: its fraction under the exponent of 2^-14 is too large by 2^-14.
         let subnormal = f32::from_bits(moved + LEAST_NORMAL) - f32::from_bits(LEAST_NORMAL);
         let exponent = moved & HALF_EXPONENT;
         let finite = if exponent == 0 { subnormal.to_bits() } else { normal };
@@ -44,10 +44,10 @@ impl Half {
         f32::from_bits(bits | sign)
     }
 
-    /// Rounded to nearest even; a NaN becomes the one NaN.
+    /// Rounds to nearest even; a NaN becomes the canonical NaN.
     #[inline]
     pub(super) fn rounded(value: f32) -> Self {
-        /// Added to a small number, leaves its fraction rounded where binary16 has it.
+        /// Addend that leaves the fraction of a small number rounded at the position of binary16's.
         const ALIGN: f32 = 0.5;
         let bits = value.to_bits() & 0x7FFF_FFFF;
         let sign = (value.to_bits() >> 16) & 0x8000;
@@ -65,7 +65,7 @@ impl Bf16 {
         f32::from_bits(u32::from(self.0) << 16)
     }
 
-    /// Rounded to nearest even; a NaN becomes the one NaN.
+    /// Rounds to nearest even; a NaN becomes the canonical NaN.
     #[inline]
     pub(super) fn rounded(value: f32) -> Self {
         let bits = value.to_bits();

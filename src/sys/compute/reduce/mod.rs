@@ -1,11 +1,11 @@
 //! Element-wise reduction of raw buffers: `into[i] = into[i] op from[i]` (or `from[i] op into[i]`,
-//! which for zeros and NaNs is not the same bits) for every built-in pair of dtype and operation,
-//! and the call of a program's own operation. Buffers need not be aligned; the two may be the same,
-//! but must not overlap otherwise.
+//! whose bits differ for zeros and NaNs) for every built-in pair of dtype and operation, and the
+//! call of an operation that the program provides. Buffers need not be aligned. The two may be
+//! identical, but must not overlap otherwise.
 //!
 //! `ops` defines the operations, on `arithmetic` (integers, floats), `half` (16-bit floats) and
-//! `pair_types` (complex numbers, pairs). `simd` makes loops of them, one for each instruction set.
-//! `user` calls C. The dtypes that a program made itself are in `runtime::types`.
+//! `pair_types` (complex numbers, pairs). `simd` compiles them into loops, one for each instruction
+//! set. `user` calls C. The dtypes that a program creates are in `runtime::types`.
 
 mod arithmetic;
 mod half;
@@ -27,10 +27,10 @@ use std::array;
 use std::ffi::CStr;
 use std::sync::LazyLock;
 
-/// Folds `from` into `into` over the elements that both hold.
+/// Function that folds `from` into `into` over the elements that both have.
 pub type Kernel = fn(into: Region, from: Region);
 
-/// Name (without its prefix) and size of the built-in dtypes, by number.
+/// Name (without its prefix) and size in bytes of the built-in dtypes, by number.
 const DTYPES: [(&CStr, usize); 23] = [
     (c"INT8", 1),
     (c"INT16", 2),
@@ -63,45 +63,45 @@ const OP_NAMES: [&CStr; 14] = [
     c"MAXLOC", c"REPLACE", c"NO_OP",
 ];
 
-/// Size of a built-in dtype in bytes.
+/// Returns the size of a built-in dtype in bytes.
 #[must_use]
 pub fn dtype_size(dtype: dtl_dtype_t) -> Option<usize> {
     Some(DTYPES.get(usize::try_from(dtype).ok()?)?.1)
 }
 
-/// The constant's name without its prefix.
+/// Returns the name of a built-in dtype's constant without its prefix.
 #[must_use]
 pub fn dtype_name(dtype: dtl_dtype_t) -> Option<&'static CStr> {
     Some(DTYPES.get(usize::try_from(dtype).ok()?)?.0)
 }
 
-/// The constant's name without its prefix.
+/// Returns the name of a built-in operation's constant without its prefix.
 #[must_use]
 pub fn op_name(op: dtl_reduce_op_t) -> Option<&'static CStr> {
     OP_NAMES.get(usize::try_from(op).ok()?).copied()
 }
 
-/// Whether the order of operands of a built-in operation does not matter.
+/// Returns true if a built-in operation is commutative.
 #[must_use]
 pub fn commutes(op: dtl_reduce_op_t) -> bool {
     ![DTL_OP_REPLACE, DTL_OP_NO_OP].contains(&op)
 }
 
-/// Which operand the result takes the place of.
+/// Operand that the result replaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperandSide {
-    /// `into = into op from`
+    /// Left operand: `into = into op from`.
     Left,
-    /// `into = from op into`
+    /// Right operand: `into = from op into`.
     Right,
 }
 
-/// One kernel for each side.
+/// Kernels of one pair, one for each side.
 #[derive(Clone, Copy)]
 pub struct Kernels {
-    /// `into = into op from`
+    /// Kernel of `into = into op from`.
     pub to_left: Kernel,
-    /// `into = from op into`
+    /// Kernel of `into = from op into`.
     pub to_right: Kernel,
 }
 
@@ -111,7 +111,7 @@ impl Kernels {
     }
 }
 
-/// The fastest kernels of a built-in pair here, or `None` if the two do not go together.
+/// Returns the fastest kernels of a built-in pair here; `None` if the dtype does not support `op`.
 #[must_use]
 #[inline]
 pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Kernels> {
@@ -126,7 +126,7 @@ pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Kerne
     if op < OPS { ALL.get(dtype.checked_mul(OPS)? + op)?.as_ref() } else { None }
 }
 
-/// The kernels of an operation that goes with every dtype, whatever its elements are.
+/// Returns the kernels of an operation that is defined for all dtypes, whatever their elements are.
 #[must_use]
 pub fn kernels_of_bytes(op: dtl_reduce_op_t) -> Option<&'static Kernels> {
     kernels(DTL_DTYPE_BYTE, op).filter(|_| kernel_of_bytes(OperandSide::Left, op).is_some())
@@ -142,7 +142,7 @@ fn kernel_of_bytes(side: OperandSide, op: dtl_reduce_op_t) -> Option<Kernel> {
     }
 }
 
-/// The kernel of a built-in pair in one instruction set; all give the same bits.
+/// Returns the kernel of a built-in pair in one instruction set. All sets give equal bits.
 #[must_use]
 pub fn kernel_at(
     level: Level,
@@ -182,8 +182,8 @@ pub fn kernel_at(
 
 type How = (Level, OperandSide);
 
-/// For rules that pick an operand: which one it is of two that compare as equal depends on the
-/// side. All others give the same bits either way.
+/// Returns the kernel of a rule that picks an operand. Which of two operands that compare as equal
+/// it picks depends on the side. All other rules give equal bits for both sides.
 fn sided<R: Rule>((level, side): How) -> Kernel {
     match side {
         OperandSide::Left => kernel_of::<R>(level),
@@ -207,7 +207,8 @@ fn ordered<T: Arithmetic + Ordered>(how: How, op: dtl_reduce_op_t) -> Option<Ker
     })
 }
 
-/// Equal integers have the same bits, so MIN and MAX need no variant with exchanged operands.
+/// Returns the kernel of an integer operation. Equal integers have equal bits, so MIN and MAX need
+/// no variant with exchanged operands.
 fn integer<T: Arithmetic + Ordered + Logical>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
     match op {
         DTL_OP_MIN => Some(kernel_of::<Min<T>>(how.0)),
@@ -218,7 +219,7 @@ fn integer<T: Arithmetic + Ordered + Logical>(how: How, op: dtl_reduce_op_t) -> 
     }
 }
 
-/// Bits have no elements: one loop over bytes serves every integer.
+/// Returns the kernel of a bitwise operation: one loop over bytes serves every integer type.
 fn bitwise(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
         DTL_OP_BAND => kernel_of::<BitAnd>(how.0),
@@ -237,7 +238,7 @@ fn logical<T: Logical>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
     })
 }
 
-/// Pairs are compared one by one: wide instructions do not help.
+/// Returns the kernel of MINLOC or MAXLOC. Wide instructions do not help to compare pairs.
 fn located<V, I>(side: OperandSide, op: dtl_reduce_op_t) -> Option<Kernel>
 where
     V: PartialOrd + Copy + 'static,

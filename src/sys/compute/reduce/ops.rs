@@ -1,11 +1,10 @@
-//! The operations, each on two elements. The traits here describe the elements; `arithmetic`,
-//! `half` and `pair_types` implement them. Loops over them: `simd`.
+//! Reduction operations, each on two elements. The traits here describe the elements; `arithmetic`,
+//! `half` and `pair_types` implement them. The loops are in `simd`.
 
 use super::pair_types::Pair;
 use std::marker::PhantomData;
 
-/// An operation on one dtype. A type rather than a closure, so that a plain function pointer can be
-/// made of a loop over it.
+/// Operation on one dtype. A type, not a closure, so that a loop over it has a function pointer.
 pub(super) trait Rule: 'static {
     type Element: Copy;
     fn of(left: Self::Element, right: Self::Element) -> Self::Element;
@@ -26,7 +25,7 @@ pub(super) trait Arithmetic: Copy + 'static {
     fn product(self, other: Self) -> Self;
 }
 
-/// Elements with a minimum and a maximum. A NaN on either side is the result.
+/// Elements with a minimum and a maximum. If either operand is a NaN, the result is that NaN.
 pub(super) trait Ordered: Copy + 'static {
     fn lower(self, other: Self) -> Self;
     fn higher(self, other: Self) -> Self;

@@ -1,10 +1,10 @@
 //! Elements of two members: complex numbers, and pairs of value and index for MINLOC and MAXLOC.
-//! They are laid out as C lays out the struct.
+//! Their memory layout is that of the C struct.
 
 use super::arithmetic::Float;
 use super::ops::Arithmetic;
 
-/// Real part, imaginary part.
+/// Complex number: real part, imaginary part.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[repr(C)]
 pub(super) struct Complex<T> {
@@ -17,7 +17,7 @@ impl<T: Float> Arithmetic for Complex<T> {
         Complex { re: (self.re + other.re).one_nan(), im: (self.im + other.im).one_nan() }
     }
 
-    /// The plain formula: infinities are not repaired as C's Annex G does.
+    /// Returns the product by the plain formula: infinities are not recovered as in C's Annex G.
     #[inline]
     fn product(self, other: Self) -> Self {
         let re = self.re * other.re - self.im * other.im;
@@ -26,7 +26,7 @@ impl<T: Float> Arithmetic for Complex<T> {
     }
 }
 
-/// A value and where it is. Padding is copied along at most, never looked at.
+/// Value with its index. Padding may be copied, but is never read as a value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[repr(C)]
 pub(super) struct Pair<V, I> {
@@ -35,8 +35,8 @@ pub(super) struct Pair<V, I> {
 }
 
 impl<V: PartialOrd + Copy, I: Ord + Copy> Pair<V, I> {
-    /// The better one. A NaN (which does not compare with itself) beats numbers; where neither is
-    /// better, the lower index decides.
+    /// Returns the better pair. A NaN (which does not compare equal to itself) wins over numbers.
+    /// If neither pair is better, the lower index decides.
     #[inline]
     pub(super) fn better(self, other: Self, is_better: impl Fn(V, V) -> bool) -> Self {
         let is_nan = |pair: Self| pair.value.partial_cmp(&pair.value).is_none();

@@ -1,13 +1,13 @@
-//! The loop over elements, compiled for several instruction sets. One source for all: the compiler
-//! vectorizes it, and since nothing is fused or reordered, all give the same bits. The sets that
-//! this processor has are queried once.
+//! Loop over elements, compiled for several instruction sets from one source. The compiler
+//! vectorizes the loop, and since nothing is fused or reordered, all variants give equal bits. The
+//! instruction sets of this processor are queried once.
 
 use super::Kernel;
 use super::ops::Rule;
 use crate::sys::memory::buf::Region;
 use std::sync::OnceLock;
 
-/// An instruction set that this processor has: only made after a query of the processor.
+/// Instruction set that this processor has. Created only after a query of the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Level(Set);
 
@@ -52,8 +52,8 @@ impl Level {
     }
 }
 
-/// Loop that folds element by element. A macro, so that each function with target features contains
-/// the loop: a call would run a loop that is compiled without them.
+/// Expands to the loop that folds element by element. A macro, so that each function with target
+/// features contains the loop: a called function would be compiled without these features.
 macro_rules! fold {
     ($rule:ty, $into:ident, $from:ident) => {
         let count = $into.len().min($from.len()) / size_of::<<$rule as Rule>::Element>();
@@ -61,28 +61,26 @@ macro_rules! fold {
         let other = $from.addr().ptr().cast::<<$rule as Rule>::Element>();
         for index in 0..count {
             let (a, b) = (to.wrapping_add(index), other.wrapping_add(index));
-            // SAFETY: index < count, so the element lies in `into`, whose maker guarantees its
-            // bytes.
+            // SAFETY: index < count: an element of `into`, whose creator guarantees its bytes.
             let left = unsafe { a.read_unaligned() };
-            // SAFETY: index < count, so the element lies in `from`, whose maker guarantees its
-            // bytes.
+            // SAFETY: index < count: an element of `from`, whose creator guarantees its bytes.
             let right = unsafe { b.read_unaligned() };
-            // SAFETY: index < count, so the element lies in `into`, whose maker guarantees its
-            // bytes. Elements are made of plain numbers, for which any bits are valid.
+            // SAFETY: index < count: an element of `into`, whose creator guarantees its bytes.
+            // Elements consist of plain numbers, for which any bits are valid.
             unsafe { a.write_unaligned(<$rule>::of(left, right)) };
         }
     };
 }
 
-/// The loop of a rule in an instruction set.
+/// Returns the loop of a rule in an instruction set.
 pub(super) fn kernel_of<R: Rule>(level: Level) -> Kernel {
     match level.0 {
         Set::Plain => fold_plain::<R>,
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: only `Level::all` makes this level, after it has detected AVX2.
+        // SAFETY: only `Level::all` creates this level, after it has detected AVX2.
         Set::Avx2 => |into, from| unsafe { fold_avx2::<R>(into, from) },
         #[cfg(all(target_arch = "x86_64", dtl_avx512))]
-        // SAFETY: only `Level::all` makes this level, after it has detected these parts of AVX-512.
+        // SAFETY: only `Level::all` creates this level, after detecting these parts of AVX-512.
         Set::Avx512 => |into, from| unsafe { fold_avx512::<R>(into, from) },
     }
 }
@@ -92,7 +90,7 @@ fn fold_plain<R: Rule>(into: Region, from: Region) {
 }
 
 /// # Safety
-/// The processor has AVX2. (Safe functions with target features need rustc 1.86.)
+/// The processor must have AVX2. (Safe functions with target features need rustc 1.86.)
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn fold_avx2<R: Rule>(into: Region, from: Region) {
@@ -100,7 +98,7 @@ unsafe fn fold_avx2<R: Rule>(into: Region, from: Region) {
 }
 
 /// # Safety
-/// The processor has these parts of AVX-512.
+/// The processor must have these parts of AVX-512.
 #[cfg(all(target_arch = "x86_64", dtl_avx512))]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn fold_avx512<R: Rule>(into: Region, from: Region) {

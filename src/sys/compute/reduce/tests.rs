@@ -1,5 +1,5 @@
-//! Every pair of dtype and operation against plain rules, every instruction set against every
-//! other.
+//! Tests of every dtype and operation against plain rules, and of each instruction set against
+//! others.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,8 +9,7 @@ fn region<T>(data: &mut [T]) -> Region {
     unsafe { Region::new(data.as_mut_ptr().cast(), size_of_val(data)) }
 }
 
-/// The bytes of elements without those between and behind their members, of which nothing is
-/// promised.
+/// Returns the bytes of elements without the padding between and after their members.
 fn without_padding(dtype: dtl_dtype_t, bytes: &[u8]) -> Vec<u8> {
     let (element, padding) = match dtype {
         DTL_DTYPE_FLOAT64_INT32 | DTL_DTYPE_INT64_INT32 => (16, 12..16),
@@ -21,7 +20,7 @@ fn without_padding(dtype: dtl_dtype_t, bytes: &[u8]) -> Vec<u8> {
     places.filter(|(place, _)| !padding.contains(place)).map(|(_, byte)| *byte).collect()
 }
 
-/// What a pair gives at every level, which is the same.
+/// Returns the result of a pair after checking that all levels give equal results.
 fn folded<T: Copy>(dtype: dtl_dtype_t, op: dtl_reduce_op_t, into: &[T], from: &[T]) -> Vec<T> {
     let bytes = |data: &mut [T]| {
         // SAFETY: elements without padding; the slice is not changed while the copy is made.
@@ -42,7 +41,7 @@ fn folded<T: Copy>(dtype: dtl_dtype_t, op: dtl_reduce_op_t, into: &[T], from: &[
     first
 }
 
-/// All that can be written down; for Miri a fifth of them, with every dtype and every operation.
+/// Returns all pairs; for Miri a fifth of them, with every dtype and every operation.
 fn pairs() -> impl Iterator<Item = (dtl_dtype_t, dtl_reduce_op_t)> {
     (0..23).flat_map(|dtype| (0..14).map(move |op| (dtype, op))).step_by(if cfg!(miri) {
         5
@@ -76,12 +75,12 @@ fn names_and_sizes_are_those_of_the_constants() {
     assert_eq!(dtype_size(DTL_DTYPE_COMPLEX128), Some(size_of::<Complex<f64>>()));
 }
 
-/// 2^exponent exactly, of the exponents of normal numbers.
+/// Returns 2^exponent exactly, for the exponents of normal numbers.
 fn power(exponent: i32) -> f64 {
     f64::from_bits(((1023 + exponent) as u64) << 52)
 }
 
-/// The meaning of a 16-bit float, from the definition of the format.
+/// Returns the value of a 16-bit float, from the definition of the format.
 fn meaning(bits: u16, fraction_bits: i32, bias: i32) -> f64 {
     let fraction = f64::from(bits & ((1 << fraction_bits) - 1)) / power(fraction_bits);
     let exponents = 1 << (15 - fraction_bits);
@@ -95,8 +94,8 @@ fn meaning(bits: u16, fraction_bits: i32, bias: i32) -> f64 {
     if bits & 0x8000 != 0 { -magnitude } else { magnitude }
 }
 
-/// Every value comes back, and what lies between two neighbours goes to the nearer, or the even
-/// one.
+/// Checks that every value survives a round trip, and that a number between two neighbours is
+/// rounded to the nearer, or to the even neighbour.
 fn check_format(fraction_bits: i32, bias: i32, wide: fn(u16) -> f32, rounded: fn(f32) -> u16) {
     let infinite = 0x7FFF >> fraction_bits << fraction_bits;
     for bits in (0..=u16::MAX).step_by(if cfg!(miri) { 97 } else { 1 }) {
@@ -149,7 +148,7 @@ fn locations() {
     const NAN: f64 = f64::NAN;
     type Located = (f64, i32);
     let cases: [(Located, Located, bool, bool); 8] = [
-        // left, right: does the right one win MINLOC, MAXLOC?
+        // left, right: true where the right operand wins MINLOC, MAXLOC
         ((1.0, 5), (2.0, 3), false, true),
         ((2.0, 5), (1.0, 9), true, false),
         ((1.0, 5), (1.0, 3), true, true),
@@ -220,7 +219,7 @@ macro_rules! floats_by_rules {
     }};
 }
 
-/// Any bits, and often those of special numbers.
+/// Generates any bits, and often those of special numbers.
 fn words() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let special =
         [0, f64::NAN.to_bits(), u64::MAX, f64::INFINITY.to_bits(), (-0.0_f64).to_bits(), 1];
@@ -302,7 +301,7 @@ proptest! {
         }
     }
 
-    /// The kernels that write the right operand give the same bits, also of NaNs and zeros.
+    /// The kernels that write the right operand give equal bits, also of NaNs and zeros.
     #[test]
     fn sides_do_not_matter(
         a in proptest::collection::vec(any::<u8>(), 64),

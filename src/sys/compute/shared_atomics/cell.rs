@@ -1,16 +1,16 @@
-//! One element that several processes change: the loop for every operation that the processor has
-//! no instruction for.
+//! Element that several processes change, with the compare-and-swap loop for every operation that
+//! the processor has no instruction for.
 
 use crate::sys::sync::AtomicU64;
 use crate::sys::sync::Ordering::{self, AcqRel, Acquire};
 
-/// An atomic of one width.
+/// Atomic of one width.
 pub trait Cell {
-    /// Its bits.
+    /// Integer type of the value.
     type Bits: Copy;
-    /// Returns its value.
+    /// Returns the value.
     fn load(&self, order: Ordering) -> Self::Bits;
-    /// Stores `to` if the value is `from`. `Err`: the value that is there instead.
+    /// Stores `to` if the value is `from`. Returns the old value, as `Err` if it was not `from`.
     fn swap_if(
         &self,
         from: Self::Bits,
@@ -37,8 +37,8 @@ macro_rules! cells {
 pub(crate) use cells;
 cells!(AtomicU64: u64);
 
-/// Replaces the value by the result of `apply`, and returns the old value. The thread that changes
-/// it next sees everything that this thread has written before.
+/// Replaces the value by the result of `apply`, and returns the old value. The next thread that
+/// changes the cell sees everything that this thread has written before.
 #[inline]
 pub fn update<C: Cell>(cell: &C, mut apply: impl FnMut(C::Bits) -> C::Bits) -> C::Bits {
     let mut was = cell.load(Acquire);

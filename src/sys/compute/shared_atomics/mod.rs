@@ -1,23 +1,23 @@
-//! Changes of elements that other threads and processes change at the same time:
+//! Updates of elements that other threads and processes update concurrently: compare-and-swap, and
 //! `target = target op operand` for every built-in pair of dtype and operation, with or without
-//! what was there before; and compare-and-swap.
+//! returning the old value.
 //!
-//! There are two mechanisms. Elements of one dtype at one address always use the same one:
+//! There are two mechanisms. All elements of one dtype at one address use one and only one of them:
 //! - Integers of 4 and 8 bytes at multiples of their size are changed by atomic instructions: sums,
-//!   bits, exchange and load are one instruction, everything else is the loop of `cell` around the
-//!   kernel of `reduce`.
+//!   bits, exchange and load are one instruction, all else is the loop of `cell` around the kernel
+//!   of `reduce`.
 //! - Elements of all other dtypes, and integers at other addresses, are changed under a lock that
 //!   the caller takes, by the widest kernel of `reduce`. One atomic instruction per element costs
-//!   some 5 ns, so a run of 65536 bytes took 317 us; under the lock it takes as long as a reduction
-//!   of private memory.
+//!   about 5 ns, so a run of 65536 bytes took 317 us; under the lock it takes as long as a
+//!   reduction of private memory.
 //!
 //! The choice depends on dtype and address alone, never on the number of elements: an atomic
 //! instruction does not respect a lock, so a short operation without the lock could be lost within
-//! a long one that has it. Every process maps an element at an equally aligned address, and an
-//! element is accessed with one dtype at a time, so all operations on it make the same choice.
+//! a long operation under it. Every process maps an element at an equally aligned address, and an
+//! element is accessed with one dtype at a time, so all operations on it make an equal choice.
 //!
-//! One element is one change; a range of them is not. Not here: whose memory it is, whether it is
-//! inside, the lock.
+//! The update of one element is atomic; that of a range of elements is not. Not here: the owner of
+//! the memory, the bounds check, the lock.
 
 pub mod cell;
 #[cfg(test)]
@@ -33,19 +33,19 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 cell::cells!(AtomicU32: u32);
 
-/// How elements of a dtype are changed by an operation.
+/// Method by which an operation updates elements of a dtype.
 #[derive(Clone, Copy)]
 pub struct Update {
-    /// Bytes of an element.
+    /// Number of bytes of an element.
     size: u32,
-    /// Bits of its address that must be 0, or it needs a lock.
+    /// Bits of an element's address that must be 0; otherwise the element needs a lock.
     misplaced: usize,
     act: Act,
-    /// For one element.
+    /// Kernel for one element.
     kernel: Kernel,
-    /// For many, by the widest instructions.
+    /// Kernel for many elements, with the widest instructions.
     wide: Kernel,
-    /// Bytes of an element that mean nothing: they stay as they are.
+    /// Offset and length of an element's padding bytes, which stay unchanged.
     padding: (usize, usize),
 }
 
@@ -58,14 +58,14 @@ enum Act {
     Xor,
     Exchange,
     Look,
-    /// The loop around the kernel.
+    /// Compare-and-swap loop around the kernel.
     Fold,
 }
 
 const DTYPES: usize = 23;
 const OPS: usize = 14;
 
-/// How a built-in pair is done, or `None` if the two do not go together.
+/// Returns the update of a built-in pair, or `None` if the operation is not defined for the dtype.
 #[must_use]
 #[inline]
 pub fn update(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Update> {
@@ -95,13 +95,13 @@ fn make(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Update> {
     Some(Update { size: u32::try_from(size).ok()?, misplaced, act, kernel, wide, padding })
 }
 
-/// Whether it is the sum of integers of 8 bytes: one instruction, where all else would be a call.
+/// Returns true for the sum of 8-byte integers: one instruction, where all other pairs are a call.
 #[must_use]
 pub fn is_counter(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
     op == DTL_OP_SUM && matches!(dtype, DTL_DTYPE_INT64 | DTL_DTYPE_UINT64)
 }
 
-/// Adds to such an element, which needs no lock; `old` gets what was there, unless it is empty.
+/// Adds to an 8-byte integer that needs no lock. `old`, unless empty, receives the old value.
 #[inline]
 pub fn add(target: Region, operand: Region, old: Region) {
     write::<AtomicU64>(
@@ -110,12 +110,12 @@ pub fn add(target: Region, operand: Region, old: Region) {
     );
 }
 
-/// Whether integers of this size are changed by atomic instructions.
+/// Returns true if atomic instructions change integers of `size` bytes.
 const fn is_word(size: usize) -> bool {
     matches!(size, 4 | 8)
 }
 
-/// Whether an integer of this size at this address needs no lock.
+/// Returns true if an integer of `size` bytes at this address needs no lock.
 #[must_use]
 #[inline]
 pub fn is_lock_free(target: Region, size: usize) -> bool {
@@ -123,20 +123,20 @@ pub fn is_lock_free(target: Region, size: usize) -> bool {
 }
 
 impl Update {
-    /// Bytes of an element.
+    /// Returns the number of bytes of an element.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size as usize
     }
 
-    /// Whether the elements there need no lock.
+    /// Returns true if the elements of `target` need no lock.
     #[must_use]
     pub fn is_lock_free(&self, target: Region) -> bool {
         target.addr().get() & self.misplaced == 0
     }
 
-    /// Changes each whole element of `target`, for which no lock is needed. `operand` has as many,
-    /// unless the operation only looks; `old` gets what was there, unless it is empty.
+    /// Updates each whole element of `target`, for which no lock is needed. `operand` has as many
+    /// elements, unless the operation only loads. `old`, unless empty, receives the old values.
     #[inline]
     pub fn apply(&self, target: Region, operand: Region, old: Region) {
         if self.size == 8 && target.len() == 8 && self.act == Act::Add {
@@ -154,7 +154,7 @@ impl Update {
         }
     }
 
-    /// Changes each whole element of `target` as `apply` does, under a lock that the caller holds.
+    /// Updates each whole element of `target` like `apply`, under a lock that the caller holds.
     pub fn apply_locked(&self, target: Region, operand: Region, old: Region) {
         old.copy_from(target);
         let kernel = if target.len() == self.size() { self.kernel } else { self.wide };
@@ -169,7 +169,7 @@ impl Update {
         element
     }
 
-    /// Returns the element that the operation makes of two.
+    /// Returns the result of the operation for the value `was` and `operand`.
     #[inline]
     fn folded<W: Width>(&self, was: W::Bits, operand: Region) -> W::Bits {
         let mut made = was;
@@ -182,14 +182,13 @@ impl Update {
     }
 }
 
-/// The bytes of a value, for as long as it is borrowed.
+/// Returns the bytes of a value as a region, valid as long as the value is borrowed.
 fn region_of<T>(value: &mut T) -> Region {
-    // SAFETY: the value lives through its uses in this module, which end before the borrow's owner
-    // does.
+    // SAFETY: the value lives through its uses in this module, which end before the borrow ends.
     unsafe { Region::new(std::ptr::from_mut(value).cast(), size_of::<T>()) }
 }
 
-/// An atomic of one width and what the processor can do with it.
+/// Atomic of one width, with the operations that the processor has for it.
 trait Width: cell::Cell<Bits: Default + PartialEq> + 'static {
     fn act(&self, act: Act, value: Self::Bits) -> Self::Bits;
 }
@@ -213,29 +212,29 @@ macro_rules! widths {
 }
 widths!(AtomicU32, AtomicU64);
 
-/// The element that begins a region, as an atomic.
+/// Returns the first element of a region as an atomic.
 #[inline]
 fn cell_of<'a, W: Width>(target: Region) -> &'a W {
-    // SAFETY: aligned and large enough (callers check); the region's maker guarantees that it is
-    // valid while the operation lasts. All that change it meanwhile use atomics of this width.
+    // SAFETY: aligned and large enough (callers check); the region's creator guarantees validity
+    // during the operation. All code that changes it meanwhile uses atomics of this width.
     unsafe { &*target.addr().ptr().cast::<W>() }
 }
 
-/// The first element of a region; of none: zero.
+/// Returns the first element of a region, or zero if the region has none.
 #[inline]
 fn read<W: Width>(from: Region) -> W::Bits {
     if from.len() < size_of::<W::Bits>() {
         return W::Bits::default();
     }
-    // SAFETY: so many bytes are valid by the maker's promise, and any bits are a number.
+    // SAFETY: an element's bytes are valid by the creator's guarantee, and any bits are a number.
     unsafe { from.addr().ptr().cast::<W::Bits>().read_unaligned() }
 }
 
-/// Puts one there, unless the region has no room.
+/// Writes `value` to the beginning of a region, unless the region is too small.
 #[inline]
 fn write<W: Width>(into: Region, value: W::Bits) {
     if into.len() >= size_of::<W::Bits>() {
-        // SAFETY: so many bytes are valid by the maker's promise.
+        // SAFETY: an element's bytes are valid by the creator's guarantee.
         unsafe { into.addr().ptr().cast::<W::Bits>().write_unaligned(value) }
     }
 }
@@ -262,14 +261,14 @@ fn one<W: Width>(update: &Update, target: Region, operand: Region, old: Region) 
     write::<W>(old, was);
 }
 
-/// The buffers of a compare-and-swap, of one element each.
+/// Buffers of a compare-and-swap, of one element each.
 #[derive(Clone, Copy)]
 pub struct Swap {
-    /// Value to store if the target has `expected`.
+    /// Value to store if the target equals `expected`.
     pub value: Region,
     /// Value that the target must have, bit for bit.
     pub expected: Region,
-    /// Receives the value that the target had.
+    /// Buffer that receives the old value of the target.
     pub result: Region,
 }
 

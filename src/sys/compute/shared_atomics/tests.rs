@@ -1,10 +1,10 @@
-//! Every pair of dtype and operation against the kernels of `reduce`; then many threads at once.
+//! Tests of every dtype and operation against `reduce`'s kernels; then many threads at once.
 
 use super::*;
 use crate::sys::sync::robust_rwlock::{self, SharedLock};
 use proptest::prelude::*;
 
-/// All that can be written down; for Miri a fifth of them, with every dtype and every operation.
+/// Returns all pairs; for Miri a fifth of them, with every dtype and every operation.
 fn pairs() -> impl Iterator<Item = (dtl_dtype_t, dtl_reduce_op_t)> {
     (0..23).flat_map(|dtype| (0..14).map(move |op| (dtype, op))).step_by(if cfg!(miri) {
         5
@@ -21,7 +21,7 @@ fn region(bytes: &mut [u8]) -> Region {
     unsafe { Region::new(bytes.as_mut_ptr().cast(), bytes.len()) }
 }
 
-/// Bytes without those between and behind an element's members.
+/// Returns the bytes of elements without the padding between and after their members.
 fn meaning(dtype: dtl_dtype_t, bytes: &[u8]) -> Vec<u8> {
     let (element, padding) = match dtype {
         DTL_DTYPE_FLOAT64_INT32 | DTL_DTYPE_INT64_INT32 => (16, 12..16),
@@ -62,7 +62,7 @@ fn what_needs_a_lock() {
         assert_eq!(is_lock_free(all.part(offset, size), size), is_free, "{size} at {offset}");
     }
     let on = |dtype| update(dtype, DTL_OP_SUM).expect("goes together");
-    // A run of any length, one element among them: see the module's text.
+    // A run of any length, including a single element: see the head of `shared_atomics`.
     let words = [DTL_DTYPE_INT32, DTL_DTYPE_UINT32, DTL_DTYPE_INT64, DTL_DTYPE_UINT64];
     for dtype in 0..DTYPES as dtl_dtype_t {
         let update = update(dtype, DTL_OP_NO_OP).expect("goes with every dtype");
@@ -105,7 +105,7 @@ proptest! {
             prop_assert_eq!(&old, &left, "what was there");
             prop_assert_eq!(meaning(dtype, &target.0), meaning(dtype, &expected), "dtype {}, op \
                 {}", dtype, op);
-            // Nothing is wanted back, and less than all is changed.
+            // No old values are requested, and fewer than all elements are changed.
             target.0.copy_from_slice(&left);
             whole = whole.part(0, 32);
             if update.is_lock_free(whole) {
@@ -167,7 +167,7 @@ fn a_look_needs_no_operand() {
     assert_eq!((pair, was), ([1, 2], [1, 2]));
 }
 
-/// Changes elements as every caller must: by `apply`, or under the lock.
+/// Updates elements as every caller must: by `apply`, or under the lock.
 fn change(update: &Update, lock: SharedLock<'_>, rank: usize, regions: [Region; 3]) {
     let [target, operand, old] = regions;
     if update.is_lock_free(target) {
@@ -180,9 +180,9 @@ fn change(update: &Update, lock: SharedLock<'_>, rank: usize, regions: [Region; 
     lock.leave_exclusive();
 }
 
-/// Four threads change one element, alone and in runs with its neighbours: no change is lost, so
-/// each thread finds another value before its own. Fails if short operations on small elements do
-/// without the lock of long ones.
+/// Lets four threads change one element, alone and in runs with its neighbours. No change is lost,
+/// so each thread finds another value before its own. The test fails if short operations on small
+/// elements omit the lock of long operations.
 #[test]
 fn nothing_is_lost_between_short_and_long_operations() {
     const TIMES: usize = if cfg!(miri) { 10 } else { 5000 };
@@ -197,7 +197,7 @@ fn nothing_is_lost_between_short_and_long_operations() {
         DTL_DTYPE_COMPLEX64,
     ] {
         let size = reduce::dtype_size(dtype).expect("built in");
-        // The first member of each is one, or counts as such.
+        // The first member of each element is one, or counts as one.
         let one: u64 = match dtype {
             DTL_DTYPE_FLOAT32 | DTL_DTYPE_COMPLEX64 => u64::from(1_f32.to_bits()),
             DTL_DTYPE_FLOAT64 => 1_f64.to_bits(),
@@ -206,7 +206,7 @@ fn nothing_is_lost_between_short_and_long_operations() {
         let ones: Vec<u8> = (0..RUN).flat_map(|_| one.to_le_bytes()[..size].to_vec()).collect();
         let place: Vec<AtomicU64> = (0..RUN).map(|_| AtomicU64::new(0)).collect();
         let words: Vec<_> = (0..robust_rwlock::words(0)).map(|_| AtomicU64::new(0)).collect();
-        // SAFETY: it outlives the threads, which change it by `change` alone.
+        // SAFETY: the memory outlives the threads, which change it by `change` alone.
         let target = unsafe { Region::new(place.as_ptr().cast_mut().cast(), RUN * size) };
         let mut seen: Vec<u64> = std::thread::scope(|scope| {
             let work = |rank| {

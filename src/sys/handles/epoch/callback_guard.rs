@@ -1,22 +1,22 @@
-//! A thread that runs a function of the program's between two short stays ([`Visit`]): outside, and
-//! still in a call.
+//! State of a thread that runs a function of the program between two short visits ([`Visit`]):
+//! outside the epoch, and still in a call.
 
 use super::{ThreadRecord, Visit};
 use crate::sys::sync::Ordering;
 
 impl Visit {
-    /// Leaves for a function of the program's. Until the result is dropped, the thread counts as in
-    /// a call; nothing is kept alive.
+    /// Leaves the epoch to run a function of the program. Until the result is dropped, the thread
+    /// counts as being in a call; no object is kept alive.
     #[inline]
     pub(in crate::sys) fn into_running(self) -> CallbackGuard {
         let record = self.inside.record;
-        // Before the sequence number becomes even: a thread that sees that sees this (release).
+        // Before the number becomes even: a thread that sees it even sees this store (release).
         record.running.store(record.running.load(Ordering::Relaxed) + 1, Ordering::Release);
         CallbackGuard { record }
     }
 }
 
-/// See [`Visit::into_running`]. Errands are left to others, or to the next entry.
+/// Guard of [`Visit::into_running`]. Its drop leaves deferred work to others or the next entry.
 pub struct CallbackGuard {
     record: &'static ThreadRecord,
 }

@@ -1,7 +1,7 @@
-//! Deferred work that threads try when they leave a call: it becomes possible when other threads
-//! stop using something, and no particular thread is the last to do so.
+//! Deferred work that threads try when they leave a call. The work becomes possible when other
+//! threads stop using something, and no particular thread is the last to do so.
 //!
-//! Not here: work that waits for the users of one object (`retire`).
+//! Work that waits for the users of one object is not here but in `retire`.
 
 use super::ERRANDS;
 use crate::sys::sync::lock::Mutex;
@@ -14,16 +14,15 @@ global! {
     static CHORES: Mutex<Vec<Chore>> = Mutex::new(Vec::new());
 }
 
-/// Lets threads that leave a call run `chore`, outside the epoch, until it returns true. Until
-/// then, leaving a call costs more.
+/// Makes threads that leave a call run `chore` outside the epoch until it returns true. Until then,
+/// leaving a call costs more.
 pub fn until_done(chore: Chore) {
     CHORES.lock().push(chore);
     ERRANDS.fetch_add(1, Ordering::Relaxed);
 }
 
 pub(super) fn run() {
-    // Taken out of the list while they run, because the calls that they make run chores when they
-    // end, too.
+    // The list is emptied while the chores run, because calls that they make run chores too.
     let Some(chores) = CHORES.try_lock().map(|mut chores| std::mem::take(&mut *chores)) else {
         return;
     };

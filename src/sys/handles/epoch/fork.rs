@@ -1,6 +1,6 @@
-//! Use of the records in a forked child: whether another thread may have left locks taken.
+//! Use of the records in a forked child: whether another thread may have left locks locked.
 //!
-//! Not here: which process is a fork (`sys::os::open_state`) and what the child forgets
+//! Not here: which process is a fork (`sys::os::open_state`) and which state the child discards
 //! (`runtime::lifecycle`).
 
 use super::{RECORDS, ThreadRecord, adopt_record, give_back, mine, prepare};
@@ -8,32 +8,31 @@ use crate::sys::sync::{Ordering, compiler_fence};
 use std::ptr;
 
 impl ThreadRecord {
-    /// Whether its thread may hold a lock of the library.
+    /// Returns true if the record's thread may hold a lock of the library.
     pub(super) fn may_hold_locks(&self) -> bool {
         self.is_in_call() || self.aside.load(Ordering::Acquire) > 0
     }
 }
 
 /// Marks the calling thread as running code of the library outside the epoch: functions that work
-/// in every state, errands, the thread's last destructors, the library's own threads at work. Such
-/// code may take locks, so a forked child must find the thread (see [`another_was_inside`]). The
-/// mark keeps no object alive, and finalize fails because of it in the marked thread alone
-/// ([`is_aside`]).
+/// in every state, deferred work, the thread's last destructors, the library's own threads at work.
+/// Such code may take locks, so a forked child must find the thread (see [`another_was_inside`]).
+/// The mark keeps no object alive. It makes finalize fail in this thread alone ([`is_aside`]).
 ///
 /// Ordering: only the owner writes the count, and only a forked child, which has no other threads,
 /// reads it from outside. The child's memory is a snapshot that respects the order of the owner's
 /// stores: each of them either came before the fork write-protected its page, or waits in the page
-/// fault until the fork is over. So a child that sees a lock taken sees the count above 0, as long
-/// as the owner's stores stay in program order: the release store comes before the acquiring
-/// exchange of the lock, and the releasing unlock before the release store at the end.
+/// fault until the fork has completed. So a child that sees a locked lock sees the count above 0,
+/// as long as the owner's stores stay in program order: the release store comes before the
+/// acquiring exchange of the lock, and the releasing unlock before the release store at the end.
 #[must_use]
 pub fn aside() -> ForkGuard {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     ForkGuard::of(unsafe { mine().as_ref() }.unwrap_or_else(adopt_record))
 }
 
-/// Whether the calling thread is marked: then it runs a function of the program's that the library
-/// has called there.
+/// Returns true if the calling thread is marked by [`aside`]: then it runs a function of the
+/// program that the library has called from marked code.
 #[must_use]
 pub fn is_aside() -> bool {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
@@ -61,16 +60,16 @@ impl Drop for ForkGuard {
     }
 }
 
-/// In a forked child: whether another thread was in a call, or aside, when this process was forked.
-/// Locks that such a thread had taken stay locked here.
+/// Returns true in a forked child if another thread was in a call, or marked by [`aside`], at the
+/// fork. Locks that such a thread held stay locked in the child.
 #[must_use]
 pub fn another_was_inside() -> bool {
-    // Taken: by a thread in its first call, or in a destroy.
+    // The list is locked: by a thread in its first call, or in a destroy.
     let Some(records) = RECORDS.try_lock() else { return true };
     records.iter().any(|record| !ptr::eq(*record, mine()) && record.may_hold_locks())
 }
 
-/// In a forked child: the other threads' records describe threads that do not exist here.
+/// Resets, in a forked child, the records of the other threads, which do not exist in the child.
 pub fn forget_other_threads() {
     for &record in RECORDS.lock().iter() {
         if !ptr::eq(record, mine()) {
@@ -96,7 +95,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// The calling thread's own record, which tests in other threads do not change.
+    /// Returns the calling thread's own record, which tests in other threads do not change.
     fn own_record() -> &'static ThreadRecord {
         // SAFETY: a leaked record.
         unsafe { mine().as_ref() }.expect("the thread has entered before")
@@ -122,11 +121,11 @@ mod tests {
         retire(object.cast_const().cast(), move || {
             begin.send(()).expect("the test waits");
             may_end.recv_timeout(SOON).expect("the test lives");
-            // SAFETY: made above, and freed here only.
+            // SAFETY: allocated above, and freed here only.
             drop(unsafe { Box::from_raw(ptr::with_exposed_provenance_mut::<u64>(kept)) });
         });
         go_on.send(()).expect("the thread lives");
-        // Another test's thread may run the errand: then there is nothing to see of this one.
+        // The thread of another test may do this work: then this thread shows nothing of it.
         has_begun.recv_timeout(SOON).expect("somebody frees it");
         let users_state = (record.is_in_call(), record.may_hold_locks());
         let somebody = RECORDS.lock().iter().any(|record| record.aside.load(Ordering::Acquire) > 0);

@@ -1,4 +1,4 @@
-//! Handles, groups and looks at objects of a pool, by one thread and by several.
+//! Tests of the handles, groups and locks of a slot map, by one thread and by several.
 
 use super::*;
 

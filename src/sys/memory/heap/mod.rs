@@ -1,14 +1,13 @@
-//! The host's allocator: size classes on 2 MiB segments, one heap for each thread.
+//! Allocator of host memory: size classes on 2 MiB segments, one heap for each thread.
 //!
-//! Here is its face; a call goes down this list: `thread_heap` (a thread's heap: what is at hand)
-//! -> `page_heap` (what threads share; lock) -> `os` (pages). `segment` describes memory,
-//! `page_map` finds the description of an address without touching it, `remote_free` brings back
-//! blocks that another thread freed, `unmap_hooks` reports pages that go back to the system,
-//! `size_class` has sizes, `stats` counts, `relaxed_cell` is what descriptions are made of. Design:
-//! docs/explanation/host-memory.md.
+//! This file is the interface. A call descends through `thread_heap` (a thread's heap: cached free
+//! blocks) -> `page_heap` (memory that threads share; lock) -> `os` (pages). `segment` describes
+//! memory, `page_map` finds the description of an address without accessing that address,
+//! `remote_free` returns blocks that another thread freed to their owner, `unmap_hooks` reports
+//! pages that are returned to the system, `size_class` has the sizes, `stats` counts,
+//! `relaxed_cell` has the cells of the descriptions. Design: docs/explanation/host-memory.md.
 //!
-//! Blocks carry a kind and a tag that mean nothing here: `runtime::memory` and `memory::mem_pool`
-//! choose them.
+//! Blocks carry a kind and a tag, which `runtime::memory` and `memory::mem_pool` choose.
 
 mod os;
 mod page_heap;
@@ -33,15 +32,15 @@ pub use page_heap::{budget, kept, mapped, set_budget};
 pub use stats::TAGS;
 pub use unmap_hooks::{UnmapWatcher, watch as watch_returned};
 
-/// Every block is aligned to this at least.
+/// Minimum alignment of every block, in bytes.
 pub const ALIGNMENT: u64 = QUANTUM as u64;
 
-/// Purpose of a block: a kind (0 to 31) and a tag (below [`TAGS`]). A free must name the same tag.
+/// Purpose of a block: a kind (0 to 31) and a tag (below [`TAGS`]). A free must name an equal tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(u64);
 
 impl Label {
-    /// A label.
+    /// Creates a label from a kind and a tag.
     #[inline]
     #[must_use]
     pub const fn new(kind: u8, tag: u8) -> Self {
@@ -50,49 +49,49 @@ impl Label {
         )
     }
 
-    /// As a number.
+    /// Returns the label as a number.
     #[must_use]
     pub const fn word(self) -> u64 {
         self.0
     }
 
-    /// The label of a number that [`Label::word`] gave.
+    /// Returns the label of a number that [`Label::word`] returned.
     #[must_use]
     pub const fn of_word(word: u64) -> Self {
         Label(word)
     }
 
-    /// The label's word with its tag alone, without the kind.
+    /// Returns the label's word with its tag alone, without the kind.
     const fn tag(self) -> u64 {
         self.0 & 0xFF << remote_free::TAG_SHIFT
     }
 }
 
-/// How a free ended.
+/// Outcome of a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeOutcome {
-    /// Well.
+    /// The block was freed.
     Done,
-    /// The address lies in no memory of this allocator.
+    /// The address is in no memory of this allocator.
     Foreign,
-    /// It is not the first byte of a block.
+    /// The address is not the first byte of a block.
     Inside,
     /// The block is free already.
     Dead,
-    /// The block is live and has another tag: this one.
+    /// The block is live and has another tag, which is the payload.
     Tagged(u8),
 }
 
-/// A live block.
+/// Description of a live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBlock {
-    /// Its first byte.
+    /// Address of the first byte of the block.
     pub base: usize,
-    /// The requested bytes.
+    /// Number of bytes that were requested.
     pub size: u64,
-    /// See [`Label`].
+    /// Kind of the block; see [`Label`].
     pub kind: u8,
-    /// See [`Label`].
+    /// Tag of the block; see [`Label`].
     pub tag: u8,
 }
 
@@ -109,17 +108,17 @@ pub fn mapping(region: Region) -> Option<Region> {
 /// Statistics of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Bytes requested and not freed.
+    /// Number of bytes requested and not freed.
     pub live_bytes: u64,
-    /// Most of them at once; an upper bound if several threads allocate.
+    /// Maximum of `live_bytes`; an upper bound if several threads allocate.
     pub peak_bytes: u64,
-    /// Blocks that are live.
+    /// Number of live blocks.
     pub live_count: u64,
-    /// Blocks ever given.
+    /// Number of blocks ever allocated.
     pub total_count: u64,
 }
 
-/// The size of the block that serves a size.
+/// Returns the size of the block that serves a request of `size` bytes.
 #[must_use]
 pub fn rounded(size: u64) -> u64 {
     match usize::try_from(size) {
@@ -128,17 +127,17 @@ pub fn rounded(size: u64) -> u64 {
     }
 }
 
-/// A block that was at hand.
+/// Block from the thread's cached free blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct CachedBlock {
-    /// Its address.
+    /// Address of the block.
     pub addr: Addr,
-    /// [`housekeeping`] is to be called next.
+    /// True if [`housekeeping`] must be called next.
     pub due: bool,
 }
 
-/// A block for `size` (1 to 1 GiB) bytes aligned to 64, if one is at hand: no lock, no system call,
-/// no function call.
+/// Allocates a block of `size` (1 to 1 GiB) bytes aligned to 64, if the thread has one cached: no
+/// lock, no system call, no function call. Returns `None` otherwise: call [`alloc`].
 #[inline]
 #[must_use]
 pub fn quick_alloc(size: u64, label: Label) -> Option<CachedBlock> {
@@ -146,22 +145,22 @@ pub fn quick_alloc(size: u64, label: Label) -> Option<CachedBlock> {
     Some(CachedBlock { addr: address(at), due })
 }
 
-/// Frees a block on the fast path: it has this label's tag, is this thread's and lies in a slab at
-/// hand. Returns whether [`housekeeping`] is due. `None`: call [`free`].
+/// Frees a block on the fast path: it has this label's tag and is in a current or listed slab of
+/// this thread. Returns whether [`housekeeping`] is due. `None`: call [`free`].
 #[inline(always)] // row: alloc_free_64
 #[must_use]
 pub fn quick_free(addr: Addr, label: Label) -> Option<bool> {
     thread_heap::mine()?.quick_free(addr.get(), label.tag())
 }
 
-/// Does what was due after a quick call of this thread with this tag.
+/// Does the housekeeping that was due after a fast-path call of this thread with this tag.
 pub fn housekeeping(tag: u8) {
     if let Some(heap) = thread_heap::mine() {
         heap.housekeeping(usize::from(tag));
     }
 }
 
-/// A block of `size` (> 0) bytes aligned to `align` (a power of two); `None` without memory.
+/// Allocates `size` (> 0) bytes aligned to `align` (a power of two); `None` if out of memory.
 #[must_use]
 pub fn alloc(size: u64, align: u64, label: Label) -> Option<Addr> {
     let (size, align) = (usize::try_from(size).ok()?, usize::try_from(align).ok()?);
@@ -180,21 +179,21 @@ fn address(at: usize) -> Addr {
     Addr::new(std::ptr::with_exposed_provenance_mut(at))
 }
 
-/// Frees a block with this label's tag. Any address may be passed: it is not accessed.
+/// Frees a block with this label's tag. Any address may be passed: it is not dereferenced.
 #[must_use]
 pub fn free(addr: Addr, label: Label) -> FreeOutcome {
     thread_heap::with(|heap| Some(heap.free(addr.get(), label.tag())))
         .unwrap_or(FreeOutcome::Foreign)
 }
 
-/// Gives a live block with the tag `from` the tag `to`, under which it is freed from now on. Any
-/// address may be passed: it is not accessed.
+/// Changes the tag of a live block from `from` to `to`; a later free must name `to`. Any address
+/// may be passed: it is not dereferenced.
 pub fn retag(addr: Addr, from: u8, to: u8) -> FreeOutcome {
     let (from, to) = (Label::new(0, from).tag(), Label::new(0, to).tag());
     thread_heap::with(|heap| Some(heap.retag(addr.get(), from, to))).unwrap_or(FreeOutcome::Foreign)
 }
 
-/// The live block that an address (any) lies in.
+/// Returns the live block that contains `addr`, which may be any address.
 #[must_use]
 pub fn find(addr: Addr) -> Option<LiveBlock> {
     let segment = page_map::find(addr.get())?;
@@ -204,7 +203,7 @@ pub fn find(addr: Addr) -> Option<LiveBlock> {
     if offset >= slab.span.get() {
         return None;
     }
-    // The slab may be serving another class since.
+    // The slab may serve another class meanwhile.
     let index = offset.checked_div(block).filter(|index| *index < segment.most())?;
     let word = slab.word(index).load(Ordering::Acquire);
     let found = LiveBlock {
@@ -217,15 +216,14 @@ pub fn find(addr: Addr) -> Option<LiveBlock> {
     (word & remote_free::LIVE != 0 && is_inside).then_some(found)
 }
 
-/// First byte of the allocator's own memory, free or not, that a range (any, `first` to `last`) has
-/// a byte of.
+/// Returns the first byte of the range `first` to `last` (any addresses) in the allocator's memory.
 #[must_use]
 pub fn find_within(first: Addr, last: Addr) -> Option<usize> {
     page_map::find_within(first.get(), last.get())
         .map(|segment| segment.base.get().max(first.get()))
 }
 
-/// The counters of a tag. Calls that run meanwhile may be missing.
+/// Returns the counters of a tag. The effects of concurrent calls may be missing.
 #[must_use]
 pub fn stats(tag: u8) -> Stats {
     let mut sum = stats::Sum::default();
@@ -239,8 +237,7 @@ pub fn stats(tag: u8) -> Stats {
     }
 }
 
-/// Counts bytes (below 0: freed ones) that the calling thread has from elsewhere in an account's
-/// live bytes and peak.
+/// Adds `bytes` allocated elsewhere (below 0: freed) to the live bytes and the peak of an account.
 pub fn count_bytes(tag: u8, bytes: i64) {
     let _ = thread_heap::with(|heap| {
         heap.counters(usize::from(tag)).shift(usize::from(tag), bytes);
@@ -248,7 +245,7 @@ pub fn count_bytes(tag: u8, bytes: i64) {
     });
 }
 
-/// Begins the peak of an account anew. It has no live blocks, and nobody may be using it.
+/// Resets the peak of an account, which must have no live blocks and must not be in use.
 pub fn restart(tag: u8) {
     page_heap::for_each_heap(|heap| heap.counters(usize::from(tag)).level());
     stats::reset(usize::from(tag));
@@ -265,8 +262,8 @@ pub fn free_all(tag: u8) {
     });
 }
 
-/// Gives back to the system what the calling thread and threads that have ended keep without use.
-/// The others do it themselves after some more frees.
+/// Returns the unused memory of the calling thread and of threads that have ended to the system.
+/// All other threads return theirs after some more frees.
 pub fn trim() {
     page_heap::for_each_heap(Heap::want);
     let _ = thread_heap::with(|heap| {
@@ -276,12 +273,12 @@ pub fn trim() {
     page_heap::sweep();
 }
 
-/// Unmaps every block, live or not. Nobody may be using the allocator.
+/// Unmaps every block, live or not. No thread may be using the allocator.
 pub fn destroy_all() {
     page_heap::destroy();
 }
 
-/// In a forked child: forgets all blocks (their memory stays as it is) and begins anew.
+/// Discards all blocks in a forked child (their memory stays as it is) and starts empty.
 pub fn forget_all() {
     crate::sys::sync::tls::set_heap(std::ptr::null());
     page_heap::forget();

@@ -1,12 +1,12 @@
-//! Pages from the operating system and back.
+//! Mapping and unmapping of pages of the operating system.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The page size that addresses and lengths are multiples of here (a multiple of the machine's).
+/// Page size that all addresses and lengths here are multiples of (a multiple of the machine's).
 pub(super) const PAGE: usize = 1 << 16;
 
-/// Whether huge pages are requested from the kernel.
+/// True if huge pages are requested from the kernel.
 static HUGE: AtomicBool = AtomicBool::new(true);
 
 /// Sets whether huge pages are requested from now on.
@@ -17,23 +17,23 @@ pub fn use_huge_pages(wanted: bool) {
 fn reserve(len: usize) -> Option<usize> {
     let (prot, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: new pages at an address of the kernel's choice; nothing that exists is touched.
+    // SAFETY: new pages at an address of the kernel's choice; no existing memory is touched.
     let at = unsafe { libc::mmap(ptr::null_mut(), len, prot, flags, -1, 0) };
     (at != libc::MAP_FAILED).then(|| at.expose_provenance())
 }
 
-/// Gives pages back.
+/// Returns pages to the system.
 pub(super) fn unmap(at: usize, len: usize) {
     if cfg!(miri) {
-        // SAFETY: what `map` gave and that nobody uses any more.
+        // SAFETY: memory that `map` returned and that no code uses any more.
         unsafe { libc::free(ptr::with_exposed_provenance_mut(at)) };
     } else if len > 0 {
-        // SAFETY: whole pages that `map` gave and that nobody uses any more.
+        // SAFETY: whole pages that `map` returned and that no code uses any more.
         let _ = unsafe { libc::munmap(ptr::with_exposed_provenance_mut(at), len) };
     }
 }
 
-/// Zeroed pages, `len` a multiple of the page size, aligned to `align`; `None` without memory.
+/// Maps `len` zeroed bytes (whole pages) aligned to `align`; `None` if out of memory.
 pub(super) fn map(len: usize, align: usize) -> Option<usize> {
     if cfg!(miri) {
         return allocate(len, align);
@@ -54,32 +54,32 @@ pub(super) fn map(len: usize, align: usize) -> Option<usize> {
 /// Allocates zeroed memory from the C library: Miri has no `madvise` and no partial `munmap`.
 fn allocate(len: usize, align: usize) -> Option<usize> {
     let mut at = ptr::null_mut();
-    // SAFETY: new memory; writes the pointer to it.
+    // SAFETY: allocates new memory and writes the pointer to it.
     if unsafe { libc::posix_memalign(&raw mut at, align, len) } != 0 {
         return None;
     }
-    // SAFETY: so many bytes were given just now.
+    // SAFETY: the allocation above has `len` bytes.
     unsafe { ptr::write_bytes(at.cast::<u8>(), 0, len) };
     Some(at.expose_provenance())
 }
 
-/// Requests huge pages where they fit. This is advice: it has no effect where they are disabled.
+/// Requests huge pages where they fit: advice, without effect where they are disabled.
 pub(super) fn prefer_huge(at: usize, len: usize) {
     if HUGE.load(Ordering::Relaxed) && !cfg!(miri) {
-        // SAFETY: advice about pages of ours; their contents stay.
+        // SAFETY: advice about pages that this allocator owns; their contents stay.
         let _ = unsafe {
             libc::madvise(ptr::with_exposed_provenance_mut(at), len, libc::MADV_HUGEPAGE)
         };
     }
 }
 
-/// Keeps the addresses and gives the memory behind them back; it is zero when used again.
+/// Returns the memory of a range to the system, not the addresses; it then reads as zero.
 pub(super) fn purge(at: usize, len: usize) {
     if cfg!(miri) {
-        // SAFETY: memory of ours, as large as `len`, whose contents nobody needs.
+        // SAFETY: memory that this allocator owns, as large as `len`, with contents not needed.
         return unsafe { ptr::write_bytes(ptr::with_exposed_provenance_mut::<u8>(at), 0, len) };
     }
-    // SAFETY: whole pages of ours whose contents nobody needs.
+    // SAFETY: whole pages that this allocator owns, whose contents are not needed.
     let _ =
         unsafe { libc::madvise(ptr::with_exposed_provenance_mut(at), len, libc::MADV_DONTNEED) };
 }

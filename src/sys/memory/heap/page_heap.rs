@@ -1,8 +1,8 @@
-//! Memory that threads share: segments with slabs without owner, mappings for large blocks, the
-//! heaps of threads that have ended, and the budget of memory that may be kept without use.
+//! Memory that threads share: segments that have slabs without an owner, mappings for large blocks,
+//! the heaps of threads that have ended, and the budget of memory that may be kept unused.
 //!
-//! One lock protects all of it. It is taken only where a thread's own memory does not suffice. No
-//! page is written or given back under it.
+//! One lock protects all of this. It is taken only where a thread's own memory does not suffice. No
+//! page is written or returned to the system under the lock.
 
 use super::relaxed_cell::RelaxedPtr;
 use super::segment::{Segment, Slab};
@@ -14,33 +14,34 @@ use crate::sys::sync::atomic_update::AtomicUpdate;
 use crate::sys::sync::lock::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Default limit of the bytes kept: this, or a share of the most that was mapped.
+/// Default limit of the bytes kept unused: the larger of `USUAL_BUDGET` and 1 / `BUDGET_SHARE` of
+/// the most that was mapped.
 const USUAL_BUDGET: usize = 256 << 20;
 const BUDGET_SHARE: usize = 8;
-/// Descriptions are cut from mappings of this size.
+/// Size of the mappings from which descriptions are allocated, in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// Words that are left unused before those of a slab.
+/// Number of words that are left unused before the words of a slab.
 const SKIPPED: usize = 8;
 
-/// Bytes mapped for blocks now.
+/// Number of bytes mapped for blocks now.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 static MOST_MAPPED: AtomicUsize = AtomicUsize::new(0);
-/// Bytes that heaps may keep, all together.
+/// Number of bytes that all heaps together may keep unused.
 static GRANTED: AtomicUsize = AtomicUsize::new(0);
-/// The most of that; `usize::MAX` = as usual.
+/// Limit of `GRANTED`; `usize::MAX` means the default limit.
 static BUDGET: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 struct Store {
-    /// Segments of each cut with a slab that nobody owns.
+    /// Segments of each cut that have a slab without an owner.
     with_room: [RelaxedPtr<Segment>; SPANS],
-    /// Descriptions of segments of each cut that have gone.
+    /// Unused descriptions of segments of each cut, whose memory was unmapped.
     spare: [RelaxedPtr<Segment>; SPANS + 1],
-    /// Every heap ever made.
+    /// Every heap ever allocated.
     heaps: RelaxedPtr<Heap>,
-    /// Those that no thread has.
+    /// Heaps that have no thread.
     idle: RelaxedPtr<Heap>,
-    /// Where the next descriptions go.
+    /// Address of the next description to allocate.
     next: usize,
     end: usize,
 }
@@ -54,22 +55,22 @@ static STORE: Mutex<Store> = Mutex::new(Store {
     end: 0,
 });
 
-/// Something of which all-zero bytes are a valid value and that is never moved or dropped.
+/// Type for which all-zero bytes are a valid value, and whose values are never moved or dropped.
 ///
 /// # Safety
 /// The implementor guarantees exactly that.
 unsafe trait Plain: 'static {}
-// SAFETY: numbers and links that may be null, all atomics: zeros are valid. It stays in place.
+// SAFETY: numbers and links that may be null, all atomics: zeros are valid. It is never moved.
 unsafe impl Plain for Segment {}
-// SAFETY: numbers and links that may be null, all atomics: zeros are valid. It stays in place.
+// SAFETY: numbers and links that may be null, all atomics: zeros are valid. It is never moved.
 unsafe impl Plain for Slab {}
-// SAFETY: numbers, flags and links, all atomics: zeros are valid. It stays in place.
+// SAFETY: numbers, flags and links, all atomics: zeros are valid. It is never moved.
 unsafe impl Plain for Heap {}
 // SAFETY: an atomic.
 unsafe impl Plain for AtomicU64 {}
 
 impl Store {
-    /// Zeroed descriptions in a row, for ever.
+    /// Allocates `count` adjacent zeroed descriptions, forever.
     fn describe<T: Plain>(&mut self, count: usize) -> Option<&'static [T]> {
         let bytes = (count * size_of::<T>()).next_multiple_of(128);
         if self.end - self.next < bytes {
@@ -79,15 +80,14 @@ impl Store {
         }
         let at = self.next;
         self.next += bytes;
-        // SAFETY: `count` zeroed values of a type for which zero is valid, in pages that stay for
-        // ever and of which this part is given out once; aligned to 128, as much as any of them
-        // needs.
+        // SAFETY: `count` zeroed values of a type for which zero is valid, in pages that stay
+        // forever and of which this part is allocated once; aligned to 128, which suffices for all.
         Some(unsafe {
             std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<T>(at), count)
         })
     }
 
-    /// The description of a segment of a cut: a spare one or a new one.
+    /// Returns the description of a segment of a cut: a spare or a new description.
     fn segment(&mut self, cut: usize) -> Option<&'static Segment> {
         if let Some(spare) = self.spare.get(cut) {
             if let Some(segment) = spare.get() {
@@ -100,7 +100,7 @@ impl Store {
         segment.shift.set(CUTS.get(cut).map_or(63, |cut| cut.shift));
         let slabs = self.describe::<Slab>(segment.slab_count())?;
         for slab in slabs {
-            // Not from a page's first bytes on: see `Slab`.
+            // Skips the first bytes of a page, against 4K aliasing: see `Slab`.
             let words = self.describe::<AtomicU64>(segment.most() + SKIPPED)?.get(SKIPPED..)?;
             slab.words.store(words.as_ptr().cast_mut(), Ordering::Relaxed);
             slab.segment.set(Some(segment));
@@ -109,7 +109,7 @@ impl Store {
         Some(segment)
     }
 
-    /// Describes pages that were mapped just now and enters them into the table.
+    /// Describes pages that were mapped just now and enters them into the page map.
     fn install(&mut self, cut: usize, at: usize, bytes: usize) -> Option<&'static Segment> {
         let segment = self.segment(cut)?;
         segment.base.set(at);
@@ -155,7 +155,7 @@ impl Store {
         }
     }
 
-    /// A slab that nobody owns, if there is one.
+    /// Takes a slab without an owner, if there is one.
     fn pick(&self, cut: usize) -> Option<&'static Slab> {
         let segment = self.with_room.get(cut)?.get()?;
         let number = segment.free.get().trailing_zeros() as usize;
@@ -172,7 +172,7 @@ fn count_mapped(bytes: usize) {
     MOST_MAPPED.fetch_max(now, Ordering::Relaxed);
 }
 
-/// Maps pages and describes them.
+/// Maps pages and describes them. Returns the lock with the segment.
 fn map(
     cut: usize,
     bytes: usize,
@@ -189,7 +189,7 @@ fn map(
     Some((store, segment))
 }
 
-/// A slab for blocks of a class below `FIRST_SPAN`.
+/// Returns a slab for blocks of a class below `FIRST_SPAN`.
 pub(super) fn slab(class: usize, owner: &'static Heap) -> Option<&'static Slab> {
     let cut = size_class::cut(class);
     let found = STORE.lock().pick(cut);
@@ -205,7 +205,7 @@ pub(super) fn slab(class: usize, owner: &'static Heap) -> Option<&'static Slab> 
     Some(slab)
 }
 
-/// A mapping for one block.
+/// Returns the slab of a new mapping for one block.
 pub(super) fn span(
     class: usize,
     bytes: usize,
@@ -224,7 +224,7 @@ pub(super) fn span(
     Some(slab)
 }
 
-/// Takes back a slab without live blocks that is in no list. Its memory goes back to the system.
+/// Releases a slab that has no live blocks and is in no list. Its memory is returned to the system.
 pub(super) fn release(slab: &'static Slab) {
     let Some(segment) = slab.segment.get() else { return };
     slab.disown();
@@ -254,18 +254,18 @@ pub(super) fn release(slab: &'static Slab) {
     MAPPED.fetch_sub(bytes, Ordering::Relaxed);
 }
 
-/// The bytes that a slab keeps mapped.
+/// Returns the number of bytes that a slab keeps mapped.
 pub(super) fn bytes(slab: &Slab) -> usize {
     let Some(segment) = slab.segment.get() else { return 0 };
     segment.bytes.get() / segment.slab_count()
 }
 
-/// Sets the budget, `None` for the usual one.
+/// Sets the budget in bytes; `None` selects the default.
 pub fn set_budget(bytes: Option<usize>) {
     BUDGET.store(bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
 }
 
-/// Bytes that may be kept without use.
+/// Returns the number of bytes that may be kept unused.
 pub fn budget() -> usize {
     match BUDGET.load(Ordering::Relaxed) {
         usize::MAX => USUAL_BUDGET.max(MOST_MAPPED.load(Ordering::Relaxed) / BUDGET_SHARE),
@@ -273,29 +273,30 @@ pub fn budget() -> usize {
     }
 }
 
-/// Lets a heap keep so many bytes more. If that is too much, what ended threads keep goes first.
+/// Lets a heap keep `bytes` more bytes unused; returns true on success. If that exceeds the budget,
+/// the unused memory of ended threads is returned to the system first.
 pub(super) fn grant(bytes: usize) -> bool {
     let fits = |now: usize| now.checked_add(bytes).filter(|then| *then <= budget());
     let try_it = || GRANTED.checked_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
     try_it() || (bytes <= budget() && sweep() && try_it())
 }
 
-/// Gives a part of the budget back.
+/// Returns a part of the budget.
 pub(super) fn revoke(bytes: usize) {
     GRANTED.fetch_sub(bytes, Ordering::Relaxed);
 }
 
-/// Bytes mapped for blocks.
+/// Returns the number of bytes mapped for blocks.
 pub fn mapped() -> usize {
     MAPPED.load(Ordering::Relaxed)
 }
 
-/// Bytes that heaps keep without use, or may keep: at most the budget.
+/// Returns the number of bytes that heaps keep unused, or may keep: at most the budget.
 pub fn kept() -> usize {
     GRANTED.load(Ordering::Relaxed)
 }
 
-/// A heap for a thread: one that a thread has left, or a new one.
+/// Returns a heap for a thread: one of a thread that has ended, or a new heap.
 pub(super) fn adopt() -> Option<&'static Heap> {
     let mut store = STORE.lock();
     if let Some(heap) = store.idle.get() {
@@ -308,8 +309,8 @@ pub(super) fn adopt() -> Option<&'static Heap> {
     Some(heap)
 }
 
-/// Whether the lock can be had. Not where a forked child has inherited it from a thread that does
-/// not exist there; the child's threads must be able to end all the same.
+/// Returns true if the lock can be acquired. It cannot where a forked child has inherited it from a
+/// thread that does not exist there; the child's threads must be able to end all the same.
 pub(super) fn is_usable() -> bool {
     (0..1000).any(|_| {
         STORE.try_lock().is_some() || {
@@ -326,7 +327,7 @@ pub(super) fn leave(heap: &'static Heap) {
     store.idle.set(Some(heap));
 }
 
-/// Gives back what ended threads keep without use. False if there was no such thread.
+/// Returns the unused memory of ended threads to the system; false if there was no such thread.
 pub(super) fn sweep() -> bool {
     let mut heap = {
         let store = STORE.lock();
@@ -353,7 +354,7 @@ pub(super) fn for_each_heap(mut f: impl FnMut(&'static Heap)) {
     }
 }
 
-/// Unmaps everything and empties every heap. Nobody else may be using them.
+/// Unmaps everything and empties every heap. No other thread may be using the heaps.
 pub(super) fn destroy() {
     for_each_heap(Heap::clear);
     let store = STORE.lock();
@@ -371,7 +372,7 @@ pub(super) fn destroy() {
     start_anew();
 }
 
-/// In a forked child: what there was stays mapped and is known no more.
+/// Discards all state in a forked child. The inherited memory stays mapped, unmanaged.
 pub(super) fn forget() {
     let mut store = STORE.lock();
     store.with_room.iter().for_each(|first| first.set(None));

@@ -1,19 +1,18 @@
-//! Which segment an address lies in, found without touching the address: a table of two levels, one
-//! entry for each 2 MiB of addresses.
+//! Map from an address to its segment, without access to it: two levels, one entry for each 2 MiB.
 
 use super::os;
 use super::relaxed_cell::RelaxedPtr;
 use super::segment::Segment;
 use super::size_class::SEGMENT;
 
-/// Few for Miri, whose addresses are small: it looks at each entry wherever a reference to a level
-/// is passed on.
+/// Number of address bits. Small for Miri, whose addresses are small: Miri checks every entry
+/// wherever a reference to a level is passed.
 const ADDRESS_BITS: u32 = if cfg!(miri) { 36 } else { 48 };
 const LEAF_BITS: u32 = if cfg!(miri) { 7 } else { 13 };
 const UNIT_BITS: u32 = SEGMENT.trailing_zeros();
 const ROOTS: usize = 1 << (ADDRESS_BITS - UNIT_BITS - LEAF_BITS);
 
-/// The entries of 16 GiB of addresses.
+/// Entries for 16 GiB of addresses.
 pub(super) struct Leaf([RelaxedPtr<Segment>; 1 << LEAF_BITS]);
 
 static ROOT: [RelaxedPtr<Leaf>; ROOTS] = [const { RelaxedPtr::none() }; ROOTS];
@@ -22,15 +21,15 @@ fn entry(unit: usize) -> Option<&'static RelaxedPtr<Segment>> {
     ROOT.get(unit >> LEAF_BITS)?.get()?.0.get(unit % (1 << LEAF_BITS))
 }
 
-/// Returns the segment that an address (any number) lies in. The last 2 MiB of a large mapping may
-/// belong to it only in part: memory of others may follow there.
+/// Returns the segment that contains `addr`, which may be any number. The last 2 MiB of a large
+/// mapping may belong to the segment only in part: memory of other owners may follow there.
 #[inline]
 pub(super) fn find(addr: usize) -> Option<&'static Segment> {
     let segment = entry(addr >> UNIT_BITS)?.get()?;
     (addr.wrapping_sub(segment.base.get()) < segment.bytes.get()).then_some(segment)
 }
 
-/// The first segment that has a byte from `first` to `last`.
+/// Returns the first segment that contains a byte from `first` to `last`.
 pub(super) fn find_within(first: usize, last: usize) -> Option<&'static Segment> {
     let mut unit = first >> UNIT_BITS;
     while unit <= last >> UNIT_BITS {
@@ -54,8 +53,8 @@ fn units(segment: &Segment) -> std::ops::Range<usize> {
     base >> UNIT_BITS..(base + bytes).div_ceil(SEGMENT)
 }
 
-/// Enters a segment. False without memory for the table; nothing is entered then. Callers hold the
-/// store's lock.
+/// Enters a segment into the map. Returns false, with nothing entered, if there is no memory for
+/// the table. The caller holds the lock of the page heap.
 pub(super) fn enter(segment: &'static Segment) -> bool {
     for unit in units(segment) {
         let Some(root) = ROOT.get(unit >> LEAF_BITS) else { return false };
@@ -69,12 +68,12 @@ pub(super) fn enter(segment: &'static Segment) -> bool {
     true
 }
 
-/// Takes a segment out.
+/// Removes a segment from the map.
 pub(super) fn leave(segment: &Segment) {
     units(segment).filter_map(entry).for_each(|entry| entry.set(None));
 }
 
-/// Calls `f` for every segment once. It may take the segment out.
+/// Calls `f` for every segment once. `f` may remove the segment.
 pub(super) fn for_each(mut f: impl FnMut(&'static Segment)) {
     for leaf in ROOT.iter().filter_map(RelaxedPtr::get) {
         for entry in &leaf.0 {

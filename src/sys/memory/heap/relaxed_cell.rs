@@ -1,32 +1,32 @@
 //! Numbers and links that one thread at a time writes and any thread may read.
 //!
-//! Everything that describes memory here lives for ever and is only reused, so a link is a plain
-//! `&'static` and a reader that comes late sees old numbers, never freed memory.
+//! All descriptions of memory live forever and are only reused, so a link is a plain `&'static`,
+//! and a late reader sees old numbers, never freed memory.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// A number with one writer.
+/// Number with one writer.
 #[derive(Default)]
 pub(super) struct Number(AtomicUsize);
 
 impl Number {
-    /// Its value.
+    /// Returns the value.
     pub(super) fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sets it.
+    /// Sets the value.
     pub(super) fn set(&self, value: usize) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// Adds, for the only writer: no locked instruction.
+    /// Adds `value`, for the only writer: no locked instruction.
     pub(super) fn add(&self, value: usize) {
         self.set(self.get().wrapping_add(value));
     }
 
-    /// Subtracts, for the only writer.
+    /// Subtracts `value`, for the only writer: no locked instruction.
     pub(super) fn sub(&self, value: usize) {
         self.set(self.get().wrapping_sub(value));
     }
@@ -44,11 +44,11 @@ impl Number {
     }
 }
 
-/// A pointer to something that lives for ever, or nothing.
+/// Pointer to an object that lives forever, or null.
 pub(super) struct RelaxedPtr<T: 'static>(AtomicPtr<T>);
 
 impl<T> RelaxedPtr<T> {
-    /// Nothing.
+    /// Creates a null link.
     pub(super) const fn none() -> Self {
         RelaxedPtr(AtomicPtr::new(ptr::null_mut()))
     }
@@ -56,11 +56,11 @@ impl<T> RelaxedPtr<T> {
     /// Returns the target.
     #[inline]
     pub(super) fn get(&self) -> Option<&'static T> {
-        // SAFETY: null, or from a `&'static T` that `set` was given.
+        // SAFETY: null, or from a `&'static T` that was passed to `set`.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Points it somewhere. What was written to the target before is seen through the link.
+    /// Sets the target. Earlier writes to the target are visible to a thread that reads the link.
     #[inline]
     pub(super) fn set(&self, target: Option<&'static T>) {
         self.0.store(
@@ -69,7 +69,7 @@ impl<T> RelaxedPtr<T> {
         );
     }
 
-    /// Whether it points to this very one.
+    /// Returns true if the link points to `target` itself.
     pub(super) fn is(&self, target: &T) -> bool {
         ptr::eq(self.0.load(Ordering::Relaxed), target)
     }

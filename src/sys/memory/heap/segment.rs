@@ -1,7 +1,7 @@
-//! Segments (what is mapped at once) and the slabs in them (blocks of one class, one owner).
+//! Segments (memory that is mapped at once) and the slabs in them (blocks of one class, one owner).
 //!
-//! Their descriptions lie apart from the memory they describe, so a program that writes outside of
-//! its block does not hit them, and live for ever (see `relaxed_cell`).
+//! The descriptions are apart from the memory that they describe, so a program that writes outside
+//! of its block does not hit them. Descriptions live forever (see `relaxed_cell`).
 
 use super::relaxed_cell::{Number, RelaxedPtr};
 use super::remote_free::{LIVE, SENT, TAG_SHIFT};
@@ -10,63 +10,63 @@ use super::thread_heap::Heap;
 use crate::sys::sync::AtomicU64;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A slab is the one its owner allocates from.
+/// Place of a slab that its owner allocates from.
 pub(super) const CURRENT: usize = 1;
-/// It has free blocks and waits in its owner's list.
+/// Place of a slab that has free blocks and is in its owner's list.
 pub(super) const LISTED: usize = 2;
-/// It is in no list: all blocks are live (or on their way back), or nobody owns it.
+/// Place of a slab in no list: all blocks are live (or on their way back), or it has no owner.
 pub(super) const APART: usize = 0;
 
 /// Memory mapped at once: 2 MiB cut into slabs, or one large block.
 pub(super) struct Segment {
-    /// First byte.
+    /// Address of the first byte.
     pub(super) base: Number,
     /// Length in bytes.
     pub(super) bytes: Number,
-    /// Which of the cuts.
+    /// Index of the segment's layout in `CUTS`, or `SPANS`.
     pub(super) cut: Number,
-    /// Slabs are 2^shift bytes (63: there is one).
+    /// log2 of the slab size in bytes (63 if there is one slab).
     pub(super) shift: Number,
-    /// One bit for each slab without an owner.
+    /// Bit mask of the slabs that have no owner.
     pub(super) free: Number,
-    /// In the store's lists.
+    /// Next segment in a list of the page heap.
     pub(super) next: RelaxedPtr<Segment>,
-    /// In the store's lists.
+    /// Previous segment in a list of the page heap.
     pub(super) prev: RelaxedPtr<Segment>,
-    /// Its slabs.
+    /// Array of the segment's slabs.
     pub(super) slabs: AtomicPtr<Slab>,
 }
 
 impl Segment {
-    /// How many slabs there are.
+    /// Returns the number of slabs.
     pub(super) fn slab_count(&self) -> usize {
         CUTS.get(self.cut.get()).map_or(1, |cut| size_class::SEGMENT >> cut.shift)
     }
 
-    /// Most blocks that a slab can have.
+    /// Returns the maximum number of blocks that a slab of this segment can have.
     pub(super) fn most(&self) -> usize {
         CUTS.get(self.cut.get()).map_or(1, |cut| cut.most)
     }
 
-    /// The mask of all slabs.
+    /// Returns the bit mask of all slabs.
     pub(super) fn all_free(&self) -> usize {
         (1 << self.slab_count()) - 1
     }
 
-    /// The slab of this number (below `slab_count`).
+    /// Returns the slab with this number (below `slab_count`).
     #[inline]
     pub(super) fn slab(&self, number: usize) -> &'static Slab {
         let slabs = self.slabs.load(Ordering::Relaxed);
-        // SAFETY: the store has made as many slabs, for ever, as the segment's cut has; the caller
-        // ensures that `number` is one of them.
+        // SAFETY: the page heap has allocated as many slabs, forever, as the segment's cut has; the
+        // caller ensures that `number` is one of them.
         let slab = unsafe { slabs.add(number) };
-        // SAFETY: `number` is in range, so this is one of the store's slabs; they live for ever.
+        // SAFETY: `number` is in range, so this is one of the page heap's slabs; they live forever.
         unsafe { &*slab }
     }
 
-    /// The slab that an address of this segment lies in. Some slab of it if the description serves
-    /// other memory by now: segments that are cut are aligned to their length, so where they begin
-    /// does not matter.
+    /// Returns the slab that contains an address of this segment. If the description serves other
+    /// memory meanwhile, returns an arbitrary slab of this segment: segments that are cut are
+    /// aligned to their length, so their first address does not matter.
     #[inline]
     pub(super) fn slab_of(&self, addr: usize) -> &'static Slab {
         self.slab((addr % size_class::SEGMENT) >> self.shift.get())
@@ -78,61 +78,61 @@ impl Segment {
 pub(super) struct Slab {
     /// Number of blocks.
     pub(super) count: Number,
-    /// Blocks that are live or in the mail. Not kept up to date while it is CURRENT.
+    /// Number of blocks live or in a remote-free list. Not updated while the slab is CURRENT.
     pub(super) used: Number,
-    /// Blocks from here on were never used and are not in the list of free ones.
+    /// Index of the first block that was never used. Such blocks are not in the free list.
     pub(super) fresh: Number,
-    /// Its class, or OWN.
+    /// Size class of the blocks, or OWN.
     pub(super) class: Number,
-    /// CURRENT, LISTED or APART.
+    /// Place of the slab: CURRENT, LISTED or APART.
     pub(super) place: Number,
-    /// Heap that allocates from it.
+    /// Heap that allocates from the slab.
     pub(super) owner: RelaxedPtr<Heap>,
-    /// In its owner's list.
+    /// Next slab in the owner's list.
     pub(super) next: RelaxedPtr<Slab>,
-    /// In its owner's list.
+    /// Previous slab in the owner's list.
     pub(super) prev: RelaxedPtr<Slab>,
-    // The fields that each call needs, in one cache line. It is the second one: programs write to
-    // the first bytes of pages more than to others, and a processor takes a store for one to any
-    // address with the same lower 12 bits until it has compared the rest (4K aliasing; measured: 14
-    // ns instead of 6).
-    /// First byte of the first block.
+    // The fields that each call needs are in one cache line. It is the second line of the slab:
+    // programs write to the first bytes of pages more than to others, and a processor treats a
+    // store as one to any address with equal lower 12 bits until it has compared the rest (4K
+    // aliasing; measured: 14 ns instead of 6).
+    /// Address of the first byte of the first block.
     pub(super) base: Number,
-    /// Bytes from there to the end of the last block; 0 while nobody owns the slab.
+    /// Number of bytes from `base` to the end of the last block; 0 while the slab has no owner.
     pub(super) span: Number,
-    /// Size of a block.
+    /// Size of a block in bytes.
     pub(super) block: Number,
     /// 2^32 / block, rounded up; 0 if there is one block.
     pub(super) inverse: Number,
-    /// The first free block's address; 0 = none.
+    /// Address of the first free block; 0 if none.
     pub(super) head: Number,
-    /// One word for each block (see `remote_free`).
+    /// State words, one for each block (see `remote_free`).
     pub(super) words: AtomicPtr<AtomicU64>,
-    /// The heap that has it as CURRENT one.
+    /// Heap whose CURRENT slab this is.
     pub(super) current_of: RelaxedPtr<Heap>,
-    /// The segment it is a part of, for ever.
+    /// Segment that the slab is a part of; it never changes.
     pub(super) segment: RelaxedPtr<Segment>,
 }
 
 impl Slab {
-    /// A block's word.
+    /// Returns the word of block `index`.
     #[inline]
     pub(super) fn word(&self, index: usize) -> &'static AtomicU64 {
         let words = self.words.load(Ordering::Relaxed);
-        // SAFETY: callers pass indices below `count`, and the store has made at least as many
-        // words, for ever.
+        // SAFETY: callers pass indices below `count`, and the page heap has at least as many words,
+        // forever.
         let word = unsafe { words.add(index) };
-        // SAFETY: `index` is in range, so this is one of the store's words; they live for ever.
+        // SAFETY: `index` is in range, so this is one of the page heap's words; they live forever.
         unsafe { &*word }
     }
 
-    /// The number of the block that an address in the slab lies in, exact for its first byte: the
-    /// inverse is rounded up, and offsets are below 2^21 wherever it is not 0.
+    /// Returns the index of the block that contains the byte at `offset` in the slab. Exact for a
+    /// block's first byte: the inverse is rounded up, and offsets are below 2^21 if it is not 0.
     pub(super) fn index_at(&self, offset: usize) -> usize {
         offset.wrapping_mul(self.inverse.get()) >> 32
     }
 
-    /// The block that begins at an address.
+    /// Returns the index of the block that begins at `addr`, or `None` if no block begins there.
     #[inline]
     pub(super) fn index_of(&self, addr: usize) -> Option<usize> {
         let offset = addr.wrapping_sub(self.base.get());
@@ -141,7 +141,7 @@ impl Slab {
             .then_some(index)
     }
 
-    /// Makes it serve a class. `bytes` is the size of its only block, if it has but one.
+    /// Assigns the slab to a class and an owner. `bytes` is the block size if there is one block.
     pub(super) fn dedicate(&self, class: usize, bytes: usize, owner: &'static Heap) {
         let one = size_class::cut(class) == SPANS;
         let (block, room) = match CUTS.get(size_class::cut(class)) {
@@ -160,7 +160,7 @@ impl Slab {
         self.span.set(room / block * block);
     }
 
-    /// Puts some more of the never used blocks into the list of free ones, which is empty.
+    /// Moves up to 64 of the never used blocks to the list of free blocks, which must be empty.
     pub(super) fn extend(&self) {
         const STEP: usize = 64;
         let first = self.fresh.get();
@@ -176,7 +176,7 @@ impl Slab {
         }
     }
 
-    /// Clears the words of all blocks, whatever their state, and the owner.
+    /// Clears the words of all blocks, whatever their state, and removes the owner.
     pub(super) fn forget(&self) {
         self.span.set(0);
         (0..self.count.get()).for_each(|index| self.word(index).store(0, Ordering::Relaxed));
@@ -193,13 +193,13 @@ impl Slab {
         self.current_of.set(None);
     }
 
-    /// Whether no block is live or on its way back.
+    /// Returns true if no block is live or on its way back.
     pub(super) fn is_unused(&self) -> bool {
         let is_used = |index| self.word(index).load(Ordering::Relaxed) & (LIVE | SENT) != 0;
         !(0..self.fresh.get()).any(is_used)
     }
 
-    /// Calls `f` with the address of each block that is live with a tag.
+    /// Calls `f` with the address of each live block that has the tag `tag`.
     pub(super) fn for_each_live(&self, tag: usize, mut f: impl FnMut(usize)) {
         for index in 0..self.fresh.get().min(self.count.get()) {
             let word = self.word(index).load(Ordering::Acquire);
@@ -209,7 +209,7 @@ impl Slab {
         }
     }
 
-    /// Takes a free block, the first of the list; `live` is its word from now on.
+    /// Removes the first free block, `head`, from the list, and sets the block's word to `live`.
     #[inline]
     pub(super) fn take(&self, head: usize, live: u64) {
         let word = self.word(self.index_at(head.wrapping_sub(self.base.get())));
@@ -217,7 +217,7 @@ impl Slab {
         word.store(live, Ordering::Relaxed);
     }
 
-    /// Takes a block back from its user.
+    /// Adds a freed block to the list of free blocks.
     #[inline]
     pub(super) fn put(&self, addr: usize, word: &AtomicU64) {
         word.store(self.head.get() as u64, Ordering::Relaxed);

@@ -1,24 +1,24 @@
-//! Size classes: which block serves which size.
+//! Size classes: the block size that serves a requested size.
 //!
-//! Blocks are multiples of 64 bytes: 64, 128 ... 512, then four to each doubling (640, 768, 896,
-//! 1024, 1280 ...) up to 1 GiB. So a block is less than 64 bytes larger than the request up to 256
-//! bytes, and at most a quarter larger above.
+//! Block sizes are multiples of 64 bytes: 64, 128 ... 512, then four to each doubling (640, 768,
+//! 896, 1024, 1280 ...) up to 1 GiB. So a block is less than 64 bytes larger than the request up to
+//! 256 bytes, and at most a quarter larger above.
 
-/// Blocks start on, and are multiples of, this.
+/// Granularity in bytes: block addresses and sizes are multiples of it.
 pub(super) const QUANTUM: usize = 64;
 /// Number of classes.
 pub(super) const CLASSES: usize = 92;
-/// The largest block of a class; what is larger is mapped for itself.
+/// Largest block size of a class, in bytes. Larger blocks get mappings of their own.
 pub(super) const LARGEST: usize = 1 << 30;
-/// The class of blocks that are mapped for themselves.
+/// Class of blocks above `LARGEST`, which get mappings of their own.
 pub(super) const OWN: usize = CLASSES;
-/// Blocks of classes below this one share slabs; from here on each is a mapping of its own.
+/// First class whose blocks have a mapping each. Blocks of lower classes share slabs.
 pub(super) const FIRST_SPAN: usize = 48;
-/// Segments are of this size and aligned to it; so are the first bytes of larger mappings.
+/// Size and alignment of segments, in bytes. Larger mappings have this alignment too.
 pub(super) const SEGMENT: usize = 1 << 21;
 
-/// The class of a size from 1 to `LARGEST`: four times the number of doublings beyond 512, plus the
-/// leading three bits of what is left of size - 1 (or its multiple of 64, up to 512).
+/// Returns the class of a size from 1 to `LARGEST`. It is four times the number of doublings beyond
+/// 512, plus the leading three bits of the rest of size - 1 (up to 512: its multiple of 64).
 #[inline]
 pub(super) const fn of(size: usize) -> usize {
     let last = size - 1;
@@ -26,7 +26,7 @@ pub(super) const fn of(size: usize) -> usize {
     4 * top + ((4 * last) >> top) - 32
 }
 
-/// The size of a class' blocks.
+/// Returns the block size of a class, in bytes.
 pub(super) const fn block(class: usize) -> usize {
     if class < 8 {
         return (class + 1) * QUANTUM;
@@ -34,26 +34,26 @@ pub(super) const fn block(class: usize) -> usize {
     (class % 4 + 5) << (class / 4 - 1) << 6
 }
 
-/// How a 2 MiB segment is cut into slabs.
+/// Division of a 2 MiB segment into slabs.
 pub(super) struct SlabLayout {
-    /// Slabs are 2^shift bytes.
+    /// log2 of the slab size in bytes.
     pub(super) shift: usize,
-    /// Most blocks in one slab.
+    /// Maximum number of blocks in one slab.
     pub(super) most: usize,
 }
 
-/// Small blocks want small slabs (a thread uses at least one of each class), large ones want slabs
-/// that hold several.
+/// Layouts of cut segments. Small blocks use small slabs (a thread uses at least one of each
+/// class), large blocks use slabs that hold several.
 pub(super) const CUTS: [SlabLayout; 4] = [
     SlabLayout { shift: 16, most: (1 << 16) / block(0) },
     SlabLayout { shift: 16, most: (1 << 16) / block(12) },
     SlabLayout { shift: 19, most: (1 << 19) / block(24) },
     SlabLayout { shift: 21, most: (1 << 21) / block(36) },
 ];
-/// The cut of classes whose blocks are mappings of their own.
+/// Index of the cut of classes whose blocks have mappings of their own.
 pub(super) const SPANS: usize = CUTS.len();
 
-/// Which cut serves a class.
+/// Returns the index of the cut that serves a class.
 pub(super) const fn cut(class: usize) -> usize {
     let cut = class / 12;
     if cut < SPANS { cut } else { SPANS }
@@ -107,7 +107,7 @@ mod tests {
             let SlabLayout { shift, most } = CUTS[cut(class)];
             let count = (1 << shift) / block(class);
             assert!((4..=most).contains(&count));
-            // At most an eighth of a slab is left over at its end.
+            // At most an eighth of a slab is unused at its end.
             assert!((1 << shift) % block(class) <= (1 << shift) / 8);
         }
         assert_eq!((cut(FIRST_SPAN), cut(CLASSES)), (SPANS, SPANS));

@@ -1,18 +1,19 @@
-//! How much is allocated: counters of each thread, and the peak of all of them together.
+//! Allocation statistics: counters of each thread, and the peak of all threads together.
 //!
-//! A thread counts in numbers of its own. For the peak it charges what it holds to a total that all
-//! share, and only when it holds more than it has charged; what it frees it gives back to the total
-//! now and then. So the total is never less than what is allocated, and the peak is exact as long
-//! as one thread allocates, else an upper bound (see `dtl_mem_stats_t`).
+//! A thread counts in counters of its own. For the peak, it charges its allocated bytes to a total
+//! that all threads share, and only when it has allocated more than it has charged. It returns the
+//! bytes that it has freed to the total at intervals. So the total is never less than the allocated
+//! bytes. The peak is exact as long as one thread allocates, else an upper bound (see
+//! `dtl_mem_stats_t`).
 
 use super::relaxed_cell::Number;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Number of accounts. 0 is that of `dtl_mem_alloc`, the others are pools'.
+/// Number of accounts. Account 0 is that of `dtl_mem_alloc`; pools use the others.
 pub const TAGS: usize = 64;
-/// Frees of a thread after which it looks after its account and its mail.
+/// Number of frees of a thread in one account between two runs of `housekeeping`.
 pub(super) const ROUND: usize = 256;
-/// So much may stay charged.
+/// Maximum number of bytes that a thread may leave charged to the total but not allocated.
 const SLACK: i64 = 1 << 20;
 
 struct Total {
@@ -23,7 +24,7 @@ struct Total {
 static TOTALS: [Total; TAGS] =
     [const { Total { charged: AtomicI64::new(0), peak: AtomicI64::new(0) } }; TAGS];
 
-/// Charges (or, below 0, gives back) bytes of an account.
+/// Charges `bytes` to the total of an account; a negative number is returned to the total.
 fn charge(tag: usize, bytes: i64) {
     if let Some(total) = TOTALS.get(tag) {
         let now = total.charged.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -33,12 +34,12 @@ fn charge(tag: usize, bytes: i64) {
     }
 }
 
-/// The most that was charged at once.
+/// Returns the maximum number of bytes that were charged at once.
 pub(super) fn peak(tag: usize) -> u64 {
     TOTALS.get(tag).map_or(0, |total| total.peak.load(Ordering::Relaxed).max(0) as u64)
 }
 
-/// Begins an account, or all anew.
+/// Resets the total and the peak of an account to 0.
 pub(super) fn reset(tag: usize) {
     if let Some(total) = TOTALS.get(tag) {
         total.charged.store(0, Ordering::Relaxed);
@@ -46,31 +47,31 @@ pub(super) fn reset(tag: usize) {
     }
 }
 
-/// A thread's counters of one account. The blocks that it frees may have been allocated by others,
-/// so a single thread's numbers have no meaning alone, and its balance may be below 0.
+/// Counters of one account in one thread. Other threads may have allocated the blocks that a thread
+/// frees, so the counters of a single thread have no meaning alone, and its balance may be below 0.
 #[derive(Default)]
 pub(super) struct ThreadStats {
-    /// Charged to the total.
+    /// Number of bytes charged to the total.
     charged: Number,
-    /// How much of that it does not hold.
+    /// Number of the charged bytes that are not allocated.
     room: Number,
     allocs: Number,
     frees: Number,
 }
 
-/// The counters of all threads, added up.
+/// Sum of the counters of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
-    /// Bytes allocated and not freed.
+    /// Number of bytes allocated and not freed.
     pub(super) live_bytes: i64,
-    /// Allocations.
+    /// Number of allocations.
     pub(super) allocs: u64,
-    /// Frees.
+    /// Number of frees.
     pub(super) frees: u64,
 }
 
 impl ThreadStats {
-    /// After an allocation. True: `settle` is due.
+    /// Counts an allocation of `size` bytes. Returns true if `settle` is due.
     #[inline]
     pub(super) fn took(&self, size: usize) -> bool {
         self.allocs.add(1);
@@ -79,7 +80,7 @@ impl ThreadStats {
         (room as i64) < 0
     }
 
-    /// After a free. True now and then: time for `settle` and for the mail.
+    /// Counts a free of `size` bytes. Returns true on every `ROUND`-th free: `housekeeping` is due.
     #[inline]
     pub(super) fn gave(&self, size: usize) -> bool {
         self.room.add(size);
@@ -88,7 +89,7 @@ impl ThreadStats {
         frees % ROUND == 0
     }
 
-    /// Charges what is held and not charged, and gives back what is charged too much.
+    /// Charges the bytes allocated but not charged, and returns excess charges to the total.
     pub(super) fn settle(&self, tag: usize) {
         let room = self.room.get();
         if !(0..=SLACK).contains(&(room as i64)) {
@@ -106,7 +107,7 @@ impl ThreadStats {
         }
     }
 
-    /// Has nothing charged that it does not hold; the total is reset by the caller.
+    /// Removes all excess charges of this thread; the caller resets the total.
     pub(super) fn level(&self) {
         self.charged.sub(self.room.get());
         self.room.set(0);
@@ -120,7 +121,7 @@ impl ThreadStats {
         sum.frees = sum.frees.wrapping_add(self.frees.get() as u64);
     }
 
-    /// All from 0, when nobody uses them.
+    /// Resets all counters to 0. No thread may be using them.
     pub(super) fn clear(&self) {
         self.charged.set(0);
         self.room.set(0);

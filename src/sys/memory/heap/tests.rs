@@ -1,5 +1,5 @@
-//! Tests of the allocator as a whole. It is one for the process, and other tests allocate beside
-//! these, so every test here uses a tag of its own and looks at its own blocks.
+//! Tests of the allocator as a whole. The process has one allocator, and other tests use it at the
+//! same time, so every test here uses a tag of its own and checks only its own blocks.
 
 use super::*;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn blocks_are_aligned_and_found() {
             fill(at, size.min(5000), 7);
             let found = LiveBlock { base: at.get(), size, kind: 1, tag: 60 };
             assert_eq!((find(at), find(at.offset(size as usize - 1))), (Some(found), Some(found)));
-            // What is not this block may be one of another test's.
+            // Memory outside this block may be a block of another test.
             let is_ours = |at| find(at).is_some_and(|found| found.tag == 60);
             assert!(!is_ours(at.offset(size as usize)));
             assert_eq!(free(at, label(60)), FreeOutcome::Done);
@@ -51,7 +51,7 @@ fn bad_frees_are_told_apart() {
         );
         assert_eq!(find(Addr::new(std::ptr::without_provenance_mut(addr))), None);
     }
-    // The longest is too much for Miri.
+    // The longest block is too large for Miri.
     for size in
         [64, 100, 5000, 100_000, 3 << 20, 2 << 30].into_iter().take(if cfg!(miri) { 5 } else { 6 })
     {
@@ -61,13 +61,13 @@ fn bad_frees_are_told_apart() {
         }
         assert_eq!(free(at, label(62)), FreeOutcome::Tagged(61));
         if size == 3 << 20 {
-            // What follows in the same 2 MiB is not the allocator's.
+            // The memory that follows in the same 2 MiB is not the allocator's.
             assert_eq!(free(at.offset(3 << 20), label(61)), FreeOutcome::Foreign);
             assert_eq!(find(at.offset(3 << 20)), None);
         }
         assert_eq!(free(at, label(61)), FreeOutcome::Done);
         let again = free(at, label(61));
-        // The addresses of one mapped for itself may be another test's by now.
+        // The addresses of a block with a mapping of its own may belong to another test meanwhile.
         assert!(
             again == FreeOutcome::Dead || (size > 1 << 30 && again != FreeOutcome::Done),
             "{size}: {again:?}"
@@ -75,8 +75,7 @@ fn bad_frees_are_told_apart() {
     }
 }
 
-/// A look-up of an address that was freed a moment ago may return the description after it has been
-/// given to other memory.
+/// A look-up of an address just freed may return a description reassigned to other memory.
 #[test]
 fn a_description_that_serves_other_memory_by_now_gives_a_slab_of_its_own() {
     for size in [64, 5000, 100_000, 3 << 20] {
@@ -103,7 +102,7 @@ fn other_threads_free_and_the_owner_gets_it_back() {
         std::thread::spawn(move || {
             for at in theirs {
                 assert_eq!(free(at, label(59)), FreeOutcome::Done);
-                // Mostly Dead; memory of a long one may be another test's by now.
+                // Mostly Dead; the memory of a long block may belong to another test meanwhile.
                 assert_ne!(free(at, label(59)), FreeOutcome::Done);
             }
         })
@@ -111,7 +110,7 @@ fn other_threads_free_and_the_owner_gets_it_back() {
         .expect("no panic");
         assert!(blocks.iter().all(|at| free(*at, label(59)) != FreeOutcome::Done));
         if size <= 90_000 {
-            // All come back: as many new blocks are the same ones, but for those at hand already.
+            // All blocks come back: as many new blocks are identical, except those cached already.
             let again: Vec<Addr> =
                 (0..40).map(|_| alloc(size, 1, label(59)).expect("memory")).collect();
             seen.sort_unstable();
@@ -214,8 +213,8 @@ fn a_block_that_no_address_space_holds_is_refused() {
 
 #[test]
 fn what_is_kept_stays_within_the_budget() {
-    // More than the budget of large blocks, all freed: what stays mapped beyond what other tests
-    // use is within it.
+    // More than the budget of large blocks, all freed: what stays mapped beyond the use of other
+    // tests is within the budget.
     std::thread::spawn(|| {
         let blocks: Vec<Addr> =
             (0..100).map(|_| alloc(8 << 20, 1, label(54)).expect("memory")).collect();
@@ -229,7 +228,7 @@ fn what_is_kept_stays_within_the_budget() {
     .expect("no panic");
 }
 
-/// Bytes and steps of `blocks_are_apart`.
+/// Maximum size in bytes and number of steps of `blocks_are_apart`.
 const MOST: u64 = if cfg!(miri) { 900 } else { 80_000 };
 const STEPS: usize = if cfg!(miri) { 40 } else { 300 };
 
@@ -237,7 +236,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 32 },
         ..ProptestConfig::default() })]
 
-    /// Against a model: live blocks never overlap, keep their bytes and are found from any byte.
+    /// Checks that live blocks never overlap, keep their bytes and are found from any byte.
     #[test]
     fn blocks_are_apart(steps in proptest::collection::vec((0_usize..24, 1..MOST, 0_u32..14,
         any::<u8>()), 1..STEPS)) {

@@ -1,8 +1,8 @@
-//! A thread's heap: for each class the slab that it allocates from, and others with free blocks.
+//! Heap of a thread: per class the slab that it allocates from, and other slabs with free blocks.
 //!
-//! Only its thread works on a heap (or the thread that took it over under the store's lock), so
-//! only blocks that other threads send (`remote_free`) need a locked instruction. A heap outlives
-//! its thread: the next thread gets it with everything in it.
+//! Only its thread uses a heap (or the thread that adopted it under the lock of the page heap), so
+//! only blocks that other threads free (`remote_free`) need a locked instruction. A heap outlives
+//! its thread: the next thread gets it with all of its contents.
 
 use super::relaxed_cell::{Number, RelaxedPtr};
 use super::remote_free::{self, RemoteFreeList};
@@ -15,44 +15,44 @@ use crate::sys::sync::{AtomicU64, tls};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const BINS: usize = size_class::CLASSES.next_power_of_two();
-/// Sizes up to here have their slab by number of quanta, without the arithmetic of classes.
+/// Maximum size whose slab is found by number of quanta, without the arithmetic of classes.
 const SMALL: usize = 1024;
 const SMALLS: usize = SMALL / QUANTUM;
 
-/// A thread's heap. Only its thread works on it, except for the mail.
+/// Heap of a thread. Only its thread uses it, except for the remote-free list (`mail`).
 #[repr(C, align(128))]
 pub(super) struct Heap {
-    /// The slab last allocated from: likely that of the next block to be freed.
+    /// Slab of the last allocation: likely that of the next block to be freed.
     last: RelaxedPtr<Slab>,
-    /// For each number of quanta up to `SMALL` the current slab of its class.
+    /// Current slab of the class of each number of quanta up to `SMALL`.
     small: [RelaxedPtr<Slab>; SMALLS],
     mail: RemoteFreeList,
-    /// Another thread has requested the memory that is not in use.
+    /// True if another thread has requested the unused memory of this heap.
     wanted: AtomicBool,
-    /// Bytes kept without use: slabs without live blocks, and every CURRENT one of a large class.
+    /// Number of bytes kept unused: slabs without live blocks, and CURRENT slabs of large classes.
     kept: Number,
-    /// So many may be kept.
+    /// Number of bytes that the heap may keep unused.
     granted: Number,
-    /// In the store's list of all heaps.
+    /// Next heap in the page heap's list of all heaps.
     pub(super) next: RelaxedPtr<Heap>,
-    /// In the store's list of heaps without a thread.
+    /// Next heap in the page heap's list of heaps without a thread.
     pub(super) idle: RelaxedPtr<Heap>,
     accounts: [ThreadStats; TAGS],
-    /// For each class the slab to allocate from; it may be full. A power of two, so that masking
-    /// replaces a check.
+    /// Slab to allocate from, for each class; it may be full. A power of two, so that masking
+    /// replaces a bounds check.
     current: [RelaxedPtr<Slab>; BINS],
-    /// For each class others that have free blocks.
+    /// List of the other slabs with free blocks, for each class.
     listed: [RelaxedPtr<Slab>; BINS],
 }
 
-/// The calling thread's heap, if it has one.
+/// Returns the calling thread's heap, if it has one.
 #[inline]
 pub(super) fn mine() -> Option<&'static Heap> {
-    // SAFETY: null, or a heap, which lives for ever.
+    // SAFETY: null, or a heap, which lives forever.
     unsafe { tls::heap().cast::<Heap>().as_ref() }
 }
 
-/// Gives the heap away when the thread ends.
+/// Guard that returns the heap to the page heap when the thread ends.
 struct Leaving;
 
 impl Drop for Leaving {
@@ -71,7 +71,7 @@ thread_local! {
     static LEAVING: Leaving = const { Leaving };
 }
 
-/// Does something with the calling thread's heap. In a thread's last moments with a borrowed one.
+/// Calls `act` with the calling thread's heap; late in a thread's exit, with a borrowed heap.
 pub(super) fn with<T>(act: impl FnOnce(&'static Heap) -> Option<T>) -> Option<T> {
     if let Some(heap) = mine() {
         return act(heap);
@@ -105,7 +105,7 @@ impl Heap {
         &self.current[class % BINS]
     }
 
-    /// The slab at hand for a size; `None`: no class has it.
+    /// Returns the link to the current slab for a size, or `None` if no class serves the size.
     #[inline]
     fn at_hand(&self, size: usize) -> Option<&RelaxedPtr<Slab>> {
         let last = size.wrapping_sub(1);
@@ -144,12 +144,13 @@ impl Heap {
         &self.accounts[tag % TAGS]
     }
 
-    /// The counters of an account.
+    /// Returns the counters of an account.
     pub(super) fn counters(&self, tag: usize) -> &ThreadStats {
         self.account(tag)
     }
 
-    /// A block for a size, if the slab at hand has one, and whether `housekeeping` is due.
+    /// Allocates a block from the current slab. Returns its address and whether `housekeeping` is
+    /// due.
     pub(super) fn quick_alloc(&self, size: usize, label: u64) -> Option<(usize, bool)> {
         self.alloc_from(self.at_hand(size)?, size, label)
     }
@@ -171,7 +172,7 @@ impl Heap {
         Some((at, self.account(tag_of(label)).took(size)))
     }
 
-    /// A block of a class, from wherever it is to be had.
+    /// Allocates a block of a class: from the current slab, a listed slab or a new slab.
     pub(super) fn alloc(&'static self, class: usize, size: usize, label: u64) -> Option<usize> {
         if let Some((at, due)) = self.alloc_from(self.current(class), size, label) {
             if due {
@@ -187,7 +188,7 @@ impl Heap {
         self.finish(slab, size, label)
     }
 
-    /// A block that is mapped for itself.
+    /// Allocates a block with a mapping of its own.
     #[cold]
     pub(super) fn alloc_own(&'static self, size: usize, align: usize, label: u64) -> Option<usize> {
         let map = || page_heap::span(OWN, size, align.max(SEGMENT), self);
@@ -214,7 +215,7 @@ impl Heap {
         Some(at)
     }
 
-    /// A slab of a class with a free block in its list; the bin's current one if that may be.
+    /// Returns a slab of a class with a free block in its list: if possible the current slab.
     fn refill(&'static self, class: usize) -> Option<&'static Slab> {
         self.collect();
         if let Some(slab) = self.current(class).get() {
@@ -259,7 +260,7 @@ impl Heap {
         slab
     }
 
-    /// Counts a slab as kept without use, if the budget allows it.
+    /// Counts a slab as kept unused and returns true, if the budget allows it.
     fn keep(&self, slab: &Slab) -> bool {
         let kept = self.kept.get() + page_heap::bytes(slab);
         let missing = kept.saturating_sub(self.granted.get());
@@ -271,7 +272,7 @@ impl Heap {
         true
     }
 
-    /// The slab that an address lies in, and the offset there.
+    /// Returns the slab that contains an address, and the offset in the slab.
     #[inline]
     fn locate(&self, addr: usize) -> Option<(&'static Slab, usize)> {
         if let Some(last) = self.last.get() {
@@ -285,8 +286,8 @@ impl Heap {
         (offset < slab.span.get()).then_some((slab, offset))
     }
 
-    /// Frees the block that begins at an address if its tag is that of the label and nothing more
-    /// is to be done; whether `housekeeping` is due.
+    /// Frees the block that begins at an address, if its tag is that of the label and no further
+    /// work is needed. Returns whether `housekeeping` is due.
     #[inline(always)] // row: alloc_free_64
     pub(super) fn quick_free(&self, addr: usize, label: u64) -> Option<bool> {
         let (slab, offset) = self.locate(addr)?;
@@ -300,7 +301,7 @@ impl Heap {
             return None;
         }
         if !slab.current_of.is(self) {
-            // A slab that is listed and stays so.
+            // A slab that is listed and remains listed.
             if !slab.owner.is(self) || slab.place.get() != LISTED || slab.used.get() < 2 {
                 return None;
             }
@@ -340,8 +341,8 @@ impl Heap {
         freed
     }
 
-    /// Changes the tag of the block that begins at an address. A free of it at the same moment wins
-    /// or comes too late: each call returns the state that its exchange found.
+    /// Changes the tag of the block that begins at an address. A concurrent free of the block
+    /// either wins or comes too late: each call returns the state that its exchange found.
     pub(super) fn retag(&'static self, addr: usize, from: u64, to: u64) -> FreeOutcome {
         let Some(slab) = page_map::find(addr).map(|segment| segment.slab_of(addr)) else {
             return FreeOutcome::Foreign;
@@ -381,13 +382,13 @@ impl Heap {
         let word = slab.word(index);
         let is_mine = std::ptr::eq(owner, self);
         let is_alone = slab.class.get() >= FIRST_SPAN;
-        // A free of a large block takes its slab over, so its owner must claim it as others do.
+        // A free of a large block takes over its slab, so the owner must claim it too.
         let head = owner.mail.peek();
         if (!is_mine || is_alone) && !remote_free::claim(word, was, head) {
             return FreeOutcome::Dead;
         }
         if slab.index_of(addr) != Some(index) {
-            // A dead block, whose slab has got another place since it was looked up: hands off.
+            // A dead block, whose slab was reassigned after the look-up: leave it unchanged.
             word.store(was, Ordering::Relaxed);
             return FreeOutcome::Dead;
         }
@@ -402,7 +403,7 @@ impl Heap {
         FreeOutcome::Done
     }
 
-    /// Takes a block of an own slab back and puts the slab where it belongs now.
+    /// Frees a block of a slab of this heap and moves the slab to the list that it now belongs to.
     fn put_apart(&'static self, slab: &'static Slab, addr: usize, word: &AtomicU64) {
         slab.put(addr, word);
         if slab.place.get() == CURRENT {
@@ -421,7 +422,7 @@ impl Heap {
         if self.keep(slab) { self.list(slab) } else { page_heap::release(slab) }
     }
 
-    /// Takes what other threads have freed.
+    /// Frees the blocks that other threads have pushed onto the remote-free list.
     pub(super) fn collect(&'static self) {
         if !self.mail.is_waiting() {
             return;
@@ -436,7 +437,7 @@ impl Heap {
         }
     }
 
-    /// Now and then: what was put off.
+    /// Does deferred work: settles the account, frees remote blocks, trims if requested.
     pub(super) fn housekeeping(&'static self, tag: usize) {
         self.account(tag).settle(tag);
         self.collect();
@@ -446,12 +447,12 @@ impl Heap {
         }
     }
 
-    /// Requests that the heap's thread give back unused memory, at its next opportunity.
+    /// Requests that the heap's thread return unused memory, at its next opportunity.
     pub(super) fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
     }
 
-    /// Gives back everything without live blocks.
+    /// Returns all memory without live blocks to the page heap.
     pub(super) fn trim(&'static self) {
         self.collect();
         for class in 0..size_class::CLASSES {
@@ -500,7 +501,7 @@ impl Heap {
         slab.place.set(APART);
     }
 
-    /// Forgets everything, when all memory goes.
+    /// Resets the heap. Called when all memory is unmapped.
     pub(super) fn clear(&'static self) {
         let _ = self.mail.take();
         self.wanted.store(false, Ordering::Relaxed);

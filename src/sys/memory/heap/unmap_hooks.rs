@@ -1,15 +1,15 @@
-//! Reports of pages that go back to the system: their registration with a device is invalid then.
+//! Reports of pages returned to the system: their registration with a device becomes invalid.
 
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::lock::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Ranges that are kept apart; with more, everything counts as returned.
+/// Maximum number of ranges recorded individually; beyond it, everything counts as returned.
 const RANGES: usize = 64;
 
 static WATCHERS: Mutex<Vec<Weak<HookRanges>>> = Mutex::new(Vec::new());
-/// Number of watchers: a thread that gives pages back pays one load while there are none.
+/// Number of watchers. A thread that returns pages pays one load while there are no watchers.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 struct HookRanges {
@@ -17,11 +17,12 @@ struct HookRanges {
     ranges: Mutex<Vec<Region>>,
 }
 
-/// Ranges returned since the last query. A range is added before its pages go: a thread that then
-/// gets memory at the same addresses finds it here, as the system's own locks stand in between.
+/// Ranges returned since the last query. A range is added before its pages are unmapped: a thread
+/// that then gets memory at equal addresses finds the range here, as the system's own locks lie
+/// between.
 pub struct UnmapWatcher(Arc<HookRanges>);
 
-/// Watches from now on, until it is dropped.
+/// Starts to record returned ranges, until the result is dropped.
 #[must_use]
 pub fn watch() -> UnmapWatcher {
     let list = Arc::new(HookRanges {
@@ -35,14 +36,14 @@ pub fn watch() -> UnmapWatcher {
 }
 
 impl UnmapWatcher {
-    /// Whether there is anything to take.
+    /// Returns true if any ranges are recorded.
     #[inline]
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.0.is_any.load(Ordering::Acquire)
     }
 
-    /// Takes it.
+    /// Removes and returns the recorded ranges.
     #[must_use]
     pub fn take(&self) -> Vec<Region> {
         let mut ranges = self.0.ranges.lock();
@@ -59,7 +60,7 @@ impl Drop for UnmapWatcher {
     }
 }
 
-/// These pages go back now.
+/// Reports that `len` bytes of pages at `at` are about to be returned to the system.
 #[inline]
 pub(super) fn tell(at: usize, len: usize) {
     if COUNT.load(Ordering::Acquire) != 0 {
@@ -74,7 +75,7 @@ fn tell_all(range: Region) {
         if ranges.len() < RANGES {
             ranges.push(range);
         } else {
-            // Without allocating: this is where memory is given back.
+            // Without allocating: this code runs where memory is returned.
             ranges.truncate(1);
             ranges.iter_mut().for_each(|all| {
                 *all = Region::allocated(Addr::new(std::ptr::dangling_mut()), usize::MAX - 1)

@@ -1,10 +1,10 @@
-//! Address ranges that only ever hold ordinary host memory: the program image (text, data, bss),
+//! Address ranges that only ever contain ordinary host memory: the program image (text, data, bss),
 //! the brk heap, and the calling thread's stack. No driver maps device memory there while the
 //! program uses the range.
 //!
 //! A caller that would query a driver about each pointer checks these ranges first. A negative
 //! answer means "unknown": mmapped malloc blocks, the other malloc arenas and mapped files come and
-//! go, and a driver may map device memory where they were. Such ranges are therefore not cached.
+//! go, and a driver may map device memory at their former addresses. So such ranges are not cached.
 
 use crate::sys::memory::buf::Region;
 use std::cell::Cell;
@@ -12,8 +12,8 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Bytes below the top of the main thread's stack that count as stack. That stack grows; Linux
-/// keeps at least 128 MiB below its top free of other mappings.
+/// Number of bytes below the top of the main thread's stack that count as stack. That stack grows;
+/// Linux leaves at least 128 MiB below its top free of other mappings.
 const MAIN_STACK: usize = 8 << 20;
 
 /// Ranges that are fixed for the life of the process.
@@ -30,8 +30,7 @@ thread_local! {
     static STACK: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-/// Determines the ranges of the process. Reads /proc/self/stat, so it belongs outside the data
-/// path.
+/// Determines the ranges of the process. Reads /proc/self/stat, so call it outside the data path.
 pub fn prepare() {
     PROCESS.get_or_init(|| Process { image: image(), heap: heap_start().unwrap_or(usize::MAX) });
 }
@@ -48,15 +47,15 @@ pub fn contain(region: Region) -> bool {
         || (first >= process.heap && end <= heap_end())
 }
 
-/// Current end of the brk heap. The C library cannot lower it below a block that is in use, so the
-/// result stays valid for the buffer that is checked.
+/// Returns the current end of the brk heap. The C library cannot lower it below a block that is in
+/// use, so the result stays valid for the buffer that is checked.
 fn heap_end() -> usize {
     // SAFETY: an increment of 0 changes nothing; the C library returns a word that it caches.
     unsafe { libc::sbrk(0) }.addr()
 }
 
-/// Field 47 of /proc/self/stat, counted from 1. Field 2 is the program's name in parentheses, which
-/// may contain spaces and parentheses itself.
+/// Returns field 47 of /proc/self/stat, counted from 1: the start of the brk heap. Field 2 is the
+/// program's name in parentheses, which may contain spaces and parentheses itself.
 fn heap_start() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, after_name) = text.rsplit_once(')')?;
@@ -64,16 +63,16 @@ fn heap_start() -> Option<usize> {
     (start != 0).then_some(start)
 }
 
-/// Range from the lowest to the highest loaded segment of the program.
+/// Returns the range from the lowest to the highest loaded segment of the program.
 fn image() -> Range<usize> {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> i32 {
         // SAFETY: the loader passes a description that is valid during this call.
         let info = unsafe { &*info };
-        // SAFETY: the description holds the address and the number of the headers, which stay
-        // mapped as long as the object does.
+        // SAFETY: the description holds address and number of the headers, which stay mapped with
+        // the object.
         let headers =
             unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-        // SAFETY: `out` is `image` below; nothing else accesses it while dl_iterate_phdr runs.
+        // SAFETY: `out` is `image` below; no other code accesses it while dl_iterate_phdr runs.
         let out = unsafe { &mut *out.cast::<Range<usize>>() };
         for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
             let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
@@ -89,7 +88,7 @@ fn image() -> Range<usize> {
     image
 }
 
-/// First byte and end of the calling thread's stack.
+/// Returns the first byte and the end of the calling thread's stack.
 fn stack() -> (usize, usize) {
     let known = STACK.get();
     if known != (0, 0) {
@@ -105,7 +104,7 @@ fn stack() -> (usize, usize) {
 fn find_stack() -> Option<(usize, usize)> {
     // SAFETY: the struct is plain data, for which all-zero is a value.
     let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: takes no arguments and cannot fail.
     let thread = unsafe { libc::pthread_self() };
     // SAFETY: the thread is the calling one; `attributes` is writable.
     if unsafe { libc::pthread_getattr_np(thread, &raw mut attributes) } != 0 {

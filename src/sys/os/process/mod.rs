@@ -1,7 +1,7 @@
 //! Processes of this machine: their identity, their liveness and their memory.
 //!
-//! Not here: running them (`sys::os::subprocess`) and talking to them (`sys::os::unix_socket`,
-//! `sys::os::shm_segment`).
+//! Not here: running processes (`sys::os::subprocess`) and communication with them
+//! (`sys::os::unix_socket`, `sys::os::shm_segment`).
 //!
 //! In reading order:
 //! - `host_ranges`: memory of the process that the system reports
@@ -26,78 +26,78 @@ pub fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// This process' id.
+/// Returns the id of this process.
 #[must_use]
 pub fn own_pid() -> i32 {
     // The kernel's ids fit in 22 bits.
     i32::try_from(std::process::id()).unwrap_or(i32::MAX)
 }
 
-/// The calling thread's id, as /proc/self/task has it.
+/// Returns the calling thread's id, as listed in /proc/self/task.
 #[must_use]
 pub fn thread_id() -> i32 {
     rustix::thread::gettid().as_raw_pid()
 }
 
-/// Bytes that a file of this process may have (`ulimit -f`): a write beyond kills the process by
-/// SIGXFSZ, usually.
+/// Returns the maximum size in bytes of a file that this process writes (`ulimit -f`). A write
+/// beyond it usually kills the process by SIGXFSZ.
 #[must_use]
 pub fn file_size_limit() -> u64 {
     rustix::process::getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// Returns malloc's free memory to the system, if the C library can do that.
+/// Returns malloc's free memory to the system, if the C library supports that.
 pub fn trim_malloc() {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: takes malloc's own locks, and touches free memory only.
+        // SAFETY: takes malloc's own locks, and accesses free memory only.
         unsafe { libc::malloc_trim(0) };
     }
 }
 
-/// The id of the process that started this one.
+/// Returns the id of the process that started this process.
 #[must_use]
 pub fn parent_pid() -> i32 {
     i32::try_from(std::os::unix::process::parent_id()).unwrap_or(i32::MAX)
 }
 
-/// The effective user id.
+/// Returns the effective user id of this process.
 #[must_use]
 pub fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The id of the parent of a process.
+/// Returns the id of the parent of a process.
 pub fn parent_of(pid: i32) -> io::Result<i32> {
     stat_field(pid, 4)
 }
 
-/// The program that a process runs.
+/// Returns the path of the program that a process runs.
 pub fn program_of(pid: i32) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe"))
 }
 
-/// When a process started, in clock ticks since boot: with the id it names a process uniquely.
+/// Returns a process's start time in clock ticks since boot: with the id, it is unique.
 pub fn start_time(pid: i32) -> io::Result<u64> {
     stat_field(pid, 22)
 }
 
-/// A field of /proc/PID/stat by its number in proc(5), from 3 up.
+/// Returns a field of /proc/PID/stat by its number in proc(5), from 3 up.
 fn stat_field<T: FromStr>(pid: i32, number: usize) -> io::Result<T> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name in parentheses, the second field, may hold anything, so count from its end.
+    // The name in parentheses, the second field, may contain any characters, so count from its end.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let field = rest.split_ascii_whitespace().nth(number - 3).and_then(|text| text.parse().ok());
     field.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unexpected format"))
 }
 
-/// This process' id as /proc has it: another one if /proc is of another PID namespace.
+/// Returns the id of this process in /proc, which differs if /proc is of another PID namespace.
 pub fn pid_in_proc() -> io::Result<i32> {
     let link = std::fs::read_link("/proc/self")?;
     link.to_str().and_then(|text| text.parse().ok()).ok_or(io::ErrorKind::InvalidData.into())
 }
 
-/// A number that is the same for two processes that see the same process ids.
+/// Returns a number that is equal for two processes that see equal process ids (one PID namespace).
 pub fn pid_namespace() -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt;
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
@@ -106,14 +106,13 @@ pub fn pid_namespace() -> io::Result<u64> {
 /// Credentials of the peer of a connected Unix socket, as the kernel reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerCredentials {
-    /// Its process id; 0 if it lives in a namespace that this process cannot see.
+    /// Process id of the peer; 0 if the peer is in a namespace that this process cannot see.
     pub pid: i32,
-    /// Its effective user id when it connected or listened.
+    /// Effective user id of the peer when it connected or listened.
     pub uid: u32,
 }
 
-/// The process at the other end of a Unix socket. `fd` may be any number: what is no socket is an
-/// error.
+/// Returns the process at the other end of a Unix socket. Fails if `fd` (any number) is no socket.
 pub fn peer_of(fd: RawFd) -> io::Result<PeerCredentials> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -133,17 +132,17 @@ pub fn peer_of(fd: RawFd) -> io::Result<PeerCredentials> {
     Ok(PeerCredentials { pid: peer.pid, uid: peer.uid })
 }
 
-/// A process held by a descriptor: unlike its id, it never comes to mean another one.
+/// Descriptor of a process (pid fd). Unlike a process id, it never refers to another process.
 pub struct PidFd(OwnedFd);
 
 impl PidFd {
-    /// Holds a process; ESRCH if there is none of that id.
+    /// Opens a descriptor of a process; fails with ESRCH if no process has that id.
     pub fn open(pid: i32) -> io::Result<Self> {
         let pid = Pid::from_raw(pid.max(0)).ok_or(Errno::INVAL)?;
         fd::keep(rustix::process::pidfd_open(pid, PidfdFlags::empty())?).map(PidFd)
     }
 
-    /// Whether it has exited (a zombie has, a stopped process has not).
+    /// Returns true if the process has exited (a zombie has, a stopped process has not).
     #[must_use]
     pub fn exited(&self) -> bool {
         let mut entry = [PollFd::new(&self.0, PollFlags::IN)];
@@ -151,19 +150,18 @@ impl PidFd {
         ready.is_ok() && entry.iter().all(|entry| entry.revents().contains(PollFlags::IN))
     }
 
-    /// Kills it. One that has ended already is not an error.
+    /// Kills the process. A process that has ended already is not an error.
     pub fn kill(&self) {
         let _ = rustix::process::pidfd_send_signal(&self.0, Signal::KILL);
     }
 
-    /// Waits for its end and takes it from the kernel's list, if it is a child that nobody has
-    /// taken yet.
+    /// Waits for the end of the process and reaps it, if it is a child that is not reaped yet.
     pub fn reap(&self) {
         let _ = rustix::process::waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED);
     }
 }
 
-/// Readable once it has exited.
+/// Returns the descriptor, which is readable once the process has exited.
 impl AsFd for PidFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -181,65 +179,63 @@ pub fn read_memory<const N: usize>(pid: i32, parts: [(u64, Region); N]) -> io::R
         parts.map(|(_, into)| libc::iovec { iov_base: into.addr().ptr(), iov_len: into.len() });
     let remotes = parts.map(|(address, into)| remote(address, into.len()));
     let count = N as libc::c_ulong;
-    // SAFETY: the regions' makers vouch for their bytes; the kernel checks the remote ones.
+    // SAFETY: the regions' creators guarantee their bytes; the kernel checks the remote ones.
     let copied =
         unsafe { libc::process_vm_readv(pid, locals.as_ptr(), count, remotes.as_ptr(), count, 0) };
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
 }
 
-/// Memory of the program that a process ran when its memory was opened. The kernel keeps a
+/// Memory of the program that a process ran when its memory was opened. The kernel holds a
 /// reference to that memory, not to the process id. Once the process has ended or runs another
 /// program (exec), nothing can be read or written any more, whichever process has the id and
-/// whatever lies at the address by then.
+/// whatever is mapped at the address by then.
 pub struct ForeignMemory {
     file: File,
     pid: i32,
 }
 
 impl ForeignMemory {
-    /// Opens the memory for reading and writing, which needs the same permission as ptrace. The id
-    /// may belong to another process by now: the caller must compare bytes that only the intended
-    /// process has.
+    /// Opens the memory for reading and writing, which needs ptrace permission. The id may belong
+    /// to another process by now: the caller must compare bytes that only the intended process has.
     pub fn open(pid: i32) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
         Ok(ForeignMemory { file: File::from(fd::keep(file.into())?), pid })
     }
 
-    /// Id of the process when its memory was opened.
+    /// Returns the id that the process had when its memory was opened.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Copies from an address. Fewer bytes are copied if the program is gone. An error: these bytes
-    /// cannot be copied.
+    /// Copies from an address into `into` and returns the number of bytes copied. Fewer bytes are
+    /// copied if the program has ended. An error means that these bytes cannot be copied.
     pub fn read(&self, address: u64, into: Region) -> io::Result<usize> {
         all(into.len(), |done| {
             let (to, at) = (into.part(done, into.len()), offset(address, done)?);
-            // SAFETY: the region's maker vouches for its bytes; the kernel checks the remote ones.
+            // SAFETY: the region's creator guarantees its bytes; the kernel checks the remote ones.
             Ok(unsafe { libc::pread(self.file.as_raw_fd(), to.addr().ptr(), to.len(), at) })
         })
     }
 
-    /// Copies to an address. Fewer bytes are copied if the program is gone. After an error some
-    /// bytes may have been copied.
+    /// Copies `from` to an address and returns the number of bytes copied. Fewer bytes are copied
+    /// if the program has ended. After an error some bytes may have been copied.
     pub fn write(&self, address: u64, from: Region) -> io::Result<usize> {
         all(from.len(), |done| {
             let (rest, at) = (from.part(done, from.len()), offset(address, done)?);
-            // SAFETY: the region's maker vouches for its bytes; the kernel checks the remote ones.
+            // SAFETY: the region's creator guarantees its bytes; the kernel checks the remote ones.
             Ok(unsafe { libc::pwrite(self.file.as_raw_fd(), rest.addr().ptr(), rest.len(), at) })
         })
     }
 }
 
-/// An address as an offset of /proc/PID/mem.
+/// Returns the offset in /proc/PID/mem of the byte `done` bytes after `address`.
 fn offset(address: u64, done: usize) -> io::Result<libc::off_t> {
     let at = address.checked_add(done as u64).and_then(|at| libc::off_t::try_from(at).ok());
     at.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// Repeats a system call that continues the copy, until `len` bytes are copied or a call copies
-/// none.
+/// Repeats a system call that continues a copy, until `len` bytes are copied or it copies none.
 fn all(len: usize, mut copy: impl FnMut(usize) -> io::Result<isize>) -> io::Result<usize> {
     let mut done = 0;
     while done < len {
@@ -252,13 +248,13 @@ fn all(len: usize, mut copy: impl FnMut(usize) -> io::Result<isize>) -> io::Resu
     Ok(done)
 }
 
-/// Lets any process of this user read this one's memory where the Yama module restricts that.
-/// Without Yama there is no restriction, and the call fails with EINVAL.
+/// Lets any process of this user read the memory of this process where the Yama module restricts
+/// that. Without Yama there is no restriction, and the call fails with EINVAL.
 pub fn allow_readers() -> io::Result<()> {
     Ok(rustix::process::set_ptracer(PTracer::Any)?)
 }
 
-/// Random bytes from the kernel.
+/// Returns 64 random bits from the kernel.
 pub fn random_u64() -> io::Result<u64> {
     let mut bytes = [0_u8; 8];
     // The kernel does not return fewer, once it has collected entropy: getrandom(2).
@@ -309,13 +305,13 @@ mod tests {
         let address = from.region().addr().get() as u64;
         let halves = [(address, to.region().part(0, 50)), (address + 50, to.region().part(50, 50))];
         assert_eq!(read_memory(own_pid(), halves).expect("own memory"), 100);
-        // SAFETY: nobody writes `to` while it is read.
+        // SAFETY: no code writes `to` while it is read.
         assert!(unsafe { to.region().as_slice() }.iter().all(|&byte| byte == 7));
         assert!(read_memory(own_pid(), [(0, to.region())]).is_err());
     }
 
-    /// A child of this process in which `memory` is the parent's, copied. It runs `then` when the
-    /// first byte changes.
+    /// Forks a child of this process in which `memory` is a copy of the parent's. The child runs
+    /// `then` when the first byte changes.
     fn child_with(memory: Region, then: impl FnOnce()) -> i32 {
         // SAFETY: the child makes system calls only.
         let child = unsafe { libc::fork() };
@@ -337,8 +333,7 @@ mod tests {
         memory.region().fill(7);
         let exec = || {
             let arguments = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
-            // SAFETY: strings and an array that end as the function wants; returns only if it
-            // fails.
+            // SAFETY: strings and an array, terminated as required; returns only on failure.
             unsafe { libc::execvp(c"sleep".as_ptr(), arguments.as_ptr()) };
         };
         let (child, address) =
@@ -346,12 +341,12 @@ mod tests {
         let foreign = ForeignMemory::open(child).expect("opened");
         let held = PidFd::open(child).expect("held");
         assert_eq!(foreign.read(address, copy.region()).expect("read"), 10_000);
-        // SAFETY: nobody writes `copy` while it is read.
+        // SAFETY: no code writes `copy` while it is read.
         assert!(unsafe { copy.region().as_slice() }.iter().all(|&byte| byte == 7));
         assert!(foreign.write(8, copy.region()).is_err(), "nothing is mapped there");
         copy.region().fill(9);
         assert_eq!(foreign.write(address, copy.region()).expect("written"), 10_000);
-        // Now it runs another program, and the memory is gone although the process lives.
+        // The child now runs another program: its old memory is unmapped, but the process lives.
         while foreign.read(address, copy.region()).expect("no error") > 0 {
             std::thread::yield_now();
         }

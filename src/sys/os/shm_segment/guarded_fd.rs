@@ -1,5 +1,5 @@
-//! File whose descriptor is closed at the end only if it is still this file's: a program that
-//! closes a foreign descriptor gets the number for its next file, which must stay open.
+//! File whose descriptor is closed on drop only if it still refers to this file. A program that
+//! closes a foreign descriptor gets its number for its next file, which must stay open.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ impl GuardedFd {
     }
 }
 
-/// Device and number of a file.
+/// Returns the device and inode numbers of a file.
 fn identity(file: &File) -> io::Result<(u64, u64)> {
     let seen = file.metadata()?;
     Ok((seen.dev(), seen.ino()))

@@ -1,14 +1,14 @@
-//! Memory shared between processes: an unnamed file in memory, mapped as a whole. Or between the
-//! threads of this one alone, with the same words and spans.
+//! Memory shared between processes: an unnamed memory file, mapped as a whole. Also memory of the
+//! threads of this process alone, with the interface of shared memory (words and spans).
 //!
-//! Sparse when made. What is touched must be committed first: a page that cannot be had would
-//! otherwise be a SIGBUS at the first access instead of an error here. The file can get further
-//! ranges later (`extend`), which each process maps by itself (`range`) and which give their pages
-//! back (`discard`).
+//! A segment is sparse when it is created. A range must be committed before it is accessed: without
+//! that, a page that cannot be allocated would be a SIGBUS at the first access instead of an error
+//! here. The file can be extended by further ranges (`extend`), which each process maps by itself
+//! (`range`) and whose pages can be released (`discard`).
 //!
 //! In reading order:
 //! - `va_reserve`: address space that is reserved before it is mapped
-//! - `guarded_fd`: descriptors of shared memory, closed in forked children
+//! - `guarded_fd`: descriptors of shared memory, closed only while they refer to their file
 
 mod guarded_fd;
 mod va_reserve;
@@ -30,34 +30,33 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use va_reserve::VaReservation;
 
-/// The mapping. Its words and spans keep it alive.
+/// Mapping of shared memory. Its words and spans keep it alive.
 pub struct SharedMapping {
-    /// `None`: of this process alone.
+    /// Memory file; `None` for memory of this process alone.
     file: Option<Arc<GuardedFd>>,
-    /// Where in the file it begins.
+    /// Offset of the mapping in the file, in bytes.
     start: usize,
     base: Addr,
     len: usize,
 }
 
 impl SharedMapping {
-    /// Makes `len` bytes, all zero, none committed. The size is sealed: no process that gets the
-    /// descriptor can shrink it under the others. (It may grow.)
+    /// Creates `len` bytes, all zero, none committed. The size is sealed: no process that gets the
+    /// descriptor can shrink the memory while others use it. (It may grow.)
     pub fn create(len: usize) -> io::Result<Arc<Self>> {
         Self::map_file(sealed_file(c"dtl", len, SealFlags::SHRINK)?)
     }
 
-    /// A block by itself: `len` bytes, all zero, all there, of a size that nobody can change, in a
-    /// file of its own. Its name is what /proc shows of the descriptor. `len` and `align`: see
-    /// [`Memory::block_of`].
+    /// Creates a block: `len` bytes, all zero, all committed, of a fixed size, in a memory file of
+    /// its own. /proc shows `name` for it. `len` and `align`: see [`SharedMapping::block_of`].
     pub fn block(name: &CStr, len: usize, align: usize) -> io::Result<Arc<Self>> {
         let file = sealed_file(name, len, BLOCK_SEALS)?;
         allocate_if_free(&file, 0, len)?;
         Self::map(Some(Arc::new(GuardedFd::new(file)?)), 0, 0, len, align)
     }
 
-    /// Maps the block that another process made. The descriptor is not kept. `len` is a multiple of
-    /// [`page_size`], `align` a power of two.
+    /// Maps the block that another process created. The descriptor is closed. `len` is a multiple
+    /// of [`page_size`], `align` a power of two.
     pub fn block_of(fd: OwnedFd, len: usize, align: usize) -> io::Result<Arc<Self>> {
         let file = Arc::new(GuardedFd::new(File::from(fd))?);
         if !seals(&file).contains(BLOCK_SEALS) || file.metadata()?.len() != len as u64 {
@@ -76,13 +75,13 @@ impl SharedMapping {
         Self::map(None, libc::MAP_NORESERVE, 0, len, 1)
     }
 
-    /// Maps `len` zeroed bytes of this process alone, without MAP_NORESERVE: the kernel refuses
-    /// more than it could ever provide. Pages are allocated at their first use.
+    /// Maps `len` zeroed bytes of this process alone, without MAP_NORESERVE: the kernel returns an
+    /// error for more than it could ever provide. Pages are allocated at their first use.
     pub fn reserved(len: usize) -> io::Result<Arc<Self>> {
         Self::map(None, 0, 0, len, 1)
     }
 
-    /// Maps what another process made. Memory whose size is not sealed is refused.
+    /// Maps memory that another process created. Memory whose size is not sealed is an error.
     pub fn attach(fd: OwnedFd) -> io::Result<Arc<Self>> {
         let file = File::from(fd);
         if !seals(&file).contains(SealFlags::SHRINK) {
@@ -109,12 +108,12 @@ impl SharedMapping {
             Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
             None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | more, -1),
         };
-        // Otherwise at an address of the kernel's choice, which is a page's.
+        // Without a larger alignment, the kernel chooses the address, which is page-aligned.
         let room = if align > page_size() { Some(VaReservation::new(len, align)?) } else { None };
         let (at, fixed) =
             room.as_ref().map_or((Addr::NULL, 0), |room| (room.base, libc::MAP_FIXED));
-        // SAFETY: a new mapping where the kernel likes, or in the place of addresses that are only
-        // kept free and that are this call's own.
+        // SAFETY: a new mapping at an address of the kernel's choice, or in place of reserved
+        // addresses that contain no data and belong to this call alone.
         let base = unsafe { libc::mmap(at.ptr(), len, access, flags | fixed, fd, offset) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -123,31 +122,31 @@ impl SharedMapping {
         Ok(Arc::new(SharedMapping { file, start, base: Addr::new(base), len }))
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Its first byte.
+    /// Returns the address of the first byte.
     #[must_use]
     pub fn base(&self) -> Addr {
         self.base
     }
 
-    /// Whether there are none.
+    /// Returns true if the memory has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The descriptor to pass on, unless it is of this process alone.
+    /// Returns the descriptor to pass on; `None` for memory of this process alone.
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(|file| file.as_fd())
     }
 
-    /// Gets the pages of a range for real; what is there already stays as it is.
+    /// Commits the pages of a range; existing content is unchanged.
     pub fn commit(&self, offset: usize, len: usize) -> io::Result<()> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -158,8 +157,8 @@ impl SharedMapping {
         }
     }
 
-    /// A further range of the same file, with its pages, all zero if nobody had it before. It
-    /// begins at a multiple of [`page_size`], behind what others have.
+    /// Adds a further range to the file, with its pages, and maps it. The range is zero if no
+    /// process had it before. It must begin at a multiple of [`page_size`], after other ranges.
     pub fn extend(&self, offset: usize, len: usize) -> io::Result<Arc<Self>> {
         let file = self.shared_file()?;
         if offset.checked_add(len).is_none_or(|end| end as u64 > file_size_limit()) {
@@ -169,18 +168,18 @@ impl SharedMapping {
         let made = allocate_if_free(file, offset, len)
             .and_then(|()| Self::map(Some(Arc::clone(file)), 0, offset, len, 1));
         if made.is_err() {
-            // A hole that cannot be made is memory that is not given back before the file ends.
+            // If punching the hole fails, the memory is not released before the file ends.
             let _ = allocate(file, PUNCH, offset, len);
         }
         made
     }
 
-    /// Reads of the file without mapping it: what has no pages gets none.
+    /// Reads from the file without mapping it: pages that do not exist are not allocated.
     pub fn peek(&self, offset: usize, into: &mut [u8]) -> io::Result<()> {
         self.shared_file()?.read_exact_at(into, offset as u64)
     }
 
-    /// Maps a range that some process made with [`Memory::extend`].
+    /// Maps a range that some process created with [`SharedMapping::extend`].
     pub fn range(&self, offset: usize, len: usize) -> io::Result<Arc<Self>> {
         let file = self.shared_file()?;
         if offset
@@ -192,10 +191,10 @@ impl SharedMapping {
         Self::map(Some(Arc::clone(file)), 0, offset, len, 1)
     }
 
-    /// Gives the pages of all of it back. Nobody uses it any more.
+    /// Releases all pages of this mapping. No process may be using it any more.
     pub fn discard(&self) {
         if let Some(file) = &self.file {
-            // As above: what cannot be given back now ends with the file.
+            // If this fails, the pages are released with the file.
             let _ = allocate(file, PUNCH, self.start, self.len);
         }
     }
@@ -204,7 +203,7 @@ impl SharedMapping {
         self.file.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
     }
 
-    /// The 64-bit word at an offset (a multiple of 8 inside the memory).
+    /// Returns the 64-bit word at an offset; `None` if it is not a multiple of 8 inside the memory.
     #[must_use]
     pub fn word(self: &Arc<Self>, offset: usize) -> Option<SharedWord> {
         let inside = offset % 8 == 0 && offset.checked_add(8)? <= self.len;
@@ -212,15 +211,15 @@ impl SharedMapping {
         inside.then(|| SharedWord { at, _memory: Arc::clone(self) })
     }
 
-    /// A range of bytes (a multiple of 8 inside the memory).
+    /// Returns a range of bytes inside the memory from a multiple of 8 on; `None` for other ranges.
     #[must_use]
     pub fn span(self: &Arc<Self>, offset: usize, len: usize) -> Option<Span> {
         let inside = offset % 8 == 0 && offset.checked_add(len)? <= self.len;
         if !inside {
             return None;
         }
-        // SAFETY: the range is mapped as long as the span keeps the memory. The protocol of those
-        // that share it defines who may write which part when.
+        // SAFETY: the range is mapped as long as the span keeps the memory alive. The protocol of
+        // the processes that share the memory defines who may write which part when.
         let region = unsafe { Region::new(self.base.offset(offset).ptr(), len) };
         Some(Span { region, _memory: Arc::clone(self) })
     }
@@ -228,12 +227,12 @@ impl SharedMapping {
 
 impl Drop for SharedMapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and words and spans keep the value alive.
+        // SAFETY: the mapping belongs to this value, and words and spans keep the value alive.
         let _ = unsafe { libc::munmap(self.base.ptr(), self.len) };
     }
 }
 
-/// An atomic word in shared memory.
+/// Atomic word in shared memory.
 pub struct SharedWord {
     at: NonNull<AtomicU64>,
     _memory: Arc<SharedMapping>,
@@ -253,21 +252,21 @@ impl Deref for SharedWord {
     }
 }
 
-/// A range of bytes in shared memory.
+/// Range of bytes in shared memory.
 pub struct Span {
     region: Region,
     _memory: Arc<SharedMapping>,
 }
 
 impl Span {
-    /// The bytes. They stay mapped as long as the span lives.
+    /// Returns the bytes. They stay mapped as long as the span lives.
     #[inline]
     #[must_use]
     pub fn region(&self) -> Region {
         self.region
     }
 
-    /// The word at an offset (a multiple of 8) of the span.
+    /// Returns the word at an offset (a multiple of 8) of the span; `None` for other offsets.
     #[inline]
     #[must_use]
     pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
@@ -279,7 +278,7 @@ impl Span {
         Some(unsafe { &*at })
     }
 
-    /// The `count` words at an offset (a multiple of 8) of the span.
+    /// Returns `count` words at an offset (a multiple of 8) of the span; `None` if they exceed it.
     #[inline]
     #[must_use]
     pub fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
@@ -292,12 +291,12 @@ impl Span {
         Some(unsafe { std::slice::from_raw_parts(at, count) })
     }
 
-    /// This core will write the line at an offset soon: it is fetched from the other core that had
-    /// it last, while this one does something else.
+    /// Prefetches the cache line at an offset for writing: the line is fetched from the core that
+    /// had it last, while this core does other work.
     #[inline]
     pub fn will_write(&self, offset: usize) {
-        // As an instruction, because the compiler's own hint does not mean "to write" for every
-        // processor. A processor without it does nothing.
+        // An explicit instruction, because the compiler's own hint does not mean "to write" for
+        // every processor. On a processor that does not support the instruction it has no effect.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if offset < self.region.len() {
             let at = self.region.addr().offset(offset).ptr();
@@ -310,7 +309,7 @@ impl Span {
         let _ = offset;
     }
 
-    /// The two words at an offset (a multiple of 8) of the span, and the `len` bytes behind them.
+    /// Returns two words at an offset (a multiple of 8) of the span, and `len` bytes after them.
     #[inline]
     #[must_use]
     pub fn block(&self, offset: usize, len: usize) -> Option<([&AtomicU64; 2], Region)> {
@@ -321,15 +320,15 @@ impl Span {
         let words = [at, at.offset(8)].map(|at| at.ptr().cast::<AtomicU64>());
         // SAFETY: aligned, inside (both are, by the test above), kept mapped.
         let words = words.map(|word| unsafe { &*word });
-        // SAFETY: part of the span's region: mapped as long, under the same protocol.
+        // SAFETY: part of the span's region: mapped as long as the span, under the span's protocol.
         Some((words, unsafe { Region::new(at.offset(16).ptr(), len) }))
     }
 }
 
-/// Nobody changes the size of a block.
+/// Seals of a block, whose size no process can change.
 const BLOCK_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// An unnamed file of `len` zero bytes, none committed, under these seals for ever.
+/// Creates an unnamed memory file of `len` zero bytes, none committed, and seals it permanently.
 fn sealed_file(name: &CStr, len: usize, seals: SealFlags) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(fd::keep(rustix::fs::memfd_create(name, flags)?)?);
@@ -347,24 +346,24 @@ fn seals(file: &File) -> SealFlags {
     rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty())
 }
 
-/// Gets the pages of a range.
+/// Mode of [`allocate`] that commits the pages of a range.
 const PAGES: FallocateFlags = FallocateFlags::empty();
-/// Makes a range a hole: its pages go.
+/// Mode of [`allocate`] that punches a hole: the pages of the range are released.
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
-/// Makes the pages of a range of a file ([`PAGES`]), or takes them away ([`PUNCH`]).
+/// Commits the pages of a range of a file ([`PAGES`]), or releases them ([`PUNCH`]).
 fn allocate(file: &File, mode: FallocateFlags, offset: usize, len: usize) -> io::Result<()> {
     let call = || rustix::fs::fallocate(file, mode, offset as u64, len as u64);
     Ok(rustix::io::retry_on_intr(call)?)
 }
 
-/// Bytes that are requested at once, and bytes that are left to everybody else.
+/// Number of bytes requested at once, and number of bytes left to other processes.
 const STEP: usize = 64 << 20;
 const SPARE: usize = 32 << 20;
 
 /// Allocates the pages of a range, which may be larger than the memory. The kernel has no limit of
 /// its own for such a file and would kill processes to get more pages. So pages are requested piece
-/// by piece, each only if that much is free.
+/// by piece, each piece only if enough memory is free.
 fn allocate_if_free(file: &File, offset: usize, len: usize) -> io::Result<()> {
     let mut done = 0;
     while done < len {
@@ -420,7 +419,7 @@ mod tests {
         assert!(file.set_len(0).is_err(), "the size is sealed");
     }
 
-    /// Bytes that a file has in memory.
+    /// Returns the number of bytes that a file has in memory.
     fn held(memory: &SharedMapping) -> u64 {
         use std::os::unix::fs::MetadataExt;
         memory.file.as_ref().expect("file").metadata().expect("metadata").blocks() * 512

@@ -1,23 +1,22 @@
-//! Room in the address space from a multiple of more than a page on, for a mapping that the kernel
-//! would put anywhere.
+//! Reserved address space, aligned to more than a page, for a mapping with that alignment.
 
 use crate::sys::memory::buf::Addr;
 use std::io;
 
-/// Addresses that nobody gets, until something is mapped there.
+/// Reserved addresses that the kernel assigns to no mapping, until one is placed there.
 pub(super) struct VaReservation {
-    /// The first.
+    /// First address of the reservation.
     pub(super) base: Addr,
     len: usize,
 }
 
 impl VaReservation {
-    /// `len` bytes from a multiple of `align` on; both are multiples of a page.
+    /// Reserves `len` bytes from a multiple of `align` on; both are multiples of a page.
     pub(super) fn new(len: usize, align: usize) -> io::Result<Self> {
         let all =
             len.checked_add(align).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), all, libc::PROT_NONE, flags, -1, 0) };
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -25,7 +24,7 @@ impl VaReservation {
         let at = Addr::new(at);
         let before = at.get().next_multiple_of(align) - at.get();
         let base = at.offset(before);
-        // The rest around it is unmapped at once.
+        // The rest around the reservation is unmapped at once.
         drop(VaReservation { base: at, len: before });
         drop(VaReservation { base: base.offset(len), len: all - before - len });
         Ok(VaReservation { base, len })
@@ -35,7 +34,7 @@ impl VaReservation {
 impl Drop for VaReservation {
     fn drop(&mut self) {
         if self.len > 0 {
-            // SAFETY: this value's own part of a mapping, in which nothing lies.
+            // SAFETY: this value's own part of a mapping, which contains no data.
             let _ = unsafe { libc::munmap(self.base.ptr(), self.len) };
         }
     }

@@ -1,4 +1,4 @@
-//! Which datatype and operation of MPI is which of ours.
+//! Mapping of the library's dtypes and operations to datatypes and operations of MPI.
 
 use super::Handle;
 use crate::abi::word::{
@@ -11,9 +11,9 @@ use crate::abi::word::{
     DTL_OP_REPLACE, DTL_OP_SUM, dtl_dtype_t, dtl_reduce_op_t,
 };
 
-/// MPI's datatype with the layout of a dtype. None for the 16-bit floats, the pairs with an index
-/// of 64 bits (FLOAT64_INT64, INT64_INT64) and the dtypes of `dtl_dtype_create`: MPI has no such
-/// datatype.
+/// Returns MPI's datatype with the layout of `dtype`. Returns `None` for the 16-bit floats, the
+/// pairs with an index of 64 bits (FLOAT64_INT64, INT64_INT64) and the dtypes of
+/// `dtl_dtype_create`, because MPI has no such datatype.
 #[must_use]
 pub const fn datatype(dtype: dtl_dtype_t) -> Option<Handle> {
     Some(match dtype {
@@ -34,16 +34,16 @@ pub const fn datatype(dtype: dtl_dtype_t) -> Option<Handle> {
         DTL_DTYPE_FLOAT32_INT32 => Handle::FloatInt,
         DTL_DTYPE_FLOAT64_INT32 => Handle::DoubleInt,
         DTL_DTYPE_INT32_INT32 => Handle::IntInt,
-        // `long` has 64 bits where this library runs.
+        // `long` has 64 bits on all supported platforms.
         DTL_DTYPE_INT64_INT32 => Handle::LongInt,
         DTL_DTYPE_INT16_INT32 => Handle::ShortInt,
         _ => return None,
     })
 }
 
-/// MPI's operation of the same name. Its answer can differ from ours where MPI leaves it open: NaN
-/// in MIN, MAX, MINLOC and MAXLOC, complex PROD; REPLACE and NO_OP are for one-sided calls only.
-/// None for the operations of `dtl_op_create`.
+/// Returns MPI's operation of the same name. Its result can differ from that of the library where
+/// MPI does not define the result: NaN in MIN, MAX, MINLOC and MAXLOC, complex PROD. REPLACE and
+/// NO_OP are for one-sided operations only. Returns `None` for the operations of `dtl_op_create`.
 #[must_use]
 pub const fn operation(op: dtl_reduce_op_t) -> Option<Handle> {
     Some(match op {

@@ -1,17 +1,17 @@
-//! Predefined handles and the pointer constant, with their value in each interface.
+//! Predefined handles and pointer constants, with their value in each interface.
 
 use super::ValueSource::{self, Address, Value};
 use super::names;
 
-/// `MPI_ERRORS_RETURN` of a library that was made after a draft of the standard ABI, such as Intel
-/// MPI 2021.19. There the final value, 0x143, is `MPI_ERRORS_ABORT`. The attribute
-/// [`super::Int::Lastusedcode`] of `MPI_COMM_WORLD` distinguishes the two: the final ABI always
-/// sets it, to [`super::Int::ErrLastcode`] or more; the draft has `MPI_APPNUM` at that number,
-/// which is unset or small.
+/// `MPI_ERRORS_RETURN` of a library that implements a draft of the standard ABI, such as Intel MPI
+/// 2021.19. There the final value, 0x143, is `MPI_ERRORS_ABORT`. The attribute
+/// [`super::Int::Lastusedcode`] of `MPI_COMM_WORLD` distinguishes the two ABIs: the final ABI
+/// always sets that attribute, to [`super::Int::ErrLastcode`] or more. The draft has `MPI_APPNUM`
+/// at the same key, which is unset or small.
 pub const DRAFT_ERRORS_RETURN: u64 = 0x142;
 
 names! {
-    /// A predefined handle.
+    /// Predefined MPI handle.
     ///
     /// `MPI_ERRORS_RETURN` of the standard ABI can also be [`DRAFT_ERRORS_RETURN`].
     Handle, place -> ValueSource,
@@ -72,7 +72,7 @@ names! {
 }
 
 names! {
-    /// A constant that is passed where a pointer is expected.
+    /// Constant that is passed where a pointer is expected.
     Pointer, place -> ValueSource,
 
     InPlace MPI_IN_PLACE: Value(1), Value(u64::MAX), Value(1);

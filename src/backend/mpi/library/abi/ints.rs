@@ -2,13 +2,13 @@
 
 use super::names;
 
-/// A value that none of MPI's integer constants has: the library's ABI lacks the constant.
+/// Value that stands for a constant that the ABI lacks; no integer constant of MPI has this value.
 pub const ABSENT: i32 = i32::MIN;
 
 names! {
-    /// An integer constant.
+    /// Integer constant of MPI.
     ///
-    /// `MPI_LASTUSEDCODE` of the standard ABI is that of the final document; see
+    /// `MPI_LASTUSEDCODE` of the standard ABI has the value of the final document; see
     /// [`super::DRAFT_ERRORS_RETURN`].
     Int, value -> i32,
 

@@ -1,13 +1,13 @@
-//! What differs between MPI's binary interfaces: the values behind MPI's names, and the layout of
-//! its types. Plain data; nothing here calls MPI or opens a library.
+//! Differences between MPI's binary interfaces: the values of MPI's names, and the layout of its
+//! types. This module is plain data; it neither calls MPI nor opens a library.
 //!
-//! One list per kind of name, a row per name, a column per interface: [`Handle`] and [`Pointer`] in
-//! handles.rs, [`Int`] in ints.rs. `tests/mpi_constants.rs` makes a C program of the same lists and
-//! has every mpicc it finds prove each row against its own mpi.h.
+//! There is one list per kind of name, with a row per name and a column per interface: [`Handle`]
+//! and [`Pointer`] in handles.rs, [`Int`] in ints.rs. `tests/mpi_constants.rs` generates a C
+//! program from these lists and has every mpicc that it finds check each row against its own mpi.h.
 //!
-//! Valid where pointers and `long` are 64 bits (x86-64, aarch64). What is the same in all three is
-//! not here: `int` has 32 bits, `MPI_Aint`, `MPI_Count` and `MPI_Offset` 64, `MPI_Fint` 32,
-//! `MPI_SUCCESS` is 0. Nor are the functions: their list is `functions`.
+//! The lists are valid where pointers and `long` are 64 bits (x86-64, aarch64). Values that are
+//! equal in all three interfaces are not listed: `int` has 32 bits, `MPI_Aint`, `MPI_Count` and
+//! `MPI_Offset` 64, `MPI_Fint` 32, `MPI_SUCCESS` is 0. The functions are listed in `functions`.
 //!
 //! In reading order:
 //! - `handles`: handles and pointers
@@ -22,7 +22,7 @@ pub use dtypes::{datatype, operation};
 pub use handles::{DRAFT_ERRORS_RETURN, Handle, Pointer};
 pub use ints::{ABSENT, Int};
 
-/// A binary interface that MPI libraries share.
+/// Binary interface that several MPI libraries share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// Open MPI 4 and 5: handles are addresses of objects in the library.
@@ -33,35 +33,34 @@ pub enum Family {
     Standard,
 }
 
-/// Where the value of a name comes from.
+/// Source of the value of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueSource {
-    /// This value, in the low 32 bits where handles have 4 bytes.
+    /// Constant value, in the low 32 bits where handles have 4 bytes.
     Value(u64),
-    /// The address of this data symbol. In a program linked with the library it can lie in the
-    /// executable, so it is to be looked up in the whole process.
+    /// Address of this data symbol. In a program linked with the library the symbol can be in the
+    /// executable, so it must be looked up in the whole process.
     Address(&'static str),
 }
 
-/// Layout of an interface, in bytes. Every kind of handle (communicator, datatype, request, ...)
-/// has the same size.
+/// Layout of a binary interface, with sizes in bytes. Handles of all kinds have the same size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abi {
-    /// Which one.
+    /// Family of the interface.
     pub family: Family,
-    /// What people call it.
+    /// Common name of the interface.
     pub name: &'static str,
-    /// Size of a handle. An array of requests has them this far apart.
+    /// Size of a handle, which is also the stride of an array of requests.
     pub handle_size: usize,
     /// Size of `MPI_Status`.
     pub status_size: usize,
-    /// Offset of `MPI_SOURCE` in it.
+    /// Offset of `MPI_SOURCE` in `MPI_Status`.
     pub status_source: usize,
-    /// Offset of `MPI_TAG` in it.
+    /// Offset of `MPI_TAG` in `MPI_Status`.
     pub status_tag: usize,
 }
 
-/// Open MPI 4 and 5.
+/// Layout of Open MPI 4 and 5.
 pub const OPENMPI: Abi = Abi {
     family: Family::OpenMpi,
     name: "Open MPI",
@@ -71,7 +70,7 @@ pub const OPENMPI: Abi = Abi {
     status_tag: 4,
 };
 
-/// MPICH and what descends from it.
+/// Layout of MPICH and its derivatives.
 pub const MPICH: Abi = Abi {
     family: Family::Mpich,
     name: "MPICH",
@@ -81,7 +80,7 @@ pub const MPICH: Abi = Abi {
     status_tag: 12,
 };
 
-/// The standard ABI.
+/// Layout of the standard ABI.
 pub const STANDARD: Abi = Abi {
     family: Family::Standard,
     name: "MPI standard ABI",
@@ -91,31 +90,31 @@ pub const STANDARD: Abi = Abi {
     status_tag: 4,
 };
 
-/// Room for the status of any interface.
+/// Size of a buffer for the status of any interface, in bytes.
 pub use crate::sys::compute::foreign_test::STATUS_ROOM;
 
 impl Abi {
-    /// The value of a predefined handle.
+    /// Returns the value of a predefined handle.
     #[must_use]
     pub const fn handle(&self, name: Handle) -> ValueSource {
         name.place(self.family)
     }
 
-    /// The value of a pointer constant.
+    /// Returns the value of a pointer constant.
     #[must_use]
     pub const fn pointer(&self, name: Pointer) -> ValueSource {
         name.place(self.family)
     }
 
-    /// The value of an integer constant; [`ABSENT`] if the interface has no such name.
+    /// Returns the value of an integer constant, or [`ABSENT`] if the interface lacks it.
     #[must_use]
     pub const fn int(&self, name: Int) -> i32 {
         name.value(self.family)
     }
 }
 
-/// Makes an enumeration of MPI's names from rows
-/// `Variant MPI_NAME: Open MPI, MPICH family, standard ABI;`.
+/// Defines an enumeration of MPI's names from rows `Variant MPI_NAME: Open MPI, MPICH family,
+/// standard ABI;`.
 macro_rules! names {
     ($(#[$doc:meta])* $enumeration:ident, $method:ident -> $value:ty,
      $($variant:ident $mpi:ident: $openmpi:expr, $mpich:expr, $standard:expr;)+) => {
@@ -126,16 +125,16 @@ macro_rules! names {
         }
 
         impl $enumeration {
-            /// Every name, in the order of the list.
+            /// All names, in the order of the list.
             pub const ALL: &'static [$enumeration] = &[$($enumeration::$variant),+];
 
-            /// MPI's own name.
+            /// Returns MPI's own name of the constant.
             #[must_use]
             pub const fn mpi(self) -> &'static str {
                 match self { $(Self::$variant => stringify!($mpi)),+ }
             }
 
-            /// What stands behind it in this interface.
+            /// Returns the value of the name in the interface `family`.
             #[must_use]
             pub const fn $method(
                 self,

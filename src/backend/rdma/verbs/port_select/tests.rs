@@ -1,4 +1,4 @@
-//! Ports and addresses chosen from lists, and seen in a library of the test's own.
+//! Choice of ports and addresses from lists, and their discovery with a fake library.
 
 use super::*;
 use crate::sys::memory::buf::Addr;
@@ -43,7 +43,7 @@ fn ranks_share_out_the_active_ports_near_ones_first() {
     assert_eq!(of(1, u32::MAX).len(), 1);
     let passed = choose_ports(&seen, &[], 1, 0).unwrap().passed_over;
     assert_eq!(passed, ["b:2 is down"]);
-    // Nothing near: the far ones are shared out.
+    // Without close ports, the ranks share the distant ports.
     let seen = seen.map(far);
     assert_eq!(names(choose_ports(&seen, &[], 1, 1)), ["b:1"]);
 }
@@ -71,7 +71,7 @@ fn named_devices_are_taken_in_their_order_and_must_be_there() {
     );
     let why = of(&[("b", Some(3))], 1).unwrap_err();
     assert!(why.contains("b:3") && why.contains("b:2 (InfiniBand, active)"), "{why}");
-    // Unnamed, ports of two link layers are not mixed.
+    // If no device is named, ports of two link layers are not mixed.
     let choice = of(&[], 3).unwrap();
     assert_eq!(choice.passed_over, ["a:1 is Ethernet, others are InfiniBand"]);
     assert_eq!(names(Ok(choice)), ["b:1", "b:2"]);
@@ -106,7 +106,7 @@ const GLOBAL: &[u8] = &[0x20, 0x01];
 #[test]
 fn the_address_is_the_one_that_reaches_farthest() {
     use GidKind::{InfiniBand, RoceV1, RoceV2, Unknown};
-    // As a mlx5 port lists them.
+    // Table in the order of an mlx5 port.
     let all = [
         gid(0, RoceV1, LOCAL),
         gid(1, RoceV2, LOCAL),
@@ -134,8 +134,7 @@ fn a_route_is_needed_over_ethernet_and_between_subnets() {
     assert!(!needs_route(LINK_INFINIBAND as u8, &here, &near));
 }
 
-/// A library with two devices, of which the second cannot be opened: named by their addresses, the
-/// first with two ports.
+/// Fake library with two devices: the first has two ports, the second cannot be opened.
 mod library {
     use super::*;
 
@@ -143,21 +142,21 @@ mod library {
     static mut CONTEXT: u64 = 0;
 
     unsafe extern "C" fn list(count: *mut c_int) -> *mut *mut c_void {
-        // SAFETY: room for an int.
+        // SAFETY: `count` has room for an int.
         unsafe { count.write(2) };
         Box::into_raw(Box::new([&raw const NAMES[0], &raw const NAMES[1]])).cast()
     }
     unsafe extern "C" fn no_list(count: *mut c_int) -> *mut *mut c_void {
-        // SAFETY: room for an int.
+        // SAFETY: `count` has room for an int.
         unsafe { count.write(0) };
         Box::into_raw(Box::new([&raw const NAMES[0]; 2])).cast()
     }
     unsafe extern "C" fn free(list: *mut *mut c_void) {
-        // SAFETY: one of the boxes above.
+        // SAFETY: `list` or `no_list` created the box.
         drop(unsafe { Box::from_raw(list.cast::<[*const c_void; 2]>()) });
     }
     unsafe extern "C" fn name(device: *mut c_void) -> *const c_char {
-        // SAFETY: the address of an entry of NAMES.
+        // SAFETY: `device` is the address of an entry of NAMES.
         unsafe { *device.cast::<&std::ffi::CStr>() }.as_ptr()
     }
     unsafe extern "C" fn open(device: *mut c_void) -> *mut c_void {
@@ -165,19 +164,19 @@ mod library {
         if is_first { (&raw mut CONTEXT).cast() } else { std::ptr::null_mut() }
     }
     unsafe extern "C" fn device(_: *mut c_void, out: *mut DeviceAttr) -> c_int {
-        // SAFETY: room for the answer.
+        // SAFETY: `out` has room for the attributes.
         unsafe { (*out).phys_port_cnt = 2 };
         0
     }
     unsafe extern "C" fn port(_: *mut c_void, port: u8, out: *mut PortAttr) -> c_int {
-        // SAFETY: room for the answer.
+        // SAFETY: `out` has room for the attributes.
         unsafe { (*out).state = if port == 1 { PORT_ACTIVE } else { 1 } };
         // SAFETY: `out` is the caller's PortAttr, which the write above has used too.
         unsafe { (*out).link_layer = LINK_ETHERNET as u8 };
         0
     }
     unsafe extern "C" fn old_gid(_: *mut c_void, _: u8, index: c_int, out: *mut Gid) -> c_int {
-        // SAFETY: room for the answer. Two are set, the others empty.
+        // SAFETY: `out` has room for an address. Two addresses are set, the others are empty.
         unsafe { *out = if index < 2 { gid(0, GidKind::Unknown, IPV4).gid } else { [0; 16] } };
         0
     }
@@ -198,9 +197,9 @@ mod library {
             gid_type: index,
             ndev_ifindex: 0,
         };
-        // SAFETY: room for the answer.
+        // SAFETY: `out` has room for an entry.
         unsafe { out.write(entry) };
-        // Beyond the third, empty.
+        // Entries after the third are empty.
         if index < 3 { 0 } else { libc::ENODATA }
     }
     unsafe extern "C" fn nothing(_: *mut c_void) -> c_int {
@@ -225,7 +224,7 @@ mod library {
             };
             Some(Addr::new(at.cast_mut()))
         };
-        // SAFETY: those that are called have the signatures of their names.
+        // SAFETY: every function that is called has the signature of its name.
         Box::leak(Box::new(unsafe { Functions::resolve(&find) }.unwrap()))
     }
 }
@@ -238,7 +237,7 @@ fn ports_are_seen_with_what_the_kernel_tells_of_their_device() {
     let wanted = [port("rxe0", 1, PORT_ACTIVE, LINK_ETHERNET), port("rxe0", 2, 1, LINK_ETHERNET)];
     assert_eq!(seen, wanted);
     assert_eq!(seen[1].text(), "rxe0:2 (Ethernet, down)");
-    // Next to CPUs that no process has, and of a kind that has no queue pairs like ours.
+    // CPUs that no process has, and a kind of device without compatible queue pairs.
     fs::write(sys.join("rxe0/device/local_cpulist"), "200000-200001\n").unwrap();
     fs::write(sys.join("rxe0/node_type"), "4: RNIC\n").unwrap();
     let seen = look_in(library::functions(true, true), &sys).unwrap();

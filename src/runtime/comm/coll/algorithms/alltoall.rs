@@ -1,4 +1,4 @@
-//! Total exchanges.
+//! Alltoall and neighborhood alltoall.
 
 use super::choice::Algorithm;
 use super::{Group, block, turn};
@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
 
-/// Block r of `send` goes to rank r; block r of `recv` comes from rank r; blocks of `len` bytes. In
-/// place `send` is `recv`.
+/// Appends an alltoall of blocks of `len` bytes: block r of `send` is sent to rank r, and block r
+/// of `recv` is received from rank r. If `in_place`, the blocks of `recv` are sent.
 pub(crate) fn alltoall(
     s: &mut dyn Steps,
     g: Group,
@@ -31,8 +31,7 @@ pub(crate) fn alltoall(
     Ok(())
 }
 
-/// Bruck: in round k every block whose distance has bit k goes 2^k ranks on, packed into one
-/// message.
+/// Appends Bruck's alltoall: round k moves all blocks whose distance has bit k set by 2^k ranks.
 fn bruck(s: &mut dyn Steps, g: Group, len: usize, (send, recv): (Region, Region)) -> Result<()> {
     let all = s.scratch(len * g.size as usize)?;
     let most = len * ((g.size + 1) / 2) as usize;
@@ -60,7 +59,7 @@ fn bruck(s: &mut dyn Steps, g: Group, len: usize, (send, recv): (Region, Region)
     Ok(())
 }
 
-/// Copies data that a result will overwrite.
+/// Appends a copy of `data`, which a result will overwrite, and returns the copy.
 fn copied(s: &mut dyn Steps, data: Region) -> Result<Region> {
     let copy = s.scratch(data.len())?;
     s.copy(copy, data);
@@ -68,8 +67,9 @@ fn copied(s: &mut dyn Steps, data: Region) -> Result<Region> {
     Ok(copy)
 }
 
-/// Block r of `out` to rank r, block r of `into` from rank r. Each begins with its neighbour, or
-/// all would send to rank 0 first and wait for its port. In place the blocks of `into` are sent.
+/// Appends an alltoall of blocks of different sizes: `out(r)` is sent to rank r, and `into(r)` is
+/// received from rank r. Each rank begins with its neighbor, because otherwise all ranks would send
+/// to rank 0 first and contend for its port. If `in_place`, the blocks of `into` are sent.
 pub(crate) fn alltoallv(
     s: &mut dyn Steps,
     g: Group,
@@ -95,8 +95,8 @@ pub(crate) fn alltoallv(
     Ok(())
 }
 
-/// One block to each of `out`'s ranks, one from each of `into`'s. The n-th block to this rank
-/// itself is the n-th from itself.
+/// Appends a neighborhood alltoall: one block to each rank of `out`, one from each rank of `into`.
+/// The n-th block sent to this rank itself is the n-th block received from this rank.
 pub(crate) fn neighbor_alltoallv(
     s: &mut dyn Steps,
     g: Group,
@@ -111,7 +111,8 @@ pub(crate) fn neighbor_alltoallv(
     Ok(())
 }
 
-/// Everything at once: each block straight to its rank. A block for this rank itself is copied.
+/// Appends all sends and receives of one round, each block directly to its rank. Blocks for this
+/// rank itself and for DTL_PROC_NULL are skipped; the caller copies blocks for this rank itself.
 pub(crate) fn exchange(
     s: &mut dyn Steps,
     g: Group,

@@ -1,4 +1,4 @@
-//! Arguments of a collective on one rank, in one value.
+//! Arguments of a collective on one rank.
 
 use super::ReductionInfo;
 use super::table::{CollectiveRow, Extent, Root};
@@ -11,17 +11,17 @@ use std::slice;
 /// Memory that a collective reads or writes.
 #[derive(Debug, Clone)]
 pub enum Buffer {
-    /// One range: the whole buffer, or blocks of one size in the order of ranks.
+    /// One contiguous range: the whole buffer, or equal blocks in rank order.
     Whole(Region),
-    /// One block for each rank (or neighbor), each with its own place and size.
+    /// One block for each rank (or neighbor), each with its own address and size.
     Blocks(Vec<Region>),
 }
 
 impl Buffer {
-    /// A buffer that the collective does not have, or that does not count on this rank.
+    /// Buffer that the collective does not have, or that is not significant on this rank.
     pub const NONE: Buffer = Buffer::Whole(Region::EMPTY);
 
-    /// The range of a buffer that is one.
+    /// Returns the range of a `Whole` buffer; an empty range for `Blocks`.
     #[must_use]
     #[inline]
     pub fn whole(&self) -> Region {
@@ -31,7 +31,7 @@ impl Buffer {
         }
     }
 
-    /// All ranges.
+    /// Returns all ranges of the buffer.
     #[must_use]
     pub fn ranges(&self) -> &[Region] {
         match self {
@@ -40,7 +40,7 @@ impl Buffer {
         }
     }
 
-    /// Block of a rank; `len` is the size of a block where all have one size.
+    /// Returns the block of `rank`. `len` is the block size in bytes of a `Whole` buffer.
     #[must_use]
     pub fn block(&self, rank: i32, len: usize) -> Region {
         let rank = rank.unsigned_abs() as usize;
@@ -50,7 +50,7 @@ impl Buffer {
         }
     }
 
-    /// Bytes from the first one to the last.
+    /// Returns the bytes from the start of the first non-empty range to the end of the last.
     #[must_use]
     pub fn span(&self) -> usize {
         let used = || self.ranges().iter().filter(|range| !range.is_empty());
@@ -62,42 +62,42 @@ impl Buffer {
 /// Peers of a neighborhood collective.
 #[derive(Debug, Clone)]
 pub struct Neighbors {
-    /// Receivers of the blocks of `send`: ranks, or DTL_PROC_NULL.
+    /// Ranks that receive the blocks of `send`, or DTL_PROC_NULL.
     pub dests: Vec<i32>,
-    /// Senders of the blocks of `recv`.
+    /// Ranks that send the blocks of `recv`, or DTL_PROC_NULL.
     pub sources: Vec<i32>,
 }
 
-/// Arguments of a collective on one rank. Ranges are checked.
+/// Arguments of a collective on one rank. The ranges have been validated.
 #[derive(Debug, Clone)]
 pub struct CollArgs {
-    /// The collective.
+    /// Kind of the collective.
     pub kind: Kind,
-    /// Its properties.
+    /// Properties of the collective.
     pub row: &'static CollectiveRow,
-    /// Whether one buffer is DTL_IN_PLACE. That buffer then names its place in the other one.
+    /// True if one buffer is DTL_IN_PLACE. That buffer then refers to its part of the other buffer.
     pub in_place: bool,
-    /// Root; -1: none.
+    /// Root rank; -1 if the collective has no root.
     pub root: i32,
-    /// Element type; -1: none.
+    /// Element type; -1 if the collective has no data.
     pub dtype: dtl_dtype_t,
-    /// Elements of a rank's part; where there are blocks of one size, of a block; where each rank
-    /// sends blocks of several sizes, of all of them.
+    /// Elements of one rank's data. For blocks of equal size: elements of one block. For a rank
+    /// that sends blocks of different sizes: elements of all its blocks.
     pub count: u64,
     /// Bytes of `count` elements.
     pub bytes: usize,
-    /// The reduction, if it has one.
+    /// Reduction operation; `None` if the collective does not reduce.
     pub reduction: Option<Reduction>,
-    /// Data of this rank.
+    /// Data that this rank contributes.
     pub send: Buffer,
-    /// Where the result goes. Of a broadcast: the data.
+    /// Buffer of the result. For a broadcast: the data, on all ranks.
     pub recv: Buffer,
-    /// The peers, of a neighborhood collective.
+    /// Peers of a neighborhood collective; `None` for all other collectives.
     pub neighbors: Option<Box<Neighbors>>,
 }
 
 impl CollArgs {
-    /// A collective without data.
+    /// Creates the arguments of a collective without data.
     #[must_use]
     #[inline]
     pub fn new(kind: Kind) -> CollArgs {
@@ -116,19 +116,19 @@ impl CollArgs {
         }
     }
 
-    /// Whether operands may be taken in any order.
+    /// Returns true if operands may be combined in any order.
     #[must_use]
     pub fn commutes(&self) -> bool {
         self.reduction.is_none_or(|reduction| reduction.commutes)
     }
 
-    /// Size of an element of a reduction in bytes.
+    /// Returns the element size of the reduction in bytes; 1 if the collective does not reduce.
     #[must_use]
     pub fn element(&self) -> usize {
         self.reduction.map_or(1, |reduction| reduction.element.max(1))
     }
 
-    /// The buffers, of a collective in which both are one range.
+    /// Returns the send and receive buffers of a collective in which both are one range.
     pub(super) fn pair(&self) -> (Region, Region) {
         (self.send.whole(), self.recv.whole())
     }
@@ -138,20 +138,21 @@ impl CollArgs {
         ReductionInfo { element: self.element(), commutes: self.commutes() }
     }
 
-    /// Neighbors that receive from this rank, each with its block.
+    /// Returns the neighbors that receive from this rank, each with its block of `send`.
     pub(super) fn blocks_out(&self) -> impl Iterator<Item = (i32, Region)> + Clone + '_ {
         let ranks = self.neighbors.iter().flat_map(|neighbors| neighbors.dests.iter().copied());
         ranks.zip(self.send.ranges().iter().copied())
     }
 
-    /// Neighbors that send to this rank, each with its block.
+    /// Returns the neighbors that send to this rank, each with its block of `recv`.
     pub(super) fn blocks_in(&self) -> impl Iterator<Item = (i32, Region)> + Clone + '_ {
         let ranks = self.neighbors.iter().flat_map(|neighbors| neighbors.sources.iter().copied());
         ranks.zip(self.recv.ranges().iter().copied())
     }
 
-    /// In place: names the place of the buffer that was not passed. A reduction whose result is a
-    /// block has its data and its result in one buffer, which is no place in the other one.
+    /// Sets the buffer that was passed as DTL_IN_PLACE to its part of the other buffer. A reduction
+    /// whose result is one block is unchanged: its data and its result share one buffer, so the
+    /// result has no block of its own in the data.
     pub fn set_place(&mut self, rank: i32) {
         let row = self.row;
         match (row.root, row.send, row.recv) {

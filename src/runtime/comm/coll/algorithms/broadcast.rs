@@ -31,7 +31,7 @@ pub(crate) fn bcast(
     Ok(())
 }
 
-/// Binomial tree; ranks are counted from the root.
+/// Appends a binomial-tree broadcast. Virtual ranks are counted from the root.
 fn binomial(s: &mut dyn Steps, g: Group, root: i32, data: Region) {
     let me = g.steps_from(root);
     let real = |virtual_rank: i32| (virtual_rank + root) % g.size;
@@ -44,7 +44,7 @@ fn binomial(s: &mut dyn Steps, g: Group, root: i32, data: Region) {
         }
         reach *= 2;
     }
-    // `reach` is the subtree's width: pass on to its halves, the largest first.
+    // `reach` is the width of the subtree: send to its halves, the largest first.
     while reach > 1 {
         reach /= 2;
         if me + reach < g.size {
@@ -54,7 +54,7 @@ fn binomial(s: &mut dyn Steps, g: Group, root: i32, data: Region) {
     s.round();
 }
 
-/// The root scatters the bytes, then every rank's share goes round.
+/// Appends a scatter of the bytes from the root, then a ring allgather of every rank's part.
 fn scatter_ring(s: &mut dyn Steps, g: Group, root: i32, data: Region) {
     let part = |rank: i32| share(data, rank, g.size, 1);
     if g.rank == root {

@@ -1,13 +1,14 @@
-//! Which algorithm a collective uses: one table, read from the top, the first row that fits.
+//! Selects the algorithm of a collective: the first matching row of one table.
 //!
-//! All ranks must choose alike, so only what is equal on all of them decides: the collective, the
-//! number of ranks, the bytes that each of them names, whether the operation commutes, and which
-//! ranks share a node. The kind of communicator does not: a sum is bitwise the same on all kinds of
-//! one node, and over several nodes if the communicator is deterministic.
+//! All ranks must select the same algorithm, so the selection depends only on values that are equal
+//! on all ranks: the collective, the number of ranks, the bytes that each rank passes, whether the
+//! operation commutes, and which ranks share a node. It does not depend on the kind of
+//! communicator: a sum is bitwise the same on all kinds within one node, and also over several
+//! nodes if the communicator is deterministic.
 
 use crate::runtime::op_kind::Kind;
 
-/// An algorithm; what it costs is in the table at the top of `algorithms`.
+/// Algorithm of a collective. The table at the top of `algorithms` lists the costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Algorithm {
     Dissemination,
@@ -27,7 +28,7 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// As documents call it, in short.
+    /// Returns the short name of the algorithm that documents use.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Algorithm::Dissemination => "dissemination",
@@ -50,13 +51,13 @@ impl Algorithm {
 
 struct ChoiceRow {
     kind: Kind,
-    /// From this many ranks on.
+    /// Minimum number of ranks.
     ranks: i32,
-    /// From this many bytes on (of one rank's data or, where there are blocks, of a block) ...
+    /// Minimum bytes of one rank's data or, for collectives of blocks, of one block.
     from: usize,
-    /// ... to less than this.
+    /// Upper limit of the bytes, exclusive.
     below: usize,
-    /// Only for operations that commute.
+    /// True if the row applies to commutative operations only.
     commutes: bool,
     algorithm: Algorithm,
 }
@@ -68,15 +69,16 @@ const fn row(kind: Kind, ranks: i32, from: usize, below: usize, algorithm: Algor
 }
 
 const TABLE: &[ChoiceRow] = &[
-    // Few ranks that share memory. Operands are grouped as by recursive doubling and by the
-    // binomial tree.
+    // Few ranks that share memory. Operands are grouped as recursive doubling and the binomial tree
+    // group them, so results are bitwise the same.
     row(Kind::Barrier, 0, 0, ANY, Algorithm::Flat),
     row(Kind::Bcast, 0, 0, 2 << 10, Algorithm::Flat),
     row(Kind::Reduce, 0, 0, 2 << 10, Algorithm::Flat),
     row(Kind::Allreduce, 0, 0, 2 << 10, Algorithm::Flat),
     row(Kind::Allgather, 0, 0, 2 << 10, Algorithm::Flat),
-    // Over several nodes. Large blocks go straight: the ring crosses each border of nodes once for
-    // each block anyway, and leaders would only pass on what their ranks can send themselves.
+    // Several nodes. Large blocks use one-level algorithms: the ring crosses each border between
+    // nodes once per block anyway, and leaders would only forward what their ranks can send
+    // themselves.
     row(Kind::Barrier, 0, 0, ANY, Algorithm::TwoLevel),
     row(Kind::Bcast, 0, 0, ANY, Algorithm::TwoLevel),
     row(Kind::Reduce, 0, 0, ANY, Algorithm::TwoLevel),
@@ -84,7 +86,7 @@ const TABLE: &[ChoiceRow] = &[
     row(Kind::Gather, 0, 0, 2 << 10, Algorithm::TwoLevel),
     row(Kind::Scatter, 0, 0, 2 << 10, Algorithm::TwoLevel),
     row(Kind::Allgather, 0, 0, 4 << 10, Algorithm::TwoLevel),
-    // Everywhere.
+    // All communicators.
     row(Kind::Barrier, 0, 0, ANY, Algorithm::Dissemination),
     row(Kind::Bcast, 4, 256 << 10, ANY, Algorithm::ScatterRing),
     row(Kind::Bcast, 0, 0, ANY, Algorithm::Binomial),
@@ -112,16 +114,16 @@ const TABLE: &[ChoiceRow] = &[
     row(Kind::NeighborAlltoallv, 0, 0, ANY, Algorithm::AllAtOnce),
 ];
 
-/// Algorithms that a communicator allows beyond those of every communicator.
+/// Algorithms that a communicator supports in addition to the algorithms of all communicators.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Allowed {
-    /// Algorithms of two levels.
+    /// True if two-level algorithms are allowed.
     pub(crate) two_level: bool,
-    /// Those over a board.
+    /// True if algorithms over a collective mailbox are allowed.
     pub(crate) flat: bool,
 }
 
-/// The algorithm for a collective over `ranks` ranks with `bytes` bytes.
+/// Returns the algorithm for collective `kind` over `ranks` ranks with `bytes` bytes.
 pub(crate) fn choose(
     kind: Kind,
     ranks: i32,

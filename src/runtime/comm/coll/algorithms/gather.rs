@@ -6,13 +6,13 @@ use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
 
-/// Width of the subtree below a rank in a binomial tree over `size` ranks (counted from the root).
+/// Returns the width of the subtree of virtual rank `me` in a binomial tree over `size` ranks.
 fn subtree(me: i32, size: i32) -> i32 {
     let width = if me == 0 { size } else { me & -me };
     width.min(size - me)
 }
 
-/// `recv` (at the root) holds one block of `send`'s size for each rank.
+/// Appends a gather: `recv` (at the root) holds one block for each rank, of the size of `send`.
 pub(crate) fn gather(
     s: &mut dyn Steps,
     g: Group,
@@ -43,14 +43,14 @@ pub(crate) fn gather(
     if me != 0 {
         s.send((me - reach + root) % g.size, all);
     } else {
-        // Counted from the root: turn back.
+        // The blocks are ordered from the root on; `turn_back` restores the order by rank.
         turn_back(s, root, len, recv, all);
     }
     s.round();
     Ok(())
 }
 
-/// Every block straight to the root.
+/// Appends a linear gather: every rank sends its block directly to the root.
 pub(crate) fn gatherv(
     s: &mut dyn Steps,
     g: Group,
@@ -68,7 +68,7 @@ pub(crate) fn gatherv(
     Ok(())
 }
 
-/// `send` (at the root) holds one block of `recv`'s size for each rank.
+/// Appends a scatter: `send` (at the root) holds one block for each rank, of the size of `recv`.
 pub(crate) fn scatter(
     s: &mut dyn Steps,
     g: Group,
@@ -107,7 +107,7 @@ pub(crate) fn scatter(
     Ok(())
 }
 
-/// Every block straight from the root.
+/// Appends a linear scatter: the root sends every block directly to its rank.
 pub(crate) fn scatterv(
     s: &mut dyn Steps,
     g: Group,
@@ -125,7 +125,7 @@ pub(crate) fn scatterv(
     Ok(())
 }
 
-/// `recv` holds one block of `send`'s size for each rank.
+/// Appends an allgather: `recv` holds one block for each rank, of the size of `send`.
 pub(crate) fn allgather(
     s: &mut dyn Steps,
     g: Group,
@@ -139,22 +139,22 @@ pub(crate) fn allgather(
     allgatherv(s, g, send, |rank| block(recv, rank, len))
 }
 
-/// Blocks go round the ring.
+/// Appends a ring allgather of blocks of different sizes.
 pub(crate) fn allgatherv(
     s: &mut dyn Steps,
     g: Group,
     send: Region,
     recv: impl Fn(i32) -> Region,
 ) -> Result<()> {
-    // Done at the end of the first round: no rank waits for it.
+    // Copied at the end of the first round, so no rank waits for the copy.
     s.copy(recv(g.rank), send);
     ring(s, g, send, recv);
     s.round();
     Ok(())
 }
 
-/// Bruck: what a rank has doubles with each round, counted from its own block on; turned at the
-/// end.
+/// Appends Bruck's allgather: in each round the number of blocks on a rank doubles. Blocks are
+/// ordered from this rank's own block on; `turn_back` restores the order by rank at the end.
 fn bruck(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     let len = send.len();
     let all = s.scratch(len * g.size as usize)?;

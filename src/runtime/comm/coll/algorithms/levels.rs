@@ -1,5 +1,5 @@
-//! The ranks of a communicator by node, for algorithms of two levels: inside the nodes, and between
-//! one rank of each.
+//! Ranks of a communicator by node, for two-level algorithms: inside the nodes, and between one
+//! rank (the leader) of each node.
 
 use super::Group;
 use crate::error::Result;
@@ -7,21 +7,23 @@ use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::runtime::op_kind::Kind;
 use std::collections::BTreeMap;
 
-/// Ranks on more than one node, some with more than one of them.
+/// Ranks by node, of a communicator of several nodes, at least one of which has several ranks.
 pub(crate) struct Levels {
-    /// The ranks of each node, ascending; nodes by their lowest ranks.
+    /// Ranks of each node, ascending. Nodes are ordered by their lowest rank.
     nodes: Vec<Vec<i32>>,
-    /// By rank: its node, and its place there.
+    /// For each rank: its node, and its position in the node.
     places: Vec<(i32, i32)>,
-    /// By node: the ranks that come before its own when they are taken node by node.
+    /// For each node: number of ranks on all preceding nodes.
     before: Vec<usize>,
     rank: i32,
-    /// Whether each node's ranks are consecutive.
+    /// True if the ranks of each node are consecutive.
     pub(crate) is_ordered: bool,
 }
 
 impl Levels {
-    /// `nodes`: by rank, some number of its node. `None`: there is nothing to gain.
+    /// Groups the ranks by node; `nodes` is an identifier of the node of each rank, in rank order.
+    /// Returns `None` if there is only one node or if every node has one rank only, since two-level
+    /// algorithms then have no advantage.
     pub(crate) fn new(rank: i32, nodes: impl Iterator<Item = i32>) -> Option<Self> {
         let mut numbers = BTreeMap::new();
         let mut levels = Levels {
@@ -47,8 +49,9 @@ impl Levels {
         (1 < levels.nodes.len() && levels.nodes.len() < levels.places.len()).then_some(levels)
     }
 
-    /// Whether reductions, and others, may go by them. Folding node by node gives other roundings,
-    /// and the order of ranks only where each node's are consecutive.
+    /// Returns true if two-level algorithms may run collective `kind`. Reduce and allreduce must
+    /// not be deterministic, because folding node by node rounds differently. They must commute, or
+    /// each node's ranks must be consecutive, because only then operands are folded in rank order.
     pub(crate) fn suit(&self, kind: Kind, commutes: bool, is_deterministic: bool) -> bool {
         match kind {
             Kind::Reduce | Kind::Allreduce => !is_deterministic && (commutes || self.is_ordered),
@@ -56,12 +59,12 @@ impl Levels {
         }
     }
 
-    /// Changes the rank whose view this is, for a caller that generates several ranks' steps.
+    /// Sets the rank whose steps are generated, for a generator of the steps of several ranks.
     pub(crate) fn set_rank(&mut self, rank: i32) {
         self.rank = rank;
     }
 
-    /// Bytes that they take on the heap, of a communicator of so many ranks and nodes.
+    /// Returns the heap bytes of the levels of a communicator of `ranks` ranks on `nodes` nodes.
     pub(crate) fn heap_bytes(ranks: u64, nodes: u64) -> u64 {
         let each = size_of::<(i32, i32)>() + size_of::<i32>();
         ranks * each as u64 + nodes * (size_of::<Vec<i32>>() + size_of::<usize>()) as u64
@@ -75,48 +78,48 @@ impl Levels {
         usize::try_from(node).ok().and_then(|node| self.nodes.get(node)).map_or(&[], Vec::as_slice)
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub(super) fn count(&self) -> i32 {
         int(self.nodes.len())
     }
 
-    /// The node of a rank.
+    /// Returns the node of `rank`.
     pub(super) fn node_of(&self, rank: i32) -> i32 {
         self.place(rank).0
     }
 
-    /// This rank's node.
+    /// Returns the node of this rank.
     pub(super) fn own(&self) -> i32 {
         self.node_of(self.rank)
     }
 
-    /// The ranks that come before a node's when they are taken node by node.
+    /// Returns the number of ranks on all nodes before `node`.
     pub(super) fn before(&self, node: i32) -> usize {
         self.before.get(node.unsigned_abs() as usize).copied().unwrap_or(self.places.len())
     }
 
-    /// All ranks, node by node.
+    /// Returns all ranks, node by node.
     pub(super) fn by_node(&self) -> impl Iterator<Item = i32> {
         self.nodes.iter().flatten().copied()
     }
 
-    /// Whether all nodes have the same number of ranks.
+    /// Returns true if all nodes have equally many ranks.
     pub(super) fn is_even(&self) -> bool {
         self.nodes.iter().all(|ranks| Some(ranks.len()) == self.nodes.first().map(Vec::len))
     }
 
-    /// Where in this rank's node its leader is: the root, or else the first.
+    /// Returns the position of the leader in this rank's node: the root if local, otherwise 0.
     pub(super) fn leader(&self, root: i32) -> i32 {
         let (node, place) = self.place(root);
         if node == self.own() { place } else { 0 }
     }
 
-    /// Whether this rank speaks for its node.
+    /// Returns true if this rank is the leader of its node.
     pub(super) fn is_leader(&self, root: i32) -> bool {
         self.place(self.rank).1 == self.leader(root)
     }
 
-    /// Lists steps among the ranks of this rank's node.
+    /// Appends steps among the ranks of this rank's node.
     pub(super) fn inside(
         &self,
         s: &mut dyn Steps,
@@ -128,7 +131,7 @@ impl Levels {
         s.renamed(&real, &mut |s| list(s, g))
     }
 
-    /// Lists steps among the leaders, numbered by node; nothing for the other ranks.
+    /// Appends steps among the leaders, numbered by node. Appends nothing on the other ranks.
     pub(super) fn between(
         &self,
         s: &mut dyn Steps,

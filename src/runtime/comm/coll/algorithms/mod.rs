@@ -1,5 +1,5 @@
-//! Which messages a collective consists of. Each function appends steps for this rank; none of
-//! them talks to a transport. `choice` selects one; `comm_handles` has what each collective calls.
+//! Collective algorithms. Each function appends the steps of this rank to a schedule and calls no
+//! transport. `choice` selects an algorithm; `comm_handles` has the calls of each collective.
 //!
 //! n = ranks, m = bytes of one rank's data. Rounds, and bytes sent by the busiest rank:
 //!
@@ -16,7 +16,7 @@
 //! | reduce_scatter | pairwise exchange | n | m |
 //! | scan, exscan | recursive doubling | log2 n (+1) | m log2 n |
 //! | gather, scatter | binomial tree | log2 n | m n/2 |
-//! | gather, scatter, their v-forms | linear | 1 | m (n at the root) |
+//! | gather, scatter, vector variants | linear | 1 | m (n at the root) |
 //! | allgather | Bruck | log2 n | m (n-1) |
 //! | allgather, allgatherv | ring | n-1 | m (n-1) |
 //! | alltoall | Bruck | log2 n | m/2 log2 n |
@@ -25,26 +25,26 @@
 //! | barrier, bcast, reduce, allreduce, allgather, gather, scatter | two levels | of the parts | |
 //! | barrier, bcast, reduce, allreduce, allgather | mailboxes (`small_coll`) | 1 | m |
 //!
-//! Reductions of much data go piece by piece: the rounds are those of a piece.
+//! Reductions of much data are split into pieces. The rounds are the rounds of one piece.
 //!
-//! Two levels: over several nodes, if the transport reports them. Between nodes go one rank's
-//! messages for each node; the parts inside the nodes and between them are the others of this
-//! table.
+//! Two-level algorithms apply to communicators of several nodes, if the transport reports the
+//! nodes. Between nodes, only one rank of each node sends messages. The parts inside the nodes and
+//! between the nodes use the one-level algorithms of this table.
 //!
 //! Sources: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
 //! MPICH" (2005); Bruck et al., "Efficient Algorithms for All-to-All Communications" (1997).
 //!
 //! In reading order:
-//! - `args`: the arguments, `CollArgs`
-//! - `table`: a row for each collective
-//! - `choice`: which algorithm
-//! - `broadcast`: bcast
+//! - `args`: arguments of a collective, `CollArgs`
+//! - `table`: properties of each collective
+//! - `choice`: selection of the algorithm
+//! - `broadcast`: barrier, bcast
 //! - `reduce`: reduce, allreduce, reduce_scatter
 //! - `scan`: scan, exscan
 //! - `gather`: gather, scatter, allgather
 //! - `alltoall`: alltoall, neighborhood collectives
 //! - `levels`: nodes and their leaders
-//! - `two_level`: collectives in two levels
+//! - `two_level`: two-level collectives
 
 mod alltoall;
 pub(in crate::runtime::comm) mod args;
@@ -70,7 +70,7 @@ use crate::sys::memory::buf::Region;
 use choice::Algorithm;
 use levels::Levels;
 
-/// This rank's number in the collective, and the number of ranks.
+/// This rank's number in a collective, and the number of ranks.
 #[derive(Clone, Copy)]
 pub(crate) struct Group {
     pub(in crate::runtime::comm) rank: i32,
@@ -78,55 +78,55 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The rank so many steps on, round the ring.
+    /// Returns the rank that is `steps` after this rank in the ring of all ranks.
     fn after(self, steps: i32) -> i32 {
         (self.rank + steps).rem_euclid(self.size)
     }
 
-    /// The rank counted from the root on.
+    /// Returns this rank's distance from `root` in the ring of all ranks (virtual rank).
     fn steps_from(self, root: i32) -> i32 {
         (self.rank - root).rem_euclid(self.size)
     }
 }
 
-/// Properties of a reduction.
+/// Properties of a reduction that algorithms need.
 #[derive(Clone, Copy)]
 pub(crate) struct ReductionInfo {
     /// Size of an element in bytes.
     pub(in crate::runtime::comm) element: usize,
-    /// Whether operands may be taken in any order.
+    /// True if the operation commutes: operands may be combined in any order.
     pub(in crate::runtime::comm) commutes: bool,
 }
 
-/// How a collective goes.
+/// Algorithm of a collective, and the nodes for two-level algorithms.
 #[derive(Clone, Copy)]
 pub(crate) struct AlgorithmChoice<'a> {
     pub(in crate::runtime::comm) how: Algorithm,
-    /// The nodes, if the communicator has several.
+    /// Nodes of the communicator; `None` if the communicator has no two-level algorithms.
     pub(in crate::runtime::comm) levels: Option<&'a Levels>,
 }
 
 impl<'a> AlgorithmChoice<'a> {
-    /// The nodes, if the algorithm goes by them.
+    /// Returns the nodes if the algorithm is a two-level algorithm.
     pub(in crate::runtime::comm) fn nodes(self) -> Option<&'a Levels> {
         self.levels.filter(|_| self.how == Algorithm::TwoLevel)
     }
 }
 
-/// Block `index` of equal ones of `len` bytes.
+/// Returns block `index` of `whole`, which consists of equal blocks of `len` bytes.
 fn block(whole: Region, index: i32, len: usize) -> Region {
     whole.part(index as usize * len, len)
 }
 
-/// Block `index` when whole elements are dealt out as evenly as they go to `parts`.
+/// Returns part `index` of `whole`, split into `parts` parts of almost equally many elements.
 fn share(whole: Region, index: i32, parts: i32, element: usize) -> Region {
     let count = whole.len() / element.max(1);
     let edge = |index: i32| (count as u128 * index as u128 / parts as u128) as usize * element;
     whole.part(edge(index), edge(index + 1) - edge(index))
 }
 
-/// Copies equal blocks that lie in the order of ranks from `first` on round the ring to where they
-/// lie from rank 0 on.
+/// Copies the equal blocks of `turned`, ordered by rank from rank `first` on (modulo the number of
+/// ranks), to `by_rank`, where they are ordered from rank 0 on.
 fn turn_back(s: &mut dyn Steps, first: i32, len: usize, by_rank: Region, turned: Region) {
     let below = first as usize * len;
     let above = by_rank.len() - by_rank.part(0, below).len();
@@ -136,7 +136,8 @@ fn turn_back(s: &mut dyn Steps, first: i32, len: usize, by_rank: Region, turned:
     }
 }
 
-/// The other way.
+/// Copies the equal blocks of `by_rank`, ordered from rank 0 on, to `turned`, where they are
+/// ordered by rank from rank `first` on (modulo the number of ranks). Inverse of `turn_back`.
 fn turn(s: &mut dyn Steps, first: i32, len: usize, turned: Region, by_rank: Region) {
     let below = first as usize * len;
     let above = by_rank.len() - by_rank.part(0, below).len();
@@ -146,7 +147,8 @@ fn turn(s: &mut dyn Steps, first: i32, len: usize, turned: Region, by_rank: Regi
     }
 }
 
-/// Every rank starts with its own block, which may lie elsewhere, and ends with all others too.
+/// Appends a ring allgather: each rank contributes its block, read from `own`, and receives the
+/// blocks of all other ranks. `block` returns the place of a rank's block in the result.
 fn ring(s: &mut dyn Steps, g: Group, own: Region, block: impl Fn(i32) -> Region) {
     for step in 0..g.size - 1 {
         s.recv(g.after(-1), block(g.after(-step - 1)));

@@ -1,9 +1,9 @@
-//! Reductions. Operands are always folded in the order of ranks unless the operation commutes, and
-//! every rank gets the identical result: a NaN's bits and the sign of a zero depend on the order.
+//! Reductions. Operands are always folded in rank order unless the operation commutes, and every
+//! rank gets the identical result: the bits of a NaN and the sign of a zero depend on the order.
 //!
-//! Much data goes piece by piece, each as if it were alone: what arrives is folded while it is in
-//! the cache, and scratch memory is bounded. Data are received where their result goes if they can
-//! be.
+//! Much data is split into pieces, each reduced as if it were alone. An incoming piece is folded
+//! while it is in the cache, and scratch memory is bounded. Data is received directly into the
+//! result buffer where possible.
 
 use super::choice::Algorithm;
 use super::{Group, ReductionInfo, ring, share};
@@ -11,22 +11,22 @@ use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
 
-/// Bytes that fit the cache together with what they are folded with.
+/// Bytes of a piece that fit the cache together with the data that they are folded with.
 const PIECE: usize = 512 << 10;
-/// Most pieces of a collective; more data go in larger ones.
+/// Maximum number of pieces of a collective. More data uses larger pieces.
 const MOST_PIECES: usize = 256;
-/// Messages that a rank without parts to wait for sends at once.
+/// Number of messages that a rank without children sends in one round.
 const AHEAD: usize = 8;
 
-/// Whole elements in pieces of about so many bytes: where each begins, and the length of all but
-/// the last. One empty piece if there are none.
+/// Splits `len` bytes into pieces of whole elements of about `bytes` bytes. Returns the offset of
+/// each piece, and the length of all pieces but the last. Returns one empty piece if `len` is 0.
 fn pieces(len: usize, element: usize, bytes: usize) -> (impl Iterator<Item = usize>, usize) {
     let element = element.max(1);
     let piece = bytes.max(len / MOST_PIECES).div_ceil(element) * element;
     ((0..len.div_ceil(piece).max(1)).map(move |index| index * piece), piece)
 }
 
-/// Bytes of a piece that ranks share among them.
+/// Returns the bytes of a piece that is divided among `ranks` ranks.
 fn shared_piece(ranks: i32) -> usize {
     (ranks as usize * (64 << 10)).clamp(PIECE, 4 << 20)
 }
@@ -45,8 +45,9 @@ pub(crate) fn reduce(
     }
 }
 
-/// Binomial tree towards the root; each partial result covers consecutive ranks and the lower part
-/// is always the left operand. Without commutation the tree's root must be rank 0.
+/// Appends a binomial-tree reduction towards the root. Each partial result covers consecutive
+/// ranks, and the part of the lower ranks is always the left operand. If the operation does not
+/// commute, the root of the tree is rank 0, which sends the result to `root`.
 fn binomial(
     s: &mut dyn Steps,
     g: Group,
@@ -70,7 +71,7 @@ fn binomial(
         } else if is_root {
             s.copy(partial, folded);
         }
-        // Nothing is reused by those that have no parts.
+        // Ranks without children reuse no scratch memory, so they need no round for each piece.
         if has_parts || is_root || index % AHEAD == AHEAD - 1 {
             s.round();
         }
@@ -86,7 +87,7 @@ fn binomial(
     Ok(())
 }
 
-/// Takes the parts of the tree below this rank; where they are folded with its own.
+/// Receives and folds the parts of the subtree below this rank. Returns the region of the result.
 fn fold_parts(
     s: &mut dyn Steps,
     g: Group,
@@ -113,8 +114,8 @@ fn fold_parts(
     folded
 }
 
-/// Recursive halving, then each rank's share goes up a binomial tree. For operations that commute:
-/// ranks are counted so that the root is the last, which always goes on.
+/// Appends recursive halving, then a binomial-tree gather of the shares, for commutative operations
+/// only. The ranks are numbered so that the root is last, and so always in the power-of-two core.
 fn halving_gather(
     s: &mut dyn Steps,
     g: Group,
@@ -169,8 +170,8 @@ pub(crate) fn allreduce(
     Ok(())
 }
 
-/// Ranks beyond a power of two: of the first 2*extra ranks each even one gives its part to its odd
-/// neighbour, which stands for both. The rest keep their order, so parts stay consecutive.
+/// Fold of the ranks beyond a power of two. Of the first 2 * `extra` ranks, each even rank passes
+/// its part to its odd neighbor, which represents both. Order is kept, so parts stay consecutive.
 pub(crate) struct Fold {
     pub(crate) core: i32,
     pub(crate) extra: i32,
@@ -182,8 +183,9 @@ impl Fold {
         Fold { core, extra: g.size - core }
     }
 
-    /// Gives or takes the neighbour's part. Our number among those that go on, and where our part
-    /// lies then: still in `own`, or folded in `result`.
+    /// Folds the extra ranks: sends the part of this rank to its neighbor, or receives the
+    /// neighbor's part. Returns this rank's number in the core, and the region of its part (`own`,
+    /// or `result` if folded); `None` if this rank is not in the core.
     fn enter(
         &self,
         s: &mut dyn Steps,
@@ -207,12 +209,12 @@ impl Fold {
         Some((g.rank / 2, result))
     }
 
-    /// The rank of one of those that go on.
+    /// Returns the rank of core member `number`.
     fn real(&self, number: i32) -> i32 {
         if number < self.extra { 2 * number + 1 } else { number + self.extra }
     }
 
-    /// The result for those that gave their part away.
+    /// Sends the result to the ranks that passed their part to a neighbor.
     fn leave(&self, s: &mut dyn Steps, g: Group, recv: Region) {
         if g.rank < 2 * self.extra {
             if g.rank % 2 == 0 {
@@ -225,7 +227,7 @@ impl Fold {
     }
 }
 
-/// Recursive doubling: the partners' parts are neighbours, the lower one is the left operand.
+/// Appends recursive doubling. Partners have adjacent parts; the lower part is the left operand.
 fn doubling(s: &mut dyn Steps, g: Group, (send, recv): (Region, Region)) -> Result<()> {
     let other = s.scratch(send.len())?;
     let fold = Fold::new(g);
@@ -254,7 +256,7 @@ fn doubling(s: &mut dyn Steps, g: Group, (send, recv): (Region, Region)) -> Resu
     Ok(())
 }
 
-/// Data dealt out to those that go on.
+/// Data divided among the ranks of the core.
 struct Shares {
     whole: Region,
     core: i32,
@@ -262,7 +264,7 @@ struct Shares {
 }
 
 impl Shares {
-    /// Shares first ... first + width - 1 of data that are laid out alike.
+    /// Returns shares `first` to `first + width - 1` of `data`, which has the layout of `whole`.
     fn of(&self, data: Region, first: i32, width: i32) -> Region {
         let begin = share(data, first, self.core, self.element);
         let end = share(data, first + width - 1, self.core, self.element);
@@ -270,7 +272,7 @@ impl Shares {
         data.part(start, end.addr().get() - begin.addr().get() + end.len())
     }
 
-    /// Gathers all ranks' shares on every rank, by recursive doubling.
+    /// Gathers the shares of all core ranks on every core rank, by recursive doubling.
     fn spread(&self, s: &mut dyn Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {
@@ -283,7 +285,7 @@ impl Shares {
         }
     }
 
-    /// Gathers all ranks' shares on the last rank, by a binomial tree.
+    /// Gathers the shares of all core ranks on the last core rank, by a binomial tree.
     fn gather(&self, s: &mut dyn Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {
@@ -301,8 +303,8 @@ impl Shares {
     }
 }
 
-/// Recursive halving: halves of halves are exchanged and folded until each rank has its share of
-/// the result. `own`: where our part lies now.
+/// Appends recursive halving: partners exchange and fold halves until each rank has its share of
+/// the result. `own` is the region of this rank's part.
 fn halve(s: &mut dyn Steps, fold: &Fold, me: i32, shares: &Shares, own: Region, other: Region) {
     let result = shares.whole;
     let (mut first, mut width, mut own) = (0, fold.core, own);
@@ -327,8 +329,8 @@ fn halve(s: &mut dyn Steps, fold: &Fold, me: i32, shares: &Shares, own: Region, 
     s.copy(result, own);
 }
 
-/// Rabenseifner: recursive halving, then the shares are collected the same way back. For operations
-/// that commute.
+/// Appends Rabenseifner's allreduce: recursive halving, then recursive doubling over the same
+/// partners in reverse order. For commutative operations only.
 fn halving_doubling(
     s: &mut dyn Steps,
     g: Group,
@@ -346,8 +348,7 @@ fn halving_doubling(
     s.round();
 }
 
-/// Each rank collects its share from all ranks, folds it in the order of ranks, then the shares go
-/// round the ring.
+/// Appends a pairwise reduce-scatter in rank order, then a ring allgather of the shares.
 fn pairwise_ring(
     s: &mut dyn Steps,
     g: Group,
@@ -360,7 +361,7 @@ fn pairwise_ring(
     ring(s, g, part(recv, g.rank), |rank| part(recv, rank));
 }
 
-/// Reduces the blocks of all ranks; rank r gets block r, which is as long as `recv`.
+/// Appends a reduce-scatter: rank r gets the reduction of all blocks r, as long as `recv`.
 pub(crate) fn reduce_scatter(
     s: &mut dyn Steps,
     g: Group,
@@ -372,12 +373,13 @@ pub(crate) fn reduce_scatter(
     Ok(())
 }
 
-/// Parts that `collect` needs room for.
+/// Number of parts in the scratch memory of `collect`.
 const COLLECTED: usize = 3;
 
-/// Folds all ranks' parts for this rank into `result`. `result` may be part of what is sent. Parts
-/// are folded as they come: those of the ranks below onto our own from there down, those of the
-/// ranks above from the last down.
+/// Appends a pairwise reduce-scatter: folds the parts that all ranks have for this rank into
+/// `result`, which may overlap with the sent data. Parts are folded as they arrive: the parts of
+/// lower ranks are folded onto this rank's own part, from the nearest rank down; the parts of
+/// higher ranks are folded from the last rank down.
 fn collect(
     s: &mut dyn Steps,
     g: Group,

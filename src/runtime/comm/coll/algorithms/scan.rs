@@ -1,20 +1,20 @@
-//! Prefix reductions.
+//! Prefix reductions (scan, exscan).
 
 use super::Group;
 use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
 
-/// Everything up to and with this rank.
+/// Appends an inclusive scan: reduces the data of ranks 0 to this rank.
 pub(crate) fn scan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     s.copy(recv, send);
     s.round();
     prefix(s, g, 0, recv)
 }
 
-/// Everything before this rank; rank 0's result stays as it is.
+/// Appends an exclusive scan over the lower ranks. The result on rank 0 is unchanged.
 pub(crate) fn exscan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
-    // In place the neighbour's part would overwrite what has to be sent.
+    // In place, the neighbor's part would overwrite data that is still to be sent.
     let own = s.scratch(send.len())?;
     s.copy(own, send);
     s.round();
@@ -28,8 +28,8 @@ pub(crate) fn exscan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) ->
     if g.rank > 0 { prefix(s, g, 1, recv) } else { Ok(()) }
 }
 
-/// Recursive doubling over the ranks from `first` on: after the round of distance d, `total` covers
-/// the last 2*d of them up to this one.
+/// Appends recursive doubling over the ranks from `first` on. After the round of distance d,
+/// `total` covers the last 2 * d of these ranks up to this rank.
 fn prefix(s: &mut dyn Steps, g: Group, first: i32, total: Region) -> Result<()> {
     let other = s.scratch(total.len())?;
     let mut distance = 1;

@@ -1,4 +1,4 @@
-//! The collectives: a row for each.
+//! Table of the collectives: one row for each.
 
 use super::args::CollArgs;
 use super::{AlgorithmChoice, Group, two_level};
@@ -6,61 +6,61 @@ use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::runtime::op_kind::Kind;
 
-/// How much memory a buffer is.
+/// Size of a buffer of a collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// There is no such buffer.
+    /// The collective has no such buffer.
     Nothing,
-    /// A rank's part.
+    /// Data of one rank.
     Own,
-    /// A block for each rank, all of one size.
+    /// One block for each rank, all of equal size.
     All,
-    /// A block for each rank or neighbor, each with its own place and size.
+    /// One block for each rank or neighbor, each with its own address and size.
     Varied,
 }
 
-/// Whether there is a root, and which buffer counts there only.
+/// Role of the root, and which buffer is significant only at the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Root {
-    /// There is none.
+    /// The collective has no root.
     None,
-    /// Both buffers count on all ranks.
+    /// The collective has a root, and both buffers are significant on all ranks.
     Everywhere,
-    /// The root receives, so its `send` may be in place.
+    /// The root receives, so its `send` may be DTL_IN_PLACE.
     Recv,
-    /// The root sends, so its `recv` may be in place.
+    /// The root sends, so its `recv` may be DTL_IN_PLACE.
     Send,
 }
 
-/// Appends the steps of this rank.
+/// Function that appends the steps of this rank.
 type List = fn(&mut dyn Steps, Group, AlgorithmChoice<'_>, &CollArgs) -> Result<()>;
 
 /// Properties of a collective.
 #[derive(Clone, Copy, Debug)]
 pub struct CollectiveRow {
-    /// The collective.
+    /// Kind of the collective.
     pub kind: Kind,
     /// Extent of the buffer with the data of a rank.
     pub send: Extent,
-    /// Extent of the buffer for its result.
+    /// Extent of the buffer of the result.
     pub recv: Extent,
-    /// Its root.
+    /// Role of the root.
     pub root: Root,
-    /// Whether it reduces data.
+    /// True if the collective reduces data.
     pub reduces: bool,
-    /// Its steps, by an algorithm.
+    /// Function that appends the steps of this rank, by the selected algorithm.
     pub(crate) list: List,
 }
 
 impl CollectiveRow {
-    /// Whether ranks may pass different counts.
+    /// Returns true if ranks may pass different counts.
     #[must_use]
     pub fn is_varied(&self) -> bool {
         self.send == Extent::Varied || self.recv == Extent::Varied
     }
 
-    /// Bytes by which an algorithm is selected, of `bytes` that a rank passes. All ranks must
-    /// select alike, so nothing depends on sizes that differ between them.
+    /// Returns the bytes by which an algorithm is selected: `bytes`, or 0 if sizes may differ
+    /// between ranks, because all ranks must select the same algorithm.
     #[inline]
     pub(crate) fn deciding_bytes(&self, bytes: usize) -> usize {
         let is_equal = self.reduces || !self.is_varied();
@@ -69,14 +69,14 @@ impl CollectiveRow {
 }
 
 impl Kind {
-    /// Properties of a collective. All that is not in the table is a barrier under another name.
+    /// Returns the properties of a collective; kinds that are not in the table are barriers.
     #[must_use]
     pub fn row(self) -> &'static CollectiveRow {
         TABLE.get((self as usize).wrapping_sub(Kind::Barrier as usize)).unwrap_or(&BARRIER)
     }
 }
 
-/// The rows.
+/// Returns all rows of the table.
 pub(crate) fn rows() -> impl Iterator<Item = &'static CollectiveRow> {
     TABLE.iter()
 }
@@ -103,7 +103,7 @@ const BARRIER: CollectiveRow =
         None => super::barrier(s, g),
     });
 
-/// In the order of kinds.
+/// Rows in the order of `Kind`.
 static TABLE: [CollectiveRow; 17] = [
     BARRIER,
     row(Kind::Bcast, Nothing, Own, Root::Everywhere, |s, g, way, a| match way.nodes() {

@@ -1,9 +1,8 @@
-//! Golden schedules: the steps of every algorithm for 2 to 17 ranks, and which algorithm is
-//! selected when, against tests/golden/schedules.txt.
+//! Golden schedules: compares the steps of every algorithm for 2 to 17 ranks, and the selection of
+//! the algorithm, with tests/golden/schedules.txt.
 //!
 //! A line is one case: collective, algorithm, parameters, and a hash of the steps of all ranks.
-//! Steps name their buffers by offset, so nothing depends on addresses. `DTL_GOLDEN=write` accepts
-//! a change.
+//! Steps contain no addresses, only offsets in their buffers. `DTL_GOLDEN=write` accepts a change.
 
 use super::alltoall::exchange;
 use super::choice::{Algorithm, Allowed, choose};
@@ -18,18 +17,18 @@ use crate::runtime::types::reduction;
 use crate::sys::memory::buf::{Addr, Region};
 use std::fmt::Write;
 
-/// Distance between imaginary buffers. Every buffer is smaller.
+/// Distance in bytes between imaginary buffers. Every buffer is smaller.
 const APART: usize = 1 << 40;
 
-/// Writes steps as text, one line each. Buffer `s` is sent, `r` is the result, `t0`, `t1`... are
-/// scratch.
+/// Recorder of steps as text, one line each. Buffer `s` is the send buffer, `r` the result, `t0`,
+/// `t1`... are scratch memory.
 #[derive(Default)]
 struct Recorder {
     lines: Vec<String>,
     scratch: usize,
 }
 
-/// Imaginary buffer number `index`; nothing reads it.
+/// Returns imaginary buffer number `index`, which is never read.
 fn buffer(index: usize, len: usize) -> Region {
     Region::allocated(Addr::NULL.offset((index + 1) * APART), len)
 }
@@ -46,7 +45,7 @@ fn name(region: Region) -> String {
     }
 }
 
-/// Marks the rank in the line of a message.
+/// Prefix of the rank in the line of a message.
 const PEER: char = '@';
 
 impl Recorder {
@@ -107,19 +106,19 @@ impl Steps for Recorder {
     }
 }
 
-/// One case.
+/// Parameters of one golden case.
 #[derive(Clone, Debug)]
 struct Case {
     kind: Kind,
     how: Algorithm,
     ranks: i32,
     root: i32,
-    /// Bytes of one rank's data, or of a block.
+    /// Bytes of one rank's data or, for collectives of blocks, of one block.
     bytes: usize,
     element: usize,
     commutes: bool,
     in_place: bool,
-    /// Node of each rank. Empty: one level.
+    /// Node of each rank; empty for one-level algorithms.
     nodes: Vec<i32>,
 }
 
@@ -148,13 +147,13 @@ impl Case {
         }
         if !self.nodes.is_empty() {
             title.push_str(" nodes=");
-            // Nodes have one digit: there are at most nine.
+            // The node numbers have one digit: there are at most nine nodes.
             self.nodes.iter().for_each(|node| write!(title, "{node}").unwrap());
         }
         title
     }
 
-    /// The steps of all ranks.
+    /// Returns the steps of all ranks as text.
     fn schedule(&self) -> String {
         let mut text = String::new();
         for rank in 0..self.ranks {
@@ -185,7 +184,7 @@ impl Case {
         }
     }
 
-    /// Steps of a collective whose buffers are one range each.
+    /// Appends the steps of a collective whose buffers are one range each.
     fn list_pair(
         &self,
         s: &mut Recorder,
@@ -206,13 +205,13 @@ impl Case {
         (args.row.list)(s, g, way, &args)
     }
 
-    /// Collectives with a block for each rank. In place: this rank's block is in the buffer of all
-    /// blocks.
+    /// Appends the steps of a collective with a block for each rank. In place, the block of this
+    /// rank is in the buffer of all blocks.
     fn list_blocks(&self, s: &mut Recorder, g: Group, way: AlgorithmChoice) -> Result<()> {
         let (len, root, ranks) = (self.bytes, self.root, g.size as usize);
         let all = |index| buffer(index, len * ranks);
         let block = |whole: Region| move |rank: i32| whole.part(rank as usize * len, len);
-        // Sizes that differ by rank, of the v-forms.
+        // Block sizes of the vector variants differ by rank.
         let varied = |whole: Region| {
             move |rank: i32| whole.part(rank as usize * len, len * (rank as usize % 3) / 2)
         };
@@ -257,7 +256,7 @@ impl Case {
                 super::allgatherv(s, g, varied(own)(g.rank), varied(r_all))?;
             }
             Kind::Alltoallv => {
-                // As many bytes one way as the other.
+                // Each pair of ranks exchanges equally many bytes in both directions.
                 let pair = |whole: Region| {
                     move |rank: i32| {
                         block(whole)(rank).part(0, len * ((g.rank + rank) as usize % 3) / 2)
@@ -289,7 +288,7 @@ fn folds(kind: Kind) -> bool {
     matches!(kind, Reduce | Allreduce | ReduceScatter | ReduceScatterBlock | Scan | Exscan)
 }
 
-/// The algorithms of one level.
+/// One-level algorithms of each collective.
 const ONE_LEVEL: &[(Kind, &[Algorithm])] = &[
     (Kind::Barrier, &[Algorithm::Dissemination]),
     (Kind::Bcast, &[Algorithm::Binomial, Algorithm::ScatterRing]),
@@ -313,7 +312,7 @@ const ONE_LEVEL: &[(Kind, &[Algorithm])] = &[
     (Kind::NeighborAlltoallv, &[Algorithm::AllAtOnce]),
 ];
 
-/// The collectives of two levels.
+/// Collectives with a two-level algorithm.
 const TWO_LEVEL: &[Kind] = &[
     Kind::Barrier,
     Kind::Bcast,
@@ -324,16 +323,16 @@ const TWO_LEVEL: &[Kind] = &[
     Kind::Allgather,
 ];
 
-/// More than one piece of a reduction.
+/// Bytes of a reduction of more than one piece.
 const PIECES: usize = (600 << 10) + 8;
 
-/// Adds a case with each root, in place or not, commuting or not, as far as these apply.
+/// Adds a case for each root, in place or not, commutative or not, where these parameters apply.
 fn variants(case: &Case, roots: &[i32], into: &mut Vec<Case>) {
     let has_place = !matches!(
         case.kind,
         Kind::Barrier | Kind::Bcast | Kind::Alltoall | Kind::Alltoallv | Kind::NeighborAlltoallv
     );
-    // Only trees depend on `commutes`.
+    // Only tree algorithms depend on `commutes`.
     let may_be_ordered = case.kind == Kind::Reduce && case.how != Algorithm::HalvingGather;
     for root in if has_root(case.kind) { roots } else { &roots[..1] } {
         for in_place in if has_place { &[false, true][..] } else { &[false] } {
@@ -420,14 +419,14 @@ fn two_level(ranks: i32, into: &mut Vec<Case>) {
     }
 }
 
-/// FNV-1a.
+/// Returns the FNV-1a hash of `text`.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     })
 }
 
-/// The selected algorithm by size: one line for consecutive rank counts with equal choices.
+/// Appends the selected algorithm by size: one line for consecutive rank counts with equal choices.
 fn selection(lines: &mut Vec<String>) {
     let mut edges: Vec<usize> = (0..32).flat_map(|bit| [1 << bit, 3 << bit]).collect();
     edges.push(0);

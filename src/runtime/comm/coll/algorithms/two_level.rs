@@ -1,6 +1,7 @@
-//! Collectives over several nodes: inside each node to its leader, among the leaders, and back. So
-//! little goes between nodes, and nothing twice. The parts are the algorithms of one level; where
-//! there is a root, it is its node's leader, so that its data need no way inside.
+//! Two-level collectives over several nodes: inside each node to its leader, among the leaders, and
+//! back. This keeps traffic between nodes small, and no data crosses between two nodes twice. Each
+//! part uses a one-level algorithm. The root of a collective is the leader of its node, so its data
+//! needs no transfer inside the node.
 
 use super::choice::{Algorithm, Allowed, choose};
 use super::levels::Levels;
@@ -10,7 +11,7 @@ use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::runtime::op_kind::Kind;
 use crate::sys::memory::buf::Region;
 
-/// The algorithm for a part.
+/// Returns the algorithm for one part of a two-level collective.
 fn how(kind: Kind, g: Group, bytes: usize, commutes: bool) -> Algorithm {
     choose(kind, g.size, bytes, commutes, Allowed::default())
 }
@@ -44,7 +45,7 @@ fn reduce_part(
     super::reduce(s, g, how(Kind::Reduce, g, data.0.len(), by.commutes), root, by, data)
 }
 
-/// In the order of ranks only if each node's ranks are consecutive.
+/// Appends a two-level reduction, in rank order only if the ranks of each node are consecutive.
 pub(crate) fn reduce(
     s: &mut dyn Steps,
     l: &Levels,
@@ -62,7 +63,7 @@ pub(crate) fn reduce(
     l.between(s, root, |s, g| reduce_part(s, g, l.node_of(root), by, (partial, partial)))
 }
 
-/// In the order of ranks only if each node's ranks are consecutive.
+/// Appends a two-level allreduce, in rank order only if ranks of each node are consecutive.
 pub(crate) fn allreduce(
     s: &mut dyn Steps,
     l: &Levels,
@@ -77,12 +78,12 @@ pub(crate) fn allreduce(
     bcast_inside(s, l, 0, recv)
 }
 
-/// The blocks of a node's ranks, where all blocks lie node by node.
+/// Returns the blocks of the ranks of `node` in `all`, where all blocks are ordered node by node.
 fn of_node(l: &Levels, all: Region, node: i32, len: usize) -> Region {
     all.part(l.before(node) * len, l.node(node).len() * len)
 }
 
-/// Copies each rank's block from where it lies node by node to where it lies by rank.
+/// Appends copies of all blocks from `by_node` (ordered by node) to `by_rank` (ordered by rank).
 fn sort(s: &mut dyn Steps, l: &Levels, len: usize, by_node: Region, by_rank: Region) {
     for (place, rank) in (0..).zip(l.by_node()) {
         s.copy(super::block(by_rank, rank, len), super::block(by_node, place, len));
@@ -114,7 +115,8 @@ pub(crate) fn allgather(
     Ok(())
 }
 
-/// Where a node's leader has the blocks of its node, and the root those of all, node by node.
+/// Returns the region for the blocks of all ranks (at the root) and for the blocks of this node (at
+/// its leader), both ordered node by node; empty regions on the other ranks.
 fn places(
     s: &mut dyn Steps,
     l: &Levels,

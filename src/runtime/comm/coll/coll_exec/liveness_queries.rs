@@ -1,4 +1,4 @@
-//! Queries to the other ranks in a long wait for a collective.
+//! Queries to the other ranks while a collective waits for a long time.
 
 use super::report_on;
 use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
@@ -8,7 +8,7 @@ use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
 use crate::runtime::comm::op_desc::OpDesc;
 use crate::sys::sync::clock::now_ns;
 
-/// Timer of a long wait's queries whether the other ranks are in the same collective.
+/// Timer of the queries by which a long wait compares the collectives of all ranks.
 pub(super) struct LivenessQueries {
     since: u64,
     next_ns: u64,

@@ -1,11 +1,11 @@
-//! A collective on its way: begun, moved on, waited for, given up.
+//! Execution of a collective: start, progress, wait, failure.
 //!
 //! Every rank must make the same calls in the same order. A failure (time limit, death, mismatch)
-//! leaves ranks at different points, so collectives are refused from then on.
+//! leaves ranks at different points, so later collectives on the communicator are rejected.
 //!
 //! In reading order:
 //! - `liveness_queries`: queries to ranks that are late
-//! - `peer_failure`: collectives that were given up
+//! - `peer_failure`: collectives that other ranks abandoned
 
 mod liveness_queries;
 mod peer_failure;
@@ -33,35 +33,35 @@ use crate::sys::sync::biased_trylock::LockWord;
 use crate::sys::sync::hints::usually;
 use std::sync::atomic::Ordering;
 
-/// Bits of a collective's number in its messages' tags; the others are its signature.
+/// Bits of a collective's number in the tags of its messages. The other tag bits are its signature.
 const NUMBER_BITS: u32 = 20;
-/// Step lists kept for reuse, each with its scratch memory.
+/// Maximum number of schedules that a communicator retains for reuse, each with its scratch memory.
 const SPARE: usize = 4;
-/// A communicator of more ranks than this keeps only one list, of bounded memory: the size of a
-/// list grows with the number of ranks, and a process may have thousands of lists. One more
-/// allocation is cheap compared with a collective of so many ranks.
+/// Number of ranks above which a communicator retains only one schedule, of bounded memory. The
+/// size of a schedule grows with the number of ranks, and a process may have thousands of
+/// schedules. One more allocation is cheap compared with a collective of so many ranks.
 const MANY_RANKS: i32 = 64;
 
-/// Bytes that the list of a communicator of more than [`MANY_RANKS`] ranks may keep: 2 MiB for 128
-/// ranks, 16 KiB for more than 1408.
+/// Returns the maximum bytes of the schedule that a communicator of more than [`MANY_RANKS`] ranks
+/// may retain: 2 MiB for 128 ranks, 16 KiB for more than 1408.
 fn kept_bytes(ranks: i32) -> usize {
     let times = ranks.unsigned_abs().div_ceil(MANY_RANKS.unsigned_abs()).max(1) as usize;
     ((8 << 20) / (times * times)).max(16 << 10)
 }
 
-/// Work of a collective.
+/// Method by which a collective runs.
 enum CollWork {
-    /// Steps of the library's own algorithms.
+    /// Schedule of one of the library's own algorithms.
     Steps(Schedule),
-    /// One of the transport's own; `Some` once it is in flight.
+    /// Native collective of the transport; `Some` once it is in flight.
     Native(CollArgs, Option<OpId>),
-    /// Over the communicator's board.
+    /// Small collective over the communicator's mailboxes.
     Flat(small_coll::Steps),
-    /// On device memory; `Some` once it is started.
+    /// Collective on device memory; `Some` once it is started.
     Device(CollArgs, Option<u64>),
 }
 
-/// A collective that was started.
+/// Collective in progress.
 pub struct Run {
     work: CollWork,
     call: OpDesc,
@@ -70,13 +70,13 @@ pub struct Run {
     ticket: Ticket,
     turn: LockWord,
     death_seen: Option<u64>,
-    /// Turns of its polls as a request.
+    /// Counter that selects the polls of the request that also check for departed ranks.
     turns: PollCounter,
-    /// Buffers that the host cannot reach.
+    /// Staging of buffers that the host cannot reach; `None` if there are no such buffers.
     stage: Option<Box<StagedBuffers>>,
 }
 
-/// A collective's number is taken, and it is noted.
+/// Collective that has its number and its record in the flight recorder, but has not started.
 pub(in crate::runtime::comm) struct CollSetup {
     pub(in crate::runtime::comm) ticket: Ticket,
     pub(in crate::runtime::comm) call: OpDesc,
@@ -84,7 +84,7 @@ pub(in crate::runtime::comm) struct CollSetup {
 }
 
 impl CollSetup {
-    /// The collective's number, which is unique among all that are in flight at once.
+    /// Returns the number of the collective, which is unique among all collectives in flight.
     fn number(&self) -> u32 {
         self.call.tag as u32
     }
@@ -110,7 +110,7 @@ impl CollSetup {
         }
     }
 
-    /// Returns the run of a transport's own collective that has not started.
+    /// Returns a run of a native collective that has not started.
     pub(in crate::runtime::comm) fn native(self, args: CollArgs) -> Run {
         self.run(CollWork::Native(args, None))
     }
@@ -133,14 +133,15 @@ impl Comm {
         )
     }
 
-    /// Error of a collective begun after the one that failed first: with a death all fail alike.
+    /// Returns the error of a collective that began after the first failed collective. After the
+    /// death of a rank, both fail with the same status.
     #[cold]
     pub(in crate::runtime::comm) fn fail_with_first(&self) -> Error {
         let error = self.refuse("it was begun, but cannot go on");
         if self.has_gone() { Error::new(DTL_ERROR_RANK_FAILURE, error.text()) } else { error }
     }
 
-    /// Whether a collective has failed.
+    /// Returns true if a collective on this communicator has failed.
     pub(in crate::runtime::comm) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
     }
@@ -153,7 +154,7 @@ impl Comm {
         self.is_broken.store(true, Ordering::Release);
     }
 
-    /// Begins one collective by the library's own algorithms: `generate` appends its steps.
+    /// Starts a collective that uses the library's own algorithms; `generate` appends its steps.
     pub(in crate::runtime::comm) fn prepare(
         &self,
         call: OpDesc,
@@ -171,8 +172,8 @@ impl Comm {
         Ok(StartedColl::Going(self.begin(call, turn).run(CollWork::Steps(schedule))))
     }
 
-    /// Begins a collective over the board. A collective that is over at once never becomes a `Run`,
-    /// which would take longer than the collective.
+    /// Starts a small collective over the mailboxes. A collective that completes at once never
+    /// becomes a `Run`, because creating a `Run` would take longer than the collective.
     #[inline]
     pub(in crate::runtime::comm) fn prepare_flat(
         &self,
@@ -188,11 +189,11 @@ impl Comm {
             self.leave(turn);
             return Ok(StartedColl::Over(call.kind));
         }
-        // The call that moves the collective on will meet a failure again.
+        // A failure here is dropped: the next call to `advance` finds it again.
         Ok(StartedColl::Going(begin.run(CollWork::Flat(steps))))
     }
 
-    /// Begins a collective on device memory.
+    /// Starts a collective on device memory.
     pub(in crate::runtime::comm) fn prepare_on_device(
         &self,
         args: CollArgs,
@@ -202,13 +203,15 @@ impl Comm {
         Ok(StartedColl::Going(self.begin(call.on_device(), turn).run(CollWork::Device(args, None))))
     }
 
-    /// Collectives are called one at a time, by threads that may call the transport.
+    /// Enters a collective on this communicator and returns the lock, which only one thread has
+    /// at a time. Fails if the thread may not call the transport.
     #[inline]
     pub(in crate::runtime::comm) fn enter(&self, call: &OpDesc) -> Result<LockWord> {
         self.try_enter().map_or_else(|| self.enter_checked(call.kind.name()), Ok)
     }
 
-    /// Enters a collective while nothing is in the way. `None`: `enter_checked`.
+    /// Enters a collective on the fast path. Returns `None` if a check of `enter_checked` may fail,
+    /// so that the caller must use `enter_checked`.
     #[inline]
     pub(in crate::runtime::comm) fn try_enter(&self) -> Option<LockWord> {
         let is_well =
@@ -216,7 +219,8 @@ impl Comm {
         if usually(is_well) { self.in_collective.try_take(epoch::thread_mark()) } else { None }
     }
 
-    /// A thread that is refused has not begun one: those of the others are not disturbed.
+    /// Enters a collective on the slow path: makes all checks and returns the error that applies. A
+    /// rejected call has not begun a collective, so collectives of other threads are unaffected.
     #[cold]
     #[inline(never)]
     fn enter_checked(&self, name: &str) -> Result<LockWord> {
@@ -238,7 +242,7 @@ impl Comm {
         }
     }
 
-    /// Others may call one.
+    /// Releases the lock that `enter` returned, so that other threads may enter a collective.
     pub(in crate::runtime::comm) fn leave(&self, turn: LockWord) {
         self.in_collective.give_back(turn);
     }
@@ -251,7 +255,7 @@ impl Comm {
 
     #[inline]
     fn numbered(&self, call: OpDesc) -> OpDesc {
-        // One thread at a time is here (`enter`), so a load and a store are enough.
+        // Only one thread at a time runs this code (`enter`), so a load and a store are enough.
         let number = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(number.wrapping_add(1), Ordering::Relaxed);
         OpDesc { tag: (number & i32::MAX as u32) as i32, ..call }
@@ -288,7 +292,7 @@ impl Run {
         Ok(advance)
     }
 
-    /// For a request: moves it on, and fails it if it cannot come to its end any more.
+    /// Advances a collective that is polled as a request; fails it if it can no longer complete.
     pub(in crate::runtime::comm) fn progress(&mut self, comm: &Comm) -> Result<Advance> {
         let advance = self
             .advance(comm)
@@ -305,7 +309,7 @@ impl Run {
 
     pub(in crate::runtime::comm) fn start(mut self, comm: &Comm) -> Result<Option<Self>> {
         let advance = self.advance(comm);
-        // Other collectives may be started while this one goes on.
+        // Other collectives may start while this one is in progress.
         comm.leave(self.turn);
         match advance {
             Ok(Advance::Done) => {
@@ -321,8 +325,8 @@ impl Run {
         }
     }
 
-    /// Adds details to an error: to a mismatch where the ranks are, to a failed rank why another
-    /// rank gave the collective up.
+    /// Adds details to an error: to a mismatch, the operation of each rank; to a rank failure, the
+    /// reason for which another rank abandoned the collective.
     fn placed(&self, comm: &Comm, error: Error, inquiry: &DeadlineQuery) -> Error {
         match error.status() {
             DTL_ERROR_INVALID_ARGUMENT => self.report(comm, &error, inquiry),
@@ -331,7 +335,7 @@ impl Run {
         }
     }
 
-    /// It is over: buffers that the host cannot reach get their results.
+    /// Copies the results of a completed collective to buffers that the host cannot reach.
     pub(in crate::runtime::comm) fn deliver(&mut self) -> Result<()> {
         if self.stage.is_none() { Ok(()) } else { self.deliver_stage() }
     }
@@ -348,19 +352,19 @@ impl Run {
         &self.call
     }
 
-    /// Returns the run with the staging of buffers that get their results when the run is over.
+    /// Returns the run with staged buffers, which receive their results when the run completes.
     pub(in crate::runtime::comm) fn with(self, stage: StagedBuffers) -> Run {
         Run { stage: Some(Box::new(stage)), ..self }
     }
 
-    /// Keeps its lists' memory for the next one.
+    /// Returns the schedule to the communicator for reuse by a later collective.
     pub(in crate::runtime::comm) fn recycle(&mut self, comm: &Comm) {
         if let CollWork::Steps(schedule) = &mut self.work {
             comm.put_back(std::mem::take(schedule));
         }
     }
 
-    /// Whether it was passed to the transport, which cannot cancel it.
+    /// Returns true if the collective was passed to the transport, which cannot cancel it.
     pub(in crate::runtime::comm) fn is_irrevocable(&self) -> bool {
         matches!(self.work, CollWork::Native(_, Some(_)))
     }
@@ -391,7 +395,7 @@ impl Run {
             }
             match (&self.work, &comm.flat) {
                 (CollWork::Flat(steps), Some(flat)) => steps.pause(comm, flat, &mut backoff),
-                // No event of the transport ends it.
+                // No event of the transport completes a device collective.
                 (CollWork::Device(..), _) => backoff.pause(),
                 _ => comm.pause(&mut backoff),
             }
@@ -431,17 +435,17 @@ impl Run {
         self.report(comm, &Error::new(DTL_ERROR_TIMEOUT, text), inquiry)
     }
 
-    /// An error with where the ranks are.
+    /// Returns `error` with the operation of each rank appended.
     fn report(&self, comm: &Comm, error: &Error, inquiry: &DeadlineQuery) -> Error {
         report_on(comm, error, Some(self.call.tag), inquiry)
     }
 
-    /// Whether it has failed and the transport has kept operations of it.
+    /// Returns true if the collective has failed with operations still in flight in the transport.
     pub(in crate::runtime::comm) fn is_kept(&self) -> bool {
         matches!(&self.work, CollWork::Steps(schedule) if schedule.is_in_use())
     }
 
-    /// Cancels what is in flight, and notifies the other ranks that this rank does not go on.
+    /// Cancels the operations in flight, and notifies all ranks of the abandoned collective.
     pub(in crate::runtime::comm) fn fail(&mut self, comm: &Comm, error: &Error) {
         match &mut self.work {
             CollWork::Steps(schedule) => schedule.abandon(comm),
@@ -449,7 +453,7 @@ impl Run {
             _ => {}
         }
         if self.is_kept() || self.is_irrevocable() {
-            // The transport goes on with it, so its memory has to stay.
+            // The transport continues to use the staging memory, so the memory is leaked.
             std::mem::forget(self.stage.take());
         }
         comm.set_broken(error.text());
@@ -458,8 +462,8 @@ impl Run {
     }
 }
 
-/// Returns an error that includes where the ranks are. They are queried after the first failure
-/// only: failures that follow from it would wait for the same answers.
+/// Returns `error` with the operation of each rank appended. The ranks are queried after the first
+/// failure only: failures that follow from it would wait for the same replies.
 #[cold]
 fn report_on(comm: &Comm, error: &Error, about: Option<i32>, inquiry: &DeadlineQuery) -> Error {
     if !comm.is_broken() {

@@ -1,5 +1,5 @@
-//! Whether a collective can still come to its end, and why not: ranks that died, left or are
-//! absent, and ranks that gave it up.
+//! Detects that a collective can no longer complete, because ranks died, left, are absent, or
+//! abandoned it, and determines the reason.
 
 use super::{CollWork, Run, report_on};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
@@ -9,12 +9,13 @@ use crate::runtime::comm::absence::MissingRanks;
 use crate::runtime::comm::diagnostics::hang_report::{CollFailure, DeadlineQuery};
 use crate::sys::sync::clock::now_ns;
 
-/// How long a collective may go on after a death was seen: what the dead rank sent may complete it.
+/// Time in nanoseconds that a collective may continue after a death was detected, because data that
+/// the dead rank sent may still complete the collective.
 const GRACE_NS: u64 = 100_000_000;
 
 impl Run {
-    /// Whether it can still come to its end; `looks`: also whether ranks have destroyed the
-    /// communicator.
+    /// Returns an error if the collective can no longer complete. `looks`: also checks whether
+    /// ranks have destroyed the communicator.
     pub(super) fn check_hope(
         &mut self,
         comm: &Comm,
@@ -39,7 +40,8 @@ impl Run {
         Ok(())
     }
 
-    /// Whether it is this one that the ranks are at: one begun later fails with it, and names it.
+    /// Returns true if no earlier collective is in progress, so that the ranks are executing this
+    /// one. A later collective fails with the earlier one and names the earlier one in its error.
     fn is_next(&self, comm: &Comm) -> bool {
         match (&self.work, &comm.flat) {
             (CollWork::Flat(steps), Some(flat)) => steps.is_next(flat),
@@ -47,7 +49,7 @@ impl Run {
         }
     }
 
-    /// Whether a rank has gone without its part.
+    /// Returns true if a rank died or left without contributing its part.
     fn is_lost(&mut self, comm: &Comm, looks: bool) -> Result<bool> {
         match (&mut self.work, &comm.flat) {
             (CollWork::Flat(steps), Some(flat)) => Ok(steps.is_lost(comm, flat, looks)),
@@ -58,8 +60,9 @@ impl Run {
         }
     }
 
-    /// Returns the error that names the gone ranks as the reason. A rank that gave up, and has
-    /// destroyed the communicator since, is none: its notice names those that are.
+    /// Returns the error that names the failed and absent ranks as the reason. A rank that
+    /// abandoned the collective and has destroyed the communicator since is not a reason: the
+    /// notice that it sent names the ranks that are.
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();
         comm.catch_up_with_left();
@@ -76,8 +79,9 @@ impl Run {
         Error::new(DTL_ERROR_RANK_FAILURE, text)
     }
 
-    /// Another rank has given it up, or one before it. If that is because of ranks that are gone,
-    /// these are the reason here, too: the other ranks need not be queried for where they are.
+    /// Returns the error of a collective that another rank abandoned, or of which another rank
+    /// abandoned an earlier one. If that rank named failed or absent ranks as the reason, they are
+    /// the reason here too, and the other ranks need not be queried for their operations.
     fn given_up(&self, comm: &Comm, first: &CollFailure, inquiry: &DeadlineQuery) -> Error {
         if let Some(gone) = first.cause(comm) {
             return self.cannot_complete(comm, &gone);
@@ -90,11 +94,11 @@ impl Run {
         report_on(comm, &Error::new(first.status, text), i32::try_from(number).ok(), inquiry)
     }
 
-    /// The rank that this one waited for may be gone because it had given the collective up, and
-    /// reported why.
+    /// Adds the reason that another rank reported. The rank for which this rank waited may have
+    /// left because it had abandoned the collective.
     pub(super) fn with_cause(&self, comm: &Comm, error: Error) -> Error {
         if comm.is_broken() {
-            return error; // It has the reason of the first failure.
+            return error; // The error already has the reason of the first failure.
         }
         comm.catch_up_with_left();
         let failed = comm.failed_ranks();

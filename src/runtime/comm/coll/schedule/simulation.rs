@@ -1,12 +1,12 @@
-//! Runs the step lists of all ranks against each other in one thread, without a transport: for
-//! tests of what algorithms list.
+//! Runs the step lists of all ranks against each other in one thread, without a transport, for
+//! tests of the steps that algorithms generate.
 
 use super::{Schedule, Step};
 use crate::sys::memory::buf::Scratch;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Runs them to their end; the messages as sender, receiver and bytes. Panics if they wait for each
-/// other for ever, if sizes do not agree or if messages are left.
+/// Runs the schedules to completion. Returns the sender, receiver and bytes of each message. Panics
+/// on deadlock, if sizes do not match, or if messages remain unreceived.
 pub(in crate::runtime::comm) fn simulate(all: &mut [Schedule]) -> Vec<(i32, i32, usize)> {
     let (mut sent, mut wires) = (Vec::new(), BTreeMap::<(i32, i32), VecDeque<Scratch>>::new());
     loop {

@@ -1,5 +1,4 @@
-//! What a board's tree computes against what messages compute: the same bits, for any number of
-//! ranks.
+//! Compares results of the mailbox tree with results of messages: bitwise equal for any rank count.
 
 use super::*;
 use crate::abi::word::{
@@ -11,11 +10,11 @@ use crate::runtime::comm::coll::schedule::Schedule;
 use crate::runtime::comm::coll::schedule::simulation::simulate;
 use crate::runtime::types::reduction;
 
-/// Elements of each rank.
+/// Number of elements of each rank.
 const COUNT: usize = 5;
 const BYTES: usize = 8 * COUNT;
 
-/// Numbers whose sum depends on the order.
+/// Returns numbers whose sum depends on the order of the operands.
 fn floats(rank: i32) -> Scratch {
     let value =
         |at: usize| (f64::from(rank) + 1.0) / 3.0 * 10_f64.powi((rank * 7 + at as i32 * 5) % 31);

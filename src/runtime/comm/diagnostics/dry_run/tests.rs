@@ -1,5 +1,5 @@
-//! What plans tell against what collectives send: every collective is run, by the calls that
-//! programs make, over a transport that counts, with 2 to 16 ranks, all roots and all algorithms.
+//! Compares plans with the messages of real collectives: every collective runs, by the calls of
+//! programs, over a transport that counts messages, with 2 to 16 ranks, all roots and algorithms.
 
 use super::*;
 use crate::abi::status::DTL_SUCCESS;
@@ -21,7 +21,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Poll;
 
-/// What a rank has sent and received.
+/// Messages that a rank has sent and received.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct Count {
     sent: u64,
@@ -43,7 +43,7 @@ impl Count {
     }
 }
 
-/// Messages on their way, what waits for one, and what has been counted by rank.
+/// Messages in flight, posted receives, and the counts of each rank.
 #[derive(Default)]
 struct Net {
     messages: HashMap<(i32, i32, u64), VecDeque<Scratch>>,
@@ -58,7 +58,7 @@ struct Wire {
     net: Arc<Mutex<Net>>,
 }
 
-/// The word of each send: over at once.
+/// Operation of every send: complete at once.
 const SENT: OpId = OpId(0);
 
 impl Transport for Wire {
@@ -136,7 +136,7 @@ struct Nothing;
 
 impl BackendProbe for Nothing {}
 
-/// All ranks of a communicator, with room for what each gives and gets.
+/// All ranks of a communicator, with the send and receive buffer of each rank.
 struct Ranks {
     job: DryRunJob,
     net: Arc<Mutex<Net>>,
@@ -163,7 +163,7 @@ impl Ranks {
                 u64::MAX,
             )
         };
-        // Large data are not sent block by block.
+        // Large data is not sent in blocks, so one block is enough.
         let blocks = if job.bytes > 16 << 10 { 1 } else { job.ranks as usize };
         let room = |_| Scratch::new(job.bytes * blocks).unwrap();
         let all = || 0..job.ranks;
@@ -172,7 +172,7 @@ impl Ranks {
         Ranks { job, net, comms, send, recv }
     }
 
-    /// Calls a collective on each rank as a request, and moves all on to their end; what was sent.
+    /// Calls a collective as a request on each rank and completes all requests. Returns the counts.
     fn run(&self, name: &str) -> Vec<Count> {
         let begun = (0..self.job.ranks).map(|rank| {
             let comm = &self.comms[rank as usize];
@@ -247,7 +247,7 @@ fn has_root(name: &str) -> bool {
     ["bcast", "reduce", "gather", "scatter", "gatherv", "scatterv"].contains(&name)
 }
 
-/// Compares each rank of each collective; the algorithms that were met.
+/// Compares plan and messages of each rank and collective; adds the algorithms to `met`.
 fn compare(
     job: DryRunJob,
     names: &[&'static str],
@@ -293,7 +293,7 @@ fn plans_tell_what_is_sent() {
             }
         }
     }
-    // Nothing that the table could choose was left out.
+    // Every algorithm that the table can select was compared.
     let chosen = |name: &str| met.iter().filter(|(of, _)| *of == name).count();
     let expected = [("barrier", 2), ("bcast", 3), ("reduce", 3), ("allreduce", 4), ("gather", 3)];
     let more =
@@ -304,8 +304,7 @@ fn plans_tell_what_is_sent() {
     assert_eq!(all.len(), 17);
 }
 
-/// Several pieces, and elements of one byte, by the generators alone: what plans tell must fit
-/// together.
+/// Checks that sends and receives match in plans of several pieces and of one-byte elements.
 #[test]
 fn what_is_sent_is_received() {
     for (name, how) in [
@@ -348,8 +347,8 @@ fn a_plan_of_a_million_ranks_takes_no_memory_of_theirs() {
     }
 }
 
-/// What is offered is a list of steps of its own, which the test above compares with what is sent
-/// under that name.
+/// Checks that only collectives that are one list of steps have a plan. The test above compares
+/// these lists with the messages.
 #[test]
 fn only_what_is_one_list_of_steps_is_offered() {
     let job = DryRunJob { ranks: 16, bytes: 8, root: 0, element: 8, commutes: true, per_node: 0 };
@@ -386,7 +385,7 @@ fn few_bytes_of_few_ranks_go_over_a_board() {
     };
     for name in ["barrier", "bcast", "reduce", "allreduce", "allgather"] {
         assert!(prefers(name, 2, 8, true) && prefers(name, 64, 512, false), "{name}");
-        // At most 32 KiB of all ranks together; a barrier has none.
+        // The data of all ranks together is at most 32 KiB; a barrier has no data.
         assert_eq!(prefers(name, 64, 520, true), name == "barrier");
     }
     for name in ["gather", "scan", "allgatherv", "alltoall", "neighbor_alltoallv", "reduce_scatter"]

@@ -1,13 +1,12 @@
-//! Hang reports: ranks exchange which operation each is in when a collective does not come to its
-//! end.
+//! Hang reports: ranks exchange their current operations when a collective does not complete.
 //!
-//! A rank that waits for long queries the others, which answer from inside whatever call they wait
-//! in. A rank that gives a collective up notifies all, so that they do not wait for it. None of
-//! this is on the path of a call that completes.
+//! A rank that waits for a long time queries the other ranks, which reply from any call in which
+//! they wait. A rank that abandons a collective notifies all ranks, so that they do not wait for
+//! it. Calls that complete execute none of this code.
 //!
 //! In reading order:
-//! - `notice`: notice that a rank gives a collective up
-//! - `retired`: reports of collectives that ended meanwhile
+//! - `notice`: message that reports operations or an abandoned collective
+//! - `retired`: notices to communicators that were destroyed meanwhile
 
 mod notice;
 mod retired;
@@ -32,11 +31,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How long a report waits for answers.
+/// Time in nanoseconds that a report waits for replies.
 const PATIENCE_NS: u64 = 500_000_000;
-/// Wait for answers when a time limit has (almost) passed: no call is to exceed it by much more.
+/// Time in nanoseconds that a report waits for replies once a time limit has (almost) passed, so
+/// that no call exceeds its limit by much more.
 const MOMENT_NS: u64 = 50_000_000;
-/// A collective that waits this long queries the others whether they are in the same one.
+/// Wait in nanoseconds before a collective queries the other ranks for their collective.
 pub(in crate::runtime::comm) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
 pub(in crate::runtime::comm) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 
@@ -44,12 +44,12 @@ pub(in crate::runtime::comm) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 #[derive(Default)]
 pub(in crate::runtime::comm) struct Reports {
     heard: Mutex<ReceivedNotices>,
-    /// Counts the notices received.
+    /// Number of notices received.
     news: AtomicU64,
-    /// Notices that found no room yet.
+    /// Notices that are still being sent.
     sending: Mutex<Vec<Posted>>,
     is_sending: AtomicBool,
-    /// Shared with the communicators that were made from this one.
+    /// Absences, shared with the communicators that were created from this one.
     pub(in crate::runtime::comm) absences: Arc<Absences>,
 }
 
@@ -57,28 +57,28 @@ pub(in crate::runtime::comm) struct Reports {
 struct ReceivedNotices {
     latest: BTreeMap<i32, Notice>,
     since_asked: BTreeSet<i32>,
-    /// The first one.
+    /// First collective that another rank abandoned.
     given_up: Option<CollFailure>,
-    /// The first one that this rank has given up itself.
+    /// Number of the first collective that this rank has abandoned.
     own: Option<u64>,
-    /// The ranks because of which this rank gives up.
+    /// Failed and absent ranks that are the reason why this rank abandons a collective.
     cause: Option<MissingRanks>,
 }
 
-/// A collective that a rank has given up.
+/// Collective that a rank has abandoned.
 #[derive(Clone)]
 pub(in crate::runtime::comm) struct CollFailure {
     pub(in crate::runtime::comm) number: u64,
     pub(in crate::runtime::comm) rank: i32,
     pub(in crate::runtime::comm) status: dtl_status_t,
-    /// The ranks because of which, as far as that rank knew them.
+    /// Failed and absent ranks that are the reason, as far as the abandoning rank knew them.
     pub(in crate::runtime::comm) gone: MissingRanks,
 }
 
 impl CollFailure {
-    /// The ranks because of which: as the rank that gave it up named them, for those that are known
-    /// here may have destroyed the communicator only after the failure. `None`: it has another
-    /// reason.
+    /// Returns the failed and absent ranks that are the reason, as named by the abandoning rank:
+    /// ranks known here may have destroyed the communicator only after the failure. Returns `None`
+    /// if the collective has another reason.
     pub(in crate::runtime::comm) fn cause(&self, comm: &Comm) -> Option<MissingRanks> {
         let is_failure = self.status == DTL_ERROR_RANK_FAILURE;
         Some(self.gone.clone().or(|| comm.gone())).filter(|gone| is_failure && !gone.is_empty())
@@ -90,14 +90,14 @@ impl Reports {
         self.news.load(Ordering::Relaxed)
     }
 
-    /// Returns which rank gave up the collective of this number, or one before it.
+    /// Returns the notice that collective `number`, or an earlier collective, was abandoned.
     pub(in crate::runtime::comm) fn given_up(&self, number: u64) -> Option<CollFailure> {
         self.heard.lock().given_up.as_ref().filter(|first| first.number <= number).cloned()
     }
 
-    /// Keeps the ranks because of which a collective fails here, for the notice to the others.
-    /// Those that are gone when the notice is sent may be more: some have given it up meanwhile,
-    /// and left.
+    /// Stores the failed and absent ranks that are the reason of a failure, for the notice to the
+    /// other ranks. Later, more ranks may be missing, because they abandoned the collective and
+    /// left.
     pub(in crate::runtime::comm) fn note_cause(&self, gone: &MissingRanks) {
         self.heard.lock().cause.get_or_insert_with(|| gone.clone());
     }
@@ -105,7 +105,7 @@ impl Reports {
 
 fn own(comm: &Comm, why: NoticeKind, status: dtl_status_t, number: u64) -> Notice {
     let mut calls: Vec<_> = comm.recorder.latest().take(TOLD - 2).collect();
-    // Many may have begun since: the stuck one and the one in question are always reported.
+    // Later operations may fill the notice: the stuck collective and `number` are always reported.
     let stuck = comm.recorder.stuck().map(|call| (call, false));
     let meant = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
     for more in [stuck, meant].into_iter().flatten() {
@@ -121,7 +121,7 @@ fn notify(comm: &Comm, rank: i32, notice: &Notice) {
     let Ok(mut message) = Posted::lent(&comm.link, message, "a notice") else { return };
     let (word, dest) = (comm.match_bits(Class::Service, 0), comm.to_world(rank));
     let transport = &comm.link.transport;
-    // A rank that cannot be reached is one of the findings.
+    // Errors are dropped: that a rank is unreachable is part of the report.
     let sent = message.post(|data| transport.isend(data, dest, word, SendMode::Notice));
     if sent.is_err() || message.is_over() || matches!(message.poll(), Ok(Some(_))) {
         return;
@@ -134,25 +134,25 @@ fn notify_all(comm: &Comm, notice: &Notice) {
     (0..comm.size).filter(|rank| *rank != comm.rank).for_each(|rank| notify(comm, rank, notice));
 }
 
-/// Sends a notice that concerns this communicator alone. Ranks that are absent are left out: they
-/// have destroyed the communicator and read nothing more, or never had it and read nothing at all.
+/// Sends a notice about this communicator only. Absent ranks are skipped: they have destroyed the
+/// communicator or never had it, so they read no notices.
 fn notify_present(comm: &Comm, notice: &Notice) {
     let others = (0..comm.size).filter(|rank| *rank != comm.rank && !comm.is_absent(*rank));
     others.for_each(|rank| notify(comm, rank, notice));
 }
 
-/// Number in a notice that is about no collective.
+/// Number of a notice that is about no collective.
 const NONE: u64 = absence::HERE;
 
-/// Queries the ranks that this one waits for; they answer when they are in a call. Not all ranks:
-/// of those that wait in vain, some wait for one that is elsewhere, and they notify the others.
+/// Queries the ranks that this rank waits for, which reply when they are in a call. Querying all
+/// ranks is unnecessary: of the ranks that wait in vain, some wait for a rank that is elsewhere,
+/// and they notify the others.
 pub(in crate::runtime::comm) fn query(comm: &Comm, awaited: impl Iterator<Item = i32>) {
     let notice = own(comm, NoticeKind::Ask, DTL_SUCCESS, NONE);
     awaited.collect::<BTreeSet<_>>().into_iter().for_each(|rank| notify(comm, rank, &notice));
 }
 
-/// Tells all others that this rank does not go on with a collective. Those begun after it are given
-/// up with it.
+/// Notifies all other ranks that this rank abandons collective `number` and all later ones.
 pub(in crate::runtime::comm) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
     let first = comm.reports.heard.lock().own.replace(number);
     if let Some(first) = first.filter(|first| *first <= number) {
@@ -161,7 +161,7 @@ pub(in crate::runtime::comm) fn give_up(comm: &Comm, number: u64, status: dtl_st
     }
     let mut notice = own(comm, NoticeKind::GaveUp, status, number);
     if status == DTL_ERROR_RANK_FAILURE {
-        // The others may not have detected that these ranks are gone.
+        // The other ranks may not have detected these failures.
         let told =
             || comm.reports.given_up(number).map_or_else(MissingRanks::default, |first| first.gone);
         let cause = comm.reports.heard.lock().cause.clone();
@@ -170,31 +170,30 @@ pub(in crate::runtime::comm) fn give_up(comm: &Comm, number: u64, status: dtl_st
     let call = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
     match call {
         Some((call, _)) if !call.kind.makes_comm() => notify_present(comm, &notice),
-        // The communicator that it makes may have been made on others, which have destroyed this
-        // one.
+        // The communicator that this collective creates may exist on other ranks, which may have
+        // destroyed this communicator.
         _ => notify_all(comm, &notice),
     }
 }
 
-/// Tells all others that the communicator is being shrunk.
+/// Notifies all other ranks that the communicator is being shrunk.
 pub(in crate::runtime::comm) fn revoke(comm: &Comm) {
     notify_present(comm, &own(comm, NoticeKind::Revoke, DTL_SUCCESS, NONE));
 }
 
-/// Notifies all other ranks that this rank is absent from the communicator that the collective of
-/// this number made.
+/// Notifies all others that this rank is absent from the communicator of collective `number`.
 pub(in crate::runtime::comm) fn absent(comm: &Comm, number: u64) {
     let notice = own(comm, NoticeKind::Absent, DTL_SUCCESS, number);
     if number == absence::HERE { notify_present(comm, &notice) } else { notify_all(comm, &notice) }
 }
 
-/// Reads notices and answers questions.
+/// Reads notices and replies to queries.
 pub(in crate::runtime::comm) fn serve(comm: &Comm) {
     absence::read_notices(comm);
     serve_own(comm);
 }
 
-/// Reads notices on this communicator's own context only.
+/// Reads only the notices on this communicator's own context, and replies to queries.
 pub(in crate::runtime::comm) fn serve_own(comm: &Comm) {
     if comm.size < 2 {
         return;
@@ -214,23 +213,21 @@ pub(in crate::runtime::comm) fn serve_own(comm: &Comm) {
     }
 }
 
-/// Reads notices on the context of a destroyed communicator, on behalf of one that was made from
-/// it.
+/// Reads notices on the context of a destroyed communicator, on behalf of a derived communicator.
 pub(in crate::runtime::comm) fn read_absences(comm: &Comm, context: u32, absences: &Absences) {
     while let Some((outer, notice)) = next_notice(comm, context) {
         note_absence(absences, outer, &notice);
     }
 }
 
-/// Receives the next notice on a context of this communicator's link. Also returns the transport's
-/// rank of its sender.
+/// Receives the next notice on a context of this link, with the sender's rank in the transport.
 fn next_notice(comm: &Comm, context: u32) -> Option<(i32, Notice)> {
     let (done, words) = next_message(comm, context, Class::Service)?;
     let notice = Notice::parse(&words).filter(|_| done.status == DTL_SUCCESS);
     notice.map(|notice| (done.source, notice))
 }
 
-/// Receives the next message of a class of the library's own: as much of it as a notice has words.
+/// Receives the next message of an internal class, up to the words of a notice.
 fn next_message(comm: &Comm, context: u32, class: Class) -> Option<(Completion, Vec<u64>)> {
     let transport = &comm.link.transport;
     let word = shared_transport::match_bits(context, class, 0);
@@ -251,7 +248,7 @@ fn next_message(comm: &Comm, context: u32, class: Class) -> Option<(Completion, 
 }
 
 fn note_absence(absences: &Absences, outer: i32, notice: &Notice) {
-    // A rank that gave up the collective does not have the communicator that the collective made.
+    // A rank that abandoned the collective does not have the communicator that it creates.
     if matches!(notice.why, NoticeKind::Absent | NoticeKind::GaveUp) {
         absences.note(notice.number, outer);
     }
@@ -275,7 +272,7 @@ fn handle_notice(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
     comm.reports.news.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A rank that is in another collective under the same number, if one is known.
+/// Returns true if another rank is known to be in a different collective with the same number.
 pub(in crate::runtime::comm) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
     let heard = comm.reports.heard.lock();
     let same_number = |other: &OpDesc| other.kind.is_collective() && other.tag == call.tag;
@@ -283,15 +280,15 @@ pub(in crate::runtime::comm) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
     calls.into_iter().any(|other| same_number(other) && !other.goes_with(call))
 }
 
-/// Queries all, also how they called the collective of number `about`, and waits for their answers:
-/// half a second at most, and a moment only beyond a time limit.
+/// Queries all ranks, also about collective `about`, and waits for their replies: at most half a
+/// second, and at most 50 ms beyond a time limit.
 pub(in crate::runtime::comm) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
     comm.reports.heard.lock().since_asked.clear();
     query_silent(comm, about);
     await_replies(comm, limit.left_ns().clamp(MOMENT_NS, PATIENCE_NS));
 }
 
-/// Queries the ranks that have not answered yet.
+/// Queries the ranks that have not replied yet.
 fn query_silent(comm: &Comm, about: Option<i32>) {
     let number = about.and_then(|number| u64::try_from(number).ok()).unwrap_or(NONE);
     let notice = own(comm, NoticeKind::Ask, DTL_SUCCESS, number);
@@ -300,7 +297,7 @@ fn query_silent(comm: &Comm, about: Option<i32>) {
     silent.filter(|rank| !comm.is_absent(*rank)).for_each(|rank| notify(comm, rank, &notice));
 }
 
-/// Queries all ranks except those that have given up: where they were when they did counts.
+/// Queries all ranks except the ranks that abandoned a collective: their state at that time counts.
 fn query_others(comm: &Comm, about: Option<i32>) {
     let mut heard = comm.reports.heard.lock();
     let ReceivedNotices { latest, since_asked, .. } = &mut *heard;
@@ -310,7 +307,7 @@ fn query_others(comm: &Comm, about: Option<i32>) {
     query_silent(comm, about);
 }
 
-/// Waits until all have answered, for so long at most.
+/// Waits until all ranks have replied, for at most `limit_ns` nanoseconds.
 fn await_replies(comm: &Comm, limit_ns: u64) {
     let deadline = Deadline::after(limit_ns);
     let mut backoff = Backoff::new();
@@ -326,23 +323,23 @@ fn await_replies(comm: &Comm, limit_ns: u64) {
     }
 }
 
-/// Query to all ranks before a time limit passes, so that their answers are there when it does:
-/// half a second before, or when half of the time is over. A rank that gives up meanwhile has
-/// answered with that.
+/// Query to all ranks before a time limit passes, so that the replies have arrived when it does. It
+/// is sent half a second before the limit, or at half of the time. The notice of a rank that
+/// abandons the collective meanwhile counts as its reply.
 pub(in crate::runtime::comm) struct DeadlineQuery {
     limit: Deadline,
     due: Deadline,
-    /// Time of the query, and the collective that it was about.
+    /// Time of the query, and the collective that the query was about.
     asked: Option<(u64, Option<i32>)>,
 }
 
 impl DeadlineQuery {
-    /// `limit`, which is one of so many nanoseconds.
+    /// Creates the query for deadline `limit`, which is a limit of `limit_ns` nanoseconds.
     pub(in crate::runtime::comm) fn before(limit: Deadline, limit_ns: u64) -> Self {
         DeadlineQuery { limit, due: limit.earlier(PATIENCE_NS.min(limit_ns / 2)), asked: None }
     }
 
-    /// Returns the inquiry of a wait that has no limit: it is never due.
+    /// Creates the query of a wait without a limit, which is never due.
     pub(in crate::runtime::comm) fn never() -> Self {
         DeadlineQuery::before(Deadline::NEVER, u64::MAX)
     }
@@ -355,8 +352,8 @@ impl DeadlineQuery {
         }
     }
 
-    /// Waits for answers before a report: half a second from the query, until the limit if that is
-    /// earlier, or a moment if the limit has passed.
+    /// Waits for replies before a report: half a second from the query, until the limit if that is
+    /// earlier, or 50 ms from the query if the limit has passed.
     pub(in crate::runtime::comm) fn end(&self, comm: &Comm, about: Option<i32>) {
         match self.asked {
             Some((at, asked)) if asked == about => {
@@ -372,8 +369,7 @@ impl DeadlineQuery {
     }
 }
 
-/// One line: which ranks are in which operation, and how they called the collective of number
-/// `about`.
+/// Returns one line: the current operation of all ranks, and their calls of collective `about`.
 pub(in crate::runtime::comm) fn summary(comm: &Comm, about: Option<i32>) -> String {
     let mut groups: Vec<(String, Vec<i32>)> = Vec::new();
     for (rank, text) in states(comm, about) {
@@ -389,18 +385,18 @@ pub(in crate::runtime::comm) fn summary(comm: &Comm, about: Option<i32>) -> Stri
     lines.collect::<Vec<_>>().join("; ")
 }
 
-/// State of a rank that does not answer.
+/// State of a rank that does not reply.
 const SILENT: &str = "silent (in no call of this library, or done with this communicator)";
 
 /// State of a rank that is alive and does not take part.
 const ABSENT: &str =
     "absent (the call that made this communicator failed there, or it destroyed it)";
 
-/// Returns the operation that each rank is in, as far as it is known.
+/// Returns the current operation of each rank, as far as it is known.
 fn states(comm: &Comm, about: Option<i32>) -> Vec<(i32, String)> {
     let MissingRanks { failed, absent } = comm.gone();
     let heard = comm.reports.heard.lock();
-    // Who is behind is in the one where the ranks parted.
+    // The rank that is furthest behind is in the collective at which the ranks diverged.
     let answers = heard.latest.iter().filter(|(rank, _)| heard.since_asked.contains(rank));
     let behind = answers.filter_map(|(_, notice)| notice.stuck()).map(|call| call.tag).min();
     let about = about.map(|number| behind.map_or(number, |behind| number.min(behind)));
@@ -425,7 +421,7 @@ fn states(comm: &Comm, about: Option<i32>) -> Vec<(i32, String)> {
     (0..comm.size).map(|rank| (rank, state(rank))).collect()
 }
 
-/// 0, 1, 2, 5 as "0-2, 5".
+/// Formats ranks as ranges: 0, 1, 2, 5 as "0-2, 5".
 fn ranges(ranks: &[i32]) -> String {
     let mut parts: Vec<(i32, i32)> = Vec::new();
     for &rank in ranks {
@@ -440,7 +436,7 @@ fn ranges(ranks: &[i32]) -> String {
     parts.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// The full report: where each rank is, and each rank's last operations.
+/// Returns the full report: the current operation of each rank, and its last operations.
 pub fn dump(comm: &Comm) -> String {
     gather(comm, None, Deadline::NEVER);
     let kind = comm.kind_name();
@@ -469,7 +465,7 @@ pub fn dump(comm: &Comm) -> String {
     text
 }
 
-/// An error with the report after its text; `about`: the number of the collective that it is about.
+/// Returns `error` with the report appended to its text; `about` is the number of its collective.
 pub(in crate::runtime::comm) fn attach(comm: &Comm, error: &Error, about: Option<i32>) -> Error {
     Error::new(error.status(), format!("{}: {}", error.text(), summary(comm, about)))
 }

@@ -1,26 +1,26 @@
-//! Message in which a rank reports its operations to another, and its encoding in words.
+//! Message by which a rank reports its operations to another rank, and its encoding in words.
 
 use crate::abi::status::dtl_status_t;
 use crate::runtime::comm::absence::MissingRanks;
 use crate::runtime::comm::op_desc::OpDesc;
 use std::fmt::Write;
 
-/// Operations reported in one notice.
+/// Maximum number of operations in one notice.
 pub(super) const TOLD: usize = 8;
-/// Ranks named in one notice as gone.
+/// Maximum number of failed and absent ranks in one notice.
 const NAMED: usize = 8;
 pub(super) const WORDS: usize = 3 + NAMED + 4 * TOLD;
 
-/// Why a rank sends a notice.
+/// Reason for which a rank sends a notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NoticeKind {
     Ask = 1,
     Answer = 2,
-    /// It has given up the collective of this number.
+    /// The sender has abandoned the collective of this number.
     GaveUp = 3,
-    /// It shrinks the communicator.
+    /// The sender shrinks the communicator.
     Revoke = 4,
-    /// It is absent from the communicator that the collective of this number made (`absence`).
+    /// The sender is absent from the communicator that this collective created (`absence`).
     Absent = 5,
 }
 
@@ -29,11 +29,11 @@ pub(super) enum NoticeKind {
 pub(super) struct Notice {
     pub(super) why: NoticeKind,
     pub(super) status: dtl_status_t,
-    /// The collective that was given up, or that it is about.
+    /// Number of the collective that was abandoned, or that the notice is about.
     pub(super) number: u64,
-    /// The ranks because of which it was given up: the first `NAMED` of them.
+    /// Failed and absent ranks that are the reason; the first `NAMED` of them.
     pub(super) gone: MissingRanks,
-    /// Latest first, and whether each is over.
+    /// Operations, latest first, each with true if it is complete.
     pub(super) calls: Vec<(OpDesc, bool)>,
 }
 
@@ -69,20 +69,20 @@ impl Notice {
         Some(Notice { why, status, number, gone, calls: calls.collect() })
     }
 
-    /// The operation it is in, if it is in one.
+    /// Returns the current operation of the rank; `None` if it is in no operation.
     pub(super) fn present(&self) -> Option<&OpDesc> {
         self.calls.iter().find(|(_, over)| !over).map(|(call, _)| call)
     }
 
-    /// The first collective that is not over.
+    /// Returns the first collective that is not complete.
     pub(super) fn stuck(&self) -> Option<&OpDesc> {
         let unfinished =
             self.calls.iter().filter(|(call, over)| !over && call.kind.is_collective());
         unfinished.map(|(call, _)| call).min_by_key(|call| call.tag)
     }
 
-    /// Where it is, in words: the latest operation that is not over; the first collective that is
-    /// not, if it is another one; and the one of number `about`, if that is over.
+    /// Describes the state of the rank: the latest incomplete operation; the first incomplete
+    /// collective, if that is another one; and collective `about`, if it is complete.
     pub(super) fn place(&self, about: Option<i32>) -> String {
         let is_collective = |(call, _): &&(OpDesc, bool)| call.kind.is_collective();
         let stuck = self.stuck();
@@ -108,10 +108,10 @@ impl Notice {
     }
 }
 
-/// Marks a word of a rank that is absent, not dead.
+/// Bit that marks the word of an absent (not failed) rank.
 const ABSENT: u64 = 1 << 32;
 
-/// A word for each rank, above 0.
+/// Encodes each rank as one word greater than 0.
 fn gone_words(gone: &MissingRanks) -> [u64; NAMED] {
     let word = |rank: &i32, mark: u64| mark | (u64::from(rank.unsigned_abs()) + 1);
     let failed = gone.failed.iter().map(|rank| word(rank, 0));

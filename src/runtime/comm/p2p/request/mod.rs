@@ -1,14 +1,15 @@
-//! Requests: operations in flight under a handle. A completed request's handle is stale, unless it
-//! is persistent: then it rests until it is started again.
+//! Requests: handles of operations in flight. The handle of a completed request is stale, unless
+//! the request is persistent. A persistent request becomes inactive until the next start.
 //!
-//! A request holds no reference to its communicator, which would cost two atomic operations in its
-//! life. It holds the communicator's slot instead. A thread that destroys a communicator first
-//! waits for calls that found it open, then cancels all of its requests.
+//! A request holds no reference to its communicator, which would cost two atomic operations per
+//! request. The request stores the communicator's slot instead. A thread that destroys a
+//! communicator first waits for calls that found the communicator open, then cancels all of its
+//! requests.
 //!
 //! In reading order:
 //! - `state`: inactive, active, complete
 //! - `start`: starting messages
-//! - `non_p2p`: requests other than messages
+//! - `non_p2p`: requests other than messages of host memory
 //! - `test`: testing one request
 //! - `wait`: waiting for one, any, some, all
 //! - `teardown`: requests that end with their communicator
@@ -57,32 +58,33 @@ use std::task::Poll;
 /// Type byte of request handles.
 pub const TAG: u8 = 7;
 
-/// Each request's group is the handle of its communicator.
+/// Handle table of requests. The group of a request is the handle of its communicator.
 static TABLE: SlotMap<Request> = SlotMap::new(TAG);
 
-/// An operation in flight, or a persistent one at rest. Everything below that takes one has its
-/// lock. The fields that are read most stand first, in one cache line with the slot's own words.
+/// Request: an operation in flight, or an inactive persistent operation. Every function below that
+/// has a `Request` parameter is called with the request's lock held. The most frequently read
+/// fields are first, in one cache line with the slot's own words.
 #[repr(C)]
 struct Request {
-    /// Slot of its communicator, to which it holds no reference.
+    /// Slot of the request's communicator; not a reference to the communicator.
     place: SlotRef<Comm>,
     life: RequestPhase<RequestOp, Outcome>,
     what: Tagged,
     peer: i32,
-    /// For a persistent request: the operation that `start` starts.
+    /// Operation that `start` starts; `None` unless the request is persistent.
     again: Option<Box<Again>>,
 }
 
 /// Operation that a persistent request starts.
 struct Again {
     plan: PersistentArgs,
-    /// Whether the buffer was such that the host cannot reach: each start stages it anew.
+    /// True if the host could not access the buffer at creation; each start stages it again.
     was_hidden: bool,
-    /// The transport's persistent operation, if it has such.
+    /// Persistent operation of the transport, if the transport has created one.
     made: Option<Persistent>,
 }
 
-/// A message's arguments.
+/// Arguments of a message.
 #[derive(Clone, Copy)]
 struct PersistentArgs {
     data: Data,
@@ -93,14 +95,15 @@ struct PersistentArgs {
 /// Operation in flight.
 enum RequestOp {
     Started(OpHandle, Ticket),
-    /// In one variant, so that messages distinguish no more cases than they need.
+    /// Any operation other than a plain message. All of these operations share one variant, so that
+    /// messages have fewer cases to distinguish.
     Other(Box<Other>),
 }
 
-/// Completion of a finished request, and its error if it failed.
+/// Completion of a request, and the error if the request failed.
 pub type Outcome = (Completion, Result<()>);
 
-/// Puts a request under a handle.
+/// Inserts a request and returns its handle; if the table is full, cancels the operation and fails.
 #[inline(always)] // row: message_8
 fn insert(
     own: Option<&SpareSlots>,
@@ -113,7 +116,8 @@ fn insert(
     }
 }
 
-/// Cancels an operation that no call could wait for, so that the buffer is the caller's again.
+/// Cancels an operation that has no handle and that no call could wait for, so that the caller may
+/// reuse the buffer. Returns the error.
 #[cold]
 #[inline(never)]
 fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
@@ -122,9 +126,9 @@ fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
     Error::new(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
-/// Puts a message under a handle that has begun, or fails as its start did. (It was recorded before
-/// it began: otherwise a trace could show that the other rank has the message before this one has
-/// sent it.)
+/// Inserts a started message into the handle table, or returns the error of its start. (The message
+/// is recorded before its start: otherwise a trace could show that the peer has received the
+/// message before this rank has sent it.)
 #[inline(always)] // row: message_8
 fn started(
     inside: &Guard,
@@ -176,13 +180,13 @@ impl PersistentArgs {
         self.what.is(Kind::Recv)
     }
 
-    /// Mode of a send.
+    /// Returns the mode of a send.
     #[inline(always)] // row: message_8
     fn mode(&self) -> SendMode {
         if self.what.is(Kind::Ssend) { SendMode::Synchronous } else { SendMode::Standard }
     }
 
-    /// How the bytes of its buffer travel.
+    /// Returns the path of the bytes between the message's buffer and the transport.
     fn path(&self, comm: &Comm) -> Result<BufferPath> {
         if self.is_recv() {
             BufferPath::of_recv(comm, self.data.bytes)
@@ -191,14 +195,14 @@ impl PersistentArgs {
         }
     }
 
-    /// The recorder's words of its operation.
+    /// Returns the words that describe the message's operation for the flight recorder.
     #[inline(always)] // row: message_8
     fn words(&self) -> [u64; 3] {
         self.what.words(self.peer, self.data.count, self.data.dtype)
     }
 }
 
-/// Starts the receive of a probed message.
+/// Starts the receive of a matched message. Returns the handle of its request.
 pub fn imrecv(
     inside: &Guard,
     message: &matched_message::MatchedMessage,
@@ -213,12 +217,12 @@ pub fn imrecv(
     started(inside, comm, (what, peer), ticket, matched_message::start(message, data.bytes))
 }
 
-/// Makes a persistent send (standard) at rest.
+/// Creates an inactive persistent send (standard mode). Returns the handle of its request.
 pub fn send_init(comm: &Comm, data: Data, dest: i32, tag: i32) -> Result<dtl_request_t> {
     persistent(comm, PersistentArgs { data, peer: dest, what: Tagged::new(Kind::Send, tag) })
 }
 
-/// Makes a persistent receive at rest.
+/// Creates an inactive persistent receive. Returns the handle of its request.
 pub fn recv_init(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
     persistent(comm, PersistentArgs { data, peer: source, what: Tagged::new(Kind::Recv, tag) })
 }
@@ -256,7 +260,7 @@ pub fn start(inside: &Guard, handle: dtl_request_t) -> Result<()> {
     Ok(())
 }
 
-/// Puts a collective under a handle.
+/// Starts a nonblocking collective. Returns the handle of its request.
 pub fn collective(comm: &Comm, begun: StartedColl) -> Result<dtl_request_t> {
     let kind = begun.kind();
     let (life, runs) = match begun.start(comm)? {
@@ -284,7 +288,7 @@ pub fn collective(comm: &Comm, begun: StartedColl) -> Result<dtl_request_t> {
     Ok(handle)
 }
 
-/// Puts an operation on a window under a handle.
+/// Inserts a started operation on a window into the handle table. Returns the request's handle.
 pub(in crate::runtime::comm) fn of_window(
     comm: &Comm,
     (kind, peer): (Kind, i32),
@@ -302,18 +306,18 @@ pub(in crate::runtime::comm) fn of_window(
     })
 }
 
-/// Outcome of waiting for an inactive persistent request.
+/// Returns the outcome of waiting for an inactive persistent request: success, without a message.
 pub(in crate::runtime::comm) fn at_rest() -> Outcome {
     (Completion::NOBODY, Ok(()))
 }
 
-/// Moves a request on and returns its state. Its outcome stays in it.
+/// Makes progress on a request and returns its state, `None` if stale. The outcome stays in it.
 pub(in crate::runtime::comm) fn standing(handle: dtl_request_t) -> Result<Option<PollState>> {
     standing_if(handle, |_, _| true)
 }
 
-/// Moves a request on from a thread of the library's own, unless its transport wants none of those
-/// or the program's own operation would run there.
+/// Makes progress on a request from a thread of the library. Does nothing if the transport does not
+/// allow calls from such a thread, or if the operation would call a function of the program there.
 pub(in crate::runtime::comm) fn serve(handle: dtl_request_t) {
     let may = |request: &Request, comm: &Comm| {
         comm.link.transport.properties().allows_progress_thread
@@ -341,18 +345,18 @@ fn standing_if(
     }
 }
 
-/// A share of a request's communicator, for what may wait.
+/// Returns a reference-counted pointer to the request's communicator, for a caller that may wait.
 pub(in crate::runtime::comm) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
     let comm = TABLE.group_of(handle.id)?;
     crate::runtime::comm::TABLE.pin(&epoch::enter(), comm)
 }
 
-/// A request's communicator.
+/// Returns the communicator of a request, borrowed for the lifetime of the guard `inside`.
 pub(in crate::runtime::comm) fn comm_here(inside: &Guard, handle: dtl_request_t) -> Option<&Comm> {
     crate::runtime::comm::TABLE.get(inside, TABLE.group_of(handle.id)?)
 }
 
-/// Returns the name of a request for error texts, and its kind.
+/// Returns the name of a request for error texts, and the kind of its operation.
 pub(in crate::runtime::comm) fn name_of(handle: dtl_request_t) -> (String, Option<Kind>) {
     match TABLE.try_look(handle.id) {
         Ok(request) => (request.name(), Some(request.what.kind())),
@@ -361,7 +365,7 @@ pub(in crate::runtime::comm) fn name_of(handle: dtl_request_t) -> (String, Optio
     }
 }
 
-/// Runs `look` on a live request, after another thread that holds its lock.
+/// Runs `look` on a live request with the lock held; waits for another thread that holds the lock.
 fn look<R>(
     inside: &Guard,
     handle: dtl_request_t,
@@ -376,13 +380,13 @@ fn look<R>(
     looked.unwrap_or_else(|missed| Err(missed_by(handle, &missed)))
 }
 
-/// Why there was no look at a request.
+/// Returns the error for a request that is stale or locked by an outer call on this thread.
 #[cold]
 fn missed_by(handle: dtl_request_t, missed: &LookupFailure) -> Error {
     if *missed == LookupFailure::Stale { stale(handle) } else { in_own_hands(handle) }
 }
 
-/// Returns the error of a request that a call further up this thread moves on.
+/// Returns the error for a request that an outer call on this thread is polling.
 #[cold]
 pub(in crate::runtime::comm) fn in_own_hands(handle: dtl_request_t) -> Error {
     let text = format!(
@@ -394,19 +398,20 @@ pub(in crate::runtime::comm) fn in_own_hands(handle: dtl_request_t) -> Error {
     Error::new(DTL_ERROR_BUSY, text)
 }
 
-/// Whether a call further up this thread moves a request on: it is not over before that returns.
+/// Returns true if an outer call on this thread is polling the request. The request cannot complete
+/// before that call returns.
 pub(in crate::runtime::comm) fn is_in_own_hands(handle: dtl_request_t) -> bool {
     TABLE.is_own(handle.id)
 }
 
-/// The error of a handle that names no request.
+/// Returns the error of a handle that refers to no request.
 #[cold]
 pub(in crate::runtime::comm) fn stale(handle: dtl_request_t) -> Error {
     invalid_handle("request", TAG, handle.id)
 }
 
 impl Locked<Request> {
-    /// Its communicator, unless that is destroyed.
+    /// Returns the communicator of the request, or `None` if the communicator is destroyed.
     #[inline(always)] // row: message_8
     fn comm<'g>(&self, inside: &'g Guard) -> Option<&'g Comm> {
         self.place.get(inside, self.group())
@@ -445,15 +450,16 @@ impl Request {
         })
     }
 
-    /// Moves the request on without waiting. Its outcome stays in it.
+    /// Makes progress on the request without waiting. The outcome remains in the request.
     #[inline]
     fn settle(&mut self, comm: &Comm) -> Result<PollState> {
         let (kind, peer) = (self.what.kind(), self.peer);
         self.life.settle(|operation| poll(comm, (kind, peer), operation))
     }
 
-    /// Cancels the operation; `None` = cancelled. A collective is given up, for all ranks. Pending:
-    /// it has been matched and is not over, so it goes on; call again.
+    /// Cancels the operation. Returns `None` if it was canceled, and the outcome if it completed. A
+    /// collective is abandoned for all ranks. Returns Pending if the operation has been matched but
+    /// is not complete; the caller then retries.
     fn cancel(&mut self, comm: &Comm) -> Result<Poll<Option<Outcome>>> {
         let (kind, peer) = (self.what.kind(), self.peer);
         self.life.cancel(at_rest(), |operation| match operation {
@@ -468,7 +474,7 @@ impl Request {
         })
     }
 
-    /// Returns the request's name for error texts.
+    /// Returns the name of the request for error texts.
     fn name(&self) -> String {
         if let RequestPhase::Active(RequestOp::Other(other)) = &self.life {
             if let Some(call) = other.call() {
@@ -516,14 +522,14 @@ pub(in crate::runtime::comm) fn failed(error: Error) -> Outcome {
     (Completion { status: error.status(), ..Completion::NOBODY }, Err(error))
 }
 
-/// Whether a handle still names a request.
+/// Returns true if the handle still refers to a request.
 #[inline]
 #[must_use]
 pub fn is_alive(handle: dtl_request_t) -> bool {
     TABLE.is_live(handle.id)
 }
 
-/// Whether it is over, or gone; does not move it on.
+/// Returns true if the request is not active or the handle is stale. Makes no progress.
 pub(in crate::runtime::comm) fn is_at_rest(handle: dtl_request_t) -> bool {
     match TABLE.try_look(handle.id) {
         Ok(request) => !matches!(request.life, RequestPhase::Active(_)),
@@ -531,7 +537,7 @@ pub(in crate::runtime::comm) fn is_at_rest(handle: dtl_request_t) -> bool {
     }
 }
 
-/// Tries to cancel the operation; the request then completes through wait or test.
+/// Requests the cancellation of the operation. The request then completes through a wait or a test.
 pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
     look(inside, handle, |request, comm| match &mut request.life {
         RequestPhase::Active(RequestOp::Started(started, _)) => {

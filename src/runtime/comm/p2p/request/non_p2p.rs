@@ -1,5 +1,5 @@
-//! Requests besides messages from or to the host's memory: a collective that was started, an
-//! operation on a window, a message that is staged, a send that waits for an event.
+//! Requests other than messages of host memory: a nonblocking collective, an operation on a window,
+//! a staged message, a send that waits for an event.
 
 use super::{
     Data, Outcome, PersistentArgs, Request, RequestOp, RequestPhase, at_rest, failed, insert,
@@ -26,31 +26,32 @@ use std::task::Poll;
 #[allow(clippy::large_enum_variant, reason = "always in a box")]
 pub(super) enum Other {
     Collective(Run),
-    /// An operation on a window, with its ticket in the window's way.
+    /// Operation on a window: the path of the window, and the operation's ticket.
     Window(Arc<dyn rma_path::RmaPath>, rma_path::Ticket),
-    /// A message whose buffer the host perhaps cannot reach.
+    /// Message whose buffer the host may not be able to access.
     Staged(Staged),
-    /// A send that has not begun.
+    /// Send that has not started, because its event has not completed.
     Gated(TriggeredSend),
 }
 
-/// A send that begins when an event is done.
+/// Send that starts when an event has completed.
 pub(super) struct TriggeredSend {
     gate: EventGate,
     plan: PersistentArgs,
-    /// Whether the buffer was such that the host cannot reach.
+    /// True if the host could not access the buffer when the send was requested.
     was_hidden: bool,
     ticket: Ticket,
     is_canceled: bool,
 }
 
 impl TriggeredSend {
-    /// Cancels the send. As it has not begun, no other rank takes part.
+    /// Cancels the send. No other rank takes part, because the send has not started.
     pub(super) fn cancel(&mut self) {
         self.is_canceled = true;
     }
 
-    /// Polls the wait for the event: it has ended, or the send has begun.
+    /// Polls the event. Returns `None` while the event is pending, otherwise the started send or
+    /// the outcome of a send that failed or was canceled before its start.
     fn look(&mut self, comm: &Comm, of: (Kind, i32)) -> Option<StartedOther> {
         if self.is_canceled {
             comm.recorder.end(self.ticket);
@@ -82,7 +83,7 @@ enum StartedOther {
     Over(Outcome),
 }
 
-/// Starts the message of a plan by a path.
+/// Starts the message described by `plan` on the buffer path `path`.
 fn stage(comm: &Comm, plan: &PersistentArgs, path: BufferPath) -> Result<Staged> {
     let (bytes, peer, tag) = (plan.data.bytes, plan.peer, plan.what.tag());
     if plan.is_recv() {
@@ -92,7 +93,7 @@ fn stage(comm: &Comm, plan: &PersistentArgs, path: BufferPath) -> Result<Staged>
     }
 }
 
-/// Starts a message again, as an operation of its persistent request.
+/// Starts the message of a persistent request again. Returns its operation.
 #[cold]
 pub(super) fn begin_staged(comm: &Comm, plan: &PersistentArgs) -> Result<RequestOp> {
     let staged = stage(comm, plan, plan.path(comm)?)?;
@@ -104,7 +105,7 @@ fn operation(comm: &Comm, plan: &PersistentArgs, mut staged: Staged) -> RequestO
     RequestOp::Other(Box::new(Other::Staged(staged)))
 }
 
-/// Starts the message of a plan by a path, under a handle.
+/// Starts the message described by `plan` on the path `path`. Returns the request's handle.
 #[cold]
 pub(super) fn staged(
     comm: &Comm,
@@ -114,7 +115,7 @@ pub(super) fn staged(
     insert_staged(comm, plan, stage(comm, plan, path)?)
 }
 
-/// Puts a message that was started under a handle.
+/// Inserts a started message into the handle table. Returns the handle of its request.
 #[cold]
 pub(super) fn insert_staged(
     comm: &Comm,
@@ -124,20 +125,21 @@ pub(super) fn insert_staged(
     put(comm, plan, operation(comm, plan, staged))
 }
 
-/// Puts it into a request. Calls that wait for others move it on as well, as they copy its parts.
+/// Inserts an operation into the handle table and registers its request for progress: calls that
+/// wait for other operations also copy the parts of this message.
 fn put(comm: &Comm, plan: &PersistentArgs, operation: RequestOp) -> Result<dtl_request_t> {
     let (place, what, peer) = (comm.slot.get(), plan.what, plan.peer);
     let life = RequestPhase::Active(operation);
     let handle =
         insert(epoch::spare_slots(), comm, || Request { place, what, peer, again: None, life })?;
-    // Unless another thread's calls are not welcome, as over an MPI that is not for several.
+    // Not registered if only one thread may call the transport, as for a single-threaded MPI.
     if comm.link.transport.properties().allows_progress_thread {
         progress::add_running(handle);
     }
     Ok(handle)
 }
 
-/// Starts a send (standard) that begins when the record that the event has now is done.
+/// Starts a standard-mode send that begins when the event's current record has completed.
 pub fn isend_on(
     comm: &Comm,
     data: Data,
@@ -173,7 +175,8 @@ fn check_home(data: Data, event: &Event) -> Result<()> {
 }
 
 impl Other {
-    /// Moves it on; returns its outcome, if it is over. `Err`: the poll failed, and it lives on.
+    /// Makes progress on the operation. Returns the outcome of a complete operation, otherwise
+    /// `None`. `Err`: the poll failed, and the operation is still in flight.
     #[inline(never)]
     pub(super) fn poll(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Option<Outcome>> {
         match self {
@@ -200,7 +203,8 @@ impl Other {
         Ok(ended.map(|ended| end(comm, of, staged, ended)))
     }
 
-    /// Takes it back; `Some` = it was over. Pending: it has been matched and is not over.
+    /// Cancels the operation. Returns `None` if the operation was canceled, and the outcome if the
+    /// operation completed. Returns Pending if the operation has been matched but is not complete.
     pub(super) fn cancel(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Poll<Option<Outcome>>> {
         Ok(Poll::Ready(match self {
             Other::Collective(run) => {
@@ -225,7 +229,7 @@ impl Other {
         }))
     }
 
-    /// Returns the call of a collective.
+    /// Returns the description of a collective; `None` for other operations.
     pub(super) fn call(&self) -> Option<&OpDesc> {
         match self {
             Other::Collective(run) => Some(run.call()),
@@ -233,12 +237,12 @@ impl Other {
         }
     }
 
-    /// Whether the operation can be cancelled as messages can.
+    /// Returns true if the operation can be canceled like a message.
     pub(super) fn is_message(&self) -> bool {
         matches!(self, Other::Staged(_) | Other::Gated(_))
     }
 
-    /// Whether moving it on may call a function of the program's.
+    /// Returns true if making progress on the operation may call a function of the program.
     pub(super) fn calls_program(&self) -> bool {
         self.call().is_some_and(|call| call.op >= id_table::FIRST)
     }

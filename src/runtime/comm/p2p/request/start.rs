@@ -1,4 +1,4 @@
-//! Starting messages.
+//! Start of nonblocking messages.
 
 use super::{PersistentArgs, non_p2p, started};
 use crate::abi::handle::dtl_request_t;
@@ -9,7 +9,7 @@ use crate::runtime::comm::p2p::p2p_staging::BufferPath;
 use crate::runtime::comm::p2p::send_recv::Data;
 use crate::sys::handles::epoch::Guard;
 
-/// Starts a message and passes its handle to `out`.
+/// Starts a message and passes the handle of its request to `out`.
 #[inline(always)] // row: message_8
 pub fn begin(
     inside: &Guard,
@@ -30,8 +30,8 @@ fn begin_plain(inside: &Guard, comm: &Comm, plan: &PersistentArgs) -> Result<dtl
     started(inside, comm, (plan.what, plan.peer), ticket, plan.start(comm))
 }
 
-/// Starts a message that may come from any rank or be with DTL_PROC_NULL, with any tag, whose
-/// memory may be out of the host's reach, and whose arguments may be wrong.
+/// General path of `begin`: the peer may be any rank or DTL_PROC_NULL, the tag may be any tag, the
+/// host may be unable to access the memory, and the arguments may be invalid.
 #[cold]
 #[inline(never)]
 fn begin_checked(inside: &Guard, comm: &Comm, plan: &PersistentArgs) -> Result<dtl_request_t> {

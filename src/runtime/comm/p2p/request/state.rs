@@ -1,23 +1,22 @@
-//! The life of a request: at rest, active, over. Decides which caller gets its outcome.
+//! Life cycle of a request: inactive, active, complete. Decides which caller obtains the outcome.
 //!
-//! Not here: what an operation is and how it is moved on (`request` does that, in the functions
-//! that it passes in), nor which of several threads is at it: each request has a lock
-//! (`sys::handles::slot_map`), held while its operation is polled or cancelled. So nothing is
-//! polled after its end, and each outcome is returned once. `tests/models` tries every order of two
-//! threads.
+//! Not here: the operation and its progress (`request` passes both in as functions), and mutual
+//! exclusion between threads. Each request has a lock (`sys::handles::slot_map`), which a thread
+//! holds while it polls or cancels the operation. So no operation is polled after its completion,
+//! and each outcome is returned once. `tests/models` explores every interleaving of two threads.
 
 use std::task::Poll;
 
-/// A request with operation `A` and outcome `O`.
+/// Phase of a request with operation `A` and outcome `O`.
 pub(in crate::runtime::comm) enum RequestPhase<A, O> {
-    /// Persistent and not started.
+    /// Persistent request that is not started.
     AtRest,
     Active(A),
-    /// Over, and no caller has taken its outcome yet.
+    /// Complete request whose outcome no caller has obtained yet.
     Over(O),
 }
 
-/// State of a request, as a poll returns it.
+/// State of a request, returned by a poll.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::runtime::comm) enum PollState {
     AtRest,
@@ -26,7 +25,7 @@ pub(in crate::runtime::comm) enum PollState {
 }
 
 impl<A, O> RequestPhase<A, O> {
-    /// Starts what is at rest; `None` = it is not. If `begin` fails, it rests on.
+    /// Starts an inactive request, which stays inactive if `begin` fails. `None`: not inactive.
     pub(in crate::runtime::comm) fn start<E>(
         &mut self,
         begin: impl FnOnce() -> Result<A, E>,
@@ -37,8 +36,8 @@ impl<A, O> RequestPhase<A, O> {
         Some(begin().map(|operation| *self = RequestPhase::Active(operation)))
     }
 
-    /// Moves the request on without waiting; `poll` returns the outcome of an operation that is
-    /// over. If `poll` fails, the request stays active.
+    /// Makes progress on the request without waiting. `poll` returns the outcome of a complete
+    /// operation, otherwise `None`. If `poll` fails, the request remains active.
     #[inline]
     pub(in crate::runtime::comm) fn settle<E>(
         &mut self,
@@ -56,7 +55,8 @@ impl<A, O> RequestPhase<A, O> {
         Ok(PollState::Over)
     }
 
-    /// Takes the outcome of a request that is over. It is then at rest: no other caller gets it.
+    /// Returns the outcome of a complete request and makes the request inactive, so that no other
+    /// caller obtains the outcome. Returns `None` if the request is not complete.
     #[inline]
     pub(in crate::runtime::comm) fn take_outcome(&mut self) -> Option<O> {
         match std::mem::replace(self, RequestPhase::AtRest) {
@@ -68,8 +68,9 @@ impl<A, O> RequestPhase<A, O> {
         }
     }
 
-    /// Ends the request, so that it rests: an active operation is passed to `withdraw`; if that
-    /// fails or is pending, it stays active. `None` = cancelled; `resting`: the outcome at rest.
+    /// Cancels the request, which becomes inactive. If `withdraw`, called with an active operation,
+    /// fails or returns Pending, the request stays active. Returns `None` if the operation was
+    /// canceled, otherwise its outcome. The outcome of an inactive request is `resting`.
     pub(in crate::runtime::comm) fn cancel<E>(
         &mut self,
         resting: O,

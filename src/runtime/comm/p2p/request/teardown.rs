@@ -1,8 +1,8 @@
-//! Requests that are ended before they complete: alone, or with what they belong to (a communicator
-//! that is destroyed, the library, a fork's parent).
+//! Requests that end before their operations complete: individually, or together with their owner
+//! (a destroyed communicator, the finalized library, the parent of a forked child).
 //!
-//! A matched message is waited for, perhaps for long. No thread holds a request's lock all that
-//! time: a search for another communicator's requests would wait, too.
+//! A matched message may take long to complete. No thread holds a request's lock during that time,
+//! because a search for the requests of another communicator would also wait for the lock.
 
 use super::{
     Outcome, Request, RequestOp, RequestPhase, TABLE, comm_of, in_own_hands, is_alive, missed_by,
@@ -16,7 +16,7 @@ use crate::sys::handles::epoch;
 use crate::sys::handles::slot_map::{LookupFailure, SlotAction};
 use std::task::Poll;
 
-/// The handles of a communicator's requests. Does not take their locks.
+/// Returns the handles of the communicator's requests. Does not acquire the locks of the requests.
 fn handles_of(comm: &Comm) -> Vec<u64> {
     match comm.slot.handle() {
         0 => Vec::new(),
@@ -24,7 +24,7 @@ fn handles_of(comm: &Comm) -> Vec<u64> {
     }
 }
 
-/// Fails while a collective of the communicator runs that cannot be cancelled.
+/// Fails with BUSY while a collective of the communicator is running that cannot be canceled.
 pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
     for id in handles_of(comm) {
         let stays = TABLE.with(id, |request| {
@@ -49,8 +49,8 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
     Ok(())
 }
 
-/// Takes a communicator's operations back, so that no buffer is touched afterwards. The handles of
-/// its requests become stale. Pending: some have been matched and are not over.
+/// Cancels all operations of a communicator, so that no buffer is accessed afterwards. The handles
+/// of its requests become stale. Pending: some operations are matched but not complete.
 pub(in crate::runtime::comm) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
     let mut all = Poll::Ready(());
     for id in handles_of(comm) {
@@ -72,8 +72,9 @@ pub(in crate::runtime::comm) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
     Ok(all)
 }
 
-/// Ends an active request whose communicator is gone: its operation is cancelled. `None`: it cannot
-/// be, or not yet, so it goes on, and so does the communicator.
+/// Cancels the operation of an active request whose communicator is closed or revoked. Fails if it
+/// was canceled; returns its outcome if it completed. Returns `None` if it cannot be canceled
+/// (yet); the operation and the communicator then continue.
 pub(in crate::runtime::comm) fn end_with_comm(
     comm: &Comm,
     handle: dtl_request_t,
@@ -95,8 +96,8 @@ pub(in crate::runtime::comm) fn end_with_comm(
     }
 }
 
-/// Ends a message to or from an absent rank as if the rank had died. The next test or wait returns
-/// that outcome.
+/// Completes a message to or from an absent rank as if the rank had died. The next test or wait
+/// returns that completion.
 pub(in crate::runtime::comm) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
     let Ok(mut request) = TABLE.try_look(handle.id) else { return };
     request.set_owner();
@@ -117,8 +118,8 @@ pub(in crate::runtime::comm) fn end_if_absent(comm: &Comm, handle: dtl_request_t
     }
 }
 
-/// Ends a request: an operation in flight is cancelled, or finishes first. The null handle:
-/// nothing. May wait for a matched message: outside of the epoch.
+/// Destroys a request. An operation in flight is canceled; a matched operation completes first.
+/// Ignores the null handle. Call outside of the epoch: a matched message may take long.
 pub fn destroy(handle: dtl_request_t) -> Result<()> {
     if handle.id == 0 {
         return Ok(());
@@ -134,7 +135,7 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
                 was_there = true;
                 ended
             }
-            // The thread that waited for the request has taken its outcome.
+            // The thread that waited for the request has obtained its outcome.
             Err(LookupFailure::Stale) if was_there => Ok(Poll::Ready(())),
             Err(missed) => Err(missed_by(handle, &missed)),
         }
@@ -160,10 +161,10 @@ fn try_destroy(request: &mut Request, comm: &Comm) -> SlotAction<Result<Poll<()>
 /// Number of attempts to lock a request that another call polls.
 const PATIENCE: usize = 64;
 
-/// Ends all requests of a communicator that ends, also those whose operation cannot be cancelled.
-/// This may run in the middle of a poll of another communicator's request, whose thread moved this
-/// one on and holds its last reference. So the wait for a polling call is bounded. A call that
-/// polls a request of this one finds no communicator and returns at once.
+/// Ends all requests of a communicator that is dropped, also those whose operation cannot be
+/// canceled. This may run during a poll of another communicator's request, on a thread that made
+/// progress on `comm` and holds its last reference. Therefore the wait for a polling call is
+/// bounded. A call that polls a request of `comm` finds no communicator and returns at once.
 pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
     for id in handles_of(comm) {
         for _ in 0..PATIENCE {
@@ -180,7 +181,7 @@ pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
     }
 }
 
-/// At finalize: requests go with their communicators.
+/// Ends all requests at finalize, together with their communicators.
 pub fn destroy_all() {
     let inside = epoch::enter();
     for id in TABLE.handles() {
@@ -193,7 +194,7 @@ pub fn destroy_all() {
     }
 }
 
-/// In a forked child: the handles go.
+/// Invalidates all request handles in a forked child.
 pub fn forget_all() {
     TABLE.forget_all();
 }

@@ -1,4 +1,4 @@
-//! Polling of a request.
+//! Polling of a single request.
 
 use super::{Outcome, PollState, Request, RequestOp, RequestPhase, TABLE, at_rest, outcome};
 use crate::abi::handle::dtl_request_t;
@@ -14,29 +14,30 @@ use crate::sys::handles::slot_map::{Locked, LookupFailure};
 use crate::sys::sync::hints;
 use std::task::Poll;
 
-/// State of a request, as a poll returns it.
+/// State of a request, returned by a poll to the caller.
 pub(in crate::runtime::comm) enum RequestState {
-    /// It is over, the caller has its outcome, and its handle is stale unless it is persistent.
+    /// Complete: the caller has the outcome; the handle is stale unless the request is persistent.
     Over,
-    /// Persistent, and not started.
+    /// Persistent request that is not started.
     AtRest,
     Active,
-    /// Active on a communicator that is destroyed or being shrunk.
+    /// The request is active on a communicator that is destroyed or being shrunk.
     Closed,
-    /// There is no such request (any more).
+    /// The handle refers to no request (any more).
     Stale,
 }
 
 impl RequestState {
-    /// State of a request that is not over.
+    /// Returns the state of an active request of `comm`.
     fn active(comm: &Comm) -> RequestState {
         if comm.is_open() { RequestState::Active } else { RequestState::Closed }
     }
 }
 
-/// Polls a request, and writes its outcome to `told` if it is over. Does not wait for another
-/// thread that polls it at the same time. A caller that `waits` for nothing else may spend some
-/// microseconds on a message. On entry, `told` is empty (`wait::untold`).
+/// Polls a request. If the request is complete, stores the outcome in the caller's `Outcome`, which
+/// must be empty on entry (`wait::empty_outcome`). Does not wait for another thread that polls the
+/// request at the same time. With `waits`, the caller waits for nothing else, and the poll may
+/// spend some microseconds on a message.
 #[inline(always)] // row: wait
 pub(in crate::runtime::comm) fn poll_request(
     inside: &Guard,
@@ -65,8 +66,8 @@ pub(in crate::runtime::comm) fn poll_request(
     })
 }
 
-/// Polls a message; its request ends with it. Inlined into the caller, as returning outcomes by
-/// value from one function to the next takes longer than the poll.
+/// Polls a message. The request of a completed message ends. Inlined into the caller, because
+/// returning outcomes by value from one function to the next takes longer than the poll.
 #[inline(always)] // row: wait
 fn end_message(
     inside: &Guard,
@@ -103,8 +104,8 @@ fn end_message(
 }
 
 impl Comm {
-    /// Polls an operation by the transport's foreign test function, if it has one. A caller that
-    /// `waits` and has nothing else to do gets its end at once.
+    /// Polls an operation by the transport's foreign test function, if any. With `waits`, and if no
+    /// other object needs progress, repeats the test for some microseconds.
     #[inline(always)] // row: wait
     fn ask_foreign_test(&self, op: OpId, told: &mut Completion, waits: bool) -> TestOutcome {
         let Some(asking) = &self.asking else { return TestOutcome::Unasked };
@@ -116,7 +117,7 @@ impl Comm {
         answer
     }
 
-    /// Fills the completion of an operation that the foreign test function reports as over.
+    /// Fills the completion of an operation that the foreign test function reports as complete.
     #[cold]
     #[inline(never)]
     fn tell_tested(&self, op: OpId, heard: &TestOutputs, told: &mut Completion) {
@@ -126,7 +127,7 @@ impl Comm {
     }
 }
 
-/// Polls a request that is more than a message.
+/// General path of `poll_request`: polls a request that is not a plain message.
 #[cold]
 #[inline(never)]
 fn poll_other(
@@ -158,8 +159,9 @@ impl Request {
         told.1 = outcome(comm, (self.what.kind(), self.peer), &told.0);
     }
 
-    /// A message from or to one rank that is no persistent one: its operation, or `None` for a send
-    /// that was over at once. Such a request owns nothing.
+    /// Returns the operation and the ticket of a nonpersistent message from or to one rank, else
+    /// `None`. The operation is `None` for a send that completed at once. The request owns no
+    /// resources.
     #[inline(always)] // row: wait
     fn message(&self) -> Option<(Option<OpId>, Ticket)> {
         match self.life {

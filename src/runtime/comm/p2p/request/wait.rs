@@ -1,4 +1,4 @@
-//! Waiting for requests, and testing them without waiting: one, all, any, some.
+//! Waiting for requests, and testing requests without waiting: one, all, any, some.
 
 use super::{Outcome, PollState, RequestState};
 use crate::abi::handle::dtl_request_t;
@@ -17,17 +17,18 @@ fn at(index: usize) -> impl Fn(Error) -> Error {
     move |error| error.within(&format!("requests[{index}]"))
 }
 
-/// Empty outcome, for a test or wait to fill. (All zero, so that no constant has to be loaded.)
+/// Returns an empty outcome for a test or wait to fill, all zero so that no constant is loaded.
 #[inline(always)] // row: wait
 pub fn empty_outcome() -> Outcome {
     (Completion { source: 0, status: DTL_SUCCESS, match_bits: 0, size: 0 }, Ok(()))
 }
 
-/// A wait that lasts as long as this does not look at the clock first.
+/// Time limit, in nanoseconds, from which on a wait polls once without reading the clock.
 const SHORT_NS: u64 = 100_000;
 
-/// Polls a request, for some microseconds if the caller waits long enough. True: it is over, its
-/// outcome is in `told`, and its handle is stale unless it is persistent.
+/// Polls a request. If `timeout_ns` is long enough, repeats the poll for some microseconds. Returns
+/// true if the request is complete. The outcome is then stored in the caller's `Outcome`, and the
+/// handle is stale unless the request is persistent.
 #[inline(always)] // row: wait
 pub fn is_over(
     inside: &Guard,
@@ -39,8 +40,8 @@ pub fn is_over(
     Ok(matches!(asked, RequestState::Over | RequestState::AtRest))
 }
 
-/// Polls a request. True: it is over, its outcome is in `told`, and its handle is stale unless it
-/// is persistent.
+/// Polls a request without waiting. Returns true if the request is complete. The outcome is then
+/// stored in the caller's `Outcome`, and the handle is stale unless the request is persistent.
 pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<bool> {
     match request::poll_request(inside, handle, told, false)? {
         RequestState::Over | RequestState::AtRest => Ok(true),
@@ -57,7 +58,7 @@ pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result
     }
 }
 
-/// Waits for a request. `Err`: it is still alive (TIMEOUT), stale, or the poll failed.
+/// Waits for a request. `Err`: still in flight (TIMEOUT), stale handle, or failed poll.
 fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
     let mut told = empty_outcome();
     let inside = epoch::enter();
@@ -69,7 +70,7 @@ fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
     Ok(told)
 }
 
-/// Waits for a request that was active a moment ago. Called outside of the epoch.
+/// Waits for a request that was just active, and fills in the outcome. Call outside of the epoch.
 pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Result<()> {
     let deadline = Deadline::after(timeout_ns);
     let mut backoff = Backoff::new();
@@ -119,10 +120,10 @@ fn completed_elsewhere() -> Error {
     Error::new(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
 }
 
-/// A wait for a collective with a limit from this on reports where the ranks are if it gives up.
+/// Minimum time limit, in nanoseconds, of a collective's wait that reports the ranks on a timeout.
 const REPORTED_NS: u64 = 100_000_000;
 
-/// Query to the other ranks, for a wait that reports where they are if it gives up.
+/// Returns the query to the other ranks for a wait that reports their state on a timeout, if any.
 #[cold]
 fn inquiry(handle: dtl_request_t, timeout_ns: u64, limit: Deadline) -> Option<DeadlineQuery> {
     let is_collective = || request::name_of(handle).1.is_some_and(Kind::is_collective);
@@ -141,7 +142,7 @@ fn late(
     let advice = match kind {
         _ if inquiry.is_some() => "",
         Some(kind) if kind.is_collective() => "; dtl_comm_dump tells where the other ranks are",
-        // Nothing of a window is cancelled.
+        // Operations on a window cannot be canceled.
         Some(Kind::Put | Kind::Get) => "",
         _ => " or cancel it",
     };
@@ -155,9 +156,9 @@ fn late(
     hang_report::attach(comm, &error, None)
 }
 
-/// Waits for all of them; finished ones' handles become null in the array (unless persistent) and
-/// their infos are filled in. The first failure's error is the result, after all are over or time
-/// is up.
+/// Waits for all requests. For each completed request the handle in the array becomes null (unless
+/// the request is persistent), and its completion is passed to the callback. Returns the error of
+/// the first failed request, after all requests are complete or the time limit has passed.
 pub fn wait_all(
     requests: &mut [dtl_request_t],
     timeout_ns: u64,
@@ -171,8 +172,8 @@ pub fn wait_all(
         if handle.id == 0 {
             continue;
         }
-        // Once time is up, the remaining requests are polled once each. One may be stale: it was
-        // listed twice, or another thread has completed it meanwhile.
+        // Once the time limit has passed, each remaining request is polled once. A handle may be
+        // stale: it was listed twice, or another thread has completed the request meanwhile.
         let (done, result) = match wait(handle, deadline.left_ns()) {
             Ok(outcome) => outcome,
             Err(error) if error.status() == DTL_ERROR_TIMEOUT => {
@@ -188,7 +189,7 @@ pub fn wait_all(
     first_failure.and(late)
 }
 
-/// Before anything is waited for: every handle must be null or alive.
+/// Checks, before any wait, that every handle is null or valid.
 fn check_all(requests: &[dtl_request_t]) -> Result<()> {
     (0..).zip(requests).try_for_each(|(index, handle)| {
         let is_known = handle.id == 0 || request::is_alive(*handle);
@@ -200,15 +201,15 @@ fn handle_at(requests: &[dtl_request_t], index: usize) -> dtl_request_t {
     requests.get(index).copied().unwrap_or(dtl_request_t::NULL)
 }
 
-/// Clears a handle unless its request is alive: persistent, or one that could not be polled.
+/// Sets the handle to null, unless it still refers to a request (persistent, or not pollable).
 fn clear_if_over(requests: &mut [dtl_request_t], index: usize) {
     if let Some(slot) = requests.get_mut(index).filter(|slot| !request::is_alive(**slot)) {
         *slot = dtl_request_t::NULL;
     }
 }
 
-/// Polls all requests. If all are over: true, every completion is passed to `tell`, and the first
-/// failure is returned. Otherwise nothing is passed.
+/// Polls all requests. If all are complete, returns true, passes every completion to `tell`, and
+/// returns the error of the first failed request. Otherwise `tell` is not called.
 pub fn test_all(
     requests: &mut [dtl_request_t],
     mut tell: impl FnMut(usize, &Completion),
@@ -234,7 +235,7 @@ pub fn test_all(
     }
     let mut first_failure = Ok(());
     for index in 0..requests.len() {
-        // Over since the poll above: another thread may be polling just now, but none undoes it.
+        // The request is complete. Another thread may poll it now, but none reverts the completion.
         let handle = handle_at(requests, index);
         if handle.id == 0 {
             continue;
@@ -243,7 +244,7 @@ pub fn test_all(
         let (done, result) = match request::poll_request(&inside, handle, &mut told, false) {
             Ok(RequestState::Over) => told,
             Ok(RequestState::AtRest | RequestState::Active | RequestState::Closed) => continue,
-            // It was listed twice, or another thread has completed it meanwhile.
+            // The handle was listed twice, or another thread has completed the request meanwhile.
             Ok(RequestState::Stale) => request::failed(request::stale(handle)),
             Err(error) => request::failed(error),
         };
@@ -254,7 +255,8 @@ pub fn test_all(
     Ok((true, first_failure))
 }
 
-/// Takes every request that is over; how many there were, and how many are active.
+/// Passes the outcome of every completed request, up to `most`, to the callback. Returns the number
+/// of these requests and the number of active requests.
 fn take_over(
     requests: &mut [dtl_request_t],
     most: usize,
@@ -296,7 +298,7 @@ fn take_over(
     Ok((taken, active))
 }
 
-/// Ends an active request whose communicator is closed. `None`: it cannot be cancelled (yet).
+/// Cancels an active request whose communicator is closed. `None`: not cancelable (yet).
 fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
     match request::comm_of(handle) {
         Some(comm) => request::end_with_comm(&comm, handle),
@@ -304,7 +306,7 @@ fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
     }
 }
 
-/// Ends the messages to and from absent ranks.
+/// Completes the messages to and from absent ranks.
 fn end_all_absent(requests: &[dtl_request_t]) {
     for handle in requests {
         if let Some(comm) = request::comm_of(*handle) {
@@ -313,7 +315,8 @@ fn end_all_absent(requests: &[dtl_request_t]) {
     }
 }
 
-/// Waits until at least one is over and takes up to `most` of them. 0: none was active.
+/// Waits until at least one request is complete. Passes the outcomes of up to `most` completed
+/// requests to the callback and returns their number; 0 if no request was active.
 pub fn wait_some(
     requests: &mut [dtl_request_t],
     most: usize,

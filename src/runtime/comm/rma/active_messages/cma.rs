@@ -1,9 +1,9 @@
-//! Puts and gets that the kernel copies between the processes of a node, without a request to the
-//! target.
+//! Puts and gets that the kernel copies between the processes of a node (cross memory attach),
+//! without a request to the target.
 //!
-//! Puts and gets are not ordered before a flush, so it does not matter that requests to the same
-//! target are still in flight; a flush waits for those. Operations that must be atomic are still
-//! requests, so that they change the target's memory in the target alone.
+//! Puts and gets are not ordered before a flush, so requests to the same target may still be in
+//! flight; a flush waits for those requests. Operations that must be atomic remain requests, so
+//! that only the target changes its memory by them.
 
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result, fail};
@@ -15,33 +15,32 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Targets of a window whose memory the kernel copies.
+/// Targets whose memory the kernel copies.
 pub(super) struct Copies {
-    /// By rank; empty if the kernel copies for no target.
+    /// Targets by rank; empty if the kernel copies for no target.
     targets: Vec<CmaTarget>,
 }
 
 struct CmaTarget {
-    /// Address of its part of the window, in its process.
+    /// Address of the target's part of the window, in the target's process.
     base: u64,
-    /// Opened by the first operation; `None`: the kernel does not copy its memory.
+    /// Access to the target's memory, opened by the first operation; `None` if the kernel refuses.
     memory: OnceLock<Option<Arc<dyn Remote>>>,
     is_gone: AtomicBool,
 }
 
 impl Copies {
-    /// The kernel copies for no target.
+    /// No target: the kernel copies for none.
     pub(super) const NONE: Copies = Copies { targets: Vec::new() };
 
-    /// Determines whether the kernel copies. `bases`: by rank. Also returns a text with the reason
-    /// for `dtl_explain`, empty if no other process of the node is a target.
+    /// Determines whether the kernel copies. `bases` has the address of each part, by rank. Also
+    /// returns the reason for `dtl_explain`, empty if no other process of the node is a target.
     pub(super) fn new(comm: &Comm, bases: &[u64]) -> (Copies, String) {
         let own = comm.rank;
         let near = (1..comm.size).map(|by| (own + by) % comm.size);
         let kernel = comm.link.transport.groups().cross_memory;
         let mut found = near.filter_map(|rank| kernel?.remote(comm.to_world(rank)));
-        // A process that has ended meanwhile does not show whether the kernel copies for the
-        // others.
+        // A process that has ended does not show whether the kernel copies for other processes.
         let is_there = |found: &Result<_>| !matches!(found, Err(error) if is_gone(error));
         match found.find(is_there) {
             None => (Copies::NONE, String::new()),
@@ -89,7 +88,7 @@ impl Copies {
         self.check_there(&(spot.target..spot.target + 1)).map(|()| false)
     }
 
-    /// Fails if an operation has found one of these targets gone.
+    /// Fails if an operation has detected that one of the targets has exited.
     pub(super) fn check_there(&self, targets: &Range<i32>) -> Result<()> {
         let is_gone = |rank: &i32| {
             let target = usize::try_from(*rank).ok().and_then(|rank| self.targets.get(rank));
@@ -121,12 +120,12 @@ impl CmaTarget {
     }
 }
 
-/// Copies to the target.
+/// Returns a closure that copies `from` to the target.
 pub(super) fn write(from: Region) -> impl FnOnce(&dyn Remote, u64) -> CopyOutcome {
     move |memory, address| memory.write(address, from)
 }
 
-/// Copies from the target.
+/// Returns a closure that copies from the target to `into`.
 pub(super) fn read(into: Region) -> impl FnOnce(&dyn Remote, u64) -> CopyOutcome {
     move |memory, address| memory.read(address, into)
 }

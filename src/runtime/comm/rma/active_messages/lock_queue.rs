@@ -1,9 +1,9 @@
-//! Which ranks have the lock of this rank's part of a window, and which wait for it: first come,
-//! first served, so that a stream of shared locks cannot keep an exclusive one out.
+//! Ranks that have the lock of this rank's part of a window, and ranks that wait for it. The queue
+//! is first come, first served, so that a stream of shared locks cannot starve an exclusive lock.
 
 use std::collections::VecDeque;
 
-/// A rank that requested the lock, and the tag of the answer.
+/// Rank that requested the lock, and the tag of the reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LockRequester {
     pub(super) origin: i32,
@@ -13,7 +13,7 @@ pub(super) struct LockRequester {
 
 #[derive(Default)]
 pub(super) struct Locks {
-    /// One, or several with shared locks.
+    /// One rank with an exclusive lock, or any number with shared locks.
     holders: Vec<LockRequester>,
     waiting: VecDeque<LockRequester>,
 }
@@ -23,7 +23,7 @@ impl Locks {
         self.waiting.push_back(asker);
     }
 
-    /// Shares the lock at once, if no rank has it alone or waits for it.
+    /// Grants a shared lock and returns true if no rank has an exclusive lock or waits.
     pub(super) fn share_if_free(&mut self, asker: LockRequester) -> bool {
         let is_free =
             self.waiting.is_empty() && self.holders.iter().all(|holder| !holder.exclusive);
@@ -33,7 +33,7 @@ impl Locks {
         is_free
     }
 
-    /// Grants the lock to the next rank that waits, and returns that. Call until there is none.
+    /// Grants the lock to the next waiting rank and returns it. Call until it returns `None`.
     pub(super) fn grant(&mut self) -> Option<LockRequester> {
         let next = *self.waiting.front()?;
         let is_free = self.holders.is_empty();
@@ -46,15 +46,15 @@ impl Locks {
         Some(next)
     }
 
-    /// A rank gives its lock back; of one that has none: nothing.
+    /// Releases the lock of `origin`. Does nothing if `origin` has no lock.
     pub(super) fn release(&mut self, origin: i32) {
         if let Some(at) = self.holders.iter().position(|holder| holder.origin == origin) {
             self.holders.swap_remove(at);
         }
     }
 
-    /// Cancels a rank's request for the lock under this tag, or takes the lock from it if it was
-    /// granted. True: it was waiting.
+    /// Cancels the lock request of `origin` with this tag, or revokes the lock if it was granted.
+    /// Returns true if the request was still waiting.
     pub(super) fn forget(&mut self, origin: i32, tag: i32) -> bool {
         let is_it = |asker: &LockRequester| asker.origin == origin && asker.tag == tag;
         let before = self.waiting.len();
@@ -63,18 +63,18 @@ impl Locks {
         self.waiting.len() < before
     }
 
-    /// Those that have the lock while others wait for it.
+    /// Returns the ranks that have the lock while other ranks wait for it.
     pub(super) fn in_the_way(&self) -> impl Iterator<Item = i32> {
         let holders = if self.waiting.is_empty() { &[][..] } else { &self.holders[..] };
         holders.iter().map(|holder| holder.origin)
     }
 
-    /// Nobody has the lock or waits for it.
+    /// Returns true if no rank has the lock or waits for it.
     pub(super) fn are_free(&self) -> bool {
         self.holders.is_empty() && self.waiting.is_empty()
     }
 
-    /// Ranks died: what they had is free.
+    /// Removes the locks and requests of dead ranks.
     pub(super) fn bury(&mut self, dead: &[i32]) {
         self.waiting.retain(|asker| !dead.contains(&asker.origin));
         self.holders.retain(|asker| !dead.contains(&asker.origin));

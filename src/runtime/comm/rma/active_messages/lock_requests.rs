@@ -1,8 +1,8 @@
-//! Locks of targets: requested, given up, given back.
+//! Origin side of locks: requests, cancellation, release.
 //!
-//! Every request that has an answer gets exactly one. A call that stops waiting for its answer
-//! leaves the receive with the origin (`Origin::abandon`), so that no later receive with the same
-//! tag takes that answer, and nothing is left unreceived at the end.
+//! Every request that expects a reply gets exactly one. A call that stops waiting for its reply
+//! leaves the posted receive with the origin (`Origin::abandon`), so that no later receive with the
+//! same tag matches that reply, and no message remains unreceived at the end.
 
 use super::wire_format::{Head, RequestKind};
 use super::{Active, PendingReply, note_first, text};
@@ -11,21 +11,22 @@ use crate::sys::sync::clock::Deadline;
 use std::ops::Range;
 
 impl Active {
-    /// Takes the lock of one target.
+    /// Acquires the lock of one target.
     pub(super) fn lock_one(&self, target: i32, exclusive: bool, deadline: Deadline) -> Result<()> {
         let head = Head { op: i32::from(exclusive), ..Head::new(RequestKind::Lock) };
         self.request_locks(target..target + 1, head, deadline).map(drop)
     }
 
-    /// Takes shared locks of all these targets.
+    /// Acquires shared locks of all targets.
     ///
-    /// A rank that waits here holds locks of lower ranks only than the one that it waits for. So no
-    /// two of them can each wait behind an exclusive lock that waits for the other, which could
-    /// happen if each queued for all targets at once. It is also fair: shared locks do not pass
-    /// exclusive ones that wait. Waiting for one target after the other would take a round trip
-    /// each. So the locks of all are first requested together on condition that they are free,
-    /// which they usually are. If one is refused, the locks above the first refused one are given
-    /// back, that one is waited for, and the rest are requested again.
+    /// A rank that waits here has locks of lower ranks only than the rank that it waits for.
+    /// Therefore no two ranks can each wait behind an exclusive lock that waits for the other rank,
+    /// which could happen if each rank queued for all targets at once. The order is also fair:
+    /// shared locks do not overtake waiting exclusive locks. Waiting for each target in turn would
+    /// take a round trip per target. Therefore all locks are first requested together on condition
+    /// that they are free, which is the usual case. If a request is refused, the locks above the
+    /// first refused target are released, the lock of that target is awaited, and the rest are
+    /// requested again.
     pub(super) fn lock_all(&self, targets: Range<i32>, deadline: Deadline) -> Result<()> {
         let mut end = targets.start;
         let locked = loop {
@@ -42,14 +43,14 @@ impl Active {
             }
         };
         if locked.is_err() {
-            // The first failure counts.
+            // The first failure is returned, so this one is dropped.
             drop(self.give_back(targets.start..end));
         }
         locked
     }
 
-    /// Takes the locks that are free, up to the first that is not. Returns that one's target, or
-    /// the end.
+    /// Acquires the free locks of the targets up to the first that is not free. Returns that
+    /// target, or the end of `targets`.
     fn lock_free_ones(&self, targets: Range<i32>, deadline: Deadline) -> Result<i32> {
         let answers =
             self.request_locks(targets.clone(), Head::new(RequestKind::LockIfFree), deadline)?;
@@ -61,8 +62,8 @@ impl Active {
         Ok(first)
     }
 
-    /// Asks for the locks of these targets and waits until all have answered. After a failure this
-    /// rank has none.
+    /// Requests the locks and waits for all replies. After a failure this rank has none of the
+    /// locks.
     fn request_locks(
         &self,
         targets: Range<i32>,
@@ -99,12 +100,12 @@ impl Active {
         Ok(answers)
     }
 
-    /// Gives up locks that were requested; those that were granted are given back.
+    /// Cancels lock requests, and releases the locks that were granted.
     fn forget_locks(&self, answers: Vec<PendingReply>) {
         for answer in answers {
             let head = Head { tag: answer.tag, ..Head::new(RequestKind::Forget) };
             let mut origin = self.origin.lock();
-            // A target that has died needs no message.
+            // A dead target needs no message.
             drop(origin.post(&self.comm, answer.target, &head, &[]));
             if !answer.is_there {
                 origin.abandon(answer.started);
@@ -112,7 +113,7 @@ impl Active {
         }
     }
 
-    /// Gives locks back. Nothing answers; the first failure.
+    /// Releases the locks of the targets, without waiting for a reply. Returns the first failure.
     pub(super) fn give_back(&self, targets: Range<i32>) -> Result<()> {
         let mut given = Ok(());
         for target in targets {

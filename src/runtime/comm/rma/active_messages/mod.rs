@@ -1,20 +1,20 @@
-//! Path of one-sided operations that needs nothing of a transport but messages: an origin sends
-//! requests, and the target executes them when it serves.
+//! RMA path by active messages, for transports that only send messages: an origin sends requests,
+//! and the target executes them when it serves.
 //!
-//! A target serves in every call of its process that waits, and in a thread while there is none
-//! (`rma_progress`); where all ranks are in one process, a call that waits serves for all.
+//! A target serves in every call of its process that waits, and in a thread while no call waits
+//! (`rma_progress`). If all ranks are in one process, a waiting call serves for all of them.
 //!
-//! Small data travel with the request. A large put sends a request, then its data from where they
-//! are to where they go; what is fetched comes as a message into the caller's buffer. Only
-//! accumulated data go in pieces through buffers. Puts and gets within a node go without a request
-//! where the kernel may copy them (`cma`).
+//! Small data travels with the request. A large put sends a request, then its data directly from
+//! the source to the destination. Fetched data arrives as a message in the caller's buffer. Only
+//! accumulated data is sent in pieces through buffers. Puts and gets within a node need no request
+//! if the kernel may copy the data (`cma`).
 //!
 //! In reading order:
-//! - `wire_format`: requests as messages
+//! - `wire_format`: encoding of requests
 //! - `origin`: requests in flight
 //! - `lock_requests`: locks that the origin requests
 //! - `target`: execution of requests
-//! - `lock_queue`: which ranks have the lock
+//! - `lock_queue`: ranks that have the lock or wait for it
 //! - `cma`: puts and gets that the kernel copies
 
 mod cma;
@@ -51,25 +51,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) struct Active {
     comm: Arc<Comm>,
     memory: Region,
-    /// Whether all ranks are threads of this process.
+    /// True if all ranks are threads of this process.
     is_one_process: bool,
     origin: Mutex<Origin>,
     server: Mutex<Server>,
     is_closed: AtomicBool,
-    /// Room for the byte of a refusal, which is not read.
+    /// Receive buffer for the one byte of a refusal, which is not read.
     refusal: Posted,
     copies: Copies,
 }
 
-/// An answer that is waited for.
+/// Reply that a call waits for.
 struct PendingReply {
     target: i32,
     tag: i32,
     started: OpHandle,
-    /// Number of the messages sent to the target that are done when this answer is there.
+    /// Number of messages to the target that are complete when this reply arrives.
     goal: u64,
     is_there: bool,
-    /// The answer is a refusal.
+    /// True if the reply is a refusal.
     is_refused: bool,
 }
 
@@ -83,21 +83,21 @@ impl Active {
         Ok(Active { comm, memory, is_one_process, origin, server, is_closed, refusal, copies })
     }
 
-    /// Lets the kernel copy puts and gets where it can. `bases`: by rank, the address of its part
-    /// in its process. Returns the text for `dtl_explain`.
+    /// Enables copies by the kernel for puts and gets where possible. `bases` has the address of
+    /// each rank's part in its process, by rank. Returns the text for `dtl_explain`.
     pub(super) fn use_copies(&mut self, bases: &[u64]) -> String {
         let (copies, why) = Copies::new(&self.comm, bases);
         self.copies = copies;
         why
     }
 
-    /// This rank's own memory, if it is the target.
+    /// Returns this rank's own memory if this rank is the target.
     fn own(&self, spot: TargetRange) -> Option<Region> {
         (spot.target == self.comm.rank).then(|| self.memory.part(spot.offset, spot.len))
     }
 
-    /// Lets the kernel do an operation, if it may. The memory of a rank that has died may still be
-    /// there to copy.
+    /// Performs an operation by a copy of the kernel, and returns false if a request must do it.
+    /// First checks that the target is alive, because the memory of a dead rank may still exist.
     fn copy(
         &self,
         spot: TargetRange,
@@ -110,7 +110,7 @@ impl Active {
         self.copies.copy(&self.comm, spot, copy)
     }
 
-    /// Locks the origin's side, to start something.
+    /// Locks the origin's state to start an operation; fails if the window is closed.
     fn lock_origin(&self) -> Result<MutexGuard<'_, Origin>> {
         let origin = self.origin.lock();
         if self.is_closed.load(Ordering::Acquire) {
@@ -130,13 +130,14 @@ impl Active {
         }
     }
 
-    /// Waits, serving others, as long as the communicator's time limit lets it; `what` did not
-    /// happen then.
+    /// Polls `look` until it returns true, serving requests, up to the communicator's time limit.
+    /// `what` names the missing event in the error text.
     pub(super) fn wait(&self, what: &str, look: impl FnMut() -> Result<bool>) -> Result<()> {
         self.until(self.comm.deadline(), |limit| format!("{what} {limit}"), look)
     }
 
-    /// Waits, serving others, until a deadline; `what` makes the error's text from the limit's.
+    /// Polls `look` until it returns true, serving requests, up to `deadline`. `what` returns the
+    /// error text for the text of the limit.
     fn until(
         &self,
         deadline: Deadline,
@@ -178,7 +179,7 @@ impl Active {
         }
     }
 
-    /// Asks a target for something that it answers by yes (a message without data) or no (a byte).
+    /// Sends a request that the target answers by yes (an empty message) or no (one byte).
     fn send_request(&self, target: i32, head: Head, goal: u64) -> Result<PendingReply> {
         let mut origin = self.lock_origin()?;
         let tag = answer_tag(origin.next());
@@ -192,7 +193,7 @@ impl Active {
         Ok(PendingReply { target, tag, started, goal, is_there: false, is_refused: false })
     }
 
-    /// Whether an answer is there, or will never be.
+    /// Returns true if a reply has arrived or can never arrive.
     fn is_answered(&self, answer: &mut PendingReply, what: &str, failed: &mut Result<()>) -> bool {
         if answer.is_there {
             return true;
@@ -213,7 +214,7 @@ impl Active {
         true
     }
 
-    /// Waits until operations on these targets are over; the first failure after all of them are.
+    /// Waits until all operations on the targets are complete, then returns their first failure.
     fn finish(&self, targets: Range<i32>, reach: FlushScope) -> Result<()> {
         let (mut answers, mut failed) = (Vec::new(), Ok(()));
         if reach == FlushScope::Target {
@@ -260,8 +261,8 @@ impl Active {
         })
     }
 
-    /// Fails if one of the targets is known to have died: a flush reports that even if nothing was
-    /// in flight to it.
+    /// Fails if one of the targets is known to have died. A flush reports the death even if no
+    /// operation was in flight to that target.
     fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
         self.copies.check_there(targets)?;
         if !self.comm.has_died() {
@@ -273,7 +274,7 @@ impl Active {
         }
     }
 
-    /// Sends a request that is answered by data.
+    /// Sends a request whose reply is data.
     fn fetch(
         &self,
         (head, data, target): (Head, &[Region], i32),
@@ -293,7 +294,7 @@ impl Active {
         Ok(origin.add(number, (what, target), started, asked))
     }
 
-    /// The pieces of an accumulation: each is applied as a whole.
+    /// Calls `each` for every piece of an accumulation. The target applies each piece as a whole.
     fn in_pieces(
         to: TargetRange,
         element: usize,
@@ -448,7 +449,7 @@ impl RmaPath for Active {
     }
 
     fn leave(&self, targets: Range<i32>) {
-        // An error is dropped: a target that this does not reach detects that this rank is gone.
+        // The error is dropped: an unreachable target detects that this rank left.
         drop(self.give_back(targets));
     }
 
@@ -484,9 +485,8 @@ impl RmaPath for Active {
 
     fn close(&self, together: bool) {
         if together {
-            // What was sent to this rank is on its way, also the unlocks and the answers that no
-            // call waits for. They are taken: left behind, the transport could give them to the
-            // next communicator in the place of this one.
+            // Messages to this rank are in flight, including unlocks and replies that no call waits
+            // for. They are received, or the transport could deliver them to the next communicator.
             let what = |limit: &str| format!("ranks did not give their locks back {limit}");
             let is_all = || {
                 let is_unlocked = !self.serve() && self.server.lock().is_unlocked();

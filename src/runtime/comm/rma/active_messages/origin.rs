@@ -1,5 +1,5 @@
-//! The origin's side: requests in flight, and operations that are not over. Under one lock, which
-//! is not held while anything is waited for.
+//! State of the origin: requests in flight and incomplete operations, under one lock, which is
+//! never locked while a call waits.
 
 use super::wire_format::{HEAD, Head, REQUEST, ROOM};
 use crate::error::{Error, Result, fail};
@@ -12,17 +12,16 @@ use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Requests on their way that have a buffer each.
+/// Maximum number of requests in flight that have a buffer each.
 const MOST_STAGED: usize = 64;
-/// Operations that are not over locally.
+/// Maximum number of operations that are not complete locally.
 const MOST_PENDING: usize = 1024;
-/// Requests to one target that it has not answered for: as many as it may have to keep while it
-/// does not serve.
+/// Maximum number of unconfirmed requests to a target, queued there while it does not serve.
 const MOST_UNANSWERED: u64 = 256;
-/// Buffers kept for later requests.
+/// Number of buffers retained for later requests.
 const SPARE: usize = 4;
 
-/// An operation that is not over locally.
+/// Operation that is not complete locally.
 struct Pending {
     ticket: Ticket,
     target: i32,
@@ -31,7 +30,7 @@ struct Pending {
     asked: TicketRequest,
 }
 
-/// Requests to a target that are answered for together, by a flush: sent, and known to be done.
+/// Number of requests to a target that were sent, and that are known to be done by a flush.
 #[derive(Clone, Copy, Default)]
 struct TargetCounts {
     sent: u64,
@@ -42,23 +41,23 @@ pub(super) struct Origin {
     spare: Vec<Scratch>,
     staged: Vec<(OpId, Scratch)>,
     pending: VecDeque<Pending>,
-    /// Operations with a request that were found over.
+    /// Completed operations whose tickets have not been polled yet.
     over: Vec<(Ticket, Result<()>)>,
-    /// By target, failures that no flush has returned.
+    /// Failures that no flush has returned yet, with their targets.
     failed: Vec<(i32, Error)>,
     peers: Vec<TargetCounts>,
     number: u64,
-    /// Receives of answers that no call waits for any more.
+    /// Posted receives of replies that no call waits for any more.
     abandoned: Vec<OpHandle>,
 }
 
-/// Why a request has to wait.
+/// Permission to send one more request to a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SendCredit {
     Free,
-    /// Until some of what is on its way is over.
+    /// The request must wait until an operation in flight completes.
     Later,
-    /// Until the target has answered for what it was sent.
+    /// The request must wait until the target has confirmed previous requests.
     Flush,
 }
 
@@ -80,7 +79,7 @@ impl Origin {
         self.peers.get_mut(usize::try_from(target).ok()?)
     }
 
-    /// Whether there is room for one more request to a target.
+    /// Returns the send credit for one more request to `target`.
     pub(super) fn room(&mut self, comm: &Comm, target: i32) -> Result<SendCredit> {
         self.collect_staged(comm);
         if self.pending.len() >= MOST_PENDING {
@@ -95,33 +94,33 @@ impl Origin {
         })
     }
 
-    /// The number of a new operation.
+    /// Returns the number of a new operation.
     pub(super) fn next(&mut self) -> u64 {
         self.number += 1;
         self.number
     }
 
-    /// Notes that the target was sent something that only a flush answers for.
+    /// Counts a message to `target` that only a flush confirms.
     pub(super) fn note(&mut self, target: i32) {
         if let Some(peer) = self.peer(target) {
             peer.sent += 1;
         }
     }
 
-    /// Returns the number of messages that a flush of the target has to wait for. `None`: nothing
-    /// was sent to it since the last flush.
+    /// Returns the number of messages for which a flush of `target` has to wait; `None` if no
+    /// message was sent to `target` since the last flush.
     pub(super) fn unanswered(&mut self, target: i32) -> Option<u64> {
         self.peer(target).filter(|peer| peer.sent > peer.done).map(|peer| peer.sent)
     }
 
-    /// Notes that the target has done that many messages, or will never do them.
+    /// Records that `target` has executed `goal` messages, or will never execute them.
     pub(super) fn answered(&mut self, target: i32, goal: u64) {
         if let Some(peer) = self.peer(target) {
             peer.done = peer.done.max(goal);
         }
     }
 
-    /// Sends a request with its data, which are copied.
+    /// Sends a request with a copy of its data.
     pub(super) fn post(
         &mut self,
         comm: &Comm,
@@ -147,7 +146,7 @@ impl Origin {
         sent.map(drop)
     }
 
-    /// Whether all answers are there that no call waits for any more.
+    /// Polls the abandoned replies. Returns true if all of them have arrived.
     pub(super) fn is_answered(&mut self, comm: &Comm) -> bool {
         self.abandoned.retain(|started| match comm.poll(*started) {
             Ok(done) => done.is_none(),
@@ -159,7 +158,7 @@ impl Origin {
         self.abandoned.is_empty()
     }
 
-    /// Leaves an answer alone that will come.
+    /// Adds the posted receive of a reply that no call waits for any more.
     pub(super) fn abandon(&mut self, started: OpHandle) {
         self.abandoned.push(started);
     }
@@ -170,12 +169,12 @@ impl Origin {
         }
     }
 
-    /// Takes back the buffers of requests that are on their way no more.
+    /// Reclaims the buffers of requests that have been sent.
     fn collect_staged(&mut self, comm: &Comm) {
         self.is_answered(comm);
         let mut at = 0;
         while let Some((op, _)) = self.staged.get(at) {
-            // The call that waits for a target finds out that it has died.
+            // A call that waits for this target detects its death.
             if matches!(comm.link.transport.outcome(*op), Ok(Some(_))) {
                 let (_, scratch) = self.staged.swap_remove(at);
                 self.keep(scratch);
@@ -185,7 +184,7 @@ impl Origin {
         }
     }
 
-    /// Notes an operation that was started.
+    /// Records an operation that was started.
     pub(super) fn add(
         &mut self,
         number: u64,
@@ -201,8 +200,8 @@ impl Origin {
         RmaStart::Pending(ticket)
     }
 
-    /// Whether all operations on these targets are over locally. Polls up to the first that is not
-    /// over, or `every` one. An error: they could not be polled.
+    /// Returns true if all operations on the targets are complete locally. Polls up to the first
+    /// incomplete operation, or all if `every`. Fails if polling fails.
     pub(super) fn collect(
         &mut self,
         comm: &Comm,
@@ -233,7 +232,7 @@ impl Origin {
         }
     }
 
-    /// Takes the first failure on these targets that was not returned, and drops their others.
+    /// Returns the first failure on the targets that no flush has returned, and drops the others.
     pub(super) fn failure(&mut self, targets: &Range<i32>) -> Result<()> {
         let first = self
             .failed
@@ -244,7 +243,7 @@ impl Origin {
         first.map_or(Ok(()), Err)
     }
 
-    /// Polls an operation by its ticket: whether it is over, or its error. `None`: there is none.
+    /// Polls an operation: true if complete, or its error; `None` if the ticket is unknown.
     pub(super) fn poll(&mut self, comm: &Comm, ticket: Ticket) -> Option<Result<bool>> {
         if let Some(at) = self.pending.iter().position(|pending| pending.ticket == ticket) {
             match self.pending.get(at).map_or(Ok(None), |pending| ending(comm, pending)) {
@@ -257,14 +256,14 @@ impl Origin {
         Some(self.over.swap_remove(at).1.map(|()| true))
     }
 
-    /// Takes an operation out, to be cancelled.
+    /// Removes an operation, which the caller cancels.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<OpHandle> {
         self.over.retain(|(of, _)| *of != ticket);
         let at = self.pending.iter().position(|pending| pending.ticket == ticket)?;
         self.pending.remove(at).map(|pending| pending.started)
     }
 
-    /// Cancels everything.
+    /// Cancels all operations and requests.
     pub(super) fn close(&mut self, comm: &Comm) {
         for (op, scratch) in self.staged.drain(..) {
             cancel(comm, op, Some(scratch));
@@ -278,15 +277,15 @@ impl Origin {
     }
 }
 
-/// Cancels an operation of the library's own.
+/// Cancels an internal operation of the library.
 pub(super) fn cancel(comm: &Comm, op: OpId, scratch: Option<Scratch>) {
-    // Memory of an operation that cannot be cancelled may still be read, so it is leaked.
+    // Memory of an operation that cannot be canceled may still be read, so it is leaked.
     if comm.link.cancel(op).is_err() {
         std::mem::forget(scratch);
     }
 }
 
-/// Polls how an operation has ended; `None`: not yet.
+/// Polls an operation. Returns its result, or `None` if the operation is in progress.
 fn ending(comm: &Comm, pending: &Pending) -> Result<Option<Result<()>>> {
     let done = comm.poll_peer(pending.started, pending.target)?;
     Ok(done.map(|done| comm.check_done(&done, pending.what, pending.target)))

@@ -1,5 +1,5 @@
-//! The serving side: takes requests one after the other and does them on this rank's memory. One
-//! thread at a time is here, so accumulating operations are atomic; nothing is waited for.
+//! State of the target: receives requests one by one and executes them on this rank's memory. Only
+//! one thread at a time runs this code, so accumulating operations are atomic. No function waits.
 
 use super::lock_queue::{LockRequester, Locks};
 use super::origin::cancel;
@@ -16,29 +16,29 @@ use crate::runtime::component::{Completion, OpId, SendMode};
 use crate::runtime::types;
 use crate::sys::memory::buf::{Region, Scratch};
 
-/// Requests that are done in one turn.
+/// Maximum number of requests executed in one turn.
 const MOST: usize = 64;
-/// Answers on their way from which on no further request is taken.
+/// Number of replies in flight above which no further request is received.
 const MOST_ANSWERS: usize = 256;
-/// Buffers kept for later answers.
+/// Number of buffers retained for later replies.
 const SPARE: usize = 4;
 
 pub(super) struct Server {
     memory: Region,
-    /// Where requests are received.
+    /// Receive buffer of requests.
     room: Scratch,
-    /// A request that is not there yet as a whole.
+    /// Request that has not completely arrived.
     coming: Option<OpId>,
-    /// Data of large puts, and whose they are.
+    /// Receives of the data of large puts, each with its origin.
     receiving: Vec<(OpId, i32)>,
     answering: Vec<(OpId, Option<Scratch>)>,
     spare: Vec<Scratch>,
-    /// Flushes whose origins have large puts under way: origin and the answer's tag.
+    /// Flushes that wait for large puts of their origin: origin, and tag of the reply.
     flushing: Vec<(i32, i32)>,
     locks: Locks,
-    /// Deaths that the locks take into account.
+    /// Number of deaths that the locks already reflect.
     deaths: usize,
-    /// The byte of a refusal.
+    /// Send buffer of the one byte of a refusal.
     refusal: Posted,
 }
 
@@ -65,7 +65,7 @@ impl Server {
         })
     }
 
-    /// Does what can be done now; true: there was something.
+    /// Serves requests without waiting. Returns true if there was anything to do.
     pub(super) fn turn(&mut self, comm: &Comm) -> bool {
         let mut moved = self.move_on(comm);
         for _ in 0..MOST {
@@ -82,8 +82,8 @@ impl Server {
         moved
     }
 
-    /// Locks of ranks that have died are free; those of ranks that have left, too, if others wait
-    /// for them (leaving, they give them back, but may have been unable to send that).
+    /// Releases the locks of dead ranks. If other ranks wait, also releases the locks of ranks that
+    /// have left: these ranks release their locks themselves, but that message may have failed.
     fn look_for_gone(&mut self, comm: &Comm, moved: bool) {
         let deaths = comm.failed_count();
         let has_left = |rank| comm.has_closed(rank);
@@ -94,25 +94,25 @@ impl Server {
         }
     }
 
-    /// The next request, in `room`.
+    /// Receives the next request into `room`. Returns `None` if no request has completely arrived.
     fn next(&mut self, comm: &Comm) -> Option<Completion> {
         let transport = &comm.link.transport;
         let op = match self.coming {
             Some(op) => op,
             None => {
-                // An error: some rank has died, and nothing is queued.
+                // An error means that some rank has died and no request is queued.
                 let any = comm.selector(Class::User, DTL_ANY_SOURCE, REQUEST);
                 let matched = transport.take(any).ok().flatten()?;
                 transport.receive_matched(matched.message, self.room.region()).ok()?
             }
         };
-        // An error: this thread may not poll, another one will.
+        // An error means that this thread may not poll; another thread will.
         let done = transport.outcome(op).unwrap_or(None);
         self.coming = done.is_none().then_some(op);
         done
     }
 
-    /// Moves data and answers on that are on their way.
+    /// Makes progress on data and replies in flight.
     fn move_on(&mut self, comm: &Comm) -> bool {
         let transport = &comm.link.transport;
         let before = (self.receiving.len(), self.answering.len());
@@ -143,7 +143,7 @@ impl Server {
         }
     }
 
-    /// Sends an answer; an origin that has died does not need it.
+    /// Sends a reply. If the origin has died, the failure is ignored.
     fn answer(
         &mut self,
         comm: &Comm,
@@ -157,11 +157,11 @@ impl Server {
         }
     }
 
-    /// Does a request.
+    /// Executes the request in `room`.
     fn take(&mut self, comm: &Comm, done: Completion) {
         let origin = done.source;
         let Some(head) = Head::parse(self.room.first_words()) else { return };
-        // Clipped to this rank's part, in which the origin has seen that they are.
+        // Clipped to this rank's part. The origin has checked that the bytes are inside.
         let place = self.memory.part(head.offset as usize, head.len as usize);
         let data = self.room.region().part(HEAD, (done.size as usize).saturating_sub(HEAD));
         match head.what {
@@ -214,10 +214,10 @@ impl Server {
         }
     }
 
-    /// Changes a place and answers with what was there before. The answer is sent after the change,
-    /// so that an origin that has it can rely on the change.
+    /// Updates `place` and replies with its previous bytes. The reply is sent after the update, so
+    /// an origin that has received the reply can rely on the update.
     fn fetch_and(&mut self, comm: &Comm, to: (i32, i32), place: Region, change: impl FnOnce()) {
-        // Without memory there is no answer, and the origin's time limit passes.
+        // Without memory no reply is sent, and the origin fails by its time limit.
         let Some(scratch) = self.spare.pop().or_else(|| Scratch::unwritten(ROOM)) else { return };
         let copy = scratch.region().part(0, place.len());
         copy.copy_from(place);
@@ -231,12 +231,12 @@ impl Server {
         }
     }
 
-    /// Nobody has a lock or waits for one.
+    /// Returns true if no rank has a lock or waits for one.
     pub(super) fn is_unlocked(&self) -> bool {
         self.locks.are_free()
     }
 
-    /// Cancels everything.
+    /// Cancels all operations.
     pub(super) fn close(&mut self, comm: &Comm) {
         let room = std::mem::take(&mut self.room);
         if let Some(op) = self.coming.take() {
@@ -247,7 +247,7 @@ impl Server {
     }
 }
 
-/// `place = place op data`, by a built-in pair, as the origin has checked.
+/// Applies `place = place op data`; the origin has checked that dtype and op are built-in.
 pub(super) fn apply(head: &Head, place: Region, data: Region) {
     if head.op == DTL_OP_NO_OP {
         return;

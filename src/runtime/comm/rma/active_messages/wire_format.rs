@@ -1,43 +1,43 @@
-//! Requests of an origin to a target: the head of each, and the tags of what goes with it.
+//! Wire format of requests of an origin to a target: the header, and the tags of replies and data.
 //!
-//! Requests of one origin arrive in their order, as all have one tag. Answers and the data of large
-//! puts have tags of their own, those of the data even, so that neither takes the other. Numbers of
-//! operations come again after many others; then order decides, as for any two messages.
+//! Requests of one origin arrive in order, because all have one tag. Replies have odd tags and the
+//! data of large puts has even tags, so that no receive matches the wrong kind. Operation numbers
+//! wrap around after many operations; then order decides, as for any two messages.
 
-/// The tag of requests.
+/// Tag of requests.
 pub(super) const REQUEST: i32 = 0;
-/// Different tags: few enough for every transport.
+/// Number of different operation numbers in tags, few enough for every transport.
 const NUMBERS: u64 = 8192;
-/// Bytes of a head.
+/// Bytes of a header.
 pub(super) const HEAD: usize = 24;
-/// Most bytes of a request: what transports send at once, most of them.
+/// Maximum bytes of a request. Most transports send messages of this size eagerly.
 pub(super) const ROOM: usize = 16 << 10;
-/// Most bytes of a put that travel with the head; more are sent from where they are.
+/// Maximum bytes of a put that travel with the header. Larger data is sent from the source buffer.
 pub(super) const INLINE: usize = 2 << 10;
-/// Most bytes of data in a request, a multiple of every element's size.
+/// Maximum bytes of data in a request, a multiple of every element size.
 pub(super) const PIECE: usize = (ROOM - HEAD) / 16 * 16;
 
 /// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum RequestKind {
-    /// The data follow.
+    /// Put whose data follows the header.
     Put = 1,
-    /// The data come as a message of their own.
+    /// Put whose data arrives as a separate message.
     PutLarge,
     Get,
     Accumulate,
     GetAccumulate,
-    /// Value and what is expected follow.
+    /// Compare-and-swap; the new value and the expected value follow the header.
     Swap,
-    /// Shared, or exclusive if `op` is 1.
+    /// Lock request: exclusive if `op` is 1, otherwise shared.
     Lock,
-    /// Shared, if it is free for that; else the answer is a refusal.
+    /// Request for a shared lock, which is refused unless it can be granted immediately.
     LockIfFree,
     Unlock,
-    /// Cancels the request for a lock under that tag. If that request was not answered, now it is.
+    /// Cancellation of the lock request with this tag, which gets its reply if it had none.
     Forget,
-    /// An answer when all that came before is done.
+    /// Request for a reply when all previous requests are done.
     Flush,
 }
 
@@ -55,15 +55,15 @@ const ALL: [RequestKind; 11] = [
     RequestKind::Flush,
 ];
 
-/// The head of a request.
+/// Header of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
     pub(super) what: RequestKind,
-    /// DTL_OP_...
+    /// Reduction operation (DTL_OP_...).
     pub(super) op: i32,
-    /// DTL_DTYPE_...
+    /// Element type (DTL_DTYPE_...).
     pub(super) dtype: i32,
-    /// Tag of the answer, or of the data.
+    /// Tag of the reply, or of the data.
     pub(super) tag: i32,
     pub(super) offset: u64,
     pub(super) len: u64,
@@ -93,12 +93,12 @@ impl Head {
     }
 }
 
-/// The tag of the answer to operation `number`.
+/// Returns the tag of the reply to operation `number`.
 pub(super) fn answer_tag(number: u64) -> i32 {
     (1 + 2 * (number % NUMBERS)) as i32
 }
 
-/// The tag of its data.
+/// Returns the tag of the data of operation `number`.
 pub(super) fn data_tag(number: u64) -> i32 {
     answer_tag(number) + 1
 }

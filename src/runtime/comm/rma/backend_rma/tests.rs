@@ -1,5 +1,5 @@
-//! Who does what: a transport of one rank whose window puts things off until somebody asks, and has
-//! atomics of INT64 only.
+//! Tests which operations use the transport: a transport of one rank, whose window defers
+//! operations until they are polled, and has atomics of INT64 only.
 
 use super::*;
 use crate::abi::status::DTL_SUCCESS;
@@ -20,11 +20,11 @@ use crate::runtime::types::Reduction;
 use std::collections::VecDeque;
 use std::task::Poll;
 
-/// Calls that the window received.
+/// Record of the calls that the window received.
 #[derive(Default)]
 struct Log {
     calls: Vec<&'static str>,
-    /// Copies put off: to, from.
+    /// Deferred copies: destination, source.
     later: Vec<(Region, Region)>,
 }
 
@@ -93,11 +93,11 @@ impl component::Window for Mock {
     }
 }
 
-/// One rank, which sends to itself.
+/// Transport of one rank, which sends to itself.
 struct Loop {
     queue: Mutex<VecDeque<(u64, Scratch)>>,
     log: Arc<Mutex<Log>>,
-    /// Whether it allocates, or why it makes none.
+    /// True if the windows allocate memory; the reason if there are no windows.
     windows: std::result::Result<bool, &'static str>,
     properties: Properties,
     receives: Mutex<Vec<Option<(Region, u64)>>>,
@@ -193,7 +193,7 @@ struct Nothing;
 
 impl BackendProbe for Nothing {}
 
-/// A window of a transport with such windows, of what is offered.
+/// Creates a window of the offered `memory` on a transport with such windows.
 fn make(
     windows: std::result::Result<bool, &'static str>,
     memory: Memory,
@@ -214,7 +214,7 @@ fn make(
     let words = had.words();
     let part = RankWindow { size: words[0], disp_unit: 1, process: 1, memory: Region::EMPTY };
     let chosen = choose(&comm, had, &[part], &[words]).unwrap();
-    // Whoever waits serves all that are in the list.
+    // Any waiting call serves all windows in the list.
     serving::add(&chosen.way, false).unwrap();
     (chosen, log)
 }
@@ -285,7 +285,7 @@ fn who_asks_hears_and_nobody_after_the_end() {
 fn without_a_window_of_the_transports_there_are_messages() {
     for (windows, way) in [
         (Ok(false), "a mock"),
-        // It has no memory of its own, and is given some.
+        // The mock window has no memory of its own, so it gets memory of the library.
         (Ok(true), "a mock"),
         (Err("as it is one"), "messages, served by whoever waits in this process"),
     ] {

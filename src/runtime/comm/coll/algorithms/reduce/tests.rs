@@ -1,5 +1,5 @@
-//! The lists of all ranks, run against each other: what they compute, for numbers of ranks that are
-//! powers of two and others, for data of one piece and of several.
+//! Runs the step lists of all ranks against each other and checks the results, for numbers of ranks
+//! that are powers of two and others, and for data of one piece and of several pieces.
 
 use super::*;
 use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SUM};
@@ -8,7 +8,7 @@ use crate::runtime::comm::coll::schedule::simulation::simulate;
 use crate::runtime::types::{Reduction, reduction};
 use crate::sys::memory::buf::Scratch;
 
-/// Words that go in several pieces, the last of them short.
+/// Number of words that are reduced in several pieces, the last of them short.
 const MANY: usize = 140_000;
 const ELEMENT: usize = 8;
 
@@ -16,7 +16,7 @@ fn with(op: i32) -> Reduction {
     reduction(DTL_DTYPE_UINT64, op).unwrap()
 }
 
-/// Word w of rank r.
+/// Returns word `word` of rank `rank`.
 fn word(rank: i32, word: usize) -> u64 {
     1_000_000 * (rank as u64 + 1) + word as u64
 }
@@ -25,7 +25,7 @@ fn words(rank: i32, count: usize) -> Scratch {
     Scratch::of_words(&(0..count).map(|w| word(rank, w)).collect::<Vec<_>>()).unwrap()
 }
 
-/// What the operations give over all ranks.
+/// Returns the expected result of reducing the words of all ranks.
 fn expected(op: i32, ranks: i32, count: usize) -> Vec<u64> {
     let fold = |w| match op {
         DTL_OP_NO_OP => word(0, w),
@@ -35,7 +35,8 @@ fn expected(op: i32, ranks: i32, count: usize) -> Vec<u64> {
     (0..count).map(fold).collect()
 }
 
-/// Runs what `list` lists for each rank; what each sends must be as before, unless it is in place.
+/// Runs the steps that `list` appends for each rank. Checks that the send buffers are unchanged,
+/// unless the collective is in place.
 fn run(
     (ranks, count, op, in_place): (i32, usize, i32, bool),
     list: impl Fn(&mut Schedule, Group, (Region, Region)) -> Result<()>,
@@ -131,7 +132,7 @@ fn each_gets_its_block_of_the_folded_data() {
     }
 }
 
-/// Elements larger than a piece, and a piece that is no multiple of the element.
+/// Checks elements larger than a piece, and a piece that is no multiple of the element size.
 #[test]
 fn pieces_are_of_whole_elements() {
     for (len, element, bytes) in

@@ -1,4 +1,4 @@
-//! The lists of all ranks, run against each other: what they compute, and what goes between nodes.
+//! Runs the step lists of all ranks against each other; checks results and messages between nodes.
 
 use super::*;
 use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SUM};
@@ -16,7 +16,7 @@ const LAYOUTS: [&[i32]; 6] = [
     &[0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2],
 ];
 
-/// A job's ranks: what each sends, and room for what it gets.
+/// Ranks of a job, with the send and receive buffer of each rank.
 struct Job {
     nodes: &'static [i32],
     send: Vec<Scratch>,
@@ -24,7 +24,7 @@ struct Job {
 }
 
 impl Job {
-    /// Word w of rank r is 100 r + w.
+    /// Creates a job in which word w of rank r is 100 r + w.
     fn new(nodes: &'static [i32], send: usize, recv: usize) -> Self {
         let words =
             |rank: usize| (0..send).map(|word| (100 * rank + word) as u64).collect::<Vec<_>>();
@@ -39,7 +39,7 @@ impl Job {
         i32::try_from(self.nodes.len()).unwrap()
     }
 
-    /// Lists and runs; the messages between nodes: how many, and their bytes.
+    /// Runs the steps of all ranks. Returns the number and bytes of the messages between nodes.
     fn run(
         &self,
         with: Option<Reduction>,
@@ -65,7 +65,7 @@ impl Job {
         self.recv[rank as usize].words()
     }
 
-    /// What all ranks send, one after the other.
+    /// Returns the data that all ranks send, in rank order.
     fn all(&self) -> Vec<u64> {
         self.send.iter().flat_map(Scratch::words).collect()
     }
@@ -103,7 +103,7 @@ fn data_of_a_root_reach_all_and_cross_to_each_node_once() {
 
 #[test]
 fn sums_are_those_of_all() {
-    // 40 000 words: by the algorithms for much data.
+    // 40 000 words are enough for the algorithms for much data.
     for (nodes, words) in LAYOUTS.into_iter().flat_map(|nodes| [(nodes, 3), (nodes, 40_000)]) {
         let ranks = nodes.len() as u64;
         let expected: Vec<u64> =
@@ -183,7 +183,7 @@ fn fewer_messages_cross_nodes_than_on_one_level() {
     assert_eq!(flat(two_nodes, 1, Algorithm::RecursiveDoubling), (8, 64));
     assert_eq!(flat(dealt, 1, Algorithm::RecursiveDoubling), (8, 64));
     assert_eq!((levels(two_nodes, 1), levels(dealt, 1)), ((2, 16), (2, 16)));
-    // 1 MiB, in two pieces: what each of two leaders gives and gets of it is its all.
+    // 1 MiB, in two pieces: each of the two leaders sends all its data to the other leader once.
     let (_, flat_bytes) = flat(two_nodes, 1 << 17, Algorithm::Rabenseifner);
     let (messages, bytes) = levels(two_nodes, 1 << 17);
     assert!(
