@@ -1,24 +1,24 @@
-//! Mailboxes in shared memory, through which the ranks of a communicator exchange small posts.
+//! Mailboxes in shared memory through which the ranks of a communicator exchange small messages.
 //!
-//! Each rank writes only its own mailbox. Posts use its blocks in turn. The stamp of a post is
-//! stored last and loaded first. Data that does not fit into a block is stored on a page; there are
-//! fewer pages than blocks. A block or page is reused only when every rank has finished reading its
-//! content. This is established in one of two ways. A rank that has seen the posts of number n of
-//! all other ranks infers that all have finished n - 1, because each rank posts a number only after
-//! it has finished the preceding number. Otherwise the rank reads the progress words in the
-//! mailboxes.
+//! Each rank writes only its own mailbox. Message n uses block n modulo the number of blocks. A
+//! rank stores the stamp of a message last, and readers load the stamp first. Data that does not
+//! fit into a block is stored on a page; there are fewer pages than blocks. A block or page is
+//! reused only when every rank has finished reading it. Its owner establishes this in one of two
+//! ways. A rank that has seen message n of all other ranks infers that all have finished n - 1,
+//! because each rank writes a message only after it has finished the preceding one. Otherwise the
+//! rank reads the progress words in the mailboxes.
 //!
 //! The number of blocks is large, so that a rank that only sends (the root of a broadcast) can run
-//! far ahead of a rank that only receives. Ranks that share a processor then switch context once
-//! for all posts that one of them may make before it must wait.
+//! far ahead of a rank that only receives. Ranks that share a core then need one context switch for
+//! as many messages as there are blocks.
 //!
-//! A transport has places, each with a mailbox for every rank. A rank reserves a place for its own
-//! mailbox before it creates a communicator, and the ranks exchange the places. So the ranks of a
-//! communicator need not agree on one place, and threads that create communicators concurrently, in
+//! A transport has mailbox slots, each with a mailbox for every rank. A rank reserves a slot for
+//! its own mailbox before it creates a communicator, and the ranks exchange the slot indices. So
+//! the ranks need not agree on one slot, and threads that create communicators concurrently, in
 //! different orders on different ranks, never share a mailbox.
 //!
-//! The memory, and the wakeup of a waiting rank, belong to the transports (`shm`, `inproc`); the
-//! content of posts belongs to `runtime::comm::coll::small_coll`.
+//! The transports (`shm`, `inproc`) own the memory and wake waiting ranks;
+//! `runtime::comm::coll::small_coll` defines the content of the messages.
 
 use crate::error::{Result, fail};
 use crate::runtime::component::{Member, Post};
@@ -29,52 +29,51 @@ use crate::sys::sync::AtomicU64;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};
 use std::ops::Range;
 
-/// Maximum number of ranks of a transport with mailboxes: each rank reads the posts of all others.
+/// Maximum number of ranks of a transport with mailboxes. Each rank reads all other mailboxes.
 pub(super) const MOST_RANKS: usize = 64;
-/// Number of mailbox places of a transport. This limits the number of communicators in which a rank
-/// can have a mailbox at the same time.
+/// Number of mailbox slots of a transport: the maximum number of communicators in which a rank can
+/// have a mailbox at the same time.
 pub(super) const PLACES: usize = 64;
-/// Maximum size of a post, in bytes.
+/// Maximum size of a mailbox message, in bytes.
 pub(super) const ROOM: usize = sync::size(2048, 16);
-/// Number of blocks (posts) of a mailbox, and number of pages for posts that do not fit into a
-/// block.
+/// Number of blocks of a mailbox (one message each). `PAGES` is the number of pages for messages
+/// that do not fit into a block.
 const BLOCKS: u64 = sync::size(32, 2) as u64;
 const PAGES: u64 = sync::size(8, 1) as u64;
 
-/// Two cache lines, because the adjacent-line prefetcher fetches cache lines in pairs.
+/// Alignment in bytes: two cache lines, because the adjacent-line prefetcher fetches line pairs.
 const ALIGN: usize = 128;
-/// Offset of the user word: the context of the communicator that uses the mailbox or used it last,
-/// plus 1. 0 means that no communicator has used the mailbox.
+/// Offset of the user word: ID of the communicator that uses the mailbox or used it last, plus 1. 0
+/// means that no communicator has used the mailbox.
 const USER_AT: usize = 0;
 /// Flag in the user word: this rank has dropped its view of the communicator's mailboxes.
 const GONE: u64 = 1 << 63;
-/// Flag in the user word: this rank is destroying the communicator. Its other threads may still use
-/// the mailbox for a moment.
+/// Flag in the user word: this rank is destroying the communicator. Other threads of this rank may
+/// still use the mailbox for a moment.
 const LEFT: u64 = 1 << 62;
-/// Offset of the word with the last number that this rank has finished: context in the high half,
-/// low half of the number in the low half.
+/// Offset of the progress word, with the number of the last message that this rank has finished:
+/// communicator ID in the high 32 bits, low 32 bits of the number in the low 32 bits.
 const OVER_AT: usize = 8;
 const BLOCKS_AT: usize = ALIGN;
 const BLOCK: usize = ALIGN;
-/// Size of a block's header, in bytes: one word for the stamp, one word for `what` and the length.
+/// Size of a block's header in bytes: the stamp, then a word with `what` and the length.
 const WORDS: usize = 16;
-/// Maximum size of a post that fits into a block, in bytes.
+/// Maximum size of a message that fits into a block, in bytes.
 const SMALL: usize = sync::size(BLOCK - WORDS, 8);
 const PAGES_AT: usize = BLOCKS_AT + BLOCKS as usize * BLOCK;
 /// Size of a mailbox, in bytes.
 pub(super) const SHEET: usize = (PAGES_AT + PAGES as usize * ROOM).next_multiple_of(ALIGN);
 
-/// A communicator's view of the mailboxes of its ranks.
+/// View that one rank of a communicator has of the mailboxes of all its ranks.
 pub(super) struct MailboxView {
-    /// Memory of the mailboxes of all places.
+    /// Memory of the mailboxes of all slots.
     sheets: Span,
-    /// Offset of each rank's mailbox, in the order of the communicator's ranks (at most
-    /// `MOST_RANKS`).
+    /// Offset of each rank's mailbox, indexed by rank in the communicator (at most `MOST_RANKS`).
     members: Box<[u32]>,
     /// Offset of this rank's own mailbox.
     own: usize,
     context: u32,
-    /// Highest number up to which all ranks are known to have finished.
+    /// Highest message number that all ranks are known to have finished.
     known: AtomicU64,
 }
 
@@ -82,15 +81,15 @@ fn user_word(sheets: &Span, sheet: usize) -> Option<&AtomicU64> {
     sheets.word(sheet + USER_AT)
 }
 
-/// Returns a mailbox's user word without the `LEFT` flag.
+/// Returns a mailbox's user word without `LEFT`; 0 if offset `sheet` is out of bounds.
 fn user(sheets: &Span, sheet: usize) -> u64 {
     user_word(sheets, sheet).map_or(0, |word| word.load(Acquire) & !LEFT)
 }
 
 impl MailboxView {
-    /// Creates the view and stores `context` in the user word of this rank's mailbox. `members` has
-    /// the offsets of the ranks' mailboxes, in the order of the communicator's ranks; `own` is the
-    /// offset of this rank's mailbox.
+    /// Creates the view and stores `context` in the user word of this rank's mailbox. `members[i]`
+    /// is the offset of the mailbox of rank i of the communicator; `own` is the offset of this
+    /// rank's mailbox.
     pub(super) fn new(sheets: Span, members: Box<[u32]>, own: usize, context: u32) -> Self {
         if let Some(word) = user_word(&sheets, own) {
             word.store(u64::from(context) + 1, Release);
@@ -109,16 +108,16 @@ impl MailboxView {
             .part(sheet + PAGES_AT + (number % PAGES) as usize * ROOM, len.min(ROOM))
     }
 
-    /// Returns the stamp of a post: the communicator's context and the low half of `number`. The
-    /// low half is unambiguous: each rank posts every number, so the content of a block is never
-    /// more than `BLOCKS` numbers old.
+    /// Returns the stamp of message `number`: the communicator's ID and the low 32 bits of
+    /// `number`. The low 32 bits are unambiguous: each rank writes every number, so the content of
+    /// a block is never more than `BLOCKS` numbers old.
     fn stamp(&self, number: u64) -> u64 {
         u64::from(self.context) << 32 | u64::from(number as u32)
     }
 
-    /// Posts `data` as post `number`. Numbers start at 1 and are consecutive; each is posted after
-    /// the preceding number is finished. Returns false if some rank may still read the block or
-    /// page that the post needs.
+    /// Writes `data` as message `number`. Numbers start at 1 and are consecutive; the caller must
+    /// have finished the preceding number. Returns false if another rank may still be reading the
+    /// block or page that the message needs.
     #[inline]
     pub(super) fn post(&self, number: u64, what: u32, data: Region) -> bool {
         let is_small = data.len() <= SMALL;
@@ -141,8 +140,8 @@ impl MailboxView {
         true
     }
 
-    /// Returns true if all ranks have finished number `number - ahead`, after reading the ranks'
-    /// progress words.
+    /// Reads the ranks' progress words. Returns true if all ranks have finished message `number -
+    /// ahead`.
     #[cold]
     fn is_free(&self, number: u64, ahead: u64) -> bool {
         let known =
@@ -151,8 +150,8 @@ impl MailboxView {
         known + ahead >= number
     }
 
-    /// Returns the last number that the owner of `sheet` has finished, as seen by a rank that has
-    /// reached `number`.
+    /// Returns the last message number that the owner of mailbox `sheet` has finished; 0 if it has
+    /// finished none for this communicator. This rank has reached `number`.
     fn over(&self, sheet: usize, number: u64) -> u64 {
         let word = self.sheets.word(sheet + OVER_AT).map_or(0, |word| word.load(Acquire));
         if word >> 32 != u64::from(self.context) {
@@ -165,8 +164,8 @@ impl MailboxView {
         number.saturating_add_signed(i64::from(ahead))
     }
 
-    /// Returns post `number` of `rank` if it is published. The post stays valid until this rank has
-    /// finished `number`.
+    /// Returns message `number` of `rank`, or `None` if it is not published. The data is valid
+    /// until this rank calls `finish(number)`.
     #[inline]
     pub(super) fn look(&self, rank: i32, number: u64) -> Option<Post> {
         let sheet = *self.members.get(rank as usize)? as usize;
@@ -181,8 +180,8 @@ impl MailboxView {
         Some(Post { what: (words >> 32) as u32, data })
     }
 
-    /// Marks `number` as finished by this rank. `met` means that this rank has seen the posts of
-    /// all other ranks for `number`.
+    /// Marks message `number` as finished by this rank. `met` means that this rank has seen message
+    /// `number` of all other ranks.
     #[inline]
     pub(super) fn finish(&self, number: u64, met: bool) {
         if met {
@@ -199,14 +198,14 @@ impl MailboxView {
         }
     }
 
-    /// Publishes that this rank has left the communicator and posts nothing more.
+    /// Publishes that this rank has left the communicator and writes no further messages.
     pub(super) fn leave(&self) {
         self.add_to_user(LEFT);
     }
 
     /// Returns true if `rank` has left the communicator. The flag stays set, because the rank's
     /// mailbox is reused only after this view is dropped. A caller that sees the flag also sees all
-    /// earlier posts of the rank.
+    /// earlier messages of the rank.
     pub(super) fn has_left(&self, rank: i32) -> bool {
         let word = self
             .members
@@ -223,43 +222,43 @@ impl Drop for MailboxView {
     }
 }
 
-/// Mailbox places of one rank, with the state that decides whether a place can be reused.
+/// Mailbox slots of one rank, with the state that decides whether a slot can be reused.
 #[derive(Default)]
 pub(super) struct Places {
-    /// State of each place, up to the highest place that was used.
+    /// State of each slot, up to the highest slot that was used.
     all: Vec<SheetState>,
 }
 
 #[derive(Default)]
 enum SheetState {
-    /// No rank reads this rank's mailbox at the place.
+    /// No other rank reads this rank's mailbox in the slot.
     #[default]
     Free,
     /// Reserved for a communicator that is being created.
     Reserved,
-    /// Used by a communicator; `Last` describes the most recent user of the place.
+    /// Used by a communicator; `Last` describes the most recent communicator of the slot.
     Used(Last),
 }
 
 struct Last {
     sheets: Span,
-    /// Value of the ranks' user words while they use the communicator.
+    /// User word of a member while it uses the communicator: the communicator's ID plus 1.
     user: u64,
     members: Box<[Reader]>,
 }
 
-/// A rank that reads this rank's mailbox.
+/// Another rank, which reads this rank's mailbox.
 struct Reader {
     /// The reader's rank in the transport.
     rank: usize,
     sheet: usize,
-    /// The reader's user word when this rank created its own view. A reader that has not yet
-    /// created its view still has this value.
+    /// The reader's user word at the time when this rank created its own view. The word has this
+    /// value until the reader creates its view.
     before: u64,
 }
 
 impl Last {
-    /// Returns true if no rank of the communicator uses the mailbox or can still start to use it.
+    /// Returns true if no member, except those for which `is_gone` is true, can use the mailbox.
     fn is_over(&self, is_gone: impl Fn(usize) -> bool) -> bool {
         self.members.iter().all(|member| {
             let now = user(&self.sheets, member.sheet);
@@ -271,9 +270,9 @@ impl Last {
 }
 
 impl Places {
-    /// Reserves a place for this rank's mailbox in a new communicator. Returns the place, and true
-    /// if the place is used for the first time. Returns `None` if no place is free. Place 0 is
-    /// reserved for the communicator of all ranks.
+    /// Reserves a slot for this rank's mailbox in a new communicator. Returns the slot, and true if
+    /// the slot is used for the first time; `None` if no slot is free. Slot 0 is reserved for the
+    /// communicator of all ranks.
     pub(super) fn reserve(&mut self, is_gone: impl Fn(usize) -> bool) -> Option<(usize, bool)> {
         let known = self.all.len().max(1);
         self.all.resize_with(known, SheetState::default);
@@ -291,14 +290,14 @@ impl Places {
         Some((place, place == known))
     }
 
-    /// Releases a reserved place that no communicator uses.
+    /// Releases a slot that was reserved but is not used by a communicator.
     pub(super) fn release(&mut self, place: u32) {
         if let Some(reserved @ SheetState::Reserved) = self.all.get_mut(place as usize) {
             *reserved = SheetState::Free;
         }
     }
 
-    /// Removes a place whose memory could not be allocated.
+    /// Removes slot `place`, the last one, because its memory could not be allocated.
     pub(super) fn forget(&mut self, place: usize) {
         self.all.truncate(place);
     }
@@ -312,9 +311,9 @@ impl Places {
         }
     }
 
-    /// Creates a view at a reserved place, or at place 0, which has only one communicator ever.
-    /// `ranks`: number of ranks of the transport. `sheets`: two spans over the memory of all
-    /// places.
+    /// Creates a view in a reserved slot, or in slot 0, which only one communicator ever uses.
+    /// `ranks`: number of ranks of the transport; `own`: this rank. `sheets`: two spans over the
+    /// memory of all slots.
     pub(super) fn open(
         &mut self,
         sheets: [Option<Span>; 2],
@@ -358,13 +357,13 @@ impl Places {
     }
 }
 
-/// Returns the byte range of the mailboxes of ranks `of`, within the memory of all places.
+/// Returns the byte range of the mailboxes of ranks `of` in slot `place`.
 pub(super) fn sheets_at(ranks: usize, place: usize, of: Range<usize>) -> Range<usize> {
     let first = place * place_bytes(ranks);
     first + of.start * SHEET..first + of.end * SHEET
 }
 
-/// Returns the size of a place in bytes: whole pages, because each place is allocated separately.
+/// Returns the size of a slot in bytes: whole pages, because each slot is allocated separately.
 pub(super) fn place_bytes(ranks: usize) -> usize {
     (ranks * SHEET).next_multiple_of(sync::size(4096, ALIGN))
 }

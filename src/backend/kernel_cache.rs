@@ -1,5 +1,5 @@
-//! Cache of compiled kernels on disk. Each entry is a folder that appears complete (by a rename) or
-//! not at all, so any number of ranks and threads may compile the same kernel concurrently.
+//! On-disk cache of compiled kernels. Each entry is a folder that is published atomically by a
+//! rename, so any number of ranks and threads may compile the same kernel concurrently.
 //!
 //! | file | content |
 //! |---|---|
@@ -23,7 +23,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Age from which temporary files and folders count as abandoned.
+/// Age at which temporary files and folders count as abandoned.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 /// Maximum number of attempts to publish an entry under its final name.
 const TRIES: usize = 8;
@@ -33,17 +33,16 @@ const ENDED: &str = ".old-";
 /// Cache of compiled kernels in one folder.
 pub(super) struct KernelCache {
     folder: PathBuf,
-    /// File name of an object during compilation; the final name has the same suffix.
+    /// File name of the object during compilation. The final name has the same extension.
     object: &'static str,
 }
 
-/// Everything that the result of a compilation depends on, except files that the compiler finds by
-/// itself.
+/// Serialized compiler inputs that determine the result, except files that the compiler finds by
+/// itself (such as included headers).
 pub(super) struct Inputs(Vec<u8>);
 
 impl Inputs {
-    /// Creates the inputs that all compilers share: the version of the library and of its
-    /// interface.
+    /// Creates the inputs that all compilers share: the library version and the ABI version.
     pub(super) fn new() -> Self {
         let mut inputs = Inputs(Vec::new());
         inputs.add("library", concat!(env!("CARGO_PKG_VERSION"), " ").as_bytes());
@@ -51,14 +50,14 @@ impl Inputs {
         inputs
     }
 
-    /// Appends a named input. The length prefix prevents that different inputs have equal bytes.
+    /// Appends a named input. The length prefix makes the serialization unambiguous.
     pub(super) fn add(&mut self, name: &str, value: &[u8]) {
         self.0.extend_from_slice(format!("{name} {}\n", value.len()).as_bytes());
         self.0.extend_from_slice(value);
         self.0.push(b'\n');
     }
 
-    /// Appends the identity of a compiler executable: its path, size, modification time and inode.
+    /// Appends the identity of a compiler executable: path, size, modification time and inode.
     pub(super) fn add_program(&mut self, name: &str, file: &Path) -> io::Result<()> {
         let path = fs::canonicalize(file)?;
         let about = fs::metadata(&path)?;
@@ -69,31 +68,31 @@ impl Inputs {
         Ok(())
     }
 
-    /// Returns the serialized inputs.
+    /// Returns all inputs in serialized form: the key of a cache entry.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Output of a compiler beside the object.
+/// Output of a compiler, in addition to the object file.
 pub(super) struct CompilerOutput {
     /// Files that the compiler read outside the entry's folder.
     pub(super) needs: Vec<PathBuf>,
-    /// The compiler's messages.
+    /// Messages that the compiler printed.
     pub(super) log: String,
 }
 
-/// Object of a compiled kernel.
+/// Object file of a compiled kernel, as stored in the cache.
 pub(super) struct CachedObject {
-    /// Path of the object's file.
+    /// Path of the object file.
     pub(super) object: PathBuf,
-    /// Content of the object's file.
+    /// Content of the object file.
     pub(super) bytes: Vec<u8>,
-    /// The compiler's messages.
+    /// Messages that the compiler printed.
     pub(super) log: String,
 }
 
-/// Temporary folder: removed on drop unless it was renamed.
+/// Temporary folder, removed on drop unless it was renamed.
 struct Passing(PathBuf);
 
 impl Drop for Passing {
@@ -102,7 +101,7 @@ impl Drop for Passing {
     }
 }
 
-/// Removes a folder, or whatever file another process has created at its path.
+/// Removes the folder or file at `path`; ignores errors.
 fn remove(path: &Path) {
     if fs::remove_dir_all(path).is_err() {
         let _ = fs::remove_file(path);
@@ -110,7 +109,7 @@ fn remove(path: &Path) {
 }
 
 impl KernelCache {
-    /// Opens the cache in `folder`. `object` is the file name of an object during compilation.
+    /// Opens the cache, creating `folder` if missing; fails if other users can write to the folder.
     pub(super) fn open(folder: Option<&Path>, object: &'static str) -> Result<Self> {
         let Some(folder) = folder else {
             return fail!(
@@ -146,8 +145,8 @@ impl KernelCache {
         self.folder.join(format!("{:016x}", fnv::of(inputs)))
     }
 
-    /// Returns the object that was compiled from `inputs`, if the entry is complete and no file
-    /// that the compiler read has changed.
+    /// Returns the object that was compiled from `inputs`; `None` if the entry is missing or
+    /// incomplete, or if a file that the compiler read has changed.
     pub(super) fn find(&self, inputs: &[u8]) -> Result<Option<CachedObject>> {
         let folder = self.place(inputs);
         let read = |name: &str| read(&folder.join(name)).ok();
@@ -171,8 +170,8 @@ impl KernelCache {
         }
     }
 
-    /// Compiles an object with `compile` and adds it to the cache. `compile` receives an empty
-    /// folder and writes the object there.
+    /// Compiles an object with `compile`, which must write it to the empty folder that it receives,
+    /// and publishes it; returns the object of another process that published first.
     pub(super) fn make(
         &self,
         inputs: &[u8],
@@ -213,19 +212,19 @@ impl KernelCache {
         )
     }
 
-    /// Returns the final name of the object: the hash of `needs` with the suffix of `object`.
+    /// Returns the final name of the object: hash of `needs`, with the extension of `object`.
     fn name_of(&self, needs: &[u8]) -> String {
         let suffix = self.object.rsplit_once('.').map_or("", |(_, suffix)| suffix);
         format!("{:016x}.{suffix}", fnv::of(needs))
     }
 
-    /// Returns a temporary path with a random name that is unique across nodes.
+    /// Returns a path for a temporary folder, with a random name that is unique across nodes.
     fn passing(&self, prefix: &str) -> Result<PathBuf> {
         let number = process::random_u64().map_err(|error| unwritten(&self.folder, &error))?;
         Ok(self.folder.join(format!("{prefix}{number:016x}")))
     }
 
-    /// Removes the temporary folders of killed processes.
+    /// Removes abandoned temporary folders of processes that were killed.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for entry in entries.flatten() {
@@ -249,7 +248,7 @@ fn refused(path: &Path, why: &str) -> Error {
     Error::new(DTL_ERROR_UNAVAILABLE, text)
 }
 
-/// Creates the error for a cache file that cannot be written.
+/// Creates the error for a cache file that cannot be written: status and text depend on `error`.
 pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
     let status = match error.raw_os_error() {
         Some(libc::EFBIG) => return too_large(path),
@@ -264,7 +263,7 @@ pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
     Error::new(status, text)
 }
 
-/// Creates the error for a cache file that would exceed the process' file size limit.
+/// Creates the error for a cache file that would exceed the process' limit on file size.
 pub(super) fn too_large(path: &Path) -> Error {
     let text = format!(
         "what kernels are compiled to cannot be kept: {} would be more than the largest file that \
@@ -276,7 +275,7 @@ pub(super) fn too_large(path: &Path) -> Error {
     Error::new(DTL_ERROR_LIMIT, text)
 }
 
-/// Writes a file of the cache.
+/// Writes a cache file, unless it would exceed the process' limit on file size.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     if bytes.len() as u64 > process::file_size_limit() {
         return Err(too_large(path)); // the kernel would kill the process (SIGXFSZ)
@@ -284,7 +283,7 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes).map_err(|error| unwritten(path, &error))
 }
 
-/// Reads a regular file. Other file types are rejected, because reading a FIFO or device may block.
+/// Reads a regular file. Fails for other file types, because reading a FIFO or device may block.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
@@ -295,17 +294,17 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns true if the error means that a folder or file already exists at the target path.
+/// Returns true if `error` means that a folder or file already exists at the target path.
 fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOTEMPTY | libc::ENOTDIR))
 }
 
-/// Formats a line of `needs`: hash, size and path of a file.
+/// Formats a line of the file `needs`: hash, size and path of a file.
 fn line(bytes: &[u8], path: &str) -> String {
     format!("{:016x} {} {path}\n", fnv::of(bytes), bytes.len())
 }
 
-/// Formats the lines of `needs` for the object and for each file that the compiler read.
+/// Formats the file `needs`: one line for the object and one for each file that the compiler read.
 fn needs_of(object: &[u8], paths: &[PathBuf]) -> io::Result<String> {
     let mut lines = line(object, "");
     for path in paths {
@@ -317,7 +316,7 @@ fn needs_of(object: &[u8], paths: &[PathBuf]) -> io::Result<String> {
     Ok(lines)
 }
 
-/// Returns true if the object and all files that the compiler read are unchanged.
+/// Returns true if the object and all files listed in `needs` are unchanged.
 fn are_met(needs: &str, object: &[u8]) -> bool {
     let is_same = |wanted: &str| {
         let path = wanted.splitn(3, ' ').nth(2)?;

@@ -1,9 +1,8 @@
 //! Message matching: posted receives and unexpected messages of one rank.
 //!
-//! The queues hold order, not payload: `P` is the transport's record of a posted receive, `U` its
-//! record of an unexpected message. Messages of one source are matched in the order of arrival,
-//! receives in the order in which they were posted. This is sufficient for MPI's non-overtaking
-//! rule.
+//! The queues store matching order, not payload: `P` is the transport's record of a posted receive,
+//! `U` its record of an unexpected message. Messages of one source are matched in arrival order,
+//! and receives in posting order, as MPI's non-overtaking rule requires.
 
 use super::peer_map::PeerMap;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -40,7 +39,7 @@ impl<P, U> Default for Queues<P, U> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PostedReceive<P> {
     serial: u64,
-    /// Messages that the receive accepts.
+    /// Source and match bits of the messages that the receive accepts.
     pub select: Selector,
     /// The transport's record of the receive.
     pub what: P,
@@ -52,14 +51,14 @@ pub struct UnexpectedMessage<U> {
     serial: u64,
     /// Rank of the sender.
     pub source: i32,
-    /// Match bits of the message.
+    /// Match bits of the message (context ID and tag).
     pub match_bits: u64,
     /// The transport's record of the message.
     pub what: U,
 }
 
 impl<P: PartialEq, U> Matcher<P, U> {
-    /// Creates empty queues for messages of `ranks` sources.
+    /// Creates empty queues for messages from ranks 0 to `ranks` - 1.
     #[must_use]
     pub fn new(ranks: usize) -> Self {
         Matcher { sources: PeerMap::new(ranks), posted_any: VecDeque::new(), next: 0 }
@@ -75,14 +74,14 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.sources.get_mut(usize::try_from(source).ok()?)
     }
 
-    /// Returns the queues of `source`, creating them if necessary.
+    /// Returns the queues of `source`, created if necessary; `None` if `source` is out of range.
     #[inline]
     fn make_queues(&mut self, source: i32) -> Option<&mut Queues<P, U>> {
         self.sources.make(usize::try_from(source).ok()?)
     }
 
-    /// Returns the queue of receives that name `source` (or DTL_ANY_SOURCE); `None` if the queue
-    /// was never created.
+    /// Returns the queue of posted receives that name `source` (or DTL_ANY_SOURCE); `None` if that
+    /// queue was never created.
     #[inline]
     fn posted_mut(&mut self, source: i32) -> Option<&mut VecDeque<PostedReceive<P>>> {
         match source {
@@ -104,13 +103,13 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.put(posted);
     }
 
-    /// Assigns a receive its serial number without queueing it.
+    /// Assigns the next serial number to a receive, without queueing the receive.
     #[inline]
     pub fn place(&mut self, select: Selector, what: P) -> PostedReceive<P> {
         PostedReceive { serial: self.serial(), select, what }
     }
 
-    /// Queues a receive according to its serial number. Call [`Matcher::take_unexpected`] first.
+    /// Inserts a receive by its serial number. Call [`Matcher::take_unexpected`] first.
     #[inline]
     pub fn put(&mut self, posted: PostedReceive<P>) {
         let queue = match posted.select.source {
@@ -126,8 +125,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
-    /// Finds the first receive that matches the message. Returns true if that receive is for any
-    /// source, and its index in its queue.
+    /// Finds the first posted receive that matches the message. Returns true if that receive names
+    /// DTL_ANY_SOURCE, and its index in its queue; `None` if no receive matches.
     #[inline]
     fn find_posted(&self, source: i32, word: u64) -> Option<(bool, usize)> {
         let first = |queue: &VecDeque<PostedReceive<P>>| {
@@ -146,14 +145,14 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
-    /// Returns true if a receive for any source is posted.
+    /// Returns true if a receive from DTL_ANY_SOURCE is posted.
     #[must_use]
     pub fn waits_for_any(&self) -> bool {
         !self.posted_any.is_empty()
     }
 
-    /// Returns true if no posted receive can match a message of `source` and no unexpected message
-    /// of `source` is queued.
+    /// Returns true if no posted receive can match a message from `source` and no unexpected
+    /// message from `source` is queued.
     #[inline]
     #[must_use]
     pub fn is_idle(&self, source: i32) -> bool {
@@ -162,20 +161,20 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.posted_any.is_empty() && self.queues(source).is_none_or(is_empty)
     }
 
-    /// Returns true if a posted receive matches the message.
+    /// Returns true if a posted receive matches a message from `source` with match bits `word`.
     #[must_use]
     pub fn is_wanted(&self, source: i32, word: u64) -> bool {
         self.find_posted(source, word).is_some()
     }
 
-    /// Removes and returns the first posted receive that matches the message.
+    /// Removes and returns the first posted receive that matches a message; `None` if none matches.
     #[inline]
     pub fn take_posted(&mut self, source: i32, word: u64) -> Option<P> {
         self.take_placed(source, word).map(|posted| posted.what)
     }
 
-    /// Removes and returns the first posted receive that matches the message, with its serial
-    /// number. [`Matcher::put`] requeues the receive if the message does not arrive after all.
+    /// Removes and returns the first posted receive that matches a message, with its serial number;
+    /// `None` if none matches. If the message is canceled, [`Matcher::put`] requeues the receive.
     #[inline]
     pub fn take_placed(&mut self, source: i32, word: u64) -> Option<PostedReceive<P>> {
         let (any, index) = self.find_posted(source, word)?;
@@ -190,8 +189,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
-    /// Finds the first-arrived unexpected message that `select` accepts. Returns its source and its
-    /// index in the source's queue.
+    /// Finds the earliest unexpected message that `select` accepts. Returns its source and its
+    /// index in that source's queue, or `None` if there is no such message.
     #[inline]
     fn find_unexpected(&self, select: &Selector) -> Option<(i32, usize)> {
         let first = |queues: &Queues<P, U>| {
@@ -210,14 +209,14 @@ impl<P: PartialEq, U> Matcher<P, U> {
         found.map(|(_, source, index)| (source, index))
     }
 
-    /// Returns the first unexpected message that `select` accepts, without removing it.
+    /// Returns the first unexpected message that `select` accepts, or `None`; does not remove it.
     #[must_use]
     pub fn peek(&self, select: &Selector) -> Option<&UnexpectedMessage<U>> {
         let (source, index) = self.find_unexpected(select)?;
         self.queues(source)?.unexpected.get(index)
     }
 
-    /// Removes and returns the first unexpected message that `select` accepts.
+    /// Removes and returns the first unexpected message that `select` accepts, or `None`.
     #[inline]
     pub fn take_unexpected(&mut self, select: &Selector) -> Option<UnexpectedMessage<U>> {
         let (source, index) = self.find_unexpected(select)?;
@@ -225,14 +224,14 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 
     /// Cancels a posted receive that names `source` (or DTL_ANY_SOURCE). Returns false if the
-    /// receive is not, or no longer, posted.
+    /// receive is not posted (any more).
     pub fn cancel(&mut self, source: i32, what: &P) -> bool {
         let Some(queue) = self.posted_mut(source) else { return false };
         let index = queue.iter().position(|posted| posted.what == *what);
         index.and_then(|index| queue.remove(index)).is_some()
     }
 
-    /// Removes and returns all receives that name `source`, in posting order.
+    /// Removes and returns all posted receives that name `source`, in posting order.
     pub fn take_posted_from(&mut self, source: i32) -> Vec<P> {
         let queue = self
             .queues_mut(source)
@@ -248,7 +247,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
-    /// Removes and returns the first unexpected message of `source` for which `is` returns true.
+    /// Removes and returns the first message from `source` for which `is` returns true, or `None`.
     pub fn remove_unexpected(
         &mut self,
         source: i32,
@@ -260,8 +259,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 }
 
-/// Finds the first receive that matches the message, if it is not the first of the queue. Returns
-/// its serial number and index.
+/// Searches the whole queue for the first receive that matches a message. Returns the receive's
+/// serial number and index, or `None` if no receive matches.
 #[inline(never)]
 fn later_posted<P>(
     queue: &VecDeque<PostedReceive<P>>,
@@ -272,7 +271,7 @@ fn later_posted<P>(
     found.map(|(index, posted)| (posted.serial, index))
 }
 
-/// Removes and returns entry `index` of a queue; the index is usually 0.
+/// Removes and returns entry `index` of a queue, or `None` if out of range. Usually `index` is 0.
 #[inline]
 fn take<T>(queue: &mut VecDeque<T>, index: usize) -> Option<T> {
     if index == 0 { queue.pop_front() } else { queue.remove(index) }
@@ -282,7 +281,7 @@ fn take<T>(queue: &mut VecDeque<T>, index: usize) -> Option<T> {
 pub(crate) mod oracle {
     use super::Selector;
 
-    /// Reference implementation for tests: two plain lists, searched from the front.
+    /// Reference matcher for tests: two plain lists, searched from the front.
     #[derive(Default)]
     pub(crate) struct ReferenceMatcher {
         pub(crate) posted: Vec<(Selector, u32)>,
@@ -290,7 +289,7 @@ pub(crate) mod oracle {
     }
 
     impl ReferenceMatcher {
-        /// Returns the message that a receive would match.
+        /// Returns the first queued message that `select` accepts.
         pub(crate) fn peek(&self, select: Selector) -> Option<(i32, u64, u32)> {
             self.arrived.iter().copied().find(|(source, word, _)| select.takes(*source, *word))
         }

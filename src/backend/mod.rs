@@ -2,9 +2,9 @@
 //!
 //! In reading order:
 //! - `vtable_backend`: backends that a program or plugin registers as C tables
-//! - `plugin`: shared libraries that register backends
+//! - `vtable_backend`: backends that an application or plugin registers as C function tables
 //! - `host`: CPU and host memory
-//! - `null`: backend without effect, for measuring call overhead
+//! - `null`: backend whose streams, events and launches do nothing, for measuring call overhead
 //! - `driver`: code shared by the `cuda` and `opencl` backends
 //! - `cuda`: NVIDIA devices
 //! - `opencl`: OpenCL devices
@@ -14,7 +14,7 @@
 //! - `mpi`: transport over an installed MPI library
 //! - `rdma`: transport over RDMA verbs
 //! - `hier`: shared memory within nodes, another transport between nodes
-//! - `p2p_protocol`: message protocol over a transport that only sends and receives
+//! - `p2p_protocol`: matching and rendezvous protocol over a transport with only send and receive
 //! - `match_queues`: posted receives and unexpected messages
 //! - `op_table`: operations in flight
 //! - `coll_mailbox`: mailboxes in shared memory for small collectives
@@ -51,7 +51,7 @@ pub mod vtable_backend;
 use crate::runtime::registry::Backend;
 use std::sync::Arc;
 
-/// Creates the built-in backends. Each initialization of the library calls this function again.
+/// Creates the built-in backends. The library calls this function on each initialization.
 #[must_use]
 pub fn builtin() -> Vec<Arc<Backend>> {
     let [alone, threads] = inproc::backends();

@@ -1,5 +1,5 @@
-//! Null backend: memory is host memory; streams, events and launches are no-ops. It measures call
-//! overhead and is the template for backend authors. "auto" never selects it.
+//! Null backend for measuring call overhead, and template for backend authors. Memory is host
+//! memory; streams, events and launches do nothing. "auto" never selects this backend.
 
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::devices::device::*;
@@ -30,7 +30,7 @@ pub fn backend() -> Backend {
 
 struct Null;
 
-/// Returns the token that stands for every stream and event.
+/// Returns the placeholder token of every stream and event.
 fn token() -> Token {
     Addr::new(std::ptr::without_provenance_mut(1))
 }

@@ -1,10 +1,10 @@
-//! Table of a transport's operations in flight. Operation ids are never reused.
+//! Table of a transport's operations in flight. Operation IDs are never reused.
 
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 
-/// Table of operations. An id has the slot's index in its low half and the generation in its high
-/// half.
+/// Table of operations in flight. An ID has the slot index in its low 32 bits and the slot's
+/// generation in its high 32 bits.
 pub struct Operations<T> {
     slots: Vec<OpSlot<T>>,
     free: Vec<u32>,
@@ -15,8 +15,7 @@ struct OpSlot<T> {
     what: Option<T>,
 }
 
-/// Number of operations for which memory is reserved initially; a larger burst grows the table
-/// once.
+/// Initial capacity, in operations; beyond that the table grows.
 const ROOM: usize = 256;
 
 impl<T> Operations<T> {
@@ -26,7 +25,7 @@ impl<T> Operations<T> {
         Operations { slots: Vec::with_capacity(ROOM), free: Vec::with_capacity(ROOM) }
     }
 
-    /// Adds an operation and returns its id.
+    /// Adds an operation and returns its ID. Fails if memory is exhausted.
     #[inline(always)] // row: shm_message_8
     pub fn add(&mut self, what: T) -> Result<OpId> {
         if let Some(index) = self.free.pop() {
@@ -53,7 +52,7 @@ impl<T> Operations<T> {
         Ok(id_of(index, 0))
     }
 
-    /// Returns the operation with this id, unless it was removed.
+    /// Returns the operation with ID `id`, or `None` if it was removed.
     #[inline]
     #[must_use]
     pub fn get(&self, id: OpId) -> Option<&T> {
@@ -64,7 +63,7 @@ impl<T> Operations<T> {
             .as_ref()
     }
 
-    /// Returns the operation with this id, unless it was removed.
+    /// Returns the operation with ID `id`, or `None` if it was removed.
     #[inline]
     #[must_use]
     pub fn get_mut(&mut self, id: OpId) -> Option<&mut T> {
@@ -73,7 +72,7 @@ impl<T> Operations<T> {
         slot.what.as_mut()
     }
 
-    /// Removes and returns an operation; its id is stale afterwards.
+    /// Removes and returns an operation and invalidates its ID; `None` if already removed.
     #[inline]
     pub fn remove(&mut self, id: OpId) -> Option<T> {
         let index = index_of(id);
@@ -88,7 +87,7 @@ impl<T> Operations<T> {
         Some(what)
     }
 
-    /// Iterates over all operations with their ids.
+    /// Iterates over all operations in flight, with their IDs.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (OpId, &mut T)> {
         (0_u32..).zip(&mut self.slots).filter_map(|(index, slot)| {
             let id = id_of(index, slot.generation);

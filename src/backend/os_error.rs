@@ -1,5 +1,5 @@
-//! Maps operating system errors to statuses: exceeded limits are DTL_ERROR_LIMIT, and only a lack
-//! of memory is DTL_ERROR_OUT_OF_MEMORY.
+//! Maps operating system errors to statuses: an exceeded limit becomes DTL_ERROR_LIMIT, and only a
+//! lack of memory becomes DTL_ERROR_OUT_OF_MEMORY.
 
 use crate::abi::status::{
     DTL_ERROR_BACKEND, DTL_ERROR_LIMIT, DTL_ERROR_OUT_OF_MEMORY, dtl_status_t,
@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::sys::os::{fd, hwinfo};
 use std::io;
 
-/// Creates the error for a failure of `what`: DTL_ERROR_LIMIT with a remedy if a limit of this
-/// process is the cause, else `status`.
+/// Creates the error for a failed action `what`: DTL_ERROR_LIMIT, with a remedy, if a limit of this
+/// process caused the failure, else `status`.
 pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> Error {
     match fd::shortage(error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, format!("{what}: {text}")),
@@ -24,7 +24,7 @@ pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> E
     }
 }
 
-/// Creates the error for a failed memory allocation.
+/// Creates the error for a failed allocation: DTL_ERROR_OUT_OF_MEMORY for ENOMEM and ENOSPC.
 pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::ENOMEM | libc::ENOSPC) => Error::new(

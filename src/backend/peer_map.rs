@@ -1,13 +1,13 @@
 //! Sparse map from ranks to values: a rank without a value costs four bytes.
 //!
-//! In a job of thousands of ranks, a rank exchanges messages with a few of the others; its value
-//! for a peer is created at the first message between the two. Values are never removed, because
+//! In a job with thousands of ranks, a rank exchanges messages with few others. The value for a
+//! peer is created with the first message between the two ranks. Values are never removed, because
 //! ranks that have exchanged messages are likely to do so again.
 
-/// Map from ranks to values, sized for a rank that communicates with few of the others.
+/// Sparse map from ranks to values, for a rank that communicates with few of the others.
 pub struct PeerMap<T> {
-    /// Index of each rank's value plus 1; 0 means no value. Zero-initialized, so that the operating
-    /// system allocates no memory for pages that are only read.
+    /// Per rank: index of its value plus 1; 0 if none. Zero-initialized, so the operating system
+    /// allocates no memory for pages that are never written.
     places: Vec<u32>,
     values: Vec<T>,
 }
@@ -16,13 +16,13 @@ pub struct PeerMap<T> {
 pub const BYTES_PER_RANK: usize = size_of::<u32>();
 
 impl<T: Default> PeerMap<T> {
-    /// Creates an empty map for `ranks` ranks.
+    /// Creates an empty map for ranks 0 to `ranks` - 1.
     #[must_use]
     pub fn new(ranks: usize) -> Self {
         PeerMap { places: vec![0; ranks], values: Vec::new() }
     }
 
-    /// Returns the number of ranks.
+    /// Returns the number of ranks that the map covers.
     #[inline]
     #[must_use]
     pub fn ranks(&self) -> usize {

@@ -1,36 +1,36 @@
-//! Tables of C functions that are resolved by name in a loaded library. One list of names defines
-//! the type of the table and resolves it.
+//! Tables of C functions, resolved by name in a loaded library. One list of names both defines the
+//! table's type and resolves its functions.
 
 use crate::error::Result;
 use crate::sys::memory::buf::Addr;
 use std::ffi::CStr;
 
-/// C signature of a function of the table.
+/// C signature of a function in a symbol table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function {
-    /// Name of the function.
+    /// Symbol name of the function.
     pub name: &'static str,
     /// Parameter types, separated by commas; empty if the function has no parameters.
     pub parameters: &'static str,
     /// Result type.
     pub result: &'static str,
-    /// True if a library without the function is unusable.
+    /// True if loading fails when the library lacks this function.
     pub required: bool,
 }
 
-/// Converts NUL-terminated text to a C string.
+/// Converts NUL-terminated text to a C string; returns an empty one if there is no NUL.
 #[must_use]
 pub fn c_name(text: &'static str) -> &'static CStr {
     CStr::from_bytes_until_nul(text.as_bytes()).unwrap_or_default()
 }
 
-/// A function table that is filled from a loaded library.
+/// A function table that is resolved from a loaded library.
 pub trait SymbolTable: Sized + Send + Sync + 'static {
-    /// Resolves all functions. The error names the first required function that is missing.
+    /// Resolves all functions; fails with the name of the first required function that is missing.
     ///
     /// # Safety
-    /// `find` returns the functions of one library that conforms to its standard, under their
-    /// standard names, and the library stays loaded.
+    /// `find` must return only functions of one library that conforms to its standard, under their
+    /// standard names, and that library must stay loaded.
     unsafe fn resolve(find: &dyn Fn(&CStr) -> Option<Addr>) -> Result<Self>;
 }
 
@@ -79,7 +79,7 @@ macro_rules! function_table {
         $($name:ident: $type:ty,)+;
         $($maybe:ident: $maybe_type:ty,)*
     ) => {
-        /// Functions of the library. Those in `Option` are not in every library.
+        /// Functions of the library; `None` if the loaded library lacks an optional one.
         #[repr(C)]
         #[derive(Clone, Copy)]
         #[allow(missing_docs, reason = "named and specified by the standard")]

@@ -1,5 +1,5 @@
-//! Vendor libraries that backends load on first use: tables of the opened libraries, and the
-//! process that called them.
+//! Vendor libraries that backends load on first use: function tables of the opened libraries, and
+//! detection of a fork after the first call.
 
 use super::symbol_table::SymbolTable;
 use crate::error::{Result, fail};
@@ -11,36 +11,36 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// Names of a kind of vendor library for messages, and advice on how to install it.
+/// Names of a vendor library for error messages, and advice on how to install it.
 #[derive(Clone, Copy)]
 pub struct Names {
     /// Name of the library, such as "OpenCL".
     pub name: &'static str,
-    /// Part of the library that is loaded, such as "loader".
+    /// Component of the library that is loaded, such as "loader".
     pub part: &'static str,
     /// Default soname of the library.
     pub soname: &'static str,
-    /// Environment variable that names another file.
+    /// Environment variable with a path or soname to open instead.
     pub variable: &'static str,
-    /// Description of the file whose path or soname the environment variable expects.
+    /// Description of the library that the environment variable must name.
     pub wanted: &'static str,
     /// Advice on how to install the library.
     pub advice: &'static str,
 }
 
-/// One kind of vendor library, such as CUDA's driver, and the function tables of the opened
-/// libraries. The libraries are never closed.
+/// One kind of vendor library, such as the CUDA driver, and the function tables of all files opened
+/// as such. Opened libraries are never closed.
 pub struct VendorLib<F: 'static> {
     names: Names,
     opened: Mutex<BTreeMap<String, &'static F>>,
-    /// Id of the process that first called one of the libraries; 0 if none has.
+    /// Process ID of the process that first called the library; 0 before the first call.
     used_by: AtomicI32,
-    /// Number of calls of `begin`.
+    /// Number of calls of `begin`, which returns it.
     generation: AtomicU64,
 }
 
 impl<F: SymbolTable> VendorLib<F> {
-    /// Creates a kind of library of which none is open yet.
+    /// Creates an entry for a vendor library, without opening any file.
     #[must_use]
     pub const fn new(names: Names) -> Self {
         VendorLib {
@@ -56,14 +56,14 @@ impl<F: SymbolTable> VendorLib<F> {
         self.names.advice
     }
 
-    /// Returns the file to open: `named` if present, else the default soname.
+    /// Returns the file to open: `named`, or the default soname if `named` is `None`.
     pub fn file<'a>(&self, named: Option<&'a str>) -> &'a str {
         named.unwrap_or(self.names.soname)
     }
 
-    /// Checks that this process may call the library: the process has no more privileges than its
-    /// user and is not a fork of a process that called the library. Returns the reason if it may
-    /// not.
+    /// Checks that this process may call the library. Returns the reason if not: the process runs
+    /// with raised privileges (setuid, setgid), or it was forked from a process that has called the
+    /// library.
     pub fn may_be_called(&self) -> std::result::Result<(), String> {
         if secure_path::is_privileged() {
             return Err(format!(
@@ -85,12 +85,12 @@ impl<F: SymbolTable> VendorLib<F> {
         Ok(())
     }
 
-    /// Opens the library `named`, or the default library if `named` is `None`, and returns its
-    /// function table. The error text gives the reason for a failure and the remedy.
+    /// Opens the library `named`, or the default soname if `named` is `None`. Returns its function
+    /// table, or a text with the reason for the failure and the remedy.
     ///
     /// # Safety
-    /// The constructors of the library run, and its functions are called by the types of the table:
-    /// the library is what its name denotes, or the user vouches for it.
+    /// The library's constructors run, and its functions are called with the table's types: the
+    /// library must be what its name denotes, or the user must vouch for it.
     pub unsafe fn open_named(
         &self,
         named: Option<&str>,
@@ -105,12 +105,12 @@ impl<F: SymbolTable> VendorLib<F> {
         })
     }
 
-    /// Opens a library by path or soname and returns its function table. The error text gives the
-    /// reason for a failure.
+    /// Opens a library by path or soname, once per name. Returns its function table, or the reason
+    /// for the failure.
     ///
     /// # Safety
-    /// The constructors of the library run, and its functions are called by the types of the table:
-    /// the library is what its name denotes, or the user vouches for it.
+    /// The library's constructors run, and its functions are called with the table's types: the
+    /// library must be what its name denotes, or the user must vouch for it.
     pub unsafe fn open(&self, file: &str) -> std::result::Result<&'static F, String> {
         let mut opened = self.opened.lock();
         if let Some(table) = opened.get(file) {
@@ -130,15 +130,15 @@ impl<F: SymbolTable> VendorLib<F> {
         Ok(table)
     }
 
-    /// Records the calling process as the user of the library; called before the first call of a
-    /// function. Returns a number that no earlier call returned.
+    /// Records that this process uses the library; must be called before the first library call.
+    /// Returns a number that no earlier call returned.
     pub fn begin(&self) -> u64 {
         self.used_by.store(process::own_pid(), Ordering::Relaxed);
         self.generation.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
-/// Lazily found object: the first request searches for it, and a found object is retained.
+/// Lazily initialized object: the first `look` or `get` searches for it; a found one is cached.
 pub struct OnDemand<D> {
     find: fn() -> std::result::Result<D, String>,
     found: RwLock<Option<Arc<D>>>,
@@ -147,18 +147,18 @@ pub struct OnDemand<D> {
 }
 
 impl<D> OnDemand<D> {
-    /// Creates the object without searching for it. `find` returns the reason for a failure; the
-    /// next request then calls `find` again.
+    /// Creates the holder without searching. `find` returns the object or the reason why there is
+    /// none; after a failure the next request calls `find` again.
     pub fn new(find: fn() -> std::result::Result<D, String>) -> Self {
         OnDemand { find, found: RwLock::new(None), finding: Mutex::new(()) }
     }
 
-    /// Returns the object if an earlier search found it.
+    /// Returns the object if an earlier search found it, else `None`.
     pub fn known(&self) -> Option<Arc<D>> {
         self.found.read().clone()
     }
 
-    /// Returns the object, searching for it if necessary, or the reason for a failed search.
+    /// Returns the object, searching for it if necessary, or the reason why the search failed.
     pub fn look(&self) -> std::result::Result<Arc<D>, String> {
         if let Some(found) = self.known() {
             return Ok(found);
@@ -172,7 +172,7 @@ impl<D> OnDemand<D> {
         Ok(found)
     }
 
-    /// Returns the object, searching for it if necessary; a failed search is DTL_ERROR_UNAVAILABLE.
+    /// Returns the object, searching for it if necessary, or DTL_ERROR_UNAVAILABLE.
     pub fn get(&self) -> Result<Arc<D>> {
         match self.look() {
             Ok(found) => Ok(found),

@@ -23,7 +23,7 @@ impl<T> Out<T> {
         Ok(Out(pointer))
     }
 
-    /// Returns the output; `None` if the pointer is null or misaligned. Formats no error text.
+    /// Returns the output; `None`, without an error text, if `pointer` is null or misaligned.
     pub(super) fn usual(pointer: *mut T) -> Option<Self> {
         hints::usually(!pointer.is_null() && pointer.is_aligned()).then_some(Out(pointer))
     }
@@ -199,7 +199,7 @@ pub(super) fn check_place(pointer: *const c_void, name: &str) -> Result<()> {
 /// Creates a region over the caller's memory. NULL is permitted if `size` is 0.
 ///
 /// # Safety
-/// `size` bytes at `pointer` stay valid until the operation that receives the region has ended.
+/// `size` bytes at `pointer` must stay valid until the operation that receives the region ends.
 #[inline]
 pub(super) unsafe fn region(
     pointer: *const c_void,

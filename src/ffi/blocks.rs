@@ -64,7 +64,7 @@ impl<'a> VectorBlocks<'a> {
     /// for receiving, if two blocks overlap.
     ///
     /// # Safety
-    /// The blocks stay valid until the collective has completed.
+    /// The caller must keep the blocks valid until the collective has completed.
     pub(super) unsafe fn regions(&self, for_receiving: bool) -> Result<Vec<Region>> {
         let size = element_size(self.dtype)? as u64;
         let mut regions = Vec::new();

@@ -14,7 +14,7 @@ use std::ffi::c_void;
 /// Creates a region over `count` elements of `dtype` at `pointer`.
 ///
 /// # Safety
-/// The elements stay valid until the operation that receives the region has ended.
+/// The caller must keep the elements valid until the operation that receives the region has ended.
 #[inline]
 pub(in crate::ffi) unsafe fn elements(
     pointer: *const c_void,
@@ -34,7 +34,7 @@ pub(in crate::ffi) unsafe fn elements(
 /// so large that the size in bytes could overflow.
 ///
 /// # Safety
-/// The elements stay valid until the operation that receives the region has ended.
+/// The caller must keep the elements valid until the operation that receives the region has ended.
 #[inline]
 unsafe fn fast_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
     let beyond = pointer.addr().wrapping_sub(1) >> 62 | count.wrapping_sub(1) as usize >> 32;
@@ -44,10 +44,10 @@ unsafe fn fast_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) 
         .then(|| unsafe { Region::new(pointer.cast_mut(), count as usize * size) })
 }
 
-/// Fast path of [`data`]. Returns `None` if the arguments need the general path.
+/// Fast path of [`data`]. Returns `None` if `pointer`, `count` or `dtype` needs the general path.
 ///
 /// # Safety
-/// The elements stay valid until the operation that receives the region has ended.
+/// The caller must keep the elements valid until the operation that receives the region has ended.
 #[inline]
 pub(in crate::ffi) unsafe fn fast_data(
     pointer: *const c_void,
@@ -61,7 +61,7 @@ pub(in crate::ffi) unsafe fn fast_data(
 /// General path of [`elements`], for arbitrary arguments.
 ///
 /// # Safety
-/// The elements stay valid until the operation that receives the region has ended.
+/// The caller must keep the elements valid until the operation that receives the region has ended.
 #[inline(never)]
 unsafe fn elements_checked(
     pointer: *const c_void,
@@ -83,7 +83,7 @@ unsafe fn elements_checked(
 /// Creates a region over the elements and returns it with their count and datatype.
 ///
 /// # Safety
-/// The elements stay valid until the operation that receives the region has ended.
+/// The caller must keep the elements valid until the operation that receives the region has ended.
 #[inline]
 pub(in crate::ffi) unsafe fn data(
     pointer: *const c_void,

@@ -144,7 +144,7 @@ impl Entry {
         self.run(|inside| body(&inside))
     }
 
-    /// Runs an entry that may wait. `pin` looks up handles inside the epoch; `body` runs outside.
+    /// Runs an entry that may wait. `pin` resolves handles in the epoch; `body` runs outside it.
     #[inline]
     pub(super) fn wait<T>(
         self,

@@ -1,18 +1,18 @@
-//! Late and absent ranks: timeouts, and the errors that name absent ranks.
+//! Timeouts for late and absent ranks, and the errors that name absent ranks.
 
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::sys::sync::clock::Deadline;
 
-/// Default timeout of opening a communicator, in nanoseconds.
+/// Default timeout for opening a communicator, in nanoseconds.
 const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
-/// Time by which an answer may arrive after the timeout, in nanoseconds.
+/// Additional time for rank 0's reply to arrive after the timeout, in nanoseconds.
 pub(super) const GRACE_NS: u64 = 2_000_000_000;
-/// Time for which rank 0 waits for the other ranks after a failure, to report it to them, in
-/// nanoseconds.
+/// Time for which rank 0, after a failure, waits for the other ranks in order to report the
+/// failure, in nanoseconds.
 pub(super) const LINGER_NS: u64 = 2_000_000_000;
 
-/// Returns the timeout of opening a communicator: `timeout_ns`, or the default.
+/// Returns the timeout for opening a communicator in nanoseconds: `timeout_ns`, or the default.
 pub(in crate::backend) fn limit_ns(timeout_ns: u64) -> u64 {
     match timeout_ns {
         0 | u64::MAX => DEFAULT_TIMEOUT_NS,
@@ -20,10 +20,10 @@ pub(in crate::backend) fn limit_ns(timeout_ns: u64) -> u64 {
     }
 }
 
-/// One rank's parameters of opening a communicator.
+/// Parameters of one rank for opening a communicator.
 #[derive(Clone, Copy)]
 pub(in crate::backend) struct OpenRequest {
-    /// Key that is equal on all ranks of this opening, and differs from the keys of other openings.
+    /// Key of this open: equal on all of its ranks, different from the keys of other opens.
     pub(super) key: u64,
     pub(in crate::backend) rank: usize,
     pub(in crate::backend) size: usize,
@@ -32,19 +32,19 @@ pub(in crate::backend) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// Creates the parameters; the timeout starts now.
+    /// Creates the parameters and starts the timeout.
     pub(super) fn new(key: u64, (rank, size): (usize, usize), timeout_ns: u64) -> Self {
         let limit_ns = limit_ns(timeout_ns);
         OpenRequest { key, rank, size, limit_ns, deadline: Deadline::after(limit_ns) }
     }
 
-    /// Returns the time by which rank 0 must answer: rank 0 answers at its own deadline.
+    /// Returns the deadline for rank 0's reply; rank 0 replies by its own deadline.
     pub(super) fn late(&self) -> Deadline {
         Deadline::after(self.deadline.left_ns().saturating_add(GRACE_NS))
     }
 
-    /// Creates the error for absent ranks. `at`: where they were awaited; `reason`: a reason in
-    /// addition to those that always apply; `hint`: further findings.
+    /// Creates the error for absent ranks. `at`: where rank 0 waited for them; `reason`: a reason
+    /// besides those that always apply; `hint`: further findings.
     pub(super) fn absent(&self, ranks: &[usize], [at, reason, hint]: [&str; 3]) -> Error {
         let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
         let text = format!(
@@ -58,13 +58,13 @@ impl OpenRequest {
         Error::new(DTL_ERROR_TIMEOUT, text)
     }
 
-    /// Creates the error for an absent rank 0. `details`: place, reason and remedy.
+    /// Creates the error for an absent rank 0. `details`: where, why, and the remedy.
     pub(super) fn root_absent(&self, details: &str) -> Error {
         let text = format!("rank 0 is missing after {}{details}", self.limit());
         Error::new(DTL_ERROR_TIMEOUT, text)
     }
 
-    /// Formats the timeout.
+    /// Formats the timeout for an error text.
     fn limit(&self) -> String {
         let ns = self.limit_ns;
         if ns < 1_000_000_000 {
@@ -74,7 +74,7 @@ impl OpenRequest {
         }
     }
 
-    /// Returns the error for a rank whose size differs from rank 0's, or `None` if it is equal.
+    /// Returns an error if the size that `rank` passed differs from rank 0's, else `None`.
     pub(super) fn other_size(&self, rank: u64, size: u64) -> Option<Error> {
         let own = self.size;
         (size != own as u64).then(|| {
@@ -86,8 +86,8 @@ impl OpenRequest {
         })
     }
 
-    /// Returns the error for a rank whose contribution differs in length from rank 0's, or `None`
-    /// if it is equal.
+    /// Returns an error if the record of `rank` has another length than rank 0's (`own`), else
+    /// `None`.
     pub(super) fn other_length(&self, rank: u64, len: usize, own: usize) -> Option<Error> {
         (len != own).then(|| {
             let text = format!(
@@ -99,7 +99,7 @@ impl OpenRequest {
     }
 }
 
-/// Rank 0's wait for the other ranks: its deadline, and the first failure.
+/// Deadline of rank 0 for the arrival of the other ranks, and the first failure.
 pub(super) struct ArrivalDeadline {
     deadline: Deadline,
     failure: Option<Error>,
@@ -115,21 +115,21 @@ impl ArrivalDeadline {
     }
 
     /// Shortens the wait to `left_ns`. The earliest deadline of any rank applies to all, so that
-    /// every rank gets the names of the absent ranks.
+    /// each rank is sent the names of the absent ranks.
     pub(super) fn shorten(&mut self, left_ns: u64) {
         if left_ns < self.deadline.left_ns() {
             self.deadline = Deadline::after(left_ns);
         }
     }
 
-    /// Records a failure unless there is one already. Rank 0 continues to wait for `linger_ns` of
-    /// the first failure, to report it to ranks that arrive later.
+    /// Records the first failure. Rank 0 then waits for at most `linger_ns(first failure)` more, to
+    /// report the failure to ranks that arrive later.
     pub(super) fn give_up(&mut self, error: Error, linger_ns: impl FnOnce(&Error) -> u64) {
         let linger_ns = linger_ns(self.failure.get_or_insert(error));
         self.shorten(linger_ns);
     }
 
-    /// Returns the outcome, or `None` while rank 0 must wait for further ranks.
+    /// Returns the outcome, or `None` while rank 0 must wait for the ranks in `missing`.
     pub(super) fn outcome(
         &mut self,
         missing: &[usize],

@@ -1,13 +1,13 @@
 //! Exchange through files in a folder that all ranks can access. Rank 0 writes an invitation with a
-//! random number. Each rank writes its contribution under that number. Rank 0 reads the
-//! contributions and writes an answer, which repeats a random number of each rank. So files that an
-//! earlier job left behind are not mistaken for files of this job.
+//! random number. Each rank writes its contribution in a file named after that number. Rank 0 reads
+//! the contributions and writes a reply, which repeats a random number of each rank. So files that
+//! an earlier job left behind are not mistaken for files of this job.
 //!
-//! Files appear complete, because they are written under another name first. A rank removes its
-//! file when it has read the answer; rank 0 removes the other files.
+//! Files appear complete, because they are first written under another name. A rank removes its
+//! file after reading the reply; rank 0 removes all other files.
 //!
-//! Over NFS, a file may become visible later than it is written, by as long as attributes are
-//! cached (actimeo).
+//! Over NFS, a file may become visible late, by up to the attribute cache timeout (mount option
+//! actimeo).
 
 use super::absence::{ArrivalDeadline, GRACE_NS, LINGER_NS, OpenRequest};
 use super::records::{RankRecord, bytes_of, decode, encode, failure, words_of};
@@ -22,23 +22,23 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// First word of each file. It changes with every part of the format on which the ranks must agree.
+/// First word of each file; changed with each incompatible change of the format.
 const MAGIC: u64 = u64::from_be_bytes(*b"dtl-fil1");
-/// Maximum interval between two reads of the folder.
+/// Maximum interval between two scans of the folder.
 const LOOK: Duration = Duration::from_millis(10);
-/// Time for which rank 0 waits until the other ranks have read its answer, in nanoseconds.
+/// Time for which rank 0 waits until the other ranks have read the reply, in nanoseconds.
 const READ_NS: u64 = 5_000_000_000;
 
-/// Number of times that the folder may be removed by another process before that is an error.
+/// Number of times that another process may remove the folder before that is an error.
 const CHANCES: u32 = 8;
 
 const INVITATION: &str = "root";
 const ANSWER: &str = "answer";
-/// Suffix of the file that a rank writes when its timeout has expired.
+/// Name suffix of the file by which a rank reports that its timeout has expired.
 const LATE: &str = "late";
 
-/// Returns the contributions of all ranks, or the error of the exchange. The outer error means that
-/// the folder cannot be used.
+/// Exchanges the contributions of all ranks, and returns them or the error of the exchange. The
+/// outer error means that the folder is unusable.
 pub(super) fn allgather(
     path: &Path,
     opening: &OpenRequest,
@@ -61,19 +61,19 @@ pub(super) fn allgather(
     Ok(if opening.rank == 0 { FolderRoot::open(&place)?.host() } else { place.join() })
 }
 
-/// Result of writing a rank's contribution.
+/// Outcome of writing a rank's contribution.
 #[derive(PartialEq, Eq)]
 enum Written {
     /// The file has this process' contribution.
     Own,
-    /// The file has the contribution of another process with the same rank.
+    /// The file has the contribution of another process that claims the same rank.
     Anothers,
-    /// The folder was removed meanwhile.
+    /// Another process has removed the folder.
     Gone,
 }
 
 struct FolderOpening<'a> {
-    /// Folder of this opening.
+    /// Folder of this open, inside the folder that the application named.
     folder: PathBuf,
     opening: &'a OpenRequest,
     contribution: &'a RankRecord,
@@ -90,7 +90,7 @@ impl FolderOpening<'_> {
         os_error(DTL_ERROR_UNAVAILABLE, &format!("{}/{what}", self.shown()), error)
     }
 
-    /// Returns the words of a complete file; `None` if it does not exist or has another format.
+    /// Returns the words of a file; `None` if it is missing, incomplete, or has another format.
     fn read(&self, name: &str) -> Option<Vec<u64>> {
         let bytes = fs::read(self.folder.join(name)).ok()?;
         let words = words_of(&bytes);
@@ -98,12 +98,12 @@ impl FolderOpening<'_> {
         (*head == [MAGIC, rest.len() as u64]).then(|| rest.to_vec())
     }
 
-    /// Writes a file, replacing an existing file of that name.
+    /// Writes a file, replacing any existing file with this name.
     fn write(&self, name: &str, words: &[u64]) -> io::Result<()> {
         self.write_as(name, words, |hidden, shown| fs::rename(hidden, shown))
     }
 
-    /// Writes a file unless a file of that name exists.
+    /// Writes a file; fails if it exists (without hard link support, replaces the existing file).
     fn write_first(&self, name: &str, words: &[u64]) -> io::Result<()> {
         self.write_as(name, words, |hidden, shown| match fs::hard_link(hidden, shown) {
             Err(error)
@@ -153,7 +153,7 @@ impl FolderOpening<'_> {
         drop(fs::remove_file(self.folder.join(name)));
     }
 
-    /// Runs the exchange on a rank other than 0.
+    /// Runs the exchange on a rank other than 0; returns the contributions.
     fn join(&self) -> Result<Vec<u64>> {
         let (deadline, mut pause) = (self.opening.deadline, Pause::new());
         let (mut invited, mut is_double, mut late) = (None, false, Deadline::NEVER);
@@ -195,7 +195,7 @@ impl FolderOpening<'_> {
         decode(&answer?)
     }
 
-    /// Writes this rank's contribution.
+    /// Writes this rank's contribution in reply to `invitation`.
     fn accept(&self, invitation: Option<u64>, deadline: Deadline) -> Result<Written> {
         let refused = |refusal| Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {refusal}"));
         let name = of_rank(invitation.unwrap_or(0), self.opening.rank, "");
@@ -218,7 +218,7 @@ impl FolderOpening<'_> {
         }
     }
 
-    /// Returns the answer of rank 0, if it is addressed to this process.
+    /// Returns rank 0's reply, or `None` if there is none that addresses this process.
     fn answer(&self, invitation: u64) -> Option<Vec<u64>> {
         let words = self.read(&format!("{invitation:016x}-{ANSWER}"))?;
         let (count, rest) = words.split_first()?;
@@ -241,7 +241,7 @@ impl FolderOpening<'_> {
     }
 }
 
-/// Returns the name of a rank's file for an invitation.
+/// Returns the name of a rank's file under an invitation, with suffix `more`.
 fn of_rank(invitation: u64, rank: usize, more: &str) -> String {
     format!("{invitation:016x}-{rank}{more}")
 }
@@ -252,7 +252,7 @@ struct FolderRoot<'a> {
     attendance: ArrivalDeadline,
     /// Random number and contribution of each rank.
     seats: Vec<Option<(u64, Vec<u64>)>>,
-    /// Random numbers of processes that have no place in this opening but must get the reason.
+    /// Random numbers of processes whose rank is out of range; the reply addresses these too.
     turned_away: Vec<u64>,
 }
 
@@ -312,7 +312,7 @@ impl<'a> FolderRoot<'a> {
         self.seats.get(rank).is_some_and(Option::is_none)
     }
 
-    /// Reads new contributions. Returns an error if another process is rank 0.
+    /// Reads new contributions. Returns an error if another process has become rank 0.
     fn look(&mut self) -> Option<Error> {
         let own = self.place.own;
         if self.place.read(INVITATION).is_some_and(|words| words.first() != Some(&own)) {
@@ -367,7 +367,7 @@ impl<'a> FolderRoot<'a> {
         self.seats.iter().flatten().flat_map(|(_, words)| words.iter().copied()).collect()
     }
 
-    /// Writes the answer, waits until all ranks have read it, and removes the files.
+    /// Writes the reply, waits until all ranks have read it, and removes the files.
     fn answer(&self, outcome: &Result<Vec<u64>>) {
         let place = self.place;
         let numbers = self.seats.iter().map(|seat| seat.as_ref().map_or(0, |(number, _)| *number));
@@ -415,7 +415,7 @@ fn invite(place: &FolderOpening<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Backoff: sleeps, for a longer time with each call.
+/// Exponential backoff: each call sleeps longer, up to `LOOK`.
 struct Pause(Duration);
 
 impl Pause {

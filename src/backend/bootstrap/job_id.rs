@@ -1,10 +1,10 @@
-//! Pairing of the opens of a job, and the names of its UNIX sockets: the name at which rank 0
-//! listens, and the name that claims a rank for one process.
+//! Pairing of the opens of a job across ranks, and the names of its UNIX sockets: the one at which
+//! rank 0 listens, and the ones that claim a rank for a process.
 //!
 //! The n-th open of a job on one rank is paired with the n-th open on the other ranks, whether or
-//! not earlier opens succeeded. So opens of one job must be in the same order on all ranks, as
-//! collective calls must be. A counter lives as long as the process, so opens of a job name that
-//! serves only one open are not counted.
+//! not earlier opens succeeded. So all ranks must open in the same order, as for collective calls.
+//! A counter lives as long as the process, so the open of a job name that serves only one open is
+//! not counted.
 
 use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::backend::os_error::os_error;
@@ -18,18 +18,18 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Weak};
 
-/// Identity of one open of a job.
+/// Identity of one open of a job, equal on all ranks.
 pub(in crate::backend) struct JobId {
     /// Name of the socket at which rank 0 listens.
     pub(super) meeting: String,
     /// Hash of the job name, used in the names of its sockets.
     key: u64,
-    /// Word that only the processes of the job have.
+    /// Value that only processes of this job have.
     pub(super) cookie: u64,
 }
 
-/// Claim that this process is a rank of the job: an abstract socket name that the kernel assigns to
-/// one socket at a time and releases when its owner ends for any reason.
+/// Claim of this process to a rank of the job: an abstract socket name that the OS kernel assigns
+/// to one socket at a time and releases when the owner ends for any reason.
 pub(in crate::backend) struct Claim {
     _listener: Option<UnixListener>,
 }
@@ -37,15 +37,15 @@ pub(in crate::backend) struct Claim {
 struct Member {
     opens: u64,
     claim: Weak<Claim>,
-    /// Process that created the entry: a forked child has a copy of this table, but is not the
+    /// Process that created the entry: a forked child has a copy of this table but does not own the
     /// rank.
     pid: i32,
 }
 
-/// Members by job and rank.
+/// Open counters and claims of this process, by job and rank.
 static MEMBERS: Mutex<BTreeMap<(u64, i32), Member>> = Mutex::new(BTreeMap::new());
 
-/// Counts an open. Returns its number, from 1 on, and the result of `with` on the rank's claim.
+/// Counts an open of `of`. Returns its number, starting at 1, and `with`'s result for the claim.
 pub(super) fn count<R>(of: (u64, i32), with: impl FnOnce(&mut Weak<Claim>) -> R) -> (u64, R) {
     let new = || Member { opens: 0, claim: Weak::new(), pid: process::own_pid() };
     let mut members = MEMBERS.lock();
@@ -57,8 +57,8 @@ pub(super) fn count<R>(of: (u64, i32), with: impl FnOnce(&mut Weak<Claim>) -> R)
     (member.opens, with(&mut member.claim))
 }
 
-/// Counts the open and claims the rank. With `is_only_open` nothing is counted or stored. The claim
-/// is owned by the communicator as long as it is open.
+/// Counts the open and claims the rank. With `is_only_open`, nothing is counted or stored. The
+/// caller must keep the claim while the communicator is open.
 pub(in crate::backend) fn take(
     job: &[u8],
     rank: i32,
@@ -77,7 +77,7 @@ pub(in crate::backend) fn take(
     (JobId { meeting, key, cookie: hash(job, 1) }, claim)
 }
 
-/// Returns a text that names other users with ranks under the same job name; empty if there are
+/// Returns an error text that names other users with ranks under this job name; empty if there are
 /// none.
 pub(super) fn other_users(job_id: &JobId) -> String {
     let (own, of_job) = (process::own_uid().to_string(), format!("{:016x}-", job_id.key));
@@ -128,14 +128,14 @@ fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
     }
 }
 
-/// Returns the credentials of the process that listens under a name.
+/// Returns the credentials of the process that listens at socket `name`; `None` if there is none.
 pub(super) fn holder(name: &str) -> Option<process::PeerCredentials> {
     let stream = unix_socket::connect(name).ok()?;
     process::peer_of(stream.as_raw_fd()).ok()
 }
 
-/// Hashes a job name. The hash protects no secret: the user id that the kernel reports decides who
-/// may connect, and the cookie distinguishes jobs whose names have the same hash.
+/// Hashes a job name. Security does not depend on the hash: the user ID reported by the OS kernel
+/// decides who may connect, and the cookie distinguishes jobs with equal hashes.
 fn hash(bytes: &[u8], seed: u8) -> u64 {
     fnv::of([seed].iter().chain(bytes))
 }

@@ -1,7 +1,7 @@
 //! Bootstrap: exchanges the data that the ranks of a communicator need before they can communicate,
-//! and detects deaths without the data network. The exchange is an out-of-band allgather of one
-//! record per rank, with a timeout; it succeeds on all ranks or on none. Its outcome is the records
-//! of all ranks, or an error that names the absent ranks or the first that failed.
+//! and detects failures without the data network. The exchange is an out-of-band allgather of one
+//! record per rank, with a timeout; it succeeds on all ranks or fails on all. It returns the
+//! records of all ranks, or an error that names the absent ranks or the first failed one.
 //!
 //! In reading order:
 //! - `absence`: timeouts, and the errors of late and absent ranks
@@ -9,15 +9,15 @@
 //! - `job_id`: pairing of the opens of a job; names of its UNIX sockets
 //! - `socket_frames`: frames on a socket
 //! - `root`: exchange at a socket where rank 0 listens
-//! - `uds`: UNIX sockets for `root`; passes a descriptor (backend shm)
+//! - `uds`: UNIX sockets for `root`; sends a file descriptor (backend shm)
 //! - `tcp`: TCP sockets for `root`
 //! - `folder`: exchange through files
-//! - `over_comm`: exchange over a transport that is open (backend hier)
-//! - `oob_exchange`: selection of the exchange by a text (backend rdma)
-//! - `liveness`: control sockets, by which ranks reach each other and detect deaths later on
+//! - `over_comm`: exchange over an open transport (backend hier)
+//! - `oob_exchange`: selection of the exchange method (backend rdma)
+//! - `liveness`: control sockets between ranks, which detect failures after the bootstrap
 //!
 //! The exchange over a communicator of the library is in `runtime::comm::open::open_over`; backend
-//! nccl passes its unique id with it. Both that exchange and hier use
+//! nccl sends its unique ID with it. Both that exchange and hier use
 //! `runtime::component::all_or_none`, which makes a failure of one rank a failure of all.
 
 pub(super) mod absence;

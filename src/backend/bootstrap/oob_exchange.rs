@@ -1,8 +1,8 @@
-//! Out-of-band allgather when a communicator is opened: each rank contributes a record of a few
-//! words, and either all ranks succeed or none does. [`BootstrapMethod`] selects the method.
+//! Out-of-band allgather while a communicator is opened: each rank contributes a record of a few
+//! words, and all ranks succeed or all fail. [`BootstrapMethod`] selects the method.
 //!
-//! This module has the accepted texts, the choice of "auto", and the exchange over a communicator
-//! that is open or is opened for the exchange. `folder` and `tcp` need no communicator. The callers
+//! This module parses the method, resolves "auto", and implements the exchange over a communicator,
+//! either open already or opened for it. `folder` and `tcp` need no communicator. The callers
 //! define the content of a record.
 
 use super::absence::{OpenRequest, limit_ns};
@@ -22,24 +22,24 @@ use std::sync::Arc;
 /// Method by which the ranks exchange their records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootstrapMethod {
-    /// Over the communicator that the description names; else over shared memory if all ranks are
+    /// Over the communicator in `OpenArgs::over`, if set; else over shared memory if all ranks are
     /// on this node; else over MPI.
     Auto,
-    /// Over the communicator that the description names.
+    /// Over the communicator in `OpenArgs::over`, which must be set.
     Over,
-    /// Over a communicator of this kind, which is opened for the exchange, and closed.
+    /// Over a communicator of this kind, which is opened for the exchange and then closed.
     Kind(String),
     /// Through a folder that all ranks can access.
     Folder(PathBuf),
-    /// At a socket where rank 0 listens: a name or an address of its machine, and a port.
+    /// At a TCP socket where rank 0 listens: host name or address of its machine, and port.
     Tcp(String, u16),
 }
 
-/// Kinds that carry no messages between processes, or need a bootstrap themselves.
+/// Kinds that exchange no messages between processes, or themselves need a bootstrap.
 const NO_PLACE_TO_MEET: [&str; 5] = ["self", "threads", "nccl", "rdma", "over"];
 
 impl BootstrapMethod {
-    /// Parses a text: "auto", "over", the name of a kind, "file:PATH", "tcp:HOST:PORT".
+    /// Parses "auto", "over", the name of a kind, "file:PATH" or "tcp:HOST:PORT".
     pub fn parse(text: &str) -> Result<BootstrapMethod> {
         let how = match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => {
@@ -89,9 +89,9 @@ fn parse_place(text: &str) -> Option<BootstrapMethod> {
     }
 }
 
-/// Exchanges the records of all ranks. `len`: words of a record, equal on all ranks. `mine`: this
-/// rank's record, or the reason why it cannot take part, which is reported to the other ranks.
-/// Waits at most for the timeout of `args`.
+/// Exchanges the records of all ranks. `len`: words per record, equal on all ranks. `mine`: this
+/// rank's record, or the error because of which it cannot participate, which is reported to the
+/// other ranks. Waits for at most the timeout in `args`.
 pub fn allgather(
     how: &BootstrapMethod,
     args: &OpenArgs,
@@ -125,15 +125,15 @@ pub fn allgather(
     contribution.finish((rank, size), all)
 }
 
-/// Selects the method of "auto" from data that are equal on all ranks, so that all ranks select the
-/// same.
+/// Selects the method for "auto", from data that are equal on all ranks, so that the selection is
+/// too.
 fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> BootstrapMethod {
     let is_one_node = named.is_some() || launch.is_none_or(Launch::is_one_node);
     BootstrapMethod::Kind(if is_one_node { "shm" } else { "mpi" }.to_owned())
 }
 
-/// Checks that the kind, or the communicator of the description, that `how` names exists; opens
-/// nothing.
+/// Checks that the kind or communicator that `how` names exists (`over`: the communicator of the
+/// description); opens nothing.
 pub fn check(how: &BootstrapMethod, over: Option<&Arc<dyn Exchange>>) -> Result<()> {
     match how {
         BootstrapMethod::Over => below(over).map(drop),
@@ -183,7 +183,7 @@ fn find(name: &str) -> Result<Arc<Backend>> {
     }
 }
 
-/// Opens a communicator of a kind, exchanges over it and closes it.
+/// Opens a communicator of kind `backend`, exchanges the records over it and closes it.
 fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> Result<Records> {
     let Some(comm) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     // The native object of the description belongs to another kind, so it is not passed on.
@@ -206,8 +206,8 @@ fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> R
     Ok(records)
 }
 
-/// Creates this rank's parameters of an exchange that needs no open communicator, and counts the
-/// opening.
+/// Creates the parameters of an exchange that needs no open communicator, and counts the open
+/// unless it is the job's only one.
 fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
     let number = match args.is_only_open {
         true => 1,
@@ -217,7 +217,7 @@ fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
     OpenRequest::new(key(args.job.as_bytes(), number), (of(rank), of(size)), args.timeout_ns)
 }
 
-/// Returns the key of an opening: the n-th of the job.
+/// Returns the key of the open with number `number` of the job.
 fn key(job: &[u8], number: u64) -> u64 {
     fnv::of(job.iter().chain(&number.to_le_bytes()))
 }

@@ -1,5 +1,5 @@
-//! Exchange of a few words per rank while a communicator is opened: each rank gets the words of all
-//! ranks, over a transport that they share already. Not for data; the exchange precedes all other
+//! Exchange of a few words per rank over an open transport, while a communicator is opened: each
+//! rank gets the words of all ranks. Not for application data; the exchange precedes all other
 //! messages.
 
 use crate::abi::status::*;
@@ -11,19 +11,19 @@ use crate::sys::sync::clock::Deadline;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Class of match bits that no communicator uses. A rank that has finished the exchange may already
-/// send messages of communicators, which have other match bits.
+/// Match bits that no communicator uses. A rank that has finished the exchange may already send
+/// messages of communicators, which must not match.
 const MEETING: u64 = 0xF << 28;
-/// Maximum number of rounds of one exchange.
+/// Maximum number of rounds per exchange; separates the match bits of exchanges.
 const ROUNDS: u64 = 64;
-/// Maximum time for a transport to release a buffer, in nanoseconds.
+/// Timeout for the transport to release a buffer, in nanoseconds.
 const LET_GO_NS: u64 = 1_000_000_000;
 
-/// Allgather over a transport that is open. All ranks must make the same number of calls.
+/// Allgather over an open transport. All ranks must make the same number of calls.
 pub(in crate::backend) struct OverTransport<'a> {
     over: &'a dyn Transport,
     pub(in crate::backend) limit_ns: u64,
-    /// Number of the next exchange.
+    /// Number of the next exchange, which determines its match bits.
     next: AtomicU64,
 }
 
@@ -42,8 +42,8 @@ impl Exchange for OverTransport<'_> {
         self.over.size()
     }
 
-    /// Exchanges words with Bruck's algorithm: the number of blocks that a rank has doubles with
-    /// each round.
+    /// Exchanges the words of all ranks by Bruck's algorithm: the number of blocks that a rank has
+    /// doubles in each round.
     fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>> {
         let deadline = Deadline::after(self.limit_ns);
         let (rank, size, len) = (self.rank(), self.size(), size_of_val(mine));
@@ -77,8 +77,8 @@ impl Exchange for OverTransport<'_> {
     }
 }
 
-/// Sends to one rank and receives from another. An error is returned with true if the transport no
-/// longer accesses the buffers.
+/// Sends to one rank and receives from another. The flag returned with an error is true if the
+/// transport no longer accesses the buffers.
 fn step(
     over: &dyn Transport,
     word: u64,
@@ -101,7 +101,7 @@ fn step(
     received.map_err(|error| (error, cancel(over, receive)))
 }
 
-/// Waits until an operation completes; returns `None` if the deadline has passed.
+/// Waits until operation `op` completes; returns `None` if the deadline passes first.
 fn wait(over: &dyn Transport, op: OpId, deadline: Deadline) -> Result<Option<Completion>> {
     let mut backoff = Backoff::new();
     loop {
@@ -138,8 +138,8 @@ fn check(done: Option<Completion>, peer: i32, what: &str, len: usize) -> Result<
     }
 }
 
-/// Cancels an operation. Returns true if the transport has released its buffer; a completed
-/// operation counts as released, because testing it fails.
+/// Cancels an operation. Returns true if the transport has released the buffer. A completed
+/// operation counts as released: testing it fails.
 fn cancel(over: &dyn Transport, op: OpId) -> bool {
     let (deadline, mut backoff) = (Deadline::after(LET_GO_NS), Backoff::new());
     while over.cancel(op).is_ok() {

@@ -5,17 +5,17 @@ use crate::error::{Error, Result, fail, is_status, status_name};
 use crate::runtime::component::Exchange;
 use crate::sys::os::process;
 
-/// Converts words to bytes.
+/// Converts words to little-endian bytes.
 pub(in crate::backend) fn bytes_of(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Converts bytes to words; drops trailing bytes that make no complete word.
+/// Converts little-endian bytes to words; ignores an incomplete last word.
 pub(in crate::backend) fn words_of(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes)).collect()
 }
 
-/// Converts a text to words, padded with zeros.
+/// Converts a text to words, padded with zero bytes.
 pub(in crate::backend) fn text_words(text: &str) -> Vec<u64> {
     let mut bytes = text.as_bytes().to_vec();
     bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -27,7 +27,7 @@ pub(in crate::backend) fn text_of(words: &[u64]) -> String {
     String::from_utf8_lossy(&bytes_of(words)).trim_end_matches('\0').to_owned()
 }
 
-/// Encodes an outcome: its status, then the words or the error text.
+/// Encodes an outcome: status, then the words or the error text.
 pub(in crate::backend) fn encode(outcome: &Result<Vec<u64>>) -> Vec<u64> {
     match outcome {
         Ok(words) => [&[0], words.as_slice()].concat(),
@@ -37,7 +37,7 @@ pub(in crate::backend) fn encode(outcome: &Result<Vec<u64>>) -> Vec<u64> {
     }
 }
 
-/// Decodes the outcome of another rank.
+/// Decodes an outcome that another rank has encoded with [`encode`].
 pub(in crate::backend) fn decode(words: &[u64]) -> Result<Vec<u64>> {
     let Some((status, rest)) = words.split_first() else {
         return fail!(
@@ -61,21 +61,21 @@ pub struct Records {
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
-    /// Records in rank order.
+    /// Records of all ranks, concatenated in rank order.
     pub records: Vec<u64>,
-    /// Random number of rank 0, equal on all ranks.
+    /// Random number that rank 0 has generated; equal on all ranks.
     pub job_cookie: u64,
 }
 
-/// One rank's contribution to the exchange: its record, or the reason why it cannot take part.
+/// One rank's contribution: its record, or the error because of which it cannot participate.
 pub(super) struct RankRecord {
-    /// Number of words of a record.
+    /// Number of words per record, equal on all ranks.
     pub(super) len: usize,
     pub(super) cookie: u64,
     pub(super) mine: Result<Vec<u64>>,
 }
 
-/// Number of words before each record: status, cookie.
+/// Number of words before each record: status and cookie.
 pub(super) const BEFORE: usize = 2;
 
 impl RankRecord {
@@ -89,8 +89,8 @@ impl RankRecord {
         RankRecord { len, cookie: process::random_u64().unwrap_or(0), mine }
     }
 
-    /// Returns status, cookie and record, with an equal number of words on every rank. If the rank
-    /// cannot take part, the record is replaced by as much of the reason as fits.
+    /// Returns status, cookie and record, the same number of words on every rank. On failure, the
+    /// error text replaces the record, truncated to its size.
     pub(super) fn words(&self) -> Vec<u64> {
         let (status, record) = match &self.mine {
             Ok(record) => (0, record.clone()),
@@ -101,8 +101,8 @@ impl RankRecord {
         words
     }
 
-    /// Evaluates the contributions of all ranks, in rank order. This rank's own failure takes
-    /// precedence over a failure of the exchange, which takes precedence over another rank's
+    /// Returns the records from the contributions `all`, in rank order. This rank's own failure
+    /// takes precedence over a failure of the exchange, which takes precedence over another rank's
     /// failure.
     pub(super) fn finish(
         &self,
@@ -129,8 +129,8 @@ impl RankRecord {
         Ok(Records { rank, size, records, job_cookie })
     }
 
-    /// Exchanges the contributions in two rounds: the contributions, then the confirmation that all
-    /// ranks have received them.
+    /// Exchanges the contributions in two rounds; the second confirms that all ranks have received
+    /// the first.
     pub(super) fn exchange(&self, over: &dyn Exchange) -> Result<Records> {
         let all = over.allgather(&self.words());
         let records = self.finish((over.rank(), over.size()), all)?;
@@ -139,7 +139,7 @@ impl RankRecord {
     }
 }
 
-/// Returns the error of a rank whose contribution is a failure, or `None`.
+/// Returns the error if the contribution of `rank` reports a failure, else `None`.
 pub(super) fn failure(rank: usize, words: &[u64]) -> Option<Error> {
     let status = *words.first().filter(|status| **status != 0)?;
     let bytes = bytes_of(words.get(BEFORE..).unwrap_or_default());

@@ -1,10 +1,10 @@
-//! Out-of-band allgather at a socket where rank 0 listens. The other ranks connect and send a
+//! Out-of-band allgather at a socket where rank 0 listens. Each other rank connects and sends a
 //! hello. Rank 0 confirms each hello and, when all ranks have joined, sends the outcome: the
 //! contributions of all ranks, or the first failure.
 //!
-//! Foreign processes may connect at any time. A connection counts only once it has sent the
-//! opening's hello, and the number of connections without a hello is limited. `uds` and `tcp`
-//! implement the differences between the kinds of sockets.
+//! Unrelated processes may connect at any time. A connection counts only once it has sent the hello
+//! of this open, and the number of connections without a hello is limited. `uds` and `tcp`
+//! implement the differences between socket types.
 
 use super::absence::{ArrivalDeadline, GRACE_NS, LINGER_NS, OpenRequest};
 use super::records::{bytes_of, decode, encode, words_of};
@@ -17,70 +17,70 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Hello: magic, key of the opening, rank, size, nanoseconds left; then the rank's contribution.
+/// Hello: magic, key of the open, rank, size, nanoseconds left; then the contribution.
 const HELLO: u8 = 1;
-/// Confirmation that the hello has arrived; the outcome follows.
+/// Confirms the hello; the outcome follows later.
 const SEAT: u8 = 2;
-/// Rejection: rank 0 is in the opening of another job, or in another opening of this job.
+/// Rejection: rank 0 belongs to another job, or to another open of this job.
 const OTHER: u8 = 3;
 /// Encoded outcome of the exchange.
 pub(super) const ANSWER: u8 = 4;
-/// Number of words of a hello before the rank's contribution.
+/// Number of words in a hello before the contribution.
 const HEAD: usize = 5;
-/// Maximum number of bytes by which a contribution may be longer than rank 0's: the text of a
-/// failure.
+/// Maximum number of bytes by which a contribution may be longer than rank 0's (it may be an error
+/// text).
 const MOST_TEXT: usize = 16 << 10;
-/// Timeout for the hello of a new connection that may be of a foreign process, in nanoseconds.
+/// Timeout for the hello on a connection from a possibly unrelated process, in nanoseconds.
 const STRANGER_NS: u64 = 2_000_000_000;
 
-/// Differences between kinds of sockets.
+/// Socket type of the exchange.
 pub(super) trait Sockets {
     type Listener: AsFd;
     type Stream: Stream;
-    /// Number that changes with everything on which the ranks must agree.
+    /// Magic number; changed with each change on which the ranks must agree.
     const MAGIC: u64;
-    /// True if only processes of this user can connect. Such processes have no timeout for their
-    /// hello, and get the reason of a failure even without a hello.
+    /// True if only processes of this user can connect. Then a hello has no timeout, and a failure
+    /// is reported even to connections without a hello.
     const ARE_TRUSTED: bool;
-    /// Maximum interval between two attempts to connect.
+    /// Maximum interval between two connection attempts.
     const MOST_PAUSE: Duration;
 
-    /// Returns this rank's parameters of the opening.
+    /// Returns this rank's parameters of the open.
     fn opening(&self) -> &OpenRequest;
     /// Returns this rank's contribution.
     fn contribution(&self) -> Vec<u64>;
     fn listen(&self) -> Result<Self::Listener>;
-    /// Connects to rank 0, or returns a text that describes why that is not possible yet.
+    /// Connects to rank 0. Returns the reason as a text if the caller should retry.
     fn connect(&self) -> Result<std::result::Result<Self::Stream, String>>;
-    /// Creates the error for an absent rank 0; `why` describes the reason.
+    /// Creates the error for an absent rank 0. `why`: the last attempt's failure.
     fn root_absent(&self, why: &str) -> Error;
-    /// Creates the error for a rank 0 that is there but does not answer.
+    /// Creates the error for a rank 0 that accepted the connection but did not reply.
     fn lost(&self, lost: FrameFailure) -> Error;
-    /// Accepts the next pending connection, if there is one.
+    /// Accepts the next pending connection; `None` if there is none.
     fn accept(&self, listener: &Self::Listener) -> io::Result<Option<Self::Stream>>;
     /// Creates the error for a failure of rank 0's own sockets.
     fn failed(&self, error: &io::Error) -> Error;
-    /// Returns the reason why a rank with this contribution cannot take part with rank 0, or
-    /// `None`. `own`: number of words of rank 0's contribution.
+    /// Returns an error if a rank with this contribution is incompatible with rank 0, else `None`.
+    /// `own`: number of words of rank 0's contribution.
     fn unlike(&self, rank: u64, contribution: &[u64], own: usize) -> Option<Error>;
-    /// Returns the failure that a contribution reports, or `None`.
+    /// Returns the error if a contribution reports a failure, else `None`.
     fn reported(&self, rank: usize, contribution: &[u64]) -> Option<Error>;
-    /// Creates the error for a process whose rank has already joined.
+    /// Creates the error for a second process that claims `rank`.
     fn duplicate(&self, rank: u64, stream: &Self::Stream) -> Error;
-    /// Creates the error for absent ranks.
+    /// Creates the error for ranks that did not join in time.
     fn absent(&self, ranks: &[usize]) -> Error;
-    /// Returns the time for which rank 0 waits, after the first failure, for ranks that have not
-    /// joined, in nanoseconds.
+    /// Returns the time in nanoseconds for which rank 0, after the first failure, waits for ranks
+    /// that have not joined.
     fn linger_ns(&self, _first: &Error) -> u64 {
         LINGER_NS
     }
-    /// Called during the wait; returns the time of the next call.
+    /// Called repeatedly during the wait; returns the time of the next call.
     fn watch(&mut self) -> Deadline {
         Deadline::NEVER
     }
 }
 
-/// Connects to rank 0, which may not have started yet, and sends a hello.
+/// Connects to rank 0, retrying until the deadline because it may start later; sends a hello.
 pub(super) fn connect<N: Sockets>(
     sockets: &mut N,
     contribution: &[u64],
@@ -109,8 +109,8 @@ pub(super) fn connect<N: Sockets>(
     }
 }
 
-/// Runs the exchange on a rank other than 0. Returns the contributions of all ranks, and the
-/// connection to rank 0.
+/// Runs the exchange on a rank other than 0. Returns the connection to rank 0 and the contributions
+/// of all ranks.
 pub(super) fn join<N: Sockets>(mut sockets: N) -> Result<(Channel<N::Stream>, Vec<u64>)> {
     let mine = sockets.contribution();
     loop {
@@ -126,7 +126,7 @@ pub(super) fn join<N: Sockets>(mut sockets: N) -> Result<(Channel<N::Stream>, Ve
     }
 }
 
-/// Waits for the outcome, or returns a text that describes why rank 0 is not there.
+/// Waits for the outcome. Returns a text if the listener is not rank 0 of this job.
 fn await_answer<N: Sockets>(
     sockets: &N,
     channel: &mut Channel<N::Stream>,
@@ -154,13 +154,13 @@ fn await_answer<N: Sockets>(
     }
 }
 
-/// A connection whose hello is not complete.
+/// A connection whose hello is incomplete, since time `since_ns`.
 struct Guest<S: Stream> {
     channel: Channel<S>,
     since_ns: u64,
 }
 
-/// A rank that has joined, and its contribution.
+/// Connection and contribution of a rank that has joined.
 struct Seat<S: Stream> {
     channel: Channel<S>,
     contribution: Vec<u64>,
@@ -175,16 +175,16 @@ pub(super) struct Root<N: Sockets> {
     listener: N::Listener,
     attendance: ArrivalDeadline,
     guests: Vec<Guest<N::Stream>>,
-    /// Joined ranks by rank number; the entry of rank 0 stays empty.
+    /// Ranks that have joined, by rank; the entry of rank 0 is always `None`.
     seats: Vec<Option<Seat<N::Stream>>>,
-    /// Ranks that did not join and must get the reason.
+    /// Connections of ranks that could not join, to which the failure must be sent.
     turned_away: Vec<Channel<N::Stream>>,
-    /// True if no further connection can be accepted.
+    /// True if accepting connections has failed.
     pub(super) is_full: bool,
 }
 
 impl<N: Sockets> Root<N> {
-    /// Starts to listen.
+    /// Starts to listen for the other ranks.
     pub(super) fn open(sockets: N) -> Result<Self> {
         let (listener, mine) = (sockets.listen()?, sockets.contribution());
         let &OpenRequest { size, deadline, .. } = sockets.opening();
@@ -204,8 +204,8 @@ impl<N: Sockets> Root<N> {
         Ok(root)
     }
 
-    /// Waits until all ranks have joined. Returns the contributions in rank order, or the error
-    /// that has to be sent to the joined ranks.
+    /// Waits until all ranks have joined. Returns the contributions in rank order, or the error,
+    /// which the caller must send to the joined ranks.
     pub(super) fn gather(&mut self) -> Result<Vec<u64>> {
         loop {
             let missing = self.missing();
@@ -232,7 +232,7 @@ impl<N: Sockets> Root<N> {
         self.mine.iter().chain(others).copied().collect()
     }
 
-    /// Waits for an event and handles it.
+    /// Waits for an event on the sockets and handles it.
     fn listen(&mut self) -> io::Result<()> {
         let living = |(rank, seat): (usize, &Option<Seat<N::Stream>>)| {
             seat.as_ref().filter(|seat| !seat.has_ended).map(|_| rank)
@@ -263,7 +263,7 @@ impl<N: Sockets> Root<N> {
         if knock { self.admit(now) } else { Ok(()) }
     }
 
-    /// Accepts all pending connections.
+    /// Accepts all pending connections. Drops the oldest one without a hello if there are too many.
     fn admit(&mut self, now: u64) -> io::Result<()> {
         while let Some(stream) = self.sockets.accept(&self.listener)? {
             if self.guests.len() > 4 * self.seats.len() + 64 {
@@ -274,7 +274,7 @@ impl<N: Sockets> Root<N> {
         Ok(())
     }
 
-    /// Checks a joined rank's connection. No further data is expected on it: it ends or stays open.
+    /// Checks the connection of a joined rank, which must send nothing but may end.
     fn look_at(&mut self, rank: usize) {
         let Some(Some(seat)) = self.seats.get_mut(rank) else { return };
         if seat.channel.fill() == ConnectionState::Open {
@@ -288,7 +288,7 @@ impl<N: Sockets> Root<N> {
         self.give_up(Error::new(DTL_ERROR_RANK_FAILURE, text));
     }
 
-    /// Reads from a connection without a hello; joins or drops it when the hello is complete.
+    /// Reads from a connection without a hello; when complete, lets its rank join or drops it.
     fn hear(&mut self, mut guest: Guest<N::Stream>, is_late: bool) {
         let state = guest.channel.fill();
         let most = 8 * (HEAD + self.mine.len()) + MOST_TEXT;
@@ -344,18 +344,18 @@ impl<N: Sockets> Root<N> {
         self.attendance.give_up(error, |first| if is_full { 0 } else { sockets.linger_ns(first) });
     }
 
-    /// Returns the nanoseconds until the deadline.
+    /// Returns the time until the deadline, in nanoseconds.
     pub(super) fn left_ns(&self) -> u64 {
         self.attendance.deadline().left_ns()
     }
 
-    /// Iterates over the connections of the joined ranks.
+    /// Iterates over the joined ranks and their connections.
     pub(super) fn seated(&mut self) -> impl Iterator<Item = (usize, &mut Channel<N::Stream>)> {
         let seats = self.seats.iter_mut().enumerate();
         seats.filter_map(|(rank, seat)| seat.as_mut().map(|seat| (rank, &mut seat.channel)))
     }
 
-    /// Sends the outcome to every connected rank. Returns the number of these ranks.
+    /// Sends the outcome to all connected ranks; returns their number.
     pub(super) fn answer(&mut self, outcome: &Result<Vec<u64>>) -> usize {
         let bytes = bytes_of(&encode(outcome));
         let seats = self.seats.iter_mut().flatten().map(|seat| &mut seat.channel);
@@ -375,13 +375,13 @@ impl<N: Sockets> Root<N> {
         }
     }
 
-    /// Closes all connections and returns the listener.
+    /// Closes all connections; returns the listener.
     pub(super) fn into_listener(self) -> N::Listener {
         self.listener
     }
 }
 
-/// Sends one frame and closes the connection.
+/// Sends one frame, then closes the connection.
 pub(super) fn send<S: Stream>(mut channel: Channel<S>, kind: u8, bytes: &[u8]) {
     channel.queue(kind, bytes);
     // A few bytes fit into the socket, or the other side is gone.

@@ -1,5 +1,5 @@
-//! Connection that carries short frames: {length and kind, bytes}. Only `receive` blocks. Arriving
-//! data is not trusted: a frame longer than the reader allows ends the connection.
+//! Connection that carries short frames: length and kind, then bytes. Only `receive` blocks.
+//! Incoming data is untrusted: a frame longer than the reader allows ends the connection.
 
 use crate::sys::os::close_on_fork::CloseOnFork;
 use crate::sys::os::{poller, unix_socket};
@@ -13,15 +13,15 @@ use std::os::unix::net::UnixStream;
 const HEAD: usize = 4;
 /// Maximum size of a frame, in bytes.
 pub(super) const LONGEST: usize = (1 << 24) - 1;
-/// Maximum number of bytes read by one call.
+/// Maximum number of bytes read per call of `fill`.
 const MOST_AT_ONCE: usize = 64 << 10;
-/// Interval between two attempts to write when the socket buffer is full, in nanoseconds.
+/// Interval between two write attempts while the socket buffer is full, in nanoseconds.
 const MOMENT_NS: u64 = 1_000_000;
 
 /// A connected socket in nonblocking mode.
 pub(super) trait Stream: AsFd {
     fn read_some(&self, into: &mut [u8]) -> io::Result<usize>;
-    /// Writes some bytes. A closed peer is an error and raises no SIGPIPE.
+    /// Writes some bytes. If the peer has closed, returns an error and raises no SIGPIPE.
     fn write_some(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
@@ -45,32 +45,32 @@ impl Stream for UnixStream {
     }
 }
 
-/// One side of a connection.
+/// One end of a connection, with its buffers.
 pub(super) struct Channel<S: Stream = TcpStream> {
     pub(super) stream: CloseOnFork<S>,
-    /// Received bytes; those before `read` are already consumed.
+    /// Received bytes; the first `read` bytes are consumed.
     inbox: Vec<u8>,
     read: usize,
-    /// Bytes to send; those before `written` are already written.
+    /// Bytes to send; the first `written` bytes are written.
     outbox: Vec<u8>,
     written: usize,
 }
 
-/// State of a connection.
+/// State of the receiving direction of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     Open,
-    /// The other side sends no more; the text describes why.
+    /// The peer sends nothing more; the text is the reason.
     Ended(String),
 }
 
 /// Reason why no frame was received.
 pub(super) enum FrameFailure {
-    /// Nothing arrived before the deadline.
+    /// The deadline passed before a complete frame arrived.
     Silent,
-    /// The connection has ended; the text describes why.
+    /// The connection has ended; the text is the reason.
     Ended(String),
-    /// The frame has this number of bytes, which is more than allowed.
+    /// The frame has this many bytes, which is more than allowed.
     TooLong(usize),
 }
 
@@ -85,14 +85,14 @@ impl<S: Stream> Channel<S> {
         }
     }
 
-    /// Queues a frame. `bytes` is truncated to `LONGEST`; callers create no longer frames.
+    /// Queues a frame. `bytes` must not exceed `LONGEST`, else it is truncated.
     pub(super) fn queue(&mut self, kind: u8, bytes: &[u8]) {
         let len = bytes.len().min(LONGEST);
         self.outbox.extend((len as u32 | u32::from(kind) << 24).to_le_bytes());
         self.outbox.extend_from_slice(bytes.get(..len).unwrap_or_default());
     }
 
-    /// Writes as much as the socket accepts; returns true if anything is left.
+    /// Writes as much as the socket accepts; returns true if bytes are left to write.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         while let Some(rest) = self.outbox.get(self.written..).filter(|rest| !rest.is_empty()) {
             match self.stream.write_some(rest) {
@@ -111,8 +111,8 @@ impl<S: Stream> Channel<S> {
         self.written < self.outbox.len()
     }
 
-    /// Reads what has arrived. Data that arrived before the end of the connection can still be
-    /// consumed.
+    /// Reads bytes that have arrived. If the connection has ended, bytes that arrived before can
+    /// still be consumed.
     pub(super) fn fill(&mut self) -> ConnectionState {
         self.fill_up_to(MOST_AT_ONCE)
     }
@@ -140,8 +140,8 @@ impl<S: Stream> Channel<S> {
         ConnectionState::Open
     }
 
-    /// Returns the next complete frame: its kind and bytes. Returns an error if the frame is longer
-    /// than `most`, which no rank sends.
+    /// Returns kind and bytes of the next complete frame, or `None` if there is none. Returns the
+    /// length as an error if it exceeds `most`, which no rank sends.
     pub(super) fn next(&mut self, most: usize) -> Result<Option<(u8, Vec<u8>)>, usize> {
         let waiting = self.inbox.get(self.read..).unwrap_or_default();
         let Some((head, rest)) = waiting.split_first_chunk::<HEAD>() else {
@@ -161,8 +161,8 @@ impl<S: Stream> Channel<S> {
         Ok(Some((kind, bytes)))
     }
 
-    /// Sends what is queued and waits for the next frame. Nothing behind the frame is read, so that
-    /// a descriptor which follows it stays in the socket.
+    /// Writes queued frames and waits for the next frame. Reads nothing beyond it, so that a
+    /// descriptor sent after the frame stays in the socket.
     pub(super) fn receive(
         &mut self,
         most: usize,
@@ -187,7 +187,7 @@ impl<S: Stream> Channel<S> {
         }
     }
 
-    /// Returns the number of bytes that the next frame lacks, as far as it has arrived.
+    /// Returns the number of bytes needed to complete the next frame (or first its header).
     fn missing(&self) -> usize {
         let waiting = self.inbox.get(self.read..).unwrap_or_default();
         let whole = match waiting.first_chunk::<HEAD>() {

@@ -1,8 +1,8 @@
-//! Exchange at a TCP socket where rank 0 listens. Peers are not authenticated: use it in a trusted
-//! network.
+//! Exchange at a TCP socket where rank 0 listens. Peers are not authenticated, so use it only in a
+//! trusted network.
 //!
-//! A second job may be configured with the same port by mistake: its ranks get the answer `OTHER`,
-//! and retry until their timeout expires. A connection that sends no hello in time is closed.
+//! If a second job is configured with the same port by mistake, its ranks receive `OTHER` and retry
+//! until their timeout expires. A connection that sends no hello in time is closed.
 
 use super::absence::OpenRequest;
 use super::records::{RankRecord, failure};
@@ -17,12 +17,12 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Interval between two attempts.
+/// Interval between two attempts to listen or to connect.
 const MOMENT: Duration = Duration::from_millis(10);
-/// Maximum time of one attempt to connect, in nanoseconds.
+/// Timeout for one connection attempt, in nanoseconds.
 const TRY_NS: u64 = 2_000_000_000;
 
-/// Returns the contributions of all ranks.
+/// Exchanges the contributions of all ranks and returns them in rank order.
 pub(super) fn allgather(
     (host, port): (&str, u16),
     opening: &OpenRequest,
@@ -171,7 +171,7 @@ impl TcpSockets<'_> {
         Err(last)
     }
 
-    /// Resolves the host name, in a thread, because the system's lookup supports no timeout.
+    /// Resolves the host name in a thread, because the system's resolver supports no timeout.
     fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = self.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, self.port)]);

@@ -33,13 +33,13 @@ fn record(rank: i32) -> Vec<u64> {
     (0..WORDS as u64).map(|word| rank as u64 * 10 + word).collect()
 }
 
-/// Delays a rank, so that the seed determines the order of arrival.
+/// Delays a rank by a time derived from `seed`, which so determines the order of arrival.
 fn come(seed: u64, rank: i32) {
     let drawn = fnv::of(seed.to_le_bytes().iter().chain(&rank.to_le_bytes()));
     std::thread::sleep(Duration::from_millis(drawn % 15));
 }
 
-/// Returns the result of each rank of a job.
+/// Runs `one` for each rank of a job; returns the results.
 fn all(size: i32, one: impl Fn(i32) -> Result<Records> + Sync) -> Vec<Result<Records>> {
     std::thread::scope(|scope| {
         let one = &one;
@@ -78,7 +78,7 @@ impl Folder {
         fs::read_dir(&self.0).expect("there").next().is_none()
     }
 
-    /// Returns the folder of the first opening of a job.
+    /// Returns the folder of the first open of a job.
     fn of(&self, args: &OpenArgs) -> PathBuf {
         let key = key(args.job.as_bytes(), 1);
         self.0.join(format!("dtl-{}-{key:016x}", process::own_uid()))
@@ -178,7 +178,7 @@ fn the_automatic_way_follows_the_rules() {
     }
 }
 
-/// Returns the ranks of a communicator of threads, which lives as long as the process.
+/// Creates the ranks of a "threads" communicator, which lives as long as the process.
 fn fabric(size: i32) -> Vec<Arc<dyn Exchange>> {
     let [_, threads] = inproc::backends();
     let ranks =
@@ -220,7 +220,7 @@ fn over_a_communicator() {
     }
 }
 
-/// Checks that every rank reports that rank 1 could not take part.
+/// Checks that every rank reports that rank 1 could not participate.
 fn check_told(met: &[Result<Records>]) {
     for (rank, met) in met.iter().enumerate() {
         let error = met.as_ref().expect_err("rank 1 cannot");
@@ -538,7 +538,7 @@ fn strangers_do_not_disturb() {
     });
 }
 
-/// A rank that joins twice: the second attempt is rejected, the others continue.
+/// If a process joins as a rank that has joined already, only that process is rejected.
 #[test]
 fn doubles_are_sent_away() {
     let folder = Folder::new("double");

@@ -1,12 +1,12 @@
-//! Exchange at an abstract UNIX socket, between processes of one node. Rank 0 listens, the other
-//! ranks connect, and the first answer is followed by a descriptor that all ranks share. Then each
-//! rank reports whether it could use the descriptor, and the last answer is equal for all. A
+//! Exchange at an abstract UNIX socket, between processes of one node. Rank 0 listens, and the
+//! other ranks connect. After its first reply, rank 0 sends a file descriptor to all ranks. Each
+//! rank reports whether it could use the descriptor, and rank 0's second reply is equal for all. A
 //! failure on any rank is an error on every rank.
 //!
-//! No files remain, because the socket names are abstract. A rank that cannot take part reports
-//! that to the ranks that are present (`excuse`), so that they need not wait for it. This is best
-//! effort: if no descriptor is available for that, they find the rank absent when their timeout
-//! expires.
+//! No files remain, because socket names are abstract. A rank that cannot participate reports that
+//! to the ranks that are present (`excuse`), so that they need not wait for it. This is best
+//! effort: if this process has no file descriptor left for it, the ranks detect the absence when
+//! their timeout expires.
 
 use super::absence::{GRACE_NS, LINGER_NS, OpenRequest};
 use super::job_id::{JobId, holder, other_users};
@@ -23,25 +23,25 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-/// Maximum size of a rank's report, or of the last answer, in bytes: a status, or the text of a
-/// failure.
+/// Maximum size of a rank's report or of rank 0's second reply, in bytes: a status and possibly an
+/// error text.
 const LONGEST: usize = 64 << 10;
-/// PID namespace of a process without /proc.
+/// PID namespace of a process in which /proc is not mounted.
 const UNKNOWN: u64 = 0;
-/// Number of words of a contribution: status, PID namespace, process id.
+/// Number of words of a contribution: status, PID namespace, process ID.
 const WORDS: usize = 3;
 
-/// Parameters of an exchange within one node: the job's socket names and this rank.
+/// Parameters of an exchange within one node, including the job's socket names.
 #[derive(Clone)]
 pub(in crate::backend) struct NodeOpenRequest<'a> {
     job_id: &'a JobId,
     pub(in crate::backend) opening: OpenRequest,
     /// PID namespace of this rank.
     namespace: u64,
-    /// Time at which to search for other users under the same job name: by then all ranks that wait
-    /// in vain have started.
+    /// Halfway to the deadline: time to search for other users with ranks under this job name. By
+    /// then all ranks that would wait in vain have started.
     half_time: Deadline,
-    /// Text that names the other users; empty if there are none.
+    /// Error text that names other users with this job name; empty if there are none.
     others: String,
 }
 
@@ -62,7 +62,7 @@ impl<'a> NodeOpenRequest<'a> {
     }
 }
 
-/// Converts an error of the operating system to an error of the library.
+/// Converts an operating system error to an error of the library.
 fn failed(error: &io::Error) -> Error {
     match fd::shortage(error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, text),
@@ -89,13 +89,13 @@ fn lost(lost: FrameFailure) -> Error {
     }
 }
 
-/// Waits for an outcome from the other side.
+/// Waits for the peer's outcome. The outer error means that none arrived.
 fn receive(channel: &mut Channel<UnixStream>, deadline: Deadline) -> Result<Result<Vec<u64>>> {
     let (_, bytes) = channel.receive(LONGEST, deadline).map_err(lost)?;
     Ok(decode(&words_of(&bytes)))
 }
 
-/// Returns true if the other side is a process of this user.
+/// Returns true if the peer is a process of this user.
 fn is_own_user(stream: &UnixStream) -> bool {
     process::peer_of(stream.as_raw_fd()).is_ok_and(|peer| peer.uid == process::own_uid())
 }
@@ -172,8 +172,8 @@ impl Sockets for NodeOpenRequest<'_> {
         failed(error).within("rank 0")
     }
 
-    /// Checks that the rank is in the PID namespace of rank 0: process ids of another namespace
-    /// would refer to other processes here.
+    /// Returns an error unless the rank is in the PID namespace of rank 0: process IDs of another
+    /// namespace would refer to other processes here.
     fn unlike(&self, rank: u64, contribution: &[u64], _own: usize) -> Option<Error> {
         let unknown = |whose: String| {
             format!(
@@ -221,20 +221,20 @@ impl Sockets for NodeOpenRequest<'_> {
     }
 }
 
-/// Returns the process ids in rank order, from the contributions.
+/// Returns the process IDs in rank order, from all contributions.
 fn pids(contributions: &[u64]) -> Vec<i32> {
     let pid = |words: &[u64]| words.last().map_or(0, |pid| *pid as i32);
     contributions.chunks_exact(WORDS).map(pid).collect()
 }
 
-/// State of rank 0 after all ranks have joined.
+/// Rank 0 after all ranks have joined.
 pub(in crate::backend) struct NodeRoot<'a> {
     root: Root<NodeOpenRequest<'a>>,
     contributions: Vec<u64>,
 }
 
 impl<'a> NodeRoot<'a> {
-    /// Waits for all ranks. On failure, the error has been sent to all ranks.
+    /// Waits until all ranks have joined. On failure, sends the error to all connected ranks.
     pub(in crate::backend) fn gather(place: NodeOpenRequest<'a>) -> Result<Self> {
         let others = place.opening.size - 1;
         let mut root = Root::open(place)?;
@@ -258,7 +258,7 @@ impl<'a> NodeRoot<'a> {
         pids(&self.contributions)
     }
 
-    /// Sends the contributions and a descriptor to all ranks.
+    /// Sends the contributions and descriptor `passed` to all ranks.
     pub(in crate::backend) fn share(&mut self, passed: Option<BorrowedFd<'_>>) -> Result<()> {
         let answer = bytes_of(&encode(&Ok(self.contributions.clone())));
         for (rank, channel) in self.root.seated() {
@@ -274,7 +274,7 @@ impl<'a> NodeRoot<'a> {
         Ok(())
     }
 
-    /// Waits for each rank's report whether it could use the descriptor.
+    /// Waits until each rank has reported whether it could use the descriptor.
     pub(in crate::backend) fn confirm(&mut self) -> Result<()> {
         let deadline = Deadline::after(self.root.left_ns().max(GRACE_NS / 2));
         let mut failure: Option<Error> = None;
@@ -290,7 +290,7 @@ impl<'a> NodeRoot<'a> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Sends the last answer to all ranks.
+    /// Sends rank 0's second reply, `outcome`, to all ranks; returns `outcome`.
     pub(in crate::backend) fn finish<T>(mut self, outcome: Result<T>) -> Result<T> {
         let answer = outcome.as_ref().map(|_| Vec::new()).map_err(Clone::clone);
         self.root.answer(&answer);
@@ -310,24 +310,24 @@ fn died(rank: usize, error: &Error) -> Error {
     Error::new(status, text)
 }
 
-/// State of a rank other than 0 after all ranks have joined.
+/// A rank other than 0 after all ranks have joined.
 pub(in crate::backend) struct NodeRank {
     channel: Channel<UnixStream>,
-    /// Time by which rank 0 must answer.
+    /// Deadline for replies of rank 0.
     late: Deadline,
     rank: usize,
     pub(in crate::backend) pids: Vec<i32>,
 }
 
 impl NodeRank {
-    /// Waits until all ranks have joined.
+    /// Connects to rank 0 and waits until all ranks have joined.
     pub(in crate::backend) fn join(place: NodeOpenRequest<'_>) -> Result<Self> {
         let (late, rank) = (place.opening.late(), place.opening.rank);
         let (channel, contributions) = root::join(place)?;
         Ok(NodeRank { channel, late, rank, pids: pids(&contributions) })
     }
 
-    /// Waits for the descriptor.
+    /// Waits for the file descriptor from rank 0.
     pub(in crate::backend) fn descriptor(&self) -> Result<OwnedFd> {
         let received = loop {
             match unix_socket::receive_descriptor(&self.channel.stream) {
@@ -345,7 +345,7 @@ impl NodeRank {
         received.map_err(of_root)
     }
 
-    /// Reports whether this rank could use the descriptor, and returns the outcome of all ranks.
+    /// Reports whether this rank could use the descriptor; waits for the outcome of all ranks.
     pub(in crate::backend) fn finish<T>(mut self, own: Result<T>) -> Result<T> {
         let named = |error: &Error| error.clone().within(&format!("rank {}", self.rank));
         let report = own.as_ref().map(|_| Vec::new()).map_err(named);
@@ -365,7 +365,7 @@ fn of_root(error: Error) -> Error {
     error.within("waiting for rank 0")
 }
 
-/// Sends the reason why this rank does not take part to the other ranks.
+/// Reports to the other ranks why this rank does not participate; best effort.
 pub(in crate::backend) fn excuse(place: &NodeOpenRequest<'_>, why: &Error) {
     let deadline = Deadline::after(LINGER_NS.min(place.opening.limit_ns));
     let outcome = Err(why.clone().within(&format!("rank {}", place.opening.rank)));
@@ -379,7 +379,7 @@ pub(in crate::backend) fn excuse(place: &NodeOpenRequest<'_>, why: &Error) {
     }
 }
 
-/// Sends an outcome to the next `count` connections, using one descriptor at a time.
+/// Sends an outcome to the next `count` connections; uses one file descriptor at a time.
 fn turn_away(
     listener: &UnixListener,
     mut count: usize,

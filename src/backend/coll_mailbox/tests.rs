@@ -1,5 +1,5 @@
-//! Tests that a mailbox reuses neither a block nor a place too early. The memory ordering between
-//! threads is tested in `tests/models`.
+//! Tests that a mailbox reuses no block and no slot too early. The memory ordering between threads
+//! is tested in `tests/models`.
 
 use super::*;
 use crate::sys::memory::buf::Scratch;
@@ -96,7 +96,7 @@ fn what_an_earlier_communicator_posted_is_not_seen() {
     assert!(!post(&one, BLOCKS + 1, 1), "the other one's word is of the earlier communicator");
 }
 
-/// The places of two ranks, each with those that it has reserved.
+/// The mailbox slots of two ranks, with the slots that each has reserved.
 struct Two {
     memory: Arc<SharedMapping>,
     places: [Places; 2],

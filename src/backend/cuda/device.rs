@@ -14,7 +14,7 @@ use std::fs;
 const DLPACK_CUDA: i32 = 2;
 
 thread_local! {
-    /// Current device of the thread, and the generation of the driver for which it was set.
+    /// Driver generation and the device that the thread selected under that generation.
     pub(super) static CHOSEN: Cell<(u64, i32)> = const { Cell::new((0, 0)) };
 }
 

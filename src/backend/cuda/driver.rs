@@ -41,9 +41,9 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
 pub struct CudaDriver {
     /// Function table of the driver library.
     pub(super) cuda: &'static Functions,
-    /// Number of this initialization of the driver in this process.
+    /// Generation: a number unique to this initialization of the driver.
     generation: u64,
-    /// Devices, in the driver's order.
+    /// Devices, in the order of the driver's ordinals.
     pub(super) cards: Vec<Card>,
     /// Cache of page-locked buffers for staged messages.
     pub(super) staging: Buffers,
@@ -59,7 +59,7 @@ pub struct Card {
     /// Internal streams for work that a caller waits for, indexed by `Use`.
     own: [TryOnce<Addr>; 2],
     pool: TryOnce<Option<Addr>>,
-    /// Pool of page-locked words that streams compare with a value while the host works.
+    /// Page-locked words whose value held streams wait for while the host works.
     pub(super) words: Mutex<Words>,
 }
 
@@ -67,9 +67,9 @@ pub struct Card {
 /// waits for a copy.
 #[derive(Clone, Copy)]
 pub(super) enum Use {
-    /// Stream purpose: copies and fills.
+    /// Copies and fills.
     Copies,
-    /// Stream purpose: allocating memory from a pool and freeing it.
+    /// Allocations from a memory pool and their release.
     Memory,
 }
 
@@ -193,26 +193,26 @@ impl CudaDriver {
         self.enter(made.unwrap_or(0) as i32).ok()
     }
 
-    /// Returns an internal stream of a device, created at its first use. The caller has made the
-    /// device's context current.
+    /// Returns an internal stream of a device, created at its first use. The caller must have made
+    /// the device's context current.
     pub(super) fn own_stream(&self, device: i32, purpose: Use) -> Result<Addr> {
         let stream = self.card(device)?.own_stream(purpose);
         stream.get_or_make(|| new_stream(self.cuda)).copied()
     }
 
-    /// Returns an internal stream of a device if the stream was already created.
+    /// Returns an internal stream of a device; `None` if the stream has not been created.
     pub(super) fn own_stream_so_far(&self, device: i32, purpose: Use) -> Result<Option<Addr>> {
         Ok(self.card(device)?.own_stream(purpose).get().copied())
     }
 
-    /// Returns the memory pool of a device, created at its first use; `None` if the device has no
-    /// pool. The caller has made the device's context current.
+    /// Returns the memory pool of a device, created at its first use; `None` if the device does not
+    /// support pools. The caller must have made the device's context current.
     pub(super) fn pool(&self, device: i32) -> Result<Option<Addr>> {
         let card = self.card(device)?;
         card.pool.get_or_make(|| new_pool(self, card)).copied()
     }
 
-    /// Returns the memory pool of a device if the pool was already created.
+    /// Returns the memory pool of a device; `None` if the device has no pool so far.
     pub(super) fn pool_so_far(&self, device: i32) -> Option<Addr> {
         self.card(device).ok()?.pool.get().copied().flatten()
     }
@@ -271,9 +271,9 @@ pub(super) fn new_stream(cuda: &Functions) -> Result<Addr> {
     cuda.check(code, "cuStreamCreate").map(|()| Addr::new(stream))
 }
 
-/// Creates the library's memory pool of a device; `None` if the driver does not support pools. The
-/// pool caches all freed memory. The library does not use the device's default pool, because the
-/// program may tune that pool.
+/// Creates the library's memory pool of a device; `None` if the device or driver does not support
+/// pools. The pool caches all freed memory. The library does not use the device's default pool,
+/// because the application may tune that pool.
 fn new_pool(driver: &CudaDriver, card: &Card) -> Result<Option<Addr>> {
     let cuda = driver.cuda;
     let (Some(create), Some(set), Some(_), Some(_)) = (
@@ -304,9 +304,9 @@ fn new_pool(driver: &CudaDriver, card: &Card) -> Result<Option<Addr>> {
     cuda.check(code, "cuMemPoolSetAttribute").map(|()| Some(Addr::new(pool)))
 }
 
-/// Returns true if the program has loaded and initialized the driver. The query neither loads nor
-/// initializes the driver: after cuInit, forked children cannot use CUDA, and a program may load
-/// the driver long before it initializes it.
+/// Returns true if the application has loaded and initialized the driver. The query neither loads
+/// nor initializes the driver: after cuInit, forked children cannot use CUDA, and an application
+/// may load the driver long before it initializes it.
 pub(super) fn is_in_use() -> bool {
     let named = settings::current().driver_library;
     let name = LIBRARY.file(named.as_deref());

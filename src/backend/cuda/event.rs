@@ -21,7 +21,7 @@ pub struct CudaEvent {
 }
 
 impl CudaEvent {
-    /// Creates an event in `context`, which the caller has made current.
+    /// Creates an event in `context`, which the caller must have made current.
     pub(super) fn create(
         driver: &Arc<CudaDriver>,
         context: Addr,
@@ -35,16 +35,16 @@ impl CudaEvent {
         Ok(CudaEvent { driver: Arc::clone(driver), id: Addr::new(id), context, device })
     }
 
-    /// Records the event at the current end of `stream`. The caller has made the event's context
-    /// current; the stream belongs to that context.
+    /// Records the event after all work queued on `stream`, a stream of the event's context. The
+    /// caller must have made that context current.
     pub(super) fn record(&self, stream: Addr) -> Result<()> {
         let cuda = self.driver.cuda;
         // SAFETY: the event and the stream are alive.
         cuda.check(unsafe { (cuda.cuEventRecord)(self.id.ptr(), stream.ptr()) }, "cuEventRecord")
     }
 
-    /// Makes `stream` wait for the latest record of the event. The caller has made the stream's
-    /// context current.
+    /// Makes `stream` wait for the latest recording of the event. The caller must have made the
+    /// stream's context current.
     pub(super) fn hold(&self, stream: Addr) -> Result<()> {
         let cuda = self.driver.cuda;
         // SAFETY: the stream and the event are alive. They may belong to different devices.
@@ -70,8 +70,8 @@ impl driver::Event for CudaEvent {
         cuda.check(code, "work before an event (cuEventSynchronize)")
     }
 
-    /// Returns `None`: a fault belongs to the device, not to the event, and `is_reached` and `wait`
-    /// return it.
+    /// Returns `None`: after a device fault, `is_reached` and `wait` of every event return the
+    /// error.
     fn failure(&self, _what: Arguments<'_>) -> Option<Error> {
         None
     }

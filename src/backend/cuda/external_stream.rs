@@ -54,7 +54,7 @@ impl ExternalStream {
         self.queue().enter()
     }
 
-    /// Queues a copy between two regions of the stream's device.
+    /// Queues a copy. The caller must keep both regions allocated until the copy has completed.
     pub fn copy(&self, into: Region, from: Region) -> Result<()> {
         let cuda = self.queue().driver.cuda;
         let _inside = self.enter()?;
@@ -66,7 +66,7 @@ impl ExternalStream {
         cuda.check(code, "cuMemcpyAsync")
     }
 
-    /// Creates a point at the current end of the stream's work.
+    /// Creates a point after all work queued so far.
     pub fn point(&self) -> Result<Point> {
         let spare = self.spare.lock().pop();
         if let Some(mut record) = spare {
@@ -77,7 +77,7 @@ impl ExternalStream {
         EventRecord::new(&self.stream, false).map(Point)
     }
 
-    /// Caches a reached point for reuse by `point`.
+    /// Caches a reached point for reuse by `point`; drops it if the cache is full.
     pub fn recycle(&self, point: Point) {
         let mut spare = self.spare.lock();
         if spare.len() < SPARE {
@@ -87,8 +87,8 @@ impl ExternalStream {
 }
 
 impl Point {
-    /// Returns true if the work before the point is complete. A device fault is returned as an
-    /// error.
+    /// Returns true if the work before the point has completed. Returns an error if the device has
+    /// faulted.
     pub fn is_reached(&self) -> Result<bool> {
         self.0.is_done()
     }

@@ -1,5 +1,5 @@
 //! Exported and registered memory: device memory for other processes (CUDA IPC), device memory for
-//! the drivers of other devices (dma-buf), and host memory of the program that devices can access.
+//! the drivers of other devices (dma-buf), and application memory that devices can access.
 
 use super::Cuda;
 use super::driver::CudaDriver;
@@ -13,7 +13,7 @@ use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::memory::host_pages::page_size;
 
 impl Cuda {
-    /// Page-locks host memory of the program for access by all devices.
+    /// Page-locks host memory of the application for access by all devices.
     pub(super) fn register_range(&self, region: Region) -> Result<()> {
         let driver = self.driver.get()?;
         let Some(register) = driver.cuda.cuMemHostRegister_v2 else {
@@ -33,7 +33,7 @@ impl Cuda {
     }
 }
 
-/// Unregisters host memory of the program.
+/// Unregisters host memory of the application.
 pub(super) fn unregister(driver: &CudaDriver, addr: Addr) -> Result<()> {
     let Some(unregister) = driver.cuda.cuMemHostUnregister else {
         return absent("cuMemHostUnregister");
@@ -87,7 +87,7 @@ pub(super) fn dmabuf(
         .map(|()| (fd, offset as u64))
 }
 
-/// Closes memory that another process exported.
+/// Unmaps device memory that another process exported.
 pub(super) fn close(driver: &CudaDriver, number: CUdeviceptr) -> Result<()> {
     let Some(close) = driver.cuda.cuIpcCloseMemHandle else { return absent("cuIpcCloseMemHandle") };
     // SAFETY: cuIpcOpenMemHandle returned the address, which is closed once. Its context is

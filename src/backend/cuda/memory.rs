@@ -28,11 +28,11 @@ pub enum AllocOrigin {
     Device,
     Managed,
     Host,
-    /// Device memory opened from an export of another process.
+    /// Device memory imported from another process.
     Opened,
-    /// Host memory of the program that this backend registered.
+    /// Host memory of the application that this backend registered.
     Program,
-    /// Memory that the program allocated or registered by its own driver calls; the value is the
+    /// Memory that the application allocated or registered through the driver; the value is the
     /// memory kind.
     Foreign(dtl_enum_word_t),
 }
@@ -109,7 +109,7 @@ impl Cuda {
         Ok((address(number), origin))
     }
 
-    /// Frees the allocation at `addr`.
+    /// Frees the allocation at `addr`. Returns INTERNAL if there is no such allocation.
     pub(super) fn give(&self, addr: Addr) -> Result<()> {
         let driver = self.driver.get()?;
         let block = self.remove_block(addr)?;
@@ -448,8 +448,8 @@ fn is_shortage(error: &Error) -> bool {
     error.status() == crate::abi::status::DTL_ERROR_OUT_OF_MEMORY
 }
 
-/// Frees the unused memory that the device's pool caches. The caller has made the device's context
-/// current. Returns false if there is no pool or the driver reports a failure.
+/// Frees the unused memory that the device's pool caches. The caller must have made the device's
+/// context current. Returns false if there is no pool or the driver fails.
 fn trim(driver: &CudaDriver, device: i32) -> bool {
     let (Some(pool), Some(trim)) = (driver.pool_so_far(device), driver.cuda.cuMemPoolTrimTo) else {
         return false;

@@ -36,7 +36,7 @@ struct Buffer {
     size: usize,
 }
 
-/// Staging buffer in use by a message.
+/// Staging buffer that a message uses; returned to the cache when dropped.
 struct LentBuffer {
     driver: Arc<CudaDriver>,
     buffer: Option<Buffer>,

@@ -41,9 +41,9 @@ impl CudaStream {
         Ok(CudaStream::new(driver, id, context, device, false))
     }
 
-    /// Wraps a stream of the program on `device`. The stream may belong to the primary context or
-    /// to another one. NULL and the sentinels of cuda.h mean the default streams of the primary
-    /// context.
+    /// Wraps a stream of the application on `device`. The stream may belong to the primary context
+    /// or to another context. NULL and the sentinels of cuda.h mean the default streams of the
+    /// primary context.
     pub(super) fn wrap(driver: &Arc<CudaDriver>, device: i32, id: Addr) -> Result<Self> {
         let primary = driver.context(device)?;
         if id.get() <= 2 {
@@ -130,7 +130,7 @@ impl driver::Queue for CudaStream {
         event.hold(self.id).map(|()| None)
     }
 
-    /// Does nothing: CUDA submits queued commands automatically.
+    /// Does nothing: CUDA submits queued commands without a flush.
     fn flush(&self) -> Result<()> {
         Ok(())
     }

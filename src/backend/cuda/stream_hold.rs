@@ -110,7 +110,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Creates a gate for a stream of `device`. Returns `None` if the driver cannot hold a stream.
+    /// Creates a gate for a stream of `device`; `None` if the driver cannot block a stream.
     pub(super) fn new(driver: &Arc<CudaDriver>, device: i32) -> Result<Option<Self>> {
         let cuda = driver.cuda;
         if cuda.cuStreamWaitValue32_v2.is_none() || cuda.cuStreamAddCallback.is_none() {
@@ -121,8 +121,8 @@ impl Gate {
         Ok(Some(Gate { word, last }))
     }
 
-    /// Holds `stream` at its current end until the returned wait is released. The caller has made
-    /// the stream's context current. Returns `None` if the device cannot hold a stream.
+    /// Blocks work queued later on `stream` until the returned wait is released. Returns `None` if
+    /// the device cannot do that. The caller must have made the stream's context current.
     pub(super) fn hold(&mut self, stream: Addr) -> Result<Option<StreamWait>> {
         let cuda = self.word.driver.cuda;
         let (Some(add_callback), Some(wait_value)) =
@@ -162,8 +162,8 @@ struct StreamArrival {
     change: Condvar,
 }
 
-/// Callback that signals the arrival of a stream. The driver calls it on a thread that serves all
-/// streams, so it does not block.
+/// Callback that signals that a stream has arrived at a held position. It must not block, because
+/// the driver's callback thread serves all streams.
 unsafe extern "C" fn arrive(_stream: CUstream, _status: CUresult, arrival: *mut c_void) {
     // SAFETY: `arrival` is the reference that `hold` passed; the driver calls this function once.
     let arrival = unsafe { Arc::from_raw(arrival.cast::<StreamArrival>().cast_const()) };
@@ -171,7 +171,7 @@ unsafe extern "C" fn arrive(_stream: CUstream, _status: CUresult, arrival: *mut 
     arrival.change.notify_one();
 }
 
-/// Held position of a stream: the stream continues when the host has executed its work.
+/// Held position of a stream: the stream continues when `release` is called.
 pub(super) struct StreamWait {
     arrival: Arc<StreamArrival>,
     word: Arc<Word>,

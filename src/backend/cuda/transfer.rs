@@ -129,8 +129,8 @@ fn in_order(on: &CudaStream, device: i32, work: impl FnOnce(Addr) -> Result<()>)
     result
 }
 
-/// Temporary stream for one piece of work. Commands that are still queued when the object is
-/// dropped complete nevertheless.
+/// Temporary stream for one copy or fill. Dropping it destroys the stream; commands still queued
+/// complete nevertheless.
 struct Beside<'d> {
     driver: &'d CudaDriver,
     stream: Addr,

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 /// Allocation of a backend.
 #[derive(Clone, Copy)]
 pub struct Block<O> {
-    /// Address that the driver returned.
+    /// Address that the driver returned; alignment may place the caller's address above it.
     pub base: Addr,
-    /// Size in bytes, from the first byte that the caller sees.
+    /// Size in bytes, counted from the address that the caller received.
     pub size: u64,
     /// Device on which the memory was allocated.
     pub device: i32,
@@ -17,7 +17,7 @@ pub struct Block<O> {
     pub origin: O,
 }
 
-/// Live allocations, by the address of the first byte that the caller sees.
+/// Live allocations, keyed by the address that the caller received.
 pub struct Blocks<O>(RwLock<BTreeMap<usize, Block<O>>>);
 
 impl<O> Default for Blocks<O> {
@@ -27,14 +27,14 @@ impl<O> Default for Blocks<O> {
 }
 
 impl<O: Copy> Blocks<O> {
-    /// Returns the allocation that contains `addr`.
+    /// Returns the allocation that contains `addr`; `None` if there is none.
     pub fn find(&self, addr: Addr) -> Option<Block<O>> {
         let blocks = self.0.read();
         let (first, block) = blocks.range(..=addr.get()).next_back()?;
         (((addr.get() - first) as u64) < block.size).then_some(*block)
     }
 
-    /// Adds an allocation. Returns the address of its first byte that is aligned to `align`.
+    /// Adds an allocation. Returns its first address that is a multiple of `align`.
     pub fn add(&self, block: Block<O>, align: u64) -> Addr {
         let base = block.base;
         let first = base.offset(base.get().next_multiple_of(align.max(1) as usize) - base.get());
@@ -42,13 +42,13 @@ impl<O: Copy> Blocks<O> {
         first
     }
 
-    /// Adds an allocation under the address of its first byte.
+    /// Adds an allocation under `first`, the address that the caller receives.
     pub fn insert(&self, first: Addr, block: Block<O>) {
         self.0.write().insert(first.get(), block);
     }
 
-    /// Adds an allocation unless the table has an allocation with the same first byte. Returns true
-    /// if the allocation was added.
+    /// Adds an allocation under the address `first` and returns true. Returns false, without
+    /// change, if the table already has an allocation at `first`.
     pub fn try_insert(&self, first: Addr, block: Block<O>) -> bool {
         let mut blocks = self.0.write();
         let is_new = !blocks.contains_key(&first.get());
@@ -58,7 +58,7 @@ impl<O: Copy> Blocks<O> {
         is_new
     }
 
-    /// Removes and returns the allocation whose first byte is at `first`.
+    /// Removes and returns the allocation at address `first`; `None` if there is none.
     pub fn remove(&self, first: Addr) -> Option<Block<O>> {
         self.0.write().remove(&first.get())
     }

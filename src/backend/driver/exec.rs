@@ -1,6 +1,6 @@
 //! Handles of streams and events. The token of a stream owns a reference to a [`Stream`]. The token
-//! of an event points to an object with the event's latest record, because a program records an
-//! event repeatedly and on any device, while a driver's event belongs to one device.
+//! of an event points to an object with the event's latest record, because an application may
+//! record an event repeatedly and on any device, while a driver's event belongs to one device.
 
 use super::{DeviceBackend, Driver, EventRecord, Stream, token};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
@@ -11,13 +11,13 @@ use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
-/// Event of the program.
+/// Event of the runtime, with its latest record.
 struct EventHandle<D: Driver> {
     is_timed: bool,
     latest: Mutex<Option<Arc<EventRecord<D>>>>,
 }
 
-/// Returns the event of a token.
+/// Returns the event that `token` points to.
 fn event_of<'a, D: Driver>(token: Token) -> &'a EventHandle<D> {
     // SAFETY: `event_create` returned the token, and the runtime uses the token only until it
     // destroys the event.
@@ -28,7 +28,7 @@ fn latest<D: Driver>(token: Token) -> Option<Arc<EventRecord<D>>> {
     event_of::<D>(token).latest.lock().clone()
 }
 
-/// Returns the stream of a token.
+/// Returns the stream that `token` points to.
 #[inline]
 #[must_use]
 pub fn stream_of<'a, D: Driver>(token: Token) -> &'a Stream<D> {
@@ -37,7 +37,7 @@ pub fn stream_of<'a, D: Driver>(token: Token) -> &'a Stream<D> {
     unsafe { &*token.ptr().cast::<Stream<D>>() }
 }
 
-/// Returns a new reference to the stream of a token.
+/// Returns a new reference to the stream that `token` points to.
 fn share_of<D: Driver>(token: Token) -> Arc<Stream<D>> {
     let stream = token.ptr().cast::<Stream<D>>().cast_const();
     // SAFETY: `into_token` returned the token, which still owns a reference.
@@ -50,7 +50,7 @@ fn into_token<D: Driver>(stream: Arc<Stream<D>>) -> Token {
     Addr::new(Arc::into_raw(stream).cast_mut().cast())
 }
 
-/// Takes over the reference that a token owns.
+/// Converts a token back into the stream reference that the token owns.
 fn from_token<D: Driver>(token: Token) -> Arc<Stream<D>> {
     // SAFETY: `into_token` returned the token. The runtime passes the token to this function once
     // and does not use it again.

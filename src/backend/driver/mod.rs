@@ -38,10 +38,10 @@ use std::sync::Arc;
 use std::thread::LocalKey;
 use stream_callbacks::Hold;
 
-/// Current device of a thread, with the generation of the driver for which it was set.
+/// Thread-local pair: driver generation, and the device index that the thread selected under it.
 pub type CurrentDevice = LocalKey<Cell<(u64, i32)>>;
 
-/// Driver of a vendor, with its devices.
+/// Vendor driver and its list of devices.
 pub trait Driver: Devices + Send + Sync + Sized + 'static {
     /// Name of the backend.
     const NAME: &'static CStr;
@@ -51,9 +51,9 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     const CALLBACK_THREAD: &'static str;
     /// Alignment of every allocation, in bytes.
     const ALIGNMENT: u64;
-    /// Thread-local current device, for threads that have set a device.
+    /// Thread-local driver generation and device that the thread selected.
     const CHOSEN: &'static CurrentDevice;
-    /// Device in the driver's list.
+    /// Entry of the driver's device list.
     type Card;
     /// Native stream of the driver.
     type Queue: Queue;
@@ -62,18 +62,18 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     /// Module of kernels.
     type Module: Module<Self>;
 
-    /// Loads the driver and lists its devices. On failure, returns the reason as text.
+    /// Loads the driver and lists its devices. Returns the reason as text if this fails.
     fn find() -> std::result::Result<Self, String>;
-    /// Returns the number of this initialization of the driver in the process.
+    /// Returns the generation of the driver: a number unique to this initialization.
     fn generation(&self) -> u64;
     /// Returns the list of devices.
     fn cards(&self) -> &[Self::Card];
     /// Creates a stream on `device`.
     fn create_stream(self: &Arc<Self>, device: i32) -> Result<Arc<Stream<Self>>>;
-    /// Wraps a native stream of the program on `device`.
+    /// Wraps `native`, a stream of `device` that the application created.
     fn wrap_stream(self: &Arc<Self>, device: i32, native: Addr) -> Result<Arc<Stream<Self>>>;
 
-    /// Returns the device with index `device` in the list.
+    /// Returns device `device` of the list, or OUT_OF_BOUNDS if there is no such device.
     fn card(&self, device: i32) -> Result<&Self::Card> {
         let cards = self.cards();
         match usize::try_from(device).ok().and_then(|index| cards.get(index)) {
@@ -87,13 +87,13 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
 
 /// Properties of a driver's devices.
 pub trait Devices {
-    /// Returns the current device of a thread that has set none.
+    /// Returns the device of a thread that has not selected one.
     fn default_device(&self) -> i32;
     /// Writes the properties of `device` to `out`.
     fn describe(&self, device: i32, out: &mut dtl_device_info_t) -> Result<()>;
     /// Returns the free and the total memory of a device, in bytes; 0 means unknown.
     fn memory_info(&self, device: i32) -> Result<(u64, u64)>;
-    /// Waits for the work of a device that is not in streams of the runtime.
+    /// Waits for work that `device` executes outside the runtime's streams.
     fn synchronize(&self, device: i32) -> Result<()>;
     /// Returns the DLPack device type and device number of `device`.
     fn dlpack(&self, device: i32) -> Result<(i32, i32)>;
@@ -108,13 +108,13 @@ pub trait Module<D: Driver>: Sized {
     fn compile(driver: &Arc<D>, device: i32, source: &Source, log: &mut String) -> Result<Self>;
     /// Unloads the module.
     fn unload(self) -> Result<()>;
-    /// Finds a kernel. Returns the kernel and, if known, the sizes of its arguments in bytes.
+    /// Returns the kernel and its argument sizes in bytes; the sizes are `None` if unknown.
     fn kernel(&self, wanted: KernelQuery<'_>) -> Result<(Self::Kernel, Option<Vec<u64>>)>;
 }
 
 /// Kernel of a module.
 pub trait Kernel<D: Driver> {
-    /// Queues the kernel on `stream`.
+    /// Queues a launch of the kernel on `stream`.
     fn launch(&self, stream: &Stream<D>, launch: &ModuleLaunch<'_>) -> Result<()>;
 }
 
@@ -125,49 +125,47 @@ pub trait Queue: Send + Sync + Sized + 'static {
 
     /// Returns the native handle of the queue.
     fn native(&self) -> Addr;
-    /// Returns true if the program owns the queue.
+    /// Returns true if the application created the queue.
     fn is_wrapped(&self) -> bool;
-    /// Creates an event at the current end of the queue.
+    /// Records a new event after all commands queued so far, with a timestamp if `is_timed`.
     fn record(&self, is_timed: bool) -> Result<Self::Event>;
-    /// Records `event` again, at the current end of the queue. Returns false, and leaves the event
-    /// unchanged, if the driver cannot do that with this event.
+    /// Records `event` again, after all commands queued so far. Returns false and leaves `event`
+    /// unchanged if the driver cannot record it again.
     fn record_again(&self, event: &Self::Event) -> Result<bool>;
     /// Returns true if commands of this queue can wait for events of the queue `other`.
     fn can_wait_for(&self, other: &Self) -> bool;
-    /// Makes later commands wait for `event`. Returns the event of the wait command itself, if the
-    /// driver creates one.
+    /// Makes commands queued later wait for `event`. Returns the event of the wait command, or
+    /// `None` if the driver creates no such event.
     fn wait_event(&self, event: &Self::Event) -> Result<Option<Self::Event>>;
     /// Submits the queued commands to the device.
     fn flush(&self) -> Result<()>;
-    /// Performs the steps of `hold` that may wait for the device. Returns false if the driver
-    /// cannot hold a queue.
+    /// Performs the part of `hold` that may wait for the device. Returns false if the driver cannot
+    /// block a queue.
     fn prepare_hold(&self) -> Result<bool>;
-    /// Holds the queue at its current end until the returned hold is released. Returns `None` if
-    /// the device cannot hold a queue.
+    /// Blocks commands queued later until the returned `Hold` is released. Returns `None` if the
+    /// device cannot block a queue.
     fn hold(&self) -> Result<Option<Box<dyn Hold>>>;
-    /// Waits for all queued commands.
+    /// Waits until all queued commands have completed.
     fn synchronize(&self) -> Result<()>;
-    /// Returns true if the queued commands have ended. `last` is the number of the latest command
-    /// that the stream recorded; `ended` is that of the latest command whose end was observed.
+    /// Returns true if all queued commands have ended. `last` is the number of the latest command
+    /// in the stream's log; `ended` is the number up to which commands are known to have ended.
     fn is_idle(&self, last: u64, ended: u64) -> Result<bool>;
 }
 
-/// Position in a queue.
+/// Native event: reached when the command that it tracks, or all work before it, has ended.
 pub trait Event: Send + Sync + Sized + 'static {
-    /// Returns true if the commands before the event have ended. A device fault is returned as an
-    /// error.
+    /// Returns true if the event is reached. Returns an error if the device has faulted.
     fn is_reached(&self) -> Result<bool>;
-    /// Waits until the commands before the event have ended.
+    /// Waits until the event is reached. Returns an error if the device has faulted.
     fn wait(&self) -> Result<()>;
-    /// Returns the failure of the event's own command, which has ended. `what` names the command in
-    /// the error text.
+    /// Returns the error of the command that the event tracks; `None` if the event has no error.
+    /// The command must have ended. `what` names the command in the error text.
     fn failure(&self, what: Arguments<'_>) -> Option<Error>;
-    /// Returns the nanoseconds from this event to the event `stop`; `None` if one of the two events
-    /// has not been reached.
+    /// Returns the nanoseconds from this event to `stop`; `None` if either is not yet reached.
     fn nanoseconds_to(&self, stop: &Self) -> Result<Option<i64>>;
 }
 
-/// Backend over a driver: state that its components share.
+/// State that all components of a driver backend share.
 pub struct DeviceBackend<D: Driver> {
     /// Driver, loaded at its first use.
     pub driver: OnDemand<D>,
@@ -182,18 +180,19 @@ impl<D: Driver> Default for DeviceBackend<D> {
 }
 
 impl<D: Driver> DeviceBackend<D> {
-    /// Returns success if the driver is loaded or can be loaded, else the reason.
+    /// Returns `Ok` if the driver is loaded or can be loaded, else the reason.
     pub fn availability(&self) -> Availability {
         self.driver.look().map(|_| ())
     }
 
-    /// Returns the current device of the calling thread.
+    /// Returns the device that the calling thread selected, else the driver's default device.
     pub fn current(&self, driver: &D) -> i32 {
         let (generation, device) = D::CHOSEN.get();
         if generation == driver.generation() { device } else { driver.default_device() }
     }
 
-    /// Removes the allocation at `addr` from the table, for the caller to free it.
+    /// Removes the allocation at `addr` from the table and returns it for the caller to free.
+    /// Returns INTERNAL if the table has no allocation at `addr`.
     pub fn remove_block(&self, addr: Addr) -> Result<Block<D::Origin>> {
         match self.blocks.remove(addr) {
             Some(block) => Ok(block),
@@ -206,14 +205,14 @@ impl<D: Driver> DeviceBackend<D> {
     }
 }
 
-/// Returns the bytes to request from the driver for an allocation of `size` bytes: if `align`
-/// exceeds the driver's alignment, the request has `align` extra bytes for aligning the result.
+/// Returns the number of bytes to request from the driver for an allocation of `size` bytes. If
+/// `align` exceeds the driver's alignment, `align` extra bytes are requested to align the result.
 #[must_use]
 pub fn room_for<D: Driver>(size: u64, align: u64) -> usize {
     (if align > D::ALIGNMENT { size.saturating_add(align) } else { size }) as usize
 }
 
-/// Creates the backend of a driver.
+/// Creates the `Backend` of driver `D`, whose components share `shared`.
 #[must_use]
 pub fn backend<D: Driver>(shared: Arc<DeviceBackend<D>>) -> Backend
 where

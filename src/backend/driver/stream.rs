@@ -1,13 +1,13 @@
 //! Stream: a queue of the driver, the failures of its work, and a thread for its host callbacks.
 //!
 //! A driver reports the failure of a command either by that command's event alone (OpenCL), or by
-//! failing every later call (CUDA, after a device fault). No driver stores the status of a callback
-//! or implements the rule that a stream which waited for an event shares the failures before that
-//! event. The stream stores both.
+//! failing every later call (CUDA, after a device fault). No driver stores the status of a
+//! callback, and none lets a stream that waited for an event inherit the failures before that
+//! event. [`Stream`] implements both.
 //!
-//! Callbacks run on a thread of the stream, because a thread of the driver serves all streams and
-//! must not block. Meanwhile the queue is held. The queue is released even if the callback failed,
-//! so later work runs.
+//! Callbacks run on a thread of the stream, because the driver's callback thread serves all streams
+//! and must not block. The queue is blocked while a callback runs and is released even if the
+//! callback fails, so later work runs.
 
 use super::stream_callbacks::{HostTask, Log, Piece, Worker, collect};
 use super::{Driver, Event, Queue};
@@ -26,24 +26,24 @@ pub struct Stream<D: Driver> {
 
 type EventOf<D> = <<D as Driver>::Queue as Queue>::Event;
 
-/// Command that can fail without failing later calls.
+/// Kind of a queued command, for the error text.
 pub enum Command {
     /// Copy of memory.
     Copy,
     /// Fill of memory with a byte value.
     Fill,
-    /// Launch of a kernel, with the kernel's name.
+    /// Kernel launch, with the kernel's name.
     Launch(Arc<str>),
 }
 
-/// Queued work that can fail without failing later calls.
+/// Queued work whose failure only its event reports.
 enum QueuedWork<D: Driver> {
     Command(EventOf<D>, Command),
-    /// Wait for a record, with the event of the wait if the driver creates one.
+    /// Wait for a record, with the event of the wait command (`None` if the driver creates none).
     Wait(Option<EventOf<D>>, Arc<EventRecord<D>>),
 }
 
-/// Position in a stream's work, recorded for an event.
+/// Recorded position in a stream's work, with the range of work whose failures it reports.
 pub struct EventRecord<D: Driver> {
     stream: Arc<Stream<D>>,
     event: EventOf<D>,
@@ -81,7 +81,7 @@ impl<D: Driver> Piece for QueuedWork<D> {
 }
 
 impl<D: Driver> EventRecord<D> {
-    /// Creates a record at the current end of a stream.
+    /// Records a position after all work queued on `stream`, with a timestamp if `is_timed`.
     pub fn new(stream: &Arc<Stream<D>>, is_timed: bool) -> Result<Self> {
         let log = stream.log.lock();
         let event = stream.queue.record(is_timed)?;
@@ -90,8 +90,8 @@ impl<D: Driver> EventRecord<D> {
         Ok(EventRecord { stream: Arc::clone(stream), event, after, upto })
     }
 
-    /// Moves the record to the current end of a stream. Returns false if the record's event cannot
-    /// be used on that stream. After false or an error, the record is unchanged.
+    /// Records the position again, after all work queued on `stream`. Returns false if the native
+    /// event cannot be recorded there. On false or an error, the record is unchanged.
     pub fn renew(&mut self, stream: &Arc<Stream<D>>) -> Result<bool> {
         let log = stream.log.lock();
         if !stream.queue.record_again(&self.event)? {
@@ -103,8 +103,8 @@ impl<D: Driver> EventRecord<D> {
         Ok(true)
     }
 
-    /// Returns true if the work before the record is complete. A failure of that work is returned
-    /// as an error.
+    /// Returns true if all work before the record has ended. Returns an error if the device has
+    /// faulted or if work before the record failed.
     pub fn is_done(&self) -> Result<bool> {
         if !self.event.is_reached()? {
             return Ok(false);
@@ -112,19 +112,19 @@ impl<D: Driver> EventRecord<D> {
         self.failure().map_or(Ok(true), Err)
     }
 
-    /// Waits for the work before the record and returns its failure.
+    /// Waits for the work before the record. Returns its first failure as an error.
     pub fn wait(&self) -> Result<()> {
         self.event.wait()?;
         self.failure().map_or(Ok(()), Err)
     }
 
-    /// Returns the nanoseconds from this record to the record `stop`; `None` if one of the two has
-    /// not been reached.
+    /// Returns the nanoseconds from this record to `stop`; `None` if either is not yet reached.
     pub fn nanoseconds_to(&self, stop: &EventRecord<D>) -> Result<Option<i64>> {
         self.event.nanoseconds_to(&stop.event)
     }
 
-    /// Returns the failure of the work before this record, which has been reached.
+    /// Returns the first failure of the work before the record, or `None` if all of the work
+    /// succeeded. The record must have been reached.
     fn failure(&self) -> Option<Error> {
         collect(&self.stream.log, self.upto);
         let first = self.stream.log.lock().first_failure(self.after, self.upto);
@@ -152,13 +152,13 @@ impl<D: Driver> Stream<D> {
         self.queue.native()
     }
 
-    /// Returns true if the program owns the stream's queue.
+    /// Returns true if the application created the stream's queue.
     #[must_use]
     pub fn is_wrapped(&self) -> bool {
         self.queue.is_wrapped()
     }
 
-    /// Queues a command whose failure only the command's event reports.
+    /// Queues `command` by calling `enqueue`. The returned event reports the command's failure.
     pub fn enqueue(
         &self,
         command: Command,
@@ -170,8 +170,8 @@ impl<D: Driver> Stream<D> {
         self.queue.flush()
     }
 
-    /// Makes later work wait for `record`. A failure of the work before the record becomes a
-    /// failure of this stream.
+    /// Makes work queued later wait for `record`. This stream inherits the failures of the work
+    /// before the record.
     pub fn wait_for(&self, record: Arc<EventRecord<D>>) -> Result<()> {
         if !self.queue.can_wait_for(&record.stream.queue) {
             return self.run_on_host(HostTask::Own(Box::new(move || record.wait()))).map(drop);
@@ -183,14 +183,14 @@ impl<D: Driver> Stream<D> {
         self.queue.flush()
     }
 
-    /// Calls `task` with `user` on a host thread in stream order. Returns `None` if the driver
-    /// cannot hold the queue.
+    /// Queues a call of `task` with argument `user` on a host thread, in stream order. Returns
+    /// `None` if the driver cannot block the queue.
     pub fn call(&self, task: dtl_task_fn_t, user: Addr) -> Option<Result<()>> {
         let is_queued = self.run_on_host(HostTask::Call(task, user));
         is_queued.map(|is_queued| is_queued.then_some(())).transpose()
     }
 
-    /// Queues `task` for the stream's thread. Returns false if the driver cannot hold the queue.
+    /// Queues `task` for the stream's thread. Returns false if the driver cannot block the queue.
     fn run_on_host(&self, task: HostTask) -> Result<bool> {
         let mut worker = self.worker.lock();
         if !self.queue.prepare_hold()? {
@@ -206,7 +206,7 @@ impl<D: Driver> Stream<D> {
     }
 
     /// Waits for all work queued so far and returns its first failure. A failure is returned once,
-    /// except that of a lost device, which every call returns.
+    /// but device loss by every call. Returns INVALID_STATE on the stream's own thread.
     pub fn synchronize(&self) -> Result<()> {
         if self.is_own_thread() {
             return fail!(
@@ -220,8 +220,8 @@ impl<D: Driver> Stream<D> {
         self.log.lock().report(upto)
     }
 
-    /// Returns true if all work queued so far is complete. A failure is returned as an error and
-    /// remains stored.
+    /// Returns true if all work queued so far has ended. Returns its first unreported failure as an
+    /// error, and keeps that failure for `synchronize`.
     pub fn query(&self) -> Result<bool> {
         let log = self.log.lock();
         let (upto, ended) = (log.last, log.ended);
@@ -235,7 +235,7 @@ impl<D: Driver> Stream<D> {
         log.unreported(upto).map(|()| true)
     }
 
-    /// Waits for the queued work, unless the stream's own work is the caller, and ends the thread.
+    /// Waits for the queued work, unless called on the stream's own thread, and ends the thread.
     pub fn close(&self) {
         if !self.is_own_thread() {
             // No caller remains to receive a failure.

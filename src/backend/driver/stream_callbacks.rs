@@ -21,25 +21,25 @@ use std::ffi::c_void;
 use std::sync::{Arc, mpsc};
 use std::thread::{JoinHandle, ThreadId};
 
-/// Maximum number of failures that a stream stores for events recorded after them.
+/// Maximum number of failures that a stream stores; beyond it, the oldest is dropped.
 const FAILURES_KEPT: usize = 64;
 
-/// Queued work that can fail without failing later calls.
+/// Queued work that can fail without making later driver calls fail.
 pub trait Piece {
     /// Returns true if the work has ended, successfully or not.
     fn has_ended(&self) -> bool;
-    /// Returns the failure of the work, which has ended; `None` if it succeeded.
+    /// Returns the error of the work; `None` if it succeeded. The work must have ended.
     fn failure(&self) -> Option<Error>;
 }
 
-/// Log of the queued work and its failures.
+/// Log of a stream's queued work and of its failures.
 pub struct Log<P> {
     /// Number of the latest queued piece of work.
     pub last: u64,
-    /// Work whose end has not been observed.
+    /// Work not yet known to have ended, with its numbers.
     unfinished: VecDeque<(u64, Arc<P>)>,
     failures: VecDeque<Failure>,
-    /// Number up to which a synchronize has returned the failures.
+    /// Highest work number whose failures a synchronize has returned.
     pub reported: u64,
     /// Number up to which all work is known to have ended.
     pub ended: u64,
@@ -47,8 +47,8 @@ pub struct Log<P> {
 
 struct Failure {
     number: u64,
-    /// True for the failure of a callback: the runtime stores such a failure too and returns it
-    /// from synchronize.
+    /// True for the failure of an application callback: the runtime stores such a failure too and
+    /// returns it from synchronize.
     known: bool,
     error: Error,
 }
@@ -66,13 +66,13 @@ impl<P> Default for Log<P> {
 }
 
 impl<P: Piece> Log<P> {
-    /// Assigns a number to a piece of work that was just queued.
+    /// Assigns the next number to work that was just queued, and returns the number.
     pub fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// Assigns a number to a command and stores the command, whose end is queried later.
+    /// Assigns the next number to a command and adds it to the work not known to have ended.
     pub fn add(&mut self, piece: P) {
         let number = self.number();
         self.unfinished.push_back((number, Arc::new(piece)));
@@ -90,14 +90,14 @@ impl<P: Piece> Log<P> {
         self.failures.iter().find(|failure| failure.number > after && failure.number <= upto)
     }
 
-    /// Returns the first failure whose number is greater than `after` and at most `upto`.
+    /// Returns the first failure numbered above `after` and up to `upto`; `None` if none is stored.
     #[must_use]
     pub fn first_failure(&self, after: u64, upto: u64) -> Option<Error> {
         self.first(after, upto).map(|failure| failure.error.clone())
     }
 
-    /// Returns the first failure up to the number `upto` that no synchronize has returned, unless
-    /// the runtime stores that failure too.
+    /// Returns the first failure numbered up to `upto` that no synchronize has returned. Succeeds
+    /// if there is none or if the runtime stores that failure too.
     pub fn unreported(&self, upto: u64) -> Result<()> {
         match self.first(self.reported, upto) {
             Some(Failure { known: false, error, .. }) => Err(error.clone()),
@@ -105,8 +105,8 @@ impl<P: Piece> Log<P> {
         }
     }
 
-    /// Returns the first unreported failure up to the number `upto` and marks all failures up to
-    /// `upto` as reported. The work up to `upto` has ended.
+    /// Returns the first unreported failure numbered up to `upto`, and marks all work up to `upto`
+    /// as ended and reported. That work must have ended.
     pub fn report(&mut self, upto: u64) -> Result<()> {
         let result = self.unreported(upto);
         (self.reported, self.ended) = (self.reported.max(upto), self.ended.max(upto));
@@ -114,9 +114,9 @@ impl<P: Piece> Log<P> {
     }
 }
 
-/// Removes the work that has ended from the log, up to the number `upto`, and stores its failures.
-/// The lock is not held while a piece of work is queried: the query may query another stream, which
-/// may query this one.
+/// Removes ended work numbered up to `upto` from the log and stores its failures. The log is not
+/// locked while a piece of work is queried: the query may query another stream, which may query
+/// this stream.
 pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
     loop {
         let first = log.lock().unfinished.front().cloned();
@@ -139,17 +139,17 @@ pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
     }
 }
 
-/// Hold of a queue while the host works.
+/// Blocked position of a queue: commands queued later wait until `release`.
 pub trait Hold: Send {
-    /// Waits until the commands queued before the hold have ended, successfully or not.
+    /// Waits until the commands before the blocked position have ended, successfully or not.
     fn wait(&self);
-    /// Lets the queue continue.
+    /// Unblocks the queue.
     fn release(&self);
 }
 
-/// Work of the host in the order of a queue.
+/// Host work that runs in the order of a queue's commands.
 pub enum HostTask {
-    /// Callback of the program, with its argument.
+    /// Callback of the application, with its argument.
     Call(dtl_task_fn_t, Addr),
     /// Work of the backend, whose failure the runtime does not store.
     Own(Box<dyn FnOnce() -> Result<()> + Send>),
@@ -161,8 +161,8 @@ struct CallbackJob {
     task: HostTask,
 }
 
-/// Thread of one stream for host work in stream order. A thread of the driver is not used, because
-/// it must not block.
+/// Thread that runs the host work of one stream in stream order. The driver's callback thread
+/// cannot run this work, because that thread must not block.
 pub struct Worker {
     thread: ThreadId,
     handle: JoinHandle<()>,
@@ -170,7 +170,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts the thread. Failures of its tasks are stored in `log`.
+    /// Starts the thread, which stores the failures of its tasks in `log`.
     pub fn start<P: Piece + Send + Sync + 'static>(
         name: &str,
         log: Arc<Mutex<Log<P>>>,
@@ -190,7 +190,7 @@ impl Worker {
         self.thread == std::thread::current().id()
     }
 
-    /// Passes a task to the thread, with the task's number in the log. The queue is already held.
+    /// Sends `task` with its work number to the thread, which releases `hold` after the task.
     pub fn give(&self, number: u64, hold: Box<dyn Hold>, task: HostTask) -> Result<()> {
         self.jobs.send(CallbackJob { number, hold, task }).or_else(|mpsc::SendError(job)| {
             job.hold.release();
@@ -198,7 +198,7 @@ impl Worker {
         })
     }
 
-    /// Ends the thread after its queued tasks, and waits for the thread unless it is the caller.
+    /// Ends the thread after its queued tasks. Waits for the thread unless called on it.
     pub fn end(self) {
         let is_calling = self.is_calling();
         drop(self.jobs); // ends the loop of the thread

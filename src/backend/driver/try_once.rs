@@ -1,13 +1,13 @@
-//! Value that one thread creates at its first use. After a failed attempt the next use tries again.
+//! Value that one thread creates at its first use. A failed creation is retried at the next use.
 
 use crate::error::Result;
 use crate::sys::sync::lock::Mutex;
 use std::sync::OnceLock;
 
-/// Value that is created at its first use.
+/// Value that is created at its first use; a failed creation is retried.
 pub struct TryOnce<T> {
     value: OnceLock<T>,
-    /// Lock held while the value is created.
+    /// Lock held while a thread creates the value.
     making: Mutex<()>,
 }
 
@@ -18,12 +18,12 @@ impl<T> Default for TryOnce<T> {
 }
 
 impl<T> TryOnce<T> {
-    /// Returns the value if it was created.
+    /// Returns the value; `None` if it has not been created.
     pub fn get(&self) -> Option<&T> {
         self.value.get()
     }
 
-    /// Returns the value. Calls `make` to create the value if that has not succeeded before.
+    /// Returns the value. Calls `make` if the value does not exist, and returns its error.
     #[inline]
     pub fn get_or_make(&self, make: impl FnOnce() -> Result<T>) -> Result<&T> {
         if let Some(value) = self.value.get() {
@@ -37,7 +37,7 @@ impl<T> TryOnce<T> {
         Ok(self.value.get_or_init(|| value))
     }
 
-    /// Removes and returns the value if it was created.
+    /// Removes and returns the value; `None` if it has not been created.
     pub fn take(&mut self) -> Option<T> {
         self.value.take()
     }

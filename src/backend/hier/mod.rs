@@ -1,6 +1,6 @@
-//! Transport "hier": one communicator over several nodes, composed of two others: shared memory
-//! within each node, and a transport between nodes. It moves no bytes itself. This file opens the
-//! communicator.
+//! Transport "hier": one communicator over several nodes, composed of two transports: shared memory
+//! within each node, and another transport between nodes. This module itself moves no bytes; this
+//! file opens the communicator.
 //!
 //! In reading order:
 //! - `nodes`: ranks of each node
@@ -28,17 +28,17 @@ use nodes::Nodes;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// Backends of which "hier" is composed.
+/// The backends of which "hier" is composed.
 #[derive(Clone)]
 struct Hier {
     /// Backend for the ranks of one node.
     node: Arc<Backend>,
-    /// Backends that can be used between nodes.
+    /// Candidates for the backend between nodes.
     across: Arc<[Arc<Backend>]>,
 }
 
-/// Creates the backend named "hier": `node` is used within nodes, and the one of `across` that
-/// `DTL_HIER_ACROSS` names between them.
+/// Creates the backend named "hier". It uses `node` within nodes and, between nodes, the backend of
+/// `across` (or the registered one) that `DTL_HIER_ACROSS` names.
 #[must_use]
 pub fn backend(node: Arc<Backend>, across: Vec<Arc<Backend>>) -> Backend {
     let hier = Hier { node, across: across.into() };
@@ -47,15 +47,14 @@ pub fn backend(node: Arc<Backend>, across: Vec<Arc<Backend>>) -> Backend {
     backend
 }
 
-/// Memory of the table of nodes per rank, in bytes.
+/// Memory of the rank-to-node mapping, in bytes per rank.
 pub const RANK_BYTES: usize = nodes::RANK_BYTES;
 
-/// Name of the backend between nodes unless `DTL_HIER_ACROSS` names another.
+/// Name of the default backend between nodes; `DTL_HIER_ACROSS` overrides it.
 const ACROSS: &str = "mpi";
-/// Maximum time by which one rank may take longer than another to open its node's transport, in
-/// nanoseconds.
+/// Maximum difference between the ranks' times for opening their node's transport, in nanoseconds.
 const GRACE_NS: u64 = 5_000_000_000;
-/// First word of a node's identity if nodes are simulated by `DTL_FAKE_NODES`.
+/// First word of a node's identity if `DTL_FAKE_NODES` simulates nodes.
 const PRETENDED: u64 = 0x7072_6574_656E_6400;
 
 impl Hier {
@@ -138,7 +137,7 @@ impl Comm for Hier {
 }
 
 impl Hier {
-    /// Opens the transport within the node, on all ranks or on none.
+    /// Opens the transport within the node; succeeds on all ranks or fails on all.
     fn join(&self, across: &dyn Transport, args: &OpenArgs) -> Result<(Nodes, Box<dyn Transport>)> {
         let mut over = OverTransport::new(across, limit_ns(args.timeout_ns));
         let node = self.open_node(&over, args);
@@ -159,7 +158,7 @@ impl Hier {
         }
     }
 
-    /// Determines which ranks share this node and opens the transport among them.
+    /// Determines which ranks share this node, and opens the transport among them.
     fn open_node(
         &self,
         over: &dyn Exchange,
@@ -202,8 +201,8 @@ impl Hier {
     }
 }
 
-/// Returns the identity of this rank's node: two words that only ranks of the node have. Containers
-/// on one machine cannot share memory, so each container counts as a node.
+/// Returns the identity of this rank's node: two words that are equal exactly on ranks of one node.
+/// Containers of one machine cannot share memory, so each counts as a node.
 fn own_node(rank: i32, size: i32) -> Result<(u64, u64)> {
     if let Some(text) = settings::current().fake_nodes {
         let pretended = nodes::pretended(&text, size)?;

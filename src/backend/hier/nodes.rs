@@ -1,26 +1,26 @@
-//! Mapping of ranks to nodes: from one word per rank, or simulated by `DTL_FAKE_NODES`.
+//! Mapping of ranks to nodes, from an identity per rank or simulated (`DTL_FAKE_NODES`).
 
 use crate::error::{Result, fail};
 use std::sync::Arc;
 
-/// Nodes of the ranks of a job.
+/// Mapping of a communicator's ranks to nodes.
 pub(super) struct Nodes {
-    /// Node of each rank. Nodes are numbered in the order of their lowest ranks.
+    /// Node of each rank, by rank. Nodes are numbered in the order of their lowest ranks.
     pub(super) of: Arc<[i32]>,
-    /// Number of each rank within its node.
+    /// Index of each rank within its node, by rank.
     pub(super) local: Vec<i32>,
-    /// Ranks of this rank's node, ascending.
+    /// Ranks of this rank's node, in ascending order.
     pub(super) mine: Vec<i32>,
     /// Number of nodes.
     pub(super) count: usize,
 }
 
-/// Memory of the two lists per rank, in bytes.
+/// Memory of the mapping, in bytes per rank.
 pub(super) const RANK_BYTES: usize = 2 * size_of::<i32>();
 
 impl Nodes {
-    /// Creates the mapping from `words`: ranks are on the same node if and only if their words are
-    /// equal. `rank` is this rank.
+    /// Creates the mapping for this rank, `rank`. Ranks are on the same node if and only if their
+    /// elements of `words` are equal.
     pub(super) fn new<T: PartialEq>(rank: i32, words: &[T]) -> Self {
         let mut firsts: Vec<&T> = Vec::new();
         let mut sizes: Vec<i32> = Vec::new();
@@ -44,7 +44,7 @@ impl Nodes {
         Nodes { of: of.into(), local, mine, count: firsts.len() }
     }
 
-    /// Returns "2 nodes x 4 ranks", or the range of ranks per node if nodes differ in size.
+    /// Returns a text like "2 nodes x 4 ranks", or with the range of ranks if nodes differ in size.
     pub(super) fn text(&self) -> String {
         let size = |node: i32| self.of.iter().filter(|of| **of == node).count();
         let sizes: Vec<usize> = (0..).take(self.count).map(size).collect();
@@ -59,8 +59,8 @@ impl Nodes {
     }
 }
 
-/// Parses `DTL_FAKE_NODES` into the node of each rank: "2x3" is two nodes of three ranks, "3,1" is
-/// one node of three ranks and one node of one.
+/// Parses `DTL_FAKE_NODES` and returns the node of each rank. "2x3": two nodes of three ranks;
+/// "3,1": one node of three ranks and one of one. Fails unless the sum is `size`.
 pub(super) fn pretended(text: &str, size: i32) -> Result<Vec<u64>> {
     let number = |text: &str| text.trim().parse::<i32>().ok().filter(|number| *number > 0);
     let ranks: Option<Vec<i32>> = match text.split_once(['x', 'X']) {

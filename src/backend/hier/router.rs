@@ -1,11 +1,11 @@
-//! Selection of the transport for each message, and receives from any source.
+//! Selection of the transport for each message, and any-source receives.
 //!
 //! A message between ranks of one node uses the node's transport, any other message the transport
 //! between nodes; each transport does its own matching. A receive that names its source is posted
-//! on the source's transport. A receive from any source cannot be posted on both transports. It is
-//! deferred: each call of `progress` probes both transports for a matching message. A receive that
-//! could match the same message as an earlier deferred receive is deferred behind it, so that
-//! receives match in posting order. Therefore unexpected messages of the transports are exactly
+//! on the transport to that source. An any-source receive cannot be posted on both transports, so
+//! it is deferred: each call of `progress` probes both transports for a matching message. A receive
+//! that could match the same message as an earlier deferred receive is deferred behind it, so that
+//! receives match in posting order. Therefore the unexpected messages of the transports are exactly
 //! those that a deferred receive may match. A message of a rank to itself uses the node's
 //! transport.
 //!
@@ -22,15 +22,15 @@ use crate::runtime::component::{
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
-/// Transport of a message: within the node or between nodes.
+/// Level of a transport: within the node, or between nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HierLevel {
     Node,
     Across,
 }
 
-/// Routes each message over the node's transport or the transport between nodes, and defers
-/// receives whose message may arrive on either transport.
+/// Routes each message to the node's transport or the transport between nodes, and defers receives
+/// whose message may arrive on either.
 pub(super) struct Router {
     node: Box<dyn Transport>,
     across: Box<dyn Transport>,
@@ -39,30 +39,30 @@ pub(super) struct Router {
     /// Deferred receives, in posting order.
     held: Vec<DeferredReceive>,
     posted: u64,
-    /// Transport that is probed first for the next message from any source.
+    /// Transport to be probed first for the next any-source receive; alternates.
     turn: HierLevel,
 }
 
 /// Operation in flight.
 #[derive(Clone, Copy)]
 enum HierOperation {
-    /// Operation of a transport.
+    /// Operation of the transport at this level.
     At(HierLevel, OpId),
-    /// Operation of a transport: a receive that was deferred until a message had arrived.
+    /// Operation of a transport: a deferred receive whose message has been found.
     Found {
         way: HierLevel,
         op: OpId,
         held: DeferredReceive,
         is_withdrawn: bool,
     },
-    /// A matched message, taken by a matched probe for a later receive.
+    /// A message that a matched probe of the transport at this level has reserved.
     Taken(HierLevel, OpId),
-    /// A receive that is deferred: it is posted on no transport.
+    /// A deferred receive: it is posted on no transport.
     Held,
     Done(Completion),
 }
 
-/// A deferred receive.
+/// A receive that is posted on no transport yet.
 #[derive(Clone, Copy)]
 struct DeferredReceive {
     id: OpId,
@@ -99,7 +99,7 @@ impl Router {
         }
     }
 
-    /// Returns the transport to a rank, and the rank's number there.
+    /// Returns the level of the transport to `rank`, and the rank's number on that transport.
     pub(super) fn way(&self, rank: i32) -> Result<(HierLevel, i32)> {
         let index = usize::try_from(rank).unwrap_or(usize::MAX);
         let Some(node) = self.nodes.of.get(index) else {
@@ -116,7 +116,7 @@ impl Router {
         }
     }
 
-    /// Opens the memory of a rank of this node for copies by the kernel.
+    /// Opens the memory of `rank` for copies by the OS kernel; `None` if not on this node.
     pub(super) fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
         match self.way(rank).ok()? {
             (HierLevel::Node, local) => self.node.groups().cross_memory?.remote(local),
@@ -124,7 +124,7 @@ impl Router {
         }
     }
 
-    /// Converts the source of a completion to its rank in the whole communicator.
+    /// Converts the source of a completion at level `way` to the rank in this communicator.
     fn outward(&self, way: HierLevel, done: Completion) -> Completion {
         let source = match way {
             HierLevel::Node => self.outer(done.source),
@@ -141,8 +141,8 @@ impl Router {
             .unwrap_or(local)
     }
 
-    /// Starts an operation on a transport. The slot of the operation is allocated first, so that no
-    /// operation is lost for lack of memory.
+    /// Starts an operation on a transport by calling `act`. Allocates the operation's entry first,
+    /// so that no started operation is lost if memory is exhausted.
     fn start(
         &mut self,
         way: HierLevel,
@@ -180,8 +180,8 @@ impl Router {
         self.start(way, |side| side.isend(data, rank, word, mode))
     }
 
-    /// Starts a pipelined send; returns `None` if the transport does not support it for this
-    /// message.
+    /// Starts a pipelined send; returns `None`, with nothing sent, if the transport does not
+    /// support that for this message.
     pub(super) fn isend_pipelined(
         &mut self,
         data: Region,
@@ -239,8 +239,8 @@ impl Router {
 
     // ---- deferred receives ----
 
-    /// Returns the message that a receive with `select` would match now, and the transport on which
-    /// it arrived.
+    /// Returns the message that a receive with `select` would match now, and the level of the
+    /// transport on which it arrived; `None` if there is none.
     fn find(&mut self, select: Selector) -> Result<Option<(HierLevel, Completion)>> {
         if select.source != DTL_ANY_SOURCE {
             let (way, source) = self.way(select.source)?;
@@ -269,13 +269,13 @@ impl Router {
         Ok(None)
     }
 
-    /// Removes the oldest message with the source and match bits of `found` from matching.
+    /// Reserves the oldest message with the source and match bits of `found`.
     fn take_found(&self, way: HierLevel, found: &Completion) -> Result<Option<Matched>> {
         let source = if way == HierLevel::Node { self.way(found.source)?.1 } else { found.source };
         self.side(way).take(Selector { source, match_bits: found.match_bits, ignore: 0 })
     }
 
-    /// Starts the deferred receives for which messages have arrived.
+    /// Starts the deferred receives for which a message has arrived.
     fn look_for_held(&mut self) {
         let mut index = 0;
         while let Some(&held) = self.held.get(index) {
@@ -302,7 +302,7 @@ impl Router {
         }
     }
 
-    /// Posts a deferred receive that no earlier deferred receive precedes any more.
+    /// Posts the deferred receive at `index`, which no earlier deferred receive may precede.
     fn post(&mut self, index: usize, held: &DeferredReceive) {
         let started = self.way(held.select.source).and_then(|(way, source)| {
             self.side(way).irecv(held.into, Selector { source, ..held.select }).map(|op| (way, op))
@@ -316,7 +316,7 @@ impl Router {
         }
     }
 
-    /// Receives the message that was found; returns false if its sender has canceled it.
+    /// Receives message `found`; returns false if its sender has canceled it.
     fn receive(
         &mut self,
         index: usize,
@@ -350,7 +350,7 @@ impl Router {
 
     // ---- probing ----
 
-    /// Returns the message that a receive with `select` would match if it were posted now.
+    /// Returns the message that `select` would match if the receive were posted now, or `None`.
     fn free_message(&mut self, select: Selector) -> Result<Option<(HierLevel, Completion)>> {
         // Each round except the last starts a deferred receive.
         for _ in 0..=self.held.len() {
@@ -386,7 +386,7 @@ impl Router {
         }
     }
 
-    /// Starts the receive of a matched message, under the message's id.
+    /// Starts the receive of reserved message `message`; the receive has the same ID.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         let Some(&HierOperation::Taken(way, taken)) = self.operations.get(message) else {
             return fail!(
@@ -476,7 +476,7 @@ impl Router {
         }
     }
 
-    /// Makes progress on both transports, except on the transport that was tested just now.
+    /// Makes progress on both transports, except on the one that was tested just before.
     fn progress_but(&self, asked: Option<HierLevel>) {
         for way in [HierLevel::Node, HierLevel::Across] {
             // With one node, no message uses the transport between nodes.
@@ -507,8 +507,8 @@ impl Router {
         failed
     }
 
-    /// Returns the sum of both transports' counts of failed ranks. A rank may be counted by both;
-    /// the sum is 0 if no rank has failed.
+    /// Returns the sum of both transports' failure counts. A rank may be counted twice; the sum is
+    /// 0 if and only if no rank has failed.
     pub(super) fn failed_count(&self) -> usize {
         [&self.node, &self.across]
             .iter()
@@ -522,14 +522,14 @@ impl Router {
         of(self.across.as_ref()).or_else(|| of(self.node.as_ref()))
     }
 
-    /// Closes both transports: first the transport that may wait for other nodes.
+    /// Closes both transports, the one between nodes first, because it may wait for other nodes.
     pub(super) fn close(self) -> Result<()> {
         let across = self.across.close();
         self.node.close().and(across)
     }
 }
 
-/// Returns the first of the deferred receives before `index` that would match the message.
+/// Returns the first deferred receive before `index` that accepts message `found`, if any.
 fn before_of(held: &[DeferredReceive], index: usize, found: &Completion) -> Option<usize> {
     held.iter().take(index).position(|held| held.select.takes(found.source, found.match_bits))
 }

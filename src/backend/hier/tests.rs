@@ -27,7 +27,7 @@ fn kinds() -> [Arc<Backend>; 2] {
     [threads, alone].map(Arc::new)
 }
 
-/// Returns all ranks of a job; `of` has the node of each rank.
+/// Creates all ranks of a job; `of` is the node of each rank.
 fn job(of: &[i32]) -> Vec<Rank> {
     let count = of.iter().max().expect("a node") + 1;
     let size =
@@ -174,9 +174,9 @@ fn a_receive_waits_behind_one_from_any_source() {
     assert_eq!((end(&ranks[0], behind).source, first(&into[1])), (1, 2));
 }
 
-/// Matching of the messages of one source does not depend on their time of arrival: receives match
-/// in posting order, messages in sending order. So the result can be compared with the simplest
-/// matching.
+/// For messages from one source, matching must not depend on arrival times: receives match in
+/// posting order, messages in sending order. So the test compares the result with the simplest
+/// matching algorithm.
 #[test]
 fn messages_that_come_at_any_moment_are_matched_in_order() {
     const MESSAGES: usize = 3000;

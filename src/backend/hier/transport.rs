@@ -1,4 +1,4 @@
-//! Interface of the transport to `runtime`: the router behind one short lock.
+//! Interface of the transport to `runtime`: the router behind one short-held lock.
 
 use super::nodes::Nodes;
 use super::router::Router;
@@ -13,20 +13,20 @@ use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// The transport of a communicator: the router behind one short lock.
+/// Transport of a communicator: the router behind one short-held lock.
 pub(super) struct HierTransport {
     /// `None` once the communicator is closed.
     router: Mutex<Option<Router>>,
     properties: Properties,
-    /// Capability groups of the node's transport.
+    /// Whether the node's transport has the capability groups `CrossMemory` and `Pipeline`.
     node_has_cross_memory: bool,
     node_has_pipeline: bool,
-    /// References that prevent a registered backend from being unregistered.
+    /// References to the backends in use, so that none can be unregistered.
     _kinds: [Arc<Backend>; 2],
 }
 
 impl HierTransport {
-    /// Creates the transport. `kinds`: the backends of `node` and `across`.
+    /// Creates the transport. `kinds`: the backends of `node` and of `across`, in this order.
     pub(super) fn new(
         node: Box<dyn Transport>,
         across: Box<dyn Transport>,
@@ -151,7 +151,7 @@ impl CrossMemory for HierTransport {
     }
 }
 
-/// Pipelined sends to ranks of this node.
+/// Pipelined sends; `None` for ranks of other nodes.
 impl Pipeline for HierTransport {
     fn isend_pipelined(
         &self,

@@ -288,8 +288,8 @@ impl std::fmt::Display for Location {
     }
 }
 
-/// Returns true if the error means that the process or the descriptor does not exist. ESRCH occurs
-/// if a process ends between opening and reading.
+/// Returns true if the process or the descriptor does not exist. ESRCH occurs if the process ends
+/// between opening and reading.
 fn is_missing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }

@@ -26,9 +26,9 @@ const NEEDS: &str = "needs.d";
 const FILES: &str = "files";
 
 const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
-/// Options in front of the caller's options, which therefore take precedence.
+/// Options before the caller's options, so that the caller's options take precedence.
 const FLAGS: [&str; 6] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC", "-Wframe-larger-than=1048576"];
-/// Options behind the caller's options.
+/// Options after the caller's options.
 const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
 /// Shell command that runs the compiler and prints its exit status. Without the shell the status
 /// would be lost if the program reaped the child before the library does.
@@ -134,7 +134,7 @@ impl Compiler {
         Ok(inputs)
     }
 
-    /// Compiles in `folder`, which afterwards has the object and no other file.
+    /// Compiles in `folder`. On success, the object is the only file left in `folder`.
     pub(super) fn make(
         &self,
         source: &Source,
@@ -290,7 +290,7 @@ fn link(command: &mut Command, library: &str) {
     };
 }
 
-/// Finds an executable file: `name` is a path, or a name in one of the colon-separated `folders`.
+/// Finds the executable `name`, a path or a name in `folders` (colon-separated), or `None`.
 fn search(name: &str, folders: &str) -> Option<PathBuf> {
     let runs = |path: &PathBuf| {
         fs::metadata(path).is_ok_and(|about| about.is_file() && about.mode() & 0o111 != 0)

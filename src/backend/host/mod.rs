@@ -103,7 +103,7 @@ struct HostMemory {
 }
 
 impl HostMemory {
-    /// Returns the numbers of the first and the last page of a range.
+    /// Returns the numbers of the first and the last page that a range touches.
     fn edges(region: Region) -> [u64; 2] {
         let first = region.addr().get() as u64;
         [first / PAGE, (first + region.len() as u64 - 1) / PAGE]

@@ -1,5 +1,5 @@
 //! Collective mailboxes between the threads of this process; `backend::coll_mailbox` describes
-//! them. This module allocates the memory; `wakeup` wakes threads that sleep until a post is
+//! them. This module allocates the memory; `wakeup` wakes threads that sleep until a message is
 //! published.
 
 use super::wakeup::Doorbell;
@@ -11,7 +11,7 @@ use crate::sys::os::shm_segment::SharedMapping;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Mailbox places of the ranks of a communicator. Their memory is allocated with the first mailbox.
+/// Mailbox slots of all ranks. Their memory is allocated with the first reservation.
 pub(super) struct Mailboxes {
     ranks: usize,
     room: OnceLock<Option<MailboxMemory>>,
@@ -28,7 +28,7 @@ impl Mailboxes {
     }
 
     /// Returns the memory of the mailboxes, allocating it if necessary; `None` if the number of
-    /// ranks is too large or too small, or if there is no memory.
+    /// ranks is 1 or above `MOST_RANKS`, or if memory is exhausted.
     fn room(&self) -> Option<&MailboxMemory> {
         let make = || {
             let memory = SharedMapping::private(
@@ -44,7 +44,7 @@ impl Mailboxes {
         if has_boards { self.room.get_or_init(make).as_ref() } else { None }
     }
 
-    /// Reserves a place for a rank's mailbox.
+    /// Reserves a slot for a rank's mailbox; `None` if there is no free slot or no memory.
     pub(super) fn reserve(
         &self,
         places: &mut Places,
@@ -55,7 +55,7 @@ impl Mailboxes {
         u32::try_from(place).ok()
     }
 
-    /// Opens the mailboxes of `members`, for rank `own`.
+    /// Opens the mailboxes of `members` for rank `own`; `None` if there are no mailboxes.
     pub(super) fn open(
         &self,
         places: &mut Places,

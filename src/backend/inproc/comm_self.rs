@@ -1,11 +1,11 @@
-//! Transport "self": one rank that sends messages to itself.
+//! Transport "self": a single rank that can send only to itself.
 
 use super::transport::endpoints;
 use crate::error::{Result, fail};
 use crate::runtime::component::{BackendProbe, Comm, OpenArgs, Transport};
 use crate::runtime::registry::Backend;
 
-/// Backend "self": opens a communicator of one rank.
+/// Backend "self": opens a communicator with one rank.
 pub(super) struct SelfComm;
 
 /// Creates the backend named "self".

@@ -1,5 +1,5 @@
-//! Transports between ranks of one process: "self" has one rank that sends to itself, "threads" has
-//! several ranks, usually one per thread. Ranks in different processes use `shm`.
+//! Transports between ranks of one process: "self" for one rank that sends to itself, "threads" for
+//! several, usually one per thread. For ranks in different processes, see `shm`.
 //!
 //! In reading order:
 //! - `comm_self`: transport "self"
@@ -7,7 +7,7 @@
 //! - `transport`: messages between the ranks
 //! - `rank_state`: operations of one rank
 //! - `coll_mailbox`: mailboxes of small collectives
-//! - `wakeup`: doorbell for threads that wait for a post
+//! - `wakeup`: doorbell for threads that wait for a message in a mailbox
 //! - `shared_region`: memory of windows
 
 mod coll_mailbox;

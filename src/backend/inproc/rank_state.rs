@@ -1,5 +1,5 @@
-//! State of one rank: its operations in flight, the messages that have arrived, and the threads
-//! that sleep until an event.
+//! State of one rank: operations in flight, matching queues, and threads that sleep until an event
+//! occurs.
 
 use crate::abi::status::*;
 use crate::backend::match_queues::{self, Matcher};
@@ -9,22 +9,22 @@ use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::lock::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// State of one rank, aligned so that two ranks never share a cache line (or a prefetched pair).
+/// State of one rank, aligned so that no two ranks share a cache line (or a prefetched pair).
 #[repr(align(128))]
 pub(super) struct RankSlot {
     pub(super) state: Mutex<RankState>,
-    /// Notified of an event while a thread sleeps.
+    /// Signaled on each event while a thread sleeps.
     pub(super) woken: Condvar,
     pub(super) left: AtomicBool,
-    /// True if an operation failed because this rank left.
+    /// True if an operation of another rank failed because this rank left.
     pub(super) blamed: AtomicBool,
 }
 
 pub(super) struct RankState {
     pub(super) operations: Operations<InprocOperation>,
     pub(super) matcher: Matcher<OpId, InprocMessage>,
-    /// Number of operations that have completed plus number of unexpected messages that have
-    /// arrived.
+    /// Number of events so far: operations that completed and unexpected messages that arrived (for
+    /// `wake`).
     pub(super) events: u64,
     pub(super) sleepers: u32,
 }
@@ -35,23 +35,23 @@ pub(super) enum InprocOperation {
     },
     Receive {
         into: Region,
-        /// Source that the receive names.
+        /// Source that the receive names (a rank or DTL_ANY_SOURCE).
         source: i32,
     },
-    /// A receive whose message is being copied.
+    /// A receive into whose buffer a message is being copied; it cannot be canceled.
     Filling,
-    /// A matched message, taken by a matched probe for a later receive.
+    /// A message that a matched probe removed from the queue; it is received later.
     Taken(match_queues::UnexpectedMessage<InprocMessage>),
-    /// A matched message that its sender has canceled since. Contains the outcome of its receive.
+    /// A matched message that its sender has canceled since; the completion of its receive.
     Withdrawn(Completion),
     Done(Completion),
 }
 
-/// Unexpected message: no posted receive matches yet.
+/// Unexpected message: no matching receive is posted yet.
 pub(super) enum InprocMessage {
-    /// A copy of the message; its send is complete.
+    /// A copy of the message; the send is already complete.
     Copied(Scratch),
-    /// The sender's own buffer; its send completes when the message is received.
+    /// The sender's buffer and send operation; the send completes when the message is received.
     Lent(Region, OpId),
 }
 
@@ -82,8 +82,8 @@ impl RankSlot {
         self.wake(state);
     }
 
-    /// Removes the message that `sender` sent by its operation `send`, if its receive has not
-    /// started. Returns true if the caller must complete the send.
+    /// Cancels operation `send` of rank `sender` if its receive has not started, by removing its
+    /// message. Returns true if it did, in which case the caller must complete the send.
     pub(super) fn cancel_send(&self, sender: i32, send: OpId) -> bool {
         let is =
             |message: &InprocMessage| matches!(message, InprocMessage::Lent(_, by) if *by == send);
@@ -102,8 +102,8 @@ impl RankSlot {
         false
     }
 
-    /// Counts an event, which is a completed operation or an arrived message, and wakes sleeping
-    /// threads.
+    /// Counts an event (a completed operation or an arrived message) and wakes all sleeping threads
+    /// of the rank.
     pub(super) fn wake(&self, state: &mut RankState) {
         state.events += 1;
         if state.sleepers > 0 {
@@ -128,7 +128,7 @@ pub(super) fn canceled(rank: i32, word: u64) -> Completion {
     Completion { source: rank, status: DTL_ERROR_CANCELED, match_bits: word, size: 0 }
 }
 
-/// Returns the completion of a receive of this message.
+/// Returns the completion that a receive of `message` would have.
 pub(super) fn found(message: &match_queues::UnexpectedMessage<InprocMessage>) -> Completion {
     let size = match &message.what {
         InprocMessage::Copied(copy) => copy.region().len(),
@@ -142,7 +142,7 @@ pub(super) fn found(message: &match_queues::UnexpectedMessage<InprocMessage>) ->
     }
 }
 
-/// Copies the bytes that fit into the receive buffer and returns the completion of the receive.
+/// Copies the bytes that fit into `into`; returns the completion of the receive.
 pub(super) fn received(into: Region, data: Region, source: i32, word: u64) -> Completion {
     into.copy_from(data);
     let status = if data.len() > into.len() { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS };

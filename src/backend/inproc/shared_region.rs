@@ -1,6 +1,6 @@
 //! Memory of one rank that all ranks of this process load and store. The ranks share one address
-//! space, so the memory may be allocated by the program. This module finds parts by their keys and
-//! allocates the words beside the data.
+//! space, so the application may have allocated the memory. This module finds shared regions by
+//! their keys and allocates the synchronization words beside the data.
 
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{self, PART_WORDS, PartKey, SharedOffer};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 
 const WORDS_BYTES: usize = 8 * PART_WORDS;
 
-/// Parts of the ranks of a communicator, by number.
+/// Shared regions of all ranks of a communicator, by number.
 #[derive(Default)]
 pub(super) struct Parts(Arc<Mutex<Numbered>>);
 
@@ -23,9 +23,9 @@ struct Numbered {
     all: HashMap<u64, Weak<Made>>,
 }
 
-/// A part. It is freed when the last rank releases it.
+/// A shared region. Its memory is freed when the last rank releases it.
 struct Made {
-    /// Number by which the part is found.
+    /// Number in the region's key.
     number: u64,
     rank: i32,
     bytes: Region,
@@ -87,7 +87,7 @@ fn gone(rank: i32) -> Error {
 }
 
 impl Made {
-    /// Returns the second half of the part's key, which a guessed key does not have.
+    /// Returns the second word of the region's key, to reject keys that were not obtained from it.
     fn check(&self) -> u64 {
         self.words.region().addr().get() as u64
     }

@@ -1,13 +1,13 @@
 //! Messages between ranks of one process: one copy, from the sender's buffer to the receiver's.
 //!
 //! Each rank has a slot with its operations, its posted receives, the messages that arrived for it,
-//! and a lock for these. No call holds the locks of two slots, so there is no lock order, and ranks
+//! and a lock for all three. No call holds two slots' locks, so there is no lock order, and ranks
 //! that do not communicate never contend.
 //!
-//! The party that arrives second, sender or receiver, copies. Small messages are copied under the
+//! The side that arrives second, sender or receiver, copies. Small messages are copied under the
 //! receiver's lock. A large message is copied under no lock: matching removes the receive from the
-//! posted receives (or the message from the unexpected or probed messages), so `cancel` finds
-//! neither and cancels neither, and both operations stay unfinished until the copy is complete. By
+//! posted receives (or the message from the unexpected or probed messages), so `cancel` finds and
+//! cancels neither of the two operations, and both stay unfinished until the copy is complete. By
 //! the transport's contract the buffer of an unfinished operation is valid, hence both buffers are.
 //! A wait that times out cancels its operation first and so waits for the copy.
 
@@ -34,11 +34,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-/// Maximum size of messages that are copied if no receive matches, so that their sends complete, in
-/// bytes.
+/// Maximum size in bytes of a message that is copied if no receive matches, so that its send
+/// completes.
 pub(super) const EAGER: usize = 4096;
 
-/// Creates the endpoints of `count` ranks that live in this process, in rank order.
+/// Creates the transports of `count` ranks of this process, in rank order.
 pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
     let ranks = usize::try_from(count).unwrap_or(0);
     check_room(ranks)?;
@@ -62,9 +62,9 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
     Ok((0..count).map(endpoint).collect())
 }
 
-/// Checks that memory for the tables of all ranks is available: each rank has a table of all
-/// others, and with thousands of ranks a limit of this process may prevent the allocation. All
-/// memory is requested at once, so that a failure has a specific error text.
+/// Checks that memory for the tables of all ranks is available: each rank has a table with an entry
+/// per rank, which may exceed a memory limit with thousands of ranks. Allocates the total at once
+/// (and frees it), so that the error text can name it.
 fn check_room(ranks: usize) -> Result<()> {
     let bytes = ranks * (ranks * BYTES_PER_RANK + size_of::<RankSlot>());
     if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
@@ -73,7 +73,7 @@ fn check_room(ranks: usize) -> Result<()> {
     Ok(())
 }
 
-/// Endpoint of one rank.
+/// Transport of one rank.
 pub(super) struct InprocTransport {
     rank: i32,
     fabric: Arc<InprocShared>,
@@ -84,17 +84,17 @@ pub(super) struct InprocTransport {
 struct InprocShared {
     size: i32,
     sides: Vec<RankSlot>,
-    /// Number of ranks that have left and caused an operation to fail.
+    /// Number of ranks that left and thereby caused an operation of another rank to fail.
     blamed: AtomicUsize,
     boards: Mailboxes,
     parts: Parts,
 }
 
-/// Result of sending a small message.
+/// Outcome of sending a small message.
 #[derive(PartialEq, Eq)]
 enum Small {
     Delivered,
-    /// There is no memory for the message, or its receiver has left.
+    /// Memory for the message is exhausted, or its receiver has left.
     NotTaken,
 }
 
@@ -111,7 +111,7 @@ impl InprocShared {
         (0..self.size).zip(&self.sides)
     }
 
-    /// Records that an operation needed a rank that has left.
+    /// Records that an operation failed because the rank of `side` had left.
     fn blame(&self, side: &RankSlot) {
         if !side.blamed.swap(true, Ordering::Relaxed) {
             self.blamed.fetch_add(1, Ordering::Relaxed);
@@ -141,8 +141,8 @@ impl InprocTransport {
         Small::Delivered
     }
 
-    /// Copies into the matching posted receive, or queues a reference to the sender's buffer for a
-    /// later receive.
+    /// Copies into the matching posted receive if there is one; else queues a reference to the
+    /// sender's buffer for a later receive.
     fn send_large(
         &self,
         target: &RankSlot,
@@ -173,7 +173,7 @@ impl InprocTransport {
         Ok(())
     }
 
-    /// Completes a send to a rank that has left.
+    /// Completes a send to a rank that has left with RANK_FAILURE.
     fn send_to_nobody(
         &self,
         target: &RankSlot,
@@ -197,8 +197,8 @@ impl InprocTransport {
         }
     }
 
-    /// Reports that no message of `source` is there. Returns `None` if a message can still arrive,
-    /// or an error if `source` has left.
+    /// Returns the result of a probe that found nothing: `None` if a message can still arrive, or
+    /// an error if rank `source` has left.
     fn nothing_from<T>(&self, source: Option<&RankSlot>) -> Result<Option<T>> {
         let Some(source) = source.filter(|source| source.has_left()) else { return Ok(None) };
         self.fabric.blame(source);
@@ -208,8 +208,8 @@ impl InprocTransport {
         )
     }
 
-    /// Completes a receive (`InprocOperation::Receive` under `id`) with a message, and the send if
-    /// it waits for that.
+    /// Completes receive `id` (which must be `InprocOperation::Receive`) with `message`, and the
+    /// message's send if that is still pending.
     fn give(
         &self,
         own: &RankSlot,
@@ -240,8 +240,8 @@ impl InprocTransport {
         Ok(())
     }
 
-    /// Completes the operations of other ranks that need this rank, which has left. Messages that
-    /// were copied can still be received.
+    /// Completes other ranks' operations that need this rank, which is leaving. Messages from it
+    /// that were copied can still be received.
     fn end_others(&self) {
         let mut was_needed = false;
         for (_, side) in self.fabric.all().filter(|(rank, _)| *rank != self.rank) {
@@ -385,7 +385,7 @@ impl Transport for InprocTransport {
         poll_of(test())
     }
 
-    /// Does nothing: the party that matches a message also completes it.
+    /// Does nothing: the side that matches a message also completes it.
     fn progress(&self) {}
 
     fn cancel(&self, op: OpId) -> Result<()> {
@@ -409,7 +409,7 @@ impl Transport for InprocTransport {
         Ok(())
     }
 
-    /// Leaves the communicator: operations that can no longer complete fail with RANK_FAILURE.
+    /// Leaves the communicator: operations that need this rank complete with RANK_FAILURE.
     fn close(&self) -> Result<()> {
         let own = self.own()?;
         let mut state = own.state.lock();
@@ -439,9 +439,9 @@ impl Liveness for InprocTransport {
         self.fabric.all().filter(|(_, side)| side.has_left()).map(|(rank, _)| rank).collect()
     }
 
-    /// Returns the number of ranks that left and were still needed by an operation. A rank that
-    /// left after finishing its part is no failure. A needed rank is a failure also for ranks that
-    /// wait for it only through other ranks.
+    /// Returns the number of ranks that left although an operation still needed them. A rank that
+    /// left after finishing its part is no failure. A rank that was needed counts as failed for all
+    /// ranks, also for those that depend on it only through other ranks.
     fn failed_count(&self) -> usize {
         self.fabric.blamed.load(Ordering::Relaxed)
     }
@@ -474,10 +474,10 @@ impl SharedMemory for InprocTransport {
         self.fabric.side(rank).is_ok_and(RankSlot::has_left)
     }
 
-    /// Does nothing: a rank that leaves completes the affected operations of other ranks itself.
+    /// Does nothing: a leaving rank itself completes the operations of other ranks that need it.
     fn look_around(&self) {}
 
-    /// Does nothing: senders deliver messages directly to the receiver's queues.
+    /// Does nothing: senders put messages directly into the receiver's queues.
     fn catch_up(&self, _rank: i32) {}
 }
 

@@ -1,16 +1,16 @@
-//! Doorbell: wakes the threads that sleep until a post is published in a mailbox.
+//! Doorbell: wakes threads that sleep until a message is published in a mailbox.
 //!
-//! The poster stores the stamp, then checks for sleepers. A thread that is about to sleep registers
-//! as a sleeper, then checks the stamp once more. With a full fence between the two steps on both
-//! sides, at least one side sees the other. The number of rings is read before these steps, so that
-//! if the doorbell rings in between, the futex wait returns immediately.
+//! The writer of a message stores the stamp, then checks for sleepers. A thread that is about to
+//! sleep registers as a sleeper, then checks the stamp once more. With a full fence between the two
+//! steps on both sides, at least one side sees the other. A thread reads the ring count before
+//! these steps, so that if the doorbell rings in between, its futex wait returns immediately.
 
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sys::sync::{AtomicU32, fence, futex};
 use std::time::Duration;
 
-/// Doorbell of a place. Alignment separates it from other data, so that its cache line changes only
-/// when a thread goes to sleep.
+/// Doorbell of a mailbox slot. Aligned to separate it from other data, so that its cache line
+/// changes only when a thread goes to sleep or is woken.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Doorbell {
@@ -19,7 +19,7 @@ pub(super) struct Doorbell {
 }
 
 impl Doorbell {
-    /// Wakes sleeping threads; called after a post.
+    /// Wakes sleeping threads; to be called after a message is published.
     #[inline]
     pub(super) fn ring(&self) {
         fence(SeqCst);
@@ -34,7 +34,7 @@ impl Doorbell {
         futex::wake(&self.rings, u32::MAX);
     }
 
-    /// Sleeps for at most `limit`, unless `is_there` returns true.
+    /// Sleeps until the doorbell rings, for at most `limit`; returns at once if `is_there` is true.
     pub(super) fn sleep(&self, is_there: impl FnOnce() -> bool, limit: Duration) {
         let rings = self.rings.load(Acquire);
         self.sleepers.fetch_add(1, Relaxed);

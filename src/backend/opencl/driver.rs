@@ -33,8 +33,8 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
 });
 
 thread_local! {
-    /// Current device of the thread, and the generation of the driver for which it was set: the
-    /// device list of another generation may differ.
+    /// Driver generation and the device that the thread selected under it. A selection of another
+    /// generation is ignored, because the device list may differ.
     static CHOSEN: Cell<(u64, i32)> = const { Cell::new((0, 0)) };
 }
 
@@ -42,13 +42,13 @@ thread_local! {
 pub struct ClDriver {
     /// Function table of the loader.
     pub(super) cl: &'static Functions,
-    /// Number of this initialization of the driver in this process.
+    /// Generation: a number unique to this initialization of the driver.
     generation: u64,
     /// Platforms with at least one device.
     pub(super) platforms: Vec<Platform>,
     /// Devices of all platforms.
     pub(super) devices: Vec<Card>,
-    /// Streams by their native command queue: streams of one queue share the failures of its work.
+    /// Streams by native command queue: all wraps of a queue share its stream and failures.
     streams: Mutex<BTreeMap<usize, Weak<Stream<ClDriver>>>>,
 }
 
@@ -69,17 +69,17 @@ pub struct Card {
     pub(super) kind: dtl_enum_word_t,
     /// Name of the device, with the name of its platform.
     pub(super) name: String,
-    /// Bits CL_DEVICE_SVM_... of the shared virtual memory that the device supports; 0 = the host
-    /// and the device share no pointers.
+    /// CL_DEVICE_SVM_... bits: shared virtual memory that the device supports; 0 if the host and
+    /// the device cannot share pointers.
     pub(super) sharing: u64,
-    /// Queue for copies that the caller waits for.
+    /// Internal queue for copies that the calling thread waits for.
     copies: TryOnce<Arc<ClQueue>>,
 }
 
 impl driver::Driver for ClDriver {
     const NAME: &'static CStr = c"opencl";
-    /// Above the host and registered backends, below backends that are specific to one vendor's
-    /// devices.
+    /// Priority above the host and registered backends, below backends for the devices of one
+    /// vendor.
     const PRIORITY: i32 = 50;
     const CALLBACK_THREAD: &'static str = "dtl-cl-stream";
     /// Largest alignment of the types of OpenCL C.
@@ -127,7 +127,7 @@ impl driver::Driver for ClDriver {
 }
 
 impl ClDriver {
-    /// Returns the context of a platform, created at its first use.
+    /// Returns the context of the platform with index `platform`, created at its first use.
     pub(super) fn context(&self, platform: usize) -> Result<Addr> {
         let Some(platform) = self.platforms.get(platform) else {
             return fail!(DTL_ERROR_INTERNAL, "no OpenCL platform {platform}");
@@ -159,8 +159,7 @@ impl ClDriver {
         context.copied()
     }
 
-    /// Returns the queue of a device for copies that the caller waits for, created at its first
-    /// use.
+    /// Returns the internal copy queue of `device`, created at its first use.
     pub(super) fn copies(&self, device: i32) -> Result<Arc<ClQueue>> {
         // The queue holds no reference to the driver, because the driver owns the queue.
         let queue =
@@ -168,7 +167,7 @@ impl ClDriver {
         queue.cloned()
     }
 
-    /// Returns the queue for copies if it was created.
+    /// Returns the internal copy queue of `device`; `None` if it has not been created.
     pub(super) fn copies_so_far(&self, device: i32) -> Result<Option<Arc<ClQueue>>> {
         Ok(self.card(device)?.copies.get().cloned())
     }
@@ -301,7 +300,7 @@ fn ids(
     if code < 0 { Err(code) } else { Ok(all.into_iter().map(Addr::new).collect()) }
 }
 
-/// Placeholder for a string that cannot be queried.
+/// Result of `text` for a string that cannot be queried.
 pub(super) const UNTOLD: &str = "?";
 
 /// Queries a string by calling `ask`. Returns "?" if the query fails.
@@ -317,7 +316,7 @@ pub(super) fn text(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int) -> St
     String::from_utf8_lossy(&bytes).trim_end_matches('\0').trim().to_owned()
 }
 
-/// Type of a property that OpenCL returns as bytes: every bit pattern is a valid value.
+/// Plain value that OpenCL writes as bytes: every bit pattern is valid.
 pub(super) trait Pod: Default + Copy {}
 impl Pod for u32 {}
 impl Pod for u64 {}

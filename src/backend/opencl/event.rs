@@ -8,17 +8,17 @@ use crate::sys::memory::buf::Addr;
 use std::fmt::Arguments;
 use std::ptr;
 
-/// Event of a command, or user event that the host completes.
+/// OpenCL event of a queued command, or user event that the host completes.
 pub struct ClEvent {
     pub(super) cl: &'static Functions,
     pub(super) id: Addr,
-    /// Device of the queue.
+    /// Index of the device of the event's queue.
     pub(super) device: i32,
 }
 
 impl ClEvent {
-    /// Returns the execution status of the event's command: CL_COMPLETE, a greater value for a
-    /// command that has not ended, or a negative error code.
+    /// Returns the execution status of the event's command: CL_COMPLETE, a greater value if the
+    /// command has not ended, or a negative error code.
     fn code(&self) -> cl_int {
         let mut state: cl_int = 0;
         // SAFETY: the event is alive, and `state` is valid for writing a `cl_int`, as the query
@@ -40,20 +40,20 @@ impl ClEvent {
         self.code() <= CL_COMPLETE as cl_int
     }
 
-    /// Waits for the command and returns its failure. `what` names the command in the error text.
+    /// Waits for the command and returns its error, if any. `what` names the command in the text.
     pub(super) fn finish(&self, what: &str) -> Result<()> {
         driver::Event::wait(self)?;
         check(self.code(), what)
     }
 
-    /// Completes a user event, which `ClQueue::user_event` created.
+    /// Completes the event, which must be a user event from `ClQueue::user_event`.
     pub(super) fn complete(&self) {
         // SAFETY: the event is alive and is a user event. It is completed once; a second completion
         // would return an error code.
         let _ = unsafe { (self.cl.clSetUserEventStatus)(self.id.ptr(), CL_COMPLETE as cl_int) };
     }
 
-    /// Returns the time at which the command ended, by the device's clock, in nanoseconds.
+    /// Returns the device timestamp of the command's end, in nanoseconds.
     fn time(&self) -> Result<u64> {
         let mut at = 0u64;
         // SAFETY: the event is alive, and `at` is valid for writing a `cl_ulong`, as the query

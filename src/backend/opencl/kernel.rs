@@ -20,11 +20,11 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Maximum number of `cl_kernel` objects that a kernel caches for later launches. If more threads
-/// launch at a time, further objects are created and released.
+/// Maximum number of unused `cl_kernel` objects that a kernel caches. Concurrent launches beyond
+/// this number create and release further objects.
 const IDLE: usize = 8;
 
-/// Owned `cl_kernel` object.
+/// `cl_kernel` object, released when dropped.
 pub(super) struct Instance {
     cl: &'static Functions,
     id: Addr,
@@ -74,8 +74,8 @@ impl Instance {
         check(code, "clGetKernelWorkGroupInfo").map(|()| value)
     }
 
-    /// Queries how an argument is passed, and its size in bytes (0 = unknown). The query fails for
-    /// some programs.
+    /// Queries the passing mode and the size in bytes (0 if unknown) of argument `index`. Returns
+    /// an error if the driver has no information on the program's arguments.
     fn argument(&self, index: cl_uint) -> Result<(Pass, u64)> {
         let place = self.told(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER)?;
         if place == CL_KERNEL_ARG_ADDRESS_LOCAL {
@@ -117,7 +117,7 @@ enum Pass {
     Value,
     /// Shared virtual memory, passed by pointer.
     Pointer,
-    /// Local memory of the block, whose size the launch sets.
+    /// `__local` memory of the work-group, whose size the launch sets.
     Shared,
 }
 
@@ -128,15 +128,15 @@ pub struct ClKernel {
     /// Name for error texts.
     shown: Arc<str>,
     arguments: Vec<Pass>,
-    /// Bytes of local memory that a launch can request: the limit of the device less the bytes that
+    /// `__local` memory in bytes that a launch can request: the device's limit minus the bytes that
     /// the kernel's source declares.
     shared_room: u64,
     idle: [AtomicPtr<std::ffi::c_void>; IDLE],
 }
 
 impl ClKernel {
-    /// Finds a kernel by name. Returns the kernel and the sizes of its arguments in bytes.
-    /// `pointers` has, if the caller passes a signature, the arguments that are pointers.
+    /// Finds kernel `name`. Returns the kernel and its argument sizes in bytes. `pointers` marks
+    /// the pointer arguments of the caller's signature; `None` if the caller passed no signature.
     pub(super) fn find(
         program: &Arc<Program>,
         name: &str,
@@ -211,7 +211,7 @@ impl ClKernel {
         }
     }
 
-    /// Acquires a `cl_kernel` and sets the arguments of a launch.
+    /// Acquires a `cl_kernel` and sets its arguments for `launch`.
     fn prepare(&self, launch: &ModuleLaunch<'_>) -> Result<BoundKernel<'_>> {
         if launch.args.len() != self.arguments.len() || launch.sizes.len() != self.arguments.len() {
             return fail!(
@@ -233,8 +233,8 @@ impl ClKernel {
         Ok(ready)
     }
 
-    /// Returns an error if a launch cannot have `bytes` bytes of local memory per `__local`
-    /// argument. Drivers do not check this, and some terminate the program.
+    /// Returns an error unless each `__local` argument can have `bytes` bytes. Drivers do not check
+    /// this, and some terminate the process.
     fn check_shared(&self, bytes: u32) -> Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -340,7 +340,7 @@ impl Drop for ClKernel {
     }
 }
 
-/// `cl_kernel` with its arguments set, for one launch.
+/// `cl_kernel` reserved for one launch, with its arguments set.
 pub(super) struct BoundKernel<'a> {
     kernel: &'a ClKernel,
     instance: Option<Instance>,
@@ -352,8 +352,8 @@ impl BoundKernel<'_> {
         self.instance.as_ref().map_or(Addr::NULL, |instance| instance.id)
     }
 
-    /// Converts the error code of a launch that was not queued into an `Error`. `block` is the
-    /// requested block size.
+    /// Converts the error code of a rejected launch into an `Error`. `block` is the requested
+    /// work-group size.
     pub(super) fn refused(&self, code: cl_int, block: [u32; 3]) -> Error {
         let what = format!("launching kernel '{}' (clEnqueueNDRangeKernel)", self.kernel.shown);
         if code != CL_INVALID_WORK_GROUP_SIZE {
@@ -383,9 +383,9 @@ impl Drop for BoundKernel<'_> {
     }
 }
 
-/// Returns the bytes of local memory that remain for launches of a kernel whose source declares
-/// `own` bytes. Returns an error if `own` exceeds the device's limit: drivers launch such a kernel
-/// and terminate the program.
+/// Returns the bytes of `__local` memory that remain for launches of a kernel whose source declares
+/// `own` bytes. Returns an error if `own` exceeds the device's limit: drivers would launch such a
+/// kernel and terminate the process.
 fn shared_room(program: &Program, kernel: &str, own: u64) -> Result<u64> {
     match program.shared_most.checked_sub(own) {
         Some(room) => Ok(room),
@@ -406,8 +406,8 @@ fn check_argument(code: cl_int, index: cl_uint, kernel: &str) -> Result<()> {
     Err(error(code, &format!("argument {index} of kernel '{kernel}'")))
 }
 
-/// Returns an error if the signature and the source disagree on which arguments are pointers. Only
-/// the arguments that both have are compared.
+/// Returns an error if the caller's signature and the kernel's source disagree on which arguments
+/// are pointers. Only arguments that both contain are compared.
 fn agree(kernel: &str, told: &[(Pass, u64)], pointers: &[bool]) -> Result<()> {
     let differs = told
         .iter()

@@ -1,4 +1,4 @@
-//! Shared virtual memory (OpenCL SVM): the only kind of device memory that a pointer can name.
+//! Shared virtual memory (OpenCL SVM): the only device memory that a pointer can address.
 //!
 //! DEVICE is coarse-grained: for devices, and for the library's copies and fills. MANAGED is
 //! fine-grained: the host can also read and write it whenever no device does. PINNED is host memory
@@ -32,14 +32,15 @@ impl Block {
 }
 
 impl OpenCl {
-    /// Describes shared virtual memory that the program allocated itself.
+    /// Describes shared virtual memory that the application allocated. Returns `None` if the driver
+    /// is not loaded or has no device `device`.
     pub(super) fn foreign(&self, region: Region, device: i32) -> Option<Block> {
         self.driver.known()?.card(device).ok()?;
         Some(Block { base: region.addr(), size: region.len() as u64, device, origin: None })
     }
 }
 
-/// Returns the flags of clSVMAlloc for memory of a kind on a device.
+/// Returns the clSVMAlloc flags for memory kind `kind`; NOT_SUPPORTED if `card` lacks the kind.
 fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<cl_ulong> {
     if kind != DTL_MEMORY_DEVICE && kind != DTL_MEMORY_MANAGED {
         return fail!(
@@ -165,8 +166,7 @@ impl OpenCl {
     }
 }
 
-/// Returns the error of a failed allocation. clSVMAlloc returns no code, so the text gives the
-/// device's limits.
+/// Returns OUT_OF_MEMORY with the device's limits in its text: clSVMAlloc returns no error code.
 fn no_memory(driver: &ClDriver, card: &Card, size: u64, align: u64) -> Result<Addr> {
     let most: u64 = driver.number(card, CL_DEVICE_MAX_MEM_ALLOC_SIZE).unwrap_or(0);
     let total: u64 = driver.number(card, CL_DEVICE_GLOBAL_MEM_SIZE).unwrap_or(0);

@@ -16,15 +16,15 @@ use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 use std::sync::Arc;
 
-/// Compiled program.
+/// Compiled OpenCL program.
 pub struct Program {
     pub(super) cl: &'static Functions,
     id: Addr,
-    /// Device for which the program was compiled.
+    /// Index of the device for which the program was compiled.
     pub(super) device: i32,
     /// Native handle of the device for which the program was compiled (`cl_device_id`).
     pub(super) card: Addr,
-    /// Maximum `__local` memory of a block on the program's device, in bytes.
+    /// Maximum `__local` memory of a work-group on the program's device, in bytes.
     pub(super) shared_most: u64,
 }
 
@@ -88,7 +88,7 @@ impl driver::Module<ClDriver> for Arc<Program> {
         }
     }
 
-    /// Does nothing: the kernels own references to the program.
+    /// Does nothing: the kernels own references to the program, and the last one releases it.
     fn unload(self) -> Result<()> {
         Ok(())
     }
@@ -145,8 +145,8 @@ impl Drop for Program {
     }
 }
 
-/// Joins the compiler options into one string. The library's option comes first and makes the
-/// properties of kernel arguments available to queries.
+/// Joins the compiler options into one string. The library's option comes first; it makes kernel
+/// argument information available.
 fn options(source: &Source) -> Result<CString> {
     let mut all = b"-cl-kernel-arg-info".to_vec();
     for (option, index) in source.options.iter().zip(0..) {

@@ -1,7 +1,7 @@
-//! OpenCL command queue as the queue of a stream.
+//! OpenCL command queue: the driver queue of a stream.
 //!
-//! OpenCL reports the failure of a command only by the command's event. To hold the queue while a
-//! host callback runs, a barrier waits for a user event.
+//! OpenCL reports the failure of a command only by the command's event. A barrier that waits for a
+//! user event blocks the queue while a host callback runs.
 
 use super::driver::ClDriver;
 use super::errors::{check, error};
@@ -25,11 +25,11 @@ pub struct ClQueue {
     /// Index of the device's platform.
     pub(super) platform: usize,
     is_wrapped: bool,
-    /// Marker for queries of the queue's state, and the number of the command before the marker.
+    /// Marker that `is_idle` queries, and the number of the latest command before the marker.
     probe: Mutex<Option<(ClEvent, u64)>>,
 }
 
-/// Hold of a queue: a marker before the host work, and the user event for which the queue waits.
+/// Blocked queue position: a marker before the host work, and the user event that unblocks it.
 struct HostWorkMarker {
     before: ClEvent,
     done: ClEvent,
@@ -74,8 +74,8 @@ impl ClQueue {
         })
     }
 
-    /// Wraps a command queue of the program (`cl_command_queue`). The queue must be in-order and
-    /// belong to a context of this library.
+    /// Wraps `id`, a command queue of the application. Returns an error unless the queue is in
+    /// order and belongs to a context of this library.
     pub(super) fn wrap(driver: &ClDriver, id: Addr) -> Result<Self> {
         if id.is_null() {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "NULL is no cl_command_queue");
@@ -120,7 +120,7 @@ impl ClQueue {
         })
     }
 
-    /// Queues a marker whose event is reached when all preceding commands have ended.
+    /// Queues a marker, whose event is reached when all preceding commands have ended.
     fn marker(&self) -> Result<ClEvent> {
         let mut event = ptr::null_mut();
         // SAFETY: the queue is alive, the wait list is empty, and `event` is valid for writing an
@@ -131,8 +131,8 @@ impl ClQueue {
         self.queued(code, event, "clEnqueueMarkerWithWaitList")
     }
 
-    /// Makes commands queued later wait for `event`, which belongs to the same platform. Returns
-    /// the event of the barrier.
+    /// Makes commands queued later wait for `event`, which must belong to the queue's platform.
+    /// Returns the event of the barrier.
     fn barrier(&self, event: &ClEvent) -> Result<ClEvent> {
         let (first, mut own) = (event.id.ptr(), ptr::null_mut());
         // SAFETY: the queue is alive, `first` is a local with one live event of the queue's
@@ -154,8 +154,8 @@ impl ClQueue {
         Ok(ClEvent { cl: self.cl, id: Addr::new(id), device: self.device })
     }
 
-    /// Queues a copy. Each side is shared virtual memory of the queue's platform or host memory of
-    /// the program.
+    /// Queues a copy. Each side must be host memory of the application or shared virtual memory of
+    /// the queue's platform.
     pub(super) fn copy(&self, dst: Region, src: Region) -> Result<ClEvent> {
         let Some(copy) = self.cl.clEnqueueSVMMemcpy else {
             return Err(absent("clEnqueueSVMMemcpy"));
@@ -170,7 +170,7 @@ impl ClQueue {
         self.queued(code, event, "clEnqueueSVMMemcpy")
     }
 
-    /// Queues a fill of every byte of a region of shared virtual memory.
+    /// Queues a fill of `dst`, which must be shared virtual memory, with the byte `value`.
     pub(super) fn fill(&self, dst: Region, value: u8) -> Result<ClEvent> {
         let Some(fill) = self.cl.clEnqueueSVMMemFill else {
             return Err(absent("clEnqueueSVMMemFill"));
@@ -276,7 +276,7 @@ impl ClQueue {
         Ok((Addr::new(buffer), Addr::new(first)))
     }
 
-    /// Unmaps and releases memory that `pinned` allocated.
+    /// Unmaps and releases `buffer`, which `pinned` created and mapped at `first`.
     pub(super) fn unpin(&self, buffer: Addr, first: Addr) {
         // SAFETY: the queue is alive, the buffer belongs to its context and is mapped at `first`,
         // and nothing uses the memory. The result is ignored: a lost device cannot unmap, but the
@@ -296,7 +296,7 @@ impl ClQueue {
         let _ = driver::Queue::flush(self);
     }
 
-    /// Waits for all queued commands.
+    /// Waits until all queued commands have completed.
     pub(super) fn finish(&self) -> Result<()> {
         // SAFETY: the queue is alive.
         check(unsafe { (self.cl.clFinish)(self.id.ptr()) }, "clFinish")
@@ -327,13 +327,13 @@ impl driver::Queue for ClQueue {
         self.flush().map(|()| event)
     }
 
-    /// Returns false: an OpenCL event denotes a single point and cannot be recorded again.
+    /// Returns false: an OpenCL event cannot be recorded again.
     fn record_again(&self, _event: &ClEvent) -> Result<bool> {
         Ok(false)
     }
 
-    /// Returns true if both queues belong to one platform: a driver cannot use events of another
-    /// driver.
+    /// Returns true if both queues belong to one platform: a driver cannot wait for events of
+    /// another driver.
     fn can_wait_for(&self, other: &Self) -> bool {
         self.platform == other.platform
     }

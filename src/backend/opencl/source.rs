@@ -58,8 +58,8 @@ impl<'a> Whole<'a> {
         Ok(())
     }
 
-    /// Inserts a file. A file that includes itself, directly or indirectly, is skipped, as an
-    /// include guard would do.
+    /// Inserts a file. A file that includes itself, directly or indirectly, is skipped, as with an
+    /// include guard.
     fn include(&mut self, file: &'a str, text: &'a [u8]) -> Result<()> {
         if self.path.contains(&file) {
             return Ok(());
@@ -70,8 +70,8 @@ impl<'a> Whole<'a> {
         Ok(())
     }
 
-    /// Finds an included file without searching the disk: next to the including file, or by its
-    /// full name.
+    /// Finds `wanted` among the passed files, relative to the including file or by its full name.
+    /// Returns `None` if `wanted` is neither a passed file nor the library's header.
     fn known(&self, wanted: &[u8]) -> Option<(&'a str, &'a [u8])> {
         let wanted = std::str::from_utf8(wanted).ok()?;
         let folder =
@@ -85,8 +85,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// Returns the file name of an `#include` line, and the text behind the name; `None` for any other
-/// line.
+/// Returns the file name of an `#include` line and the text after it; `None` for any other line.
 fn included(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest =
         line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start().strip_prefix(b"include")?;
@@ -100,8 +99,8 @@ fn included(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((rest.get(..length)?, rest.get(length + 1..)?))
 }
 
-/// Returns true if the next line begins inside a comment. `inside` is that state at the beginning
-/// of `line`.
+/// Returns true if a comment is still open after `line`. `inside` is true if a comment is open
+/// before `line`.
 fn ends_in_comment(line: &[u8], mut inside: bool) -> bool {
     let mut rest = line;
     let mut quote = None;
@@ -128,7 +127,7 @@ fn ends_in_comment(line: &[u8], mut inside: bool) -> bool {
     inside
 }
 
-/// Returns the size of an OpenCL C type in bytes; 0 = not a built-in type.
+/// Returns the size of an OpenCL C type in bytes; 0 if `name` is not a known built-in type.
 #[must_use]
 pub(super) fn size_of_type(name: &str) -> u64 {
     let lanes_at = name.find(|letter: char| letter.is_ascii_digit()).unwrap_or(name.len());

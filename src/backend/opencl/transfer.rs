@@ -2,8 +2,8 @@
 //! memory as host memory.
 //!
 //! OpenCL copies shared virtual memory only in contiguous pieces (clEnqueueSVMMemcpy). A copy in
-//! two dimensions is therefore one command per row, and one wait for all rows. A kernel cannot do
-//! it, because host memory cannot be a kernel argument.
+//! two dimensions is therefore one command per row, and one wait for all rows. A kernel cannot
+//! perform the copy, because host memory cannot be a kernel argument.
 
 use super::OpenCl;
 use super::driver::ClDriver;
@@ -15,13 +15,13 @@ use crate::runtime::component::{CopySide, Token, Transfer};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
-/// Bytes per step of a copy between two drivers.
+/// Bytes that one step of a copy between two drivers moves through host memory.
 const STAGE: usize = 4 << 20;
-/// Maximum number of row copies that are queued at a time.
+/// Maximum number of row copies queued at the same time.
 const ROWS: usize = 64;
 
 impl OpenCl {
-    /// Returns the platform of each block; `None` for a side without a block of this backend.
+    /// Returns the platform index of each block; `None` for a side without a block.
     fn platforms(&self, blocks: [Option<Block>; 2]) -> Result<[Option<usize>; 2]> {
         let driver = self.driver.get()?;
         let of = |block: Option<Block>| {
@@ -31,15 +31,15 @@ impl OpenCl {
         Ok([of(first).transpose()?, of(second).transpose()?])
     }
 
-    /// Describes one side of a copy or fill if it is memory of this backend: an allocation of this
-    /// backend, or shared virtual memory that the program adopted.
+    /// Describes one side of a copy or fill. Returns `None` unless the side is an allocation of
+    /// this backend or shared virtual memory of the application.
     fn side(&self, place: CopySide) -> Option<Block> {
         let is_shared = matches!(place.kind, DTL_MEMORY_DEVICE | DTL_MEMORY_MANAGED);
         let foreign = || self.foreign(place.region, place.device);
         self.blocks.find(place.region.addr()).or_else(|| is_shared.then(foreign).flatten())
     }
 
-    /// Describes one side of a copy or fill if it is shared virtual memory.
+    /// Describes one side of a copy or fill; `None` unless it is shared virtual memory.
     fn shared(&self, place: CopySide) -> Option<Block> {
         self.side(place).filter(|block| !block.is_pinned())
     }
@@ -88,7 +88,7 @@ impl OpenCl {
         queue.copy(dst, src)?.finish("a copy")
     }
 
-    /// Copies between memory of two drivers, neither of which can access the memory of the other.
+    /// Copies through host memory between two drivers, which cannot access each other's memory.
     fn copy_across(&self, to: i32, dst: Region, from: i32, src: Region) -> Result<()> {
         let len = dst.len().min(STAGE);
         let Some(stage) = Scratch::unwritten(len) else {

@@ -1,8 +1,7 @@
-//! Device memory over a wire that moves it. A message has host memory, which the engine reads and
-//! writes like that of any other message, and a shadow (`HostShadow`), which is passed only to the
-//! wire, with the message's payload.
+//! Messages in device memory over a raw transport (`Wire`) that accesses such memory. The engine
+//! treats such a message as host memory; its shadow (`HostShadow`) goes only to the `Wire`.
 //!
-//! A shadow belongs to the operation's waiter. A wire that has its payload keeps a reference.
+//! The waiter of an operation owns its shadow. A `Wire` that has the payload holds a reference.
 
 use super::P2pTransport;
 use super::engine::Engine;
@@ -13,39 +12,39 @@ use crate::sys::memory::buf::Region;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
-/// Registration state of an allocation with a wire.
+/// Registration state of a device allocation with a `Wire`.
 pub enum DeviceMapping {
-    /// The wire's device can access the allocation.
+    /// The network device of the `Wire` can access the allocation.
     Yes(Hold),
-    /// The wire's device cannot access the allocation, now or later.
+    /// The network device of the `Wire` cannot access the allocation, now or later.
     No,
-    /// Not registered yet; the wire registers a dma-buf of the allocation, or only its address.
+    /// Not registered yet. [`WireDevices::add`] registers the allocation by dma-buf or by address.
     New {
-        /// True if the wire needs a dma-buf.
+        /// True if registration needs a dma-buf.
         by_dmabuf: bool,
     },
 }
 
-/// Additional methods of a wire that moves device memory. If the wire needs the bytes of a payload
-/// in host memory, it requests them through the payload's shadow ([`HostShadow::want`]), and
-/// continues once they are there.
+/// Additional methods of a `Wire` that transfers device memory. If it needs a payload in host
+/// memory, it requests the bytes through the payload's shadow ([`HostShadow::want`]) and continues
+/// once they are copied.
 pub trait WireDevices {
     /// Returns the registration state of an allocation.
     fn find(&mut self, memory: &DeviceMemory<'_>) -> DeviceMapping;
-    /// Registers an allocation, by its dma-buf (or the reason why there is none) if the wire
-    /// requested a dma-buf.
+    /// Registers an allocation. `by`: its dma-buf, or why there is none; `None` if no dma-buf was
+    /// requested. Returns `None` if the allocation cannot be registered.
     fn add(
         &mut self,
         memory: &DeviceMemory<'_>,
         by: Option<Result<(OwnedFd, u64)>>,
     ) -> Option<Hold>;
-    /// Returns the reason why the wire registers no more allocations, if it does not.
+    /// Returns why no further allocations can be registered; `None` if they can.
     fn refusal(&self) -> Option<String>;
-    /// Starts a send like [`super::Wire::isend`]. `host` is host memory as long as the payload;
-    /// `twin` is the shadow of the message whose beginning the payload is.
+    /// Starts a send like [`super::Wire::isend`]. `host` is host memory of the payload's size;
+    /// `twin` is the shadow of the message that starts with it.
     fn isend(&mut self, host: Region, twin: &Arc<HostShadow>, dest: i32, word: u64)
     -> Result<OpId>;
-    /// Starts a receive like [`super::Wire::irecv`], into `host` and its shadow `twin`.
+    /// Starts a receive like [`super::Wire::irecv`] into `host`, whose shadow is `twin`.
     fn irecv(
         &mut self,
         host: Region,
@@ -55,7 +54,7 @@ pub trait WireDevices {
     ) -> Result<OpId>;
 }
 
-/// Shadows of messages, by operation; the operations' waiters own them.
+/// Shadows of messages, by operation. The operations' waiters own the shadows.
 pub(super) type HostShadows = Vec<(OpId, Weak<HostShadow>)>;
 
 impl Direct for P2pTransport {
@@ -107,8 +106,8 @@ fn devices(engine: &mut Engine) -> Option<&mut dyn WireDevices> {
 }
 
 impl Engine {
-    /// Attaches the shadow to an operation before any progress: the payload is started by the next
-    /// call of `progress` at the earliest.
+    /// Attaches a shadow to an operation. The caller must not make progress in between: the payload
+    /// transfer starts in the next call of `progress` at the earliest.
     fn add_shadow(&mut self, op: OpId, twin: &Arc<HostShadow>) {
         self.twins.retain(|(_, twin)| twin.strong_count() > 0);
         self.twins.push((op, Arc::downgrade(twin)));

@@ -1,22 +1,20 @@
 //! Operations: how they start and how they are canceled.
 //!
-//! Up to `INLINE` bytes are sent in an Eager frame, and their send is complete once they are copied
-//! to the frame. Larger and synchronous messages use rendezvous: the sender sends an Offer frame.
-//! When the receiver has a matching receive, it posts a receive of the wire for the payload in the
-//! user's buffer and sends Clear. The sender then sends as many bytes as fit there. So no large
-//! message is ever unexpected on the wire, and a truncated message transfers only the bytes that
-//! fit.
+//! Up to `INLINE` bytes are sent in an Eager frame; the send completes once they are copied to the
+//! frame. Larger and synchronous messages use rendezvous: the sender sends an Offer frame (RTS).
+//! When the receiver has a matching receive, it posts a receive on the `Wire` for the payload, into
+//! the user's buffer, and sends Clear (CTS). The sender then sends as many bytes as fit into that
+//! buffer. So no large message is ever unexpected on the `Wire`, and a truncated message transfers
+//! only the bytes that fit.
 //!
-//! An empty payload means that the rendezvous request was canceled; for a message of no bytes one
-//! byte is sent.
+//! An empty payload means that the rendezvous request was canceled; for an empty message, one byte
+//! is sent.
 //!
-//! Cancellation is local and immediate. A send can be canceled until the wire has its payload. The
-//! receiver is notified of a canceled request and drops it. If the receiver has already sent Clear,
-//! it gets an empty payload, and the receive returns to its original position; a later receive may
-//! meanwhile have matched a message that the returned receive would have matched. A receive that
-//! has its message completes first.
-//! empty payload, and the receive returns to its old place; a later receive may meanwhile have
-//! taken a message that it would have got. A receive that has its message finishes first.
+//! Cancellation is local and immediate. A send can be canceled until the `Wire` has its payload.
+//! The receiver is notified of a canceled request and drops it. If the receiver has already sent
+//! Clear, it gets an empty payload, and the receive returns to its original position in the posting
+//! order. A later receive may meanwhile have matched a message that the returned receive would have
+//! matched. A receive that has already received its message completes normally.
 
 use super::frame::{Frame, FrameKind, INLINE};
 use super::rma::OpenWindow;
@@ -31,43 +29,43 @@ use crate::runtime::component::{Completion, OpId, Selector, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
 
-/// Number of receives of frames that are always posted.
+/// Number of frame receives that are kept posted.
 pub(super) const RECEIVES: usize = 8;
 
-/// Protocol engine over a wire: starts, progresses and cancels operations. No method blocks.
+/// Protocol engine over a `Wire`: starts, progresses and cancels operations. No method blocks.
 pub(super) struct Engine {
     pub(super) wire: Box<dyn Wire>,
-    /// Number of rounds in which `receive_at_once` polls the wire; 0: the wire has no memory for
-    /// frames.
+    /// Number of rounds in which `receive_at_once` polls the `Wire`; 0 if the `Wire` has no frame
+    /// memory of its own.
     pub(super) rounds: u32,
     pub(super) rank: usize,
     pub(super) operations: Operations<Operation>,
     pub(super) matcher: Matcher<OpId, Arrival>,
-    /// State of each peer, created with the first message, or death.
+    /// State per peer, created with the first message to or from the peer or when the peer fails.
     pub(super) links: PeerMap<PeerLink>,
-    /// Ranks for which records are queued or in flight.
+    /// Ranks for which frames are queued or in flight.
     pub(super) listed: Vec<usize>,
-    /// Posted receives of frames, in posting order.
+    /// Posted frame receives and their buffers, in posting order.
     pub(super) incoming: VecDeque<(OpId, Frame)>,
-    /// Frames of receives for which the wire had no room.
+    /// Frames whose receive could not be posted, because the `Wire` was out of resources.
     pub(super) unposted: Vec<Frame>,
-    /// Number of receives that have no frame, for lack of memory.
+    /// Number of frame receives that have no buffer, because memory was exhausted.
     pub(super) frameless: usize,
     pub(super) pool: Vec<Frame>,
     pub(super) payloads: VecDeque<Payload>,
     pub(super) last_payload: u32,
-    /// Shadows of messages in device memory, as long as a waiter owns them.
+    /// Shadows of messages in device memory. A shadow lives while its waiter owns it.
     pub(super) twins: super::device_mem::HostShadows,
-    /// Ranks that died but are not handled yet: what they had sent is read first.
+    /// Failed ranks that are not handled yet: frames that they sent earlier are read first.
     pub(super) dying: Vec<usize>,
     pub(super) deaths: usize,
-    /// Number of receives of frames that failed because of a death.
+    /// Number of frame receives that failed because a rank failed.
     pub(super) lost_receives: usize,
-    /// Status with which all operations fail, once the wire has failed.
+    /// Status with which all operations fail; `None` while the `Wire` works.
     pub(super) broken: Option<dtl_status_t>,
-    /// Text of the wire's last failure.
+    /// Error text of the last failure.
     pub(super) said: Option<String>,
-    /// Open windows of the wire, each with its number.
+    /// Open windows, each with its number.
     pub(super) windows: Vec<(u64, OpenWindow)>,
 }
 
@@ -75,12 +73,12 @@ pub(super) struct Engine {
 #[derive(Default)]
 pub(super) struct PeerLink {
     pub(super) answers: VecDeque<Control>,
-    /// Sends that found no room, in their order.
+    /// Sends that are waiting for send resources, in posting order.
     pub(super) starts: VecDeque<OpId>,
-    /// Frames that the wire is sending.
+    /// Frames whose send on the `Wire` is not complete.
     pub(super) in_flight: VecDeque<(OpId, Frame)>,
-    /// Number of canceled rendezvous requests that the receiver has neither confirmed as dropped
-    /// nor answered with Clear.
+    /// Number of canceled rendezvous requests that the receiver has neither dropped (Forgotten) nor
+    /// answered with Clear.
     pub(super) withdrawn: usize,
     pub(super) is_listed: bool,
     pub(super) is_dead: bool,
@@ -92,26 +90,26 @@ impl PeerLink {
     }
 }
 
-/// Control message to a rank, in contrast to new messages.
+/// Control message to a rank, as opposed to a new message.
 #[derive(Clone, Copy)]
 pub(super) enum Control {
-    /// A control frame about a send of either rank.
+    /// Control frame of this kind about the send with this ID (of this rank or of the peer).
     Tell(FrameKind, u64),
-    /// The receive is ready for its payload.
+    /// Clear frame: this receive is ready for its payload.
     Clear(OpId),
-    /// Payload of a send. With `send` = `None` the payload is empty: the rendezvous request was
-    /// canceled.
+    /// Payload of a send, `want` bytes under tag `word`. If `send` is `None`, the rendezvous
+    /// request was canceled and the payload is empty.
     Payload { send: Option<OpId>, word: u32, want: usize },
 }
 
-/// Payload that the wire is transferring.
+/// Payload transfer in progress on the `Wire`.
 pub(super) struct Payload {
     pub(super) op: OpId,
     pub(super) of: Mover,
 }
 
 pub(super) enum Mover {
-    /// The scratch byte stands in for an empty message or an empty buffer.
+    /// The scratch byte replaces an empty message or an empty buffer.
     Send(Option<OpId>, #[allow(dead_code, reason = "the wire reads it")] Option<Scratch>),
     Receive(OpId, #[allow(dead_code, reason = "the wire writes it")] Option<Scratch>),
 }
@@ -120,9 +118,9 @@ pub(super) enum Mover {
 pub(super) enum Operation {
     Send(Send),
     Receive(Receive),
-    /// A matched message, taken by a matched probe for a later receive.
+    /// A message that a matched probe removed from the queue; it is received later.
     Taken(UnexpectedMessage<Arrival>),
-    /// A matched message that its sender has canceled since. Contains the outcome of its receive.
+    /// A matched message that its sender has canceled since; the completion of its receive.
     Withdrawn(Completion),
     Done(Completion),
 }
@@ -138,22 +136,22 @@ pub(super) struct Send {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SendStage {
-    /// Waits for room, or (to this rank itself) for a receive.
+    /// Waiting for send resources, or (if the destination is this rank) for a matching receive.
     Queued,
-    /// The rendezvous request was sent to the receiver.
+    /// The rendezvous request has been sent to the receiver.
     Offered,
-    /// The receiver is ready for the payload, which is queued.
+    /// The receiver has sent Clear; the payload is queued.
     Cleared,
-    /// The wire has the payload.
+    /// The payload transfer is in progress on the `Wire`.
     Moving,
 }
 
 pub(super) struct Receive {
     pub(super) into: Region,
-    /// Source that the receive names.
+    /// Source that the receive names (a rank or DTL_ANY_SOURCE).
     pub(super) source: i32,
-    /// Position in the posting order; `None` for the receive of a matched message, which was not
-    /// posted.
+    /// Position in the posting order, set once a message is matched; `None` for the receive of a
+    /// message that a matched probe reserved, which was not posted.
     pub(super) place: Option<PostedReceive<OpId>>,
     pub(super) taken: Option<TakenOffer>,
 }
@@ -164,32 +162,32 @@ pub(super) struct TakenOffer {
     pub(super) source: usize,
     pub(super) word: u64,
     pub(super) offer: RndvOffer,
-    /// Match word of the payload, once its receive is posted on the wire.
+    /// Wire tag of the payload; `None` until the payload's receive is posted.
     pub(super) payload: Option<u32>,
 }
 
-/// Content of an Offer frame.
+/// Content of an Offer frame: message size and the sender's operation ID.
 #[derive(Clone, Copy)]
 pub(super) struct RndvOffer {
     pub(super) size: u64,
     pub(super) send: u64,
 }
 
-/// Unexpected message: no posted receive matches yet.
+/// Unexpected message: no matching receive is posted yet.
 pub(super) enum Arrival {
-    /// The complete message.
+    /// A complete message with its bytes.
     Held(MessageBytes),
     Offered(RndvOffer),
-    /// A message from this rank to itself: its send operation.
+    /// A message from this rank to itself: the ID of its send.
     Own(OpId),
 }
 
-/// Bytes of a stored unexpected message.
+/// Bytes of an unexpected message that is stored.
 pub(super) enum MessageBytes {
     Copied(Scratch),
-    /// The frame itself, because there was no memory for a copy, and the size.
+    /// The received frame and the message size; used if memory for a copy was exhausted.
     Framed(Frame, usize),
-    /// The frame in the wire's own memory, because there was no memory for a copy.
+    /// A frame in the memory of the `Wire`; used if memory for a copy was exhausted.
     Lent(RxFrame),
 }
 
@@ -207,7 +205,7 @@ pub(super) fn done(rank: usize, status: dtl_status_t, word: u64, size: u64) -> C
     Completion { source: rank_of(rank), status, match_bits: word, size }
 }
 
-/// Converts a rank to the type that the component traits use.
+/// Converts a rank to `i32`, the type that the component traits use.
 pub(super) fn rank_of(rank: usize) -> i32 {
     i32::try_from(rank).unwrap_or(i32::MAX)
 }
@@ -220,7 +218,7 @@ pub(super) fn fitting(size: u64, into: Region) -> dtl_status_t {
     if size > into.len() as u64 { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
 }
 
-/// Result of an attempt to start an operation on the wire.
+/// Outcome of an attempt to start an operation on the `Wire`.
 pub(super) enum SendOutcome {
     Yes,
     NoRoom,
@@ -282,13 +280,13 @@ impl Engine {
         }
     }
 
-    /// Completes an operation with an error status.
+    /// Completes operation `id` with an error status; `peer` is the completion's source.
     pub(super) fn finish_failed(&mut self, id: OpId, peer: usize, status: dtl_status_t) {
         self.finish(id, done(peer, status, 0, 0));
     }
 
-    /// Returns the completion of a completed operation and removes the operation; returns `None`
-    /// while it is in progress.
+    /// Returns the completion of operation `id` and removes the operation; `None` if the operation
+    /// is still in progress.
     #[inline]
     pub(super) fn outcome(&mut self, id: OpId) -> Result<Option<Completion>> {
         match self.operations.get(id) {
@@ -353,7 +351,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// Sends a short message immediately if nothing is queued to its receiver; otherwise calls
+    /// Sends a short standard message immediately if nothing is queued for `dest`; otherwise calls
     /// `isend`.
     #[inline]
     pub(super) fn start_send(
@@ -417,7 +415,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// Starts a receive whose message is queued, or posts the receive at its position.
+    /// Starts the receive if a matching message is queued; otherwise posts it at its position.
     pub(super) fn find_message(&mut self, place: PostedReceive<OpId>) {
         let id = place.what;
         if let Some(message) = self.matcher.take_unexpected(&place.select) {
@@ -441,14 +439,14 @@ impl Engine {
         }
     }
 
-    /// Returns the rank whose death prevents a receive from `source` from completing. (The
-    /// communicator decides whether a death ends a receive from any source, since it has the list
-    /// of members.)
+    /// Returns `source` if that rank failed, so that a receive from it cannot complete, else
+    /// `None`. (The communicator decides whether a failure ends an any-source receive, because it
+    /// has the member list.)
     pub(super) fn gone(&self, source: i32) -> Option<usize> {
         self.links.get(index_of(source)).filter(|link| link.is_dead).map(|_| index_of(source))
     }
 
-    /// Starts the transfer of a message to its receive.
+    /// Starts the transfer of `message` to receive `id`.
     pub(super) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = index_of(message.source);
         match message.what {
@@ -480,7 +478,7 @@ impl Engine {
         }
     }
 
-    /// Starts the transfer of a rendezvous message; the wire is called by the next progress.
+    /// Accepts a rendezvous request for receive `id`; the next `progress` calls the `Wire`.
     pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: RndvOffer) {
         if let Some(Operation::Receive(receive)) = self.operations.get_mut(id) {
             receive.taken = Some(TakenOffer { source, word, offer, payload: None });
@@ -502,7 +500,7 @@ impl Engine {
         }
     }
 
-    /// Tries to cancel an operation.
+    /// Cancels an operation if that is still possible; then the operation completes with CANCELED.
     pub(super) fn cancel(&mut self, id: OpId) {
         let own = rank_of(self.rank);
         let withdrawn = match self.operations.get(id) {

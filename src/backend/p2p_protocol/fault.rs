@@ -1,17 +1,17 @@
-//! Failures: ranks that died, and wires that failed.
+//! Failure handling: failed ranks, and failures of the `Wire`.
 
 use super::engine::{Arrival, Engine, Operation, Receive, Send, SendStage, index_of, rank_of};
 use crate::abi::status::*;
 use crate::error::status_name;
 use crate::runtime::component::{Completion, OpId};
 
-/// Number of receives from any source that may fail because of one death before the wire counts as
-/// failed: as many as are posted, and as many again that had begun to receive a message of the dead
-/// rank.
+/// Number of any-source receives that may fail because of one rank failure before the `Wire` counts
+/// as failed: all that are posted, and as many again that were posted in their place and had begun
+/// to receive a message of the failed rank.
 const LOST_BY_ONE_DEATH: usize = 2 * super::engine::RECEIVES;
 
 impl Engine {
-    /// Handles the failure of a receive of a frame.
+    /// Handles a failed receive of a frame.
     pub(super) fn receive_failed(&mut self, got: &Completion) {
         let source = index_of(got.source);
         if got.status != DTL_ERROR_RANK_FAILURE {
@@ -39,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// Treats a rank whose `open` failed as dead.
+    /// Treats a rank as failed whose `open` failed.
     #[cold]
     pub(super) fn has_left(&mut self, rank: usize) {
         if !self.is_dead(rank) && !self.dying.contains(&rank) {
@@ -48,8 +48,8 @@ impl Engine {
         }
     }
 
-    /// Returns the text for a failed operation: the reason that the wire reports, or else which
-    /// operation failed.
+    /// Returns the error text for failed operation `what`: the `Wire`'s failure text if there is
+    /// one, else operation and status.
     #[cold]
     pub(super) fn reason(&mut self, what: &str, status: dtl_status_t) -> String {
         let nothing = || {
@@ -59,12 +59,12 @@ impl Engine {
         self.wire.failure_text().unwrap_or_else(nothing)
     }
 
-    /// Returns true if messages can arrive from this rank.
+    /// Returns true if `rank` is a valid rank other than this one, so that it can send frames.
     pub(super) fn is_other(&self, rank: usize) -> bool {
         rank < self.links.ranks() && rank != self.rank
     }
 
-    /// Handles a completed receive of a frame whose bytes cannot be a frame.
+    /// Handles a completed receive whose `len` bytes are not a valid frame.
     #[cold]
     pub(super) fn no_frame(&mut self, source: i32, len: u64) {
         let who = self.wire.completes();
@@ -86,7 +86,7 @@ impl Engine {
         self.distrust(status, text);
     }
 
-    /// Handles a completed receive of a frame with a match word other than the posted one.
+    /// Handles a frame receive that completed with another tag than the posted one.
     #[cold]
     pub(super) fn wrong_word(&mut self, asked: u64, got: u64) {
         let who = self.wire.completes();
@@ -94,8 +94,8 @@ impl Engine {
         self.distrust(DTL_ERROR_NATIVE_BACKEND, text);
     }
 
-    /// Returns an error text if a receive from a named source with a match word completed with
-    /// another source or match word; else `None`.
+    /// Returns an error text if payload receive `id` succeeded with another source or tag than
+    /// posted, else `None`.
     pub(super) fn impossible(&self, id: OpId, got: &Completion) -> Option<String> {
         let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id)
         else {
@@ -113,16 +113,15 @@ impl Engine {
         ))
     }
 
-    /// Completes all operations with `status`, now and later, because the wire has failed. The wire
-    /// no longer accesses any buffer. A wire whose outputs are invalid gives no such guarantee, see
-    /// `distrust`.
+    /// Completes all operations with `status`, now and later, because the `Wire` has failed. It
+    /// must no longer access any buffer, unless `status` is NATIVE_BACKEND (see `distrust`).
     pub(super) fn break_down(&mut self, status: dtl_status_t, said: Option<String>) {
         self.stop(status, said, status != DTL_ERROR_NATIVE_BACKEND);
     }
 
-    /// Stops all operations because the wire has reported an impossible result. The wire may still
-    /// use buffers that it has: operations on these buffers do not complete, and testing them
-    /// fails.
+    /// Stops all operations because the `Wire` reported an impossible result. The `Wire` may still
+    /// access the buffers passed to it, so operations on these buffers do not complete, and testing
+    /// them fails.
     fn distrust(&mut self, status: dtl_status_t, said: String) {
         self.stop(status, Some(said), false);
     }
@@ -148,8 +147,8 @@ impl Engine {
         all.into_iter().for_each(|(id, peer)| self.finish_failed(id, peer, status));
     }
 
-    /// Sets the error text for a failure caused by `rank` to the reason why that rank is gone, even
-    /// if other ranks have failed since.
+    /// Sets the error text to the reason why `rank` failed, if the `Wire` stores one per rank, even
+    /// if other ranks failed later.
     #[cold]
     pub(super) fn say_of(&mut self, rank: i32) {
         self.said = self.wire.why_gone(rank).or_else(|| self.said.take());
@@ -159,7 +158,7 @@ impl Engine {
         self.links.get(rank).is_some_and(|link| link.is_dead)
     }
 
-    /// Handles the ranks that died since the last call. What they had sent has been read before.
+    /// Handles the ranks in `dying`. The caller must have read all frames that these ranks sent.
     pub(super) fn settle_deaths(&mut self) {
         for rank in std::mem::take(&mut self.dying) {
             if !self.is_dead(rank) {
@@ -168,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// Completes every operation that needs a dead rank and is not on the wire. The wire completes
+    /// Fails each operation that needs the failed rank and is not on the `Wire`, which completes
     /// its own operations itself.
     fn settle(&mut self, rank: usize) {
         let Some(link) = self.links.make(rank) else { return };
@@ -201,7 +200,7 @@ impl Engine {
     }
 }
 
-/// Returns true if the wire has the buffer of the operation.
+/// Returns true if the operation's buffer is in use by the `Wire`.
 fn is_with_wire(operation: &Operation) -> bool {
     match operation {
         Operation::Send(send) => send.stage == SendStage::Moving,

@@ -1,7 +1,7 @@
-//! Frames, which carry all small messages and all control messages, and their buffers.
+//! Frames, which carry all small messages and all control messages: format and buffers.
 //!
-//! A frame is 32 bytes of header, little endian, then the payload of an eager message:
-//! kind 32 | payload word 32 | match word 64 | size 64 | id 64 (sizes in bits).
+//! A frame is a 32-byte little-endian header, followed by the payload of an eager message: kind 32
+//! | payload tag 32 | match bits 64 | size 64 | ID 64 (field sizes in bits).
 
 use crate::sys::memory::buf::Region;
 
@@ -15,19 +15,19 @@ pub(super) const INLINE: usize = FRAME - HEADER;
 /// Kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FrameKind {
-    /// A complete message.
+    /// A complete message; its payload follows the header.
     Eager = 1,
-    /// Rendezvous request (RTS): send `id` offers a message of `size` bytes.
+    /// Rendezvous request (RTS) for a message of `size` bytes; `id` is the sender's operation.
     Offer = 3,
-    /// Clear to send (CTS): send `id` may send its first `size` bytes under the payload word.
+    /// Clear to send (CTS) for send `id`: its first `size` bytes may be sent under the payload tag.
     Clear = 4,
-    /// Send `id` is complete: a receive has its message.
+    /// Acknowledges send `id`: a receive has the message.
     Ack = 5,
-    /// Rendezvous request of send `id` is canceled.
+    /// Cancels the rendezvous request of send `id`.
     Withdraw = 6,
-    /// The canceled request of send `id` was dropped by the receiver.
+    /// Confirms that the receiver has dropped the canceled request of send `id`.
     Forgotten = 7,
-    /// The sender of the frame could not open its wire and closes it.
+    /// The sender of the frame failed to open its transport and is closing it.
     Leave = 8,
 }
 
@@ -44,34 +44,34 @@ impl FrameKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
     pub(super) kind: FrameKind,
-    /// For Clear: match word under which the payload's receive is posted.
+    /// Only for Clear: tag of the posted receive for the payload.
     pub(super) payload: u32,
-    /// Match bits of the message.
+    /// Match bits of the message (context ID and tag).
     pub(super) word: u64,
     /// Size of the message in bytes; for Clear: number of bytes requested.
     pub(super) size: u64,
-    /// Operation of the message's sender.
+    /// Operation ID at the message's sender; 0 in Eager frames.
     pub(super) id: u64,
 }
 
 impl Header {
-    /// Returns the header as little-endian words.
+    /// Returns the header as words in little-endian byte order.
     #[inline]
     pub(super) fn words(&self) -> [u64; HEADER / 8] {
         let kind = u64::from(self.kind as u32) | u64::from(self.payload) << 32;
         [kind, self.word, self.size, self.id].map(u64::to_le)
     }
 
-    /// Returns the match bits if these words are the header of a complete message. Such a header
-    /// has no operation number, since no other frame refers to its send.
+    /// Returns the match bits if `words` are the header of an Eager frame, else `None`. That header
+    /// has operation ID 0, since no other frame refers to its send.
     #[inline]
     pub(super) fn eager_word(words: &[u64; HEADER / 8]) -> Option<u64> {
         let [kind, word, ..] = words.map(u64::from_le);
         (kind == FrameKind::Eager as u64).then_some(word)
     }
 
-    /// Parses the header of a frame of `len` bytes; returns `None` if the words are no valid
-    /// header.
+    /// Parses the header of a frame of `len` bytes; `None` if the words are not a valid header for
+    /// this length.
     #[inline]
     pub(super) fn of(words: [u64; HEADER / 8], len: u64) -> Option<Header> {
         let [kind, word, size, id] = words.map(u64::from_le);
@@ -95,12 +95,12 @@ impl Header {
     }
 }
 
-/// Buffer of a frame. A `Vec`, which unlike a `Box` may be moved while a transport holds the
+/// Buffer of a frame. A `Vec`, because unlike a `Box` it may be moved while a transport holds the
 /// address of its bytes.
 pub(super) struct Frame(Vec<u8>);
 
 impl Frame {
-    /// Allocates a frame; returns `None` if there is no memory.
+    /// Allocates a frame buffer; returns `None` if memory is exhausted.
     pub(super) fn new() -> Option<Frame> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(FRAME).ok()?;
@@ -108,8 +108,8 @@ impl Frame {
         Some(Frame(bytes))
     }
 
-    /// Returns the first `len` bytes as a region. The frame must be kept until the operation on the
-    /// region is complete.
+    /// Returns the first `len` bytes as a region. The caller must keep the frame until the
+    /// operation on the region completes.
     pub(super) fn region(&mut self, len: usize) -> Region {
         let len = len.min(self.0.len());
         // SAFETY: the vector has `len` bytes, which do not move while the frame is kept; its bytes
@@ -117,7 +117,7 @@ impl Frame {
         unsafe { Region::new(self.0.as_mut_ptr().cast(), len) }
     }
 
-    /// Writes header and payload; returns the bytes to send.
+    /// Writes header and payload into the frame; returns the region to send.
     pub(super) fn write(&mut self, header: &Header, payload: Region) -> Region {
         for (place, word) in self.0.chunks_exact_mut(8).zip(header.words()) {
             place.copy_from_slice(&word.to_ne_bytes());
@@ -127,14 +127,14 @@ impl Frame {
         self.region(used)
     }
 
-    /// Parses the header of a frame of `len` received bytes; returns `None` if it is invalid.
+    /// Parses the header of a received frame of `len` bytes; `None` if it is invalid.
     pub(super) fn read(&self, len: u64) -> Option<Header> {
         let mut words =
             self.0.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_ne_bytes));
         Header::of([words.next()?, words.next()?, words.next()?, words.next()?], len)
     }
 
-    /// Returns the payload of an eager message.
+    /// Returns the payload of an eager message of `size` bytes.
     pub(super) fn payload(&mut self, size: usize) -> Region {
         self.region(FRAME).part(HEADER, size)
     }

@@ -1,8 +1,8 @@
-//! Mock wire for tests: ranks in one thread, with delayed messages, refused calls, deaths and
-//! faults.
+//! Mock `Wire` for tests: ranks in one thread, with delayed messages, BUSY results, rank failures
+//! and other faults.
 //!
-//! The mock is the strictest valid wire: it reads the bytes of a send when the receive matches, so
-//! a buffer that is released too early is detected, and a send completes only then.
+//! The mock is the strictest valid `Wire`: it reads the bytes of a send when the receive matches,
+//! so a buffer that is released too early is detected, and the send completes only then.
 
 use super::{Wire, WireWindows};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -14,17 +14,17 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// State that the mock's ranks share.
+/// State that the ranks of the mock share.
 pub(super) struct Net {
     sides: Vec<MockRank>,
     random: u64,
     next_op: u64,
-    /// If true, calls fail with BUSY and messages are delayed at random.
+    /// If true, calls return BUSY and messages are delayed, both at random.
     pub(super) is_slow: bool,
     pub(super) can_cancel: bool,
-    /// Number of events so far.
+    /// Number of simulated events so far.
     pub(super) activity: u64,
-    /// Status with which the next sends fail.
+    /// Status with which subsequent sends fail; `None`: sends succeed.
     pub(super) refuse: Option<dtl_status_t>,
     pub(super) closed: Vec<i32>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Net {
 #[derive(Default)]
 struct MockRank {
     is_dead: bool,
-    /// Rank of a death that no receive has reported yet.
+    /// Failed rank that no receive has reported yet.
     untold: Option<i32>,
     posted: Vec<MockReceive>,
     lanes: Vec<VecDeque<MockMessage>>,
@@ -124,8 +124,8 @@ impl Net {
         }
     }
 
-    /// Simulates the death of a rank: messages that have arrived from it stay, the rest of its
-    /// messages is lost.
+    /// Simulates the failure of a rank: its messages that have arrived stay receivable, the others
+    /// are lost.
     pub(super) fn kill(&mut self, dead: usize) {
         self.sides[dead].is_dead = true;
         self.sides[dead].posted.clear();
@@ -161,7 +161,7 @@ impl Net {
         }
     }
 
-    /// Makes the oldest receive of a frame fail.
+    /// Fails the oldest frame receive of `rank` with `done`.
     pub(super) fn fail_receive(&mut self, rank: usize, done: Completion) {
         let posted = self.sides[rank].posted.remove(0);
         self.end(rank, posted.op, done);
@@ -172,7 +172,7 @@ impl Net {
     }
 }
 
-/// One rank's end of the mock wire.
+/// Endpoint of one rank of the mock `Wire`.
 struct MockWire {
     rank: usize,
     properties: Arc<Properties>,
@@ -273,7 +273,7 @@ impl Wire for MockWire {
     }
 }
 
-/// Ranks of transports over a mock wire.
+/// All ranks of a job, with transports over the mock `Wire`.
 pub(super) struct World {
     pub(super) net: Arc<Mutex<Net>>,
     pub(super) ends: Vec<Box<dyn Transport>>,
@@ -303,7 +303,7 @@ impl World {
         World { net, ends }
     }
 
-    /// Makes progress on all living ranks until no more events occur.
+    /// Makes progress on all live ranks until no more events occur.
     pub(super) fn settle(&self) {
         let (mut idle, mut seen) = (0, 0);
         while idle < 12 {

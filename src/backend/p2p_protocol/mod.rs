@@ -1,22 +1,22 @@
-//! Complete two-sided communication over a transport that can only send, receive and test. This
-//! module adds matching of 64-bit words with masks, probing, synchronous sends and cancellation.
+//! Two-sided messaging over a raw transport that can only send, receive and test. This module adds
+//! matching of 64-bit match bits with masks, probing, synchronous sends and cancellation.
 //!
-//! [`Wire`] is the interface of such a transport. The lock is in this file. The library uses this
-//! protocol for registered communicators and for MPI with timeouts.
+//! [`Wire`] is the interface of the raw transport; this file has the lock. Communicators of
+//! registered backends and MPI with timeouts use this protocol.
 //!
 //! In reading order:
 //! - `frame`: format of frames
-//! - `engine`: operations, how they start and are canceled
+//! - `engine`: operations, their start and cancellation
 //! - `tx`: outgoing frames and payloads
 //! - `rx`: incoming frames and payloads
 //! - `recv_fast`: receives without an operation
 //! - `mprobe`: matched probe
-//! - `fault`: dead ranks and failed wires
+//! - `fault`: failed ranks and failed raw transports
 //! - `device_mem`: messages in device memory
-//! - `rma`: one-sided operations of the wire
-//! - `rma_adapter`: windows as `runtime` calls them
-//! - `shutdown`: closing of the wire
-//! - `mock`: mock wire for the tests
+//! - `rma`: one-sided operations
+//! - `rma_adapter`: implementation of the window trait of `runtime`
+//! - `shutdown`: closing
+//! - `mock`: mock `Wire` for tests
 
 mod device_mem;
 mod engine;
@@ -53,100 +53,99 @@ use std::time::Duration;
 pub use self::device_mem::{DeviceMapping, WireDevices};
 pub use self::rma::{Change, WireWindows};
 
-/// Match word of every frame. Payloads use other words, all below 2^28.
+/// Tag of every frame. Payloads use other tags, all below 2^28.
 const FRAME_WORD: u64 = 0;
 
-/// A transport that is called by one thread at a time and matches 28 bits exactly.
+/// Raw transport: a backend that sends, receives and tests, called by one thread at a time. It must
+/// match source (or DTL_ANY_SOURCE) and all 28 bits of tag `word` exactly.
 ///
-/// Two messages of one rank under one word are received in the order sent, by receives in the order
-/// posted. A rank may send to itself. No method except `close` blocks. A status BUSY of `isend` or
-/// `irecv` means that there is no room now: the caller repeats the call later. An error of `test`
-/// means that the call itself failed (for example, in this thread); the operation continues.
-///
-/// When the wire detects a death, it completes with RANK_FAILURE what can no longer complete: sends
-/// to the dead rank, receives from it, and at least one receive from any source (a pending one,
-/// else the next one posted), whose `source` is the dead rank. Receives from any source that are
-/// posted afterwards match messages of living ranks.
+/// Messages from one rank with one tag must be received in sending order, by receives in posting
+/// order. A rank may send to itself. Only `close` may block. If `isend` or `irecv` returns BUSY,
+/// resources are exhausted for now: the caller retries later. An error of `test` means that the
+/// call itself failed (for example, in this thread); the operation continues. If a rank fails,
+/// these must complete with RANK_FAILURE: sends to it, receives from it, and at least one
+/// any-source receive (a pending one, else the next one posted), whose `source` is the failed rank.
+/// Any-source receives posted afterwards match messages of live ranks.
 pub trait Wire: Send {
-    /// Returns the properties of the transport over the wire.
+    /// Returns the properties of the transport that is built on this `Wire`.
     fn properties(&self) -> &Arc<Properties>;
-    /// Starts a send; the region must stay valid until the send is complete.
+    /// Starts a send. The caller must keep the region valid until the send is complete.
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId>;
-    /// Starts a receive from a rank or DTL_ANY_SOURCE, for exactly this match word.
+    /// Starts a receive from `source` (or DTL_ANY_SOURCE) for tag `word`.
     fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId>;
-    /// Makes progress and tests one operation; returns `Some` if it is complete.
+    /// Makes progress and tests `op`; returns its completion, or `None` while in progress.
     fn test(&mut self, op: OpId) -> Result<Option<Completion>>;
-    /// Returns true if `cancel` can cancel receives.
+    /// Returns true if `cancel` can cancel a pending receive.
     fn can_cancel(&self) -> bool;
-    /// Tries to cancel an operation, which then completes through `test`.
+    /// Requests cancellation of an operation. Its completion is still reported by `test`.
     fn cancel(&mut self, op: OpId) -> Result<()>;
-    /// Checks whether this thread may call the wire, like [`ThreadCheck::admit`].
+    /// Returns an error if the calling thread may not use the `Wire`; see [`ThreadCheck::admit`].
     fn admit(&self) -> Result<()> {
         Ok(())
     }
-    /// Returns whether a waiting thread may sleep now. `seen` is the thread's state between calls,
-    /// 0 at first.
+    /// Returns whether a waiting thread may sleep. `seen` is the thread's state between calls, and
+    /// initially 0.
     fn doze(&mut self, _seen: &mut u64) -> SleepMode {
         SleepMode::No
     }
-    /// Returns true if closing the wire is reported to the other ranks, as a death is.
+    /// Returns true if closing notifies the other ranks, as a failure would.
     fn notifies_on_close(&self) -> bool {
         false
     }
-    /// Notifies the wire that a message of a rank is awaited and has not arrived. With
-    /// DTL_ANY_SOURCE the call is repeated as long as a thread waits.
+    /// Notifies the `Wire` that a message from `source` is awaited and has not arrived. For
+    /// DTL_ANY_SOURCE, the call is repeated while a thread waits.
     fn awaits(&mut self, _source: i32) {}
-    /// Names the party that completes operations: the subject of an error text about an impossible
-    /// completion.
+    /// Returns the subject of error texts about impossible completions: who completes operations
+    /// (by default the description).
     fn completes(&self) -> String {
         self.properties().description.to_string()
     }
-    /// Returns a text about the wire's current and past memory use, for users.
+    /// Returns a text for users about current and peak memory use; `None` if it is not tracked.
     fn memory(&self) -> Option<String> {
         None
     }
-    /// Returns the wire's text about the operation that has just failed in this thread.
+    /// Returns the error text of this thread's last failed operation, if there is one.
     fn failure_text(&self) -> Option<String>;
-    /// Returns why a rank is gone, if the wire stores the reason for each rank.
+    /// Returns why `rank` failed; `None` if reasons are not stored per rank.
     fn why_gone(&self, _rank: i32) -> Option<String> {
         None
     }
-    /// Returns the methods for frames in the wire's own memory, if it has such memory.
+    /// Returns the methods for frames in memory of the `Wire`; `None` if it has no such memory.
     fn frames(&mut self) -> Option<&mut dyn WireFrames> {
         None
     }
-    /// Returns the methods for device memory, if the wire moves device memory.
+    /// Returns the methods for device memory; `None` if device memory is not supported.
     fn devices(&mut self) -> Option<&mut dyn WireDevices> {
         None
     }
-    /// Returns the methods for one-sided communication, or the reason why the wire has none.
+    /// Returns the methods for one-sided communication, or the reason why it is not supported.
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str>;
-    /// Closes the wire.
+    /// Closes the transport; may block.
     fn close(&mut self) -> Result<()>;
 }
 
-/// Additional methods of a wire that manages the memory of frames itself: frames are written in
-/// send buffers and read in receive buffers of the wire. Payloads still use `isend` and `irecv`.
+/// Additional methods of a [`Wire`] that provides the frame buffers itself: frames are built in its
+/// send buffers and read in its receive buffers. Payloads still use `isend` and `irecv`.
 pub trait WireFrames {
-    /// Sends words and payload as one frame. The arguments may be reused when the call returns.
-    /// BUSY means that there is no room now.
+    /// Sends header words and payload as one frame. Both may be reused once this returns. BUSY: no
+    /// send buffer is free now.
     fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()>;
-    /// Returns the next frame that has arrived, or a rank that is gone: each such rank once, after
-    /// all that it had sent. If no frame is there and `looks` is true, makes progress first.
+    /// Returns the next frame, or once per failed or left rank, after all its frames, that
+    /// notification. If nothing has arrived and `looks` is true, makes progress first.
     fn next(&mut self, looks: bool) -> Result<Option<RxFrame>>;
-    /// Returns the memory of a frame that has been read to the wire.
+    /// Releases a frame's buffer after the frame has been read.
     fn give_back(&mut self, lent: &RxFrame);
 }
 
-/// Decision whether a waiting thread may sleep.
+/// Whether a waiting thread may sleep.
 pub enum SleepMode {
-    /// The thread must not sleep: no event would wake it.
+    /// Must not sleep: no event would wake the thread.
     No,
-    /// An event has occurred since the last call: the thread must test again first.
+    /// Must not sleep yet: an event occurred since the last call, so the thread must test again.
     News,
-    /// The thread may sleep until the poller is readable or the given number of nanoseconds has
-    /// elapsed. The lock is not held meanwhile, so another thread may consume the event, and this
-    /// thread then sleeps until its own limit.
+    /// May sleep until the poller is readable or this many nanoseconds elapse. The lock is free
+    /// meanwhile: another thread may consume the event, and this thread then sleeps for the whole
+    /// time.
     On(Arc<Poller>, u64),
 }
 
@@ -155,15 +154,15 @@ pub const FRAME_WORDS: usize = frame::HEADER / 8;
 /// Maximum size of a frame, in bytes.
 pub const FRAME_BYTES: usize = frame::FRAME;
 
-/// Returns the match bits of a frame that is a complete message. All words of such a frame follow
-/// from the match bits and the payload's length.
+/// Returns the match bits of an Eager frame; `None` for any other frame. The other words of such a
+/// frame follow from its match bits and payload length.
 #[inline]
 #[must_use]
 pub fn eager_word(head: &[u64; FRAME_WORDS]) -> Option<u64> {
     frame::Header::eager_word(head)
 }
 
-/// Returns the words of a frame that is a complete message of `len` bytes.
+/// Returns the header words of an Eager frame with match bits `word` and `len` payload bytes.
 #[inline]
 #[must_use]
 pub fn eager_head(word: u64, len: usize) -> [u64; FRAME_WORDS] {
@@ -171,21 +170,21 @@ pub fn eager_head(word: u64, len: usize) -> [u64; FRAME_WORDS] {
         .words()
 }
 
-/// A frame in the wire's memory.
+/// A received frame in a buffer of the [`Wire`].
 pub struct RxFrame {
     /// Rank of the sender.
     pub source: i32,
-    /// Status of the frame. With RANK_FAILURE there is no frame: the source has died or left.
+    /// SUCCESS, or RANK_FAILURE if the source failed or left; then there is no frame.
     pub status: dtl_status_t,
     /// Words of the frame's header.
     pub head: [u64; FRAME_WORDS],
     /// Payload of the frame.
     pub bytes: Region,
-    /// Id for the wire's own use.
+    /// Identifier for use by the [`Wire`] only.
     pub id: u64,
 }
 
-/// Opens a transport over a wire. On failure closes the wire.
+/// Opens a transport over `wire`. If this fails, `wire` is closed.
 pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     let properties = Arc::clone(wire.properties());
     let mut engine = Engine::new(wire);
@@ -198,17 +197,17 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     Ok(Box::new(P2pTransport { engine: SharedEngine::new(engine), properties, is_direct, windows }))
 }
 
-/// Memory of a transport without messages in bytes: its engine, and the frames of posted receives.
+/// Memory of a transport in bytes, excluding peers: the engine and the posted frame buffers.
 pub const FIXED_BYTES: usize = LENT_FIXED_BYTES + engine::RECEIVES * frame::FRAME;
-/// Memory of a transport without messages in bytes, if the wire itself has memory for frames.
+/// Memory of a transport in bytes, excluding peers, if the [`Wire`] provides the frame buffers.
 pub const LENT_FIXED_BYTES: usize = size_of::<P2pTransport>() + size_of::<Properties>();
-/// Memory per rank, with or without messages, in bytes.
+/// Memory per rank in bytes, whether or not messages are exchanged with the rank.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
-/// Memory per rank with messages, excluding queued messages, in bytes.
+/// Additional memory per rank with which messages are exchanged, excluding queued ones, in bytes.
 pub const PARTNER_BYTES: usize =
     size_of::<engine::PeerLink>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 
-/// An engine behind one short lock; `None` once it is closed.
+/// An engine behind one short-held lock; `None` once the transport is closed.
 #[derive(Clone)]
 struct SharedEngine(Arc<Mutex<Option<Engine>>>);
 
@@ -229,9 +228,9 @@ impl SharedEngine {
 struct P2pTransport {
     engine: SharedEngine,
     properties: Arc<Properties>,
-    /// True if the wire moves device memory.
+    /// True if the `Wire` supports device memory.
     is_direct: bool,
-    /// Reason why the wire creates no windows, if it does not.
+    /// Error if windows are not supported: the reason.
     windows: std::result::Result<(), &'static str>,
 }
 

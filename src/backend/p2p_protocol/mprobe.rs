@@ -1,8 +1,8 @@
-//! Probe and matched probe: inspects a message before it is received, and reserves it for one later
-//! receive.
+//! Probe and matched probe: returns the status of a message before it is received, or reserves the
+//! message for one later receive.
 //!
-//! The sender can cancel a rendezvous message also after it was matched by a probe: its receive
-//! then completes with CANCELED.
+//! Its sender can cancel a rendezvous message even after a matched probe has reserved it; the
+//! receive of the message then completes with CANCELED.
 
 use super::engine::{Arrival, Engine, MessageBytes, Operation, Receive, done, index_of};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -66,8 +66,8 @@ impl Engine {
         Ok(Some(Matched { message, done }))
     }
 
-    /// Marks the matched message of a source that `is` selects as canceled. Returns true if there
-    /// was one.
+    /// Marks the reserved message from rank `from` that `is` selects as canceled. Returns true if
+    /// it exists.
     pub(super) fn cancel_probed(&mut self, from: i32, is: impl Fn(&Arrival) -> bool) -> bool {
         for (_, operation) in self.operations.iter_mut() {
             let Operation::Taken(taken) = operation else { continue };
@@ -84,7 +84,7 @@ impl Engine {
         false
     }
 
-    /// Starts the receive of a matched message, under the message's id.
+    /// Starts the receive of reserved message `message`; the receive has the same ID.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         self.progress()?;
         let place = self.operations.get_mut(message);

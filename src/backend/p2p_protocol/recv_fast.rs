@@ -1,9 +1,9 @@
-//! Fast path of receives, without an operation, over a wire that has memory for frames: for a
-//! program that waits for one message while nothing else is pending, as in a round trip of short
-//! messages.
+//! Fast path of receives, without an operation, over a `Wire` that provides frame buffers: for an
+//! application that waits for one message while nothing else is pending, as in a round trip of
+//! short messages.
 //!
-//! Matching order is preserved: a message is received directly from the wire only if no earlier
-//! posted receive could match it, and no message of that rank is queued.
+//! Matching order is preserved: a message is received directly only if no earlier posted receive
+//! could match it and no message from its source is queued.
 
 use super::engine::{Engine, done, fitting, index_of};
 use super::frame::{FrameKind, HEADER, Header};
@@ -13,12 +13,12 @@ use crate::error::Result;
 use crate::runtime::component::{Completion, Selector};
 use crate::sys::memory::buf::Region;
 
-/// Number of rounds in which the wire is polled with the engine locked: one or two microseconds,
-/// about the latency of an answer.
+/// Number of polling rounds with the engine locked: 1 to 2 microseconds, about the latency of a
+/// reply.
 const ROUNDS: u32 = 32;
 
-/// Returns the number of polling rounds for this wire: a rank that shares its processor yields it
-/// instead.
+/// Returns the number of polling rounds: 0 if the `Wire` has no frame buffers, 1 if ranks share
+/// cores, so that the caller yields.
 pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
     match (wire.frames().is_some(), wire.properties().is_oversubscribed) {
         (false, _) => 0,
@@ -28,9 +28,9 @@ pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
 }
 
 impl Engine {
-    /// Receives the next message of the named rank, if it is there or arrives soon, and fills the
-    /// caller's completion. Returns false, without having started anything, if the message did not
-    /// arrive or if other work needs progress.
+    /// Receives the next message from the named rank, if it has arrived or arrives while polling,
+    /// and fills the caller's completion. Returns false, with nothing started, if the message did
+    /// not arrive or other work is pending.
     #[inline]
     pub(super) fn receive_at_once(
         &mut self,
@@ -57,8 +57,8 @@ impl Engine {
         Ok(false)
     }
 
-    /// Returns true if no work is pending except the wire's own, and no queued message or posted
-    /// receive precedes the next message of rank `source`.
+    /// Returns true if nothing queued or posted precedes the next message from `source`, and the
+    /// engine has no other work.
     fn is_free_for(&self, source: i32) -> bool {
         let is_quiet =
             self.listed.is_empty() && self.payloads.is_empty() && self.windows.is_empty();
@@ -69,7 +69,7 @@ impl Engine {
     }
 }
 
-/// Returns the header of a frame that is a complete message which the receive matches.
+/// Returns the header if the frame is a complete message that `select` accepts, else `None`.
 #[inline]
 fn wanted(lent: &RxFrame, select: &Selector) -> Option<Header> {
     if lent.status != DTL_SUCCESS || lent.source != select.source {

@@ -1,9 +1,9 @@
-//! One-sided communication over a wire that supports it: operations in flight on each window, and
-//! the flushes that wait for them.
+//! One-sided communication over a `Wire` that supports it: operations in flight on each window, and
+//! flushes that complete after them.
 //!
-//! The wire only starts operations and reports their completion. This module queues them by target,
-//! in the order in which they began: operations that found no room start later, and a flush of the
-//! wire is queued behind the operations to which it applies.
+//! The `Wire` only starts operations and reports completion. This module queues them per target, in
+//! starting order: operations that returned BUSY start later, and a flush is queued behind the
+//! operations that it covers.
 
 use super::Wire;
 use super::engine::{Engine, index_of, rank_of};
@@ -15,51 +15,51 @@ use crate::runtime::component::{FlushScope, OpId, Swap, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
 use std::collections::VecDeque;
 
-/// One-sided operations of a wire, and windows, each identified by the result of `create`. The
-/// rules are those of the wire's other operations: one thread at a time, BUSY means that the call
-/// is repeated later, `Wire::test` tests for completion. No method except `destroy` blocks.
+/// One-sided operations of a `Wire` on windows, each identified by the address from `create`. One
+/// thread calls at a time; BUSY means that the caller must retry later; `Wire::test` tests for
+/// completion. Only `destroy` may block.
 pub trait WireWindows {
-    /// Creates this rank's part of a window; the returned bytes are the key by which other ranks
-    /// access its memory.
+    /// Creates a window on this rank's `memory`. Returns the window, and the key with which other
+    /// ranks access its memory.
     fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)>;
-    /// Sets the key of a rank's memory: the first `bytes` bytes of `key`.
+    /// Sets the key of `rank`'s memory: the first `bytes` bytes of `key`.
     fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()>;
-    /// Destroys a window: afterwards no rank accesses its memory, and this rank's operations no
-    /// longer access their buffers.
+    /// Destroys a window. Once this returns, no rank accesses its memory, and this rank's
+    /// operations no longer access their buffers.
     fn destroy(&mut self, window: Addr) -> Result<()>;
-    /// Starts a copy to a target.
+    /// Starts a copy from `from` to a target's memory.
     fn put(&mut self, window: Addr, from: Region, to: TargetRange) -> Result<OpId>;
-    /// Starts a copy from a target.
+    /// Starts a copy from a target's memory into `into`.
     fn get(&mut self, window: Addr, into: Region, from: TargetRange) -> Result<OpId>;
-    /// Starts an operation that completes when all earlier operations on the target are complete
+    /// Starts an operation that completes once all earlier operations on `target` are complete
     /// there.
     fn flush(&mut self, window: Addr, target: i32) -> Result<OpId>;
-    /// Returns true if `accumulate` and `compare_and_swap` support all operations on a dtype.
+    /// Returns true if `accumulate` and `compare_and_swap` support all operations on `dtype`.
     fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool>;
-    /// Starts an accumulation.
+    /// Starts an accumulate operation.
     fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId>;
-    /// Starts a compare-and-swap.
+    /// Starts a compare-and-swap on the element at `to`.
     fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: TargetRange) -> Result<OpId>;
 }
 
-/// Arguments of an accumulation.
+/// Arguments of an accumulate operation.
 #[derive(Clone, Copy)]
 pub struct Change {
-    /// Operands; empty if the operation needs none.
+    /// Operands; empty if the reduction operation needs none.
     pub from: Region,
-    /// Buffer for the previous values; empty if they are not needed.
+    /// Buffer for the previous values; empty if the caller does not need them.
     pub result: Region,
-    /// A built-in dtype.
+    /// Built-in datatype of the elements.
     pub dtype: dtl_dtype_t,
-    /// A built-in reduction operation that supports the dtype.
+    /// Built-in reduction operation; it must support the datatype.
     pub op: dtl_reduce_op_t,
     /// Number of elements.
     pub count: usize,
-    /// Location of the elements.
+    /// Location of the elements at the target.
     pub to: TargetRange,
 }
 
-/// One-sided operation on a target.
+/// One-sided operation to be started.
 #[derive(Clone, Copy)]
 pub(super) enum Begin {
     Put(Region, TargetRange),
@@ -90,7 +90,7 @@ impl Begin {
     }
 }
 
-/// An operation with its number within the window.
+/// An operation and its number within the window.
 #[derive(Clone, Copy)]
 struct Under<T> {
     number: u64,
@@ -98,16 +98,16 @@ struct Under<T> {
     what: T,
 }
 
-/// Operations in flight to one target, oldest first: those on the wire, then those that wait for
-/// room.
+/// Operations in flight to one target, oldest first: those on the `Wire`, then those to retry after
+/// BUSY.
 #[derive(Default)]
 struct Lane {
     in_flight: VecDeque<Under<OpId>>,
     waiting: VecDeque<Under<Begin>>,
-    /// True if an operation was started after the last flush of the wire.
+    /// True if an operation was started after the last flush of this target.
     is_dirty: bool,
     is_listed: bool,
-    /// First failure that no flush has reported.
+    /// First failure that no flush has returned yet.
     failed: Option<Error>,
 }
 
@@ -118,11 +118,10 @@ impl Lane {
     }
 }
 
-/// Number of operations on the wire per target up to which the start of an operation does not test
-/// earlier ones.
+/// Number of operations in flight per target up to which starting one does not test earlier ones.
 const UNASKED: usize = 16;
 
-/// A flush in progress: of one target or all, up to operation `upto`.
+/// A pending flush of one target (`None`: all), for operations numbered up to `upto`.
 struct Waited {
     number: u64,
     target: Option<i32>,
@@ -133,24 +132,24 @@ struct Waited {
 pub(super) struct OpenWindow {
     wire: Addr,
     lanes: PeerMap<Lane>,
-    /// Targets with operations in flight, with operations that are not flushed, or with an
-    /// unreported failure.
+    /// Targets with operations that are in flight or not flushed, or with a failure that is not
+    /// reported yet.
     listed: Vec<usize>,
     last: u64,
     flushes: Vec<Waited>,
-    /// Completed operations whose outcome was requested.
+    /// Outcomes of completed operations that the caller will test.
     ended: Vec<(u64, Result<()>)>,
 }
 
-/// Parts of the engine that a call on a window may use besides the window.
+/// Parts of the engine that a window operation may access.
 struct Hand<'a> {
     wire: &'a mut dyn Wire,
-    /// Ranks that an operation has found dead.
+    /// Ranks that an operation has reported as failed.
     dead: Vec<usize>,
 }
 
 impl Hand<'_> {
-    /// Records the failure of an operation on a rank.
+    /// Records `rank` as failed if `status` is RANK_FAILURE.
     fn note(&mut self, rank: usize, status: dtl_status_t) {
         if status == DTL_ERROR_RANK_FAILURE && !self.dead.contains(&rank) {
             self.dead.push(rank);
@@ -159,7 +158,7 @@ impl Hand<'_> {
 }
 
 impl OpenWindow {
-    /// Starts operations for which there is now room, and collects completed ones.
+    /// Starts waiting operations as far as resources permit, and collects completed operations.
     fn move_on(&mut self, hand: &mut Hand) -> Result<()> {
         for index in 0..self.listed.len() {
             let Some(&rank) = self.listed.get(index) else { break };
@@ -206,7 +205,7 @@ impl OpenWindow {
         }
     }
 
-    /// Starts an operation, and returns the number by which it is tested.
+    /// Starts or queues an operation. Returns its number, by which it is tested.
     fn begin(&mut self, begin: Begin, asked: bool, hand: &mut Hand) -> Result<u64> {
         let rank = index_of(begin.target());
         self.list(rank);
@@ -247,8 +246,8 @@ impl OpenWindow {
         }
     }
 
-    /// Returns the first failure on these targets that is not reported yet. All their failures
-    /// count as reported afterwards.
+    /// Returns the first unreported failure on `target` (`None`: all targets) and marks all
+    /// failures of these targets as reported.
     fn failure(&mut self, target: Option<i32>) -> Result<()> {
         let ranks = match target {
             Some(target) => vec![index_of(target)],
@@ -312,7 +311,7 @@ impl OpenWindow {
     }
 }
 
-/// Creates the error of a call that could not call the wire; the operations continue.
+/// Adds to an error of a failed call that operations on the window are still in progress.
 fn in_use(error: &Error) -> Error {
     let text =
         "operations on the window go on: do not free or reuse their buffers before it is destroyed";
@@ -335,7 +334,7 @@ fn end(
     }
 }
 
-/// Converts the status of an operation to an error.
+/// Converts the status of a failed operation on target `rank` to an error.
 fn failure(hand: &mut Hand, rank: usize, status: dtl_status_t) -> Error {
     hand.note(rank, status);
     let said = hand.wire.failure_text();
@@ -344,7 +343,7 @@ fn failure(hand: &mut Hand, rank: usize, status: dtl_status_t) -> Error {
 }
 
 impl Engine {
-    /// Creates a window; returns its key.
+    /// Creates a window with number `number` on `memory`. Returns its key for the other ranks.
     pub(super) fn open_window(&mut self, number: u64, memory: Region) -> Result<Vec<u8>> {
         self.check_working()?;
         let ranks = self.links.ranks();
@@ -356,7 +355,7 @@ impl Engine {
         Ok(key)
     }
 
-    /// Calls a method of the wire on a window before the window's first operation.
+    /// Calls a method of the `Wire` on a window. Not for windows that already have operations.
     pub(super) fn ask_windows<T>(
         &mut self,
         number: u64,
@@ -368,7 +367,7 @@ impl Engine {
         ask(self.wire.windows().map_err(|_| none())?, open.wire)
     }
 
-    /// Runs `act` on a window, and records the ranks that it finds dead.
+    /// Calls `act` on window `number` and records the ranks that it reports as failed.
     fn on_window<T>(
         &mut self,
         number: u64,
@@ -425,7 +424,7 @@ impl Engine {
         }
     }
 
-    /// Makes progress on all operations of all windows.
+    /// Makes progress on the operations of all windows.
     pub(super) fn move_windows(&mut self) -> Result<()> {
         let mut hand = Hand { wire: &mut *self.wire, dead: Vec::new() };
         let moved = self.windows.iter_mut().try_for_each(|(_, open)| open.move_on(&mut hand));
@@ -434,7 +433,7 @@ impl Engine {
         moved
     }
 
-    /// Closes a window, or does nothing if it is closed already.
+    /// Closes window `number`; does nothing if it is already closed.
     pub(super) fn close_window(&mut self, number: u64) -> Result<()> {
         let Some(at) = self.windows.iter().position(|(known, _)| *known == number) else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Adapter from a wire's window to the component trait: behind the engine's lock, and with the keys
-//! by which the ranks access each other's memory.
+//! Adapter from a `Wire`'s windows to the component trait: locks the engine, and exchanges the keys
+//! with which ranks access each other's memory.
 
 use super::SharedEngine;
 use super::rma::{Begin, Change};
@@ -12,12 +12,12 @@ use crate::sys::memory::buf::Region;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Size of a key, in words.
+/// Size of a window key, in 64-bit words.
 const KEY: usize = DTL_WIN_KEY_BYTES as usize / 8;
-/// Size of a rank's record in words: one word with a bit for each dtype with atomics of the wire,
-/// one word with the key's length in bytes, and the key.
+/// Size of a rank's record in words: bit set of the datatypes with native atomics, length of the
+/// key in bytes, and the key.
 const WORDS: usize = 2 + KEY;
-/// Range of the built-in dtypes.
+/// Range of the built-in datatypes.
 const DTYPES: RangeInclusive<dtl_dtype_t> = 0..=DTL_DTYPE_INT64_INT64;
 const _: () = assert!(DTL_DTYPE_INT64_INT64 < 64);
 
@@ -26,11 +26,11 @@ struct RmaAdapter {
     number: u64,
     memory: Region,
     key: Vec<u8>,
-    /// Dtypes for which the wires of all ranks have atomics; 0 before the records are exchanged.
+    /// Bit set of datatypes with native atomics on all ranks; 0 until the records are exchanged.
     atomics: AtomicU64,
 }
 
-/// Creates this rank's part of a window.
+/// Creates this rank's window on `part.memory`, which must be present.
 pub(super) fn open(engine: &SharedEngine, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
     let Some(memory) = part.memory else {
         return fail!(
@@ -54,7 +54,7 @@ impl RmaAdapter {
         self.engine.with(|engine| engine.begin_on_window(self.number, begin, asked))
     }
 
-    /// Returns a bit set of the dtypes for which this rank's wire has atomics.
+    /// Returns the bit set of the datatypes for which this rank has native atomics.
     fn own_atomics(&self) -> Result<u64> {
         let number = self.number;
         self.engine.with(|engine| {

@@ -1,5 +1,4 @@
-//! Receiving side of the protocol: frames, in the order in which their receives were posted, and
-//! payloads.
+//! Receiving side of the protocol: frames, in the posting order of their receives, and payloads.
 
 use super::engine::{
     Arrival, Control, Engine, MessageBytes, Mover, Operation, Payload, Receive, RndvOffer, Send,
@@ -13,13 +12,13 @@ use crate::error::{Error, Result};
 use crate::runtime::component::{Completion, OpId};
 use crate::sys::memory::buf::{Region, Scratch};
 
-/// Maximum number of frames read in one round of progress.
+/// Maximum number of frames read per call of `progress`.
 const FRAMES: usize = 64;
-/// Maximum number of payloads tested in one round of progress.
+/// Maximum number of payloads tested per call of `progress`.
 const PAYLOADS: usize = 64;
 
 impl Engine {
-    /// Advances all operations that can advance. An error means that the wire could not be called.
+    /// Advances all operations that can advance. Fails if the `Wire` could not be called.
     pub(super) fn progress(&mut self) -> Result<()> {
         if !self.windows.is_empty() {
             self.move_windows()?;
@@ -43,8 +42,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether a waiting thread may sleep. It may not while anything is queued here,
-    /// because only polling finds room for that.
+    /// Returns whether a waiting thread may sleep: not while anything is queued here, because only
+    /// polling retries it.
     pub(super) fn doze(&mut self, seen: &mut u64) -> SleepMode {
         if self.matcher.waits_for_any() {
             self.wire.awaits(DTL_ANY_SOURCE);
@@ -55,7 +54,7 @@ impl Engine {
         self.wire.doze(seen)
     }
 
-    /// Posts receives of frames until the required number is posted, or there is no more room.
+    /// Posts frame receives until `RECEIVES` are posted or resources are exhausted.
     pub(super) fn post_receives(&mut self) -> Result<()> {
         while self.frameless > 0 {
             let Some(frame) = self.pool.pop().or_else(Frame::new) else { break };
@@ -77,7 +76,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads frames; returns true if there are no more.
+    /// Reads frames that have arrived; returns true if none is left.
     fn read_frames(&mut self) -> Result<bool> {
         for _ in 0..FRAMES {
             let Some(&(op, _)) = self.incoming.front() else { return Ok(true) };
@@ -116,7 +115,7 @@ impl Engine {
         Ok(false)
     }
 
-    /// Reads frames in the wire's memory; returns true if there are no more.
+    /// Reads frames in buffers of the `Wire`; returns true if none is left.
     fn read_lent(&mut self) -> Result<bool> {
         for round in 0..FRAMES {
             let Some(frames) = self.wire.frames() else { return Ok(true) };
@@ -131,7 +130,7 @@ impl Engine {
         Ok(false)
     }
 
-    /// Handles a frame in the wire's memory, or the notification that a rank is gone.
+    /// Handles a frame in a buffer of the `Wire`, or the notification that a rank failed or left.
     pub(super) fn take_in(&mut self, lent: RxFrame) {
         let (source, len) = (lent.source, (HEADER + lent.bytes.len()) as u64);
         if lent.status != DTL_SUCCESS {
@@ -152,15 +151,15 @@ impl Engine {
         }
     }
 
-    /// Returns the memory of a frame that has been read to the wire.
+    /// Releases the buffer of a frame that has been read.
     pub(super) fn give_back(&mut self, lent: &RxFrame) {
         if let Some(frames) = self.wire.frames() {
             frames.give_back(lent);
         }
     }
 
-    /// Handles a frame of `len` bytes. Returns the match bits if the frame is an unexpected message
-    /// and there is no memory for a copy of it; the caller must then keep the frame.
+    /// Handles a frame of `len` bytes. Returns the match bits if the caller must keep the frame, an
+    /// unexpected message for a copy of which memory is exhausted; else `None`.
     fn accept(
         &mut self,
         source: i32,
@@ -255,7 +254,7 @@ impl Engine {
 
     // ---- payloads ----
 
-    /// Tests payloads in flight, in turn.
+    /// Tests payload transfers in flight, in round-robin order.
     fn ask_payloads(&mut self) -> Result<()> {
         for _ in 0..self.payloads.len().min(PAYLOADS) {
             let Some(payload) = self.payloads.pop_front() else { break };
@@ -299,8 +298,8 @@ impl Engine {
         }
     }
 
-    /// Returns a receive whose rendezvous request was canceled to the state before it accepted the
-    /// request.
+    /// Returns a receive to the state before it accepted a rendezvous request, which its sender has
+    /// canceled.
     fn put_back(&mut self, id: OpId) {
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
         receive.taken = None;
@@ -310,7 +309,7 @@ impl Engine {
         }
     }
 
-    /// Records the reason for a failure.
+    /// Records the error text, and `peer` as failed if `status` is RANK_FAILURE.
     pub(super) fn note_failure(&mut self, status: dtl_status_t, peer: usize) {
         self.said = self.wire.failure_text();
         if status == DTL_ERROR_RANK_FAILURE && !self.dying.contains(&peer) {
@@ -324,8 +323,8 @@ impl Engine {
     }
 }
 
-/// Returns the completion of a receive that has its payload, or `None` if the payload was empty
-/// because the rendezvous request was canceled.
+/// Returns the completion of a receive whose payload has arrived, or `None` if the payload is empty
+/// because the sender canceled the rendezvous request.
 fn received(
     room: usize,
     taken: &TakenOffer,

@@ -1,5 +1,5 @@
-//! Closing of the wire: pending frames of completed sends are sent, then the receives of frames are
-//! ended, then the wire is closed. Both waits are limited.
+//! Closing: sends pending frames of completed sends, ends the frame receives, then closes the
+//! `Wire`. Both waits have a timeout.
 
 use super::FRAME_WORD;
 use super::engine::{Control, Engine, PeerLink, rank_of};
@@ -10,15 +10,15 @@ use crate::sys::memory::buf::Region;
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
 
-/// Maximum time to wait for pending frames and answers, in nanoseconds: a rank that computes does
-/// not read them.
+/// Maximum time to wait for pending frames and replies, in nanoseconds. A computing rank reads no
+/// frames.
 const FLUSH_NS: u64 = 5_000_000_000;
-/// Maximum time to wait until the wire has ended the receives of frames, in nanoseconds.
+/// Maximum time to wait until the frame receives have ended, in nanoseconds.
 const RECEIVES_NS: u64 = 1_000_000_000;
 
 impl Engine {
-    /// Closes the wire. If it still has operations after the waits, their frames are never freed:
-    /// the wire may access them as long as the process runs.
+    /// Closes the `Wire`. Frames of operations that are still pending then are leaked, because the
+    /// `Wire` may access them as long as the process runs.
     pub(super) fn close(mut self) -> Result<()> {
         // Fails in a thread that may not call the wire: then the wire ends its operations itself.
         while let Some(&(number, _)) = self.windows.last() {
@@ -33,8 +33,8 @@ impl Engine {
         closed
     }
 
-    /// Closes a wire on which this rank cannot receive. The other ranks may have opened their
-    /// wires: they get a message first, so that they do not wait for this rank.
+    /// Closes a `Wire` on which this rank cannot receive. First sends Leave to the other ranks,
+    /// which may have opened their transports and must not wait for this rank.
     pub(super) fn give_up(mut self, error: &Error) {
         for rank in 0..self.links.ranks() {
             if self.is_other(rank) {
@@ -54,9 +54,9 @@ impl Engine {
         drop(self.close());
     }
 
-    /// Returns true if sends or payloads are in flight. Canceled rendezvous requests count if the
-    /// wire does not notify peers when it is closed: a receiver that answers such a request with
-    /// Clear would wait forever for a reply.
+    /// Returns true if sends or payloads are in flight. Canceled rendezvous requests count if
+    /// closing does not notify peers: a receiver that answers a request with Clear would wait
+    /// forever for the payload.
     fn has_work(&self) -> bool {
         let waits = !self.wire.notifies_on_close();
         let is_busy = |link: &PeerLink| link.has_work() || waits && link.withdrawn > 0;
@@ -75,8 +75,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the receives of frames. If the wire cannot cancel them, a message from this rank to
-    /// itself completes each.
+    /// Ends the frame receives. If they cannot be canceled, completes each with a message to this
+    /// rank itself.
     fn end_receives(&mut self) -> Result<()> {
         let (deadline, mut backoff) = (Deadline::after(RECEIVES_NS), Backoff::new());
         let can_cancel = self.wire.can_cancel();

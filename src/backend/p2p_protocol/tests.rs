@@ -1,5 +1,5 @@
-//! Tests of the engine over the mock wire: comparison with the matching oracle, and effects of each
-//! kind of failure.
+//! Tests of the engine over the mock `Wire`: comparison with a matching oracle, and the effects of
+//! each kind of failure.
 
 use super::frame::INLINE;
 use super::mock::World;
@@ -81,13 +81,13 @@ struct Received {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
     Open,
-    /// The operation must be complete now; a receive must have this message.
+    /// Expectation: the operation is complete, and a receive has the message with this number.
     Matched(usize),
     Gone,
 }
 
-/// The engine with the oracle: after each step all pending work is completed, and both must agree
-/// on the matches.
+/// The engine together with the oracle: after each step all pending work is completed, and both
+/// must agree on the matches.
 struct Pair {
     world: World,
     naive: Vec<ReferenceMatcher>,
@@ -244,7 +244,7 @@ proptest! {
     }
 
     /// All kinds of steps combined: no message overtakes another, none is lost or duplicated, and a
-    /// canceled message is not received unless it was sent together with its send.
+    /// canceled message is never received unless it was transferred together with its send.
     #[test]
     fn nothing_overtakes(
         plan in proptest::collection::vec((0..6_usize, any::<bool>(), 0..8_u8), 1..40),
@@ -302,8 +302,8 @@ proptest! {
         }
     }
 
-    /// A death at any moment: all operations that need the dead rank complete, and living ranks
-    /// continue.
+    /// A rank failure at any moment: all operations that need the failed rank complete, and live
+    /// ranks continue.
     #[test]
     fn a_death_ends_what_needs_the_dead(
         plan in proptest::collection::vec((0..4_usize, 0..4_u8), 0..20),

@@ -1,4 +1,4 @@
-//! Sending side of the protocol: frames and payloads, as the wire has room.
+//! Sending side of the protocol: frames and payloads, as far as send resources permit.
 
 use super::FRAME_WORD;
 use super::engine::{
@@ -11,15 +11,15 @@ use crate::error::{Error, Result};
 use crate::runtime::component::{OpId, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 
-/// Maximum number of frames that the wire may have for one rank; further sends are queued.
+/// Maximum number of frames in flight per rank; further sends are queued.
 const WINDOW: usize = 64;
-/// Bit of all payload words, which no frame has; the other 27 bits count. A word is reused after
-/// 2^27 payloads of the same receiver, when the payload that used it before has long arrived.
+/// Set in all payload tags, in no frame tag; the other 27 bits count. A tag is reused after 2^27
+/// payloads of a receiver, when the earlier payload has long arrived.
 const PAYLOAD: u32 = 1 << 27;
 
 impl Control {
-    /// Cancels a send whose payload waits for room: its receiver gets an empty payload. Returns
-    /// true if this is the payload of send `id`.
+    /// If this is the queued payload of send `id`, empties it, which cancels the send. Returns true
+    /// if it is.
     pub(super) fn cancel_payload(&mut self, id: OpId) -> bool {
         let Control::Payload { send, want, .. } = self else { return false };
         let is_its = *send == Some(id);
@@ -29,7 +29,7 @@ impl Control {
 }
 
 impl Engine {
-    /// Writes the queued frames and payloads of each rank.
+    /// Sends the queued frames and payloads of all ranks, as far as resources permit.
     pub(super) fn write_on(&mut self) -> Result<()> {
         let mut index = 0;
         while let Some(&dest) = self.listed.get(index) {
@@ -48,7 +48,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Collects the frames that the wire has sent.
+    /// Reclaims the frames to `dest` whose sends are complete.
     fn reap(&mut self, dest: usize) -> Result<()> {
         while let Some(&(op, _)) = self.links.get(dest).and_then(|link| link.in_flight.front()) {
             let Some(done) = self.wire.test(op)? else { break };
@@ -74,7 +74,7 @@ impl Engine {
         self.links.get(dest).is_none_or(|link| link.in_flight.len() >= WINDOW)
     }
 
-    /// Sends one frame.
+    /// Sends one frame to `dest`.
     fn send_frame(&mut self, dest: usize, header: &Header, payload: Region) -> SendOutcome {
         if self.is_full(dest) && (self.reap(dest).is_err() || self.is_full(dest)) {
             return SendOutcome::NoRoom;
@@ -104,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// Sends a complete message.
+    /// Sends an eager message to `dest`.
     #[inline]
     pub(super) fn send_message(&mut self, dest: usize, word: u64, data: Region) -> SendOutcome {
         let header =
@@ -120,7 +120,7 @@ impl Engine {
         SendOutcome::Failed(error)
     }
 
-    /// Starts a send.
+    /// Starts send `id`: as an Eager frame, or with a rendezvous request.
     pub(super) fn start(&mut self, dest: usize, id: OpId) -> SendOutcome {
         let Some(&Operation::Send(Send { word, data, mode, .. })) = self.operations.get(id) else {
             return SendOutcome::Yes;
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// Writes queued control messages; returns true if all are written.
+    /// Sends queued control messages to `dest`; returns true if none is left.
     fn write_answers(&mut self, dest: usize) -> bool {
         while let Some(&answer) = self.links.get(dest).and_then(|link| link.answers.front()) {
             let sent = match answer {
@@ -189,7 +189,7 @@ impl Engine {
         self.send_frame(dest, &Header { kind, payload, word: 0, size, id }, Region::EMPTY)
     }
 
-    /// Posts the receive of a payload, then requests the payload.
+    /// Posts the payload's receive for receive `id`, then sends Clear to request the payload.
     fn send_clear(&mut self, dest: usize, id: OpId) -> SendOutcome {
         let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) =
             self.operations.get(id)
@@ -281,8 +281,8 @@ impl Engine {
     }
 }
 
-/// Returns the number of bytes that a receive requests. Never 0, because an empty payload means
-/// that the rendezvous request was canceled.
+/// Returns the number of bytes that a receive requests: what fits, but at least 1, because an empty
+/// payload means that the rendezvous request was canceled.
 pub(super) fn wanted(size: u64, room: usize) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX).min(room).max(1)
 }

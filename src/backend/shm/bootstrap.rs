@@ -1,20 +1,20 @@
-//! Bootstrap of the shared memory: rank 0 creates the segment when all ranks have joined and passes
-//! its descriptor to them. The exchange uses `backend::bootstrap::uds`.
+//! Bootstrap of the segment: once all ranks have joined, rank 0 creates the shared memory and sends
+//! them its file descriptor. The exchange uses `backend::bootstrap::uds`.
 
 use super::memory::segment::Segment;
 use crate::backend::bootstrap::absence::OpenRequest;
 use crate::backend::bootstrap::uds::{NodeOpenRequest, NodeRank, NodeRoot};
 use crate::error::{Error, Result};
 
-/// Result of the bootstrap: the shared memory and the process ids.
+/// Result of the bootstrap: the segment and the process IDs.
 pub(super) struct BootstrapResult {
     pub(super) segment: Segment,
-    /// Process id of each rank.
+    /// Process ID of each rank.
     pub(super) pids: Vec<i32>,
 }
 
-/// Exchanges the segment with the other ranks. `prepare` is each rank's local setup and runs once
-/// the segment is mapped; if it fails on one rank, the bootstrap fails on all ranks.
+/// Creates or maps the segment together with all ranks of `place`. Calls `prepare`, the rank's
+/// local setup, once the segment is mapped. If `prepare` fails on one rank, all ranks fail.
 pub(super) fn meet(
     place: NodeOpenRequest<'_>,
     prepare: &mut dyn FnMut(&BootstrapResult) -> Result<()>,
@@ -32,8 +32,8 @@ pub(super) fn meet(
     rank.finish(prepared)
 }
 
-/// Creates the segment, sends its descriptor to all ranks, and waits for each rank's report whether
-/// its setup succeeded.
+/// Creates the segment, sends its file descriptor to all ranks, and waits until each rank has
+/// reported whether its setup succeeded.
 fn share(
     root: &mut NodeRoot<'_>,
     size: usize,

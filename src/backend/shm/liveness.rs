@@ -1,9 +1,9 @@
-//! Failure detection: notices ranks that died or left, and completes operations that need them.
+//! Failure detection: finds ranks that died or left, and completes operations that need them.
 //!
-//! A death is detected by a process descriptor (`pidfd`). Unlike a process id, a pidfd never refers
-//! to another process later; unlike a socket, it does not stay open in forked children; and it
-//! reports a zombie as dead and a stopped process as alive. One system call checks all ranks. It is
-//! made only after polls without progress, and only every few milliseconds. The rank that detects a
+//! Process descriptors (`pidfd`) detect deaths. Unlike a process ID, a pidfd never refers to
+//! another process later; unlike a socket, it does not stay open in forked children; and it reports
+//! a zombie as dead and a stopped process as alive. One system call checks all ranks. It is made
+//! only after polls without progress, and only every few milliseconds. The rank that detects a
 //! death publishes it in the shared state words.
 
 use super::memory::segment::PeerState;
@@ -11,14 +11,14 @@ use super::protocol::engine::{Arrival, Engine, Receive, ShmOperation};
 use crate::runtime::component::OpId;
 use crate::sys::sync::clock::now_ns;
 
-/// Number of polls without progress between two reads of the clock.
+/// Number of polls without progress between two clock reads.
 const IDLE_POLLS: u32 = 16;
-/// Interval between two checks of the processes, in nanoseconds.
+/// Interval between two liveness checks, in nanoseconds.
 const LOOK_EVERY_NS: u64 = 5_000_000;
 
 impl Engine {
-    /// Counts polls without progress, and checks the other processes when nothing has moved for
-    /// `LOOK_EVERY_NS`. Called after each round of progress.
+    /// Counts polls without progress (`moved` is false) and checks the other processes every
+    /// `LOOK_EVERY_NS` while there is none. To be called after each round of progress.
     pub(super) fn note_idle(&mut self, moved: bool) {
         self.liveness.idle = if moved { 0 } else { self.liveness.idle + 1 };
         if self.liveness.idle < IDLE_POLLS {
@@ -64,9 +64,9 @@ impl Engine {
         }
     }
 
-    /// Completes all operations that need `rank`, which left or died. The ring of `rank` is first
-    /// read to the end, so messages that it had sent can still be received. Returns false if the
-    /// ring cannot be read to the end yet, for lack of memory.
+    /// Completes all operations that need `rank`, which left or died. First reads the ring of
+    /// `rank` to the end, so that messages sent earlier can still be received. Returns false if
+    /// memory for these messages is exhausted; the caller must retry.
     fn settle(&mut self, rank: usize, state: PeerState) -> bool {
         self.catch_up(rank);
         if !self.is_read(rank) {
@@ -95,7 +95,7 @@ impl Engine {
         true
     }
 
-    /// Reads a rank's ring to the end, as far as memory allows.
+    /// Reads the ring from `rank` to the end, or until memory is exhausted.
     pub(super) fn catch_up(&mut self, rank: usize) {
         self.find_rings();
         while self.read_ring(rank, usize::MAX) > 0 {}
@@ -107,8 +107,8 @@ impl Engine {
         consumer.is_none_or(|consumer| !matches!(consumer.peek(), Ok(Some(_))))
     }
 
-    /// Returns the unfinished operations that need `rank`. Completes receives from `rank` that only
-    /// had to send their Finish.
+    /// Returns the unfinished operations that need `rank`. Completes receives from `rank` that have
+    /// all bytes and only had to send Finish.
     fn bound_to(&mut self, rank: usize) -> Vec<OpId> {
         let (mut bound, mut complete) = (Vec::new(), Vec::new());
         for (id, operation) in self.operations.iter_mut() {

@@ -1,5 +1,5 @@
-//! Transport "shm": ranks of one node are processes that share memory. Needs no MPI, files or
-//! threads.
+//! Transport "shm": the ranks are processes of one node that share memory. Requires no MPI, files
+//! or threads.
 //!
 //! In reading order:
 //! - `bootstrap`: creation and exchange of the shared memory
@@ -37,19 +37,19 @@ use bootstrap::BootstrapResult;
 use peer::{Mode, Peer, Peers, Probe};
 use std::os::fd::AsFd;
 
-/// Memory of a transport without messages, excluding shared memory, in bytes.
+/// Process-private memory of a transport in bytes, excluding peers.
 pub const FIXED_BYTES: usize = size_of::<Engine>();
-/// Memory per rank, with or without messages, in bytes.
+/// Memory per rank in bytes, whether or not messages are exchanged with the rank.
 pub const RANK_BYTES: usize = size_of::<Peer>() + BYTES_PER_RANK;
-/// Memory per rank with messages, excluding its rings and queued messages, in bytes.
+/// Additional memory per peer with messages, excluding its rings and queued messages, in bytes.
 pub const PARTNER_BYTES: usize =
     size_of::<peer::Link>() + Matcher::<OpId, protocol::engine::Arrival>::SOURCE_BYTES;
-/// Shared memory of the ring of one direction between two ranks, in bytes.
+/// Shared memory of the ring from one rank to another, in bytes.
 pub const RING_BYTES: usize = memory::ring::STRIDE;
 
 /// Maximum number of ranks of a communicator with collective mailboxes.
 pub const BOARD_RANKS: usize = super::coll_mailbox::MOST_RANKS;
-/// Maximum size of a rank's post in a collective mailbox, in bytes.
+/// Maximum size of a rank's message in a collective mailbox, in bytes.
 pub const BOARD_ROOM: usize = super::coll_mailbox::ROOM;
 
 /// Backend "shm": availability check and opening of communicators.
@@ -74,7 +74,7 @@ impl BackendProbe for Shm {
     }
 }
 
-/// Checks that the kernel provides memfd_create and pidfd_open to processes.
+/// Checks that the operating system provides memfd_create and pidfd_open to this process.
 fn check() -> Result<()> {
     let missing = |what: &str, error| os_error::os_error(DTL_ERROR_UNAVAILABLE, what, &error);
     SharedMapping::create(4096)
@@ -84,8 +84,8 @@ fn check() -> Result<()> {
     Ok(())
 }
 
-/// Checks that this process can open the descriptors that the bootstrap needs: one for each other
-/// rank, and two for each on rank 0.
+/// Checks that this process can open the file descriptors that the bootstrap needs: about two per
+/// rank on rank 0, one per rank elsewhere.
 fn check_room(opening: &OpenRequest) -> Result<()> {
     let size = opening.size;
     let count = if opening.rank == 0 { 2 * size + 1 } else { size + 2 };
@@ -134,7 +134,7 @@ impl Comm for Shm {
     }
 }
 
-/// Rank, size and name of a job.
+/// Rank, size and name of the job to which this process belongs.
 struct ShmJob {
     name: Vec<u8>,
     rank: usize,
@@ -190,8 +190,8 @@ impl ShmJob {
     }
 }
 
-/// Local setup of a rank during the bootstrap: opens and watches the other processes, and permits
-/// them to try to read this process' memory.
+/// Sets up this rank during the bootstrap: opens and watches the other processes, and permits them
+/// to read this process' memory if `mode` is `Allow`.
 fn prepare(
     meeting: &BootstrapResult,
     rank: usize,
@@ -251,7 +251,7 @@ fn hold(poller: &Poller, rank: usize, pid: i32) -> Result<PidFd> {
     }
 }
 
-/// Tries to read the memory of every other rank; returns the first reason for a failure.
+/// Tries to read the memory of every other rank; returns the first failure's reason.
 fn try_reading(
     meeting: &BootstrapResult,
     rank: usize,

@@ -1,5 +1,5 @@
-//! State of the other ranks. For each rank: whether it is alive and whether its memory can be read.
-//! For ranks with messages also: ring ends and queues.
+//! State of the other ranks. For each rank: liveness, and whether its memory can be read. For ranks
+//! with which messages were exchanged also: ring ends and queues.
 
 use super::memory::cells::PeerCells;
 use super::memory::ring::{Consumer, Producer};
@@ -12,7 +12,7 @@ use crate::sys::os::process::{self, PidFd};
 use std::collections::VecDeque;
 use std::io;
 
-/// All ranks. A rank without messages in either direction costs only its `Peer`.
+/// All ranks. A rank with which no message was exchanged costs only its `Peer`.
 pub(super) struct Peers {
     all: Vec<Peer>,
     links: Vec<Link>,
@@ -43,7 +43,7 @@ impl Peers {
         self.all.get_mut(rank)
     }
 
-    /// Returns the link to `rank`, if the two ranks have exchanged messages.
+    /// Returns the link to `rank`, or `None` if no message was exchanged with it.
     #[inline]
     pub(super) fn link(&self, rank: usize) -> Option<&Link> {
         self.links.get(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
@@ -54,7 +54,7 @@ impl Peers {
         self.links.get_mut(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
     }
 
-    /// Returns the link to `rank`, creating it if necessary; `None` if there is no such rank.
+    /// Returns the link to `rank`, creating it if necessary; `None` if `rank` is out of range.
     pub(super) fn make_link(&mut self, rank: usize) -> Option<&mut Link> {
         let peer = self.all.get_mut(rank)?;
         if peer.link == 0 {
@@ -65,47 +65,47 @@ impl Peers {
     }
 }
 
-/// State of one rank: 12 bytes (there are at most `MOST_RANKS` ranks, so 16 bits identify the
-/// link).
+/// State of one rank, 12 bytes. 16 bits suffice for the link index, because there are at most
+/// `MOST_RANKS` ranks.
 pub(super) struct Peer {
     process: Option<PidFd>,
     pid: i32,
-    /// Index of the rank's link plus 1; 0 means no link.
+    /// Index of the rank's link plus 1; 0 if it has no link.
     link: u16,
-    /// State of the rank as handled by this process: operations that had to end because of that
-    /// state have ended.
+    /// Last state of the rank that this process has handled, by completing the operations that
+    /// could not complete otherwise.
     pub(super) state: PeerState,
-    /// True if the rank's memory can be read, as tested when the communicator was opened.
+    /// True if this process may read the rank's memory, as tested when the communicator was opened.
     pub(super) readable: bool,
 }
 
-/// Link between this rank and a rank with which it has exchanged messages.
+/// State of the messaging between this rank and a peer.
 #[derive(Default)]
 pub(super) struct Link {
     pub(super) producer: Option<Producer>,
     pub(super) consumer: Option<Consumer>,
-    /// Cells of the other rank, once it has sent one.
+    /// View of the peer's cells; `None` until the peer has sent a cell.
     pub(super) cells: Option<PeerCells>,
-    /// Message of which the other rank is sending unrequested pieces.
+    /// Message whose unrequested pieces are arriving.
     pub(super) long: Option<PipelineReceive>,
-    /// Sends that found no room in the ring, in their order.
+    /// Sends that are waiting for space in the ring, in posting order.
     pub(super) starts: VecDeque<OpId>,
-    /// Receives that have a control record to send.
+    /// Receives whose control record (Clear or Finish) is still to be sent.
     pub(super) answers: VecDeque<OpId>,
-    /// Sends that copy their pieces, in turns.
+    /// Sends that are copying their pieces, in round-robin order.
     pub(super) streams: VecDeque<OpId>,
-    /// True if a queue is not empty and the rank is in the engine's list.
+    /// True if a queue is not empty, so that the rank is in the engine's `outbound` list.
     pub(super) is_listed: bool,
 }
 
 impl Peer {
-    /// Creates the state of a rank with process id `pid`. `process` is `None` for this rank itself,
-    /// which needs no process descriptor.
+    /// Creates the state of the rank with process ID `pid`. `process` is its process descriptor,
+    /// `None` for this rank itself.
     pub(super) fn new(pid: i32, process: Option<PidFd>) -> Peer {
         Peer { process, pid, link: 0, state: PeerState::Present, readable: false }
     }
 
-    /// Copies from the rank's memory. Returns Ok(0) if the process has ended.
+    /// Copies from `address` in the rank's memory. Returns Ok(0) if the process has ended.
     pub(super) fn read(&self, address: u64, into: Region) -> io::Result<usize> {
         let alive = || self.process.as_ref().is_some_and(|process| !process.exited());
         if !alive() {
@@ -117,7 +117,7 @@ impl Peer {
         Ok(if alive() { count } else { 0 })
     }
 
-    /// Returns the rank's process id when the communicator was opened.
+    /// Returns the rank's process ID, as of when the communicator was opened.
     pub(super) fn pid(&self) -> i32 {
         self.pid
     }
@@ -141,12 +141,12 @@ impl Link {
     }
 }
 
-/// Modes of DTL_CMA.
+/// Values of the environment variable DTL_CMA (cross-memory attach).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
-    /// Read the memory of other ranks if the operating system permits it.
+    /// Read the memory of other ranks if the operating system permits that.
     Auto,
-    /// Also permit other ranks to read this process' memory, through the Yama module.
+    /// In addition, permit other ranks to read this process' memory (Yama module).
     Allow,
     /// Never read the memory of other ranks.
     Off,
@@ -167,12 +167,12 @@ impl Mode {
     }
 }
 
-/// Word of this process that other ranks try to read when the communicator is opened. Lives as long
+/// Memory word that other ranks read as a test when the communicator is opened. Must live as long
 /// as the communicator.
 pub(super) struct Probe(#[allow(dead_code, reason = "others read it")] Scratch);
 
 impl Probe {
-    /// Publishes the address and value of the word. With address 0 other ranks do not try to read.
+    /// Publishes the word's address and value; with mode `Off`, address 0, which no rank reads.
     pub(super) fn publish(segment: &Segment, rank: usize, mode: Mode) -> Result<Probe> {
         // Random, so that no other process has the value at this address; not 0, the value of an
         // untouched page.
@@ -185,7 +185,7 @@ impl Probe {
         Ok(Probe(word))
     }
 
-    /// Tries to read the published word of `peer`; returns the reason for a failure.
+    /// Tries to read the published word of `rank`; returns the reason if that fails.
     pub(super) fn read(
         segment: &Segment,
         rank: usize,

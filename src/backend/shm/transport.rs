@@ -1,5 +1,5 @@
-//! Interface of the transport to `runtime`: the engine behind one short lock, and the check that
-//! rejects forked children.
+//! Interface of the transport to `runtime`: the engine behind one short-held lock, and the check
+//! that rejects forked children.
 
 use super::memory::cma_copies::Copies;
 use super::memory::coll_mailbox;
@@ -22,20 +22,18 @@ use crate::sys::sync::spinlock::SpinLock;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Identifies the process that opened communicators. A fork clears it, so that a forked child's
-/// copy of a communicator is detected at the cost of one load, without touching memory that the
-/// parent uses.
+/// ID of the process that opens communicators. A fork clears it, so that a forked child's copy of a
+/// communicator is detected at the cost of one load, without touching memory that the parent uses.
 static OPENER: OpenState = OpenState::new();
-/// Maximum number of rounds of progress in one test of an operation while something moves; the
-/// caller may yield the processor in between.
+/// Maximum number of rounds of progress in one test while progress is made. Between tests the
+/// caller may yield its core.
 const ROUNDS: u32 = 8;
-/// Maximum number of consecutive rounds without progress while the other side copies the next
-/// piece.
+/// Maximum number of consecutive rounds without progress while the peer copies the next piece.
 const SPINS: u32 = 64;
-/// Keeps openers distinct from the small state values of `OpenState` itself.
+/// Distinguishes opener words from the internal state values of `OpenState`.
 const OPENER_BIT: u32 = 1 << 31;
 
-/// The transport of a communicator: the engine behind one short lock.
+/// Transport of a communicator: the engine behind one short-held lock.
 pub(super) struct ShmTransport {
     engine: SpinLock<OpenComm>,
     rank: i32,
@@ -49,12 +47,12 @@ pub(super) struct ShmTransport {
 
 struct OpenComm {
     engine: Engine,
-    /// Claim on the job id; `None` once the communicator is closed.
+    /// Claim on the rank; `None` once the communicator is closed.
     claim: Option<Arc<Claim>>,
 }
 
-/// Records that communicators opened from now on belong to this process. Returns the process'
-/// opener word.
+/// Records this process as the opener of the communicators opened from now on. Returns its opener
+/// word.
 pub(super) fn enter() -> Result<u32> {
     static LOCK: Mutex<()> = Mutex::new(());
     let _guard = LOCK.lock();
@@ -65,7 +63,7 @@ pub(super) fn enter() -> Result<u32> {
     Ok(opener)
 }
 
-/// Returns true if this process obtained `opener` from [`enter`], and is not a fork of that
+/// Returns true if this process obtained `opener` from [`enter`]; false in a forked child of that
 /// process.
 pub(super) fn is_opener(opener: u32) -> bool {
     OPENER.state() == opener
@@ -93,7 +91,7 @@ impl ShmTransport {
         Ok(ShmTransport { engine, rank, properties, opener, boards, parts, copies, _probe: probe })
     }
 
-    /// Runs `act` on the engine, if this process opened the communicator and it is not closed.
+    /// Calls `act` on the engine; fails in a forked child, or if the communicator is closed.
     #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
         if !is_opener(self.opener) {
@@ -226,7 +224,7 @@ impl Transport for ShmTransport {
     }
 
     /// Leaves the communicator without waiting. Completed sends are in the rings, which the other
-    /// ranks read also after this process has ended.
+    /// ranks read even after this process has ended.
     fn close(&self) -> Result<()> {
         self.with(|engine| {
             engine.segment.mark(engine.rank, PeerState::Left);
@@ -275,8 +273,8 @@ impl SharedMemory for ShmTransport {
         segment.has_boards().then(|| self.with(|_| Ok(())).and_then(|()| open()))
     }
 
-    /// Allocates a part of the segment. Memory that the program already has cannot become part of
-    /// the segment. The engine's lock is not held while pages are allocated.
+    /// Allocates a shared window segment; `None` for memory that the application allocated, which
+    /// cannot be shared. The engine's lock is not held while pages are allocated.
     fn offer_part(&self, offer: SharedOffer) -> Option<Result<Box<dyn SharedRegion>>> {
         let SharedOffer::Fresh(len) = offer else { return None };
         Some(self.with(|_| Ok(())).and_then(|()| self.parts.offer(len)))

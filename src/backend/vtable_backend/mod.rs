@@ -38,7 +38,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Priority of a backend whose table leaves the field 0.
+/// Priority of a backend whose table has priority 0.
 const DEFAULT_PRIORITY: i32 = 40;
 
 /// Lowest DTL_ABI_VERSION that tables and plugins may have been compiled with.
@@ -60,7 +60,7 @@ pub struct Tables {
     pub comm: Option<dtl_comm_vtable_t>,
 }
 
-/// Foreign object that all components of one backend share; destroyed after its last use.
+/// Plugin's `self` pointer, shared by all components of a backend and destroyed after last use.
 pub struct BackendObject {
     name: String,
     self_: Addr,
@@ -120,8 +120,8 @@ impl BackendObject {
         Ok(Addr::new(object))
     }
 
-    /// Returns the error for a missing slot of an optional group. `runtime` checks the groups
-    /// first, so this error is not reached through `runtime`.
+    /// Returns NOT_SUPPORTED for a missing slot of an optional group. `runtime` checks the groups
+    /// first, so its calls do not return this error.
     #[cold]
     fn absent(&self, slot: &str) -> Error {
         Error::new(DTL_ERROR_NOT_SUPPORTED, format!("backend {} has no {slot}", self.name))
@@ -153,14 +153,14 @@ fn leave_error_text(text: String) {
     let _ = ERROR_TEXT.try_with(|left| left.set(text));
 }
 
-/// Prepares a call of a foreign function outside the fast path: drops the error text that an
-/// earlier call left and returns a mark of the last error.
+/// Prepares a call of plugin code outside the fast path: drops the error text of an earlier call
+/// and returns a mark of the last error.
 pub(super) fn begin() -> Mark {
     drop(take_error_text());
     Mark::now()
 }
 
-/// Removes and returns the error text that foreign code set in this thread; empty if none.
+/// Removes and returns the error text that plugin code set in this thread; empty if none.
 pub(super) fn take_error_text() -> String {
     ERROR_TEXT.try_with(Cell::take).unwrap_or_default()
 }

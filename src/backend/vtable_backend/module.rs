@@ -16,7 +16,7 @@ pub(super) struct NativeModules {
 }
 
 impl NativeModules {
-    /// Creates the adapter. Returns `None` if the table has no module slot.
+    /// Creates the adapter. `None` if the table has no module slots; an error if some are missing.
     pub(super) fn of(
         owner: Arc<BackendObject>,
         table: &dtl_exec_vtable_t,

@@ -45,8 +45,8 @@ slots! {
     A B C D E F G H I J K L;
 }
 
-/// Guard of a slot call. [`SlotGuard::left`] ends the guard when the slot has returned; only
-/// unwinding drops it.
+/// Guard of a slot call. [`SlotGuard::left`] forgets the guard when the slot has returned, so the
+/// guard is dropped only by unwinding.
 pub(super) struct SlotGuard<'a> {
     owner: &'a BackendObject,
     slot: &'static str,

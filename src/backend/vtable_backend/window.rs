@@ -92,8 +92,8 @@ struct AtomicSlots {
 }
 
 impl Slots {
-    /// Reads the window slots of a table. Returns `None` if the table has no slot of the transfer
-    /// group.
+    /// Reads the window slots of a table. Returns `None` if the table has none of the transfer
+    /// slots, and an error if a group is incomplete.
     pub(super) fn of(table: &dtl_comm_vtable_t) -> Result<Option<Slots>> {
         whole(
             "comm",
@@ -155,7 +155,7 @@ pub(super) struct NativeWindows {
     pub(super) comm: Addr,
 }
 
-/// Buffer for the key that a slot writes, aligned for any struct.
+/// Buffer for the remote key that a slot writes, aligned for any struct.
 #[repr(align(16))]
 struct Key([u8; DTL_WIN_KEY_BYTES as usize]);
 
@@ -170,8 +170,8 @@ impl NativeWindows {
         self.slots.atomics.as_ref().ok_or_else(absent)
     }
 
-    /// Checks a window that the slot created. A window with an invalid key or pointer is destroyed
-    /// at once.
+    /// Checks a window that comm.win_create returned. Returns an error if the window is null or,
+    /// after destroying it, if its key is too long.
     fn checked(&mut self, window: Addr, bytes: u32) -> Result<()> {
         self.owner.not_null("comm.win_create", window.ptr())?;
         if bytes > DTL_WIN_KEY_BYTES {

@@ -1,5 +1,5 @@
-//! Addresses of a rank's control sockets: their encoding in the rank's record, and the order in
-//! which another rank tries them.
+//! Addresses of a rank's control sockets: encoding in the rank's record, and the order in which
+//! other ranks try them.
 
 use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
@@ -9,19 +9,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 /// Maximum number of addresses in a record.
 const MOST: usize = 3;
-/// Number of words of a record: node; port, number of addresses and the `EVERYWHERE` flag; two
-/// words for each address.
+/// Number of words of a record: node ID; port, number of addresses and `EVERYWHERE` flag; two words
+/// per address.
 pub(super) const WORDS: usize = 2 + 2 * MOST;
-/// Flag: the rank listens at every address of its machine.
+/// Flag: the rank listens at all addresses of its machine.
 const EVERYWHERE: u64 = 1 << 32;
-/// Prefixes of interfaces of virtual machines and containers. Other nodes have the same addresses
-/// on such interfaces, which do not lead to this node.
+/// Name prefixes of network interfaces of virtual machines and containers. Their addresses are not
+/// unique across nodes and do not lead to this node from elsewhere.
 const INSIDE: [&str; 5] = ["docker", "virbr", "veth", "br-", "cni"];
 
-/// Addresses at which one rank listens.
+/// Addresses at which one rank listens for control connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// Id of the machine, equal on all of its ranks; 0 if unknown.
+    /// ID of the machine, equal on all of its ranks; 0 if unknown.
     pub(super) node: u64,
     port: u16,
     is_everywhere: bool,
@@ -29,8 +29,8 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Starts to listen. `named`: an address or an interface of this machine, else all of them;
-    /// `near`: an interface whose addresses the other ranks should try first.
+    /// Starts to listen. `named`: address or interface of this machine (`None`: all); `near`:
+    /// interface whose addresses the other ranks should try first.
     pub(super) fn listen(
         named: Option<&str>,
         near: Option<&str>,
@@ -83,7 +83,7 @@ impl Address {
         }
     }
 
-    /// Returns the addresses at which rank `own` tries to reach this rank, the best first.
+    /// Returns the addresses at which rank `own` should try to reach this rank, best first.
     pub(super) fn ways(&self, own: &Address) -> Vec<SocketAddr> {
         let is_here = self.node == own.node && self.node != 0;
         let mut ways = Vec::new();
@@ -109,7 +109,7 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Returns the addresses that other ranks may reach, the likeliest first.
+/// Returns at most `MOST` addresses that other ranks may reach, likeliest first.
 fn in_order(all: &[Interface], near: Option<&str>) -> Vec<IpAddr> {
     let is_local = |address: &IpAddr| match address {
         IpAddr::V4(address) => address.is_link_local(),

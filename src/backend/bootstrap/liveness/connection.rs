@@ -1,4 +1,4 @@
-//! Establishment, progress and end of a connection. The protocol on it is in `frames`.
+//! Establishment, progress and closing of connections; `frames` has their protocol.
 
 use super::super::socket_frames::{Channel, ConnectionState};
 use super::{LISTENER, LONGEST, Oob, PeerLiveness};
@@ -12,25 +12,25 @@ use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 
-/// Kinds of frames.
+/// Kinds of control frames.
 pub(super) mod kind {
-    /// First frame of a connection: magic, cookie, from, to, whether it is brief.
+    /// First frame of a connection: magic, cookie, source, destination, brief flag.
     pub(in super::super) const HELLO: u8 = 1;
-    /// Answer to a hello, with the same content.
+    /// Reply to a hello, with the same fields.
     pub(in super::super) const WELCOME: u8 = 2;
-    /// Message of the owner of the control sockets.
+    /// Message of the user of the control sockets.
     pub(in super::super) const MESSAGE: u8 = 3;
-    /// Ranks that died or left, encoded by `heartbeat_ring`.
+    /// Notification of ranks that died or left, encoded by `heartbeat_ring`.
     pub(in super::super) const GONE: u8 = 4;
-    /// Farewell of a sender that leaves, with the ranks that died or left before the sender in the
-    /// ring.
+    /// Farewell of a leaving rank, with the ranks directly before it in the ring that have died or
+    /// left.
     pub(in super::super) const BYE: u8 = 5;
 }
 
-/// Kind and bytes of a frame.
+/// A frame: kind and payload bytes.
 pub(super) type Frame = (u8, Vec<u8>);
 
-/// Size of a hello, and of its answer, in bytes.
+/// Size of a hello, and of its reply, in bytes.
 const HELLO_BYTES: usize = 8 * super::frames::HELLO_WORDS;
 /// Maximum size of a frame, in bytes.
 const MOST: usize = if LONGEST > super::heartbeat_ring::MOST_BYTES {
@@ -38,11 +38,11 @@ const MOST: usize = if LONGEST > super::heartbeat_ring::MOST_BYTES {
 } else {
     super::heartbeat_ring::MOST_BYTES
 };
-/// Maximum number of connections without a hello.
+/// Maximum number of connections that have sent no hello.
 const GUESTS: usize = 64;
 /// Timeout for the hello of an accepted connection, in nanoseconds.
 const GUEST_NS: u64 = 5_000_000_000;
-/// Time for which no connection is accepted after this process had no file descriptor left, in
+/// Time for which no connection is accepted after this process has run out of file descriptors, in
 /// nanoseconds.
 const PAUSE_NS: u64 = 100_000_000;
 
@@ -51,65 +51,65 @@ const PAUSE_NS: u64 = 100_000_000;
 pub(super) enum ConnectionStage {
     /// The operating system is connecting the socket.
     Connecting,
-    /// The hello is sent; its answer has not arrived.
+    /// The hello is sent; the reply (welcome) has not arrived.
     Unwelcome,
-    /// The connection is accepted; no hello has arrived yet.
+    /// Accepted; the hello of the peer has not arrived.
     Guest,
     /// Established: frames can be exchanged.
     Open,
 }
 
-/// A connection to another rank.
+/// A control connection to another rank.
 pub(super) struct Connection {
     pub(super) channel: Channel,
-    /// Rank of the peer; -1 if unknown.
+    /// Rank of the peer; -1 before its hello has arrived.
     pub(super) peer: i32,
     pub(super) stage: ConnectionStage,
-    /// The connection carries a few frames in one direction and is then closed; its end has no
-    /// further meaning.
+    /// True if the connection carries a few frames in one direction and is then closed. Its end is
+    /// then no sign of a failure.
     pub(super) is_brief: bool,
     /// True if this side initiated the connection.
     is_ours: bool,
-    /// Slot of the connection.
+    /// Index of the connection's slot.
     pub(super) index: u32,
     pub(super) serial: u32,
     pub(super) since_ns: u64,
     wanted: Interest,
-    /// Frames to be sent once the connection is open.
+    /// Frames to send once the connection is open.
     pub(super) waiting: Vec<Frame>,
-    /// Address that is being tried, and further addresses of the peer, the best last.
+    /// Address that is being tried; `ways` are the peer's further addresses, best last.
     way: Option<SocketAddr>,
     ways: Vec<SocketAddr>,
-    /// Number of times that connections to the current address ended without a welcome.
+    /// Number of connections to the current address that ended without a welcome.
     in_vain: u8,
 }
 
-/// Number of retries at an address after the connection ended without a welcome: the peer may have
-/// closed a connection on which this side, busy otherwise, sent nothing for a long time.
+/// Number of retries at an address if the connection ends without a welcome: the peer may have
+/// closed it because this side was busy and sent nothing for a long time.
 const CHANCES: u8 = 2;
 
-/// Reason why a rank could not be reached.
+/// Reason why no connection to a rank could be established.
 pub(super) struct ConnectFailure {
     pub(super) why: String,
-    /// True if the connection was refused at its address; false if there was no answer.
+    /// True if a connection was refused; false if there was no reply.
     pub(super) is_refused: bool,
 }
 
 impl Connection {
-    /// Returns the connection's number in the poller.
+    /// Returns the number by which the poller reports this connection.
     fn number(&self) -> u64 {
         u64::from(self.serial) << 32 | u64::from(self.index)
     }
 
-    /// Prefixes `what` with the address that is being tried.
+    /// Returns `what`, prefixed with the address that is being tried, if any.
     pub(super) fn on_its_way(&self, what: &str) -> String {
         self.way.map_or_else(|| what.to_owned(), |way| format!("{way}: {what}"))
     }
 }
 
 impl Oob {
-    /// Starts a connection to `rank`, to send the frames `waiting`. With `is_brief` the connection
-    /// carries only these frames.
+    /// Starts a connection to `rank` and queues the frames `waiting`. If `is_brief`, the connection
+    /// is closed after these frames.
     pub(super) fn connect(&mut self, rank: i32, waiting: Vec<Frame>, is_brief: bool) -> Result<()> {
         let mut ways = self.address(rank).ways(&self.own);
         ways.reverse();
@@ -132,13 +132,13 @@ impl Oob {
         Ok(())
     }
 
-    /// Returns the time for which the operating system may try one address, in nanoseconds.
+    /// Returns the timeout for connecting to one address, in nanoseconds.
     fn attempt_ns(&self) -> u64 {
         u64::try_from(self.silent.as_nanos()).unwrap_or(u64::MAX).saturating_mul(2)
     }
 
-    /// Starts a connection to the next address that does not refuse immediately. The outer error is
-    /// a failure of this process.
+    /// Starts a connection to the next address that does not refuse at once; the inner error
+    /// reports that none is left. The outer error is a failure of this process.
     fn attempt(
         &self,
         ways: &mut Vec<SocketAddr>,
@@ -255,7 +255,7 @@ impl Oob {
         self.connections.get_mut(index).and_then(Option::take)
     }
 
-    /// Closes connections in early stages whose time limit has passed.
+    /// Closes or retries connections that are not established within their timeout.
     pub(super) fn end_overdue(&mut self, now: u64) {
         for index in 0..self.connections.len() {
             // Data that has arrived since the last call is in time.
@@ -347,7 +347,7 @@ impl Oob {
         }
     }
 
-    /// Writes queued frames; a failure is detected by the next read.
+    /// Writes queued frames; the next read detects a failure.
     pub(super) fn flush(&mut self, index: usize) {
         let Some(mut one) = self.take_out(index) else { return };
         if one.stage != ConnectionStage::Connecting {
@@ -379,7 +379,7 @@ impl Oob {
         }
     }
 
-    /// Handles what a rank has sent on its other connections before the rank's end is reported.
+    /// Handles frames on other connections of `peer`, before its end is reported.
     pub(super) fn read_others_of(&mut self, peer: i32) {
         for index in 0..self.connections.len() {
             if self
@@ -393,7 +393,7 @@ impl Oob {
         }
     }
 
-    /// Continues a failed connection with the next address of the peer.
+    /// Retries a failed connection at the peer's next address; if none is left, reports that.
     pub(super) fn try_on(&mut self, mut one: Connection, why: ConnectFailure) {
         self.poller.remove(one.channel.as_fd());
         let (peer, is_brief, is_idle) =
@@ -420,7 +420,7 @@ impl Oob {
         }
     }
 
-    /// Closes a connection that is in no slot.
+    /// Closes a connection that was taken out of its slot.
     pub(super) fn discard(&mut self, one: Connection) {
         self.poller.remove(one.channel.as_fd());
         // A forked child may have a copy of the descriptor; shutdown makes the other side detect
@@ -440,7 +440,7 @@ impl Oob {
         }
     }
 
-    /// Closes all connections with a rank.
+    /// Closes all connections to `rank`.
     pub(super) fn cut_off(&mut self, rank: i32) {
         for index in 0..self.connections.len() {
             let is_its = |one: &mut Connection| one.peer == rank;
@@ -451,14 +451,14 @@ impl Oob {
         }
     }
 
-    /// Returns true if two ranks are known to be on one machine.
+    /// Returns true if two ranks are known to be on the same machine.
     pub(super) fn is_beside(&self, one: i32, other: i32) -> bool {
         let node = |rank| self.address(rank).node;
         node(one) != 0 && node(one) == node(other)
     }
 }
 
-/// Checks that the operating system has connected the socket, and not to itself.
+/// Checks that the socket is connected, and not to itself.
 fn has_connected(stream: &TcpStream) -> std::io::Result<()> {
     if let Some(error) = stream.take_error()? {
         return Err(error);

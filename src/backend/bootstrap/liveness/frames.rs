@@ -1,4 +1,4 @@
-//! Frames on a connection: a hello and its answer, then messages, notices of ranks that died or
+//! Frames on a connection: hello and reply, then messages, notifications of ranks that died or
 //! left, and a farewell.
 
 use super::super::records::{bytes_of, words_of};
@@ -6,11 +6,10 @@ use super::connection::{Connection, ConnectionStage, Frame, kind, unreached};
 use super::{Oob, OobEvent, PeerLiveness};
 use std::io::ErrorKind;
 
-/// First word of a hello. It changes with every part of the protocol on which both sides must
-/// agree.
+/// First word of a hello; changed with each protocol change on which both sides must agree.
 const MAGIC: u64 = u64::from_be_bytes(*b"dtl-oob1");
-/// Number of words of a hello and of its answer: magic, cookie, from, to, whether the connection is
-/// brief.
+/// Number of words of a hello and of its reply: magic, cookie, source rank, destination rank, brief
+/// flag.
 pub(super) const HELLO_WORDS: usize = 5;
 
 type Words = [u64; HELLO_WORDS];
@@ -30,7 +29,7 @@ impl Oob {
         }
     }
 
-    /// Handles one frame. Returns an error if no rank of this job sends such a frame.
+    /// Handles a frame. Returns an error text if no rank of this job sends such a frame.
     pub(super) fn take(
         &mut self,
         one: &mut Connection,

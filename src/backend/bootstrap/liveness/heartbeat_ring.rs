@@ -1,12 +1,12 @@
-//! Failure detector: defines which rank watches which, and which ranks it notifies. Each rank has a
-//! connection with the living rank before it (rank 0 with the last). When that connection ends, the
-//! rank notifies all others and watches the next rank before it. So exactly one rank is responsible
-//! for each failed rank, regardless of which others have noticed the failure. A rank that takes
-//! over a watch repeats the notices, because the previous watcher may have been interrupted.
+//! Failure detector: which rank watches which, and which ranks it notifies. Each rank has a
+//! connection to the live rank before it in the ring (rank 0 to the last). When that ends, the rank
+//! notifies all others and watches the next live rank before it. So exactly one rank is responsible
+//! for each failed rank, whichever others have noticed the failure. A rank that takes over a watch
+//! repeats the notifications, because the previous watcher may not have finished.
 //!
-//! A rank that leaves sends a farewell on its connections; its watcher waits briefly before it
-//! notifies the others, since ranks often leave together. A rank that refuses connections is first
-//! suspected: its watcher's notice, that the rank has left or died, may be in transit.
+//! A leaving rank sends a farewell on its connections; its watcher waits briefly before it notifies
+//! the others, since ranks often leave together. A rank that refuses connections is first
+//! suspected, because a notification that it has left or died may be in transit.
 
 use super::connection::{ConnectFailure, kind};
 use super::{ConnectionStage, NEVER, Oob, OobEvent, PeerLiveness};
@@ -14,35 +14,35 @@ use crate::error::Result;
 use crate::runtime::log;
 use crate::sys::sync::clock::now_ns;
 
-/// Delay between a farewell and the notices to the other ranks, in nanoseconds.
+/// Delay between a farewell and the notification of other ranks, in nanoseconds.
 const TOGETHER_NS: u64 = 100_000_000;
-/// Time for which a rank is suspected by its watcher, in nanoseconds; other ranks suspect it twice
-/// as long.
+/// Time for which its watcher suspects a rank before it counts as failed, in nanoseconds; other
+/// ranks wait twice as long.
 const SUSPECT_NS: u64 = 200_000_000;
-/// Delay before a connection is retried for which this process had no file descriptor, in
+/// Delay before retrying a connection for which this process had no file descriptor, in
 /// nanoseconds.
 const AGAIN_NS: u64 = 1_000_000_000;
-/// Maximum number of ranks without a connection that are notified concurrently.
+/// Maximum number of concurrent notifications of ranks without a connection.
 const TOLD_AT_ONCE: usize = 64;
-/// Maximum number of ranges in one frame.
+/// Maximum number of ranges in a frame.
 const RANGES: usize = 80;
-/// Size of a range in bytes: first rank, number of ranks, and whether they left.
+/// Size of an encoded range in bytes: first rank, number of ranks, whether they left.
 const RANGE_BYTES: usize = 12;
 /// Maximum size of a frame with ranges, in bytes.
 pub(super) const MOST_BYTES: usize = RANGES * RANGE_BYTES;
 
-/// One rank's state of the heartbeat ring.
+/// State of this rank in the heartbeat ring.
 pub(super) struct HeartbeatRing {
-    /// Time at which to connect to the watched rank, in nanoseconds.
+    /// Time at which to connect to the watched rank, in nanoseconds; `NEVER` if not due.
     watch_at: u64,
-    /// Time at which to notify the other ranks, in nanoseconds.
+    /// Time at which to notify the other ranks, in nanoseconds; `NEVER` if not due.
     tell_at: u64,
-    /// Ranks that are still to be notified.
+    /// Ranks that have not been notified yet.
     to_tell: Vec<i32>,
     pub(super) suspects: Vec<Suspect>,
 }
 
-/// A rank that could not be reached.
+/// A rank that refused connections and may have left or died.
 pub(super) struct Suspect {
     pub(super) rank: i32,
     until_ns: u64,
@@ -75,12 +75,12 @@ impl Oob {
         (1..size).map(move |back| (rank - back).rem_euclid(size))
     }
 
-    /// Returns the living rank before this rank in the ring.
+    /// Returns the nearest live rank before this rank, which it watches; `None` if there is none.
     pub(super) fn watched(&self) -> Option<i32> {
         self.before().find(|rank| self.life(*rank) == PeerLiveness::Here)
     }
 
-    /// Returns the living rank after this rank in the ring.
+    /// Returns the nearest live rank after this rank, its watcher; `None` if there is none.
     fn watcher(&self) -> Option<i32> {
         let (rank, size) = (self.rank, self.size());
         (1..size).map(|on| (rank + on) % size).find(|rank| self.life(*rank) == PeerLiveness::Here)
@@ -98,7 +98,7 @@ impl Oob {
         }
     }
 
-    /// Performs the ring's actions that are due at time `now`.
+    /// Performs the actions of the ring that are due at time `now`.
     pub(super) fn turn_ring(&mut self, now: u64) {
         if now >= self.ring.watch_at {
             self.watch();
@@ -124,7 +124,7 @@ impl Oob {
         self.alarm(next.min(self.ring.watch_at).min(self.ring.tell_at));
     }
 
-    /// Handles a rank that no address reached.
+    /// Handles a rank that could not be reached at any address.
     pub(super) fn is_unreached(&mut self, rank: i32, is_brief: bool, what: &ConnectFailure) {
         if is_brief || self.life(rank) != PeerLiveness::Here || self.is_suspected(rank) {
             return; // the rank's watcher notifies this rank
@@ -139,8 +139,8 @@ impl Oob {
         self.alarm(until_ns);
     }
 
-    /// Handles a rank that is silent. Its whole machine may have failed, so this rank connects to
-    /// the other ranks on the machine: otherwise their failures would be detected one at a time.
+    /// Handles a rank that does not reply. Its whole machine may have failed, so this rank connects
+    /// to the other ranks there: otherwise their failures would be detected one after another.
     pub(super) fn is_silent(&mut self, rank: i32, why: String) {
         self.is_gone(rank, PeerLiveness::Dead, why);
         for other in 0..self.size() {
@@ -153,7 +153,7 @@ impl Oob {
         }
     }
 
-    /// Records that a rank has died or left, and reports it once.
+    /// Records that a rank has died or left, and queues the event; no effect if already known.
     pub(super) fn is_gone(&mut self, rank: i32, life: PeerLiveness, why: String) {
         if self.life(rank) != PeerLiveness::Here || rank == self.rank {
             return;
@@ -173,7 +173,7 @@ impl Oob {
         }
     }
 
-    /// Notifies all other ranks of the failed ranks before this rank.
+    /// Starts to notify all other live ranks of the failed ranks directly before this rank.
     fn notify_all(&mut self) {
         self.ring.tell_at = NEVER;
         self.ring.to_tell = (0..self.size())
@@ -182,7 +182,7 @@ impl Oob {
         self.continue_notifying();
     }
 
-    /// Continues to notify the ranks in `to_tell`.
+    /// Notifies further ranks in `to_tell`, as far as the limit permits.
     pub(super) fn continue_notifying(&mut self) {
         let is_telling =
             |one: &&super::Connection| one.is_brief && one.stage == ConnectionStage::Connecting;
@@ -199,7 +199,7 @@ impl Oob {
         }
     }
 
-    /// Notifies one rank of the failed ranks before this rank.
+    /// Notifies `rank` of the failed ranks directly before this rank.
     fn notify_one(&mut self, rank: i32) -> Result<()> {
         let frame = (kind::GONE, self.run());
         match self.link(rank) {
@@ -208,7 +208,7 @@ impl Oob {
         }
     }
 
-    /// Sends a farewell on all connections, and to the rank that watches this rank.
+    /// Sends a farewell on all connections, and to this rank's watcher.
     pub(super) fn send_farewell(&mut self) {
         let (run, watcher) = (self.run(), self.watcher());
         let mut knows = false;
@@ -227,7 +227,7 @@ impl Oob {
         }
     }
 
-    /// Encodes the failed ranks directly before this rank as ranges.
+    /// Encodes the died or left ranks directly before this rank as ranges.
     pub(super) fn run(&self) -> Vec<u8> {
         let mut ranges: Vec<[u32; 3]> = Vec::new();
         for rank in self.before().take_while(|rank| self.life(*rank) != PeerLiveness::Here) {
@@ -242,7 +242,7 @@ impl Oob {
         ranges.iter().take(RANGES).flatten().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Handles the failed ranks that another rank has encoded with `run`.
+    /// Handles died or left ranks as encoded by `run` on rank `from`.
     pub(super) fn handle_gone(
         &mut self,
         from: i32,

@@ -1,11 +1,11 @@
-//! Liveness of ranks from which a message is awaited. Their watchers report their deaths, but only
-//! while the watchers make calls. So a rank that waits for longer than a moment opens its own
-//! connection to the awaited rank. The connection to a rank that is alive but makes no call is
-//! completed later. Only a refused connection shows that a rank has died or left; a full accept
+//! Failure detection for ranks from which a message is awaited. Their watchers report failures, but
+//! only while the watchers call the library. So a rank that waits for longer than `MOMENT_NS` opens
+//! its own connection to the awaited rank. If that rank is alive but makes no calls, the connection
+//! is completed later. Only a refused connection shows that a rank has died or left; a full accept
 //! queue does not.
 //!
-//! A rank that waits for any rank opens these connections in batches that double in size, as long
-//! as nothing arrives.
+//! A rank that awaits a message from any rank opens these connections in batches of doubling size
+//! while no event occurs.
 
 use super::connection::Frame;
 use super::{NEVER, Oob, PeerLiveness};
@@ -16,18 +16,18 @@ use crate::sys::sync::clock::now_ns;
 const MOMENT_NS: u64 = 100_000_000;
 /// Delay before a failed connection is retried, in nanoseconds.
 const AGAIN_NS: u64 = 1_000_000_000;
-/// Maximum number of connections of a rank that waits for any rank: each needs a file descriptor on
-/// both sides.
+/// Maximum number of connections of a rank that waits for any rank, because each takes a file
+/// descriptor on both sides.
 const MOST: usize = 256;
 
-/// Ranks from which a message is awaited and that have no connection yet, with the time to connect.
+/// Ranks from which a message is awaited and that have no connection yet.
 pub(super) struct LivenessWaits {
-    /// Awaited ranks without a connection.
+    /// Awaited ranks to which a connection is planned.
     ranks: Vec<i32>,
-    /// Time at which to connect to the ranks of `ranks`, in nanoseconds.
+    /// Time at which to connect to `ranks`, in nanoseconds; `NEVER` if there are none.
     at: u64,
-    /// For a wait for any rank: the last event count, the time since which it has not changed, and
-    /// the size of the next batch.
+    /// For messages from any rank: last event count, time of its last change, and size of the next
+    /// batch.
     any: (u64, u64, usize),
 }
 
@@ -38,14 +38,14 @@ impl LivenessWaits {
 }
 
 impl Oob {
-    /// Watches a rank from which a message is awaited.
+    /// Plans failure detection for `rank`, from which a message is awaited.
     pub fn awaits(&mut self, rank: i32) {
         if self.is_to_be_awaited(rank) {
             self.await_from(rank, now_ns().saturating_add(MOMENT_NS));
         }
     }
 
-    /// Schedules a connection to the rank at time `at`.
+    /// Schedules a connection to `rank` at time `at`.
     fn await_from(&mut self, rank: i32, at: u64) {
         if let Some(of) = self.rank_mut(rank) {
             of.is_awaited = true;
@@ -55,8 +55,8 @@ impl Oob {
         self.alarm(self.awaited.at);
     }
 
-    /// Watches the ranks while a message of any rank is awaited. `happened` is an event count that
-    /// has changed if something has arrived since the last call.
+    /// Plans failure detection while a message from any rank is awaited. The caller must change
+    /// `happened` whenever an event has occurred.
     pub fn awaits_any(&mut self, happened: u64) {
         let now = now_ns();
         let (before, since, count) = self.awaited.any;
@@ -78,8 +78,8 @@ impl Oob {
         }
     }
 
-    /// Returns true if only its watcher reports this rank's end: the rank is alive, and has no
-    /// connection with this rank.
+    /// Returns true if only its watcher would report a failure of `rank`: `rank` is alive and has
+    /// no connection to this rank.
     fn is_unknown(&self, rank: i32) -> bool {
         let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
         rank != self.rank && of.is_some_and(|of| of.life == PeerLiveness::Here && of.link.is_none())
@@ -90,7 +90,7 @@ impl Oob {
         self.is_unknown(rank) && of.is_some_and(|of| !of.is_awaited)
     }
 
-    /// Opens the connections that are due.
+    /// Opens the connections that are due at time `now`.
     pub(super) fn turn_awaited(&mut self, now: u64) {
         if now < self.awaited.at {
             return self.alarm(self.awaited.at);
@@ -111,13 +111,13 @@ impl Oob {
         }
     }
 
-    /// Returns true if a connection serves only to detect the rank's end.
+    /// Returns true if a connection to `rank` serves only to detect the rank's failure.
     pub(super) fn is_idle(&self, rank: i32, to_send: &[Frame]) -> bool {
         let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
         to_send.is_empty() && of.is_some_and(|of| of.is_awaited) && self.watched() != Some(rank)
     }
 
-    /// Schedules another attempt for an idle connection that could not be established.
+    /// Schedules a retry for an idle connection that could not be established.
     pub(super) fn await_again(&mut self, rank: i32) {
         self.await_from(rank, now_ns().saturating_add(AGAIN_NS));
     }

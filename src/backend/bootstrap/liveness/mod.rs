@@ -1,14 +1,14 @@
-//! Control sockets of a rank (TCP): short messages to other ranks, connected on first use, and
-//! notices of ranks that have died or left. Only `wait` and, briefly, `leave` block; `poll` makes
-//! at most one system call when nothing has happened.
+//! TCP control sockets of a rank: short messages to other ranks, connected on first use, and
+//! notifications of ranks that died or left. Only `wait` and, briefly, `leave` block; `poll` makes
+//! at most one system call when no event has occurred.
 //!
-//! A connection starts with a hello that has both ranks and the job's cookie; a connection that
-//! starts with anything else is closed. Two ranks that connect to each other at the same time have
-//! two connections: each sends permanently on one of them.
+//! A connection starts with a hello with both ranks and the job's cookie; a connection that starts
+//! with anything else is closed. If two ranks connect to each other at the same time, both
+//! connections stay, and each rank always sends on the same one.
 //!
-//! The operating system closes the sockets of a process that ends, by which its death is detected.
-//! Its forked children do not have the sockets (`sys::os::close_on_fork`). A machine that is silent
-//! counts as dead after `Options::silent_ns`. Only one thread at a time may call.
+//! The operating system closes the sockets of a process that ends, which reveals its death. Forked
+//! children do not have the sockets (`sys::os::close_on_fork`). A machine that does not respond for
+//! `Options::silent_ns` counts as failed. Only one thread at a time may call.
 //!
 //! In reading order:
 //! - `address`: addresses at which a rank listens
@@ -39,35 +39,35 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Number of words in a rank's record by which other ranks reach it.
+/// Number of words of a rank's record, by which other ranks reach it.
 pub const WORDS: usize = address::WORDS;
 /// Maximum size of a message, in bytes.
 pub const LONGEST: usize = 1000;
-/// Default of `Options::silent_ns`: a machine that is silent for longer counts as dead.
+/// Default of `Options::silent_ns`, in nanoseconds.
 pub const SILENT_NS: u64 = 5_000_000_000;
-/// Memory without any rank, in bytes.
+/// Memory of the control sockets without any rank, in bytes.
 pub const FIXED_BYTES: usize = size_of::<Oob>();
-/// Memory per rank, with or without messages, in bytes.
+/// Memory per rank in bytes, whether or not there is a connection to it.
 pub const RANK_BYTES: usize = size_of::<Rank>() + WORDS * size_of::<u64>();
-/// Memory per rank with a connection in bytes (twice that, if both ranks connected at the same
+/// Additional memory per connected rank in bytes (twice that if both ranks connected at the same
 /// time), excluding queued messages and memory of the operating system.
 pub const PARTNER_BYTES: usize = size_of::<Option<Connection>>();
 
-/// Maximum time for which `leave` waits until queued frames are sent, in nanoseconds.
+/// Maximum time for which `leave` waits until queued frames are written, in nanoseconds.
 const LEAVE_NS: u64 = 200_000_000;
-/// Time value that means that nothing is due.
+/// Time value for "not scheduled".
 const NEVER: u64 = u64::MAX;
-/// Number of the listener in the poller.
+/// Number by which the poller reports the listener.
 const LISTENER: u64 = u64::MAX;
 
-/// Options for listening.
+/// Options for [`Oob::listen`].
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// An address or an interface of this machine at which to listen; `None`: all.
+    /// Address or interface of this machine at which to listen; `None`: all addresses.
     pub listen: Option<&'a str>,
-    /// An interface whose addresses the other ranks should try first, such as that of the device.
+    /// Interface whose addresses other ranks should try first, such as the data network's.
     pub near: Option<&'a str>,
-    /// Time in nanoseconds after which a silent machine counts as dead.
+    /// Time without response after which a machine counts as failed, in nanoseconds.
     pub silent_ns: u64,
 }
 
@@ -77,23 +77,23 @@ impl Default for Options<'_> {
     }
 }
 
-/// Event that `poll` reports.
+/// Event that `poll` and `wait` report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OobEvent {
-    /// Message of a rank.
+    /// Message from a rank: the rank and the bytes.
     Message(i32, Vec<u8>),
-    /// A rank is gone: true if it has left, false if it has died; and the reason. Reported once per
-    /// rank; no later event refers to the rank.
+    /// A rank has left (true) or died (false), and the reason. Reported once per rank, and no later
+    /// event refers to that rank.
     Gone(i32, bool, String),
 }
 
-/// State of a rank.
+/// State of another rank.
 #[derive(Clone, Copy, Default)]
 struct Rank {
-    /// Connection on which messages to the rank are sent.
+    /// Slot of the connection on which messages to the rank are sent, if there is one.
     link: Option<u32>,
     life: PeerLiveness,
-    /// A message from the rank is awaited, so a connection to it is open or planned
+    /// True if a message from the rank is awaited, so that a connection to it is open or planned
     /// (`liveness_waits`).
     is_awaited: bool,
 }
@@ -106,8 +106,8 @@ enum PeerLiveness {
     Dead,
 }
 
-/// One rank's control sockets. Dropping them without calling `leave` appears to the other ranks as
-/// a death.
+/// Control sockets of one rank. To the other ranks, dropping them without a call of `leave` looks
+/// like a death.
 pub struct Oob {
     poller: Poller,
     listener: Option<CloseOnFork<TcpListener>>,
@@ -115,29 +115,29 @@ pub struct Oob {
     silent: Duration,
     rank: i32,
     cookie: u64,
-    /// `WORDS` words of each rank.
+    /// Records of all ranks, `WORDS` words each.
     records: Vec<u64>,
     ranks: Vec<Rank>,
     connections: Vec<Option<Connection>>,
     /// Free slots of `connections`.
     free: Vec<u32>,
-    /// Number of connections so far; distinguishes a late event from an event of another connection
-    /// in the same slot.
+    /// Number of connections so far. It distinguishes a late event of an earlier connection in the
+    /// same slot.
     serial: u32,
     events: VecDeque<OobEvent>,
     ring: HeartbeatRing,
     awaited: LivenessWaits,
-    /// Next time at which an action is due without an event, in nanoseconds.
+    /// Time at which the next action is due without an event, in nanoseconds.
     due_ns: u64,
-    /// No connections are accepted before this time.
+    /// Time at which a paused listener is polled again; `NEVER` if it is not paused.
     accept_at: u64,
-    /// Set once the log has the message that no connection can be accepted now.
+    /// True once it was logged that connections cannot be accepted.
     is_short: bool,
     is_leaving: bool,
 }
 
 impl Oob {
-    /// Starts to listen. Returns the control sockets and the words for this rank's record.
+    /// Starts to listen. Returns the control sockets and this rank's record for `set_members`.
     pub fn listen(options: &Options<'_>) -> Result<(Oob, [u64; WORDS])> {
         let (listener, own) = Address::listen(options.listen, options.near)?;
         let failed =
@@ -168,16 +168,16 @@ impl Oob {
         Ok((oob, words))
     }
 
-    /// Sets this rank, the words of all ranks in their order (`WORDS` each), and the job's secret
-    /// cookie. Called once; the watching begins with the next `poll`.
+    /// Sets this rank, the records of all ranks in rank order (`WORDS` words each), and the job's
+    /// secret cookie. Must be called once; failure detection starts with the next `poll`.
     pub fn set_members(&mut self, rank: i32, records: Vec<u64>, cookie: u64) {
         self.ranks = vec![Rank::default(); records.len() / WORDS];
         (self.rank, self.records, self.cookie) = (rank, records, cookie);
         self.watch_at(0);
     }
 
-    /// Queues a message to a rank. Queuing does not guarantee delivery: `OobEvent::Gone` reports a
-    /// rank that gets no more messages.
+    /// Queues a message to `rank`; fails if the rank has died or left, or if `bytes` is too long.
+    /// Delivery is not guaranteed: see `OobEvent::Gone`.
     pub fn send(&mut self, rank: i32, bytes: &[u8]) -> Result<()> {
         let known = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
         let Some(known) = known.filter(|_| rank != self.rank && bytes.len() <= LONGEST) else {
@@ -208,13 +208,13 @@ impl Oob {
         Ok(())
     }
 
-    /// Makes progress on all connections and passes each event to `tell`.
+    /// Makes progress on all connections without blocking, and passes each event to `tell`.
     pub fn poll(&mut self, tell: &mut dyn FnMut(OobEvent)) {
         self.wait(0, tell);
     }
 
-    /// Waits up to `timeout_ns` nanoseconds (`u64::MAX`: forever) for an event, makes progress on
-    /// all connections, and passes each event to `tell`.
+    /// Waits up to `timeout_ns` nanoseconds (`u64::MAX`: no timeout) for an event, makes progress
+    /// on all connections, and passes each event to `tell`.
     pub fn wait(&mut self, timeout_ns: u64, tell: &mut dyn FnMut(OobEvent)) {
         let timeout_ns = if self.events.is_empty() { timeout_ns } else { 0 };
         self.turn(timeout_ns);
@@ -223,15 +223,15 @@ impl Oob {
         }
     }
 
-    /// Returns a descriptor that is readable when `poll` has something to do, for callers that also
-    /// wait for other events; see also `due_in_ns`.
+    /// Returns a descriptor that is readable when `poll` must be called, for callers that wait for
+    /// several descriptors. See also `due_in_ns`.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }
 
-    /// Returns the time in nanoseconds after which `poll` must be called even if nothing has
-    /// arrived (`u64::MAX`: never).
+    /// Returns the time in nanoseconds after which `poll` must be called even if the descriptor is
+    /// not readable (`u64::MAX`: never).
     #[must_use]
     pub fn due_in_ns(&self) -> u64 {
         match self.due_ns {
@@ -240,8 +240,8 @@ impl Oob {
         }
     }
 
-    /// Sends a farewell to the other ranks and closes everything; waits for a moment at most.
-    /// Afterwards only dropping is allowed.
+    /// Sends a farewell to the other ranks and closes all sockets; blocks for at most about 0.2 s.
+    /// The caller must then only drop the value.
     pub fn leave(&mut self) {
         if std::mem::replace(&mut self.is_leaving, true) || self.ranks.len() < 2 {
             return self.close();
@@ -274,7 +274,7 @@ impl Oob {
         (self.ring, self.awaited) = (HeartbeatRing::new(), LivenessWaits::new());
     }
 
-    /// Polls all sockets once and handles their events.
+    /// Polls all sockets once, for at most `timeout_ns`, and handles their events.
     fn turn(&mut self, timeout_ns: u64) {
         if self.ranks.is_empty() {
             return; // before `set_members`, or after `leave`
@@ -313,7 +313,7 @@ impl Oob {
         self.turn_awaited(now);
     }
 
-    /// Schedules an action at that time.
+    /// Ensures that `timers` runs at time `at_ns` or earlier.
     fn alarm(&mut self, at_ns: u64) {
         self.due_ns = self.due_ns.min(at_ns);
     }

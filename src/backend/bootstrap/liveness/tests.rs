@@ -1,5 +1,5 @@
-//! Tests with several ranks in one process over loopback. The test itself makes progress on each
-//! rank, so that orders can be random.
+//! Tests with several ranks in one process over loopback. The test makes progress on each rank
+//! itself, so that the order can be random.
 
 use super::super::records::bytes_of;
 use super::super::socket_frames::Channel;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const COOKIE: u64 = 0x1234_5678;
 
-/// Ranks, the events that they have received, and random numbers for the orders.
+/// The ranks of a job, the events that each has received, and a random generator.
 struct Job {
     ranks: Vec<Option<Oob>>,
     told: Vec<Vec<OobEvent>>,
@@ -40,7 +40,7 @@ impl Job {
         }
     }
 
-    /// Creates a job whose heartbeat ring is connected.
+    /// Creates a job and connects its heartbeat ring.
     fn running(size: usize) -> Job {
         let mut job = Job::of(size);
         job.until(|job| {
@@ -78,7 +78,7 @@ impl Job {
         }
     }
 
-    /// Makes progress on ranks in random order until the condition is true.
+    /// Makes progress on ranks in random order until `is_so` returns true.
     fn until(&mut self, is_so: impl Fn(&Job) -> bool) {
         while !is_so(self) {
             let rank = self.draw(self.ranks.len());
@@ -96,7 +96,7 @@ impl Job {
         oob.send(to as i32, text.as_bytes()).expect("sent");
     }
 
-    /// Returns the ranks of whose end `rank` has been notified, each with whether it left.
+    /// Returns the ranks that `rank` was notified of as gone; true if a rank left.
     fn gone(&self, rank: usize) -> Vec<(i32, bool)> {
         let of = |event: &OobEvent| match event {
             OobEvent::Gone(rank, left, _) => Some((*rank, *left)),

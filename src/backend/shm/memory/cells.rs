@@ -1,18 +1,18 @@
-//! Cells: shared buffers through which a rank sends its large messages to any rank. The sender
+//! Cells: shared buffers through which a rank sends large messages to any other rank. The sender
 //! fills one cell while the receiver empties another.
 //!
-//! This module implements the ownership of cells. Their order is that of the records that refer to
-//! them (`ring`).
+//! This module implements the ownership of cells. The order of pieces is that of the records that
+//! refer to the cells (`ring`).
 //!
 //! A pool of cells belongs to its sender, so no other rank allocates cells from it, and the pool of
 //! a rank that sends no large messages has no memory. Each cell has one word: the number of times
-//! that it was read. The sender counts how often it has sent the cell and puts the count in the
-//! record that refers to the cell. It reuses the cell once the word has that count.
+//! that the cell was read. The sender counts how often it has sent the cell, puts this send count
+//! into the record that refers to the cell, and reuses the cell once the word has that count.
 //!
 //! Memory order: the record is stored with Release and loaded with Acquire, so the receiver sees
 //! the bytes. The receiver stores the count with Release after its last read of the bytes, and the
-//! sender loads the count with Acquire before it writes the cell again. Only the reader of a cell
-//! writes its word.
+//! sender loads the count with Acquire before it writes the cell again. Only the receiver of a cell
+//! writes the cell's word.
 //!
 //! A cache line has the words of eight cells. The sender reads all eight words once per round
 //! through the pool: a cache line that both sides access for each cell would cost as much as
@@ -28,25 +28,25 @@ use std::sync::Arc;
 
 /// Size of a cell, in bytes. Measurements are in docs/explanation/large-messages.md.
 pub(in crate::backend::shm) const CELL: usize = sync::size(16 << 10, 64);
-/// Number of cells of a rank.
+/// Number of cells per rank.
 pub(in crate::backend::shm) const CELLS: u16 = sync::size(48, 2) as u16;
 /// Number of cells whose words share a cache line.
 const GROUP: u16 = sync::size(8, 2) as u16;
 const GROUPS: u16 = CELLS / GROUP;
-/// Maximum number of further groups that one allocation checks if the current group has no free
+/// Maximum number of further groups that an allocation checks if the current group has no free
 /// cell.
 const LOOKS: u16 = 2;
 
-/// Size of the words before the cells, in bytes.
+/// Size of the area before the cells, in bytes; it has a word per cell.
 const HEADER: usize = sync::size(4096, 64);
-/// Distance between two ranks' pools in bytes: whole pages.
+/// Distance between the pools of two ranks, in bytes; a multiple of the page size.
 pub(in crate::backend::shm) const STRIDE: usize =
     (HEADER + CELLS as usize * CELL).next_multiple_of(4096);
 
-/// Value of a cell's reader that means no rank.
+/// Value for the last receiver of a cell that has none.
 const NOBODY: u16 = u16::MAX;
 
-/// Memory of a pool.
+/// Memory of a pool: the words of its cells, and the cells.
 struct CellMemory {
     words: Span,
     cells: Span,
@@ -76,16 +76,16 @@ impl CellMemory {
     }
 }
 
-/// Sender's side of a pool: the rank's own cells.
+/// Sender's side of a pool: this rank's own cells.
 pub(in crate::backend::shm) struct CellPool {
     place: CellMemory,
-    /// For each cell: number of times that it was sent, and the rank to which it was last sent.
+    /// For each cell: number of times that it was sent, and the rank that received it last.
     sent: Vec<(u64, u16)>,
-    /// Cells known to be free, and cells that are allocated but not sent yet; one bit per cell.
+    /// Bit set of cells known to be free; `held` is that of cells allocated but not sent.
     free: u64,
     held: u64,
-    /// Group from which the next cell is allocated. After a full round, the cells that were sent
-    /// first are most likely to be free.
+    /// Group in which the next allocation starts. Groups are used in turn, so its cells were sent
+    /// longest ago.
     group: u16,
 }
 
@@ -98,7 +98,7 @@ fn cells_of(group: u16) -> Range<u16> {
 }
 
 impl CellPool {
-    /// Creates a pool whose memory is committed and that no rank has used yet.
+    /// Creates a pool. Its memory must be committed, and no rank may have used it.
     pub(in crate::backend::shm) fn new(
         memory: &Arc<SharedMapping>,
         offset: usize,
@@ -114,7 +114,7 @@ impl CellPool {
         Ok(CellPool { place: CellMemory::new(memory, offset)?, sent, free: 0, held: 0, group: 0 })
     }
 
-    /// Allocates a free cell; returns `None` if checking a few groups finds none.
+    /// Allocates a free cell; `None` if the few groups that are checked have none.
     #[inline]
     pub(in crate::backend::shm) fn take(&mut self) -> Option<u16> {
         for _ in 0..=LOOKS {
@@ -130,7 +130,7 @@ impl CellPool {
         None
     }
 
-    /// Marks those cells of the current group as free that their receivers have read.
+    /// Marks the cells of the current group whose receivers have read them as free.
     fn look(&mut self) {
         for cell in cells_of(self.group) {
             let Some(&(sent, _)) = self.sent.get(usize::from(cell)) else { continue };
@@ -141,15 +141,15 @@ impl CellPool {
         }
     }
 
-    /// Copies bytes into an allocated cell.
+    /// Copies bytes into allocated cell `cell`.
     pub(in crate::backend::shm) fn fill(&self, cell: u16, bytes: Region) {
         if let Some(into) = self.place.part(cell, bytes.len()) {
             into.copy_across(bytes);
         }
     }
 
-    /// Records that an allocated cell is sent to rank `to`. Returns the count for the record that
-    /// refers to the cell.
+    /// Records that allocated cell `cell` is sent to rank `to`. Returns the cell's send count,
+    /// which the caller must put into the record.
     pub(in crate::backend::shm) fn send(&mut self, cell: u16, to: usize) -> u64 {
         self.held &= !bit(cell);
         let Some((sent, reader)) = self.sent.get_mut(usize::from(cell)) else { return 0 };
@@ -157,13 +157,13 @@ impl CellPool {
         *sent
     }
 
-    /// Frees an allocated cell that was not sent.
+    /// Frees allocated cell `cell`, which was not sent.
     pub(in crate::backend::shm) fn give_back(&mut self, cell: u16) {
         self.held &= !bit(cell);
         self.free |= bit(cell);
     }
 
-    /// Reclaims the cells that were sent to a rank that died or left and reads no more.
+    /// Reclaims the cells that were sent to `rank`, which died or left and will not read them.
     pub(in crate::backend::shm) fn take_back_from(&mut self, rank: usize) {
         for (cell, (sent, reader)) in (0..CELLS).zip(&mut self.sent) {
             if let (true, Some(word)) = (usize::from(*reader) == rank, self.place.word(cell)) {
@@ -173,11 +173,11 @@ impl CellPool {
     }
 }
 
-/// Receiver's side of a pool: another rank's cells.
+/// Receiver's side of a pool: view of another rank's cells.
 pub(in crate::backend::shm) struct PeerCells(CellMemory);
 
 impl PeerCells {
-    /// Creates the view of a pool whose memory is committed.
+    /// Creates the view of a pool. Its memory must be committed.
     pub(in crate::backend::shm) fn new(
         memory: &Arc<SharedMapping>,
         offset: usize,
@@ -185,14 +185,14 @@ impl PeerCells {
         CellMemory::new(memory, offset).map(PeerCells)
     }
 
-    /// Returns the bytes of a cell that a record refers to; they stay valid until the cell is
-    /// freed. Returns `None` if there is no such cell.
+    /// Returns `len` bytes of a cell; `None` if `cell` or `len` is out of range. The bytes are
+    /// valid until the cell is freed.
     pub(in crate::backend::shm) fn bytes(&self, cell: u16, len: usize) -> Option<Region> {
         self.0.part(cell, len)
     }
 
-    /// Frees a cell after reading it. `number` is the count from the record that referred to the
-    /// cell.
+    /// Frees a cell after its bytes were read. `number`: the send count in the record that referred
+    /// to the cell.
     pub(in crate::backend::shm) fn free(&self, cell: u16, number: u64) {
         if let Some(word) = self.0.word(cell) {
             word.store(number, Release);

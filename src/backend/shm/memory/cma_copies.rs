@@ -1,14 +1,14 @@
-//! Puts and gets of windows in memory that the ranks allocated themselves: the kernel copies to and
-//! from other processes.
+//! Puts and gets on windows in memory that the application allocated: the OS kernel copies between
+//! the processes.
 //!
-//! A rank's memory is opened once (/proc/PID/mem) and compared with the word that the rank
-//! published when the communicator was opened. From then on the descriptor refers to the memory of
-//! that program and no other. So a write never reaches a process that reuses the process id, nor
-//! the next program of the same process (exec). A check before process_vm_writev could not
-//! guarantee that: the target may end between the check and the call.
+//! A rank's memory is opened once (/proc/PID/mem) and verified by the word that the rank published
+//! when the communicator was opened. From then on the descriptor refers to the memory of that
+//! program and no other. So a write never reaches a process that reuses the process ID, nor the
+//! next program of the same process (exec). A check before process_vm_writev could not guarantee
+//! that: the target may end between the check and the call.
 //!
-//! process_vm_readv copies large blocks two to four times as fast as /proc/PID/mem. It is used for
-//! reads, because a read can be verified: the same call also reads the published word, and one call
+//! process_vm_readv copies large blocks two to four times as fast as /proc/PID/mem. Only reads use
+//! it, because a read can be verified: the same call also reads the published word, and one call
 //! reads the memory of one program.
 
 use super::segment::Segment;
@@ -22,13 +22,13 @@ use crate::sys::sync::lock::Mutex;
 use std::io;
 use std::sync::{Arc, Weak};
 
-/// Minimum size of a read that uses process_vm_readv, in bytes.
+/// Minimum size of a read for which process_vm_readv is used, in bytes.
 const LONG_READ: usize = 4096;
-/// Maximum size of a write, in bytes. Larger writes are faster as messages, which the target copies
-/// itself.
+/// Maximum size of a write, in bytes. Larger writes are faster as messages, because the target then
+/// copies as well.
 const LONGEST_WRITE: usize = 1 << 20;
 
-/// Ranks whose memory is open.
+/// Opened memories of other ranks.
 pub(in crate::backend::shm) struct Copies {
     mode: Mode,
     open: Mutex<Vec<(usize, Weak<CmaMemory>)>>,
@@ -36,7 +36,7 @@ pub(in crate::backend::shm) struct Copies {
 
 struct CmaMemory {
     memory: ForeignMemory,
-    /// Address and value of the word that the rank has published.
+    /// Address and value of the word that the rank published.
     probe: (u64, u64),
 }
 
@@ -45,8 +45,8 @@ impl Copies {
         Copies { mode, open: Mutex::new(Vec::new()) }
     }
 
-    /// Opens a rank's memory. Returns RANK_FAILURE if the process is no longer that rank; any other
-    /// error means that the kernel does not permit copies.
+    /// Opens the memory of `rank`. Fails with RANK_FAILURE if process `pid` is no longer that rank,
+    /// and with NOT_SUPPORTED if cross-process copies are disabled or not permitted.
     pub(in crate::backend::shm) fn find(
         &self,
         segment: &Segment,
@@ -90,7 +90,7 @@ fn why_not(rank: usize, pid: i32, error: &io::Error) -> Error {
 }
 
 impl CmaMemory {
-    /// Checks that the memory belongs to the rank and can be read and written. An error without an
+    /// Checks that the memory belongs to the rank and can be read and written. An error without
     /// errno, or EIO, means that the memory belongs to another program.
     fn check(&self) -> io::Result<()> {
         let (address, value) = self.probe;
@@ -105,7 +105,7 @@ impl CmaMemory {
         self.memory.write(address, word.region()).map(drop)
     }
 
-    /// Reads with process_vm_readv. Returns false if the call did not read the rank's memory.
+    /// Reads with process_vm_readv. Returns false if it failed or did not read the rank's memory.
     fn read_at_once(&self, address: u64, into: Region) -> bool {
         let (probe, value) = self.probe;
         let mut found = [0_u64];
@@ -144,7 +144,7 @@ fn ended(copied: io::Result<usize>, len: usize) -> CopyOutcome {
 mod tests {
     use super::*;
 
-    /// Creates two ranks in this process, one of which has published a word.
+    /// Creates the copies and segment of two ranks in this process, one with a published word.
     fn copies(mode: Mode) -> (Copies, Segment, Scratch) {
         let segment = Segment::create(2).expect("segment");
         let word = Scratch::of_words(&[77]).expect("memory");

@@ -1,5 +1,5 @@
-//! Collective mailboxes in a communicator's shared memory; `backend::coll_mailbox` describes them.
-//! A rank that waits for a post sleeps for a limited time; processes are not woken.
+//! Collective mailboxes in the segment; `backend::coll_mailbox` describes them. A rank that waits
+//! for a message sleeps for a limited time, because there is no wakeup between processes.
 
 use super::segment::{PeerState, Segment};
 use crate::backend::coll_mailbox::{MailboxView, Places, ROOM};
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::runtime::component::{self, Member, Post};
 use crate::sys::memory::buf::Region;
 
-/// View of mailboxes that are in the segment.
+/// View of collective mailboxes in the segment.
 struct ShmCollMailbox(MailboxView);
 
 impl component::CollMailbox for ShmCollMailbox {
@@ -40,8 +40,8 @@ impl component::CollMailbox for ShmCollMailbox {
     }
 }
 
-/// Reserves a place for the mailbox of rank `own` and allocates its memory. Returns `None` if no
-/// place or no memory is left, or if the transport has no mailboxes.
+/// Reserves a slot for the mailbox of rank `own` and allocates its memory. Returns `None` if no
+/// slot is free, memory is exhausted, or the segment has no mailboxes.
 pub(in crate::backend::shm) fn reserve(
     segment: &Segment,
     places: &mut Places,
@@ -60,13 +60,13 @@ pub(in crate::backend::shm) fn reserve(
     u32::try_from(place).ok()
 }
 
-/// Allocates the memory of place 0, which no rank reserves: any rank may be the first to use it.
+/// Allocates the memory of slot 0, which is never reserved: any rank may be its first user.
 pub(in crate::backend::shm) fn commit_first(segment: &Segment) -> Result<()> {
     let commit = segment.commit_sheets(0, 0..segment.size());
     commit.map_err(|error| memory_error("memory for small collectives", &error))
 }
 
-/// Opens the mailboxes of `members`, ranks of the segment that include `own`.
+/// Opens the mailboxes of `members` (ranks of the segment), which must include `own`.
 pub(in crate::backend::shm) fn open(
     segment: &Segment,
     places: &mut Places,

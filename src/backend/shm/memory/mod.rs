@@ -6,8 +6,8 @@
 //! - `cells`: buffers for large messages
 //! - `rndv_claims`: ownership of rendezvous requests
 //! - `coll_mailbox`: mailboxes of small collectives
-//! - `shared_region`: memory of windows
-//! - `cma_copies`: copies of private memory by the kernel
+//! - `shared_region`: shared memory of windows
+//! - `cma_copies`: copies of application-allocated memory by the OS kernel
 
 pub(super) mod cells;
 pub(super) mod cma_copies;

@@ -1,22 +1,22 @@
 //! Single-producer, single-consumer ring of records from one rank to another, in shared memory.
 //!
 //! A record has a slot of two cache lines: a header with kind and key, followed by the payload if
-//! it fits. So a short message moves only one cache line from core to core. Longer payloads are in
-//! a separate byte ring, each contiguous, in the order of the slots.
+//! it fits. So a short message moves only one cache line between cores. Longer payloads are stored
+//! in a separate byte ring, each contiguous, in slot order.
 //!
 //! Layout (`STRIDE` bytes): the counts of slots and bytes that the consumer has freed, in a cache
-//! line that the producer reads only when it runs out of room; the slots; the bytes; the claim
+//! line that the producer reads only when it runs out of space; the slots; the bytes; the claim
 //! words of rendezvous requests (`rndv_claims`). The first claim words are committed with the rest
-//! (`FIRST_BYTES`), the others when so many messages are on offer that they are needed.
+//! (`FIRST_BYTES`), the others when more requests are open at the same time.
 //!
 //! Memory order: the first word of a slot has the number of its record, which no earlier record of
 //! the slot had. The producer writes payload and key with plain and relaxed stores and then stores
-//! the first word with Release. The consumer loads it with Acquire and finds the number that it
-//! expects. So a record is seen complete or not at all, also if its producer is killed while
-//! writing it. In the other direction, the consumer stores the counts of freed slots and bytes with
-//! Release after its last read of them, and the producer loads the counts with Acquire before it
-//! overwrites that memory. Each word has one writer, so no store needs a stronger order. The orders
-//! of claims are described in `rndv_claims`.
+//! the first word with Release. The consumer loads the first word with Acquire and finds the number
+//! that it expects. So a record is seen complete or not at all, even if its producer is killed
+//! while writing. In the other direction, the consumer stores the counts of freed slots and bytes
+//! with Release after its last read of them, and the producer loads the counts with Acquire before
+//! it overwrites that memory. Each word has one writer, so no store needs a stronger order. The
+//! orders of claims are described in `rndv_claims`.
 
 use super::rndv_claims::{self, OwnClaims, PeerClaims};
 use crate::error::{Result, fail};
@@ -26,35 +26,35 @@ use crate::sys::sync;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};
 use std::sync::Arc;
 
-/// Number of records in a ring.
+/// Number of slots of a ring; each has one record.
 const SLOTS: u64 = sync::size(256, 2) as u64;
-/// Size of a slot: two cache lines, because the adjacent-line prefetcher fetches cache lines in
-/// pairs.
+/// Size of a slot in bytes: two cache lines, because the adjacent-line prefetcher fetches cache
+/// lines in pairs.
 const SLOT: usize = 128;
-/// Size of a slot's header, in bytes: one word for number, kind and claim or length; one word for
-/// the key.
+/// Size of a slot's header in bytes: a word with record number, kind, and claim or length; a word
+/// with the key.
 const WORDS: usize = 16;
-/// Maximum payload in a slot, in bytes.
+/// Maximum size of a payload that fits into a slot, in bytes.
 const IN_SLOT: usize = sync::size(SLOT - WORDS, 32);
-/// Size of the byte ring for longer payloads. A power of two.
+/// Size of the byte ring for longer payloads, in bytes; a power of two.
 pub(in crate::backend::shm) const CAPACITY: usize = sync::size(128 << 10, 128);
-/// Maximum payload of a record, in bytes. The byte ring has room for several such payloads, so both
-/// sides can work at the same time.
+/// Maximum payload of a record, in bytes. The byte ring has space for several such payloads, so
+/// producer and consumer can work at the same time.
 pub(in crate::backend::shm) const FRAGMENT: usize = sync::size(16 << 10, 112);
-/// Alignment of longer payloads: a cache line.
+/// Alignment of longer payloads in bytes: a cache line.
 const LINE: usize = 64;
 
 const HEAD_AT: usize = 0;
-/// Offset of the count of freed bytes, in the same cache line as the head.
+/// Offset of the count of freed bytes; in the same cache line as the count of freed slots.
 const FREED_AT: usize = 8;
 /// Size of the area before the slots, in bytes.
 const HEADER: usize = sync::size(4096, 256);
 const BYTES_AT: usize = HEADER + SLOTS as usize * SLOT;
 const CLAIMS_AT: usize = BYTES_AT + CAPACITY;
-/// Number of bytes that are committed initially.
+/// Number of bytes that are committed when the ring is opened.
 pub(in crate::backend::shm) const FIRST_BYTES: usize =
     (CLAIMS_AT + rndv_claims::FIRST_BYTES).next_multiple_of(4096);
-/// Distance between two rings in bytes: whole pages.
+/// Distance between two rings in bytes; a multiple of the page size.
 pub(in crate::backend::shm) const STRIDE: usize =
     (CLAIMS_AT + rndv_claims::BYTES).next_multiple_of(4096);
 
@@ -63,15 +63,15 @@ pub(in crate::backend::shm) const STRIDE: usize =
 pub(in crate::backend::shm) enum RecordKind {
     /// A complete message. Key: match bits.
     Eager = 2,
-    /// Rendezvous request (RTS) of a large message. Key: match bits; arguments: size, operation,
-    /// address or 0, number of first pieces that follow immediately; claim.
+    /// Rendezvous request (RTS). Key: match bits; arguments: size, sender's operation, address or
+    /// 0, number of unrequested pieces that follow; claim.
     Offer = 3,
-    /// Clear to send (CTS): send the message, or send the remaining pieces. Key: the sender's
-    /// operation; arguments: the receiver's operation, bytes that fit.
+    /// Clear to send (CTS): the sender may send the (remaining) pieces. Key: the sender's
+    /// operation; arguments: the receiver's operation, number of bytes that fit.
     Clear = 4,
     /// The next piece of a message. Key: the receiver's operation.
     Data = 5,
-    /// The receiver has all bytes. Key: the sender's operation.
+    /// The receive is complete: it has all its bytes. Key: the sender's operation.
     Finish = 6,
     /// The next piece of a message is in a cell. Key: the receiver's operation; arguments: cell,
     /// its send count, bytes.
@@ -81,9 +81,9 @@ pub(in crate::backend::shm) enum RecordKind {
     Long = 8,
     /// The next piece after a Long or an Offer record. Arguments: cell, its send count, bytes.
     More = 9,
-    /// Request to release canceled rendezvous requests: the sender needs their claims.
+    /// Requests that the receiver release the claims of canceled requests.
     Sweep = 10,
-    /// The rest of a message is not sent. Key: the receiver's operation; argument: a status.
+    /// Aborts a message; the rest is not sent. Key: the receiver's operation; argument: a status.
     Broken = 11,
 }
 
@@ -104,7 +104,7 @@ pub(in crate::backend::shm) enum Payload {
     Words([u64; 4]),
 }
 
-/// A record, read in place. Its payload is valid until the record is popped.
+/// A record, read in place. Its payload is valid until `pop` is called.
 #[derive(Clone, Copy)]
 pub(in crate::backend::shm) struct RingRecord {
     pub(in crate::backend::shm) kind: RecordKind,
@@ -114,11 +114,11 @@ pub(in crate::backend::shm) struct RingRecord {
     pub(in crate::backend::shm) words: [u64; 4],
     /// Bytes of an Eager or Data record.
     pub(in crate::backend::shm) payload: Region,
-    /// Position in the byte ring where the payloads up to this record end.
+    /// End of this record's payload in the byte ring, as a running byte count.
     end: u64,
 }
 
-/// View of a ring's memory, used by both ends.
+/// View of a ring's memory; both ends use it.
 struct Ring {
     head: SharedWord,
     freed: SharedWord,
@@ -173,7 +173,7 @@ fn claims_of(memory: &Arc<SharedMapping>, offset: usize) -> Result<Span> {
     }
 }
 
-/// Returns the offset of a record's slot.
+/// Returns the offset of the slot of record `number`, in bytes.
 #[inline]
 fn slot_of(number: u64) -> usize {
     (number % SLOTS) as usize * SLOT
@@ -184,14 +184,14 @@ fn place(count: u64) -> usize {
     (count % CAPACITY as u64) as usize
 }
 
-/// Returns the space that a payload needs in the byte ring, in bytes.
+/// Returns the space in the byte ring that a payload of `len` bytes takes, in bytes.
 #[inline]
 fn space_of(len: usize) -> u64 {
     len.next_multiple_of(LINE) as u64
 }
 
-/// Returns the first word of a slot: the low half of the record's number (from 1 on), the kind, and
-/// the claim or length.
+/// Returns the first word of a slot: low 32 bits of the record's number plus 1, the kind, and the
+/// claim or length.
 #[inline]
 fn stamp(number: u64, kind: RecordKind, claim_or_len: u64) -> u64 {
     u64::from(number.wrapping_add(1) as u32) | (kind as u64) << 32 | claim_or_len << 40
@@ -202,18 +202,18 @@ pub(in crate::backend::shm) struct Producer {
     ring: Ring,
     /// Number of records written.
     tail: u64,
-    /// Number of records freed by the consumer, as last read; the actual number is never lower.
+    /// Number of records that the consumer has freed, as last read (a lower bound).
     head: u64,
-    /// Number of payload bytes written to the byte ring, and number of bytes freed by the consumer,
-    /// as last read.
+    /// Number of payload bytes written to the byte ring. `freed` is the number of bytes that the
+    /// consumer has freed, as last read.
     filled: u64,
     freed: u64,
     pub(in crate::backend::shm) offers: OwnClaims,
 }
 
 impl Producer {
-    /// Creates the producer end of a ring whose memory is committed and to which nothing has been
-    /// written.
+    /// Creates the producer end of a ring. Its memory must be committed, and no record may have
+    /// been written.
     pub(in crate::backend::shm) fn new(
         memory: &Arc<SharedMapping>,
         offset: usize,
@@ -223,7 +223,7 @@ impl Producer {
         Ok(Producer { ring, tail: 0, head: 0, filled: 0, freed: 0, offers })
     }
 
-    /// Writes a record; returns false if the ring has no room for the record now.
+    /// Writes a record; returns false if the ring has no space for it now.
     #[inline]
     pub(in crate::backend::shm) fn push(
         &mut self,
@@ -256,7 +256,7 @@ impl Producer {
         true
     }
 
-    /// Returns true if the ring has room for `count` records without bytes.
+    /// Returns true if the ring has space for `count` records that fit into slots.
     pub(in crate::backend::shm) fn has_slots(&mut self, count: usize) -> bool {
         let fits = |producer: &Self| producer.tail - producer.head + count as u64 <= SLOTS;
         fits(self) || {
@@ -265,14 +265,14 @@ impl Producer {
         }
     }
 
-    /// Returns true if the ring has room for a record with `len` bytes.
+    /// Returns true if the ring has space for a record with `len` payload bytes.
     pub(in crate::backend::shm) fn has_room(&mut self, len: usize) -> bool {
         self.has_slot() && (len <= IN_SLOT || self.room_for(len).is_some())
     }
 
-    /// Returns start and end of the space for a longer payload, or `None` if there is no room now.
-    /// A payload is contiguous: a remainder at the end of the byte ring that is too short for it is
-    /// skipped.
+    /// Returns start and end of the space for a longer payload, or `None` if the byte ring has too
+    /// little space now. A payload is contiguous: if the remainder at the end of the byte ring is
+    /// too short, it is skipped.
     fn room_for(&mut self, len: usize) -> Option<(u64, u64)> {
         let (space, to_end) = (space_of(len), (CAPACITY - place(self.filled)) as u64);
         let start = if to_end < space { self.filled + to_end } else { self.filled };
@@ -315,7 +315,7 @@ impl Producer {
         }
     }
 
-    /// Reads the counts that the consumer has freed.
+    /// Reads the counts of freed slots and bytes.
     #[cold]
     fn look(&mut self) {
         self.head = self.ring.head.load(Acquire);
@@ -326,19 +326,19 @@ impl Producer {
 /// Consumer end of a ring.
 pub(in crate::backend::shm) struct Consumer {
     ring: Ring,
-    /// Number of records read.
+    /// Number of records consumed.
     head: u64,
-    /// Number of payload bytes read from the byte ring.
+    /// Number of payload bytes consumed from the byte ring.
     read: u64,
-    /// Head as last published to the producer.
+    /// Last published value of `head`; `told_bytes` is that of `read`.
     told: u64,
     told_bytes: u64,
     pub(in crate::backend::shm) offers: PeerClaims,
 }
 
 impl Consumer {
-    /// Creates the consumer end of a ring whose memory is committed and from which nothing has been
-    /// read.
+    /// Creates the consumer end of a ring. Its memory must be committed, and no record may have
+    /// been read.
     pub(in crate::backend::shm) fn new(
         memory: &Arc<SharedMapping>,
         offset: usize,
@@ -348,8 +348,8 @@ impl Consumer {
         Ok(Consumer { ring, head: 0, read: 0, told: 0, told_bytes: 0, offers })
     }
 
-    /// Returns the next record, if there is one. `Err` means that the slot has no valid record (the
-    /// producer is faulty).
+    /// Returns the next record, or `None` if there is none. `Err` means that the slot has an
+    /// invalid record, because the producer is faulty.
     #[inline]
     pub(in crate::backend::shm) fn peek(&mut self) -> std::result::Result<Option<RingRecord>, ()> {
         let at = slot_of(self.head);
@@ -392,7 +392,7 @@ impl Consumer {
         Some(record)
     }
 
-    /// Returns the payload of length `len` that ends at position `end`; `None` if these values are
+    /// Returns the payload of length `len` that ends at position `end`; `None` if `len` or `end` is
     /// invalid.
     fn long(&self, len: usize, end: u64) -> Option<Region> {
         let start = end.checked_sub(space_of(len)).filter(|_| len <= FRAGMENT)?;
@@ -402,13 +402,13 @@ impl Consumer {
         is_sound.then(|| self.ring.bytes.region().part(place(start), len))
     }
 
-    /// Returns the number of records read.
+    /// Returns the number of records consumed.
     #[inline]
     pub(in crate::backend::shm) fn count(&self) -> u64 {
         self.head
     }
 
-    /// Frees the record that was peeked.
+    /// Frees `record`, which must be the one that `peek` returned.
     #[inline]
     pub(in crate::backend::shm) fn pop(&mut self, record: &RingRecord) {
         self.head += 1;
@@ -422,7 +422,7 @@ impl Consumer {
         }
     }
 
-    /// Publishes the freed slots and bytes to the producer.
+    /// Publishes the counts of freed slots and bytes to the producer.
     #[inline]
     pub(in crate::backend::shm) fn publish_free(&mut self) {
         if self.told != self.head {

@@ -1,37 +1,36 @@
-//! Claims: ownership of rendezvous requests, which either the sender cancels or the receiver
+//! Claims: state of rendezvous requests, each of which either its sender cancels or its receiver
 //! accepts.
 //!
 //! Each request that one rank can have open to another has one word. Its transitions are FREE ->
 //! OFFERED and OFFERED -> WITHDRAWN by the sender, OFFERED -> TAKEN and WITHDRAWN -> FREE by the
 //! receiver. One compare-exchange decides between TAKEN and WITHDRAWN, so the bytes of a canceled
-//! message are never read. The record of the request publishes the claim, and the answer to the
-//! request returns it.
+//! message are never read. The Offer record publishes the claim; the answer to the request returns
+//! it to the sender.
 //!
-//! A second word assigns the pieces of an accepted message: the sender takes pieces from the front,
-//! and the receiver, if it reads the sender's memory, from the back, until they meet. So the side
-//! that is running copies the next piece, and neither side waits for more than the piece that the
-//! other is copying. A piece is taken by a compare-exchange, hence by one side only. Relaxed is
-//! sufficient: the receiver initializes the word before the record that clears the sender to send,
-//! and the completion of copies is reported by records, too.
-//! report what is copied, too.
+//! A second word assigns the pieces of an accepted message: the sender claims pieces from the
+//! front, and the receiver, if it reads the sender's memory, from the end, until they meet. So the
+//! side that is running copies the next piece, and neither side waits for more than the piece that
+//! the other is copying. A piece is claimed by a compare-exchange, hence by one side only. Relaxed
+//! is sufficient: the receiver initializes the word before it sends the record that clears the
+//! sender to send, and the completion of copies is reported by records, too.
 
 use crate::sys::os::shm_segment::Span;
 use crate::sys::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::sys::sync::{self, AtomicU64};
 use std::ops::Range;
 
-/// Maximum number of large messages that one rank can have on offer to another at a time; further
-/// messages are queued.
+/// Maximum number of rendezvous requests that one rank can have open to another; further messages
+/// are queued.
 const CLAIMS: u16 = sync::size(4096, 1) as u16;
 /// Number of claims whose words are committed initially.
 const FIRST_CLAIMS: u16 = sync::size(256, 1) as u16;
 /// Size of a claim's two words, in bytes.
 const PAIR: usize = 16;
-/// Size of the words of all claims, and of the initially committed claims, in bytes.
+/// Size of all claims in bytes. `FIRST_BYTES` is the size of the initially committed claims.
 pub(in crate::backend::shm) const BYTES: usize = PAIR * CLAIMS as usize;
 pub(in crate::backend::shm) const FIRST_BYTES: usize = PAIR * FIRST_CLAIMS as usize;
 
-/// Interval between two attempts to allocate memory for more claims, in nanoseconds.
+/// Delay between two attempts to commit memory for more claims, in nanoseconds.
 const ASK_AGAIN_NS: u64 = 10_000_000;
 
 const FREE: u64 = 0;
@@ -51,8 +50,8 @@ fn change(words: &Span, claim: u16, from: u64, to: u64) -> bool {
     word(words, claim).is_some_and(|word| word.compare_exchange(from, to, AcqRel, Acquire).is_ok())
 }
 
-/// Returns the word with the range of pieces that are not taken: from its low half up to its high
-/// half.
+/// Returns the word with the range of unclaimed pieces: start in the low 32 bits, end in the high
+/// 32 bits; `None` if `claim` is out of range.
 fn share(words: &Span, claim: u16) -> Option<&AtomicU64> {
     (claim < CLAIMS).then(|| words.word(PAIR * usize::from(claim) + 8))?
 }
@@ -65,8 +64,8 @@ fn word_of(left: &Range<u32>) -> u64 {
     u64::from(left.start) | u64::from(left.end) << 32
 }
 
-/// Takes some of the remaining pieces. `choose` returns the range that remains afterwards. Returns
-/// the range before and after.
+/// Claims some of the unclaimed pieces; `choose` returns the range that remains unclaimed. Returns
+/// the range before and after, or `None` if no piece is left.
 fn take_some(
     words: &Span,
     claim: u16,
@@ -87,18 +86,18 @@ fn take_some(
     }
 }
 
-/// Sender's side of the claims.
+/// Sender's side of the claims on the requests to one rank.
 pub(in crate::backend::shm) struct OwnClaims {
     words: Span,
-    /// Free claims. 16-bit numbers, because there is a list for each rank with messages.
+    /// Free claims. 16-bit indices, because there is a list per peer.
     free: Vec<u16>,
-    /// Claims of canceled requests that the receiver has not seen yet.
+    /// Claims of canceled requests that the receiver has not released yet.
     withdrawn: Vec<u16>,
-    /// The record that makes the receiver release canceled requests was sent.
+    /// True if the receiver was requested (Sweep) to release canceled requests.
     is_asked: bool,
-    /// The words of all claims have memory.
+    /// True if the words of all claims are committed.
     is_grown: bool,
-    /// Earliest time of the next attempt to allocate memory for all words, after a failed attempt.
+    /// Earliest time of the next attempt to commit all words, in nanoseconds; set when one fails.
     not_before_ns: u64,
 }
 
@@ -114,38 +113,38 @@ impl OwnClaims {
         }
     }
 
-    /// Returns true if committing all words would add claims and the time for the next attempt has
-    /// come.
+    /// Returns true if committing all words would add claims, no canceled request is pending, and
+    /// the retry delay has elapsed.
     pub(in crate::backend::shm) fn can_grow(&self, now_ns: u64) -> bool {
         let is_wanted = !self.is_grown && CLAIMS > FIRST_CLAIMS && self.withdrawn.is_empty();
         is_wanted && now_ns >= self.not_before_ns
     }
 
-    /// Records that memory for all words could not be allocated. Waiting sends check often, and a
-    /// failing allocation is slow, so the next attempt is delayed.
+    /// Records that memory for all words could not be committed. The next attempt is delayed,
+    /// because waiting sends check often and a failing allocation is slow.
     pub(in crate::backend::shm) fn refused(&mut self, now_ns: u64) {
         self.not_before_ns = now_ns + ASK_AGAIN_NS;
     }
 
-    /// Adds the claims whose words now have memory.
+    /// Adds the claims whose words have now been committed.
     pub(in crate::backend::shm) fn grow(&mut self) {
         self.is_grown = true;
         self.free.extend(FIRST_CLAIMS..CLAIMS);
         self.withdrawn.reserve(CLAIMS.into());
     }
 
-    /// Returns true if a record should be sent that makes the receiver release canceled requests.
-    /// Without that record, they keep their claims until the receiver matches such a message.
+    /// Returns true if the receiver should be requested to release canceled requests. Without that
+    /// request, these keep their claims until the receiver matches such a message.
     pub(in crate::backend::shm) fn should_ask(&self) -> bool {
         !self.is_asked && !self.withdrawn.is_empty()
     }
 
-    /// Records that the receiver was requested to release canceled requests.
+    /// Records that the receiver was requested to release canceled requests (Sweep).
     pub(in crate::backend::shm) fn asked(&mut self) {
         self.is_asked = true;
     }
 
-    /// Allocates a claim for a rendezvous request; returns `None` while all claims are in use.
+    /// Allocates a claim for a rendezvous request; `None` while all claims are in use.
     pub(in crate::backend::shm) fn open(&mut self) -> Option<u16> {
         if self.free.is_empty() {
             // Allocates no memory, because this is on the path of a send.
@@ -166,7 +165,7 @@ impl OwnClaims {
         Some(claim)
     }
 
-    /// Frees the claim of a request that was not sent or is completed.
+    /// Frees the claim of a request that was not sent or is complete.
     pub(in crate::backend::shm) fn close(&mut self, claim: u16) {
         self.free.push(claim);
     }
@@ -180,19 +179,19 @@ impl OwnClaims {
         won
     }
 
-    /// Takes the next piece to copy; returns `None` if no piece is left.
+    /// Claims the next piece for copying; `None` if no piece is left.
     pub(in crate::backend::shm) fn take_piece(&self, claim: u16) -> Option<u32> {
         take_some(&self.words, claim, |left| left.start + 1..left.end)
             .map(|(before, _)| before.start)
     }
 
-    /// Returns the range of pieces that are not taken.
+    /// Returns the range of unclaimed pieces.
     pub(in crate::backend::shm) fn left(&self, claim: u16) -> Range<u32> {
         share(&self.words, claim).map_or(0..0, |word| left(word.load(Relaxed)))
     }
 }
 
-/// Receiver's side of the claims.
+/// Receiver's side of the claims on the requests from one rank.
 pub(in crate::backend::shm) struct PeerClaims {
     words: Span,
 }
@@ -202,13 +201,13 @@ impl PeerClaims {
         PeerClaims { words }
     }
 
-    /// Returns true if the request can be accepted now.
+    /// Returns true if the request is neither accepted nor canceled.
     pub(in crate::backend::shm) fn is_open(&self, claim: u16) -> bool {
         state(&self.words, claim) == OFFERED
     }
 
-    /// Accepts a request; returns false if the sender has canceled it (its claim is then free
-    /// again).
+    /// Accepts a request. Returns false if the sender has canceled it, and releases its claim in
+    /// that case.
     pub(in crate::backend::shm) fn take(&self, claim: u16) -> bool {
         if change(&self.words, claim, OFFERED, TAKEN) {
             return true;
@@ -222,20 +221,20 @@ impl PeerClaims {
         change(&self.words, claim, WITHDRAWN, FREE)
     }
 
-    /// Makes pieces of an accepted message available to both sides.
+    /// Makes pieces of an accepted message claimable by both sides.
     pub(in crate::backend::shm) fn share(&self, claim: u16, pieces: Range<u32>) {
         if let Some(word) = share(&self.words, claim) {
             word.store(word_of(&pieces), Relaxed); // published by the record that clears the sender
         }
     }
 
-    /// Takes up to `most` pieces from the back; returns `None` if no piece is left.
+    /// Claims up to `most` pieces from the end; `None` if no piece is left.
     pub(in crate::backend::shm) fn take_pieces(&self, claim: u16, most: u32) -> Option<Range<u32>> {
         let choose = |left: &Range<u32>| left.start..left.end - most.min(left.end - left.start);
         take_some(&self.words, claim, choose).map(|(before, after)| after.end..before.end)
     }
 
-    /// Returns the `count` pieces that were taken last to the sender.
+    /// Returns the last `count` claimed pieces to the sender.
     pub(in crate::backend::shm) fn return_pieces(&self, claim: u16, count: u32) {
         if let Some(word) = share(&self.words, claim) {
             word.fetch_add(u64::from(count) << 32, Relaxed);

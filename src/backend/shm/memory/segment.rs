@@ -1,13 +1,13 @@
-//! Shared memory of a communicator: its layout, and the state that the ranks share outside the
+//! Shared memory of a communicator: its layout, and the state that the ranks share in addition to
 //! rings.
 //!
-//! The control area is committed by rank 0 when it creates the segment: a header, a block per rank,
-//! and a bit per ordered pair of ranks that is set once the pair's ring has memory. A ring per
-//! ordered pair follows, committed by its sender at first use: 8 ranks that exchange messages with
-//! two neighbors each use 3 MiB, not 11. Next are the cells of each rank, committed when the rank
-//! sends its first large message. Next, for few ranks, are the places for collective mailboxes,
-//! committed when a communicator gets one. The parts of windows are behind the end: the file grows
-//! when a part is created, and each rank maps separately the parts that it uses.
+//! Rank 0 commits the control area when it creates the segment: a header, a block per rank, and a
+//! bit per ordered pair of ranks that is set once the pair's ring has memory. A ring per ordered
+//! pair follows, committed by its sender on first use: 8 ranks that exchange messages with two
+//! neighbors each use 3 MiB, not 11. Next are the cells of each rank, committed when the rank sends
+//! its first large message. Next, for few ranks, are the slots for collective mailboxes, committed
+//! when a communicator gets one. Window memory (parts) is behind the end: the file grows when a
+//! part is created, and each rank maps separately the parts that it uses.
 
 use super::cells::{self, CellPool, PeerCells};
 use super::ring::{self, Consumer, Producer, STRIDE};
@@ -25,32 +25,31 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Maximum number of ranks. The rings reserve address space (not memory) that grows with the square
+/// Maximum number of ranks. The address space (not memory) that rings reserve grows with the square
 /// of the number of ranks.
 pub const MOST_RANKS: usize = 1024;
 
-/// State of a rank.
+/// Liveness state of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::backend::shm) enum PeerState {
-    /// Not known to have left or died.
+    /// The rank has neither left nor is known to have died.
     Present,
-    /// The rank closed the communicator.
+    /// The rank has closed the communicator.
     Left,
     /// The rank's process ended without closing the communicator.
     Dead,
 }
 
-/// Offset of the counter of state changes; it is in a separate cache line and read at every poll.
+/// Offset of the state change counter, in a cache line of its own, because each poll reads it.
 const CHANGES_AT: usize = 128;
-/// Offset of the number of bytes that parts have reserved behind the segment; see `reserve_part`.
+/// Offset of the number of bytes reserved for window segments; see `reserve_part`.
 const PARTS_AT: usize = 256;
 const RANKS_AT: usize = 4096;
 const RANK_STRIDE: usize = 128;
 const STATE: usize = 0;
 const PROBE_ADDRESS: usize = 8;
 const PROBE_VALUE: usize = 16;
-/// Offset of the processors on which the rank may run: one bit per processor number; numbers wrap
-/// around.
+/// Offset of a rank's core affinity: one bit per logical core; core numbers wrap around.
 const PROCESSORS: usize = 32;
 const PROCESSOR_WORDS: usize = 4;
 const PAGE: usize = 4096;
@@ -92,7 +91,7 @@ fn total(size: usize) -> usize {
 }
 
 impl Segment {
-    /// Creates the memory for `size` ranks (1 to MOST_RANKS).
+    /// Creates the segment for `size` ranks (1 to MOST_RANKS).
     pub(in crate::backend::shm) fn create(size: usize) -> Result<Segment> {
         let memory = SharedMapping::create(total(size))
             .map_err(|error| memory_error("making shared memory", &error))?;
@@ -102,7 +101,7 @@ impl Segment {
         Segment::of(memory, size)
     }
 
-    /// Maps the memory that rank 0 created.
+    /// Maps the segment that rank 0 created, from its file descriptor.
     pub(in crate::backend::shm) fn attach(fd: OwnedFd, size: usize) -> Result<Segment> {
         let memory = SharedMapping::attach(fd)
             .map_err(|error| memory_error("mapping shared memory", &error))?;
@@ -123,8 +122,8 @@ impl Segment {
         }
     }
 
-    /// Returns another reference to the same memory, for threads that must not wait for the
-    /// engine's lock.
+    /// Returns another handle to the same memory, for threads that must not wait for the engine's
+    /// lock.
     pub(in crate::backend::shm) fn again(&self) -> Result<Segment> {
         Segment::of(Arc::clone(&self.memory), self.size)
     }
@@ -133,14 +132,14 @@ impl Segment {
         &self.memory
     }
 
-    /// Returns the offset of the first part.
+    /// Returns the offset of the first window segment.
     pub(in crate::backend::shm) fn parts_at(&self) -> usize {
         total(self.size).next_multiple_of(page_size())
     }
 
-    /// Reserves the offset range of a part of `bytes` bytes (whole pages) and returns its offset;
-    /// no other part gets the range, also later. (2^63 bytes are more than parts will ever need; a
-    /// range uses memory only while its part exists.)
+    /// Reserves a range of `bytes` bytes (whole pages) for a window segment. Returns its offset, or
+    /// `None` if the file offset would overflow. Ranges are never reused: a file has room for 2^63
+    /// bytes, and a range takes memory only while in use.
     pub(in crate::backend::shm) fn reserve_part(&self, bytes: usize) -> Option<usize> {
         let begin = self.parts_at();
         let taken = self.word(PARTS_AT)?.checked_update(Relaxed, Relaxed, |taken| {
@@ -166,13 +165,13 @@ impl Segment {
         self.word(RANKS_AT + rank * RANK_STRIDE + field).filter(|_| rank < self.size)
     }
 
-    /// Returns the number of state changes so far.
+    /// Returns the number of state changes of ranks so far.
     pub(in crate::backend::shm) fn changes(&self) -> u64 {
         self.word(CHANGES_AT).map_or(0, |word| word.load(Acquire))
     }
 
-    /// Returns a rank's state. A caller that reads Left or Dead also sees what the rank had written
-    /// into its rings (Acquire; the writer of the state had it before its Release).
+    /// Returns the state of `rank`. A caller that reads Left or Dead also sees what the rank had
+    /// written into its rings (Acquire; the writer of the state saw that before its Release).
     pub(in crate::backend::shm) fn state(&self, rank: usize) -> PeerState {
         match self.rank_word(rank, STATE).map_or(0, |word| word.load(Acquire)) {
             0 => PeerState::Present,
@@ -181,7 +180,7 @@ impl Segment {
         }
     }
 
-    /// Publishes that a rank left or died; the first published state counts.
+    /// Publishes that `rank` left or died; only the first published state counts.
     pub(in crate::backend::shm) fn mark(&self, rank: usize, state: PeerState) {
         let number = if state == PeerState::Left { 1 } else { 2 };
         let word = self.rank_word(rank, STATE);
@@ -192,8 +191,8 @@ impl Segment {
         }
     }
 
-    /// Publishes the address at which other ranks can try to read this rank's memory, and the value
-    /// that they should find.
+    /// Publishes the address of a test word that other ranks can read, and the value that they must
+    /// find.
     pub(in crate::backend::shm) fn set_probe(&self, rank: usize, address: u64, value: u64) {
         for (field, content) in [(PROBE_VALUE, value), (PROBE_ADDRESS, address)] {
             if let Some(word) = self.rank_word(rank, field) {
@@ -202,7 +201,7 @@ impl Segment {
         }
     }
 
-    /// Publishes the processors on which this rank may run.
+    /// Publishes the logical cores on which this rank may run.
     pub(in crate::backend::shm) fn set_processors(&self, rank: usize) {
         let mut bits = [0_u64; PROCESSOR_WORDS];
         for processor in hwinfo::affinity() {
@@ -217,7 +216,7 @@ impl Segment {
         }
     }
 
-    /// Returns true if there are more ranks than processors on which any of them may run.
+    /// Returns true if there are more ranks than logical cores on which any of them may run.
     pub(in crate::backend::shm) fn is_oversubscribed(&self) -> bool {
         let all = |index: usize| {
             let of = |rank| self.rank_word(rank, PROCESSORS + 8 * index);
@@ -227,19 +226,19 @@ impl Segment {
         self.size > processors as usize
     }
 
-    /// Returns the address that a rank published for probing its memory, and the value expected
-    /// there.
+    /// Returns the address of `rank`'s test word and the value expected there; address 0 if there
+    /// is none.
     pub(in crate::backend::shm) fn probe(&self, rank: usize) -> (u64, u64) {
         let read = |field| self.rank_word(rank, field).map_or(0, |word| word.load(Acquire));
         (read(PROBE_ADDRESS), read(PROBE_VALUE))
     }
 
-    /// Returns true if the segment has places for collective mailboxes.
+    /// Returns true if the segment has collective mailboxes.
     pub(in crate::backend::shm) fn has_boards(&self) -> bool {
         has_boards(self.size)
     }
 
-    /// Allocates memory for the mailboxes of `ranks` at a place.
+    /// Allocates memory for the mailboxes of `ranks` in slot `place`.
     pub(in crate::backend::shm) fn commit_sheets(
         &self,
         place: usize,
@@ -249,7 +248,7 @@ impl Segment {
         self.memory.commit(boards_at(self.size) + sheets.start, sheets.len())
     }
 
-    /// Returns the mailboxes of all places.
+    /// Returns the mailboxes of all slots; `None` if the segment has none.
     pub(in crate::backend::shm) fn sheets(&self) -> Option<Span> {
         let bytes = coll_mailbox::PLACES * coll_mailbox::place_bytes(self.size);
         self.memory.span(boards_at(self.size), bytes).filter(|_| self.has_boards())
@@ -263,8 +262,8 @@ impl Segment {
         self.word(rows_at(self.size) + to * row_bytes(self.size) + from / 64 * 8)
     }
 
-    /// Allocates memory for the rings between two ranks in both directions (a large message needs
-    /// answers), and returns the producer end of the ring from `from` to `to`.
+    /// Allocates memory for the rings between two ranks, in both directions (a large message needs
+    /// replies), and returns the producer end of the ring from `from` to `to`.
     pub(in crate::backend::shm) fn open_ring(&self, from: usize, to: usize) -> Result<Producer> {
         for (from, to) in [(to, from), (from, to)] {
             self.memory.commit(self.ring_offset(from, to), ring::FIRST_BYTES).map_err(|error| {
@@ -278,20 +277,20 @@ impl Segment {
         Ok(producer)
     }
 
-    /// Allocates memory for the remaining claims of a ring, so that more large messages can be on
-    /// offer.
+    /// Allocates memory for the remaining claims of a ring, so that more rendezvous requests can be
+    /// open.
     pub(in crate::backend::shm) fn commit_claims(&self, from: usize, to: usize) -> io::Result<()> {
         let first = ring::FIRST_BYTES;
         self.memory.commit(self.ring_offset(from, to) + first, STRIDE - first)
     }
 
-    /// Returns a bit set of the senders that have a ring to `to`, among the 64 ranks from `64 *
-    /// group` on.
+    /// Returns a bit set of the senders with an open ring to `to`, among the 64 ranks from 64 *
+    /// `group` on.
     pub(in crate::backend::shm) fn ready(&self, to: usize, group: usize) -> u64 {
         self.ready_word(64 * group, to).map_or(0, |word| word.load(Acquire))
     }
 
-    /// Returns the consumer end of a ring that is ready.
+    /// Returns the consumer end of a ring, which its sender must have opened.
     pub(in crate::backend::shm) fn read_ring(&self, from: usize, to: usize) -> Result<Consumer> {
         Consumer::new(&self.memory, self.ring_offset(from, to))
     }
@@ -300,7 +299,7 @@ impl Segment {
         cells_at(self.size) + rank * cells::STRIDE
     }
 
-    /// Allocates memory for a rank's own cells.
+    /// Allocates memory for the cells of `rank`, and returns their sender's side.
     pub(in crate::backend::shm) fn open_cells(&self, rank: usize) -> Result<CellPool> {
         let offset = self.cells_offset(rank);
         self.memory
@@ -309,7 +308,7 @@ impl Segment {
         CellPool::new(&self.memory, offset)
     }
 
-    /// Returns the view of the cells of another rank, which has sent at least one of them.
+    /// Returns the view of `rank`'s cells; that rank must have sent a cell already.
     pub(in crate::backend::shm) fn read_cells(&self, rank: usize) -> Result<PeerCells> {
         PeerCells::new(&self.memory, self.cells_offset(rank))
     }

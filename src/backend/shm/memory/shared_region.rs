@@ -1,13 +1,13 @@
-//! Memory of one rank that all ranks of the segment load and store: a separate range of the
-//! segment's file, which each rank maps. The pages are allocated before any other rank receives the
-//! key of the range. They are freed when the last rank releases the range; a rank that died counts
-//! as having released it.
+//! Memory of one rank that all ranks of the segment load and store: a separate range (part) of the
+//! segment's file, which each rank maps. Its pages are allocated before any other rank receives the
+//! key of the range, and freed when the last rank releases the range; a rank that died counts as
+//! having released it.
 //!
 //! Ranges are never reused, so an old key refers to a hole. The header counts the ranks that have
-//! the part mapped ("lives"; a rank that finds 0 there is too late). It also has a bit for each
-//! rank that has the part mapped, for the one case where a count is not sufficient: when only dead
-//! ranks remain. Each bit is cleared before the count is decremented, and the rank that decrements
-//! it to the number of dead ranks is the last: no rank reads the header afterwards.
+//! the part mapped ("lives"; a rank that finds 0 there is too late). The header also has a bit for
+//! each such rank, for the one case where a count is not sufficient: when only ranks that died
+//! remain. Each bit is cleared before the count is decremented, and the rank that decrements it to
+//! the number of died ranks is the last: no rank reads the header afterwards.
 
 use super::segment::{MOST_RANKS, PeerState, Segment};
 use crate::backend::os_error::memory_error;
@@ -23,18 +23,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Offset of the number of ranks that have the part mapped; 0: no rank any more, or not yet.
+/// Offset of the number of ranks that have the part mapped; 0 before and after use.
 const LIVES_AT: usize = 0;
 const NONCE_AT: usize = 8;
-/// Offset of the data size in bytes.
+/// Offset of the size of the data, in bytes.
 const LEN_AT: usize = 16;
-/// Offset of the bit set of ranks that have the part mapped.
+/// Offset of the bit set of the ranks that have the part mapped.
 const BITS_AT: usize = 128;
 const BIT_WORDS: usize = MOST_RANKS / 64;
 const WORDS_AT: usize = 512;
 const DATA_AT: usize = WORDS_AT + 8 * PART_WORDS;
 
-/// Creates and finds parts of a segment for one rank.
+/// Creates and maps shared window memory (parts of the segment's file) for one rank.
 #[derive(Clone)]
 pub(in crate::backend::shm) struct Parts {
     segment: Arc<Segment>,
@@ -42,7 +42,7 @@ pub(in crate::backend::shm) struct Parts {
     opener: u32,
 }
 
-/// A part, mapped in this process.
+/// Shared window memory, mapped in this process.
 struct ShmRegion {
     parts: Parts,
     memory: Arc<SharedMapping>,
@@ -58,7 +58,7 @@ fn span_of(memory: &Arc<SharedMapping>) -> Result<Span> {
     }
 }
 
-/// Returns the size of a part with `bytes` bytes of data and its header: whole pages.
+/// Returns the size of a part for `bytes` bytes of data, in whole pages; `None` on overflow.
 fn room(bytes: usize) -> Option<usize> {
     bytes.checked_add(DATA_AT)?.checked_next_multiple_of(page_size())
 }
@@ -68,7 +68,7 @@ impl Parts {
         Parts { segment: Arc::new(segment), rank, opener }
     }
 
-    /// Returns the segment, for callers that must not wait for the engine's lock.
+    /// Returns the segment; for callers that must not wait for the engine's lock.
     pub(in crate::backend::shm) fn segment(&self) -> &Segment {
         &self.segment
     }
@@ -79,7 +79,7 @@ impl Parts {
         self.segment.changes() == 0
     }
 
-    /// Creates a part of this rank with `bytes` bytes.
+    /// Allocates shared window memory of `bytes` bytes.
     pub(in crate::backend::shm) fn offer(
         &self,
         bytes: usize,
@@ -105,7 +105,7 @@ impl Parts {
         Ok(self.part(memory, span, key, bytes))
     }
 
-    /// Maps a part that another rank has created.
+    /// Maps window memory of `rank`; fails with NOT_FOUND if `key` is no longer valid.
     pub(in crate::backend::shm) fn find(
         &self,
         rank: i32,
@@ -134,7 +134,7 @@ impl Parts {
         Ok(self.part(memory, span, key, len))
     }
 
-    /// Wraps a part in whose count of users this process is already included.
+    /// Wraps a mapped part whose user count already includes this process.
     fn part(
         &self,
         memory: Arc<SharedMapping>,
@@ -148,7 +148,7 @@ impl Parts {
         Box::new(ShmRegion { parts: self.clone(), memory, span, key, len })
     }
 
-    /// Reads the header at an offset without mapping the part; the header may change afterwards.
+    /// Reads a part's header without mapping the part. The header may change meanwhile.
     fn header(&self, offset: usize) -> Option<Header> {
         let mut bytes = [0; 24];
         self.segment.memory().peek(offset, &mut bytes).ok()?;
@@ -196,7 +196,7 @@ impl component::SharedRegion for ShmRegion {
 }
 
 impl ShmRegion {
-    /// Returns the number of users of the part that have died.
+    /// Returns the number of ranks that died while they had the part mapped.
     fn dead(&self) -> u64 {
         let is_dead = |rank: usize| self.parts.segment.state(rank) == PeerState::Dead;
         let of_word = |(index, word): (usize, &AtomicU64)| {
@@ -212,7 +212,7 @@ impl ShmRegion {
             .sum()
     }
 
-    /// Removes this process from the header; returns true if it was the last user.
+    /// Removes this process from the header; returns true if it was the last live user.
     fn leave(&self) -> bool {
         let rank = self.parts.rank;
         if let Some(word) = self.span.word(BITS_AT + rank / 64 * 8) {

@@ -1,10 +1,10 @@
-//! Pieces that a receiver reads directly from the sender's memory (process_vm_readv), starting at
-//! the end of the message.
+//! Pieces that a receiver reads directly from the sender's memory by cross-memory attach (CMA,
+//! process_vm_readv), starting at the end of the message.
 //!
-//! Two copies through cells are faster than one copy by the kernel, but they need the sender. So a
-//! receiver takes pieces only while the sender sends nothing, because it computes or waits for a
-//! processor. Pieces that the receiver has taken must be read before the sender can complete, so it
-//! takes few at a time.
+//! Two copies through cells are faster than one copy by the OS kernel, but they need the sender. So
+//! a receiver claims pieces only while the sender is inactive: computing, or waiting for a core.
+//! The sender can complete only when the receiver has read the pieces that it claimed, so it claims
+//! few at a time.
 
 use super::engine::{ControlRecord, Engine, Receive, ShmOperation, TakenOffer};
 use super::pipeline::{PIECE, pieces_of};
@@ -13,24 +13,24 @@ use crate::runtime::component::OpId;
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::clock::now_ns;
 
-/// Number of polls without a new record before a receiver reads the clock: an active sender needs
-/// less time for a piece.
+/// Number of polls without a new record before the receiver reads the clock. An active sender needs
+/// fewer polls per piece.
 const LOOKS: u32 = 32;
-/// Time without a new record of the sender before a receiver takes pieces, in nanoseconds. With
-/// more ranks than processors one poll may last that long, because the processor is yielded to
-/// other ranks in between.
+/// Time without a new record from the sender before the receiver claims pieces, in nanoseconds. If
+/// ranks share cores, one poll may last that long, because the waiting rank yields its core to
+/// other ranks.
 const PATIENCE_NS: u64 = 20_000;
-/// Number of bytes taken at a time. A sender that resumes waits at most for these bytes.
+/// Number of bytes claimed at a time: the most for which a resuming sender must wait.
 const STEP: usize = 256 << 10;
-/// Maximum number of such steps in one round of progress.
+/// Maximum number of steps (`STEP` bytes each) per call of `progress`.
 const STEPS: usize = 2;
 
-/// Result of one step of a receive that may read by CMA.
+/// Result of one step of a receive that may read the sender's memory.
 enum Looked {
-    /// There is nothing to do now.
+    /// Nothing can be done now.
     Waits,
     Read,
-    /// The receive does not read any further.
+    /// The receive will not read further pieces.
     Over,
 }
 
@@ -89,7 +89,7 @@ impl Engine {
         self.read_on(id, into)
     }
 
-    /// Reads the pieces that were taken.
+    /// Reads the pieces that receive `id` has claimed.
     fn read_on(&mut self, id: OpId, into: Region) -> Looked {
         let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)
@@ -123,8 +123,8 @@ impl Engine {
         Looked::Read
     }
 
-    /// Returns the pieces to the sender after a failed read (CMA is not permitted, or that memory
-    /// cannot be read).
+    /// Returns claimed pieces to the sender after a failed read (CMA is not permitted, or the
+    /// memory is not readable).
     fn return_pieces(&mut self, id: OpId) {
         let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)

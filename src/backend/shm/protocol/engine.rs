@@ -1,23 +1,23 @@
 //! Protocol engine: converts sends and receives to records in rings, and back.
 //!
-//! Up to `FRAGMENT` bytes are sent as one Eager record; the send is complete when the record is in
-//! the ring. Larger and synchronous messages use rendezvous: the sender writes an Offer record;
-//! when the receiver has a matching receive, it accepts the request and sends Clear. Then the
-//! sender copies piece after piece into its cells and announces each with a Cell record (or,
-//! without cells, into the ring: Data), while the receiver copies out of the cells. If the sender
-//! is not running, the receiver takes pieces from the end of the message and reads them in the
-//! sender's memory, until both meet; then it sends Finish.
+//! Up to `FRAGMENT` bytes are sent as one Eager record; the send is complete once the record is in
+//! the ring. Larger and synchronous messages use rendezvous. The sender writes an Offer record
+//! (RTS). When the receiver has a matching receive, it accepts the request and sends Clear (CTS).
+//! Then the sender copies piece after piece into its cells and announces each with a Cell record
+//! (or, without cells, copies it into the ring: Data), while the receiver copies out of the cells.
+//! If the sender is not running, the receiver claims pieces from the end of the message and reads
+//! them in the sender's memory until the two sides meet; then the receiver sends Finish.
 //!
-//! No function blocks: an operation that finds no room in a ring is queued and continues with the
+//! No function blocks: an operation that finds no space in a ring is queued and continues in the
 //! next call of `progress`. Rings are always read to the end, regardless of what is queued for
-//! writing, so two ranks that flood each other cannot deadlock. An operation of the receiver is
-//! complete only when its answer is in the ring. So a rank that closes has sent all its answers,
-//! and the other ranks read its rings also after it has left.
+//! writing, so two ranks that flood each other cannot deadlock. A receive is complete only once its
+//! control record is in the ring. So a rank that closes has sent all its control records, and the
+//! other ranks read its rings even after it has left.
 //!
 //! This file defines the operations, and starts and cancels them. `rx` handles records read from
 //! rings, `tx` records written to rings, `cma` the pieces that a receiver reads directly, `mprobe`
-//! messages that a program probes before it receives them, `liveness` ranks that died or left;
-//! locks are in `transport`.
+//! messages that the application probes before it receives them, `liveness` ranks that died or
+//! left; locks are in `transport`.
 
 use super::pipeline::pieces_of;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -38,33 +38,33 @@ use std::sync::Arc;
 /// Maximum number of records read from one ring before the next ring is served.
 const BUDGET: usize = 256;
 
-/// Protocol engine of one rank: its operations, and the sends and receives that become records in
-/// rings. Every method is short and none blocks.
+/// Protocol engine of one rank: turns sends and receives into records in rings. Every method is
+/// short and none blocks.
 pub(in crate::backend::shm) struct Engine {
     pub(in crate::backend::shm) rank: usize,
     pub(in crate::backend::shm) segment: Segment,
     pub(in crate::backend::shm) operations: Operations<ShmOperation>,
     pub(in crate::backend::shm) matcher: Matcher<OpId, Arrival>,
     pub(in crate::backend::shm) peers: Peers,
-    /// Ranks whose rings to this rank have memory.
+    /// Ranks whose ring to this rank is open.
     pub(in crate::backend::shm) incoming: Vec<usize>,
     /// Ranks for which records are queued.
     pub(in crate::backend::shm) outbound: Vec<usize>,
     /// This rank's cells. `None`: not allocated yet; `Some(None)`: the allocation failed.
     pub(in crate::backend::shm) pool: Option<Option<CellPool>>,
-    /// Receives that can read their sender's memory.
+    /// Receives that may read their sender's memory.
     pub(in crate::backend::shm) helping: VecDeque<OpId>,
     /// True if other ranks may read this process' memory.
     pub(in crate::backend::shm) lends: bool,
     pub(in crate::backend::shm) liveness: Liveness,
-    /// Number of messages that used the fast path (`send_at_once`, `receive_at_once`).
+    /// Number of sends and receives that tried the fast path (wraps around).
     pub(in crate::backend::shm) short_ways: u32,
 }
 
 /// State of the failure detector in `liveness`.
 pub(in crate::backend::shm) struct Liveness {
     pub(in crate::backend::shm) poller: Poller,
-    /// Number of state changes that have been handled.
+    /// Number of state changes of ranks that have been handled.
     pub(in crate::backend::shm) settled: u64,
     pub(in crate::backend::shm) idle: u32,
     pub(in crate::backend::shm) looked_ns: u64,
@@ -75,15 +75,15 @@ pub(in crate::backend::shm) struct Liveness {
 pub(in crate::backend::shm) enum ShmOperation {
     Send(Send),
     Receive(Receive),
-    /// A matched message, taken by a matched probe for a later receive.
+    /// A message that a matched probe removed from the queue; it is received later.
     Taken(UnexpectedMessage<Arrival>),
-    /// A matched message that its sender has canceled since. Contains the outcome of its receive.
+    /// A matched message that its sender has canceled since; the completion of its receive.
     Withdrawn(Completion),
     Done(Completion),
 }
 
 impl ShmOperation {
-    /// Returns true if the message is being transferred in pieces.
+    /// Returns true if the operation's message is being transferred in pieces.
     pub(in crate::backend::shm) fn is_in_pieces(&self) -> bool {
         match self {
             ShmOperation::Send(send) => matches!(send.stage, SendStage::Streaming { .. }),
@@ -99,25 +99,25 @@ pub(in crate::backend::shm) struct Send {
     pub(in crate::backend::shm) data: Region,
     pub(in crate::backend::shm) mode: SendMode,
     pub(in crate::backend::shm) stage: SendStage,
-    /// Progress of filling `data`; `None` if all bytes are present.
+    /// Progress of writing `data`; `None` if all bytes are available.
     pub(in crate::backend::shm) filling: Option<Arc<PipelinedSource>>,
 }
 
 #[derive(Clone, Copy)]
 pub(in crate::backend::shm) enum SendStage {
-    /// Waits for room in the ring, or (to this rank itself) for a receive.
+    /// Waiting for space in the ring, or (if the destination is this rank) for a matching receive.
     Queued,
     /// The rendezvous request is in the receiver's ring.
     Offered { claim: u16 },
     /// The receiver has requested the bytes up to `end`.
     Streaming { claim: u16, receiver: u64, end: usize },
-    /// All pieces are copied or taken; the receiver reports when it has read its own pieces.
+    /// All pieces are copied or claimed; waiting for Finish, until the receiver has read its own.
     Meeting { claim: u16 },
 }
 
 pub(in crate::backend::shm) struct Receive {
     pub(in crate::backend::shm) into: Region,
-    /// Source that the receive names.
+    /// Source that the receive names (a rank or DTL_ANY_SOURCE).
     pub(in crate::backend::shm) source: i32,
     pub(in crate::backend::shm) taken: Option<TakenOffer>,
 }
@@ -128,25 +128,25 @@ pub(in crate::backend::shm) struct TakenOffer {
     pub(in crate::backend::shm) source: usize,
     pub(in crate::backend::shm) word: u64,
     pub(in crate::backend::shm) offer: RndvOffer,
-    /// Number of bytes that have arrived through cells or the ring, from the front; number of bytes
-    /// that fit.
+    /// Number of bytes at the front that have arrived through cells or the ring. `want` is the
+    /// number of bytes that fit into the receive buffer.
     pub(in crate::backend::shm) have: usize,
     pub(in crate::backend::shm) want: usize,
     pub(in crate::backend::shm) answer: ControlRecord,
     pub(in crate::backend::shm) help: CmaProgress,
 }
 
-/// Progress of a receive that reads pieces directly, from the back.
+/// Progress of a receive that reads pieces of the sender's memory, from the end.
 #[derive(Clone, Copy)]
 pub(in crate::backend::shm) struct CmaProgress {
     /// All bytes from this offset on have been read.
     pub(in crate::backend::shm) from: usize,
-    /// Offset from which the receive has taken pieces that are not completely read.
+    /// Offset of the first claimed piece that is not completely read; equal to `from` if none.
     pub(in crate::backend::shm) first: usize,
-    /// Offset up to which the taken pieces have been read.
+    /// Offset up to which the claimed pieces have been read.
     pub(in crate::backend::shm) next: usize,
-    /// Number of records from the sender at the last poll, number of polls without a new record
-    /// since, and time from which the receive measures the sender's silence.
+    /// Number of the sender's records at the last poll. `quiet` counts the polls since without a
+    /// new record; `since_ns` is the time from which the sender's inactivity is measured.
     pub(in crate::backend::shm) seen: u64,
     pub(in crate::backend::shm) quiet: u32,
     pub(in crate::backend::shm) since_ns: u64,
@@ -157,18 +157,18 @@ impl TakenOffer {
         self.have == self.help.from
     }
 
-    /// Returns the number of pieces that fit into the receive buffer.
+    /// Returns the number of pieces of the message that fit into the receive buffer.
     pub(in crate::backend::shm) fn pieces(&self) -> u32 {
         pieces_of(self.want)
     }
 
-    /// Returns true if all pieces come unrequested, so that the sender waits for a Finish.
+    /// Returns true if all pieces are sent unrequested; the sender then waits for Finish.
     pub(in crate::backend::shm) fn is_early(&self) -> bool {
         self.pieces() <= self.offer.early
     }
 }
 
-/// Control record that a receive has to send.
+/// Control record that a receive is still to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::backend::shm) enum ControlRecord {
     None,
@@ -176,22 +176,22 @@ pub(in crate::backend::shm) enum ControlRecord {
     Finish,
 }
 
-/// Unexpected message: no posted receive matches yet.
+/// Unexpected message: no matching receive is posted yet.
 pub(in crate::backend::shm) enum Arrival {
     Copied(Scratch),
-    /// A rendezvous request, with the pieces that followed it.
+    /// A rendezvous request, with the bytes of its unrequested pieces, if any.
     Offered(RndvOffer, Option<Scratch>),
-    /// A message from this rank to itself: its send operation.
+    /// A message from this rank to itself: the ID of its send.
     Own(OpId),
 }
 
-/// Content of an Offer record.
+/// Content of an Offer record (rendezvous request).
 #[derive(Clone, Copy)]
 pub(in crate::backend::shm) struct RndvOffer {
     pub(in crate::backend::shm) size: u64,
     pub(in crate::backend::shm) send: u64,
     pub(in crate::backend::shm) address: u64,
-    /// Number of pieces that follow the Offer record immediately.
+    /// Number of pieces that follow the Offer record unrequested.
     pub(in crate::backend::shm) early: u32,
     pub(in crate::backend::shm) claim: u16,
 }
@@ -252,7 +252,7 @@ impl Engine {
         }
     }
 
-    /// Completes an operation with DTL_ERROR_RANK_FAILURE, because rank `peer` died or left.
+    /// Completes operation `id` with RANK_FAILURE, because rank `peer` died or left.
     pub(in crate::backend::shm) fn finish_failed(&mut self, id: OpId, peer: usize) {
         self.finish(id, done(peer, DTL_ERROR_RANK_FAILURE, 0, 0));
     }
@@ -304,8 +304,8 @@ impl Engine {
         Ok(id)
     }
 
-    /// Sends a short message to a rank that already has a link, if its ring has room and no send to
-    /// it is queued. Returns false otherwise; `isend` handles all other cases.
+    /// Sends a short message if a ring to `dest` exists and has space, and no send to `dest` is
+    /// queued. Otherwise returns false, and the caller must use `isend`.
     #[inline]
     pub(in crate::backend::shm) fn send_at_once(
         &mut self,
@@ -373,7 +373,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// Starts the transfer of a message to its receive.
+    /// Starts the transfer of `message` to receive `id`.
     pub(in crate::backend::shm) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = usize::try_from(message.source).unwrap_or(0);
         match message.what {
@@ -385,9 +385,9 @@ impl Engine {
         }
     }
 
-    /// Returns the rank whose death or departure prevents a receive from `source` from completing.
-    /// (The communicator decides whether a death ends a receive from any source, since it has the
-    /// list of members.)
+    /// Returns `source` if that rank died or left, so that a receive from it cannot complete, else
+    /// `None`. (The communicator decides whether a death ends an any-source receive, because it has
+    /// the member list.)
     pub(in crate::backend::shm) fn gone(&self, source: i32) -> Option<usize> {
         let rank = usize::try_from(source).ok()?;
         self.peers.get(rank).filter(|peer| peer.state != PeerState::Present).map(|_| rank)
@@ -420,8 +420,8 @@ impl Engine {
         }
     }
 
-    /// Claims a message for the receiver: from then on its sender cannot cancel it. Returns false
-    /// if the sender has canceled it.
+    /// Accepts a rendezvous request for a receive; its sender can then no longer cancel it. Returns
+    /// false if the sender has canceled it, and true for all other messages.
     pub(in crate::backend::shm) fn claim(&self, message: &UnexpectedMessage<Arrival>) -> bool {
         let Arrival::Offered(offer, _) = &message.what else { return true };
         self.claim_offer(usize::try_from(message.source).unwrap_or(0), *offer)
@@ -432,8 +432,8 @@ impl Engine {
         consumer.is_some_and(|consumer| consumer.offers.take(offer.claim))
     }
 
-    /// Starts the transfer of an accepted rendezvous request. `early`: its first pieces, if they
-    /// arrived before.
+    /// Starts the transfer of an accepted rendezvous request to receive `id`. `early`: bytes of its
+    /// unrequested pieces, if they have arrived.
     pub(in crate::backend::shm) fn begin(
         &mut self,
         id: OpId,
@@ -485,7 +485,7 @@ impl Engine {
         }
     }
 
-    /// Tries to cancel an operation.
+    /// Cancels an operation if that is still possible; then the operation completes with CANCELED.
     pub(in crate::backend::shm) fn cancel(&mut self, id: OpId) {
         let withdrawn = match self.operations.get(id) {
             Some(&ShmOperation::Receive(Receive { source, taken: None, .. })) => {

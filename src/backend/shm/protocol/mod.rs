@@ -2,11 +2,11 @@
 //!
 //! In reading order:
 //! - `engine`: conversion of sends and receives to records, and back
-//! - `tx`: queued sends, into rings
+//! - `tx`: writing of queued sends to rings
 //! - `rx`: records read from rings
 //! - `recv_fast`: receives without an operation
 //! - `pipeline`: large messages in pieces
-//! - `cma`: pieces that the receiver reads in the sender's memory
+//! - `cma`: pieces that the receiver reads from the sender's memory
 //! - `mprobe`: matched probe
 
 pub(super) mod cma;

@@ -1,5 +1,5 @@
-//! Probe and matched probe: inspects a message before it is received, and reserves it for one later
-//! receive.
+//! Probe and matched probe: returns the status of a message before it is received, or reserves the
+//! message for one later receive.
 //!
 //! The sender can cancel a rendezvous message until its receive starts; the receive then completes
 //! with CANCELED. So a sender's timeout holds regardless of what the receiver does with the
@@ -15,8 +15,8 @@ use crate::runtime::component::{Completion, Matched, OpId, Selector};
 use crate::sys::memory::buf::Region;
 
 impl Engine {
-    /// Returns the message that a receive with `select` would match now. Drops requests that their
-    /// senders have canceled.
+    /// Returns the status of the message that a receive with `select` would match now; `None` if
+    /// there is none. Drops rendezvous requests that were canceled.
     pub(in crate::backend::shm) fn probe(
         &mut self,
         select: Selector,
@@ -50,15 +50,15 @@ impl Engine {
         }
     }
 
-    /// Drops the message that a receive with `select` would match; its claim word becomes the
-    /// sender's again.
+    /// Drops the canceled request that a receive with `select` would match, and returns its claim
+    /// to the sender.
     fn drop_withdrawn(&mut self, select: &Selector) {
         if let Some(message) = self.matcher.take_unexpected(select) {
             self.claim(&message);
         }
     }
 
-    /// Drops all canceled messages of a source, because the source needs their claim words.
+    /// Drops all canceled requests of rank `source`, which needs their claims.
     pub(in crate::backend::shm) fn drop_all_withdrawn(&mut self, source: usize) {
         let Some(consumer) = self.peers.link(source).and_then(|link| link.consumer.as_ref()) else {
             return;
@@ -74,7 +74,7 @@ impl Engine {
         });
     }
 
-    /// Removes a message of this rank to itself whose receive has not started.
+    /// Cancels send `id` to this rank itself. Returns false if its receive has started.
     pub(in crate::backend::shm) fn cancel_own(&mut self, id: OpId) -> bool {
         let own = self.own();
         let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
@@ -93,7 +93,7 @@ impl Engine {
     }
 
     /// Removes the message that a receive with `select` would match now and reserves it for one
-    /// receive.
+    /// receive; `None` if there is none.
     pub(in crate::backend::shm) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
         let Some(done) = self.probe(select)? else { return Ok(None) };
         // The slot is allocated first, so that no message is lost if there is no memory.
@@ -106,7 +106,7 @@ impl Engine {
         Ok(Some(Matched { message, done }))
     }
 
-    /// Starts the receive of a matched message, under the message's id.
+    /// Starts the receive of reserved message `message`; the receive has the same ID.
     pub(in crate::backend::shm) fn receive_matched(
         &mut self,
         message: OpId,
@@ -145,8 +145,8 @@ impl Engine {
     }
 }
 
-/// Marks those matched messages of a source as canceled that `is_withdrawn` selects. Returns true
-/// if there was one.
+/// Marks the reserved messages from rank `from` that `is_withdrawn` selects as canceled. Returns
+/// true if there were any.
 fn cancel_probed(
     operations: &mut Operations<ShmOperation>,
     from: i32,

@@ -1,10 +1,11 @@
-//! Sender's pieces of large messages: copied into its cells, or without cells into the ring.
+//! Sender's side of large messages: copies pieces into cells, or without cells into the ring.
 //!
 //! Up to `LONG` bytes are sent at once if there are cells for all of them: the receiver copies the
-//! first piece while the second is filled, and no rendezvous request precedes it. A rendezvous
-//! request of a larger message is followed by its first pieces in the same way, and by the others
-//! after the receiver has cleared the sender to send. The receiver copies unrequested pieces to
-//! memory of its own if no receive matches yet, so a message that waits never occupies a cell.
+//! first piece while the second is filled, and no rendezvous request precedes the pieces. A
+//! rendezvous request of a larger message is followed by its first pieces in the same way, and by
+//! the others once the receiver has sent Clear. If no receive matches yet, the receiver copies
+//! unrequested pieces to its own memory, so a message that waits for its receive never occupies a
+//! cell.
 
 use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
@@ -14,16 +15,16 @@ use crate::runtime::component::{OpId, PipelinedSource};
 use crate::runtime::log::warning;
 use crate::sys::memory::buf::Region;
 
-/// Size of a piece: a cell, or without cells a record.
+/// Size of a piece in bytes: a cell, or the payload of a record if that is smaller.
 pub(in crate::backend::shm) const PIECE: usize = if CELL < FRAGMENT { CELL } else { FRAGMENT };
-/// Number of first pieces that are sent unrequested: while they are copied, the receiver's answer
-/// is in transit.
+/// Number of first pieces that are sent unrequested; the receiver's answer arrives while they are
+/// copied.
 const FIRST: usize = 4;
 /// Maximum size of a message that is sent without a rendezvous request, in bytes.
 pub(in crate::backend::shm) const LONG: usize = FIRST * PIECE;
-/// Maximum number of pieces copied in one round of progress; incoming records are read in between.
+/// Maximum number of pieces copied per call of `stream_to`; incoming records are read in between.
 const PIECES: usize = 8;
-/// Number of pieces after which the next message gets its turn.
+/// Number of pieces of a message after which another message is served.
 const TURN: u32 = 64;
 
 /// Returns the number of pieces of a message of `len` bytes.
@@ -31,18 +32,18 @@ pub(in crate::backend::shm) fn pieces_of(len: usize) -> u32 {
     u32::try_from(len.div_ceil(PIECE)).unwrap_or(u32::MAX)
 }
 
-/// Result of sending a piece.
+/// Outcome of an attempt to send a piece.
 enum Streamed {
     Full,
     /// The bytes of the piece are not available yet.
     Unready,
-    /// The piece was copied; true if the next message gets its turn.
+    /// The piece was sent; true if another message is to be served next.
     Piece(bool),
     Over,
 }
 
-/// Returns the number of available bytes, or the status because of which no more will become
-/// available.
+/// Returns the number of bytes that are available, or the status if an error prevents the rest from
+/// becoming available.
 fn ready(filling: &PipelinedSource) -> Result<usize, dtl_status_t> {
     match filling.failure() {
         DTL_SUCCESS => Ok(filling.ready()),
@@ -51,8 +52,8 @@ fn ready(filling: &PipelinedSource) -> Result<usize, dtl_status_t> {
 }
 
 impl Engine {
-    /// Sends a complete message through cells; returns false if too few cells are free or the ring
-    /// has no room for the records.
+    /// Sends a complete message through cells; returns false, having sent nothing, if too few cells
+    /// are free or the ring has too little space for the records.
     pub(in crate::backend::shm) fn send_long(
         &mut self,
         dest: usize,
@@ -69,8 +70,8 @@ impl Engine {
         true
     }
 
-    /// Allocates cells for the pieces that follow a rendezvous request. Returns no cells if the
-    /// message is not large, too few cells are free, or the ring has no room for all records.
+    /// Allocates cells for the pieces that are sent right after a rendezvous request. Returns count
+    /// 0 if the message is not large, too few cells are free, or the ring has too little space.
     pub(in crate::backend::shm) fn cells_for_first(
         &mut self,
         dest: usize,
@@ -84,8 +85,7 @@ impl Engine {
         self.take_cells(count).map_or(([0; FIRST], 0), |cells| (cells, count))
     }
 
-    /// Allocates `count` cells (at most `FIRST`); returns `None`, and allocates no cell, if fewer
-    /// are free.
+    /// Allocates `count` cells (at most `FIRST`), or none and returns `None` if fewer are free.
     fn take_cells(&mut self, count: usize) -> Option<[u16; FIRST]> {
         let pool = self.pool()?;
         let mut cells = [0; FIRST];
@@ -99,8 +99,8 @@ impl Engine {
         Some(cells)
     }
 
-    /// Fills cells with the first pieces and announces each as soon as it is full. The caller has
-    /// checked that the ring has room for the records.
+    /// Fills cells with the first pieces and announces each as soon as it is full. The caller must
+    /// have checked that the ring has space for the records.
     pub(in crate::backend::shm) fn send_first(
         &mut self,
         dest: usize,
@@ -118,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Copies some pieces of the messages to one rank.
+    /// Sends pieces of large messages to `dest`; returns true if any was sent.
     pub(in crate::backend::shm) fn stream_to(&mut self, dest: usize) -> bool {
         let mut count = 0;
         for _ in 0..PIECES {
@@ -143,7 +143,7 @@ impl Engine {
         count > 0
     }
 
-    /// Sends the next piece of a large message.
+    /// Sends the next piece of send `id`, whose receiver has sent Clear.
     fn stream(&mut self, dest: usize, id: OpId) -> Streamed {
         let Some(&ShmOperation::Send(Send { data, stage, ref filling, .. })) =
             self.operations.get(id)
@@ -188,8 +188,8 @@ impl Engine {
         }
     }
 
-    /// Aborts a message whose remaining bytes will not become available, and sends the status to
-    /// its receiver.
+    /// Aborts send `id`, whose remaining bytes will not become available, and sends `status` to the
+    /// receiver.
     fn break_off(
         &mut self,
         dest: usize,
@@ -208,7 +208,7 @@ impl Engine {
         Streamed::Over
     }
 
-    /// Returns the next piece that neither side has taken, if the ring has room for a record.
+    /// Returns the next unclaimed piece; `None` if the ring has no space for a record.
     fn next_piece(&mut self, dest: usize, claim: u16) -> Option<u32> {
         let producer = self.peers.link_mut(dest)?.producer.as_mut()?;
         producer.has_room(0).then(|| producer.offers.left(claim).start)
@@ -219,7 +219,7 @@ impl Engine {
         producer.is_some_and(|producer| !producer.offers.left(claim).is_empty())
     }
 
-    /// Announces a filled cell; `len` and `all` are the bytes in the cell and in total.
+    /// Announces a filled cell. `len`: bytes in the cell; `all`: bytes of the message.
     fn send_cell(
         &mut self,
         dest: usize,
@@ -233,8 +233,8 @@ impl Engine {
         self.push(dest, kind, 0, key, Payload::Words(words));
     }
 
-    /// Ends the copying of pieces: all are copied, or some are taken by the receiver, for whose
-    /// Finish the send then waits.
+    /// Ends the copying of pieces. Completes the send if all pieces were copied; if the receiver
+    /// claimed some, the send waits for Finish.
     fn end_pieces_of(&mut self, id: OpId) -> Streamed {
         let Some(ShmOperation::Send(send)) = self.operations.get_mut(id) else {
             return Streamed::Over;
@@ -249,8 +249,8 @@ impl Engine {
         Streamed::Over
     }
 
-    /// Returns this rank's cells; `None` if they cannot be allocated, in which case pieces are sent
-    /// through the rings.
+    /// Returns this rank's cells; `None` if memory for them is exhausted, in which case pieces are
+    /// sent through the rings.
     fn pool(&mut self) -> Option<&mut CellPool> {
         let (segment, rank) = (&self.segment, self.rank);
         let pool = self.pool.get_or_insert_with(|| {

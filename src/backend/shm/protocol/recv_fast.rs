@@ -1,12 +1,10 @@
-//! Fast path of receives, without an operation: for a program that waits for one short message
-//! while nothing else is pending. Also the progress that fast-path receives and sends (`engine`)
-//! must make for other ranks.
+//! Fast path of receives, without an operation: for an application that waits for one short message
+//! while nothing else is pending, as in a round trip. Also the progress that fast-path receives and
+//! sends (`engine`) must make for other ranks.
 //!
-//! Only a round trip of short messages uses this path; all other receives use `engine`. Matching
-//! order is preserved: a message is received directly from its ring only if no earlier posted
-//! receive could match it, no message of that rank is queued, and it is the next record in the
-//! ring.
-//! take it, no message of that rank has been kept, and it is the ring's next.
+//! All other receives use `engine`. Matching order is preserved: a message is received directly
+//! from its ring only if no earlier posted receive could match it, no message from its source is
+//! queued, and it is the next record in the ring.
 
 use super::engine::{Engine, done, fitting};
 use crate::backend::shm::memory::ring::RecordKind;
@@ -14,15 +12,15 @@ use crate::runtime::component::{Completion, Selector};
 use crate::sys::memory::buf::Region;
 
 /// Number of polls of a ring with the transport locked: a few hundred nanoseconds, in which other
-/// threads of this rank wait and other ranks are not served.
+/// threads of this rank are blocked and other ranks are not served.
 const LOOKS: u32 = 16;
 
 /// Number of fast-path messages after which all other operations are progressed.
 const TURN: u32 = 64;
 
 impl Engine {
-    /// Counts fast-path messages, which progress no other operation, and calls `progress` after
-    /// every `TURN` of them, so that a stream of short messages cannot starve other ranks.
+    /// Counts a fast-path message, and calls `progress` for every `TURN`-th one: fast-path messages
+    /// alone make no other progress, so a stream of them would starve other ranks.
     #[inline]
     pub(in crate::backend::shm) fn progress_others(&mut self) {
         self.short_ways = self.short_ways.wrapping_add(1);
@@ -31,9 +29,9 @@ impl Engine {
         }
     }
 
-    /// Receives the next message of the named rank, if it is there or arrives soon, and fills the
-    /// caller's completion. Returns `None`, without any effect, if the message did not arrive or
-    /// needs the general path.
+    /// Receives the next message from the named rank, if it has arrived or arrives while polling,
+    /// and fills the caller's completion. Returns `None`, with no message consumed, if the message
+    /// did not arrive or needs `engine`.
     #[inline]
     pub(in crate::backend::shm) fn receive_at_once(
         &mut self,

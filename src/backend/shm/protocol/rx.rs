@@ -15,7 +15,7 @@ use crate::runtime::log::warning;
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Logs once why messages stay in their ring: there is no memory to store them.
+/// Logs once that memory to store messages is exhausted, so that they stay in their ring.
 fn warn_of_memory(source: usize) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
@@ -27,28 +27,28 @@ fn warn_of_memory(source: usize) {
     }
 }
 
-/// Pieces of a message that arrive unrequested.
+/// A message whose unrequested pieces are arriving.
 pub(in crate::backend::shm) struct PipelineReceive {
     into: Into,
     word: u64,
-    /// Number of bytes that have arrived, and number of bytes expected.
+    /// Number of bytes that have arrived; `size` is the number expected.
     have: usize,
     size: usize,
 }
 
 enum Into {
-    /// A complete message for this receive.
+    /// A complete message for this posted receive.
     Posted(OpId),
     /// The first pieces of a rendezvous request that this receive has accepted.
     Taken(OpId),
-    /// Memory, because no receive matched when the first piece arrived: a complete message, or the
-    /// first pieces of a rendezvous request.
+    /// Allocated memory, because no receive matched when the first piece arrived: for a complete
+    /// message, or for the first pieces of a rendezvous request.
     Kept(Scratch, Option<RndvOffer>),
 }
 
 impl Engine {
-    /// Reads up to `most` records from a rank's ring and returns their number. A message for which
-    /// there is no memory stays in the ring.
+    /// Reads up to `most` records from the ring of rank `source` and returns their number. If
+    /// memory for a message is exhausted, the message stays in the ring.
     pub(in crate::backend::shm) fn read_ring(&mut self, source: usize, most: usize) -> usize {
         let mut count = 0;
         while count < most {
@@ -214,7 +214,7 @@ impl Engine {
         self.free_cell(source, record);
     }
 
-    /// Completes a message of which all unrequested pieces have arrived.
+    /// Completes the message from `source` of which all unrequested pieces have arrived.
     fn end_long(&mut self, source: usize) {
         let from = i32::try_from(source).unwrap_or(i32::MAX);
         let long = self.peers.link_mut(source).and_then(|link| link.long.take());
@@ -244,7 +244,7 @@ impl Engine {
         }
     }
 
-    /// Returns the receive of a message whose sender died or left before the last piece.
+    /// Returns the receive of a message whose sender died or left before the last piece, if any.
     pub(in crate::backend::shm) fn forsaken(&mut self, source: usize) -> Option<OpId> {
         match self.peers.link_mut(source)?.long.take()?.into {
             Into::Posted(id) => Some(id),
@@ -253,7 +253,7 @@ impl Engine {
         }
     }
 
-    /// Returns the bytes in the cell that a record refers to.
+    /// Returns the bytes in the cell that `record` refers to; `None` if it is invalid.
     fn cell_of(&mut self, source: usize, record: &RingRecord) -> Option<Region> {
         let [cell, _, len, _] = record.words;
         self.cells_of(source)?.bytes(u16::try_from(cell).ok()?, usize::try_from(len).ok()?)
@@ -274,7 +274,7 @@ impl Engine {
         link.cells.as_ref()
     }
 
-    /// Stores the next piece of a rendezvous request that a receive has accepted.
+    /// Stores the next piece of the rendezvous request that receive `id` has accepted.
     pub(in crate::backend::shm) fn accept_piece(&mut self, source: usize, id: OpId, bytes: Region) {
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else {
@@ -292,7 +292,7 @@ impl Engine {
         }
     }
 
-    /// Completes a receive whose sender cannot send the remaining bytes.
+    /// Fails a receive whose sender cannot send the remaining bytes.
     fn accept_broken(&mut self, source: usize, record: &RingRecord) {
         let (id, [status, ..]) = (OpId(record.key), record.words);
         let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
@@ -307,7 +307,7 @@ impl Engine {
         }
     }
 
-    /// Returns the number of bytes at the front that an unfinished receive has received.
+    /// Returns the number of leading bytes that have arrived for unfinished receive `id`.
     pub(in crate::backend::shm) fn arrived(&self, id: OpId) -> usize {
         match self.operations.get(id) {
             Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) => taken.have,
@@ -332,8 +332,8 @@ impl Engine {
         }
     }
 
-    /// Ends the transfer of a receive that has all its pieces. If the receive has read some pieces
-    /// itself, or all came unrequested, the sender waits for a Finish.
+    /// Ends the transfer of receive `id`, which has all its pieces. Sends Finish first if it read
+    /// some pieces itself or if all came unrequested, because the sender then waits for Finish.
     pub(in crate::backend::shm) fn end_pieces(&mut self, id: OpId) {
         let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)
@@ -349,7 +349,7 @@ impl Engine {
         }
     }
 
-    /// Completes a receive that has all its bytes.
+    /// Completes receive `id`, which has all its bytes.
     pub(in crate::backend::shm) fn finish_receive(&mut self, id: OpId) {
         let Some(&ShmOperation::Receive(Receive { into, taken: Some(taken), .. })) =
             self.operations.get(id)

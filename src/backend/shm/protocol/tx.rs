@@ -1,4 +1,4 @@
-//! Sending side of the protocol: writes queued records to the ring of each rank as room permits.
+//! Sending side of the protocol: writes queued records to the ring of each rank as space permits.
 //! The pieces of large messages are in `pipeline`.
 
 use super::engine::{ControlRecord, Engine, Receive, Send, SendStage, ShmOperation, done};
@@ -27,8 +27,8 @@ impl Engine {
         moved
     }
 
-    /// Writes to one rank until nothing is queued or its ring is full: answers first (they free
-    /// buffers of other ranks), then new messages, then pieces of large messages.
+    /// Writes records to `dest` until its ring is full: control records first (they free buffers of
+    /// other ranks), then new messages, then pieces. Returns true if any was written.
     fn write_to(&mut self, dest: usize) -> bool {
         let mut moved = false;
         while let Some(id) = self.peers.link(dest).and_then(|link| link.answers.front().copied()) {
@@ -66,7 +66,7 @@ impl Engine {
         link.producer.as_mut().is_some_and(|producer| producer.push(kind, claim, key, payload))
     }
 
-    /// Sends the control record of a receive; returns false if there is no room.
+    /// Sends the control record of receive `id`; returns false if the ring has no space for it.
     fn answer(&mut self, dest: usize, id: OpId) -> bool {
         let Some(&ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get(id)
@@ -91,7 +91,7 @@ impl Engine {
         true
     }
 
-    /// Starts a send; returns false if there is no room.
+    /// Starts send `id`; returns false if the ring has no space or no claim is free.
     pub(in crate::backend::shm) fn start(&mut self, dest: usize, id: OpId) -> bool {
         let Some(&ShmOperation::Send(Send { word, data, mode, ref filling, .. })) =
             self.operations.get(id)
@@ -115,8 +115,8 @@ impl Engine {
         self.offer(dest, id, word, data, true)
     }
 
-    /// Sends a rendezvous request. `is_there`: all bytes are available, so the first pieces are
-    /// sent at once and the receiver may read the sender's memory.
+    /// Sends a rendezvous request; returns false if there is no claim or space. `is_there`: all
+    /// bytes are available, so first pieces are sent at once and the receiver may read the memory.
     fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region, is_there: bool) -> bool {
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
         let claim = producer.and_then(|producer| producer.offers.open());
@@ -141,9 +141,9 @@ impl Engine {
         true
     }
 
-    /// Finds a claim when all claims with memory are in use; returns `None` if that is not possible
-    /// now. Requests the receiver to release the claims of canceled requests; if none are canceled,
-    /// allocates memory for more claims.
+    /// Returns a claim when all usable claims are in use; `None` if none can be freed now. Requests
+    /// the receiver to release the claims of canceled requests or, if no request is canceled,
+    /// commits memory for more claims.
     #[cold]
     fn more_claims(&mut self, dest: usize) -> Option<u16> {
         let (own, now) = (self.rank, now_ns());
