@@ -369,5 +369,5 @@ pub(super) fn place_bytes(ranks: usize) -> usize {
 }
 
 #[cfg(test)]
-#[path = "coll_mailbox/tests.rs"]
+#[path = "tests/coll_mailbox.rs"]
 mod tests;

@@ -1,7 +1,6 @@
 //! Backends: implementations of the component traits of `runtime::component`.
 //!
 //! In reading order:
-//! - `vtable_backend`: backends that a program or plugin registers as C tables
 //! - `vtable_backend`: backends that an application or plugin registers as C function tables
 //! - `host`: CPU and host memory
 //! - `null`: backend whose streams, events and launches do nothing, for measuring call overhead

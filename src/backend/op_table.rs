@@ -115,25 +115,5 @@ fn generation_of(id: OpId) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_are_not_used_twice() {
-        let mut table = Operations::new();
-        let a = table.add('a').expect("room");
-        let b = table.add('b').expect("room");
-        assert_eq!(table.remove(a), Some('a'));
-        assert_eq!((table.remove(a), table.get(a)), (None, None));
-        let c = table.add('c').expect("room");
-        assert_ne!(a, c);
-        assert_eq!(
-            (table.get_mut(c).copied(), table.get(b), table.get(a)),
-            (Some('c'), Some(&'b'), None)
-        );
-        assert_eq!(
-            table.iter_mut().map(|(id, what)| (id, *what)).collect::<Vec<_>>(),
-            [(c, 'c'), (b, 'b')]
-        );
-    }
-}
+#[path = "tests/op_table.rs"]
+mod tests;

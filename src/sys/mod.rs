@@ -1,19 +1,11 @@
 //! Safe interfaces to the operating system and to raw memory, over little unsafe code. No module
 //! here depends on a backend. In reading order, each folder uses only those before it:
 //!
-//! - `sync`: atomics, locks, waiting, time.
-//! - `handles`: objects that threads share by handle, and the reclamation of their memory.
-//! - `memory`: addresses and regions, the allocator of host memory.
-//! - `compute`: reductions, atomic operations on user memory, thread teams, user callbacks.
-//! - `os`: descriptors, sockets, processes, shared memory, the dynamic loader, the hardware.
-//!
-//! In reading order:
-//!
 //! - `sync`: atomics, locks, waiting, time
-//! - `handles`: objects by handle, memory reclamation
-//! - `memory`: regions, the host allocator
-//! - `compute`: reductions, atomics on user memory, thread teams
-//! - `os`: descriptors, processes, shared memory, the loader
+//! - `handles`: objects that threads share by handle, and the reclamation of their memory
+//! - `memory`: addresses and regions, the allocator of host memory
+//! - `compute`: reductions, atomic operations on user memory, thread teams, user callbacks
+//! - `os`: descriptors, sockets, processes, shared memory, the dynamic loader, the hardware
 
 pub mod compute;
 pub mod handles;

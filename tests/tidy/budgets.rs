@@ -44,8 +44,7 @@ impl Tree {
 }
 
 fn is_library(file: &File) -> bool {
-    let is_test = file.path.ends_with("/tests.rs") || file.path.contains("/tests/");
-    !is_test
+    !file.is_test()
 }
 
 const BUDGETS: &[Budget] = &[
@@ -61,7 +60,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "code lines of the library",
         budget: 62_000,
-        ceiling: 81_023,
+        ceiling: 76_919,
         mend: "simplify or delete before you add; tests, comments and blanks do not count",
         measure: |tree| Measured(tree.without_tests().map(code_lines).sum(), vec![]),
     },

@@ -350,4 +350,5 @@ fn address(text: &str) -> Option<String> {
 }
 
 #[cfg(test)]
+#[path = "tests/config.rs"]
 mod tests;

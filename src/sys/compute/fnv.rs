@@ -9,10 +9,5 @@ pub fn of<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn known_values() {
-        assert_eq!(super::of(b""), 0xCBF2_9CE4_8422_2325);
-        assert_eq!(super::of(b"a"), 0xAF63_DC4C_8601_EC8C);
-    }
-}
+#[path = "tests/fnv.rs"]
+mod tests;

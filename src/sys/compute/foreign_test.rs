@@ -197,55 +197,5 @@ impl ForeignTester {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    static STATE: AtomicU32 = AtomicU32::new(4);
-    static ASKED: AtomicU32 = AtomicU32::new(0);
-
-    /// Reports completion at every third test; request 9 fails.
-    unsafe extern "C" fn third(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int {
-        // SAFETY: `test` passes a writable place, which no other code uses during the call.
-        let request = unsafe { request.as_ref() };
-        // SAFETY: `test` passes a writable local of its own.
-        let over = unsafe { over.as_mut() };
-        // SAFETY: `test` passes a writable place, which no other code uses during the call.
-        let status = unsafe { status.as_mut() };
-        let (Some(request), Some(over), Some(status)) = (request, over, status) else { return 6 };
-        if *request == 9 {
-            return 5;
-        }
-        *over = c_int::from(ASKED.fetch_add(1, Ordering::Relaxed) % 3 == 2);
-        status.0[0] = 7;
-        0
-    }
-
-    #[test]
-    fn a_question_is_put_as_often_as_it_may() {
-        let mut nowhere = Status::new();
-        let at = Addr::new((&raw mut nowhere).cast());
-        // SAFETY: `third` accepts any request.
-        let asking = unsafe { ForeignTester::new(third, at, &STATE, 4, 200) };
-        let mut heard = TestOutputs::nothing();
-        assert_eq!(asking.test(8 << 2, &mut heard, || false), TestOutcome::Pending);
-        assert_eq!(asking.test(8 << 2, &mut heard, || true), TestOutcome::Over);
-        assert_eq!((heard.request, heard.code, heard.status.0[0], nowhere.0[0]), (8, 0, 7, 0));
-        let mut heard = TestOutputs::nothing();
-        assert_eq!(asking.test(8 << 2 | SEND, &mut heard, || true), TestOutcome::Over);
-        assert_eq!((heard.status.0[0], nowhere.0[0]), (0, 7));
-        assert_eq!(asking.test(9 << 2, &mut heard, || true), TestOutcome::Over);
-        assert_eq!(heard.code, 5);
-        asking.limit(0);
-        assert_eq!(
-            (asking.often(), asking.test(8 << 2, &mut heard, || true)),
-            (1, TestOutcome::Pending)
-        );
-        assert_eq!(asking.test(8 << 2 | OTHER, &mut heard, || true), TestOutcome::Unasked);
-        asking.set_odd(1);
-        assert_eq!(asking.test(8 << 2, &mut heard, || true), TestOutcome::Unasked);
-        asking.set_odd(0);
-        STATE.store(1, Ordering::Relaxed);
-        assert_eq!(asking.test(8 << 2, &mut heard, || true), TestOutcome::Unasked);
-        assert_eq!(request_in(!0xFFF << 2 | 3), !0xFFF);
-    }
-}
+#[path = "tests/foreign_test.rs"]
+mod tests;

@@ -503,5 +503,5 @@ fn free_slot<T>(slot: *mut Slot<T>) -> Option<&'static Slot<T>> {
 }
 
 #[cfg(test)]
-#[path = "slot_map/tests.rs"] // also where tests/models compiles this file
+#[path = "tests/slot_map.rs"]
 mod tests;

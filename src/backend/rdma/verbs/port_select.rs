@@ -335,4 +335,5 @@ fn gids_in(
 }
 
 #[cfg(test)]
+#[path = "tests/port_select.rs"]
 mod tests;

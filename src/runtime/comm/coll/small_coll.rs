@@ -366,4 +366,5 @@ impl<L: Fn(i32) -> (Region, Option<Region>)> Tree<'_, L> {
 }
 
 #[cfg(test)]
+#[path = "tests/small_coll.rs"]
 mod tests;

@@ -293,4 +293,5 @@ pub fn comm_bytes(ranks: u64, nodes: u64, is_split: bool) -> u64 {
 }
 
 #[cfg(test)]
+#[path = "tests/dry_run.rs"]
 mod tests;

@@ -117,45 +117,5 @@ impl Drop for Posted {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::runtime::comm::open::open_kind;
-
-    /// Opens a communicator of two ranks in this process.
-    fn pair() -> Vec<Comm> {
-        let [_, threads] = crate::backend::inproc::backends();
-        let ranks = threads
-            .comm
-            .as_ref()
-            .and_then(|comm| comm.open_ranks(2))
-            .expect("ranks")
-            .expect("open");
-        let backend = Arc::new(threads);
-        let open =
-            |rank| open_kind::assemble(Arc::clone(&backend), rank, 0, 1_000_000_000).expect("open");
-        ranks.into_iter().map(open).collect()
-    }
-
-    #[test]
-    fn dropping_it_cancels_the_operation() {
-        let ranks = pair();
-        let [zero, one] = &ranks[..] else { panic!("two") };
-        drop(Posted::recv(zero, 2, (Class::Agreement, 1, 5), "a test").expect("posted"));
-        let sent = Posted::send(one, &[7, 8], (Class::Agreement, 0, 5), "a test").expect("sent");
-        assert!(sent.is_over(), "no receive has matched it, and it is short");
-        let mut again = Posted::recv(zero, 2, (Class::Agreement, 1, 5), "a test").expect("posted");
-        assert!(matches!(again.poll(), Ok(Some(done)) if done.size == 16));
-        assert_eq!((again.words(), again.is_over()), (vec![7, 8], true));
-    }
-
-    #[test]
-    fn what_the_transport_does_not_know_is_not_freed() {
-        let ranks = pair();
-        let [zero, _] = &ranks[..] else { panic!("two") };
-        let mut posted = Posted::lent(&zero.link, Scratch::new(8), "a test").expect("memory");
-        posted.post(|_| Ok(OpId(77 << 32))).expect("posted");
-        assert!(posted.cancel().is_err() && !posted.is_over() && posted.words().is_empty());
-        assert!(zero.link.has_lost());
-        std::mem::forget(posted);
-    }
-}
+#[path = "tests/posted.rs"]
+mod tests;

@@ -236,4 +236,5 @@ impl RmaPath for BackendRma {
 }
 
 #[cfg(test)]
+#[path = "tests/backend_rma.rs"]
 mod tests;

@@ -411,4 +411,5 @@ fn collect(
 }
 
 #[cfg(test)]
+#[path = "tests/reduce.rs"]
 mod tests;

@@ -183,4 +183,5 @@ pub(crate) fn scatter(
 }
 
 #[cfg(test)]
+#[path = "tests/two_level.rs"]
 mod tests;

@@ -471,12 +471,4 @@ pub(in crate::runtime::comm) fn attach(comm: &Comm, error: &Error, about: Option
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_short() {
-        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2, 5, 7-8");
-        assert_eq!(ranges(&[3]), "3");
-    }
-}
+mod tests;

@@ -1,0 +1,58 @@
+//! Tests of `cells`.
+
+use super::*;
+use crate::sys::memory::buf::Scratch;
+
+fn both() -> (CellPool, PeerCells) {
+    let memory = SharedMapping::create(STRIDE).expect("memfd");
+    memory.commit(0, STRIDE).expect("commit");
+    (CellPool::new(&memory, 0).expect("pool"), PeerCells::new(&memory, 0).expect("cells"))
+}
+
+/// Allocates all free cells and returns them in ascending order.
+fn all(pool: &mut CellPool) -> Vec<u16> {
+    let mut had: Vec<u16> = (0..2 * CELLS).filter_map(|_| pool.take()).collect();
+    had.sort_unstable();
+    had
+}
+
+#[test]
+fn each_cell_is_had_once_until_it_is_free() {
+    let (mut pool, cells) = both();
+    assert_eq!(all(&mut pool), (0..CELLS).collect::<Vec<_>>());
+    let number = pool.send(9, 1);
+    assert!(all(&mut pool).is_empty());
+    cells.free(9, number);
+    pool.give_back(40);
+    assert_eq!(all(&mut pool), [9, 40]);
+    assert_eq!(pool.send(9, 1), number + 1);
+    cells.free(9, number);
+    assert!(all(&mut pool).is_empty(), "read once, sent twice");
+}
+
+#[test]
+fn what_was_sent_to_a_rank_that_is_gone_comes_back() {
+    let (mut pool, cells) = both();
+    let had = all(&mut pool);
+    let number = pool.send(had[0], 3);
+    cells.free(had[0], number);
+    pool.send(had[1], 3);
+    pool.send(had[2], 4);
+    assert_eq!(all(&mut pool), had[..1]);
+    pool.take_back_from(3);
+    assert_eq!(all(&mut pool), had[1..2], "not what is filled and sent to nobody yet");
+    assert_eq!(pool.send(had[1], 5), 1, "as if it had never been sent");
+}
+
+#[test]
+fn bytes_arrive_and_the_outside_is_refused() {
+    let (mut pool, cells) = both();
+    let data = Scratch::new(CELL).expect("memory");
+    data.region().fill(7);
+    let cell = pool.take().expect("a cell");
+    pool.fill(cell, data.region());
+    let bytes = cells.bytes(cell, CELL).expect("inside");
+    // SAFETY: no thread writes the cell until it is freed.
+    assert!(unsafe { bytes.as_slice() }.iter().all(|&byte| byte == 7));
+    assert!(cells.bytes(CELLS, 1).is_none() && cells.bytes(0, CELL + 1).is_none());
+}

@@ -1,0 +1,49 @@
+//! Tests of `rndv_claims`.
+
+use super::*;
+use crate::sys::os::shm_segment::SharedMapping;
+
+#[test]
+fn an_offer_is_taken_or_withdrawn() {
+    let memory = SharedMapping::create(BYTES).expect("memfd");
+    memory.commit(0, BYTES).expect("commit");
+    let span = || memory.span(0, BYTES).expect("inside");
+    let (mut offers, offered) = (OwnClaims::new(span()), PeerClaims::new(span()));
+    let claim = offers.open().expect("claim");
+    assert!(offered.is_open(claim) && offered.take(claim) && !offered.is_open(claim));
+    assert!(!offers.cancel(claim), "taken");
+    offers.close(claim);
+    let all: Vec<_> = std::iter::from_fn(|| offers.open()).collect();
+    assert_eq!(all.len(), usize::from(FIRST_CLAIMS));
+    assert!(offers.can_grow(0) && !offers.should_ask());
+    assert!(offers.cancel(all[0]));
+    assert_eq!(offers.open(), None, "the receiver has not seen it");
+    assert!(!offers.can_grow(0) && offers.should_ask(), "there is something to wait for");
+    offers.asked();
+    assert!(!offers.should_ask());
+    assert!(!offered.take(all[0]));
+    assert_eq!(offers.open(), Some(all[0]));
+    assert!(offers.cancel(all[1]) && offers.should_ask());
+    assert!(offered.release_withdrawn(all[1]) && !offered.release_withdrawn(all[2]));
+    assert_eq!((offers.open(), offers.open()), (Some(all[1]), None));
+    offers.refused(5);
+    assert!(!offers.can_grow(4 + ASK_AGAIN_NS), "there was no memory a moment ago");
+    assert!(offers.can_grow(5 + ASK_AGAIN_NS));
+    offers.grow();
+    assert_eq!(std::iter::from_fn(|| offers.open()).count(), usize::from(CLAIMS - FIRST_CLAIMS));
+}
+
+#[test]
+fn pieces_are_taken_from_both_ends() {
+    let memory = SharedMapping::create(BYTES).expect("memfd");
+    memory.commit(0, BYTES).expect("commit");
+    let span = || memory.span(0, BYTES).expect("inside");
+    let (offers, offered) = (OwnClaims::new(span()), PeerClaims::new(span()));
+    assert_eq!((offers.take_piece(5), offered.take_pieces(5, 3)), (None, None));
+    offered.share(5, 0..6);
+    assert_eq!((offers.take_piece(5), offered.take_pieces(5, 3)), (Some(0), Some(3..6)));
+    assert_eq!((offers.take_piece(5), offers.left(5)), (Some(1), 2..3));
+    assert_eq!((offered.take_pieces(5, 3), offers.take_piece(5)), (Some(2..3), None));
+    offered.return_pieces(5, 1);
+    assert_eq!((offers.take_piece(5), offers.left(5)), (Some(2), 3..3));
+}
