@@ -27,13 +27,11 @@ impl Error {
     }
 
     /// Returns the status code that the C interface reports.
-    #[must_use]
     pub fn status(&self) -> dtl_status_t {
         self.0.status
     }
 
     /// Returns the text that `dtl_last_error` returns.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.0.text
     }
@@ -42,7 +40,6 @@ impl Error {
     /// (number)". A number that is no status becomes DTL_ERROR_NATIVE_BACKEND, as for backend
     /// slots.
     #[cold]
-    #[must_use]
     pub fn told(what: &str, status: dtl_status_t) -> Self {
         if !is_status(status) {
             let text = format!(
@@ -54,7 +51,6 @@ impl Error {
     }
 
     /// Prepends `context: ` to the text and leaves the status unchanged.
-    #[must_use]
     pub fn within(mut self, context: &str) -> Self {
         self.0.text = format!("{context}: {}", self.0.text);
         self
@@ -164,19 +160,16 @@ fn find(status: dtl_status_t) -> Option<&'static (dtl_status_t, &'static CStr, &
 }
 
 /// Returns the name of a status constant, or "DTL_ERROR_UNKNOWN" for a number that is not a status.
-#[must_use]
 pub fn status_name(status: dtl_status_t) -> &'static CStr {
     find(status).map_or(c"DTL_ERROR_UNKNOWN", |entry| entry.1)
 }
 
 /// Returns the general meaning of a status as human-readable text.
-#[must_use]
 pub fn status_message(status: dtl_status_t) -> &'static CStr {
     find(status).map_or(c"unknown status", |entry| entry.2)
 }
 
 /// Returns true if a number (for example from a registered backend) is a status.
-#[must_use]
 pub fn is_status(status: dtl_status_t) -> bool {
     find(status).is_some()
 }

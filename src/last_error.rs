@@ -90,7 +90,6 @@ pub fn set(error: &Error) {
 }
 
 /// Returns the text of the calling thread's last failed call.
-#[must_use]
 pub fn text() -> *const c_char {
     const ENDING: &CStr = c"(the thread is ending: no text)";
     LAST.try_with(|last| {
@@ -109,14 +108,12 @@ pub struct Mark(u64);
 
 impl Mark {
     /// Returns a mark for the present point in time.
-    #[must_use]
     pub fn now() -> Mark {
         Mark(FAILURES.load(Ordering::Relaxed))
     }
 
     /// Appends the text of the dtl_ call that failed inside a function of the program, if one did,
     /// to the function's `error`. Must be called in the thread that called the function.
-    #[must_use]
     pub fn explain(self, error: Error) -> Error {
         match self.said(error.status()) {
             // Nested functions that pass a failure on would repeat its text.
@@ -127,7 +124,6 @@ impl Mark {
     }
 
     /// Returns the text of the thread's last failure if it is after this mark and has this status.
-    #[must_use]
     pub fn said(self, status: dtl_status_t) -> Option<String> {
         let said = LAST.try_with(|last| {
             let last = last.try_borrow().ok()?;

@@ -162,7 +162,6 @@ pub struct Requirement {
 }
 
 /// Returns the environments that a backend requires; empty for a backend that is not registered.
-#[must_use]
 pub fn needs_of(backend: &str) -> Vec<Requirement> {
     let backend = registry::lookup(backend);
     let needs = backend.iter().flat_map(|backend| &backend.needs);

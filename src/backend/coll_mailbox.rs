@@ -101,7 +101,6 @@ impl MailboxView {
         sheet + BLOCKS_AT + (number % BLOCKS) as usize * BLOCK
     }
 
-    #[inline]
     fn page(&self, sheet: usize, number: u64, len: usize) -> Region {
         self.sheets
             .region()
@@ -118,7 +117,6 @@ impl MailboxView {
     /// Writes `data` as message `number`. Numbers start at 1 and are consecutive; the caller must
     /// have finished the preceding number. Returns false if another rank may still be reading the
     /// block or page that the message needs.
-    #[inline]
     pub(super) fn post(&self, number: u64, what: u32, data: Region) -> bool {
         let is_small = data.len() <= SMALL;
         let ahead = if is_small { BLOCKS } else { PAGES };
@@ -166,7 +164,6 @@ impl MailboxView {
 
     /// Returns message `number` of `rank`, or `None` if it is not published. The data is valid
     /// until this rank calls `finish(number)`.
-    #[inline]
     pub(super) fn look(&self, rank: i32, number: u64) -> Option<Post> {
         let sheet = *self.members.get(rank as usize)? as usize;
         let at = Self::block(sheet, number);
@@ -182,7 +179,6 @@ impl MailboxView {
 
     /// Marks message `number` as finished by this rank. `met` means that this rank has seen message
     /// `number` of all other ranks.
-    #[inline]
     pub(super) fn finish(&self, number: u64, met: bool) {
         if met {
             self.known.store(number - 1, Relaxed);

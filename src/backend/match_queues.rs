@@ -59,30 +59,25 @@ pub struct UnexpectedMessage<U> {
 
 impl<P: PartialEq, U> Matcher<P, U> {
     /// Creates empty queues for messages from ranks 0 to `ranks` - 1.
-    #[must_use]
     pub fn new(ranks: usize) -> Self {
         Matcher { sources: PeerMap::new(ranks), posted_any: VecDeque::new(), next: 0 }
     }
 
-    #[inline]
     fn queues(&self, source: i32) -> Option<&Queues<P, U>> {
         self.sources.get(usize::try_from(source).ok()?)
     }
 
-    #[inline]
     fn queues_mut(&mut self, source: i32) -> Option<&mut Queues<P, U>> {
         self.sources.get_mut(usize::try_from(source).ok()?)
     }
 
     /// Returns the queues of `source`, created if necessary; `None` if `source` is out of range.
-    #[inline]
     fn make_queues(&mut self, source: i32) -> Option<&mut Queues<P, U>> {
         self.sources.make(usize::try_from(source).ok()?)
     }
 
     /// Returns the queue of posted receives that name `source` (or DTL_ANY_SOURCE); `None` if that
     /// queue was never created.
-    #[inline]
     fn posted_mut(&mut self, source: i32) -> Option<&mut VecDeque<PostedReceive<P>>> {
         match source {
             DTL_ANY_SOURCE => Some(&mut self.posted_any),
@@ -90,27 +85,23 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
-    #[inline]
     fn serial(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
     /// Appends a receive to its queue. Call [`Matcher::take_unexpected`] first.
-    #[inline]
     pub fn post(&mut self, select: Selector, what: P) {
         let posted = self.place(select, what);
         self.put(posted);
     }
 
     /// Assigns the next serial number to a receive, without queueing the receive.
-    #[inline]
     pub fn place(&mut self, select: Selector, what: P) -> PostedReceive<P> {
         PostedReceive { serial: self.serial(), select, what }
     }
 
     /// Inserts a receive by its serial number. Call [`Matcher::take_unexpected`] first.
-    #[inline]
     pub fn put(&mut self, posted: PostedReceive<P>) {
         let queue = match posted.select.source {
             DTL_ANY_SOURCE => Some(&mut self.posted_any),
@@ -127,7 +118,6 @@ impl<P: PartialEq, U> Matcher<P, U> {
 
     /// Finds the first posted receive that matches the message. Returns true if that receive names
     /// DTL_ANY_SOURCE, and its index in its queue; `None` if no receive matches.
-    #[inline]
     fn find_posted(&self, source: i32, word: u64) -> Option<(bool, usize)> {
         let first = |queue: &VecDeque<PostedReceive<P>>| {
             let front = queue.front()?;
@@ -146,15 +136,12 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 
     /// Returns true if a receive from DTL_ANY_SOURCE is posted.
-    #[must_use]
     pub fn waits_for_any(&self) -> bool {
         !self.posted_any.is_empty()
     }
 
     /// Returns true if no posted receive can match a message from `source` and no unexpected
     /// message from `source` is queued.
-    #[inline]
-    #[must_use]
     pub fn is_idle(&self, source: i32) -> bool {
         let is_empty =
             |queues: &Queues<P, U>| queues.posted.is_empty() && queues.unexpected.is_empty();
@@ -162,20 +149,17 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 
     /// Returns true if a posted receive matches a message from `source` with match bits `word`.
-    #[must_use]
     pub fn is_wanted(&self, source: i32, word: u64) -> bool {
         self.find_posted(source, word).is_some()
     }
 
     /// Removes and returns the first posted receive that matches a message; `None` if none matches.
-    #[inline]
     pub fn take_posted(&mut self, source: i32, word: u64) -> Option<P> {
         self.take_placed(source, word).map(|posted| posted.what)
     }
 
     /// Removes and returns the first posted receive that matches a message, with its serial number;
     /// `None` if none matches. If the message is canceled, [`Matcher::put`] requeues the receive.
-    #[inline]
     pub fn take_placed(&mut self, source: i32, word: u64) -> Option<PostedReceive<P>> {
         let (any, index) = self.find_posted(source, word)?;
         take(self.posted_mut(if any { DTL_ANY_SOURCE } else { source })?, index)
@@ -191,7 +175,6 @@ impl<P: PartialEq, U> Matcher<P, U> {
 
     /// Finds the earliest unexpected message that `select` accepts. Returns its source and its
     /// index in that source's queue, or `None` if there is no such message.
-    #[inline]
     fn find_unexpected(&self, select: &Selector) -> Option<(i32, usize)> {
         let first = |queues: &Queues<P, U>| {
             let queue = &queues.unexpected;
@@ -210,14 +193,12 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 
     /// Returns the first unexpected message that `select` accepts, or `None`; does not remove it.
-    #[must_use]
     pub fn peek(&self, select: &Selector) -> Option<&UnexpectedMessage<U>> {
         let (source, index) = self.find_unexpected(select)?;
         self.queues(source)?.unexpected.get(index)
     }
 
     /// Removes and returns the first unexpected message that `select` accepts, or `None`.
-    #[inline]
     pub fn take_unexpected(&mut self, select: &Selector) -> Option<UnexpectedMessage<U>> {
         let (source, index) = self.find_unexpected(select)?;
         take(&mut self.queues_mut(source)?.unexpected, index)
@@ -272,7 +253,6 @@ fn later_posted<P>(
 }
 
 /// Removes and returns entry `index` of a queue, or `None` if out of range. Usually `index` is 0.
-#[inline]
 fn take<T>(queue: &mut VecDeque<T>, index: usize) -> Option<T> {
     if index == 0 { queue.pop_front() } else { queue.remove(index) }
 }

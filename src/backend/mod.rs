@@ -51,7 +51,6 @@ use crate::runtime::registry::Backend;
 use std::sync::Arc;
 
 /// Creates the built-in backends. The library calls this function on each initialization.
-#[must_use]
 pub fn builtin() -> Vec<Arc<Backend>> {
     let [alone, threads] = inproc::backends();
     let [shm, mpi, rdma] = [shm::backend(), mpi::backend(), rdma::backend()].map(Arc::new);

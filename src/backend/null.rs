@@ -17,7 +17,6 @@ use crate::sys::memory::buf::Addr;
 use crate::sys::memory::host_pages;
 
 /// Creates the backend named "null".
-#[must_use]
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"null", i32::MIN, true, Box::new(Null));
     backend.flags = DTL_BACKEND_NO_COMPUTE;

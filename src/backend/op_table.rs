@@ -20,7 +20,6 @@ const ROOM: usize = 256;
 
 impl<T> Operations<T> {
     /// Creates an empty table.
-    #[must_use]
     pub fn new() -> Self {
         Operations { slots: Vec::with_capacity(ROOM), free: Vec::with_capacity(ROOM) }
     }
@@ -53,8 +52,6 @@ impl<T> Operations<T> {
     }
 
     /// Returns the operation with ID `id`, or `None` if it was removed.
-    #[inline]
-    #[must_use]
     pub fn get(&self, id: OpId) -> Option<&T> {
         self.slots
             .get(index_of(id))
@@ -64,7 +61,6 @@ impl<T> Operations<T> {
     }
 
     /// Returns the operation with ID `id`, or `None` if it was removed.
-    #[inline]
     #[must_use]
     pub fn get_mut(&mut self, id: OpId) -> Option<&mut T> {
         let slot =
@@ -73,7 +69,6 @@ impl<T> Operations<T> {
     }
 
     /// Removes and returns an operation and invalidates its ID; `None` if already removed.
-    #[inline]
     pub fn remove(&mut self, id: OpId) -> Option<T> {
         let index = index_of(id);
         let slot = self.slots.get_mut(index).filter(|slot| slot.generation == generation_of(id))?;

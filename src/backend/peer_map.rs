@@ -17,33 +17,26 @@ pub const BYTES_PER_RANK: usize = size_of::<u32>();
 
 impl<T: Default> PeerMap<T> {
     /// Creates an empty map for ranks 0 to `ranks` - 1.
-    #[must_use]
     pub fn new(ranks: usize) -> Self {
         PeerMap { places: vec![0; ranks], values: Vec::new() }
     }
 
     /// Returns the number of ranks that the map covers.
-    #[inline]
-    #[must_use]
     pub fn ranks(&self) -> usize {
         self.places.len()
     }
 
     /// Returns the value of `rank`, or `None` if the rank has no value.
-    #[inline]
-    #[must_use]
     pub fn get(&self, rank: usize) -> Option<&T> {
         self.values.get((*self.places.get(rank)? as usize).wrapping_sub(1))
     }
 
     /// Returns the value of `rank`, or `None` if the rank has no value.
-    #[inline]
     pub fn get_mut(&mut self, rank: usize) -> Option<&mut T> {
         self.values.get_mut((*self.places.get(rank)? as usize).wrapping_sub(1))
     }
 
     /// Returns the value of `rank`, creating it if necessary; `None` if `rank` is out of range.
-    #[inline]
     pub fn make(&mut self, rank: usize) -> Option<&mut T> {
         if *self.places.get(rank)? == 0 {
             self.add(rank);

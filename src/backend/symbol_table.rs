@@ -19,7 +19,6 @@ pub struct Function {
 }
 
 /// Converts NUL-terminated text to a C string; returns an empty one if there is no NUL.
-#[must_use]
 pub fn c_name(text: &'static str) -> &'static CStr {
     CStr::from_bytes_until_nul(text.as_bytes()).unwrap_or_default()
 }

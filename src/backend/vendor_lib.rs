@@ -41,7 +41,6 @@ pub struct VendorLib<F: 'static> {
 
 impl<F: SymbolTable> VendorLib<F> {
     /// Creates an entry for a vendor library, without opening any file.
-    #[must_use]
     pub const fn new(names: Names) -> Self {
         VendorLib {
             names,

@@ -61,7 +61,6 @@ pub(super) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a 
 ///
 /// # Safety
 /// `pointer` is null or a NUL-terminated text that does not change during `'a`.
-#[inline]
 pub(super) unsafe fn c_text<'a, 'n>(
     pointer: *const c_char,
     name: impl FnOnce() -> Cow<'n, str>,
@@ -185,7 +184,6 @@ pub(super) fn is_in_place(pointer: *const c_void) -> bool {
 }
 
 /// Returns an error if `pointer` is DTL_IN_PLACE.
-#[inline]
 pub(super) fn check_place(pointer: *const c_void, name: &str) -> Result<()> {
     if is_in_place(pointer) {
         return fail!(
@@ -200,7 +198,6 @@ pub(super) fn check_place(pointer: *const c_void, name: &str) -> Result<()> {
 ///
 /// # Safety
 /// `size` bytes at `pointer` must stay valid until the operation that receives the region ends.
-#[inline]
 pub(super) unsafe fn region(
     pointer: *const c_void,
     size: u64,

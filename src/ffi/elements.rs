@@ -15,7 +15,6 @@ use std::ffi::c_void;
 ///
 /// # Safety
 /// The caller must keep the elements valid until the operation that receives the region has ended.
-#[inline]
 pub(in crate::ffi) unsafe fn elements(
     pointer: *const c_void,
     count: u64,
@@ -35,7 +34,6 @@ pub(in crate::ffi) unsafe fn elements(
 ///
 /// # Safety
 /// The caller must keep the elements valid until the operation that receives the region has ended.
-#[inline]
 unsafe fn fast_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
     let beyond = pointer.addr().wrapping_sub(1) >> 62 | count.wrapping_sub(1) as usize >> 32;
     let size = hints::usual(dtype_size(dtype))?;
@@ -48,7 +46,6 @@ unsafe fn fast_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) 
 ///
 /// # Safety
 /// The caller must keep the elements valid until the operation that receives the region has ended.
-#[inline]
 pub(in crate::ffi) unsafe fn fast_data(
     pointer: *const c_void,
     count: u64,
@@ -84,7 +81,6 @@ unsafe fn elements_checked(
 ///
 /// # Safety
 /// The caller must keep the elements valid until the operation that receives the region has ended.
-#[inline]
 pub(in crate::ffi) unsafe fn data(
     pointer: *const c_void,
     count: u64,

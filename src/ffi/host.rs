@@ -48,14 +48,12 @@ static HOST: dtl_host_api_t = dtl_host_api_t {
 };
 
 /// Returns the function table that is passed to plugins.
-#[must_use]
 pub fn table() -> &'static dtl_host_api_t {
     &HOST
 }
 
 /// Returns the built-in backends and registers the function that opens plugin files.
 /// `runtime::lifecycle` calls this to open the library.
-#[must_use]
 pub fn builtin() -> Vec<Arc<Backend>> {
     plugins::open_files_with(open);
     crate::backend::builtin()

@@ -19,13 +19,11 @@ pub struct AppendOnlyTable<T: 'static, const CHUNKS: usize> {
 
 impl<T, const CHUNKS: usize> AppendOnlyTable<T, CHUNKS> {
     /// Creates a table whose slots are all empty.
-    #[must_use]
     pub const fn new() -> Self {
         AppendOnlyTable { chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 
     /// Returns the value in a slot; `None` if the slot is empty or the index is out of range.
-    #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)?.get()
     }

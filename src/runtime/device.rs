@@ -19,7 +19,6 @@ thread_local! {
 }
 
 /// Returns the backend of a handle; a null handle means the thread's current backend.
-#[inline]
 pub fn backend(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
     if handle.id != 0 {
         registry::find(inside, handle)

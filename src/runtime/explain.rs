@@ -29,13 +29,11 @@ pub fn degraded(topic: &str, what: &str) -> Result<()> {
 }
 
 /// Returns the recorded choice of a topic with its reason.
-#[must_use]
 pub fn of(topic: &str) -> Option<String> {
     CHOICES.lock().iter().find(|(known, _)| known == topic).map(|(_, what)| what.clone())
 }
 
 /// Returns all recorded choices, one per line.
-#[must_use]
 pub fn text() -> String {
     let choices = CHOICES.lock();
     choices.iter().map(|(topic, what)| format!("{topic}: {what}\n")).collect()

@@ -26,7 +26,6 @@ pub struct Launch {
 
 impl Launch {
     /// Returns true if the whole job is known to run on this node.
-    #[must_use]
     pub fn is_one_node(&self) -> bool {
         self.local_size == self.size
     }

@@ -47,7 +47,6 @@ pub(super) fn forget() {
 }
 
 /// Creates a dispatcher query for one of the library's operations.
-#[must_use]
 pub fn query(
     operation: dtl_enum_word_t,
     [source, destination, schedule]: Slots,

@@ -52,8 +52,6 @@ impl Count {
 }
 
 /// Returns true if calls are admitted and not traced. Fast path of [`admit`].
-#[inline]
-#[must_use]
 pub fn is_open() -> bool {
     GATE.state() == open_state::OPEN
 }
@@ -64,7 +62,6 @@ fn lets_pass() -> bool {
 }
 
 /// Returns true if calls are admitted and traced.
-#[must_use]
 pub fn is_traced() -> bool {
     GATE.state() == open_state::TRACED
 }
@@ -80,19 +77,16 @@ pub fn retrace() {
 
 /// Returns true if the library is open and its allocator serves the plain memory of this backend:
 /// the only check in the shortest calls.
-#[must_use]
 pub fn is_open_for(backend: dtl_backend_t) -> bool {
     backend.id != 0 && GATE.pass() == backend.id
 }
 
 /// Returns true if the library is open for calls of a few nanoseconds.
-#[must_use]
 pub fn is_open_for_quick() -> bool {
     GATE.pass() != 0
 }
 
 /// Returns true if this process is a fork that has not yet reinitialised the library.
-#[must_use]
 pub fn is_fork() -> bool {
     GATE.state() == open_state::FORKED
 }

@@ -25,7 +25,6 @@ pub fn set_callback(callback: dtl_log_fn_t, user: Addr, level: i32) {
 }
 
 /// Returns true if lines of this level are written anywhere. Check it before formatting.
-#[must_use]
 pub fn enabled(level: i32) -> bool {
     match CALLED_LEVEL.load(Ordering::Relaxed) {
         0 => level <= LEVEL.load(Ordering::Relaxed),
@@ -62,7 +61,6 @@ fn level_name(level: i32) -> &'static str {
 }
 
 /// Returns the level that a value of DTL_LOG names.
-#[must_use]
 pub fn level_from_name(name: &str) -> Option<i32> {
     Some(match name {
         "off" => crate::abi::runtime::DTL_LOG_OFF,

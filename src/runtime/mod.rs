@@ -127,7 +127,6 @@ const NOUNS: [Noun; 16] = [
 
 /// Creates the error for an invalid handle: null, stale, of another type, or never created.
 #[cold]
-#[must_use]
 pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
     let other = crate::sys::handles::handle_table::tag_of(id);
     let text = match NOUNS.get(usize::from(other)) {
@@ -165,7 +164,6 @@ pub fn copy_text(field: &mut [std::ffi::c_char], text: &str) {
 
 /// Returns a copy of `text` that is never freed, for C programs that store the pointer. Equal texts
 /// share one copy; few different texts occur.
-#[must_use]
 pub fn for_ever(text: &CStr) -> &'static CStr {
     static TEXTS: Mutex<BTreeSet<&'static CStr>> = Mutex::new(BTreeSet::new());
     let mut texts = TEXTS.lock();
@@ -190,7 +188,6 @@ pub fn check_name(noun: &str, name: &str) -> crate::error::Result<()> {
 }
 
 /// Returns an empty description of a memory kind.
-#[must_use]
 pub fn zeroed_kind_info() -> crate::abi::devices::device::dtl_mem_kind_info_t {
     crate::abi::devices::device::dtl_mem_kind_info_t {
         struct_size: size_of::<crate::abi::devices::device::dtl_mem_kind_info_t>() as u32,

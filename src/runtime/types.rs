@@ -68,7 +68,6 @@ impl Reduction {
     }
 
     /// Returns true if the operation is user-defined.
-    #[must_use]
     pub fn is_own(&self) -> bool {
         matches!(self.fold, Fold::User(..))
     }
@@ -81,8 +80,6 @@ impl std::fmt::Debug for Reduction {
 }
 
 /// Returns the reduction of a built-in dtype by a built-in operation; `None` for invalid pairs.
-#[must_use]
-#[inline]
 pub fn builtin(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Reduction> {
     let (element, fold) = (reduce::dtype_size(dtype)?, Fold::Builtin(reduce::kernels(dtype, op)?));
     Some(Reduction { dtype, op, element, commutes: reduce::commutes(op), fold })
@@ -120,13 +117,11 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
 }
 
 /// Returns the element size of a built-in dtype in bytes; `None` if the dtype is not built in.
-#[must_use]
 pub fn builtin_size(dtype: dtl_dtype_t) -> Option<u64> {
     reduce::dtype_size(dtype).map(|size| size as u64)
 }
 
 /// Returns the element size of a dtype in bytes.
-#[inline]
 pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
     match reduce::dtype_size(dtype) {
         Some(size) => Ok(size),
@@ -135,7 +130,6 @@ pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
 }
 
 /// Returns a human-readable name of a dtype.
-#[must_use]
 pub fn describe(dtype: dtl_dtype_t) -> String {
     match reduce::dtype_name(dtype) {
         Some(name) => format!("DTL_DTYPE_{}", name.to_string_lossy()),
@@ -310,7 +304,6 @@ pub(super) fn portable_op(op: dtl_reduce_op_t) -> i32 {
 }
 
 /// Returns the text for a dtype or its portable number: the name, or the number if destroyed.
-#[must_use]
 pub fn dtype_text(dtype: dtl_dtype_t) -> String {
     match dtype.checked_sub(DTYPE_OF_SIZE) {
         Some(size @ 0..) if size == DTYPE_OF_SIZE - 1 => {
@@ -324,7 +317,6 @@ pub fn dtype_text(dtype: dtl_dtype_t) -> String {
 }
 
 /// Returns the text for an operation, or its portable number, in a report.
-#[must_use]
 pub fn op_text(op: dtl_reduce_op_t) -> String {
     match op.checked_sub(OP_OF_FLAGS) {
         Some(0) => return "user-defined operation that does not commute".to_owned(),

@@ -24,7 +24,6 @@ pub struct Usage {
 
 impl Usage {
     /// Returns the number of live allocations.
-    #[must_use]
     pub fn live_count(&self) -> u64 {
         self.live_count.load(Ordering::Acquire)
     }
@@ -54,13 +53,11 @@ impl Usage {
     }
 
     /// Returns the number of adopted and registered ranges.
-    #[must_use]
     pub fn range_count(&self) -> u64 {
         self.range_count.load(Ordering::Acquire)
     }
 
     /// Rejects further allocations and ranges; returns false, without effect, if any exist.
-    #[must_use]
     pub fn close(&self) -> bool {
         self.closing.store(true, Ordering::SeqCst);
         let unused = self.live_count.load(Ordering::SeqCst) == 0

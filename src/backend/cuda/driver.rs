@@ -81,7 +81,6 @@ pub(super) struct ContextGuard {
 }
 
 /// Makes `context` current in the calling thread until the returned guard is dropped.
-#[inline]
 pub(super) fn enter(cuda: &'static Functions, context: Addr) -> Result<ContextGuard> {
     let mut current = ptr::null_mut();
     // SAFETY: `current` is valid for writing a context handle.
@@ -181,7 +180,6 @@ impl CudaDriver {
     }
 
     /// Makes the primary context of `device` current until the returned guard is dropped.
-    #[inline]
     pub(super) fn enter(&self, device: i32) -> Result<ContextGuard> {
         enter(self.cuda, self.context(device)?)
     }

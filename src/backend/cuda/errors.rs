@@ -7,7 +7,6 @@ use crate::error::{Error, Result};
 use std::ffi::{CStr, c_char};
 
 /// Returns true if `code` makes the context unusable: its memory, streams and events are lost.
-#[must_use]
 pub fn is_lost(code: CUresult) -> bool {
     matches!(
         code,
@@ -33,21 +32,18 @@ pub fn is_lost(code: CUresult) -> bool {
 
 impl Functions {
     /// Converts a driver result into a `Result`. `what` names the operation for the error text.
-    #[inline]
     pub fn check(&self, code: CUresult, what: &str) -> Result<()> {
         if code == CUDA_SUCCESS { Ok(()) } else { Err(self.error(code, what)) }
     }
 
     /// Converts the result of a call that releases a resource. A lost context counts as success,
     /// because its resources no longer exist.
-    #[inline]
     pub fn check_release(&self, code: CUresult, what: &str) -> Result<()> {
         if code == CUDA_SUCCESS || is_lost(code) { Ok(()) } else { Err(self.error(code, what)) }
     }
 
     /// Converts an error code of the driver into an `Error`. `what` names the operation.
     #[cold]
-    #[must_use]
     pub fn error(&self, code: CUresult, what: &str) -> Error {
         let (status, advice) = match code {
             CUDA_ERROR_OUT_OF_MEMORY => {
@@ -82,7 +78,6 @@ impl Functions {
     }
 
     /// Formats a driver code as "CUDA_ERROR_X (17), text of the driver".
-    #[must_use]
     pub fn words(&self, code: CUresult) -> String {
         let told = |ask: unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult| {
             let mut text = std::ptr::null();

@@ -37,13 +37,11 @@ impl ExternalStream {
     }
 
     /// Returns the index of the stream's device in the backend's device list.
-    #[must_use]
     pub fn device(&self) -> i32 {
         self.queue().device
     }
 
     /// Returns the native stream handle (`CUstream`).
-    #[must_use]
     pub fn stream(&self) -> CUstream {
         self.queue().native().ptr()
     }
@@ -96,7 +94,6 @@ impl Point {
 
 /// Returns the address of a device region as a raw pointer for another library; null if the region
 /// is empty.
-#[must_use]
 pub fn address(region: Region) -> *mut c_void {
     if region.is_empty() { Addr::NULL.ptr() } else { region.addr().ptr() }
 }

@@ -85,7 +85,6 @@ impl CudaStream {
 
     /// Makes the stream's context current in the calling thread until the returned guard is
     /// dropped.
-    #[inline]
     pub(super) fn enter(&self) -> Result<ContextGuard> {
         enter(self.driver.cuda, self.context)
     }

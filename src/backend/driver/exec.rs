@@ -29,8 +29,6 @@ fn latest<D: Driver>(token: Token) -> Option<Arc<EventRecord<D>>> {
 }
 
 /// Returns the stream that `token` points to.
-#[inline]
-#[must_use]
 pub fn stream_of<'a, D: Driver>(token: Token) -> &'a Stream<D> {
     // SAFETY: `into_token` returned the token, and the runtime uses the token only until it
     // destroys or unwraps the stream.

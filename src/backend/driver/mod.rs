@@ -207,13 +207,11 @@ impl<D: Driver> DeviceBackend<D> {
 
 /// Returns the number of bytes to request from the driver for an allocation of `size` bytes. If
 /// `align` exceeds the driver's alignment, `align` extra bytes are requested to align the result.
-#[must_use]
 pub fn room_for<D: Driver>(size: u64, align: u64) -> usize {
     (if align > D::ALIGNMENT { size.saturating_add(align) } else { size }) as usize
 }
 
 /// Creates the `Backend` of driver `D`, whose components share `shared`.
-#[must_use]
 pub fn backend<D: Driver>(shared: Arc<DeviceBackend<D>>) -> Backend
 where
     Arc<DeviceBackend<D>>: BackendProbe + Memory + Transfer,

@@ -36,7 +36,6 @@ impl<D: Driver> Modules for Arc<DeviceBackend<D>> {
         Ok(())
     }
 
-    #[inline]
     fn launch(&self, stream: Token, kernel: Token, launch: &ModuleLaunch<'_>) -> Result<()> {
         // SAFETY: `kernel` returned the token, and the runtime uses the token only until it
         // destroys the kernel.

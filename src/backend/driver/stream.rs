@@ -134,26 +134,21 @@ impl<D: Driver> EventRecord<D> {
 
 impl<D: Driver> Stream<D> {
     /// Creates a stream over `queue`.
-    #[must_use]
     pub fn new(queue: D::Queue) -> Arc<Self> {
         Arc::new(Stream { queue, log: Arc::default(), worker: Mutex::new(None) })
     }
 
     /// Returns the queue of the stream.
-    #[inline]
-    #[must_use]
     pub fn queue(&self) -> &D::Queue {
         &self.queue
     }
 
     /// Returns the native handle of the stream's queue.
-    #[must_use]
     pub fn native(&self) -> Addr {
         self.queue.native()
     }
 
     /// Returns true if the application created the stream's queue.
-    #[must_use]
     pub fn is_wrapped(&self) -> bool {
         self.queue.is_wrapped()
     }

@@ -91,7 +91,6 @@ impl<P: Piece> Log<P> {
     }
 
     /// Returns the first failure numbered above `after` and up to `upto`; `None` if none is stored.
-    #[must_use]
     pub fn first_failure(&self, after: u64, upto: u64) -> Option<Error> {
         self.first(after, upto).map(|failure| failure.error.clone())
     }
@@ -185,7 +184,6 @@ impl Worker {
     }
 
     /// Returns true if the calling thread is this worker's thread.
-    #[must_use]
     pub fn is_calling(&self) -> bool {
         self.thread == std::thread::current().id()
     }

@@ -24,7 +24,6 @@ impl<T> TryOnce<T> {
     }
 
     /// Returns the value. Calls `make` if the value does not exist, and returns its error.
-    #[inline]
     pub fn get_or_make(&self, make: impl FnOnce() -> Result<T>) -> Result<&T> {
         if let Some(value) = self.value.get() {
             return Ok(value);

@@ -39,7 +39,6 @@ struct Hier {
 
 /// Creates the backend named "hier". It uses `node` within nodes and, between nodes, the backend of
 /// `across` (or the registered one) that `DTL_HIER_ACROSS` names.
-#[must_use]
 pub fn backend(node: Arc<Backend>, across: Vec<Arc<Backend>>) -> Backend {
     let hier = Hier { node, across: across.into() };
     let mut backend = Backend::new(c"hier", i32::MIN, true, Box::new(hier.clone()));

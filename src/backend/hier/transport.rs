@@ -60,7 +60,6 @@ impl HierTransport {
         }
     }
 
-    #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut Router) -> Result<T>) -> Result<T> {
         match self.router.lock().as_mut() {
             Some(router) => act(router),

@@ -33,7 +33,6 @@ const ALIGNMENT: u64 = heap::ALIGNMENT;
 const PAGE: u64 = 4096;
 
 /// Creates the backend "host".
-#[must_use]
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"host", 0, true, Box::new(Host));
     backend.device = Some(Box::new(Host));

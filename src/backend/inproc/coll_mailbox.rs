@@ -89,7 +89,6 @@ impl component::CollMailbox for Local {
         ROOM
     }
 
-    #[inline]
     fn post(&self, number: u64, what: u32, data: Region) -> bool {
         let is_up = self.board.post(number, what, data);
         if is_up {
@@ -98,12 +97,10 @@ impl component::CollMailbox for Local {
         is_up
     }
 
-    #[inline]
     fn look(&self, rank: i32, number: u64) -> Option<Post> {
         self.board.look(rank, number)
     }
 
-    #[inline]
     fn finish(&self, number: u64, met: bool) {
         self.board.finish(number, met);
     }

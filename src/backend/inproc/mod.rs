@@ -23,7 +23,6 @@ mod wakeup;
 use crate::runtime::registry::Backend;
 
 /// Creates the backends "self" and "threads".
-#[must_use]
 pub fn backends() -> [Backend; 2] {
     [comm_self::backend(), threads::backend()]
 }

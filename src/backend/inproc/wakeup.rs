@@ -20,7 +20,6 @@ pub(super) struct Doorbell {
 
 impl Doorbell {
     /// Wakes sleeping threads; to be called after a message is published.
-    #[inline]
     pub(super) fn ring(&self) {
         fence(SeqCst);
         if self.sleepers.load(Relaxed) > 0 {

@@ -10,7 +10,6 @@ use crate::runtime::component::OpId;
 use crate::sys::compute::foreign_test::{OTHER as KEPT, SEND, request_in};
 
 /// Encodes a request in an operation word.
-#[inline]
 pub(super) fn id_of(request: Handle, is_send: bool) -> OpId {
     OpId(request << 2 | if is_send { SEND } else { 0 })
 }
@@ -23,7 +22,6 @@ pub(super) fn lend(kept: Box<PersistentRequest>) -> OpId {
 }
 
 /// Returns the request of an operation, and whether the operation is a send.
-#[inline]
 pub(super) fn request_of(op: OpId) -> (Handle, bool) {
     match kept(op) {
         None => plain(op),
@@ -32,7 +30,6 @@ pub(super) fn request_of(op: OpId) -> (Handle, bool) {
 }
 
 /// Returns the record of a persistent operation; returns `None` for other operations.
-#[inline]
 pub(super) fn kept<'a>(op: OpId) -> Option<&'a PersistentRequest> {
     // SAFETY: only words of `lend` have the bit set; the runtime completes an operation once and
     // does not use its word afterwards.
@@ -48,7 +45,6 @@ pub(super) fn end(op: OpId) -> Option<Box<PersistentRequest>> {
 }
 
 /// Returns true if the operation is persistent.
-#[inline]
 pub(super) fn is_kept(op: OpId) -> bool {
     op.0 & KEPT != 0
 }
@@ -58,7 +54,6 @@ fn address(op: OpId) -> *mut PersistentRequest {
 }
 
 /// Decodes the request of an operation that is not persistent, and whether it is a send.
-#[inline]
 pub(super) fn plain(op: OpId) -> (Handle, bool) {
     (request_in(op.0), op.0 & SEND != 0)
 }

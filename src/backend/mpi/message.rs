@@ -13,7 +13,6 @@ use std::ptr::null_mut;
 pub(super) const LARGE: usize = c_int::MAX as usize;
 
 /// Sends a region of at most `LARGE` bytes. Requires an `MpiGuard`.
-#[inline]
 pub(super) fn send(
     mpi: &Mpi,
     comm: Handle,
@@ -30,7 +29,6 @@ pub(super) fn send(
 }
 
 /// Receives at most `LARGE` bytes; returns MPI's error code. Requires an `MpiGuard`.
-#[inline]
 pub(super) fn recv(
     mpi: &Mpi,
     comm: Handle,
@@ -45,7 +43,6 @@ pub(super) fn recv(
 }
 
 /// Starts a send. `data` must stay valid until it completes. Requires an `MpiGuard`.
-#[inline]
 pub(super) fn start_send(
     mpi: &Mpi,
     comm: Handle,
@@ -96,7 +93,6 @@ fn start_large_send(
 }
 
 /// Starts a receive. `data` must stay valid until it completes. Requires an `MpiGuard`.
-#[inline]
 pub(super) fn start_recv(
     mpi: &Mpi,
     comm: Handle,
@@ -140,7 +136,6 @@ fn start_large_recv(
 }
 
 /// Waits for a request that has completed or will complete soon.
-#[inline]
 pub(super) fn wait(mpi: &Mpi, mut request: Handle) -> Result<()> {
     // SAFETY: the library created the request, and no other caller tests it; the status is MPI's
     // constant for an ignored status.
@@ -194,7 +189,6 @@ pub(super) struct TypedCount {
 
 impl TypedCount {
     /// Expresses `len` bytes as a count. Requires an `MpiGuard`.
-    #[inline]
     pub(super) fn of(mpi: &Mpi, len: usize) -> Result<Self> {
         match c_int::try_from(len) {
             Ok(count) => Ok(TypedCount { count, datatype: mpi.k.byte, is_made: false }),
@@ -203,7 +197,6 @@ impl TypedCount {
     }
 
     /// Frees a created datatype; operations started with the datatype are not affected.
-    #[inline]
     pub(super) fn release(self, mpi: &Mpi) -> Result<()> {
         if self.is_made { free(mpi, self.datatype) } else { Ok(()) }
     }

@@ -61,7 +61,6 @@ struct MpiOpener {
 }
 
 /// Creates the backend "mpi".
-#[must_use]
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"mpi", i32::MIN, true, Box::new(Mpi));
     backend.comm = Some(Box::new(MpiOpener { _hold: Hold::new() }));

@@ -35,7 +35,6 @@ impl Reader {
     }
 
     /// Writes the outcome of a completed receive to the caller's `Completion`.
-    #[inline]
     pub(super) fn tell(self, mpi: &Mpi, status: &Status, told: &mut Completion) {
         told.source = status.int(self.source.into());
         told.status = DTL_SUCCESS;
@@ -67,7 +66,6 @@ impl Counter {
     }
 
     /// Returns the number of bytes of a message; returns 0 if MPI cannot report it.
-    #[inline]
     fn size(self, mpi: &Mpi, status: &Status) -> u64 {
         match self {
             Counter::Field => status.long(16),

@@ -194,7 +194,6 @@ impl MpiWindow {
     }
 
     /// Flushes one target, or all targets if `target` is `None`. Requires an `MpiGuard`.
-    #[inline]
     fn flush_some(&self, target: Option<i32>, reach: FlushScope) -> Result<()> {
         let (win, call) = (self.win, &self.mpi.call);
         let code = match (target, reach) {
@@ -328,7 +327,6 @@ impl Window for MpiWindow {
         true
     }
 
-    #[inline]
     fn put(&self, to: TargetRange, from: Region, asked: bool) -> Result<Option<OpId>> {
         if let Some(own) = self.own(to) {
             own.copy_from(from);
@@ -349,7 +347,6 @@ impl Window for MpiWindow {
         self.mpi.check("MPI_Put", code).map(|()| asked.then_some(OpId(request)))
     }
 
-    #[inline]
     fn get(&self, into: Region, from: TargetRange, asked: bool) -> Result<Option<OpId>> {
         if let Some(own) = self.own(from) {
             into.copy_from(own);
@@ -383,7 +380,6 @@ impl Window for MpiWindow {
         self.mpi.check("MPI_Test", code).map(|()| over != 0)
     }
 
-    #[inline]
     fn flush(&self, target: Option<i32>, reach: FlushScope) -> Result<Option<OpId>> {
         let _turn = self.mpi.enter()?;
         if target.is_none() && self.flushes_each {
@@ -397,7 +393,6 @@ impl Window for MpiWindow {
     /// Returns true for integers of 4 and 8 bytes. Open MPI saturates sums of smaller integers
     /// (op/avx), MPI does not define the results of MIN and MAX for NaN, and MPI lacks half of the
     /// other dtypes: MPI executes no operation on such dtypes, so that all operations are atomic.
-    #[inline]
     fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
         matches!(dtype, DTL_DTYPE_INT32 | DTL_DTYPE_INT64 | DTL_DTYPE_UINT32 | DTL_DTYPE_UINT64)
     }

@@ -27,13 +27,11 @@ pub struct Nccl {
 
 impl Nccl {
     /// Returns the version as text, such as "2.26.2".
-    #[must_use]
     pub fn number(&self) -> String {
         number(self.version)
     }
 
     /// Returns the path of the library's file.
-    #[must_use]
     pub fn file(&self) -> PathBuf {
         let function: *const c_void = self.calls.ncclGetVersion as *const c_void;
         dl::file_of(Addr::new(function.cast_mut())).unwrap_or_default()

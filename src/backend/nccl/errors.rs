@@ -16,7 +16,6 @@ const NAMES: &[(ncclResult_t, &str)] = constant_names! {
 impl Functions {
     /// Creates the error for a result code; `what` names the failed action.
     #[cold]
-    #[must_use]
     pub fn error(&self, code: ncclResult_t, what: &str) -> Error {
         let (status, advice) = match code {
             ncclUnhandledCudaError => (

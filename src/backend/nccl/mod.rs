@@ -41,7 +41,6 @@ struct NcclOpener {
 }
 
 /// Creates the backend "nccl" for memory of the backend `devices`, whose driver is `cuda`.
-#[must_use]
 pub fn backend(devices: Arc<Backend>, cuda: Arc<Cuda>) -> Backend {
     let opener = Arc::new(NcclOpener { devices, cuda, nccl: OnDemand::new(discovery::find) });
     let mut backend = Backend::new(c"nccl", i32::MIN, true, Box::new(Arc::clone(&opener)));

@@ -30,14 +30,12 @@ pub(super) fn name(code: cl_int) -> &'static str {
 }
 
 /// Converts a result code into a `Result`. `what` names the operation for the error text.
-#[inline]
 pub fn check(code: cl_int, what: &str) -> Result<()> {
     if code >= 0 { Ok(()) } else { Err(error(code, what)) }
 }
 
 /// Converts a negative result code into an `Error`. `what` names the operation.
 #[cold]
-#[must_use]
 pub fn error(code: cl_int, what: &str) -> Error {
     let status = match code {
         CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_OUT_OF_HOST_MEMORY | CL_INVALID_BUFFER_SIZE => {

@@ -128,7 +128,6 @@ fn ends_in_comment(line: &[u8], mut inside: bool) -> bool {
 }
 
 /// Returns the size of an OpenCL C type in bytes; 0 if `name` is not a known built-in type.
-#[must_use]
 pub(super) fn size_of_type(name: &str) -> u64 {
     let lanes_at = name.find(|letter: char| letter.is_ascii_digit()).unwrap_or(name.len());
     let (base, lanes) = name.split_at(lanes_at);

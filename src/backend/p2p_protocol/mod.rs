@@ -157,14 +157,12 @@ pub const FRAME_BYTES: usize = frame::FRAME;
 /// Returns the match bits of an Eager frame; `None` for any other frame. The other words of such a
 /// frame follow from its match bits and payload length.
 #[inline]
-#[must_use]
 pub fn eager_word(head: &[u64; FRAME_WORDS]) -> Option<u64> {
     frame::Header::eager_word(head)
 }
 
 /// Returns the header words of an Eager frame with match bits `word` and `len` payload bytes.
 #[inline]
-#[must_use]
 pub fn eager_head(word: u64, len: usize) -> [u64; FRAME_WORDS] {
     frame::Header { kind: frame::FrameKind::Eager, payload: 0, word, size: len as u64, id: 0 }
         .words()

@@ -29,7 +29,6 @@ struct RdmaOpener {
 }
 
 /// Creates the backend "rdma". "auto" never selects this backend.
-#[must_use]
 pub fn backend() -> Backend {
     let opener = Arc::new(RdmaOpener { verbs: OnDemand::new(discovery::find) });
     let mut backend = Backend::new(c"rdma", i32::MIN, true, Box::new(Arc::clone(&opener)));

@@ -37,7 +37,6 @@ impl CqSet {
     }
 
     /// Polls up to `BATCH` completions of queue `index` into the batch; returns their number.
-    #[inline]
     fn take(&mut self, index: usize) -> Result<usize> {
         match self.queues.get(index) {
             Some(queue) => queue.completions.poll(&mut self.batch),
@@ -72,7 +71,6 @@ impl RdmaEngine {
     }
 
     /// Polls and handles completions of all queues; returns true if any completed.
-    #[inline]
     pub(in crate::backend::rdma) fn poll(&mut self) -> Result<bool> {
         let mut something = false;
         for index in 0..self.polling.queues.len() {
@@ -85,7 +83,6 @@ impl RdmaEngine {
     }
 
     /// Polls and handles up to `BATCHES` batches of queue `index`; returns true if there were any.
-    #[inline]
     fn take_from(&mut self, index: usize) -> Result<bool> {
         for before in 0..BATCHES {
             let count = self.polling.take(index)?;

@@ -294,7 +294,6 @@ impl RdmaEngine {
     }
 
     /// Counts an arrived message of a peer; the message also proves that the peer is connected.
-    #[inline]
     fn has_come(&mut self, id: WorkId) {
         let Some(peer) = self.peers.get_mut(id.rank) else { return };
         if let Some(lane) = peer.lanes.get_mut(id.lane) {
@@ -307,7 +306,6 @@ impl RdmaEngine {
 
     /// Schedules the receive of a read message for reposting, which happens when no other work is
     /// left, or when a quarter of a peer's receives are pending.
-    #[inline]
     pub(in crate::backend::rdma) fn consumed(&mut self, id: WorkId) {
         self.spent.push(id);
         if self.spent.len() >= (self.config.depth / 4) as usize {

@@ -31,7 +31,6 @@ pub(in crate::backend::rdma) struct RdmaWire {
 }
 
 impl RdmaWire {
-    #[inline]
     pub(in crate::backend::rdma) fn with<T>(
         &mut self,
         act: impl FnOnce(&mut RdmaEngine) -> Result<T>,
@@ -96,7 +95,6 @@ impl Wire for RdmaWire {
         self.receive(data, None, source, word)
     }
 
-    #[inline]
     fn test(&mut self, op: OpId) -> Result<Option<Completion>> {
         if op == COMPLETED {
             return Ok(Some(Completion {
@@ -174,7 +172,6 @@ impl Wire for RdmaWire {
 }
 
 impl WireFrames for RdmaWire {
-    #[inline]
     fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()> {
         self.with(|state| {
             let dest = index(dest);
@@ -190,7 +187,6 @@ impl WireFrames for RdmaWire {
         })
     }
 
-    #[inline]
     fn next(&mut self, looks: bool) -> Result<Option<RxFrame>> {
         self.with(|state| {
             if looks && state.arrived.is_empty() {
@@ -218,7 +214,6 @@ impl WireFrames for RdmaWire {
         })
     }
 
-    #[inline]
     fn give_back(&mut self, lent: &RxFrame) {
         let id = WorkId::of(lent.id);
         drop(self.with(|state| {
@@ -235,7 +230,6 @@ impl Drop for RdmaWire {
 }
 
 impl RdmaEngine {
-    #[inline]
     fn outcome(&mut self, op: OpId) -> Result<Option<Completion>> {
         match self.operations.get(op) {
             None => {

@@ -56,7 +56,6 @@ pub const BOARD_ROOM: usize = super::coll_mailbox::ROOM;
 pub struct Shm;
 
 /// Creates the backend named "shm".
-#[must_use]
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"shm", i32::MIN, true, Box::new(Shm));
     backend.comm = Some(Box::new(Shm));

@@ -24,7 +24,6 @@ impl Peers {
     }
 
     /// Returns the number of ranks, including this rank.
-    #[inline]
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
@@ -33,23 +32,19 @@ impl Peers {
         &self.all
     }
 
-    #[inline]
     pub(super) fn get(&self, rank: usize) -> Option<&Peer> {
         self.all.get(rank)
     }
 
-    #[inline]
     pub(super) fn get_mut(&mut self, rank: usize) -> Option<&mut Peer> {
         self.all.get_mut(rank)
     }
 
     /// Returns the link to `rank`, or `None` if no message was exchanged with it.
-    #[inline]
     pub(super) fn link(&self, rank: usize) -> Option<&Link> {
         self.links.get(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
     }
 
-    #[inline]
     pub(super) fn link_mut(&mut self, rank: usize) -> Option<&mut Link> {
         self.links.get_mut(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
     }

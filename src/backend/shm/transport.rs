@@ -92,7 +92,6 @@ impl ShmTransport {
     }
 
     /// Calls `act` on the engine; fails in a forked child, or if the communicator is closed.
-    #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
         if !is_opener(self.opener) {
             return fail!(
@@ -126,7 +125,6 @@ impl Transport for ShmTransport {
         }
     }
 
-    #[inline]
     fn start_send(
         &self,
         data: Region,
@@ -141,7 +139,6 @@ impl Transport for ShmTransport {
         })
     }
 
-    #[inline]
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId> {
         self.with(|engine| {
             if let Some(told) = mode.poll() {

@@ -16,7 +16,6 @@ struct NativeCalls {
 }
 
 /// Wraps the functions of an environment's C descriptor.
-#[must_use]
 pub fn environment_calls(desc: &dtl_environment_desc_t) -> Box<dyn Calls> {
     let &dtl_environment_desc_t { probe, init, finalize, user, .. } = desc;
     Box::new(NativeCalls { probe, init, finalize, user: Addr::new(user) })

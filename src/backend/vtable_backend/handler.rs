@@ -27,7 +27,6 @@ pub struct NativeHandler {
 
 impl NativeHandler {
     /// Wraps the functions; each of them receives `user`.
-    #[must_use]
     pub fn new(
         name: &str,
         predicate: dtl_dispatch_predicate_fn_t,

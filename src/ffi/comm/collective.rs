@@ -15,7 +15,6 @@ use std::ptr;
 ///
 /// # Safety
 /// As [`arguments::set`].
-#[inline]
 unsafe fn wait(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
     guard::quick(
         OpenCheck::Library,

@@ -36,7 +36,6 @@ impl BufferArgs {
     }
 
     /// One of blocks with their own sizes and places.
-    #[inline]
     pub(in crate::ffi) fn blocks(
         buf: *const c_void,
         counts: *const u64,
@@ -46,7 +45,6 @@ impl BufferArgs {
     }
 
     /// One of blocks for chosen ranks.
-    #[inline]
     pub(in crate::ffi) fn of(self, count: u64, ranks: *const i32) -> BufferArgs {
         BufferArgs { count, ranks, ..self }
     }
@@ -64,7 +62,6 @@ pub(in crate::ffi) struct CArgs {
 }
 
 impl CArgs {
-    #[inline]
     pub(in crate::ffi) const fn new(
         kind: Kind,
         send: BufferArgs,
@@ -270,7 +267,6 @@ fn for_all(comm: &Comm, reduces: bool, count: u64) -> Result<u64> {
     fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} {count} is more than memory can hold")
 }
 
-#[inline]
 fn bytes_of(count: u64, dtype: dtl_dtype_t) -> Result<usize> {
     let size = element_size(dtype)?;
     match usize::try_from(count).ok().and_then(|count| count.checked_mul(size)) {
@@ -336,7 +332,6 @@ fn check_own(args: &CollArgs, rank: i32) -> Result<()> {
 ///
 /// # Safety
 /// As [`set`].
-#[inline]
 pub(in crate::ffi) unsafe fn fast_allreduce(
     comm: &HazardRef<Comm>,
     sbuf: *const c_void,

@@ -16,7 +16,6 @@ use crate::sys::sync::hints;
 use std::ffi::c_void;
 
 /// Returns a completion to fill in; only the fields that `info` needs are requested.
-#[inline]
 pub(in crate::ffi) fn asked(info: *mut dtl_recv_info_t) -> Completion {
     // In pieces: a constant of that size would be read from memory.
     let source =
@@ -25,7 +24,6 @@ pub(in crate::ffi) fn asked(info: *mut dtl_recv_info_t) -> Completion {
 }
 
 /// Tells the caller how a receive ended.
-#[inline]
 fn tell(comm: &Comm, done: &Completion, source: i32, info: *mut dtl_recv_info_t) -> Result<()> {
     put_info(info, done)?;
     send_recv::received(comm, done, source)
@@ -180,7 +178,6 @@ unsafe fn recv_general(
     )
 }
 
-#[inline]
 fn recv(comm: &Comm, data: Data, source: i32, tag: i32, info: *mut dtl_recv_info_t) -> Result<()> {
     let mut done = asked(info);
     send_recv::recv(comm, data, source, tag, &mut done)?;
@@ -193,7 +190,6 @@ fn check_info(info: *mut dtl_recv_info_t) -> Result<()> {
 }
 
 /// Writes receive information if the caller wants it.
-#[inline]
 pub(in crate::ffi) fn put_info(info: *mut dtl_recv_info_t, done: &Completion) -> Result<()> {
     if !info.is_null() {
         hints::rarely();

@@ -412,7 +412,6 @@ const NO_ATTR: Attr<'static> = Attr { name: c"", kind: 0, flags: 0, value: Value
 /// # Safety
 /// `pointer` is null or has `count` elements, whose names and texts are null or NUL-terminated and
 /// stay during `'a`.
-#[inline]
 unsafe fn take_attrs<'a, 'r>(
     pointer: *const dtl_attr_t,
     count: u64,

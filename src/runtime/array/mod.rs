@@ -172,7 +172,6 @@ fn insert(array: Array) -> std::result::Result<u64, (Error, Arc<Backend>)> {
 }
 
 /// Returns true if a handle names a live array.
-#[must_use]
 pub fn is_live(id: u64) -> bool {
     ARRAYS.is_live(id)
 }
@@ -449,7 +448,6 @@ pub fn remove(inside: &Guard, id: u64) -> Result<ArrayTeardown> {
 }
 
 /// Returns the reason why the library cannot be finalized: other libraries use memory of it.
-#[must_use]
 pub fn refusal() -> Option<Error> {
     let lent = LENT.load(Ordering::Acquire).saturating_sub(LOOPED.load(Ordering::Relaxed));
     (lent > 0).then(|| {

@@ -35,14 +35,12 @@ pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
 }
 
 /// Returns true if `id` is a communicator's handle. Predefined handles are valid before opening.
-#[must_use]
 pub fn is_live(id: u64) -> bool {
     [WORLD, SELF].contains(&id) || TABLE.is_live(id)
 }
 
 /// Returns the communicator of `handle`, borrowed for the lifetime of the guard `inside`. A
 /// predefined communicator is opened at its first use.
-#[inline]
 pub fn get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
     match TABLE.get(inside, handle.id) {
         Some(comm) => Ok(comm),
@@ -57,7 +55,6 @@ fn open_and_get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
 }
 
 /// Returns the communicator of `handle` for a waiting call, opening a predefined one at first use.
-#[inline]
 pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
     let inside = match TABLE.hold(inside, handle.id) {
         Ok(held) => return Ok(held),
@@ -69,14 +66,12 @@ pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
 
 /// Fast path: returns the communicator of `handle` for a call that will not wait. `None`: the call
 /// must use the general path (`get`).
-#[must_use]
 pub fn visit(visit: Visit, handle: dtl_comm_t) -> Option<EpochRef<Comm>> {
     TABLE.visit(visit, handle.id)
 }
 
 /// Fast path: returns the communicator of `handle` for a call that will wait. `None`: the call must
 /// use the general path (`hold`), or an outer call on this thread also waits.
-#[must_use]
 pub fn keep(visit: Visit, handle: dtl_comm_t) -> Option<HazardRef<Comm>> {
     TABLE.visit(visit, handle.id)?.into_hazard()
 }

@@ -178,26 +178,22 @@ impl Comm {
     }
 
     /// Returns this process' rank.
-    #[must_use]
     pub fn rank(&self) -> i32 {
         self.rank
     }
 
     /// Returns the number of ranks.
-    #[must_use]
     pub fn size(&self) -> i32 {
         self.size
     }
 
     /// Returns true if all ranks are known to run on one node.
-    #[must_use]
     pub fn is_one_node(&self) -> bool {
         self.size == 1 || self.link.transport.properties().is_one_node
     }
 
     /// Returns the node number of each rank, in rank order; nodes are numbered by their lowest
     /// ranks. Returns `None` if the transport does not report nodes, or if there is one node only.
-    #[must_use]
     pub fn nodes(&self) -> Option<Vec<i32>> {
         let nodes = self.link.transport.properties().nodes.as_ref()?;
         let of =
@@ -211,7 +207,6 @@ impl Comm {
     }
 
     /// Returns the name of the communicator's kind.
-    #[must_use]
     pub fn kind_name(&self) -> std::borrow::Cow<'static, str> {
         self.kind().to_string_lossy()
     }
@@ -242,14 +237,12 @@ impl Comm {
     }
 
     /// Returns the completion `done` with its source converted to a rank of this communicator.
-    #[inline]
     fn localized(&self, mut done: Completion) -> Completion {
         self.localize(&mut done);
         done
     }
 
     /// Converts the source of the completion `done` to a rank of this communicator, in place.
-    #[inline]
     fn localize(&self, done: &mut Completion) {
         if let Some(members) = &self.members {
             members.localize(done);
@@ -260,7 +253,6 @@ impl Comm {
         shared_transport::match_bits(self.context, class, tag)
     }
 
-    #[inline]
     fn selector(&self, class: Class, source: i32, tag: i32) -> Selector {
         // DTL_ANY_SOURCE is no member, so `to_world` returns it unchanged.
         let ignore = if tag == DTL_ANY_TAG { shared_transport::TAG_BITS } else { 0 };
@@ -332,7 +324,6 @@ impl Comm {
         self.link.failure_text().map_or(String::new(), |said| format!(": {said}"))
     }
 
-    #[inline]
     fn check_peer(&self, name: &str, rank: i32, any: bool) -> Result<()> {
         if (0..self.size).contains(&rank)
             || rank == DTL_PROC_NULL

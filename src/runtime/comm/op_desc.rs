@@ -64,7 +64,6 @@ impl OpDesc {
     }
 
     /// Returns the description with a dtype and an operation that are equal on every rank.
-    #[inline]
     pub(in crate::runtime::comm) fn portable(self) -> OpDesc {
         if self.dtype < id_table::FIRST && self.op < id_table::FIRST {
             self
@@ -94,7 +93,6 @@ impl OpDesc {
     /// Encodes the description in three words, for the recorder and, if the description is
     /// portable, for messages. The first word has the kind above the tag, like [`Tagged`]. Only the
     /// first word has to be computed for an ordinary message.
-    #[inline]
     pub(in crate::runtime::comm) fn words(&self) -> [u64; 3] {
         let op = u64::from(!self.op as u32) << 32;
         [
@@ -121,13 +119,11 @@ pub struct Tagged(u64);
 
 impl Tagged {
     /// Creates the word from an operation's kind and tag.
-    #[must_use]
     pub fn new(kind: Kind, tag: i32) -> Tagged {
         Tagged(u64::from(tag as u32) | (kind as u64) << 32)
     }
 
     /// Returns the tag.
-    #[must_use]
     pub fn tag(self) -> i32 {
         self.0 as u32 as i32
     }
@@ -138,7 +134,6 @@ impl Tagged {
     }
 
     /// Returns the kind.
-    #[must_use]
     pub fn kind(self) -> Kind {
         Kind::of(self.0 >> 32).unwrap_or(Kind::Send)
     }

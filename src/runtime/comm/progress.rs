@@ -155,7 +155,6 @@ pub(super) fn add_running_again(handle: dtl_request_t) {
 }
 
 /// Returns true if started requests may need progress. Waiting threads then poll, not sleep.
-#[inline]
 pub(super) fn has_running() -> bool {
     MOVING.load(Ordering::Relaxed) >= RUNNING_ONE
 }
@@ -166,7 +165,6 @@ fn move_on(handle: dtl_request_t) {
 }
 
 /// Makes progress on other started requests after an unsuccessful poll, also on staged messages.
-#[inline]
 pub(super) fn running() {
     if has_running() {
         move_running(move_on);

@@ -40,7 +40,6 @@ pub struct Change {
 
 impl Change {
     /// Returns the size of an element, in bytes.
-    #[must_use]
     pub fn size(&self) -> usize {
         self.update.size()
     }

@@ -177,7 +177,6 @@ impl SharedTransport {
     }
 
     /// Pauses between two polls of anything other than an operation; `rest` is its sleep function.
-    #[inline]
     pub(in crate::runtime::comm) fn pause_with(
         &self,
         backoff: &mut Backoff,

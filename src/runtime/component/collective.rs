@@ -24,7 +24,6 @@ impl Reductions {
     }
 
     /// Returns the native identifiers of the reduction of `dtype` by `op`, if it exists.
-    #[must_use]
     pub fn get(&self, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<ReductionId> {
         *self.0.get(dtype as u32 as usize)?.get(op as u32 as usize)?
     }

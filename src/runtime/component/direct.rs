@@ -81,7 +81,6 @@ impl HostShadow {
     }
 
     /// Returns the device memory of the message.
-    #[must_use]
     pub fn device(&self) -> Region {
         self.device
     }
@@ -93,7 +92,6 @@ impl HostShadow {
     }
 
     /// Returns the location of the bytes.
-    #[must_use]
     pub fn bytes(&self) -> DataLocation {
         *self.bytes.lock()
     }
@@ -126,7 +124,6 @@ impl HostShadow {
     }
 
     /// Returns true if the received bytes are in device memory.
-    #[must_use]
     pub fn has_landed(&self) -> bool {
         self.bytes() == DataLocation::Landed
     }

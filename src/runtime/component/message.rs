@@ -37,7 +37,6 @@ impl Completion {
         Completion { source: i32::MIN, status: DTL_SUCCESS, match_bits: 0, size: 0 };
 
     /// Returns true if the completion is still [`Completion::UNASKED`].
-    #[must_use]
     pub fn is_unasked(&self) -> bool {
         self.source == i32::MIN
     }
@@ -56,7 +55,6 @@ pub struct Selector {
 
 impl Selector {
     /// Returns true if the selector matches a message from `source` with match word `word`.
-    #[inline]
     #[must_use]
     pub fn takes(&self, source: i32, word: u64) -> bool {
         (self.source == source || self.source == DTL_ANY_SOURCE)
@@ -92,8 +90,6 @@ pub enum RecvMode<'a> {
 impl<'a> RecvMode<'a> {
     /// Returns the place for the completion of a receive that completes during the start call;
     /// `None` for [`RecvMode::Request`].
-    #[inline]
-    #[must_use]
     pub fn poll(self) -> Option<&'a mut Completion> {
         match self {
             RecvMode::Request => None,
@@ -113,7 +109,6 @@ pub struct Matched {
 
 /// Converts the state of an operation to the result of [`super::Transport::test`], which is
 /// returned in two registers (`Result<bool>` would be returned through memory).
-#[inline]
 pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
     match is_over {
         Ok(false) => Poll::Pending,
@@ -123,7 +118,6 @@ pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
 }
 
 /// Converts a completion of a transport to the `dtl_recv_info_t` of the C interface.
-#[must_use]
 pub fn recv_info(done: &Completion) -> dtl_recv_info_t {
     // A receive from DTL_PROC_NULL has no match word.
     let tag = if done.source == DTL_PROC_NULL {

@@ -34,7 +34,6 @@ pub struct SourceFile {
 
 impl Source {
     /// Creates a source from `bytes` (at least one byte).
-    #[must_use]
     pub fn new(
         language: dtl_enum_word_t,
         bytes: &[u8],
@@ -46,7 +45,6 @@ impl Source {
     }
 
     /// Returns the bytes of the source, without the terminating NUL.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.text.split_last().map_or(&[], |(_, bytes)| bytes)
     }
@@ -65,7 +63,6 @@ impl Source {
     }
 
     /// Returns the bytes of the source and the terminating NUL.
-    #[must_use]
     pub fn terminated(&self) -> &[u8] {
         &self.text
     }

@@ -69,7 +69,6 @@ pub fn all_or_none<T>(
 
 /// Creates the error that reports a failure of another rank. `what` completes the sentence "rank N
 /// ...", for example "could not do something".
-#[must_use]
 pub fn failed_elsewhere(rank: i32, status: dtl_status_t, what: &str) -> Error {
     let name = status_name(status).to_string_lossy();
     let text = format!("rank {rank} {what} ({name}); see its own output");
@@ -78,7 +77,6 @@ pub fn failed_elsewhere(rank: i32, status: dtl_status_t, what: &str) -> Error {
 
 impl OpenArgs {
     /// Returns the rank and the size that the caller specified, or else those of the launcher.
-    #[must_use]
     pub fn rank_size(&self) -> Option<(i32, i32)> {
         self.named.or(self.launched)
     }

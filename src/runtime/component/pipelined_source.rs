@@ -11,7 +11,6 @@ pub struct PipelinedSource {
 
 impl PipelinedSource {
     /// Creates the progress record of a send whose first `ready` bytes are written.
-    #[must_use]
     pub fn new(ready: usize) -> Self {
         PipelinedSource { ready: AtomicUsize::new(ready), failed: AtomicI32::new(DTL_SUCCESS) }
     }
@@ -23,7 +22,6 @@ impl PipelinedSource {
     }
 
     /// Returns the number of bytes, from the front, that are written (acquire).
-    #[must_use]
     pub fn ready(&self) -> usize {
         self.ready.load(Ordering::Acquire)
     }
@@ -34,7 +32,6 @@ impl PipelinedSource {
     }
 
     /// Returns the reason why no more bytes will be written; DTL_SUCCESS if the writing continues.
-    #[must_use]
     pub fn failure(&self) -> dtl_status_t {
         self.failed.load(Ordering::Acquire)
     }

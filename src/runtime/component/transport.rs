@@ -57,13 +57,11 @@ pub trait Transport: Send + Sync {
 
 impl dyn Transport + '_ {
     /// Returns this process' rank.
-    #[must_use]
     pub fn rank(&self) -> i32 {
         self.properties().rank
     }
 
     /// Returns the number of ranks.
-    #[must_use]
     pub fn size(&self) -> i32 {
         self.properties().size
     }
@@ -125,7 +123,6 @@ pub struct Properties {
 
 impl Properties {
     /// Creates default properties: the rank's own calls make all progress; the rest is unknown.
-    #[must_use]
     pub fn new(rank: i32, size: i32, description: impl Into<Cow<'static, str>>) -> Self {
         Properties {
             rank,

@@ -19,20 +19,17 @@ pub const MOST: usize = 1024;
 const WORDS: usize = MOST / 64;
 
 /// Returns the template of a word: the word with its instance number (lower 32 bits) cleared.
-#[must_use]
 pub const fn template(word: dtl_enum_word_t) -> dtl_enum_word_t {
     word & 0xFFFF_FFFF_0000_0000
 }
 
 /// Returns true if a word is an instance of a template.
-#[must_use]
 pub const fn is_instance(word: dtl_enum_word_t) -> bool {
     word as u32 != 0
 }
 
 /// Returns the position of a key's form in the order of rule 1; a smaller rank comes first. The
 /// slots with DTL_DISPATCH_ANY count first, then the slots with templates.
-#[must_use]
 pub fn rank(key: &Slots) -> u32 {
     let fold = |bits: u32, more: bool| bits << 1 | u32::from(more);
     let form = key.iter().fold(0, |bits, &word| fold(bits, word == DTL_DISPATCH_ANY));
@@ -40,7 +37,6 @@ pub fn rank(key: &Slots) -> u32 {
 }
 
 /// Returns true if a key matches a query by rule 1. [`BitmapIndex`] is the fast form of this test.
-#[must_use]
 pub fn fits(key: &Slots, query: &Slots) -> bool {
     key.iter()
         .zip(query)
@@ -49,7 +45,6 @@ pub fn fits(key: &Slots, query: &Slots) -> bool {
 
 /// Returns true if a key would match the query once each slot that the query leaves open has the
 /// value in the key.
-#[must_use]
 pub fn may_fit(key: &Slots, asked: &Slots) -> bool {
     let mut said = *asked;
     let open = said.iter_mut().zip(key).filter(|(said, _)| **said == DTL_DISPATCH_ANY);
@@ -68,7 +63,6 @@ pub struct Map<V> {
 
 impl<V: Copy> Map<V> {
     /// Creates the table of `words`. `other` is the value of all words that are not in the table.
-    #[must_use]
     pub fn new(words: impl ExactSizeIterator<Item = (dtl_enum_word_t, V)>, other: V) -> Self {
         let words: Vec<_> = words.collect();
         let tries = if words.len() <= 64 { 64_u64 } else { 1 };
@@ -137,14 +131,12 @@ impl<V: Copy> Map<V> {
 
     /// Returns the value of a word if its first cell determines the value.
     #[inline]
-    #[must_use]
     pub fn at_once(&self, word: dtl_enum_word_t) -> Option<V> {
         let cell = *self.cells.get(self.begin(word))?;
         (cell.0 == word || (cell.0 == 0 && !is_instance(word))).then_some(cell.1)
     }
 
     /// Returns the value of a word; `None` for a table without cells.
-    #[must_use]
     pub fn get(&self, word: dtl_enum_word_t) -> Option<V> {
         self.find(word).map(|found| found.unwrap_or_else(|other| other))
     }
@@ -208,7 +200,6 @@ pub struct BitmapIndex {
 
 impl BitmapIndex {
     /// Creates the index of at most [`MOST`] keys, which must be in the order of rule 1.
-    #[must_use]
     pub fn new(keys: &[Slots]) -> Self {
         let width = keys.len().min(MOST).div_ceil(64).max(1);
         let column = |slot: usize| -> Vec<_> {
@@ -223,14 +214,12 @@ impl BitmapIndex {
     /// Finds the first key that matches, if one comparison for each slot is enough. Returns `None`
     /// if the caller must use [`BitmapIndex::first`].
     #[inline]
-    #[must_use]
     pub fn first_at_once(&self, &[s, d, h]: &Slots) -> Option<Option<usize>> {
         let bits = self.bits_at_once(s, d, h)?;
         Some((bits != 0).then_some(bits.trailing_zeros() as usize))
     }
 
     /// Returns the index of the first key that matches.
-    #[must_use]
     pub fn first(&self, slots: &Slots) -> Option<usize> {
         self.all(slots).next()
     }
@@ -343,7 +332,6 @@ impl PositionSet {
     }
 
     /// Returns true if the set contains the index `at`.
-    #[must_use]
     pub fn has(&self, at: usize) -> bool {
         self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }

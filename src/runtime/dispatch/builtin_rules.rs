@@ -14,7 +14,6 @@ type Way = (Slots, String);
 
 /// Returns the built-in rules of the query's operation whose keys match. A slot that the query
 /// leaves open matches every key.
-#[must_use]
 pub(super) fn ways(query: &Query) -> Vec<Way> {
     let mut ways = match query.operation {
         DTL_OPERATION_ALLOC => of_backends(allocations),

@@ -102,7 +102,6 @@ pub struct Registration {
 
 impl Registration {
     /// Returns the handle of the registration.
-    #[must_use]
     pub fn handle(&self) -> dtl_registration_t {
         dtl_registration_t { id: self.id.load(Ordering::Relaxed) }
     }
@@ -198,13 +197,11 @@ pub fn find(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<&Dispatcher>
 }
 
 /// Returns true if the handle `id` names a live dispatcher.
-#[must_use]
 pub fn is_live(id: u64) -> bool {
     DISPATCHERS.is_live(id)
 }
 
 /// Returns true if the handle `id` names a live registration.
-#[must_use]
 pub fn is_registration(id: u64) -> bool {
     REGISTRATIONS.is_live(id)
 }

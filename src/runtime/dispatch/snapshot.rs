@@ -146,7 +146,6 @@ impl OperationHandlers {
     }
 
     /// Returns true if predicates must be called.
-    #[must_use]
     pub fn has_predicates(&self) -> bool {
         self.has_predicates
     }
@@ -182,7 +181,6 @@ impl OperationHandlers {
     }
 
     /// Finds the handler by rules 3 and 4 of `dtl_dispatch_key_t`, which call no predicate.
-    #[must_use]
     pub fn without_predicates(&self, slots: &Slots) -> Option<&Arc<Registration>> {
         self.plain.first(slots).or(self.default.as_ref())
     }
@@ -256,7 +254,6 @@ pub struct Tables {
 
 impl Tables {
     /// Creates the tables of the registered handlers, which are in the order of registration.
-    #[must_use]
     pub fn new(registered: &[Arc<Registration>]) -> Self {
         let keys = registered.iter().flat_map(|registration| &registration.keys);
         let mut words: Vec<_> = keys.map(|key| key.operation).collect();
@@ -269,7 +266,6 @@ impl Tables {
     }
 
     /// Returns the handlers of an operation; `None` if there are none.
-    #[must_use]
     pub fn of(&self, operation: dtl_enum_word_t) -> Option<&OperationHandlers> {
         self.operations.get(self.places.get(operation)? as usize)
     }
@@ -277,7 +273,6 @@ impl Tables {
     /// Finds the handle of a query's handler without a search, if that is possible. Does not fail
     /// and calls no function of the program.
     #[inline]
-    #[must_use]
     pub fn look_quickly(&self, query: &Query) -> FastLookup {
         let place = self.places.at_once(query.operation);
         match place.and_then(|place| self.operations.get(place as usize)) {
@@ -287,7 +282,6 @@ impl Tables {
     }
 
     /// Finds the handle of a query's handler by a full search. Never returns `Search`.
-    #[must_use]
     pub fn search_quickly(&self, query: &Query) -> FastLookup {
         match self.of(bitmap_index::template(query.operation)) {
             Some(operation) => operation.searched_handle(&super::slots(query)),

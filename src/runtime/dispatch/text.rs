@@ -14,19 +14,16 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 /// Formats a word. All texts about dispatch words use this function.
-#[must_use]
 pub fn word(word: dtl_enum_word_t) -> String {
     if word == DTL_DISPATCH_ANY { "any".to_owned() } else { describe(word) }
 }
 
 /// Formats the slots of a key.
-#[must_use]
 pub fn of_key([source, destination, schedule]: &Slots) -> String {
     format!("({}, {}, {})", word(*source), word(*destination), word(*schedule))
 }
 
 /// Formats a query.
-#[must_use]
 pub fn of_query(query: &Query) -> String {
     format!(
         "operation {}, source {}, destination {}, schedule {}",

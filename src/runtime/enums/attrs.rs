@@ -45,7 +45,6 @@ pub struct Field {
 pub(super) type Row<'a> = [Value<'a>; FIELD_LIMIT];
 
 /// Returns the canonical bits of a double: one zero, one NaN.
-#[must_use]
 pub fn bits_of(real: f64) -> u64 {
     match real {
         0.0 => 0,

@@ -340,7 +340,6 @@ pub fn name(word: dtl_enum_word_t) -> Result<&'static CStr> {
 }
 
 /// Returns the text for a word: a name, an instance with attributes, or hexadecimal if unassigned.
-#[must_use]
 pub fn describe(word: dtl_enum_word_t) -> String {
     let text = match member(word) {
         Some(member) if word as u32 == 0 => Some(member.name.to_owned()),

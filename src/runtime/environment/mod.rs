@@ -299,13 +299,11 @@ pub struct EnvironmentInfo {
 }
 
 /// Returns the number of registered environments.
-#[must_use]
 pub fn count() -> usize {
     STATE.lock().records.len()
 }
 
 /// Returns the state of the environment at an index.
-#[must_use]
 pub fn at(index: usize) -> Option<EnvironmentInfo> {
     STATE.lock().records.get(index).map(describe)
 }

@@ -27,7 +27,6 @@ impl Requirement {
     }
 
     /// Returns true if the version is sufficient.
-    #[must_use]
     pub fn is_met_by(&self, version: &str) -> bool {
         self.at_least
             .as_deref()
@@ -60,7 +59,6 @@ pub fn check(name: &str, version: &str) -> Result<()> {
 }
 
 /// Compares two versions number by number between the dots.
-#[must_use]
 fn compare(one: &str, other: &str) -> Ordering {
     let (one, other) = (numbers(one), numbers(other));
     let at = |list: &[String], index: usize| list.get(index).cloned().unwrap_or_default();

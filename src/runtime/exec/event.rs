@@ -70,7 +70,6 @@ impl Event {
     }
 
     /// Returns the backend for which the event was created.
-    #[must_use]
     pub fn home(&self) -> &Arc<Backend> {
         &self.home
     }
@@ -164,7 +163,6 @@ impl Event {
 
     /// Returns a gate that opens when the current record has completed. For a backend event the
     /// gate follows the latest record, because a backend event stores only its latest record.
-    #[must_use]
     pub fn gate(self: &Arc<Self>) -> EventGate {
         match &self.body {
             EventImpl::Own(own) => EventGate::Record(own.fence()),
@@ -259,7 +257,6 @@ impl Foreign {
     }
 
     /// Marks the event as recorded behind the current work of `trail`.
-    #[inline]
     pub(super) fn follow(&self, trail: &Arc<DeferredErrors>) {
         if trail.is_open() || self.is_marked.load(Ordering::Relaxed) {
             self.put(trail.mark());
@@ -274,7 +271,6 @@ impl Foreign {
     }
 
     /// Returns the mark of the library's own work before the latest record.
-    #[inline]
     pub(super) fn mark(&self) -> Option<Mark> {
         if self.is_marked.load(Ordering::Acquire) { self.mark.lock().clone() } else { None }
     }

@@ -84,7 +84,6 @@ impl Executor {
     }
 
     /// Returns the backend for which the executor was created.
-    #[must_use]
     pub fn home(&self) -> &Arc<Backend> {
         &self.home
     }

@@ -39,7 +39,6 @@ pub enum WaitOutcome {
 
 impl Fence {
     /// Creates a fence of pending work.
-    #[must_use]
     pub fn pending() -> Self {
         Fence {
             done: AtomicBool::new(false),
@@ -50,7 +49,6 @@ impl Fence {
     }
 
     /// Creates a completed fence without a failure and without work.
-    #[must_use]
     pub fn done() -> Self {
         let fence = Self::pending();
         fence.done.store(true, Ordering::Relaxed);
@@ -81,20 +79,16 @@ impl Fence {
     }
 
     /// Returns true if the work has ended.
-    #[inline]
-    #[must_use]
     pub fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }
 
     /// Returns the failure with which the work ended.
-    #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.end.lock().failure.clone()
     }
 
     /// Returns the end time of the work in monotonic nanoseconds.
-    #[must_use]
     pub fn stamp_ns(&self) -> u64 {
         self.end.lock().stamp_ns
     }

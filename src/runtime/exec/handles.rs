@@ -75,13 +75,11 @@ pub fn insert<T: ObjectKind>(object: T) -> Result<u64> {
 }
 
 /// Returns true if the handle `id` names a live object of the kind `T`.
-#[must_use]
 pub fn is_live<T: ObjectKind>(id: u64) -> bool {
     T::table().is_live(id)
 }
 
 /// Returns the object of the handle `id`, borrowed for the duration of a call.
-#[inline]
 pub fn find<T: ObjectKind>(inside: &Guard, id: u64) -> Result<&T> {
     T::table().get(inside, id).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
 }
@@ -152,7 +150,6 @@ fn default_in(
 
 /// Returns the stream id that a handle in a call denotes. A null handle denotes the default stream
 /// of the current device.
-#[inline]
 pub fn stream_id(inside: &Guard, stream: dtl_stream_t) -> Result<u64> {
     if stream.id != 0 { Ok(stream.id) } else { current_default(inside) }
 }

@@ -49,7 +49,6 @@ pub struct Code {
 
 impl Kernel {
     /// Creates a kernel from a function and the user pointer of each call.
-    #[must_use]
     pub fn from_function(home: Arc<Backend>, function: KernelFn, user: Addr) -> Self {
         Kernel { home, code: Some(Code { function, user, is_whole_block: false }), part: None }
     }
@@ -62,32 +61,27 @@ impl Kernel {
     }
 
     /// Creates a kernel of a module that the backend itself launches.
-    #[must_use]
     pub fn of_module(home: Arc<Backend>, part: ModuleKernel) -> Self {
         Kernel { home, code: None, part: Some(part) }
     }
 
     /// Returns the host code; `None` if the backend launches its own kernel.
-    #[must_use]
     pub fn code(&self) -> Option<Code> {
         self.code
     }
 
     /// Returns the reference to the kernel's module, if the kernel is from a module.
-    #[must_use]
     pub fn part(&self) -> Option<&ModuleKernel> {
         self.part.as_ref()
     }
 
     /// Returns the name of the kernel in its module, or "a function" for a kernel created from a
     /// function.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.part.as_ref().map_or("a function", ModuleKernel::name)
     }
 
     /// Returns the backend for which the kernel was created.
-    #[must_use]
     pub fn home(&self) -> &Arc<Backend> {
         &self.home
     }

@@ -100,7 +100,6 @@ fn lost(home: &Arc<Backend>) -> Error {
 }
 
 /// Calls a function of the program. The error text names the function.
-#[inline]
 fn outcome(call: impl FnOnce() -> dtl_status_t, what: impl FnOnce() -> String) -> Result<()> {
     let before = Mark::now();
     match call() {

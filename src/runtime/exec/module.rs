@@ -51,7 +51,6 @@ impl Module {
     }
 
     /// Returns the output of the compiler.
-    #[must_use]
     pub fn log(&self) -> &str {
         &self.log
     }
@@ -125,7 +124,6 @@ pub struct ModuleKernel {
 
 impl ModuleKernel {
     /// Returns the name of the kernel in the source.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }

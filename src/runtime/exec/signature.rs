@@ -32,7 +32,6 @@ pub(super) struct Argument {
 
 impl Argument {
     /// Creates an argument of which only the size is known.
-    #[must_use]
     pub(super) fn of_size(size: u64) -> Self {
         Argument { size, text: String::new() }
     }

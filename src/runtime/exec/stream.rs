@@ -97,14 +97,12 @@ impl Stream {
     }
 
     /// Returns the backend for which the stream was created.
-    #[must_use]
     pub fn home(&self) -> &Arc<Backend> {
         &self.home
     }
 
     /// Returns the number of references to the backend that the stream has. The library's own queue
     /// has one reference in addition.
-    #[must_use]
     pub fn home_shares(&self) -> usize {
         match &self.body {
             StreamImpl::Own(_) => 2,
@@ -113,7 +111,6 @@ impl Stream {
     }
 
     /// Returns the device on which the stream was created.
-    #[must_use]
     pub fn device(&self) -> i32 {
         self.device
     }
@@ -133,7 +130,6 @@ impl Stream {
     }
 
     /// Returns the token of the backend's stream; `None` for a stream of the library's own.
-    #[must_use]
     pub fn token(&self) -> Option<Token> {
         match &self.body {
             StreamImpl::Backend(foreign) => Some(foreign.token),
@@ -185,7 +181,6 @@ impl Stream {
     }
 
     /// Records an event at the current end of the stream.
-    #[inline]
     pub fn record(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
             (StreamImpl::Backend(foreign), EventBody::Backend(mark))

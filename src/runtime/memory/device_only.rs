@@ -62,14 +62,12 @@ pub fn notify_freed(serial: u64) {
 }
 
 /// Returns true if there may be memory that the host cannot access.
-#[must_use]
 pub fn is_any() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
 /// Returns true if the host may be unable to access a range. `allocation_of` gives the exact
 /// result.
-#[must_use]
 pub fn may_be(region: Region) -> bool {
     is_any() && is_near(region)
 }
@@ -94,7 +92,6 @@ pub(super) fn remove_source() {
 
 /// Returns true if the host cannot access memory of this kind. A kind without a description counts
 /// as inaccessible, the safe assumption.
-#[must_use]
 pub fn is_hidden(backend: &Backend, kind: dtl_enum_word_t) -> bool {
     let mut info = zeroed_kind_info();
     kind_info(backend, kind, &mut info).is_err()

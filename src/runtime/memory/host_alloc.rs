@@ -29,14 +29,12 @@ pub fn settle(backend: dtl_backend_t) {
 }
 
 /// Returns the handle of the backend whose plain memory the allocator serves.
-#[must_use]
 pub fn home() -> dtl_backend_t {
     dtl_backend_t { id: HOME.load(Ordering::Acquire) }
 }
 
 /// Returns true if the allocator serves the plain memory of this backend.
 #[inline]
-#[must_use]
 pub fn serves(backend: dtl_backend_t) -> bool {
     backend.id != 0 && backend.id == HOME.load(Ordering::Relaxed)
 }
@@ -48,7 +46,6 @@ const MANAGED: u8 = 2;
 /// Returns the code of a memory kind in the label of a block; `None` if the allocator does not
 /// serve the kind.
 #[inline]
-#[must_use]
 pub fn code(kind: dtl_enum_word_t) -> Option<u8> {
     match kind {
         DTL_MEMORY_HOST => Some(HOST),
@@ -59,7 +56,6 @@ pub fn code(kind: dtl_enum_word_t) -> Option<u8> {
 }
 
 /// Returns the memory kind of a code.
-#[must_use]
 pub fn kind(code: u8) -> dtl_enum_word_t {
     match code {
         HOST => DTL_MEMORY_HOST,
@@ -70,7 +66,6 @@ pub fn kind(code: u8) -> dtl_enum_word_t {
 
 /// Returns true if every block has this alignment in bytes without a request. An alignment of 0 is
 /// no requirement.
-#[must_use]
 pub fn allows_fast_path(align: u64) -> bool {
     align <= heap::ALIGNMENT && align & align.wrapping_sub(1) == 0
 }
@@ -96,7 +91,6 @@ pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
 
 /// Fast path of free: frees a block that belongs to no pool. Returns whether [`housekeeping`] is
 /// due; `None` if the caller must use `memory::free`.
-#[must_use]
 pub fn quick_free(addr: Addr) -> Option<bool> {
     heap::quick_free(addr, Label::new(0, NO_POOL))
 }
@@ -109,7 +103,6 @@ pub fn housekeeping() {
 /// Returns the error for a block that could not be freed; `None` if the allocator freed the block
 /// or does not own it.
 #[cold]
-#[must_use]
 pub fn refusal(freed: FreeOutcome, addr: Addr, owner: &str) -> Option<Error> {
     let text = match freed {
         FreeOutcome::Done | FreeOutcome::Foreign => return None,
@@ -155,7 +148,6 @@ pub fn trim(keep: u64) {
 
 /// Returns the number of bytes that the allocator has from the system, or 0 if it does not serve
 /// this backend.
-#[must_use]
 pub fn reserved(backend: &Backend) -> u64 {
     if serves(backend.handle()) { heap::mapped() as u64 } else { 0 }
 }

@@ -20,7 +20,6 @@ pub struct Located<'g> {
 
 impl Located<'_> {
     /// Creates the description of host memory that is not in the library's lists.
-    #[must_use]
     pub fn host(region: Region) -> Self {
         Located { place: CopySide { region, kind: DTL_MEMORY_HOST, device: 0 }, owner: None }
     }

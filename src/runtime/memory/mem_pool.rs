@@ -84,7 +84,6 @@ pub fn quick_alloc(id: u64, size: u64) -> Option<CachedBlock> {
 
 /// Fast path of free: frees a block of this pool if that is possible immediately. Returns whether
 /// [`housekeeping`] is due; `None` if the caller must free through the pool.
-#[must_use]
 pub fn quick_free(id: u64, addr: Addr) -> Option<bool> {
     heap::quick_free(addr, quick_label(id)?)
 }
@@ -436,7 +435,6 @@ pub fn insert(pool: MemPool) -> Result<u64> {
 }
 
 /// Returns true if the handle `id` names a live pool.
-#[must_use]
 pub fn is_live(id: u64) -> bool {
     POOLS.is_live(id)
 }

@@ -83,7 +83,6 @@ pub struct Allocation {
 impl Allocation {
     /// Creates the entry of memory that another allocator allocates and frees, and that a backend
     /// can copy.
-    #[must_use]
     pub fn of_others(backend: &Backend, device: i32, kind: dtl_enum_word_t, size: u64) -> Self {
         let (hidden, backend) = (device_only::is_hidden(backend, kind), backend.handle());
         Allocation {

@@ -227,7 +227,6 @@ fn take(backend: &Arc<Backend>, addr: Addr, origin: RegisteredBy) -> Result<Regi
 
 /// Describes registered or adopted memory at an address, for error texts. Returns `None` if the
 /// address is in no such memory.
-#[must_use]
 pub fn describe(addr: Addr) -> Option<String> {
     let list = LIST.lock();
     let (known, found) = list.range(..=addr.get()).next_back()?;

@@ -306,7 +306,6 @@ pub fn register_environment(description: environment::Description) -> Result<()>
 }
 
 /// Returns true if this thread is inside a plugin's load function.
-#[must_use]
 pub fn is_loading_here() -> bool {
     let state = STATE.lock();
     state.current.is_some() && state.loader == Some(std::thread::current().id())
@@ -487,13 +486,11 @@ fn registered(handles: &[dtl_backend_t]) -> Vec<(dtl_backend_t, String)> {
 }
 
 /// Returns the number of recorded files and folders.
-#[must_use]
 pub fn count() -> usize {
     STATE.lock().records.len()
 }
 
 /// Returns the state of the file or folder at an index.
-#[must_use]
 pub fn at(index: usize) -> Option<PluginInfo> {
     let state: MutexGuard<LoaderState> = STATE.lock();
     state.records.get(index).map(describe)

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 /// Returns the folders and files that are searched, in order, each with its origin. Installed
 /// folders that do not exist are omitted.
-#[must_use]
 pub fn places() -> Vec<(PathBuf, &'static str)> {
     let path = settings::current().plugin_path.unwrap_or_default();
     let named = path.split(':').filter(|place| !place.is_empty());
@@ -48,7 +47,6 @@ fn installed_folders() -> Vec<PathBuf> {
 /// Returns the text to append to a NOT_FOUND error: possible sources of a backend of this name.
 /// Names the plugin that had registered the backend; otherwise the places that are searched, the
 /// files that are loaded, and the files that could not be loaded with the reasons.
-#[must_use]
 pub fn advice(name: &str) -> String {
     let state = STATE.lock();
     let had = |record: &&super::PluginRecord| record.names.iter().any(|known| known == name);

@@ -66,7 +66,6 @@ pub(super) struct Tuner {
 
 impl Tuner {
     /// Creates a tuner without entries for this number of resources.
-    #[must_use]
     pub(super) fn new(resources: usize, warmups: u32, samples: u32, resample: u64) -> Self {
         Tuner {
             entries: (0..MOST_TASKS).map(|_| OnceLock::new()).collect(),
@@ -79,7 +78,6 @@ impl Tuner {
     }
 
     /// Returns true if the tuning of any task is in progress.
-    #[must_use]
     pub(super) fn is_tuning(&self) -> bool {
         self.tuning.load(Ordering::Relaxed) != 0
     }
@@ -87,7 +85,6 @@ impl Tuner {
     /// Selects the resource for the task `key`. Returns its index, and the run if the run is timed.
     /// Returns `None` if the task is new, see [`Tuner::enter`].
     #[inline(always)] // row: select_tuned
-    #[must_use]
     pub(super) fn select(
         &self,
         key: dtl_task_key_t,

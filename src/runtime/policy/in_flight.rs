@@ -92,7 +92,6 @@ pub(super) struct TaskCompletion {
 impl Flights {
     /// Creates an empty table for this number of resources, with `scratch_bytes` bytes for each
     /// task.
-    #[must_use]
     pub(super) fn new(resources: usize, scratch_bytes: u64) -> Self {
         let rows = (0..resources).map(|_| ResourceTickets::default()).collect();
         Flights {
@@ -198,7 +197,6 @@ impl Flights {
     }
 
     /// Returns the number of running tasks.
-    #[must_use]
     pub(super) fn running(&self) -> usize {
         self.places.lock().running
     }
@@ -292,7 +290,6 @@ impl Flights {
 
     /// Returns the number of tasks of the resource `index` that are not on its stream and must be
     /// polled.
-    #[must_use]
     pub(super) fn others(&self, index: usize) -> usize {
         self.places.lock().rows.get(index).map_or(0, |rows| rows.others.len())
     }
@@ -373,7 +370,6 @@ impl Watch {
 }
 
 /// Returns the nanoseconds since the task was selected; `None` if the task is not timed.
-#[must_use]
 pub(super) fn time_since(picked: &ResourceChoice) -> Option<u64> {
     picked.started.map(TscTimer::elapsed_ns)
 }

@@ -75,7 +75,6 @@ pub(super) struct Loads(Box<[Count]>);
 
 impl Loads {
     /// Creates counts of 0 for this number of resources.
-    #[must_use]
     pub(super) fn new(resources: usize) -> Self {
         let none = |_| Count { taken: AtomicU64::new(0), ended: AtomicU64::new(0) };
         Loads((0..resources).map(none).collect())
@@ -155,7 +154,6 @@ impl Loads {
     }
 
     /// Returns the current number of tasks on the resource `index`.
-    #[must_use]
     pub(super) fn of(&self, index: usize) -> u64 {
         self.0.get(index).map_or(0, |count| count.see().tasks)
     }

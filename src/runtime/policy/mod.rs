@@ -104,7 +104,6 @@ pub struct ResourceChoice {
 
 impl ResourceChoice {
     /// Returns true if the end of the task must be reported to the policy.
-    #[must_use]
     fn has_end(&self) -> bool {
         !matches!(self.end, TaskEnd::Nothing)
     }
@@ -117,7 +116,6 @@ pub struct FastPolicy(EpochRef<ReadyPolicy>);
 /// Looks up the policy `id` for the fast path. Returns `None` if the handle is invalid or the
 /// policy needs the slow path in `submit`.
 #[inline]
-#[must_use]
 pub fn quick(visit: Visit, id: u64) -> Option<FastPolicy> {
     POLICIES
         .visit(visit, id)?
@@ -129,7 +127,6 @@ impl FastPolicy {
     /// Selects a resource that is known without a search, whatever the task. Returns the choice and
     /// the program's list element of the resource; `None` if a search is needed.
     #[inline(always)] // row: select_fixed
-    #[must_use]
     pub fn at_hand(&self) -> Option<(ResourceChoice, ListElement)> {
         let (index, end) = self.0.chooser.at_hand(&self.0.counts, self.thread())?;
         self.picked(index, end)
@@ -145,7 +142,6 @@ impl FastPolicy {
     /// Selects a resource for the task `key`. Returns the choice and the program's list element of
     /// the resource; `None` if the selection needs the slow path in `submit`.
     #[inline(always)] // row: select_tuned
-    #[must_use]
     pub fn choose(&self, key: dtl_task_key_t) -> Option<(ResourceChoice, ListElement)> {
         let (index, end) = self.0.chooser.quick(&self.0.counts, key, self.thread())?;
         self.picked(index, end)
@@ -324,7 +320,6 @@ impl Policy {
     }
 
     /// Returns the traits of the policy.
-    #[must_use]
     pub fn traits(&self) -> dtl_policy_traits_t {
         let ready = self.ready.get();
         let looks = match &self.kind {
@@ -400,7 +395,6 @@ impl Drop for Policy {
 }
 
 /// Returns true if the handle `id` names a live policy.
-#[must_use]
 pub fn is_live(id: u64) -> bool {
     POLICIES.is_live(id)
 }

@@ -50,7 +50,6 @@ pub struct ListElement {
 
 impl ListElement {
     /// Returns the list element as the C struct.
-    #[must_use]
     pub fn plain(self) -> dtl_resource_t {
         dtl_resource_t { value: self.value, user: self.user.ptr() }
     }
@@ -95,7 +94,6 @@ pub struct Usable {
 
 impl ResourceKind {
     /// Returns the DTL_RESOURCES_... value of the kind.
-    #[must_use]
     pub fn number(&self) -> u32 {
         match self {
             ResourceKind::Generic => DTL_RESOURCES_GENERIC,
@@ -106,7 +104,6 @@ impl ResourceKind {
     }
 
     /// Returns the name of the kind for texts.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             ResourceKind::Generic => "generic",
@@ -117,7 +114,6 @@ impl ResourceKind {
     }
 
     /// Returns the bit mask of the DTL_INFO_... values that the kind can report.
-    #[must_use]
     pub fn supported_info(&self) -> u64 {
         match self {
             ResourceKind::Generic => DTL_INFO_TASK_SUBMISSION,
@@ -127,7 +123,6 @@ impl ResourceKind {
     }
 
     /// Returns the bytes of scratch memory that each selection in flight needs.
-    #[must_use]
     pub fn scratch_bytes(&self, needed_info: u64) -> u64 {
         match self {
             ResourceKind::Custom(CustomKind { ops, own }) => {
@@ -320,7 +315,6 @@ pub fn check_count(count: u64) -> Result<()> {
 }
 
 /// Formats a mask of DTL_INFO_... bits as text.
-#[must_use]
 pub(super) fn info_names(info: u64) -> String {
     let names = [
         (DTL_INFO_TASK_SUBMISSION, "TASK_SUBMISSION"),

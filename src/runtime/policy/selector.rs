@@ -96,13 +96,11 @@ impl Rule {
     }
 
     /// Returns the rule that calls the program's table `ops` with the user pointer `own`.
-    #[must_use]
     pub fn custom(ops: dtl_policy_ops_t, own: Addr) -> Rule {
         Rule::Custom(CustomRule { ops, own })
     }
 
     /// Returns the name of the rule for texts.
-    #[must_use]
     pub(super) fn name(&self) -> &'static str {
         match self {
             Rule::Fixed(_) => "fixed",
@@ -115,7 +113,6 @@ impl Rule {
     }
 
     /// Returns the bit mask of the DTL_INFO_... values that the rule needs to choose.
-    #[must_use]
     pub(super) fn needed_info(&self) -> u64 {
         match self {
             Rule::Fixed(_) | Rule::RoundRobin => 0,
@@ -294,7 +291,6 @@ impl Chooser {
     }
 
     /// Returns the number of tasks on the resource `index`, or 0 if the rule does not count tasks.
-    #[must_use]
     pub(super) fn load(&self, index: usize) -> u64 {
         match self {
             Chooser::Least(loads) | Chooser::Free(loads, _) => loads.of(index),

@@ -59,7 +59,6 @@ pub const NOTHING_LEFT: dtl_waitable_t = dtl_waitable_t {
 };
 
 /// Returns true if `left` is the waitable of a task that left no work running.
-#[must_use]
 pub fn is_nothing(left: &dtl_waitable_t) -> bool {
     left.event.id == 0 && left.wait.is_none()
 }

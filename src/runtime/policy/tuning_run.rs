@@ -95,7 +95,6 @@ pub(super) enum Report {
 impl Trial {
     /// Starts the tuning of a task on `resources` resources, with `warmups` untimed and `samples`
     /// timed runs on each.
-    #[must_use]
     pub(super) fn new(resources: usize, warmups: usize, samples: usize) -> Self {
         let rounds =
             |part| if part == WARMUPS { warmups } else { (samples + SHARES - part) / SHARES };
@@ -110,14 +109,12 @@ impl Trial {
 
     /// Returns the index of the fastest resource; `None` while the task is tuned.
     #[inline(always)] // row: select_tuned
-    #[must_use]
     pub(super) fn best(&self) -> Option<u32> {
         let best = self.best.load(Ordering::Acquire);
         (best != TUNING).then_some(best)
     }
 
     /// Returns the index of the fastest resource so far.
-    #[must_use]
     pub(super) fn leader(&self) -> u32 {
         self.leader.load(Ordering::Relaxed)
     }

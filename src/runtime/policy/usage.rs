@@ -54,7 +54,6 @@ impl UsageRow {
 
 impl Counts {
     /// Creates counters of 0 for this number of resources.
-    #[must_use]
     pub(super) fn new(resources: usize) -> Self {
         Counts {
             rows: std::array::from_fn(|thread| UsageRow::new(resources, thread)),
@@ -102,7 +101,6 @@ impl Counts {
     }
 
     /// Returns the number of selections of the resource `index`.
-    #[must_use]
     pub(super) fn of(&self, index: usize) -> u64 {
         let rows = self.rows.iter().chain([&self.shared]);
         rows.filter_map(|row| row.count(index)).map(|count| count.load(Ordering::Relaxed)).sum()

@@ -64,7 +64,6 @@ pub struct Backend {
 
 impl Backend {
     /// Creates a backend without components.
-    #[must_use]
     pub fn new(
         name: &CStr,
         auto_priority: i32,
@@ -92,19 +91,16 @@ impl Backend {
     }
 
     /// Returns the backend's name as text.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.name.to_str().unwrap_or("?")
     }
 
     /// Returns the backend's handle.
-    #[must_use]
     pub fn handle(&self) -> dtl_backend_t {
         dtl_backend_t { id: self.id.load(Ordering::Relaxed) }
     }
 
     /// Returns the backend's components as DTL_COMPONENT_ bits.
-    #[must_use]
     pub fn components(&self) -> u32 {
         let bit = |present: bool, bit: u32| if present { bit } else { 0 };
         bit(self.device.is_some(), DTL_COMPONENT_DEVICE)
@@ -136,7 +132,6 @@ impl Backend {
 
     /// Fails with UNAVAILABLE and the reason if the backend cannot run here. Costs one load once
     /// the backend was found available.
-    #[inline]
     pub fn ready(&self) -> Result<()> {
         if self.available.load(Ordering::Relaxed) {
             return Ok(());
@@ -200,7 +195,6 @@ impl Backend {
 
     /// Creates the NOT_SUPPORTED error, for all callers, for a component that a backend lacks.
     #[cold]
-    #[must_use]
     pub fn lacks(&self, what: &str) -> Error {
         Error::new(
             crate::abi::status::DTL_ERROR_NOT_SUPPORTED,
@@ -346,7 +340,6 @@ pub fn is_replaced(inside: &Guard, handle: dtl_backend_t) -> bool {
 }
 
 /// Returns the backend of a (non-null) handle, valid for the duration of a call.
-#[inline]
 pub fn find(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
     TABLE.get(inside, handle.id).ok_or_else(|| stale(handle))
 }
@@ -357,7 +350,6 @@ pub fn pin(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
 }
 
 /// Returns true if a handle names a live backend.
-#[must_use]
 pub fn is_live(id: u64) -> bool {
     TABLE.is_live(id)
 }
@@ -390,7 +382,6 @@ fn handle_of(name: &str) -> Option<dtl_backend_t> {
 }
 
 /// Looks up a backend by name and acquires a reference, for callers that open an object of it.
-#[must_use]
 pub fn lookup(name: &str) -> Option<Arc<Backend>> {
     pin(&epoch::enter(), handle_of(name)?).ok()
 }

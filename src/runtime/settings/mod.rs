@@ -38,7 +38,6 @@ pub struct Compiler {
 
 impl Compiler {
     /// Returns the time limit of a compiler run in nanoseconds.
-    #[must_use]
     pub fn limit_ns(&self) -> u64 {
         self.timeout_ns.unwrap_or(120_000_000_000)
     }
@@ -90,7 +89,6 @@ pub struct Settings {
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
 
 /// Returns the present settings.
-#[must_use]
 pub fn current() -> Settings {
     CURRENT.read().clone().unwrap_or_default()
 }
@@ -175,7 +173,6 @@ fn compiler<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Compiler> {
 
 /// Returns warnings about variables that resemble the library's but are unknown, deprecated or
 /// doubtful.
-#[must_use]
 pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
     let mut complaints = Vec::new();
     // DTL_TEST_, DTL_FAKE_VERBS_ and DTL_BUILD_ belong to the project's own tests and scripts,
@@ -204,7 +201,6 @@ pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 /// Returns the backend name for an alias that StepMesh uses; returns any other name unchanged.
-#[must_use]
 pub fn alias(name: &str) -> &str {
     match name {
         "GPU" => "cuda",
@@ -290,7 +286,6 @@ pub fn bytes(name: &str, text: &str) -> Result<u64> {
 }
 
 /// Returns the edit distance between two texts, for "did you mean".
-#[must_use]
 pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

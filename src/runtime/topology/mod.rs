@@ -16,7 +16,6 @@ fn count(value: usize) -> i32 {
 }
 
 /// Returns the hardware topology of this node.
-#[must_use]
 pub fn node() -> dtl_topology_t {
     let told = hwinfo::topology();
     let mut hostname = [0; 256];

@@ -29,31 +29,26 @@ impl Args {
         Args { has: 0, bytes: 0, peer: 0, tag: 0, comm: 0, dtype: 0, op: 0, what: [0; TEXT] };
 
     /// Adds a size in bytes.
-    #[must_use]
     pub fn bytes(self, bytes: u64) -> Args {
         Args { has: self.has | DTL_TRACE_HAS_BYTES, bytes, ..self }
     }
 
     /// Adds the peer rank or the root.
-    #[must_use]
     pub fn peer(self, peer: i32) -> Args {
         Args { has: self.has | DTL_TRACE_HAS_PEER, peer, ..self }
     }
 
     /// Adds a message's tag or a collective's number.
-    #[must_use]
     pub fn tag(self, tag: i32) -> Args {
         Args { has: self.has | DTL_TRACE_HAS_TAG, tag, ..self }
     }
 
     /// Adds the communicator's handle.
-    #[must_use]
     pub fn comm(self, comm: u64) -> Args {
         Args { has: self.has | DTL_TRACE_HAS_COMM, comm, ..self }
     }
 
     /// Adds a number of elements and their dtype.
-    #[must_use]
     pub fn elements(self, count: u64, dtype: i32) -> Args {
         let size = types::element_size(dtype).map_or(0, |size| size as u64);
         let sized = self.bytes(count.saturating_mul(size));
@@ -61,13 +56,11 @@ impl Args {
     }
 
     /// Adds a reduction operation.
-    #[must_use]
     pub fn op(self, op: i32) -> Args {
         Args { has: self.has | DTL_TRACE_HAS_OP, op, ..self }
     }
 
     /// Adds a text, truncated after 31 bytes: `Args::NONE.what(format_args!("{backend} {kind}"))`.
-    #[must_use]
     pub fn what(self, text: impl fmt::Display) -> Args {
         let mut what = Cut { text: [0; TEXT], len: 0 };
         // The write fails where the text is truncated.

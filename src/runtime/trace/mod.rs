@@ -68,14 +68,12 @@ impl Sinks {
 }
 
 /// Returns true if tracing is on. The only check on fast paths.
-#[must_use]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
 /// Returns true if tracing has ended because a file has failed; the caller then updates
 /// `lifecycle`. Called by traced calls: the writer thread takes no lock that a forked child needs.
-#[must_use]
 pub fn has_ended() -> bool {
     if !HAS_FAILED.load(Ordering::Relaxed) || !HAS_FAILED.swap(false, Ordering::Acquire) {
         return false;
@@ -178,7 +176,6 @@ pub fn call_end(status: dtl_status_t) {
 /// Starts a span, a part of a call, which lasts until the returned guard is dropped: `let _span =
 /// trace::span("dispatch", "lookup", || Args::what(name));` The caller must hold no lock for which
 /// the functions of a tool could wait. `args` is called only if tracing is on.
-#[must_use]
 pub fn span(category: &'static str, name: &'static str, args: impl FnOnce() -> Args) -> Span {
     if is_on() { begin_span(category, name, args) } else { Span(false) }
 }
@@ -192,7 +189,6 @@ fn begin_span(category: &'static str, name: &'static str, args: impl FnOnce() ->
 pub struct Span(bool);
 
 impl Drop for Span {
-    #[inline]
     fn drop(&mut self) {
         if self.0 {
             thread::end(DTL_SUCCESS);
@@ -201,7 +197,6 @@ impl Drop for Span {
 }
 
 /// Adds arguments to the innermost call or span of this thread, for its end event.
-#[inline]
 pub fn about(args: impl FnOnce() -> Args) {
     if is_on() {
         thread::about(&args());

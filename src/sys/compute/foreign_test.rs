@@ -25,14 +25,12 @@ impl Default for Status {
 
 impl Status {
     /// Creates a status of zeros.
-    #[must_use]
     pub const fn new() -> Self {
         Status([0; STATUS_ROOM])
     }
 
     /// Returns the `int` at an offset in bytes; 0 beyond the end.
     #[inline]
-    #[must_use]
     pub fn int(&self, offset: usize) -> c_int {
         match self.0.get(offset..offset + 4) {
             Some(&[a, b, c, d]) => c_int::from_ne_bytes([a, b, c, d]),
@@ -42,7 +40,6 @@ impl Status {
 
     /// Returns the eight bytes at an offset as a number; 0 beyond the end.
     #[inline]
-    #[must_use]
     pub fn long(&self, offset: usize) -> u64 {
         let bytes = self.0.get(offset..offset + 8).and_then(|bytes| bytes.try_into().ok());
         bytes.map_or(0, u64::from_ne_bytes)
@@ -61,7 +58,6 @@ pub const OTHER: u64 = 2;
 
 /// Returns the foreign request in an operation's word. The shift is arithmetic (with sign), because
 /// the highest bits of all requests are equal.
-#[must_use]
 pub fn request_in(word: u64) -> u64 {
     (word as i64 >> 2) as u64
 }
@@ -78,7 +74,6 @@ pub struct TestOutputs {
 
 impl TestOutputs {
     /// Creates outputs of zeros.
-    #[must_use]
     pub fn nothing() -> Self {
         TestOutputs { request: 0, code: 0, status: Status::new() }
     }
@@ -117,7 +112,6 @@ impl ForeignTester {
     /// `test` may be called with the request in any word of that transport that lacks [`OTHER`], as
     /// long as `state` is `open`, `odd` is 0 and `test` has not reported this request as complete.
     /// `test` accepts `nowhere` (or another value of that type with an equal meaning) as status.
-    #[must_use]
     pub unsafe fn new(
         test: Test,
         nowhere: Addr,

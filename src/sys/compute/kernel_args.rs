@@ -42,7 +42,6 @@ impl ArgPack {
 
     /// Copies the bytes of each argument. Returns `None` if out of memory or if the sizes add up to
     /// too much.
-    #[must_use]
     pub fn copy_of(args: &[Region]) -> Option<Self> {
         let mut total = 0_usize;
         for arg in args {
@@ -81,7 +80,6 @@ impl ArgPack {
     }
 
     /// Returns the size of each argument in bytes.
-    #[must_use]
     pub fn sizes(&self) -> &[u64] {
         match self {
             ArgPack::Inline(inline) => inline.sizes.get(..inline.count).unwrap_or_default(),
@@ -91,7 +89,6 @@ impl ArgPack {
 
     /// Returns the address of each copy, valid as long as the pack is not moved. The addresses of
     /// short lists are written into `space`, those of long lists into `spill`.
-    #[must_use]
     pub fn pointers<'a>(
         &self,
         space: &'a mut [Addr; INLINE_ARGS],

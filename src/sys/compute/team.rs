@@ -65,7 +65,6 @@ struct Owned([AtomicBool; PLACES]);
 impl<J: Sync> Team<J> {
     /// Creates a team without jobs. `is_crowded` is true if the team has more threads than there
     /// are processors, so that waiting soon yields.
-    #[must_use]
     pub fn new(is_crowded: bool) -> Self {
         let place = |_| TeamSlot { state: AtomicU32::new(0), job: AtomicPtr::new(ptr::null_mut()) };
         Team {
@@ -97,7 +96,6 @@ impl<J: Sync> Team<J> {
 
     /// Returns true if a member sleeps at this moment.
     #[inline]
-    #[must_use]
     pub fn has_sleepers(&self) -> bool {
         self.board.news.load(Ordering::Relaxed) as u32 > 0
     }
@@ -110,7 +108,6 @@ impl<J: Sync> Team<J> {
     /// Returns the news counter. Read it before a search for work, and pass it to [`Team::rest`] if
     /// the search finds none.
     #[inline]
-    #[must_use]
     pub fn news(&self) -> u32 {
         (self.board.news.load(Ordering::Acquire) >> 32) as u32
     }
@@ -158,7 +155,6 @@ pub struct Claim<'a, J: Sync> {
 
 impl<J: Sync> Claim<'_, J> {
     /// Returns the index of the place, which members see too.
-    #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }

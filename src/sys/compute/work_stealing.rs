@@ -35,7 +35,6 @@ fn unpack(word: u64) -> (u64, u64) {
 
 impl Shares {
     /// Creates empty shares for `members` members.
-    #[must_use]
     pub fn new(members: usize) -> Self {
         Shares((0..members).map(|_| Share(AtomicU64::new(0))).collect())
     }
@@ -95,7 +94,6 @@ impl Shares {
     }
 
     /// Returns true if any share has pieces at this moment.
-    #[must_use]
     pub fn is_any_left(&self) -> bool {
         self.0.iter().any(|share| {
             let (next, end) = unpack(share.0.load(Ordering::Relaxed));

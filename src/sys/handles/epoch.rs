@@ -121,13 +121,11 @@ fn mine() -> *const ThreadRecord {
 /// Returns a number that no other live thread has: the address of the thread's record, or 0 before
 /// it has a record. A later thread may get it; that thread then sees all that this thread has
 /// written.
-#[must_use]
 pub fn thread_mark() -> usize {
     mine().addr()
 }
 
 /// Returns the calling thread's free slots of a `slot_map`, or `None` before it has a record.
-#[must_use]
 #[inline]
 pub fn spare_slots() -> Option<&'static SpareSlots> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
@@ -222,14 +220,12 @@ pub fn enter_cheaply() -> Guard {
 }
 
 /// Returns true if the calling thread is inside the epoch.
-#[must_use]
 pub fn is_inside() -> bool {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     unsafe { mine().as_ref() }.is_some_and(|record| record.seq.load(Ordering::Relaxed) % 2 == 1)
 }
 
 /// Returns true if entering needs no fence, so that [`step_in`] and [`enter_cheaply`] may be used.
-#[must_use]
 pub fn is_cheap() -> bool {
     !membarrier::needs_fence()
 }
@@ -294,13 +290,11 @@ fn leave_nested(record: &ThreadRecord) {
 
 impl Guard {
     /// Returns the calling thread's number: small, and with the guarantees of [`thread_mark`].
-    #[must_use]
     pub fn thread_number(&self) -> usize {
         self.record.number
     }
 
     /// Returns the calling thread's free slots of a `slot_map`; see [`spare_slots`].
-    #[must_use]
     pub fn spare_slots(&self) -> Option<&'static SpareSlots> {
         Some(&self.record.spare)
     }
@@ -445,7 +439,6 @@ pub fn collect() {
 /// Waits until every other thread that is inside now has left, but no longer than `limit`; returns
 /// true if all have left. Such threads have then ended any use of what they found open before it
 /// was closed. The calling thread must not be inside the epoch.
-#[must_use]
 pub fn let_others_leave(limit: Duration) -> bool {
     membarrier::heavy();
     let inside: Vec<_> = RECORDS
@@ -468,7 +461,6 @@ pub fn let_others_leave(limit: Duration) -> bool {
 
 /// Returns true if any thread is inside a call or waits in one: another thread, or the calling
 /// thread in an outer call (it has not entered for this call).
-#[must_use]
 pub fn anyone_inside() -> bool {
     membarrier::heavy();
     RECORDS.lock().iter().any(|record| record.is_in_call())

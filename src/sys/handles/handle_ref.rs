@@ -26,7 +26,6 @@ impl<T> EpochRef<T> {
 
     /// Leaves the epoch with the object, for a call that may wait. Returns `None` if an outer call
     /// of this thread uses the hazard pointer.
-    #[must_use]
     #[inline]
     pub fn into_hazard(self) -> Option<HazardRef<T>> {
         let object = self.object;
@@ -41,7 +40,6 @@ impl<T> EpochRef<T> {
     }
 
     /// Narrows the reference to a part of the object; returns `None` if `part` returns `None`.
-    #[must_use]
     #[inline]
     pub fn filter_map<U>(self, part: impl FnOnce(&T) -> Option<&U>) -> Option<EpochRef<U>> {
         let object = ptr::from_ref(part(&self)?);

@@ -64,7 +64,6 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     const_fn! {
         /// Creates a table whose handles have the type byte `tag` (not 0). Only
         /// [`HandleTable::put_fixed`] assigns the first `reserved` indices.
-        #[must_use]
         pub fn new(tag: u8, reserved: usize) -> Self {
             HandleTable {
                 tag,
@@ -100,7 +99,6 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     }
 
     /// Inserts an object and returns its handle, or `None` if the table is full.
-    #[must_use]
     pub fn insert(&self, object: Arc<T>) -> Option<u64> {
         let mut free = self.free.lock();
         let index = match free.indices.pop() {
@@ -122,7 +120,6 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
 
     /// Inserts an object under a handle known beforehand: reserved index, generation 0. Returns
     /// false if the index is in use or not reserved.
-    #[must_use]
     pub fn put_fixed(&self, index: usize, object: Arc<T>) -> bool {
         let mut free = self.free.lock();
         let Some(slot) = self.slot_or_grow(index).filter(|_| index < self.reserved) else {
@@ -155,14 +152,12 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     }
 
     /// Returns the slot of a handle, whether its object is in the slot yet or not.
-    #[must_use]
     pub fn slot_ref(&'static self, handle: u64) -> SlotRef<T> {
         let _one_makes_chunks = self.free.lock();
         SlotRef::new(self.slot_or_grow(index_of(handle)))
     }
 
     /// Returns the object of a handle, for as long as the visit lasts.
-    #[must_use]
     #[inline]
     pub fn visit(&self, visit: Visit, handle: u64) -> Option<EpochRef<T>> {
         let object = ptr::from_ref(self.get(&visit, handle)?);
@@ -170,7 +165,6 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     }
 
     /// Returns true if a handle names an object at this moment.
-    #[must_use]
     pub fn is_live(&self, handle: u64) -> bool {
         self.slot(index_of(handle)).is_some_and(|slot| slot.word.load(Ordering::Acquire) == handle)
     }
@@ -223,7 +217,6 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     }
 
     /// Returns the handles that are live now.
-    #[must_use]
     pub fn handles(&self) -> Vec<u64> {
         let end = self.free.lock().next_fresh;
         (0..end)
@@ -242,13 +235,11 @@ pub(super) fn encode(tag: u8, index: usize, generation: u64) -> u64 {
 }
 
 /// Returns the table index that a handle selects, whether an object is there or not.
-#[must_use]
 pub const fn index_of(handle: u64) -> usize {
     (handle >> GENERATION_BITS) as usize & (INDEX_LIMIT - 1)
 }
 
 /// Returns the type byte of a handle, whatever table it belongs to.
-#[must_use]
 pub fn tag_of(handle: u64) -> u8 {
     (handle >> (INDEX_BITS + GENERATION_BITS)) as u8
 }

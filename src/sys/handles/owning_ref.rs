@@ -19,21 +19,18 @@ unsafe impl<T: ?Sized + Sync, W: ?Sized + Send + Sync> Sync for OwningRef<T, W> 
 
 impl<T: ?Sized, W: ?Sized> OwningRef<T, W> {
     /// Creates a reference to the part that `part` returns.
-    #[must_use]
     pub fn new(whole: Arc<W>, part: impl FnOnce(&W) -> &T) -> Self {
         let part = NonNull::from(part(&whole));
         OwningRef { whole, part }
     }
 
     /// Creates a reference to a part that the whole may lack; `None` if `part` returns `None`.
-    #[must_use]
     pub fn find(whole: Arc<W>, part: impl FnOnce(&W) -> Option<&T>) -> Option<Self> {
         let part = NonNull::from(part(&whole)?);
         Some(OwningRef { whole, part })
     }
 
     /// Returns the part of the whole.
-    #[must_use]
     #[inline]
     pub fn part(&self) -> &T {
         // SAFETY: the pointer came from a reference that is valid as long as one to the whole (or

@@ -16,7 +16,6 @@ pub struct Rcu<T> {
 
 impl<T: Send + Sync + 'static> Rcu<T> {
     /// Creates a cell with its first value.
-    #[must_use]
     pub fn new(value: T) -> Self {
         Rcu { now: AtomicPtr::new(Box::into_raw(Box::new(value))) }
     }

@@ -192,7 +192,6 @@ impl<T> DerefMut for Locked<T> {
 
 impl<T: Send + 'static> Locked<T> {
     /// Returns the group of the object.
-    #[must_use]
     pub fn group(&self) -> u64 {
         self.slot.group.load(Ordering::Relaxed)
     }
@@ -234,7 +233,6 @@ impl<T: Send + 'static> Locked<T> {
 impl<T: Send + 'static> SlotMap<T> {
     const_fn! {
         /// Creates an empty table; `tag` is the type byte of its handles.
-        #[must_use]
         pub fn new(tag: u8) -> Self {
             SlotMap { tag, chunks: sync::nulls(), free: AtomicU64::new(0), used: Mutex::new(0) }
         }
@@ -381,14 +379,12 @@ impl<T: Send + 'static> SlotMap<T> {
 
     /// Returns true if a handle names an object.
     #[inline]
-    #[must_use]
     pub fn is_live(&'static self, handle: u64) -> bool {
         let word = self.slot(index_of(handle)).map(|slot| slot.word.load(Ordering::Relaxed));
         word.is_some_and(|word| [handle, handle ^ BUSY].contains(&word))
     }
 
     /// Returns the group of an object, in use or not; `None` if the handle names no object.
-    #[must_use]
     pub fn group_of(&'static self, handle: u64) -> Option<u64> {
         let slot = self.slot(index_of(handle))?;
         let is_there = || [handle, handle ^ BUSY].contains(&slot.word.load(Ordering::Acquire));
@@ -400,7 +396,6 @@ impl<T: Send + 'static> SlotMap<T> {
     }
 
     /// Returns true if an outer call of this thread, after [`Locked::set_owner`], uses the object.
-    #[must_use]
     pub fn is_own(&'static self, handle: u64) -> bool {
         let mark = epoch::thread_mark();
         let slot = self.slot(index_of(handle)).filter(|_| mark != 0);
@@ -448,13 +443,11 @@ impl<T: Send + 'static> SlotMap<T> {
     }
 
     /// Returns the handles of all objects.
-    #[must_use]
     pub fn handles(&'static self) -> Vec<u64> {
         self.handles_where(|_| true)
     }
 
     /// Returns the handles of a group's objects. Takes few instructions per slot of another group.
-    #[must_use]
     pub fn handles_of(&'static self, group: u64) -> Vec<u64> {
         let mut handles = self.handles_where(|other| other == group);
         // Between the two reads of a slot, an object of another group may have replaced its object.

@@ -56,14 +56,12 @@ impl<T> SlotRefCell<T> {
     }
 
     /// Returns the slot; before `set`, a slot reference without an object.
-    #[must_use]
     pub fn get(&self) -> SlotRef<T> {
         // SAFETY: null, or a slot of a table that lives forever (`HandleTable::slot_ref`).
         SlotRef(unsafe { self.slot.load(Ordering::Relaxed).as_ref() })
     }
 
     /// Returns the handle; 0 before `set`.
-    #[must_use]
     pub fn handle(&self) -> u64 {
         self.handle.load(Ordering::Relaxed)
     }

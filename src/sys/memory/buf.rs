@@ -23,32 +23,27 @@ impl Addr {
     pub const NULL: Addr = Addr(ptr::null_mut());
 
     /// Creates an address from a pointer.
-    #[must_use]
     pub fn new(pointer: *mut c_void) -> Self {
         Addr(pointer)
     }
 
     /// Returns the address as a pointer.
-    #[must_use]
     pub fn ptr(self) -> *mut c_void {
         self.0
     }
 
     /// Returns the address as a number.
-    #[must_use]
     pub fn get(self) -> usize {
         self.0.addr()
     }
 
     /// Returns true if the address is null.
-    #[must_use]
     pub fn is_null(self) -> bool {
         self.0.is_null()
     }
 
     /// Returns the region of `bytes` bytes at the address, or `None` if memory cannot have that
     /// address or size. The caller that provides the address is responsible for the memory there.
-    #[must_use]
     #[inline]
     pub fn some(self, bytes: usize) -> Option<Region> {
         let is_memory =
@@ -57,7 +52,6 @@ impl Addr {
     }
 
     /// Returns the address `bytes` bytes further on.
-    #[must_use]
     pub fn offset(self, bytes: usize) -> Addr {
         Addr(self.0.wrapping_byte_add(bytes))
     }
@@ -90,44 +84,37 @@ impl Region {
     /// # Safety
     /// `len` bytes at `addr` must stay valid for reads (and for writes if the operation writes the
     /// region) until the operation that receives it has ended; no other code writes them meanwhile.
-    #[must_use]
     pub unsafe fn new(addr: *mut c_void, len: usize) -> Self {
         Region { addr: Addr::new(addr), len }
     }
 
     /// Creates a region of an allocation of a memory component, valid while its owner keeps it.
-    #[must_use]
     pub fn allocated(addr: Addr, len: usize) -> Self {
         Region { addr, len }
     }
 
     /// Returns the address of the first byte.
-    #[must_use]
     pub fn addr(self) -> Addr {
         self.addr
     }
 
     /// Returns the number of bytes.
-    #[must_use]
     pub fn len(self) -> usize {
         self.len
     }
 
     /// Returns true if the region has no bytes.
-    #[must_use]
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
 
     /// Returns the part of at most `len` bytes from `offset` on, clipped to this region.
-    #[must_use]
     pub fn part(self, offset: usize, len: usize) -> Region {
         let offset = offset.min(self.len);
         Region { addr: self.addr.offset(offset), len: len.min(self.len - offset) }
     }
 
     /// Returns the `len` bytes at `offset`, or `None` if they are not all inside this region.
-    #[must_use]
     #[inline]
     pub fn within(self, offset: u64, len: usize) -> Option<Region> {
         let end = offset.checked_add(len as u64)?;
@@ -137,7 +124,6 @@ impl Region {
 
     /// Returns the first `N` 64-bit words of the region. Bytes beyond its end read as 0.
     #[inline]
-    #[must_use]
     pub fn first_words<const N: usize>(self) -> [u64; N] {
         let mut words = [0; N];
         // SAFETY: the array outlives the copy made here.
@@ -213,7 +199,6 @@ impl Region {
     }
 
     /// Returns true if the two regions share a byte.
-    #[must_use]
     pub fn overlaps(self, other: Region) -> bool {
         let (a, b) = (self.addr.get(), other.addr.get());
         self.len > 0
@@ -223,7 +208,6 @@ impl Region {
     }
 
     /// Returns true if the two regions, which must have equal lengths, share no byte.
-    #[must_use]
     #[inline]
     pub fn is_apart(self, other: Region) -> bool {
         let (a, b) = (self.addr.get(), other.addr.get());
@@ -234,7 +218,6 @@ impl Region {
     ///
     /// # Safety
     /// No code may write the region during `'a`, and the creator's guarantee must hold for `'a`.
-    #[must_use]
     pub unsafe fn as_slice<'a>(self) -> &'a [u8] {
         if self.len == 0 {
             return &[];
@@ -271,13 +254,11 @@ impl Default for Scratch {
 
 impl Scratch {
     /// Creates scratch memory of 0 bytes.
-    #[must_use]
     pub fn empty() -> Self {
         Scratch { memory: Lines::Whole(Vec::new()), len: 0 }
     }
 
     /// Allocates `len` zeroed bytes; `None` if out of memory.
-    #[must_use]
     pub fn new(len: usize) -> Option<Self> {
         let scratch = Self::unwritten(len)?;
         scratch.region().fill(0);
@@ -286,13 +267,11 @@ impl Scratch {
 
     /// Allocates `len` bytes that must be written before they are read; `None` if out of memory.
     /// Until written, they cost only address space.
-    #[must_use]
     pub fn unwritten(len: usize) -> Option<Self> {
         Some(Scratch { memory: Lines::Whole(room(len)?), len })
     }
 
     /// Allocates a copy of a region, aligned for any type of that size; `None` if out of memory.
-    #[must_use]
     pub fn copy_of(source: Region) -> Option<Self> {
         let len = source.len();
         // The size of a type is a multiple of its alignment.
@@ -306,14 +285,12 @@ impl Scratch {
     }
 
     /// Allocates a copy of `words`; `None` if out of memory.
-    #[must_use]
     pub fn of_words(words: &[u64]) -> Option<Self> {
         // SAFETY: the slice outlives the copy made here, which only reads it.
         Self::copy_of(unsafe { Region::new(words.as_ptr().cast_mut().cast(), size_of_val(words)) })
     }
 
     /// Returns the bytes as 64-bit words. Call when no operation uses the memory any more.
-    #[must_use]
     pub fn words(&self) -> Vec<u64> {
         // SAFETY: no code writes it now, by this method's contract; it lives through the call.
         let bytes = unsafe { self.region().as_slice() };
@@ -328,13 +305,11 @@ impl Scratch {
 
     /// Returns the first `N` words of the memory; bytes beyond its end read as 0. Call when no
     /// operation uses the memory any more.
-    #[must_use]
     pub fn first_words<const N: usize>(&self) -> [u64; N] {
         self.region().first_words()
     }
 
     /// Returns the bytes as a region. Keep the scratch memory until the operation on it has ended.
-    #[must_use]
     pub fn region(&self) -> Region {
         let at = match &self.memory {
             Lines::Whole(lines) => lines.as_ptr().cast_mut().cast(),
@@ -363,7 +338,6 @@ pub struct AlignedBlock {
 
 impl AlignedBlock {
     /// Allocates `size` zeroed bytes aligned to `align` (a power of two); `None` if out of memory.
-    #[must_use]
     pub fn zeroed(size: u64, align: u64) -> Option<Self> {
         let addr = if size == 0 { Addr::NULL } else { super::host_pages::alloc(size, align)? };
         Region { addr, len: size as usize }.fill(0);
@@ -371,7 +345,6 @@ impl AlignedBlock {
     }
 
     /// Returns the address of the first byte.
-    #[must_use]
     pub fn addr(&self) -> Addr {
         self.addr
     }

@@ -61,13 +61,11 @@ const DTYPES: [(dtl_dtype_t, u8, u8); 16] = [
 ];
 
 /// Returns true if pointers name the memory of such devices. (A cl_mem names OpenCL memory.)
-#[must_use]
 pub fn has_pointers(device_type: i32) -> bool {
     device_type != OPENCL
 }
 
 /// Returns the name and number of a device type, for texts.
-#[must_use]
 pub fn device_name(kind: i32) -> String {
     match DEVICES.iter().find(|(number, _)| *number == kind) {
         Some((_, name)) => format!("{name} ({kind})"),
@@ -76,20 +74,17 @@ pub fn device_name(kind: i32) -> String {
 }
 
 /// Returns the description of an element type, for texts.
-#[must_use]
 pub fn dtype_text(dtype: dtl_dlpack_dtype_t) -> String {
     format!("code {}, {} bits, {} lanes", dtype.code, dtype.bits, dtype.lanes)
 }
 
 /// Returns the DLPack type of a dtype, or `None` if it has none.
-#[must_use]
 pub fn dtype_of(dtype: dtl_dtype_t) -> Option<dtl_dlpack_dtype_t> {
     let (_, code, bits) = *DTYPES.iter().find(|(number, ..)| *number == dtype)?;
     Some(dtl_dlpack_dtype_t { code, bits, lanes: 1 })
 }
 
 /// Returns the dtype of a DLPack type, or `None` if there is none.
-#[must_use]
 pub fn dtype_from(dtype: dtl_dlpack_dtype_t) -> Option<dtl_dtype_t> {
     let is_it = |(_, code, bits): &&(dtl_dtype_t, u8, u8)| {
         (*code, *bits, 1) == (dtype.code, dtype.bits, dtype.lanes)
@@ -98,7 +93,6 @@ pub fn dtype_from(dtype: dtl_dlpack_dtype_t) -> Option<dtl_dtype_t> {
 }
 
 /// Returns the DLPack device of memory of a kind, on a device whose DLPack device is `device`.
-#[must_use]
 pub fn placed(device: dtl_dlpack_device_t, kind: dtl_enum_word_t) -> dtl_dlpack_device_t {
     let special = match (device.device_type, kind) {
         (CUDA, DTL_MEMORY_PINNED) => CUDA_HOST,
@@ -121,7 +115,6 @@ pub struct TensorLocation {
 }
 
 /// Returns the location of a DLDeviceType's memory in backend terms (inverse of [`placed`]).
-#[must_use]
 pub fn placed_by(device_type: i32) -> TensorLocation {
     let (device_type, is_of_one, kind) = match device_type {
         CPU => (CPU, true, DTL_MEMORY_HOST),
@@ -151,7 +144,6 @@ pub struct Tensor {
 
 impl Tensor {
     /// Returns the C struct of the tensor; valid as long as this tensor.
-    #[must_use]
     pub fn face(&self) -> dtl_dlpack_tensor_t {
         face(self.data, self.device, self.dtype, &self.shape, &self.strides)
     }
@@ -159,7 +151,6 @@ impl Tensor {
 
 /// Returns the C struct of a tensor; valid as long as `shape` and `strides`, which no code may
 /// write meanwhile.
-#[must_use]
 pub fn face(
     data: Addr,
     device: dtl_dlpack_device_t,
@@ -190,7 +181,6 @@ struct Lent<M> {
 }
 
 /// Exports a tensor. The consumer uses it until the consumer calls the deleter.
-#[must_use]
 pub fn lend(tensor: Tensor, release: Release) -> *mut dtl_dlpack_versioned_t {
     let managed = dtl_dlpack_versioned_t {
         version: dtl_dlpack_version_t { major: DTL_DLPACK_MAJOR, minor: DTL_DLPACK_MINOR },
@@ -203,7 +193,6 @@ pub fn lend(tensor: Tensor, release: Release) -> *mut dtl_dlpack_versioned_t {
 }
 
 /// Exports a tensor in the struct from before DLPack 1.0, which has no read-only flag.
-#[must_use]
 pub fn lend_unversioned(tensor: Tensor, release: Release) -> *mut dtl_dlpack_managed_t {
     let managed = dtl_dlpack_managed_t {
         tensor: tensor.face(),
@@ -249,7 +238,6 @@ impl TakenTensor {
     /// # Safety
     /// `deleter`, called once with `managed` by any thread, releases the tensor; until then it is
     /// valid.
-    #[must_use]
     pub unsafe fn new(
         managed: *mut c_void,
         deleter: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -258,7 +246,6 @@ impl TakenTensor {
     }
 
     /// Returns true if this library exported the tensor.
-    #[must_use]
     pub fn is_own(&self) -> bool {
         let ours: [unsafe extern "C" fn(*mut c_void); 2] = [delete_versioned, delete_unversioned];
         self.deleter.is_some_and(|deleter| ours.iter().any(|own| ptr::fn_addr_eq(*own, deleter)))

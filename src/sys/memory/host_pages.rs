@@ -8,7 +8,6 @@ fn layout(size: u64, align: u64) -> Option<Layout> {
 }
 
 /// Allocates `size` (> 0) bytes aligned to `align` (a power of two); `None` if out of memory.
-#[must_use]
 pub fn alloc(size: u64, align: u64) -> Option<Addr> {
     let layout = layout(size, align).filter(|layout| layout.size() > 0)?;
     // SAFETY: the layout's size is not 0.
@@ -25,7 +24,6 @@ pub fn free(addr: Addr, size: u64, align: u64) {
 }
 
 /// Returns the number of bytes of a page, the unit of mappings.
-#[must_use]
 pub fn page_size() -> usize {
     rustix::param::page_size()
 }
@@ -46,7 +44,6 @@ pub fn unlock(addr: Addr, size: u64) {
 }
 
 /// Returns the first address of a range at which nothing is mapped, or `None` if all is mapped.
-#[must_use]
 pub fn first_hole(addr: Addr, size: u64) -> Option<usize> {
     const PAGES: usize = 1024;
     let page = page_size();

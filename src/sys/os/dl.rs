@@ -31,13 +31,11 @@ impl SharedObject {
     }
 
     /// Returns an object that is already loaded, by its path or the requested name.
-    #[must_use]
     pub fn loaded(path: &Path) -> Option<Self> {
         Self::reopen(path, libc::RTLD_LOCAL)
     }
 
     /// Makes a loaded object's symbols visible to objects loaded later; returns true on success.
-    #[must_use]
     pub fn make_global(path: &Path) -> bool {
         Self::reopen(path, libc::RTLD_GLOBAL).is_some()
     }
@@ -51,7 +49,6 @@ impl SharedObject {
     }
 
     /// Returns the address of a symbol of the object, or of the objects that were loaded with it.
-    #[must_use]
     pub fn symbol(&self, name: &CStr) -> Option<Addr> {
         // SAFETY: a handle that is never closed and a NUL-terminated name.
         let address = unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) };
@@ -61,7 +58,6 @@ impl SharedObject {
 
 /// Returns the address of a symbol that the program itself would use under this name: its own, a
 /// linked library's, or that of a library that was loaded with global visibility.
-#[must_use]
 pub fn process_symbol(name: &CStr) -> Option<Addr> {
     // SAFETY: the handle of the default search and a NUL-terminated name.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -69,7 +65,6 @@ pub fn process_symbol(name: &CStr) -> Option<Addr> {
 }
 
 /// Returns the paths of all loaded objects, as the loader reports them.
-#[must_use]
 pub fn loaded_files() -> Vec<PathBuf> {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, list: *mut c_void) -> i32 {
         // SAFETY: the loader passes a description that is valid during this call.
@@ -103,14 +98,12 @@ fn last_error() -> String {
 
 /// Returns the object file that this library's code was loaded from, without symbolic links:
 /// libdtl.so, or the program that the library was linked into.
-#[must_use]
 pub fn own_file() -> Option<PathBuf> {
     let here: *const c_void = (own_file as fn() -> Option<PathBuf>) as *const c_void;
     file_of(Addr::new(here.cast_mut()))
 }
 
 /// Returns the object file that an address belongs to, without symbolic links.
-#[must_use]
 pub fn file_of(address: Addr) -> Option<PathBuf> {
     // SAFETY: all-zero is a valid Dl_info: null pointers.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -133,7 +126,6 @@ pub fn file_of(address: Addr) -> Option<PathBuf> {
 }
 
 /// Returns true if this code, in file `own`, was linked into the program, not loaded as a library.
-#[must_use]
 pub fn is_in_program(own: &Path) -> bool {
     std::fs::read_link("/proc/self/exe").is_ok_and(|program| program == own)
 }

@@ -105,7 +105,6 @@ pub fn room_for(count: usize) -> io::Result<()> {
 }
 
 /// Returns the remedy for an error that reports a shortage of descriptors; `None` for others.
-#[must_use]
 pub fn shortage(error: &io::Error) -> Option<String> {
     match error.raw_os_error()? {
         libc::EMFILE => Some(format!(

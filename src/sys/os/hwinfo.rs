@@ -12,7 +12,6 @@ pub fn node_id() -> std::io::Result<u64> {
 }
 
 /// Returns the free and the total bytes of memory, bounded by the control group; 0 = unknown.
-#[must_use]
 pub fn memory() -> (u64, u64) {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let (mut free, mut total) = (field(&meminfo, "MemAvailable:"), field(&meminfo, "MemTotal:"));
@@ -39,7 +38,6 @@ fn field(meminfo: &str, name: &str) -> u64 {
 }
 
 /// Returns the remedy for a failed allocation: the number of mappings may be exhausted.
-#[must_use]
 pub fn memory_advice() -> &'static str {
     let most = fs::read_to_string("/proc/sys/vm/max_map_count")
         .ok()
@@ -68,14 +66,12 @@ fn mappings() -> Option<u64> {
 }
 
 /// Returns the number of cores that this process may use: its affinity within the group's quota.
-#[must_use]
 pub fn usable_cores() -> u32 {
     std::thread::available_parallelism()
         .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
 }
 
 /// Returns the CPU's name for display.
-#[must_use]
 pub fn cpu_name() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find(|line| line.starts_with("model name"));
@@ -85,7 +81,6 @@ pub fn cpu_name() -> String {
 }
 
 /// Returns the CPUs (hardware threads) in the calling thread's affinity, sorted; empty if unknown.
-#[must_use]
 pub fn affinity() -> Vec<usize> {
     // The kernel returns an error for a set smaller than its own, whose size it does not report.
     for words in [16_usize, 256, 4096] {
@@ -131,7 +126,6 @@ pub struct Topology {
 }
 
 /// Reads the structure of this machine.
-#[must_use]
 pub fn topology() -> Topology {
     Tree { root: "" }.topology()
 }
@@ -257,7 +251,6 @@ fn per_mille(quota: u64, period: u64) -> Option<u64> {
 }
 
 /// Returns the numbers of a list such as "0-3,8"; anything that is no number is skipped.
-#[must_use]
 pub fn listed(text: &str) -> Vec<usize> {
     /// Maximum number of entries. No machine has more; a nonsensical range must not fill memory.
     const MOST: usize = 1 << 18;

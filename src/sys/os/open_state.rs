@@ -36,14 +36,11 @@ static NEVER: Page = Page { state: AtomicU32::new(UNOPENED), pass: AtomicU64::ne
 
 impl OpenState {
     /// Creates the state of a library that was never opened.
-    #[must_use]
     pub const fn new() -> Self {
         OpenState { page: AtomicPtr::new((&raw const NEVER).cast_mut()) }
     }
 
     /// Returns the state: one of the constants of this module.
-    #[inline]
-    #[must_use]
     pub fn state(&self) -> u32 {
         match self.page().state.load(Ordering::Acquire) {
             UNOPENED if self.has_page() => FORKED,
@@ -51,7 +48,6 @@ impl OpenState {
         }
     }
 
-    #[inline]
     fn page(&self) -> &Page {
         let page = self.page.load(Ordering::Acquire);
         // SAFETY: a static, or a page that is never unmapped.
@@ -65,19 +61,16 @@ impl OpenState {
     /// Returns the pass: a number that the shortest calls compare with a number of their own. Equal
     /// numbers mean that the library is open. 0 means that the library is not open, or that such
     /// calls are not allowed.
-    #[must_use]
     pub fn pass(&self) -> u64 {
         self.page().pass.load(Ordering::Acquire)
     }
 
     /// Sets the state, without a pass. Returns false if there is no memory for the page.
-    #[must_use]
     pub fn set(&self, state: u32) -> bool {
         self.set_with_pass(state, 0)
     }
 
     /// Sets the state and the pass. Returns false if there is no memory for the page.
-    #[must_use]
     pub fn set_with_pass(&self, state: u32, pass: u64) -> bool {
         if !self.has_page() {
             let page = new_page();

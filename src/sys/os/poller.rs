@@ -91,7 +91,6 @@ impl ReadySet {
     }
 
     /// Returns true if further descriptors may be ready, because the set is full.
-    #[must_use]
     pub fn there_may_be_more(&self) -> bool {
         self.count == MOST
     }

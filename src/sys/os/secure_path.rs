@@ -9,7 +9,6 @@ use std::{fmt, io};
 
 /// Returns true if this program has more rights than the user that started it (set-uid, set-gid,
 /// file capabilities). Its environment must not be trusted then.
-#[must_use]
 pub fn is_privileged() -> bool {
     // SAFETY: takes a number; the result is 0 for an unknown number.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

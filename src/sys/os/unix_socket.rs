@@ -50,7 +50,6 @@ fn quiet(stream: UnixStream) -> io::Result<UnixStream> {
 }
 
 /// Returns the abstract names in use, as far as the system reports them (/proc/net/unix).
-#[must_use]
 pub fn abstract_names() -> Vec<String> {
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let name =

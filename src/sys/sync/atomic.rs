@@ -14,13 +14,11 @@ pub use std::thread::yield_now;
 pub use std::thread_local;
 
 /// Returns an array of `N` null pointers.
-#[must_use]
 pub const fn nulls<T, const N: usize>() -> [AtomicPtr<T>; N] {
     [const { AtomicPtr::new(std::ptr::null_mut()) }; N]
 }
 
 /// Returns `real`. In a model, returns `_model`, which is small enough to reach every corner case.
-#[must_use]
 pub const fn size(real: usize, _model: usize) -> usize {
     real
 }

@@ -30,7 +30,6 @@ macro_rules! checked_update {
         impl AtomicUpdate for $atomic {
             type Value = $value;
 
-            #[inline]
             fn checked_update(
                 &self,
                 success: Ordering,

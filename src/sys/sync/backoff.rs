@@ -39,7 +39,6 @@ impl Default for Backoff {
 
 /// Returns the number of polls that spin. `is_crowded` is true if there are more waiters than
 /// processors, and `None` if that is unknown.
-#[must_use]
 pub fn spins(is_crowded: Option<bool>) -> u32 {
     match is_crowded {
         Some(true) => CROWDED_SPINS,
@@ -50,7 +49,6 @@ pub fn spins(is_crowded: Option<bool>) -> u32 {
 
 impl Backoff {
     /// Creates the state of a new wait.
-    #[must_use]
     pub fn new() -> Self {
         Backoff { polls: 0, spins: SPINS, seen: 0 }
     }
@@ -71,7 +69,6 @@ impl Backoff {
     /// Pauses between two polls that found nothing, where another thread may wake this one. `rest`
     /// sleeps for at most the duration in its second argument, unless there is news since the call
     /// that set its first argument; it returns whether it can sleep. `spins`: see [`spins`].
-    #[inline]
     pub fn pause_on(&mut self, spins: u32, rest: impl FnOnce(&mut u64, Duration) -> bool) {
         self.spins = spins;
         if self.polls < spins {
@@ -89,14 +86,11 @@ impl Backoff {
     }
 
     /// Returns true on every `of`-th poll.
-    #[inline]
-    #[must_use]
     pub fn is_turn(&self, of: u32) -> bool {
         self.polls % of == 0
     }
 
     /// Returns true once the wait is past spinning: time to check clocks and the health of peers.
-    #[must_use]
     pub fn is_long(&self) -> bool {
         self.polls > SPINS && self.polls % 64 == 0 || self.polls > self.spins + YIELDS
     }
@@ -125,7 +119,6 @@ pub struct FutexBackoff {
 
 impl FutexBackoff {
     /// Creates the state of a new wait. `is_crowded`: there are more threads than processors.
-    #[must_use]
     pub fn new(is_crowded: bool) -> Self {
         let (spin_ns, limit_ns) = if is_crowded {
             (CROWDED_SPIN_NS, CROWDED_PATIENCE_NS)
@@ -136,7 +129,6 @@ impl FutexBackoff {
     }
 
     /// Pauses between two polls that found nothing. Returns false when it is time to sleep.
-    #[inline]
     pub fn pause(&mut self) -> bool {
         self.polls += 1;
         if self.polls % POLLS != 0 {

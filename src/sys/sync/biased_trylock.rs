@@ -60,7 +60,6 @@ pub enum LockWord {
 impl BiasedTryLock {
     /// Tries to acquire the lock for the calling thread, whose mark is `mark`. Returns `None` if
     /// the lock is in use, perhaps by an outer call of this thread.
-    #[inline]
     pub fn try_take(&self, mark: usize) -> Option<LockWord> {
         if self.first.load(Ordering::Relaxed) == mark && !self.first_has.load(Ordering::Relaxed) {
             self.first_has.store(true, Ordering::Relaxed);
@@ -107,7 +106,6 @@ impl BiasedTryLock {
     }
 
     /// Returns true if the calling thread, whose mark is `mark`, holds the lock.
-    #[must_use]
     pub fn is_of(&self, mark: usize) -> bool {
         let has = |has: &AtomicBool, who: &AtomicUsize| {
             has.load(Ordering::Relaxed) && who.load(Ordering::Relaxed) == mark
@@ -116,7 +114,6 @@ impl BiasedTryLock {
     }
 
     /// Releases the lock. `taken` is the result of [`BiasedTryLock::try_take`].
-    #[inline]
     pub fn give_back(&self, taken: LockWord) {
         let word = if taken == LockWord::First { &self.first_has } else { &self.taken };
         word.store(false, Ordering::Release);

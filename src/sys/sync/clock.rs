@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Returns the nanoseconds since the first call of this function in this process.
-#[must_use]
 pub fn now_ns() -> u64 {
     static START: AtomicU64 = AtomicU64::new(0);
     let now = node_ns();
@@ -15,22 +14,17 @@ pub fn now_ns() -> u64 {
 }
 
 /// Returns the nanoseconds of the system's monotonic clock, which all processes of the node share.
-#[must_use]
-#[inline]
 pub fn node_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
 /// Returns the nanoseconds of a coarse clock. The clock advances every few milliseconds; a read
 /// takes a few nanoseconds.
-#[must_use]
-#[inline]
 pub fn coarse_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
 /// Reads a clock, in nanoseconds. Every Linux has these clocks; 0 for a missing clock.
-#[inline]
 fn read(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes to the `timespec` behind the pointer, which lives through the call.
@@ -47,7 +41,6 @@ impl Deadline {
     pub const NEVER: Deadline = Deadline(None);
 
     /// Creates a deadline `timeout_ns` nanoseconds from now; `u64::MAX` means never.
-    #[must_use]
     pub fn after(timeout_ns: u64) -> Self {
         if timeout_ns == u64::MAX {
             Self::NEVER
@@ -57,25 +50,21 @@ impl Deadline {
     }
 
     /// Returns true if the deadline has passed. Reads no clock if the deadline is infinite.
-    #[must_use]
     pub fn passed(self) -> bool {
         self.0.is_some_and(|at| now_ns() >= at)
     }
 
     /// Returns the nanoseconds until the deadline; `u64::MAX` if it is infinite.
-    #[must_use]
     pub fn left_ns(self) -> u64 {
         self.0.map_or(u64::MAX, |at| at.saturating_sub(now_ns()))
     }
 
     /// Returns the deadline that is `by_ns` nanoseconds earlier.
-    #[must_use]
     pub fn earlier(self, by_ns: u64) -> Self {
         Deadline(self.0.map(|at| at.saturating_sub(by_ns)))
     }
 
     /// Returns true if the deadline is finite.
-    #[must_use]
     pub fn is_finite(self) -> bool {
         self.0.is_some()
     }

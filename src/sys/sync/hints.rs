@@ -9,7 +9,6 @@ pub extern "C" fn rarely() {
 }
 
 /// Returns `is`, which is nearly always true: the compiler lays that path out straight.
-#[inline]
 pub fn usually(is: bool) -> bool {
     if !is {
         rarely();
@@ -18,7 +17,6 @@ pub fn usually(is: bool) -> bool {
 }
 
 /// Returns `value`, which is nearly always `Some`.
-#[inline]
 pub fn usual<T>(value: Option<T>) -> Option<T> {
     if value.is_none() {
         rarely();
@@ -27,7 +25,6 @@ pub fn usual<T>(value: Option<T>) -> Option<T> {
 }
 
 /// Calls `general` out of line, so that the fast path around the call has a smaller stack frame.
-#[inline]
 pub fn out_of_line<T>(general: impl FnOnce() -> T) -> T {
     #[cold]
     #[inline(never)]
@@ -38,7 +35,6 @@ pub fn out_of_line<T>(general: impl FnOnce() -> T) -> T {
 }
 
 /// Prefetches a cache line that will be used soon. An invalid address does no harm.
-#[inline]
 pub fn prefetch<T>(soon: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch has no effect that a program can observe, whatever the address.

@@ -16,19 +16,16 @@ pub struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
     /// Creates an unlocked mutex around `value`.
-    #[must_use]
     pub const fn new(value: T) -> Self {
         Mutex(sync::Mutex::new(value))
     }
 
     /// Waits for the lock and returns its guard.
-    #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the mutex if it is free; returns `None` if it is locked.
-    #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
@@ -54,7 +51,6 @@ pub struct RwLock<T>(sync::RwLock<T>);
 
 impl<T> RwLock<T> {
     /// Creates an unlocked read-write lock around `value`.
-    #[must_use]
     pub const fn new(value: T) -> Self {
         RwLock(sync::RwLock::new(value))
     }
@@ -76,7 +72,6 @@ pub struct Condvar(sync::Condvar);
 
 impl Condvar {
     /// Creates a condition variable without waiters.
-    #[must_use]
     pub const fn new() -> Self {
         Condvar(sync::Condvar::new())
     }

@@ -31,7 +31,6 @@ pub(in crate::sys) fn needs_fence() -> bool {
 }
 
 /// Executes the light half of the fence.
-#[inline]
 pub(in crate::sys) fn light() {
     compiler_fence(Ordering::SeqCst);
     if NEEDS_FENCE.load(Ordering::Relaxed) {

@@ -36,7 +36,6 @@ const WISH: usize = 1;
 const BITS: usize = 16;
 
 /// Returns the number of words that a lock for `ranks` ranks needs.
-#[must_use]
 pub const fn words(ranks: usize) -> usize {
     BITS + ranks.div_ceil(64)
 }
@@ -55,7 +54,6 @@ fn name(rank: usize) -> u64 {
 
 impl<'a> SharedLock<'a> {
     /// Creates a view of the lock in `words`; returns `None` if there are too few words.
-    #[must_use]
     pub fn new(words: &'a [AtomicU64]) -> Option<Self> {
         Some(SharedLock {
             state: words.get(STATE)?,
@@ -67,7 +65,6 @@ impl<'a> SharedLock<'a> {
     /// Tries to lock exclusively for `rank`; returns true on success. With `polite`, the attempt
     /// also fails if any rank wishes to lock exclusively.
     #[must_use]
-    #[inline]
     pub fn try_exclusive(&self, rank: usize, polite: bool) -> bool {
         let wish = self.wish.load(Relaxed);
         if polite && wish != 0 {
@@ -170,7 +167,6 @@ impl<'a> SharedLock<'a> {
 
     /// Returns true if `rank` may be the holder that blocks a request for shared access or, with
     /// `exclusive`, for exclusive access. Call after the lock was found in use.
-    #[must_use]
     pub fn is_in_the_way(&self, rank: usize, exclusive: bool) -> bool {
         let shares = || {
             self.bits.get(rank / 64).is_some_and(|bits| bits.load(Relaxed) >> (rank % 64) & 1 == 1)

@@ -27,14 +27,12 @@ const SPINS: u32 = sync::size(100, 1) as u32;
 impl<T> SpinLock<T> {
     const_fn! {
         /// Creates an unlocked lock around `value`.
-        #[must_use]
         pub fn new(value: T) -> Self {
             SpinLock { is_taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
         }
     }
 
     /// Waits for the lock and returns its guard.
-    #[inline]
     pub fn lock(&self) -> SpinGuard<'_, T> {
         match self.try_lock() {
             Some(guard) => guard,
@@ -43,7 +41,6 @@ impl<T> SpinLock<T> {
     }
 
     /// Locks if the lock is free; returns `None` if it is in use.
-    #[inline]
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         let taken =
             self.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
@@ -77,7 +74,6 @@ pub struct SpinGuard<'a, T>(&'a SpinLock<T>, PhantomData<*const ()>);
 impl<T> Deref for SpinGuard<'_, T> {
     type Target = T;
 
-    #[inline]
     fn deref(&self) -> &T {
         // SAFETY: this thread holds the lock.
         unsafe { &*self.0.value.get() }
@@ -85,7 +81,6 @@ impl<T> Deref for SpinGuard<'_, T> {
 }
 
 impl<T> DerefMut for SpinGuard<'_, T> {
-    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: this thread holds the lock, and the guard is borrowed exclusively.
         unsafe { &mut *self.0.value.get() }

@@ -29,7 +29,6 @@ pub struct SpscQueue {
 
 impl SpscQueue {
     /// Creates an empty queue with room for `room` records; `None` if out of memory.
-    #[must_use]
     pub fn new(room: usize) -> Option<Self> {
         let mut slots = Vec::new();
         slots.try_reserve_exact(room).ok()?;

@@ -34,7 +34,6 @@ mod model {
 
     macro_rules! pointer {
         ($get:ident, $set:ident, $symbol:literal) => {
-            #[inline]
             pub(super) fn $get() -> *const () {
                 let value: *const ();
                 // SAFETY: reads the calling thread's 8 bytes through the offset that the loader
@@ -50,7 +49,6 @@ mod model {
                 value
             }
 
-            #[inline]
             pub(super) fn $set(value: *const ()) {
                 // SAFETY: a plain store to the calling thread's own 8 bytes, through the offset
                 // that the loader filled in. No other thread uses these bytes.
@@ -97,7 +95,6 @@ mod model {
 }
 
 /// Returns the calling thread's record pointer; null until set.
-#[must_use]
 pub fn get() -> *const () {
     model::get()
 }
@@ -108,7 +105,6 @@ pub fn set(value: *const ()) {
 }
 
 /// Returns the calling thread's heap pointer; null until set.
-#[must_use]
 pub fn heap() -> *const () {
     model::heap()
 }

@@ -19,15 +19,11 @@ pub struct TscTimer(u64);
 
 impl TscTimer {
     /// Starts a timer. The first call of a process takes a third of a millisecond.
-    #[must_use]
-    #[inline]
     pub fn start() -> Self {
         TscTimer(if TICK_NS.get_or_init(measure).is_some() { ticks() } else { now_ns() })
     }
 
     /// Returns the nanoseconds since the start.
-    #[must_use]
-    #[inline]
     pub fn elapsed_ns(self) -> u64 {
         match TICK_NS.get_or_init(measure) {
             Some(tick_ns) => (ticks().saturating_sub(self.0) as f64 * tick_ns) as u64,
@@ -61,7 +57,6 @@ fn both() -> (u64, u64) {
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline]
 fn ticks() -> u64 {
     // SAFETY: every processor of this architecture has the instruction; it touches no memory.
     unsafe { std::arch::x86_64::_rdtsc() }

@@ -225,14 +225,12 @@ impl Oob {
 
     /// Returns a descriptor that is readable when `poll` must be called, for callers that wait for
     /// several descriptors. See also `due_in_ns`.
-    #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }
 
     /// Returns the time in nanoseconds after which `poll` must be called even if the descriptor is
     /// not readable (`u64::MAX`: never).
-    #[must_use]
     pub fn due_in_ns(&self) -> u64 {
         match self.due_ns {
             NEVER => u64::MAX,

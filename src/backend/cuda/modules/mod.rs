@@ -209,7 +209,6 @@ impl CudaModule {
 }
 
 impl driver::Kernel<CudaDriver> for CudaKernel {
-    #[inline]
     fn launch(&self, stream: &Stream<CudaDriver>, launch: &ModuleLaunch<'_>) -> Result<()> {
         let queue = stream.queue();
         if queue.context != self.context {

@@ -122,7 +122,6 @@ impl Constants {
     }
 
     /// Returns an array of two handles in the memory layout of the interface.
-    #[must_use]
     pub fn pair(&self, first: Handle, second: Handle) -> [Handle; 2] {
         if self.handle_size == size_of::<Handle>() {
             [first, second]
@@ -132,15 +131,11 @@ impl Constants {
     }
 
     /// Returns MPI's datatype of a built-in dtype's layout and meaning; `None` if MPI has none.
-    #[inline]
-    #[must_use]
     pub fn datatype(&self, dtype: dtl_dtype_t) -> Option<Handle> {
         *self.datatypes.get(usize::try_from(dtype).ok()?)?
     }
 
     /// Returns MPI's operation for a built-in operation; returns `None` if MPI has none.
-    #[inline]
-    #[must_use]
     pub fn op(&self, op: dtl_reduce_op_t) -> Option<Handle> {
         *self.ops.get(usize::try_from(op).ok()?)?
     }

@@ -39,7 +39,6 @@ const OWN_MARK: &CStr = c"PMPI_Comm_rank";
 
 impl FoundLibrary {
     /// Looks up a symbol of the library.
-    #[must_use]
     pub fn symbol(&self, name: &CStr) -> Option<Addr> {
         match &self.place {
             SymbolScope::Process => dl::process_symbol(name),
@@ -66,7 +65,6 @@ impl FoundLibrary {
 }
 
 /// Returns the MPI that is already in this process, whoever loaded it.
-#[must_use]
 pub fn present() -> Option<FoundLibrary> {
     let found = FoundLibrary::at(SymbolScope::Process).or_else(|| {
         let mut files = dl::loaded_files();

@@ -9,13 +9,11 @@ use std::ffi::c_int;
 
 impl Mpi {
     /// Converts the code that the MPI function `call` returned to a result.
-    #[inline]
     pub fn check(&self, call: &'static str, code: c_int) -> Result<()> {
         if code == 0 { Ok(()) } else { Err(self.failure(call, code)) }
     }
 
     /// Returns the error class of an error code.
-    #[must_use]
     pub fn class(&self, code: c_int) -> c_int {
         let mut class = code;
         // SAFETY: `class` is a writable number.
@@ -25,7 +23,6 @@ impl Mpi {
 
     /// Creates the error for an error code that the MPI function `call` returned.
     #[cold]
-    #[must_use]
     pub fn failure(&self, call: &'static str, code: c_int) -> Error {
         let class = self.class(code);
         let k = &self.k;

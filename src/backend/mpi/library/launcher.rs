@@ -55,7 +55,6 @@ const LAUNCHERS: [&str; 13] = [
 
 impl LaunchContext<'_> {
     /// Collects the environment and the ancestors of this process.
-    #[must_use]
     pub fn of_this_process() -> Self {
         let is_privileged = secure_path::is_privileged();
         let mut programs = Vec::new();

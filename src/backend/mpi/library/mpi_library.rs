@@ -297,7 +297,6 @@ impl Mpi {
 
     /// Checks that this thread may call MPI now; with MPI_THREAD_SERIALIZED, waits until no other
     /// thread is inside MPI. With MPI_THREAD_MULTIPLE the cost is one load.
-    #[inline]
     pub fn enter(&self) -> Result<MpiGuard<'_>> {
         if self.state.load(Ordering::Acquire) == MULTIPLE {
             return Ok(MpiGuard { _others_wait: None });
@@ -318,7 +317,6 @@ impl Mpi {
     }
 
     /// Enters MPI; returns `None` if MPI is finalized, and with it every operation in flight.
-    #[inline]
     pub fn enter_unless_over(&self) -> Result<Option<MpiGuard<'_>>> {
         match self.enter() {
             Ok(turn) => Ok(Some(turn)),
@@ -389,8 +387,6 @@ impl Mpi {
 
     /// Returns true if MPI is finalized, or is being finalized: no MPI function may be called then,
     /// and no object must be freed.
-    #[inline]
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.state.load(Ordering::Acquire) == OVER
     }
@@ -405,14 +401,11 @@ impl Mpi {
     }
 
     /// Returns true if all threads may call MPI at once.
-    #[inline]
-    #[must_use]
     pub fn is_multiple(&self) -> bool {
         self.state.load(Ordering::Acquire) == MULTIPLE
     }
 
     /// Returns the thread level that MPI provided, even after its finalization.
-    #[must_use]
     pub fn level(&self) -> ThreadLevel {
         match self.level.load(Ordering::Relaxed) {
             MULTIPLE => ThreadLevel::Multiple,
@@ -423,7 +416,6 @@ impl Mpi {
     }
 
     /// Returns true if the library is Open MPI, whatever its binary interface.
-    #[must_use]
     pub fn is_open_mpi(&self) -> bool {
         self.family == Family::OpenMpi || self.version.starts_with("Open MPI")
     }
@@ -470,7 +462,6 @@ static HELD: AtomicUsize = AtomicUsize::new(0);
 
 impl Hold {
     /// Adds a user of MPI.
-    #[must_use]
     #[allow(clippy::new_without_default, reason = "it counts")]
     pub fn new() -> Self {
         HELD.fetch_add(1, Ordering::AcqRel);

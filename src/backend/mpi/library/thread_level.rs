@@ -15,7 +15,6 @@ pub enum ThreadLevel {
 
 impl ThreadLevel {
     /// Returns the name of the level in MPI.
-    #[must_use]
     pub fn text(self) -> &'static str {
         match self {
             ThreadLevel::Single => "MPI_THREAD_SINGLE",

@@ -67,7 +67,6 @@ fn end_of(words: &[u64]) -> Option<QpAttributes> {
 
 impl RdmaEngine {
     /// Returns `Ok` if messages may be sent to `rank`; BUSY while the connection is established.
-    #[inline]
     pub(in crate::backend::rdma) fn reach(&mut self, rank: usize) -> Result<()> {
         if self.stage(rank) == ConnectStage::Ready { Ok(()) } else { self.reach_first(rank) }
     }

@@ -213,7 +213,6 @@ impl Peer {
 
     /// Posts a work request on a lane; returns false if there is no room. The function is inlined
     /// so that the code of each small message is specialized for its kind of work request.
-    #[inline]
     fn start_inline(
         &mut self,
         rank: usize,
@@ -258,7 +257,6 @@ impl Peer {
     /// Copies the inline payload of a work request, which is sent again if it does not arrive. The
     /// overwritten copy belongs to a message that the peer has consumed, because there are as many
     /// copies as the peer has receives.
-    #[inline]
     fn keep(&mut self, local: Piece) -> Piece {
         let (each, at) = self.keep;
         let all = self.kept.region();
@@ -305,7 +303,6 @@ impl Peer {
     }
 
     /// Records the low 16 bits of the peer's count of consumed messages.
-    #[inline]
     pub(in crate::backend::rdma) fn add_brief_credits(&mut self, consumed: u16) {
         let told = self.lanes.first().map_or(0, |lane| lane.told);
         let more = consumed.wrapping_sub(told as u16) as i16;
@@ -315,7 +312,6 @@ impl Peer {
     /// Sends a frame; returns false if there is no room. An eager message whose match word is
     /// cached at the peer is sent without its header words, so that a payload of one packet's size
     /// needs only one packet.
-    #[inline]
     pub(in crate::backend::rdma) fn send_frame(
         &mut self,
         rank: usize,
@@ -360,7 +356,6 @@ impl Peer {
     }
 
     /// Posts a message that has been written to a slot; frees the slot if posting fails.
-    #[inline]
     fn post_slot(
         &mut self,
         rank: usize,
@@ -501,7 +496,6 @@ impl Peer {
     }
 
     /// Performs the completion action of a work request.
-    #[inline]
     pub(in crate::backend::rdma) fn settle(
         &mut self,
         what: OnCompletion,

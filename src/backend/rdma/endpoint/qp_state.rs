@@ -73,7 +73,6 @@ impl Lane {
     }
 
     /// Returns true if a work request is posted signaled.
-    #[inline]
     pub(in crate::backend::rdma) fn is_signaled(&self, what: OnCompletion, number: u32) -> bool {
         match what {
             OnCompletion::Part(_)
@@ -86,7 +85,6 @@ impl Lane {
     }
 
     /// Records the peer's count of consumed messages, which never decreases.
-    #[inline]
     pub(in crate::backend::rdma) fn add_credits(&mut self, consumed: u32) {
         if (consumed.wrapping_sub(self.told) as i32) > 0 {
             self.told = consumed;

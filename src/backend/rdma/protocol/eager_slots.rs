@@ -69,7 +69,6 @@ pub(in crate::backend::rdma) struct EagerHeader {
 
 impl EagerHeader {
     /// Writes the header, `head` and `data` to a slot; returns the region to send.
-    #[inline]
     pub(in crate::backend::rdma) fn write(
         &self,
         slot: Region,
@@ -101,7 +100,6 @@ impl EagerHeader {
 
     /// Reads the header of a received message of `len` bytes; returns the header and the region of
     /// the message's bytes, or `None` if the message is not valid.
-    #[inline]
     pub(in crate::backend::rdma) fn read(
         slot: Region,
         len: usize,

@@ -22,7 +22,6 @@ impl Default for HeaderCache {
 
 impl HeaderCache {
     /// Returns the index of `word`, and whether the peer has the word cached there.
-    #[inline]
     pub(in crate::backend::rdma) fn place(&self, word: u64) -> (usize, bool) {
         let place = (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize;
         (place, self.sent.get(place).is_some_and(|known| *known == Some(word)))
@@ -41,7 +40,6 @@ impl HeaderCache {
         }
     }
 
-    #[inline]
     pub(in crate::backend::rdma) fn known(&self, place: usize) -> Option<u64> {
         self.received.get(place).copied().flatten()
     }

@@ -30,7 +30,6 @@ pub struct PortInfo {
 
 impl PortInfo {
     /// Formats the port, such as "mlx5_0:1 (InfiniBand, active)".
-    #[must_use]
     pub fn text(&self) -> String {
         let layer = match u32::from(self.layer) {
             LINK_ETHERNET => "Ethernet",
@@ -170,7 +169,6 @@ pub struct GidInfo {
 /// Chooses one of a port's addresses and returns its index. On Ethernet the order of preference is:
 /// RoCE v2 with IPv4, RoCE v2 with a global IPv6 address, RoCE v2 with a link-local IPv6 address,
 /// RoCE v1. On InfiniBand the index is 0. Returns `None` if the port has no address.
-#[must_use]
 pub fn choose_gid(entries: &[GidInfo], layer: u8) -> Option<u8> {
     if u32::from(layer) != LINK_ETHERNET {
         return Some(0);
@@ -195,7 +193,6 @@ fn is_link_local(gid: &Gid) -> bool {
 
 /// Returns true if packets to an address need a global route header (GRH): always on Ethernet, on
 /// InfiniBand only if the address is in another subnet.
-#[must_use]
 pub fn needs_route(layer: u8, ours: &Gid, theirs: &Gid) -> bool {
     u32::from(layer) == LINK_ETHERNET || ours.first_chunk::<8>() != theirs.first_chunk::<8>()
 }
@@ -274,7 +271,6 @@ const MOST_GIDS: u32 = 256;
 
 /// Returns the addresses of a port of an open device, from the first `count` entries
 /// (`gid_tbl_len`) of the port's GID table.
-#[must_use]
 pub fn gids(
     calls: &Functions,
     context: ContextIn,

@@ -80,7 +80,6 @@ pub(in crate::backend::rdma) enum WorkRequest {
 
 impl WorkRequest {
     /// Returns true if the request consumes a posted receive of the peer.
-    #[inline]
     pub(in crate::backend::rdma) fn notifies(&self) -> bool {
         matches!(
             self,
@@ -290,7 +289,6 @@ impl QueuePair {
     }
 
     /// Posts a work request; returns true if the bytes are inline and may change at once.
-    #[inline]
     pub(in crate::backend::rdma) fn start(
         &self,
         id: u64,

@@ -367,7 +367,6 @@ unsafe impl Sync for Completions {}
 
 impl Completions {
     /// Polls completions into `into`; returns their number.
-    #[inline]
     pub(in crate::backend::rdma) fn poll(&self, into: &mut [Wc]) -> Result<usize> {
         let room = c_int::try_from(into.len()).unwrap_or(c_int::MAX);
         // SAFETY: this library created the completion queue; `into` has room for `room` entries.

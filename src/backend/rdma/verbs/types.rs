@@ -373,7 +373,6 @@ pub struct AsyncEvent {
 /// C struct of plain data, for which all bytes 0 is a valid value.
 pub trait Zeroed: Sized {
     /// Returns a value with all bytes 0.
-    #[must_use]
     fn zeroed() -> Self {
         // SAFETY: implemented below only for structs of integers, pointers and arrays of those.
         unsafe { std::mem::zeroed() }

@@ -115,7 +115,6 @@ impl CellPool {
     }
 
     /// Allocates a free cell; `None` if the few groups that are checked have none.
-    #[inline]
     pub(in crate::backend::shm) fn take(&mut self) -> Option<u16> {
         for _ in 0..=LOOKS {
             let found = cells_of(self.group).find(|&cell| self.free & bit(cell) != 0);

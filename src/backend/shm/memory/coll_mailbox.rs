@@ -16,17 +16,14 @@ impl component::CollMailbox for ShmCollMailbox {
         ROOM
     }
 
-    #[inline]
     fn post(&self, number: u64, what: u32, data: Region) -> bool {
         self.0.post(number, what, data)
     }
 
-    #[inline]
     fn look(&self, rank: i32, number: u64) -> Option<Post> {
         self.0.look(rank, number)
     }
 
-    #[inline]
     fn finish(&self, number: u64, met: bool) {
         self.0.finish(number, met);
     }

@@ -88,7 +88,6 @@ pub(in crate::backend::shm) enum RecordKind {
 }
 
 impl RecordKind {
-    #[inline]
     fn of(number: u64) -> Option<RecordKind> {
         use RecordKind::*;
         [Eager, Offer, Clear, Data, Finish, Cell, Long, More, Sweep, Broken]
@@ -149,14 +148,12 @@ impl Ring {
         }
     }
 
-    #[inline]
     fn put(&self, offset: usize, value: u64) {
         if let Some(word) = self.slots.word(offset) {
             word.store(value, Relaxed);
         }
     }
 
-    #[inline]
     fn get(&self, offset: usize) -> u64 {
         self.slots.word(offset).map_or(0, |word| word.load(Relaxed))
     }
@@ -174,25 +171,21 @@ fn claims_of(memory: &Arc<SharedMapping>, offset: usize) -> Result<Span> {
 }
 
 /// Returns the offset of the slot of record `number`, in bytes.
-#[inline]
 fn slot_of(number: u64) -> usize {
     (number % SLOTS) as usize * SLOT
 }
 
-#[inline]
 fn place(count: u64) -> usize {
     (count % CAPACITY as u64) as usize
 }
 
 /// Returns the space in the byte ring that a payload of `len` bytes takes, in bytes.
-#[inline]
 fn space_of(len: usize) -> u64 {
     len.next_multiple_of(LINE) as u64
 }
 
 /// Returns the first word of a slot: low 32 bits of the record's number plus 1, the kind, and the
 /// claim or length.
-#[inline]
 fn stamp(number: u64, kind: RecordKind, claim_or_len: u64) -> u64 {
     u64::from(number.wrapping_add(1) as u32) | (kind as u64) << 32 | claim_or_len << 40
 }
@@ -224,7 +217,6 @@ impl Producer {
     }
 
     /// Writes a record; returns false if the ring has no space for it now.
-    #[inline]
     pub(in crate::backend::shm) fn push(
         &mut self,
         kind: RecordKind,
@@ -292,7 +284,6 @@ impl Producer {
         true
     }
 
-    #[inline]
     fn publish(&mut self, kind: RecordKind, claim_or_len: u64, key: u64) {
         let at = slot_of(self.tail);
         self.ring.put(at + 8, key);
@@ -302,12 +293,10 @@ impl Producer {
         self.tail += 1;
     }
 
-    #[inline]
     fn has_slot(&mut self) -> bool {
         self.has_slots(1)
     }
 
-    #[inline]
     fn has_bytes(&mut self, end: u64) -> bool {
         end - self.freed <= CAPACITY as u64 || {
             self.look();
@@ -350,7 +339,6 @@ impl Consumer {
 
     /// Returns the next record, or `None` if there is none. `Err` means that the slot has an
     /// invalid record, because the producer is faulty.
-    #[inline]
     pub(in crate::backend::shm) fn peek(&mut self) -> std::result::Result<Option<RingRecord>, ()> {
         let at = slot_of(self.head);
         let word = self.ring.slots.word(at).map_or(0, |word| word.load(Acquire));
@@ -360,7 +348,6 @@ impl Consumer {
         self.record(at, word).map(Some).ok_or(())
     }
 
-    #[inline]
     fn record(&self, at: usize, word: u64) -> Option<RingRecord> {
         let (kind, claim_or_len) = (RecordKind::of(word >> 32 & 0xFF)?, (word >> 40) as usize);
         let mut record = RingRecord {
@@ -403,13 +390,11 @@ impl Consumer {
     }
 
     /// Returns the number of records consumed.
-    #[inline]
     pub(in crate::backend::shm) fn count(&self) -> u64 {
         self.head
     }
 
     /// Frees `record`, which must be the one that `peek` returned.
-    #[inline]
     pub(in crate::backend::shm) fn pop(&mut self, record: &RingRecord) {
         self.head += 1;
         self.read = record.end;
@@ -423,7 +408,6 @@ impl Consumer {
     }
 
     /// Publishes the counts of freed slots and bytes to the producer.
-    #[inline]
     pub(in crate::backend::shm) fn publish_free(&mut self) {
         if self.told != self.head {
             (self.told, self.told_bytes) = (self.head, self.read);

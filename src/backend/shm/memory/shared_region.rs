@@ -74,7 +74,6 @@ impl Parts {
     }
 
     /// Returns true if no rank is known to have left or died.
-    #[inline]
     pub(in crate::backend::shm) fn is_quiet(&self) -> bool {
         self.segment.changes() == 0
     }

@@ -306,7 +306,6 @@ impl Engine {
 
     /// Sends a short message if a ring to `dest` exists and has space, and no send to `dest` is
     /// queued. Otherwise returns false, and the caller must use `isend`.
-    #[inline]
     pub(in crate::backend::shm) fn send_at_once(
         &mut self,
         data: Region,

@@ -62,7 +62,6 @@ fn start(comm: &Comm, args: &CollArgs) -> Result<StartedColl> {
 
 /// Executes a blocking allreduce on memory that the host reaches, by the transport's native
 /// operation, while nothing else needs progress. Returns `None`, without effect, if not applicable.
-#[inline]
 pub fn allreduce(
     comm: &HazardRef<Comm>,
     send: Option<Region>,

@@ -61,7 +61,6 @@ impl StartedColl {
 }
 
 /// Checks the requirements of every algorithm: the root, and that the buffers do not overlap.
-#[inline]
 fn check(comm: &Comm, args: &CollArgs) -> Result<()> {
     if args.row.root != Root::None {
         check_root(comm, args)?;
@@ -73,7 +72,6 @@ fn check(comm: &Comm, args: &CollArgs) -> Result<()> {
     }
 }
 
-#[inline]
 fn check_root(comm: &Comm, args: &CollArgs) -> Result<()> {
     let root = args.root;
     if !(0..comm.size()).contains(&root) {
@@ -175,7 +173,6 @@ pub(in crate::runtime::comm) fn meet(comm: &Comm, kind: Kind) -> Result<StartedC
 
 /// Waits for a collective to complete, or returns the error of its start. After a failure nothing
 /// accesses the caller's buffers.
-#[inline]
 pub fn wait(comm: &Comm, begun: Result<StartedColl>) -> Result<()> {
     if let Ok(StartedColl::Over(_)) = begun {
         // `Over` owns nothing, and dropping it would be a function call.
@@ -197,7 +194,6 @@ fn wait_for(comm: &Comm, begun: Result<StartedColl>) -> Result<()> {
 
 impl Comm {
     /// Selects the algorithm for a call. Records the first use of each for `dtl_explain`.
-    #[inline]
     fn choose(&self, args: &CollArgs) -> Algorithm {
         let (kind, commutes) = (args.kind, args.commutes());
         let bytes = args.row.deciding_bytes(args.bytes);

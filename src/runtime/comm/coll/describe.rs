@@ -5,7 +5,6 @@ use crate::runtime::comm::op_desc::OpDesc;
 
 impl OpDesc {
     /// Returns the operation record of a collective.
-    #[inline]
     pub(in crate::runtime::comm) fn of(args: &CollArgs) -> OpDesc {
         OpDesc {
             peer: args.root,

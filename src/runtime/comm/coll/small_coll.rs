@@ -62,7 +62,6 @@ impl SmallColl {
     }
 
     /// Returns true if parts of `bytes` bytes are small enough for the mailboxes.
-    #[inline]
     pub(in crate::runtime::comm) fn takes(&self, bytes: usize) -> bool {
         bytes <= self.most
     }
@@ -105,7 +104,6 @@ pub(in crate::runtime::comm) struct Steps {
 
 impl Steps {
     /// Creates the state of a small collective; `what` distinguishes it from other collectives.
-    #[inline]
     pub(in crate::runtime::comm) fn new(
         comm: &Comm,
         flat: &SmallColl,
@@ -135,7 +133,6 @@ impl Steps {
     }
 
     /// Advances the collective as far as possible without waiting.
-    #[inline]
     pub(in crate::runtime::comm) fn advance(
         &mut self,
         comm: &Comm,
@@ -169,7 +166,6 @@ impl Steps {
         flat.over.load(Ordering::Acquire) + 1 == self.number
     }
 
-    #[inline]
     fn post(&mut self, comm: &Comm, flat: &SmallColl) -> Result<bool> {
         if !self.is_its_turn(flat) {
             // A previous collective has failed, so the turn of this one never comes.
@@ -183,7 +179,6 @@ impl Steps {
         Ok(self.is_posted)
     }
 
-    #[inline]
     fn check(&self, post: &Post) -> Result<()> {
         if post.what == self.what && post.data.len() == self.len {
             return Ok(());
@@ -264,7 +259,6 @@ impl Steps {
     }
 
     /// Pauses between two polls of a waiting call.
-    #[inline]
     pub(in crate::runtime::comm) fn pause(
         &self,
         comm: &Comm,
@@ -305,7 +299,6 @@ const TURN: u32 = 16;
 
 /// Folds the parts of all ranks into `into`, grouped as the binomial tree to `root` groups them, or
 /// as recursive doubling if there is no root.
-#[inline]
 fn fold_all(
     by: &Reduction,
     g: Group,

@@ -89,7 +89,6 @@ pub struct CollectivePlan {
 
 impl CollectivePlan {
     /// Creates the plan of `collective`; `None` if no collective has that name.
-    #[must_use]
     pub fn new(collective: &str, job: DryRunJob) -> Option<CollectivePlan> {
         let row = coll::rows().find(|row| row.kind.name() == collective)?;
         let levels = match job.per_node {
@@ -117,7 +116,6 @@ impl CollectivePlan {
 
     /// Returns true if a communicator runs this collective over its mailboxes, each with `room`
     /// bytes for a rank's data. Then no message of this plan is sent.
-    #[must_use]
     pub fn prefers_board(&self, room: usize) -> bool {
         let takes =
             self.row.deciding_bytes(self.job.bytes) <= small_coll::most_bytes(room, self.job.ranks);
@@ -125,13 +123,11 @@ impl CollectivePlan {
     }
 
     /// Returns the name of the algorithm.
-    #[must_use]
     pub fn algorithm(&self) -> &'static str {
         self.how.name()
     }
 
     /// Returns true if the algorithm has two levels: inside the nodes, and among the nodes.
-    #[must_use]
     pub fn is_two_level(&self) -> bool {
         self.how == Algorithm::TwoLevel
     }
@@ -285,7 +281,6 @@ impl<F: FnMut(PlanStep)> Steps for StepSink<'_, F> {
 /// Returns the bytes that a communicator itself uses on each rank, without its transport. `nodes`
 /// is the number of nodes (1 also if unknown). `is_split` adds the tables of a communicator that
 /// `dtl_comm_split` has created from all ranks.
-#[must_use]
 pub fn comm_bytes(ranks: u64, nodes: u64, is_split: bool) -> u64 {
     let levels = if 1 < nodes && nodes < ranks { Levels::heap_bytes(ranks, nodes) } else { 0 };
     let members = if is_split { Members::heap_bytes(ranks, ranks) } else { 0 };

@@ -70,7 +70,6 @@ fn insert(message: MatchedMessage) -> Result<dtl_message_t> {
 }
 
 /// Returns true if `id` is the handle of a matched message.
-#[must_use]
 pub fn is_live(id: u64) -> bool {
     TABLE.is_live(id)
 }

@@ -66,7 +66,6 @@ pub(in crate::runtime::comm) enum BufferPath {
 
 impl BufferPath {
     /// Returns the buffer path of a message that this rank sends.
-    #[inline]
     pub(in crate::runtime::comm) fn of_send(
         comm: &Comm,
         data: Region,
@@ -84,7 +83,6 @@ impl BufferPath {
     }
 
     /// Returns the buffer path of a message that this rank receives.
-    #[inline]
     pub(in crate::runtime::comm) fn of_recv(comm: &Comm, into: Region) -> Result<BufferPath> {
         if device_only::may_be(into) {
             Self::of_hidden(comm, into, true, true)

@@ -193,7 +193,6 @@ fn build(
 }
 
 /// Returns true if `id` is the handle of a live window.
-#[must_use]
 pub fn is_live(id: u64) -> bool {
     TABLE.is_live(id)
 }

@@ -86,7 +86,6 @@ struct StreamState {
 
 impl HostStream {
     /// Creates an empty queue. Its worker makes `device` current before its first task.
-    #[must_use]
     pub fn new(home: Arc<Backend>, device: i32) -> Self {
         let state = StreamState {
             tasks: VecDeque::with_capacity(CAPACITY),
@@ -162,14 +161,12 @@ impl HostStream {
 
     /// Returns true if all tasks queued so far have completed. May return false for a moment after
     /// the last event was seen complete.
-    #[must_use]
     pub fn is_idle(&self) -> bool {
         self.shared.is_idle()
     }
 
     /// Returns true if all tasks queued so far have completed. Once the last mark was seen
     /// complete, the result is true.
-    #[must_use]
     pub fn is_finished(&self) -> bool {
         if self.is_idle() {
             return true;
@@ -180,7 +177,6 @@ impl HostStream {
     }
 
     /// Returns the failure that is not yet reported.
-    #[must_use]
     pub fn failure(&self) -> Option<Error> {
         if !self.shared.failed.load(Ordering::Acquire) {
             return None;
@@ -245,7 +241,6 @@ impl HostStream {
     }
 
     /// Returns true if the calling thread is the worker.
-    #[must_use]
     pub fn is_current(&self) -> bool {
         self.shared.state.lock().worker_id == Some(thread::current().id())
     }

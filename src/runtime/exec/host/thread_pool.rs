@@ -69,7 +69,6 @@ impl LoopBody {
 
 /// Returns the default number of threads: the first value of OMP_NUM_THREADS, else the number that
 /// CPU affinity and the quota of the control group allow.
-#[must_use]
 pub fn default_size() -> u32 {
     let wanted = std::env::var("OMP_NUM_THREADS").ok();
     let first =
@@ -82,7 +81,6 @@ pub fn default_size() -> u32 {
 
 /// Returns the pool that all kernel launches on the host share. Creates the pool at the first
 /// launch that needs it.
-#[must_use]
 pub fn machine() -> Arc<ThreadPool> {
     Arc::clone(MACHINE.lock().get_or_insert_with(|| Arc::new(ThreadPool::new(default_size()))))
 }
@@ -147,7 +145,6 @@ struct Loop {
 
 impl ThreadPool {
     /// Creates a pool of `size` threads, the caller included. Creates no thread yet.
-    #[must_use]
     pub fn new(size: u32) -> Self {
         let size = size.max(1);
         let shared = PoolShared {
@@ -164,13 +161,11 @@ impl ThreadPool {
     }
 
     /// Returns the number of threads, the caller included.
-    #[must_use]
     pub fn size(&self) -> u32 {
         self.shared.size
     }
 
     /// Returns the default grain of a loop of this number of iterations.
-    #[must_use]
     pub fn grain(&self, iterations: u64) -> u64 {
         let pieces =
             if self.shared.size == 1 { 1 } else { u64::from(self.shared.size) * PIECES_PER_THREAD };
@@ -209,7 +204,6 @@ impl ThreadPool {
 
     /// Starts workers for this number of pieces if there are fewer workers. Returns the number of
     /// workers that can help.
-    #[inline]
     fn hire(&self, pieces: u64) -> u32 {
         let wanted = u32::try_from(pieces).unwrap_or(u32::MAX).min(self.shared.size - 1);
         if self.shared.hired.load(Ordering::Relaxed) < wanted as usize {

@@ -114,19 +114,16 @@ impl StridedPlan {
 
     /// Returns the bytes below the start of the first element of the destination, and from there
     /// on.
-    #[must_use]
     pub fn dst(&self) -> (u64, u64) {
         self.dst
     }
 
     /// Returns the bytes below the start of the first element of the source, and from there on.
-    #[must_use]
     pub fn src(&self) -> (u64, u64) {
         self.src
     }
 
     /// Creates the copy between two regions that begin at the lowest byte of each side.
-    #[must_use]
     pub fn over(self, dst: Region, src: Region) -> Strided {
         let (dst, src) = (
             StridedSide { region: dst, first: self.dst.0 },
@@ -304,7 +301,6 @@ fn step(at: &mut [u64; MOST_AXES], axes: &[Axis]) -> bool {
 
 /// Returns the strides in bytes of contiguous elements, with the last axis the fastest. Returns
 /// `None` if the number of bytes overflows.
-#[must_use]
 pub fn dense(shape: &[u64], element_bytes: u64) -> Option<Vec<i64>> {
     let mut stride = Some(element_bytes);
     let mut strides = Vec::with_capacity(shape.len());
@@ -317,7 +313,6 @@ pub fn dense(shape: &[u64], element_bytes: u64) -> Option<Vec<i64>> {
 }
 
 /// Returns the lowest address of a side: `below` bytes below its first element.
-#[must_use]
 pub fn lowest(first: Addr, below: u64) -> Addr {
     Addr::new(first.ptr().wrapping_byte_sub(below as usize))
 }

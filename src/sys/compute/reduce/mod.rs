@@ -64,25 +64,21 @@ const OP_NAMES: [&CStr; 14] = [
 ];
 
 /// Returns the size of a built-in dtype in bytes.
-#[must_use]
 pub fn dtype_size(dtype: dtl_dtype_t) -> Option<usize> {
     Some(DTYPES.get(usize::try_from(dtype).ok()?)?.1)
 }
 
 /// Returns the name of a built-in dtype's constant without its prefix.
-#[must_use]
 pub fn dtype_name(dtype: dtl_dtype_t) -> Option<&'static CStr> {
     Some(DTYPES.get(usize::try_from(dtype).ok()?)?.0)
 }
 
 /// Returns the name of a built-in operation's constant without its prefix.
-#[must_use]
 pub fn op_name(op: dtl_reduce_op_t) -> Option<&'static CStr> {
     OP_NAMES.get(usize::try_from(op).ok()?).copied()
 }
 
 /// Returns true if a built-in operation is commutative.
-#[must_use]
 pub fn commutes(op: dtl_reduce_op_t) -> bool {
     ![DTL_OP_REPLACE, DTL_OP_NO_OP].contains(&op)
 }
@@ -112,7 +108,6 @@ impl Kernels {
 }
 
 /// Returns the fastest kernels of a built-in pair here; `None` if the dtype does not support `op`.
-#[must_use]
 #[inline]
 pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Kernels> {
     const OPS: usize = OP_NAMES.len();
@@ -127,7 +122,6 @@ pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Kerne
 }
 
 /// Returns the kernels of an operation that is defined for all dtypes, whatever their elements are.
-#[must_use]
 pub fn kernels_of_bytes(op: dtl_reduce_op_t) -> Option<&'static Kernels> {
     kernels(DTL_DTYPE_BYTE, op).filter(|_| kernel_of_bytes(OperandSide::Left, op).is_some())
 }
@@ -143,7 +137,6 @@ fn kernel_of_bytes(side: OperandSide, op: dtl_reduce_op_t) -> Option<Kernel> {
 }
 
 /// Returns the kernel of a built-in pair in one instruction set. All sets give equal bits.
-#[must_use]
 pub fn kernel_at(
     level: Level,
     side: OperandSide,

@@ -25,7 +25,6 @@ impl Level {
     pub const PLAIN: Level = Level(Set::Plain);
 
     /// Returns all levels of this processor, the fastest last.
-    #[must_use]
     pub fn all() -> Vec<Level> {
         #[allow(unused_mut, reason = "other architectures have one level")]
         let mut found = vec![Level::PLAIN];
@@ -45,7 +44,6 @@ impl Level {
     }
 
     /// Returns the fastest level of this processor, which is queried at the first call.
-    #[must_use]
     pub fn best() -> Level {
         static BEST: OnceLock<Level> = OnceLock::new();
         *BEST.get_or_init(|| Level::all().pop().unwrap_or(Level::PLAIN))

@@ -19,7 +19,6 @@ pub struct UserOp {
 
 impl UserOp {
     /// Creates the operation; returns `None` for a NULL function.
-    #[must_use]
     pub fn new(function: dtl_op_fn_t, user: Addr) -> Option<Self> {
         Some(UserOp { function: function?, user })
     }

@@ -66,7 +66,6 @@ const DTYPES: usize = 23;
 const OPS: usize = 14;
 
 /// Returns the update of a built-in pair, or `None` if the operation is not defined for the dtype.
-#[must_use]
 #[inline]
 pub fn update(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Update> {
     static ALL: LazyLock<[Option<Update>; DTYPES * OPS]> = LazyLock::new(|| {
@@ -96,7 +95,6 @@ fn make(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Update> {
 }
 
 /// Returns true for the sum of 8-byte integers: one instruction, where all other pairs are a call.
-#[must_use]
 pub fn is_counter(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
     op == DTL_OP_SUM && matches!(dtype, DTL_DTYPE_INT64 | DTL_DTYPE_UINT64)
 }
@@ -124,7 +122,6 @@ pub fn is_lock_free(target: Region, size: usize) -> bool {
 
 impl Update {
     /// Returns the number of bytes of an element.
-    #[must_use]
     pub fn size(&self) -> usize {
         self.size as usize
     }
@@ -162,7 +159,6 @@ impl Update {
     }
 
     /// Returns the result for an element of 8 bytes with the value `was`.
-    #[must_use]
     pub fn made(&self, was: u64, operand: Region) -> u64 {
         let mut element = was;
         self.apply_any(region_of(&mut element), operand, Region::EMPTY);

@@ -33,7 +33,6 @@ pub fn aside() -> ForkGuard {
 
 /// Returns true if the calling thread is marked by [`aside`]: then it runs a function of the
 /// program that the library has called from marked code.
-#[must_use]
 pub fn is_aside() -> bool {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     unsafe { mine().as_ref() }.is_some_and(|record| record.aside.load(Ordering::Relaxed) > 0)
@@ -62,7 +61,6 @@ impl Drop for ForkGuard {
 
 /// Returns true in a forked child if another thread was in a call, or marked by [`aside`], at the
 /// fork. Locks that such a thread held stay locked in the child.
-#[must_use]
 pub fn another_was_inside() -> bool {
     // The list is locked: by a thread in its first call, or in a destroy.
     let Some(records) = RECORDS.try_lock() else { return true };

@@ -42,7 +42,6 @@ pub struct Label(u64);
 impl Label {
     /// Creates a label from a kind and a tag.
     #[inline]
-    #[must_use]
     pub const fn new(kind: u8, tag: u8) -> Self {
         Label(
             (kind as u64 & 31) << remote_free::KIND_SHIFT | (tag as u64) << remote_free::TAG_SHIFT,
@@ -50,13 +49,11 @@ impl Label {
     }
 
     /// Returns the label as a number.
-    #[must_use]
     pub const fn word(self) -> u64 {
         self.0
     }
 
     /// Returns the label of a number that [`Label::word`] returned.
-    #[must_use]
     pub const fn of_word(word: u64) -> Self {
         Label(word)
     }
@@ -96,7 +93,6 @@ pub struct LiveBlock {
 }
 
 /// Returns the mapping that contains a whole region. It stays until [`watch_returned`] reports it.
-#[must_use]
 pub fn mapping(region: Region) -> Option<Region> {
     let segment = page_map::find(region.addr().get())?;
     let (base, bytes) = (segment.base.get(), segment.bytes.get());
@@ -119,7 +115,6 @@ pub struct Stats {
 }
 
 /// Returns the size of the block that serves a request of `size` bytes.
-#[must_use]
 pub fn rounded(size: u64) -> u64 {
     match usize::try_from(size) {
         Ok(small @ 1..=LARGEST) => size_class::block(size_class::of(small)) as u64,
@@ -148,7 +143,6 @@ pub fn quick_alloc(size: u64, label: Label) -> Option<CachedBlock> {
 /// Frees a block on the fast path: it has this label's tag and is in a current or listed slab of
 /// this thread. Returns whether [`housekeeping`] is due. `None`: call [`free`].
 #[inline(always)] // row: alloc_free_64
-#[must_use]
 pub fn quick_free(addr: Addr, label: Label) -> Option<bool> {
     thread_heap::mine()?.quick_free(addr.get(), label.tag())
 }
@@ -161,7 +155,6 @@ pub fn housekeeping(tag: u8) {
 }
 
 /// Allocates `size` (> 0) bytes aligned to `align` (a power of two); `None` if out of memory.
-#[must_use]
 pub fn alloc(size: u64, align: u64, label: Label) -> Option<Addr> {
     let (size, align) = (usize::try_from(size).ok()?, usize::try_from(align).ok()?);
     if size as u64 > remote_free::SIZE {
@@ -180,7 +173,6 @@ fn address(at: usize) -> Addr {
 }
 
 /// Frees a block with this label's tag. Any address may be passed: it is not dereferenced.
-#[must_use]
 pub fn free(addr: Addr, label: Label) -> FreeOutcome {
     thread_heap::with(|heap| Some(heap.free(addr.get(), label.tag())))
         .unwrap_or(FreeOutcome::Foreign)
@@ -217,14 +209,12 @@ pub fn find(addr: Addr) -> Option<LiveBlock> {
 }
 
 /// Returns the first byte of the range `first` to `last` (any addresses) in the allocator's memory.
-#[must_use]
 pub fn find_within(first: Addr, last: Addr) -> Option<usize> {
     page_map::find_within(first.get(), last.get())
         .map(|segment| segment.base.get().max(first.get()))
 }
 
 /// Returns the counters of a tag. The effects of concurrent calls may be missing.
-#[must_use]
 pub fn stats(tag: u8) -> Stats {
     let mut sum = stats::Sum::default();
     page_heap::for_each_heap(|heap| heap.counters(usize::from(tag)).add_to(&mut sum));

@@ -83,7 +83,6 @@ pub(super) fn claim(word: &AtomicU64, was: u64, head: u64) -> bool {
 }
 
 /// Returns the block after a block of the list, or `None` if `word` is not that of a listed block.
-#[must_use]
 pub(super) fn next(word: &AtomicU64) -> Option<u64> {
     let value = word.load(Ordering::Relaxed);
     (value & SENT != 0).then_some(value & !SENT)

@@ -23,7 +23,6 @@ struct HookRanges {
 pub struct UnmapWatcher(Arc<HookRanges>);
 
 /// Starts to record returned ranges, until the result is dropped.
-#[must_use]
 pub fn watch() -> UnmapWatcher {
     let list = Arc::new(HookRanges {
         is_any: AtomicBool::new(false),
@@ -38,7 +37,6 @@ pub fn watch() -> UnmapWatcher {
 impl UnmapWatcher {
     /// Returns true if any ranges are recorded.
     #[inline]
-    #[must_use]
     pub fn is_any(&self) -> bool {
         self.0.is_any.load(Ordering::Acquire)
     }

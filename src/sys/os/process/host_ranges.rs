@@ -36,7 +36,6 @@ pub fn prepare() {
 }
 
 /// Returns true if the whole range, which is in use now, is certain to be host memory.
-#[must_use]
 pub fn contain(region: Region) -> bool {
     let Some(process) = PROCESS.get() else { return false };
     let (first, end) = (region.addr().get(), region.addr().get().saturating_add(region.len()));

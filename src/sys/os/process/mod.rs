@@ -27,21 +27,18 @@ pub fn exit_now(code: i32) -> ! {
 }
 
 /// Returns the id of this process.
-#[must_use]
 pub fn own_pid() -> i32 {
     // The kernel's ids fit in 22 bits.
     i32::try_from(std::process::id()).unwrap_or(i32::MAX)
 }
 
 /// Returns the calling thread's id, as listed in /proc/self/task.
-#[must_use]
 pub fn thread_id() -> i32 {
     rustix::thread::gettid().as_raw_pid()
 }
 
 /// Returns the maximum size in bytes of a file that this process writes (`ulimit -f`). A write
 /// beyond it usually kills the process by SIGXFSZ.
-#[must_use]
 pub fn file_size_limit() -> u64 {
     rustix::process::getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
@@ -56,13 +53,11 @@ pub fn trim_malloc() {
 }
 
 /// Returns the id of the process that started this process.
-#[must_use]
 pub fn parent_pid() -> i32 {
     i32::try_from(std::os::unix::process::parent_id()).unwrap_or(i32::MAX)
 }
 
 /// Returns the effective user id of this process.
-#[must_use]
 pub fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -143,7 +138,6 @@ impl PidFd {
     }
 
     /// Returns true if the process has exited (a zombie has, a stopped process has not).
-    #[must_use]
     pub fn exited(&self) -> bool {
         let mut entry = [PollFd::new(&self.0, PollFlags::IN)];
         let ready = rustix::event::poll(&mut entry, Some(&Timespec::default()));
@@ -203,7 +197,6 @@ impl ForeignMemory {
     }
 
     /// Returns the id that the process had when its memory was opened.
-    #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
     }

@@ -123,25 +123,21 @@ impl SharedMapping {
     }
 
     /// Returns the number of bytes.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Returns the address of the first byte.
-    #[must_use]
     pub fn base(&self) -> Addr {
         self.base
     }
 
     /// Returns true if the memory has no bytes.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Returns the descriptor to pass on; `None` for memory of this process alone.
-    #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(|file| file.as_fd())
     }
@@ -204,7 +200,6 @@ impl SharedMapping {
     }
 
     /// Returns the 64-bit word at an offset; `None` if it is not a multiple of 8 inside the memory.
-    #[must_use]
     pub fn word(self: &Arc<Self>, offset: usize) -> Option<SharedWord> {
         let inside = offset % 8 == 0 && offset.checked_add(8)? <= self.len;
         let at = NonNull::new(self.base.offset(offset).ptr().cast::<AtomicU64>())?;
@@ -212,7 +207,6 @@ impl SharedMapping {
     }
 
     /// Returns a range of bytes inside the memory from a multiple of 8 on; `None` for other ranges.
-    #[must_use]
     pub fn span(self: &Arc<Self>, offset: usize, len: usize) -> Option<Span> {
         let inside = offset % 8 == 0 && offset.checked_add(len)? <= self.len;
         if !inside {
@@ -245,7 +239,6 @@ unsafe impl Sync for SharedWord {}
 
 impl Deref for SharedWord {
     type Target = AtomicU64;
-    #[inline]
     fn deref(&self) -> &AtomicU64 {
         // SAFETY: aligned, inside the mapping, kept mapped; zeroed memory is a valid atomic.
         unsafe { self.at.as_ref() }
@@ -260,15 +253,11 @@ pub struct Span {
 
 impl Span {
     /// Returns the bytes. They stay mapped as long as the span lives.
-    #[inline]
-    #[must_use]
     pub fn region(&self) -> Region {
         self.region
     }
 
     /// Returns the word at an offset (a multiple of 8) of the span; `None` for other offsets.
-    #[inline]
-    #[must_use]
     pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
         if offset % 8 != 0 || offset.checked_add(8)? > self.region.len() {
             return None;
@@ -279,8 +268,6 @@ impl Span {
     }
 
     /// Returns `count` words at an offset (a multiple of 8) of the span; `None` if they exceed it.
-    #[inline]
-    #[must_use]
     pub fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
         let len = count.checked_mul(8)?;
         if offset % 8 != 0 || offset.checked_add(len)? > self.region.len() {
@@ -293,7 +280,6 @@ impl Span {
 
     /// Prefetches the cache line at an offset for writing: the line is fetched from the core that
     /// had it last, while this core does other work.
-    #[inline]
     pub fn will_write(&self, offset: usize) {
         // An explicit instruction, because the compiler's own hint does not mean "to write" for
         // every processor. On a processor that does not support the instruction it has no effect.
@@ -310,7 +296,6 @@ impl Span {
     }
 
     /// Returns two words at an offset (a multiple of 8) of the span, and `len` bytes after them.
-    #[inline]
     #[must_use]
     pub fn block(&self, offset: usize, len: usize) -> Option<([&AtomicU64; 2], Region)> {
         if offset % 8 != 0 || offset.checked_add(16)?.checked_add(len)? > self.region.len() {

@@ -95,19 +95,16 @@ pub use crate::sys::compute::foreign_test::STATUS_ROOM;
 
 impl Abi {
     /// Returns the value of a predefined handle.
-    #[must_use]
     pub const fn handle(&self, name: Handle) -> ValueSource {
         name.place(self.family)
     }
 
     /// Returns the value of a pointer constant.
-    #[must_use]
     pub const fn pointer(&self, name: Pointer) -> ValueSource {
         name.place(self.family)
     }
 
     /// Returns the value of an integer constant, or [`ABSENT`] if the interface lacks it.
-    #[must_use]
     pub const fn int(&self, name: Int) -> i32 {
         name.value(self.family)
     }
@@ -129,7 +126,6 @@ macro_rules! names {
             pub const ALL: &'static [$enumeration] = &[$($enumeration::$variant),+];
 
             /// Returns MPI's own name of the constant.
-            #[must_use]
             pub const fn mpi(self) -> &'static str {
                 match self { $(Self::$variant => stringify!($mpi)),+ }
             }

@@ -22,8 +22,6 @@ impl Buffer {
     pub const NONE: Buffer = Buffer::Whole(Region::EMPTY);
 
     /// Returns the range of a `Whole` buffer; an empty range for `Blocks`.
-    #[must_use]
-    #[inline]
     pub fn whole(&self) -> Region {
         match self {
             Buffer::Whole(region) => *region,
@@ -32,7 +30,6 @@ impl Buffer {
     }
 
     /// Returns all ranges of the buffer.
-    #[must_use]
     pub fn ranges(&self) -> &[Region] {
         match self {
             Buffer::Whole(region) => slice::from_ref(region),
@@ -51,7 +48,6 @@ impl Buffer {
     }
 
     /// Returns the bytes from the start of the first non-empty range to the end of the last.
-    #[must_use]
     pub fn span(&self) -> usize {
         let used = || self.ranges().iter().filter(|range| !range.is_empty());
         let first = used().map(|range| range.addr().get()).min().unwrap_or(0);
@@ -98,8 +94,6 @@ pub struct CollArgs {
 
 impl CollArgs {
     /// Creates the arguments of a collective without data.
-    #[must_use]
-    #[inline]
     pub fn new(kind: Kind) -> CollArgs {
         CollArgs {
             kind,
@@ -117,13 +111,11 @@ impl CollArgs {
     }
 
     /// Returns true if operands may be combined in any order.
-    #[must_use]
     pub fn commutes(&self) -> bool {
         self.reduction.is_none_or(|reduction| reduction.commutes)
     }
 
     /// Returns the element size of the reduction in bytes; 1 if the collective does not reduce.
-    #[must_use]
     pub fn element(&self) -> usize {
         self.reduction.map_or(1, |reduction| reduction.element.max(1))
     }

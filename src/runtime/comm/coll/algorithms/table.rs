@@ -54,14 +54,12 @@ pub struct CollectiveRow {
 
 impl CollectiveRow {
     /// Returns true if ranks may pass different counts.
-    #[must_use]
     pub fn is_varied(&self) -> bool {
         self.send == Extent::Varied || self.recv == Extent::Varied
     }
 
     /// Returns the bytes by which an algorithm is selected: `bytes`, or 0 if sizes may differ
     /// between ranks, because all ranks must select the same algorithm.
-    #[inline]
     pub(crate) fn deciding_bytes(&self, bytes: usize) -> usize {
         let is_equal = self.reduces || !self.is_varied();
         if is_equal && self.recv != Extent::Nothing { bytes } else { 0 }
@@ -70,7 +68,6 @@ impl CollectiveRow {
 
 impl Kind {
     /// Returns the properties of a collective; kinds that are not in the table are barriers.
-    #[must_use]
     pub fn row(self) -> &'static CollectiveRow {
         TABLE.get((self as usize).wrapping_sub(Kind::Barrier as usize)).unwrap_or(&BARRIER)
     }

@@ -174,7 +174,6 @@ impl Comm {
 
     /// Starts a small collective over the mailboxes. A collective that completes at once never
     /// becomes a `Run`, because creating a `Run` would take longer than the collective.
-    #[inline]
     pub(in crate::runtime::comm) fn prepare_flat(
         &self,
         args: &CollArgs,
@@ -205,14 +204,12 @@ impl Comm {
 
     /// Enters a collective on this communicator and returns the lock, which only one thread has
     /// at a time. Fails if the thread may not call the transport.
-    #[inline]
     pub(in crate::runtime::comm) fn enter(&self, call: &OpDesc) -> Result<LockWord> {
         self.try_enter().map_or_else(|| self.enter_checked(call.kind.name()), Ok)
     }
 
     /// Enters a collective on the fast path. Returns `None` if a check of `enter_checked` may fail,
     /// so that the caller must use `enter_checked`.
-    #[inline]
     pub(in crate::runtime::comm) fn try_enter(&self) -> Option<LockWord> {
         let is_well =
             self.is_open() && !self.is_broken.load(Ordering::Relaxed) && !self.is_for_some;
@@ -247,13 +244,11 @@ impl Comm {
         self.in_collective.give_back(turn);
     }
 
-    #[inline]
     pub(in crate::runtime::comm) fn begin(&self, call: OpDesc, turn: LockWord) -> CollSetup {
         let call = self.numbered(call);
         CollSetup { ticket: self.recorder.begin(call.words()), call, turn }
     }
 
-    #[inline]
     fn numbered(&self, call: OpDesc) -> OpDesc {
         // Only one thread at a time runs this code (`enter`), so a load and a store are enough.
         let number = self.sequence.load(Ordering::Relaxed);

@@ -174,7 +174,6 @@ impl Schedule {
     }
 
     /// Removes completed operations from the list, polled by `ask`. Returns true if there were any.
-    #[inline]
     pub(in crate::runtime::comm) fn poll_with(
         &mut self,
         comm: &Comm,

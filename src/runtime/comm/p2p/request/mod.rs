@@ -451,7 +451,6 @@ impl Request {
     }
 
     /// Makes progress on the request without waiting. The outcome remains in the request.
-    #[inline]
     fn settle(&mut self, comm: &Comm) -> Result<PollState> {
         let (kind, peer) = (self.what.kind(), self.peer);
         self.life.settle(|operation| poll(comm, (kind, peer), operation))
@@ -523,8 +522,6 @@ pub(in crate::runtime::comm) fn failed(error: Error) -> Outcome {
 }
 
 /// Returns true if the handle still refers to a request.
-#[inline]
-#[must_use]
 pub fn is_alive(handle: dtl_request_t) -> bool {
     TABLE.is_live(handle.id)
 }

@@ -38,7 +38,6 @@ impl<A, O> RequestPhase<A, O> {
 
     /// Makes progress on the request without waiting. `poll` returns the outcome of a complete
     /// operation, otherwise `None`. If `poll` fails, the request remains active.
-    #[inline]
     pub(in crate::runtime::comm) fn settle<E>(
         &mut self,
         poll: impl FnOnce(&mut A) -> Result<Option<O>, E>,
@@ -57,7 +56,6 @@ impl<A, O> RequestPhase<A, O> {
 
     /// Returns the outcome of a complete request and makes the request inactive, so that no other
     /// caller obtains the outcome. Returns `None` if the request is not complete.
-    #[inline]
     pub(in crate::runtime::comm) fn take_outcome(&mut self) -> Option<O> {
         match std::mem::replace(self, RequestPhase::AtRest) {
             RequestPhase::Over(outcome) => Some(outcome),
