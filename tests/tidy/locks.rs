@@ -10,7 +10,7 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
         "in calls, by their errands, and by the library's threads at work",
         &[
             "backend/bootstrap/job_id.rs MEMBERS",
-            "backend/cuda/driver.rs LIBRARY",
+            "backend/cuda/discovery.rs LIBRARY",
             "backend/cuda/modules/nvrtc.rs LIBRARY",
             "backend/mpi/reduce_op.rs NAMED",
             "backend/mpi/library/mpi_library.rs FAILED",

@@ -5,48 +5,28 @@
 //! between this library and programs and libraries that use the CUDA runtime API. A call makes the
 //! context current in the calling thread and restores the previous context before it returns.
 
-use super::device::CHOSEN;
-use super::memory::AllocOrigin;
-use super::modules::CudaModule;
-use super::staging::Buffers;
-use super::stream::CudaStream;
-use super::stream_hold::Words;
 use super::symbols::*;
-use crate::backend::driver::{self, CurrentDevice, Driver as _, Stream, TryOnce};
-use crate::backend::vendor_lib::{Names, VendorLib};
+use crate::abi::word::*;
+use crate::backend::driver::{self, DeviceBackend, Driver as _, TryOnce};
 use crate::error::Result;
-use crate::runtime::settings;
-use crate::sys::memory::buf::Addr;
-use crate::sys::os::dl;
+use crate::sys::memory::buf::{Addr, AlignedBlock};
 use crate::sys::sync::lock::Mutex;
 use std::ffi::CStr;
-use std::path::Path;
 use std::ptr;
-use std::sync::Arc;
 
-/// Minimum driver version, encoded like the result of cuDriverGetVersion (11000 = CUDA 11.0). A
-/// driver of this version exports every required function of the table.
-const OLDEST: i32 = 11_000;
-
-static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
-    name: "CUDA",
-    part: "driver",
-    soname: "libcuda.so.1",
-    variable: "DTL_CUDA_LIBRARY",
-    wanted: "NVIDIA's driver library (libcuda.so.1)",
-    advice: "install NVIDIA's driver, or name its libcuda.so.1 with DTL_CUDA_LIBRARY",
-});
+/// Backend "cuda".
+pub type Cuda = DeviceBackend<CudaDriver>;
 
 /// Initialized CUDA driver of this process.
 pub struct CudaDriver {
     /// Function table of the driver library.
     pub(super) cuda: &'static Functions,
     /// Generation: a number unique to this initialization of the driver.
-    generation: u64,
+    pub(super) generation: u64,
     /// Devices, in the order of the driver's ordinals.
     pub(super) cards: Vec<Card>,
     /// Cache of page-locked buffers for staged messages.
-    pub(super) staging: Buffers,
+    pub(super) staging: Mutex<Buffers>,
 }
 
 /// CUDA device.
@@ -55,12 +35,68 @@ pub struct Card {
     pub(super) id: CUdevice,
     /// Name of the device.
     pub(super) name: String,
-    context: TryOnce<Addr>,
+    pub(super) context: TryOnce<Addr>,
     /// Internal streams for work that a caller waits for, indexed by `Use`.
-    own: [TryOnce<Addr>; 2],
-    pool: TryOnce<Option<Addr>>,
+    pub(super) own: [TryOnce<Addr>; 2],
+    pub(super) pool: TryOnce<Option<Addr>>,
     /// Page-locked words whose value held streams wait for while the host works.
     pub(super) words: Mutex<Words>,
+}
+
+/// Page-locked memory of the words of one device. The memory is kept until the driver object is
+/// dropped, because freeing it waits for all streams.
+#[derive(Default)]
+pub(super) struct Words {
+    pub(super) pages: Vec<Addr>,
+    pub(super) unused: Vec<Addr>,
+}
+
+/// Cache of the staging buffers of the process.
+#[derive(Default)]
+pub(super) struct Buffers {
+    pub(super) unused: Vec<Buffer>,
+    /// Total size of all buffers, including those in use, in bytes.
+    pub(super) bytes: usize,
+}
+
+/// Page-locked staging buffer.
+pub(super) struct Buffer {
+    pub(super) memory: AlignedBlock,
+    pub(super) size: usize,
+}
+
+/// Allocation of backend "cuda".
+pub(super) type Block = driver::Block<AllocOrigin>;
+
+/// Origin of an allocation: determines the call that frees it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum AllocOrigin {
+    Pool,
+    Device,
+    Managed,
+    Host,
+    /// Device memory imported from another process.
+    Opened,
+    /// Host memory of the application that this backend registered.
+    Program,
+    /// Memory that the application allocated or registered through the driver; the value is the
+    /// memory kind.
+    Foreign(dtl_enum_word_t),
+}
+
+impl Block {
+    /// Returns true if the block is managed memory, whose pages migrate.
+    pub(super) fn is_managed(&self) -> bool {
+        matches!(self.origin, AllocOrigin::Managed | AllocOrigin::Foreign(DTL_MEMORY_MANAGED))
+    }
+
+    /// Returns true if the block is known to reside on its device.
+    pub(super) fn is_on_device(&self) -> bool {
+        let is_ours =
+            matches!(self.origin, AllocOrigin::Pool | AllocOrigin::Device | AllocOrigin::Opened);
+        is_ours
+            || matches!(self.origin, AllocOrigin::Foreign(DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED))
+    }
 }
 
 /// Purpose of an internal stream of a device. The purposes are separate so that an allocation never
@@ -101,67 +137,6 @@ impl Drop for ContextGuard {
             // the one that `enter` pushed.
             let _ = unsafe { (self.cuda.cuCtxPopCurrent_v2)(&raw mut popped) };
         }
-    }
-}
-
-impl driver::Driver for CudaDriver {
-    const NAME: &'static CStr = c"cuda";
-    /// Highest priority, because this backend is specific to one vendor's devices.
-    const PRIORITY: i32 = 100;
-    const CALLBACK_THREAD: &'static str = "dtl-cuda-stream";
-    const ALIGNMENT: u64 = 256;
-    const CHOSEN: &'static CurrentDevice = &CHOSEN;
-    type Card = Card;
-    type Queue = CudaStream;
-    type Origin = AllocOrigin;
-    type Module = CudaModule;
-
-    fn find() -> std::result::Result<Self, String> {
-        LIBRARY.may_be_called()?;
-        let cuda = open()?;
-        let generation = LIBRARY.begin();
-        let mut version = 0;
-        // SAFETY: `version` is valid for writing an int. cuDriverGetVersion may be called before
-        // cuInit.
-        let code = unsafe { (cuda.cuDriverGetVersion)(&raw mut version) };
-        cuda.check(code, "cuDriverGetVersion").map_err(|error| error.text().to_owned())?;
-        if version < OLDEST {
-            let (major, minor) = (version / 1000, version % 1000 / 10);
-            return Err(format!(
-                "the CUDA driver is one of CUDA {major}.{minor}, and 11.0 or newer is needed: \
-                 update the driver"
-            ));
-        }
-        // SAFETY: cuInit takes no pointers.
-        let code = unsafe { (cuda.cuInit)(0) };
-        if code == CUDA_ERROR_NO_DEVICE {
-            return Err("the CUDA driver finds no device: permissions of /dev/nvidia…, \
-                CUDA_VISIBLE_DEVICES, or none is \
-                        plugged in"
-                .into());
-        }
-        cuda.check(code, "cuInit").map_err(|error| error.text().to_owned())?;
-        let cards = list(cuda).map_err(|error| error.text().to_owned())?;
-        if cards.is_empty() {
-            return Err("the CUDA driver counts 0 devices".into());
-        }
-        Ok(CudaDriver { cuda, generation, cards, staging: Buffers::default() })
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    fn cards(&self) -> &[Card] {
-        &self.cards
-    }
-
-    fn create_stream(self: &Arc<Self>, device: i32) -> Result<Arc<Stream<Self>>> {
-        CudaStream::create(self, device).map(Stream::new)
-    }
-
-    fn wrap_stream(self: &Arc<Self>, device: i32, native: Addr) -> Result<Arc<Stream<Self>>> {
-        CudaStream::wrap(self, device, native).map(Stream::new)
     }
 }
 
@@ -235,31 +210,6 @@ impl Card {
     }
 }
 
-impl Drop for CudaDriver {
-    fn drop(&mut self) {
-        self.staging.trim(self);
-        for card in &mut self.cards {
-            let Some(context) = card.context.take() else { continue };
-            if let Ok(inside) = enter(self.cuda, context) {
-                for stream in card.own.iter_mut().filter_map(TryOnce::take) {
-                    // SAFETY: this driver object owns the stream and destroys it once.
-                    let _ = unsafe { (self.cuda.cuStreamDestroy_v2)(stream.ptr()) };
-                }
-                if let (Some(pool), Some(destroy)) =
-                    (card.pool.take().flatten(), self.cuda.cuMemPoolDestroy)
-                {
-                    // SAFETY: this driver object owns the pool and destroys it once.
-                    let _ = unsafe { destroy(pool.ptr()) };
-                }
-                card.words.get_mut().free(self.cuda);
-                drop(inside);
-            }
-            // SAFETY: `context` retained the primary context once, and this call releases it once.
-            let _ = unsafe { (self.cuda.cuDevicePrimaryCtxRelease_v2)(card.id) };
-        }
-    }
-}
-
 /// Creates a stream in the current context that does not synchronize with the legacy default
 /// stream.
 pub(super) fn new_stream(cuda: &Functions) -> Result<Addr> {
@@ -302,46 +252,6 @@ fn new_pool(driver: &CudaDriver, card: &Card) -> Result<Option<Addr>> {
     cuda.check(code, "cuMemPoolSetAttribute").map(|()| Some(Addr::new(pool)))
 }
 
-/// Returns true if the application has loaded and initialized the driver. The query neither loads
-/// nor initializes the driver: after cuInit, forked children cannot use CUDA, and an application
-/// may load the driver long before it initializes it.
-pub(super) fn is_in_use() -> bool {
-    let named = settings::current().driver_library;
-    let name = LIBRARY.file(named.as_deref());
-    if LIBRARY.may_be_called().is_err() || dl::SharedObject::loaded(Path::new(name)).is_none() {
-        return false;
-    }
-    let Ok(cuda) = open() else { return false };
-    let mut current = ptr::null_mut();
-    // SAFETY: `current` is writable; before cuInit the call returns an error code.
-    unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) == CUDA_SUCCESS }
-}
-
-fn open() -> std::result::Result<&'static Functions, String> {
-    // SAFETY: the name is that of CUDA's driver library, or the user who named another library
-    // vouches for it.
-    unsafe { LIBRARY.open_named(settings::current().driver_library.as_deref()) }
-}
-
-fn list(cuda: &'static Functions) -> Result<Vec<Card>> {
-    let mut count = 0;
-    // SAFETY: `count` is valid for writing an int.
-    cuda.check(unsafe { (cuda.cuDeviceGetCount)(&raw mut count) }, "cuDeviceGetCount")?;
-    let mut cards = Vec::new();
-    for ordinal in 0..count {
-        let mut id = 0;
-        // SAFETY: `id` is valid for writing a device handle.
-        cuda.check(unsafe { (cuda.cuDeviceGet)(&raw mut id, ordinal) }, "cuDeviceGet")?;
-        let name = text::<128>(|room, out| {
-            // SAFETY: `id` is a device of the driver, and `out` is valid for writing `room` bytes.
-            unsafe { (cuda.cuDeviceGetName)(out, room, id) }
-        });
-        let (context, own, pool, words) = Default::default();
-        cards.push(Card { id, name, context, own, pool, words });
-    }
-    Ok(cards)
-}
-
 /// Queries a string of at most `ROOM` bytes, including the NUL, by calling `ask`. Returns an empty
 /// string if the query fails.
 pub(super) fn text<const ROOM: usize>(ask: impl Fn(c_int, *mut c_char) -> CUresult) -> String {
@@ -352,4 +262,10 @@ pub(super) fn text<const ROOM: usize>(ask: impl Fn(c_int, *mut c_char) -> CUresu
     CStr::from_bytes_until_nul(&bytes)
         .map(|text| text.to_string_lossy().into_owned())
         .unwrap_or_default()
+}
+
+/// Converts a device pointer into an address. The host may be unable to read memory at this
+/// address.
+pub(super) fn address(number: CUdeviceptr) -> Addr {
+    Addr::new(std::ptr::with_exposed_provenance_mut(number as usize))
 }

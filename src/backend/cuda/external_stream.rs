@@ -1,8 +1,7 @@
 //! CUDA stream for the work of another library (NCCL), with only the operations that such a library
 //! needs.
 
-use super::Cuda;
-use super::driver::CudaDriver;
+use super::driver::{Cuda, CudaDriver};
 use super::stream::CudaStream;
 use super::symbols::*;
 use crate::backend::driver::{Driver as _, EventRecord, Queue as _, Stream};

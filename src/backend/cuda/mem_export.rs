@@ -1,9 +1,7 @@
 //! Exported and registered memory: device memory for other processes (CUDA IPC), device memory for
 //! the drivers of other devices (dma-buf), and application memory that devices can access.
 
-use super::Cuda;
-use super::driver::CudaDriver;
-use super::memory::{AllocOrigin, Block, address};
+use super::driver::{AllocOrigin, Block, Cuda, CudaDriver, address};
 use super::symbols::*;
 use crate::backend::driver::Driver as _;
 use crate::error::{Result, fail};

@@ -4,53 +4,19 @@
 //! The driver's pool is stream-ordered, the allocation interface of this file is not: an allocation
 //! is queued on an internal stream, and the call waits for the stream.
 
-use super::driver::{CudaDriver, Use};
+use super::driver::{AllocOrigin, Block, Cuda, CudaDriver, Use, address};
 use super::errors::is_lost;
 use super::symbols::*;
-use super::{Cuda, mem_export};
+use super::{mem_export, staging};
 use crate::abi::devices::device::*;
 use crate::abi::word::*;
-use crate::backend::driver::{self, Driver as _, room_for, stream_of};
+use crate::backend::driver::{Driver as _, room_for, stream_of};
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{CopySide, DriverAllocation, Exports, Memory, Token};
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::{Addr, Region};
 use std::sync::Arc;
-
-/// Allocation of backend "cuda".
-pub(super) type Block = driver::Block<AllocOrigin>;
-
-/// Origin of an allocation: determines the call that frees it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum AllocOrigin {
-    Pool,
-    Device,
-    Managed,
-    Host,
-    /// Device memory imported from another process.
-    Opened,
-    /// Host memory of the application that this backend registered.
-    Program,
-    /// Memory that the application allocated or registered through the driver; the value is the
-    /// memory kind.
-    Foreign(dtl_enum_word_t),
-}
-
-impl Block {
-    /// Returns true if the block is managed memory, whose pages migrate.
-    pub(super) fn is_managed(&self) -> bool {
-        matches!(self.origin, AllocOrigin::Managed | AllocOrigin::Foreign(DTL_MEMORY_MANAGED))
-    }
-
-    /// Returns true if the block is known to reside on its device.
-    pub(super) fn is_on_device(&self) -> bool {
-        let is_ours =
-            matches!(self.origin, AllocOrigin::Pool | AllocOrigin::Device | AllocOrigin::Opened);
-        is_ours
-            || matches!(self.origin, AllocOrigin::Foreign(DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED))
-    }
-}
 
 impl Cuda {
     /// Describes one side of a copy or fill. Returns `None` for plain host memory.
@@ -148,12 +114,6 @@ impl Cuda {
         copy_text(&mut out.name, name);
         Ok(())
     }
-}
-
-/// Converts a device pointer into an address. The host may be unable to read memory at this
-/// address.
-pub(super) fn address(number: CUdeviceptr) -> Addr {
-    Addr::new(std::ptr::with_exposed_provenance_mut(number as usize))
 }
 
 fn check_kind(driver: &CudaDriver, device: i32, kind: dtl_enum_word_t) -> Result<()> {
@@ -351,7 +311,7 @@ impl Memory for Arc<Cuda> {
 
     fn trim(&self) {
         if let Some(driver) = self.driver.known() {
-            driver.staging.trim(&driver);
+            staging::trim(&driver);
             for device in 0..driver.cards.len() as i32 {
                 if driver.pool_so_far(device).is_some() {
                     let inside = driver.enter(device);

@@ -16,10 +16,12 @@
 //! - `transfer`: copies
 //! - `staging`: page-locked memory for staged messages
 //! - `modules`: kernels
+//! - `discovery`: loading of the driver library and its devices
 
 #[rustfmt::skip]
 pub mod cuda_sys;
 mod device;
+mod discovery;
 mod driver;
 pub mod errors;
 mod event;
@@ -33,31 +35,4 @@ mod stream_hold;
 pub mod symbols;
 mod transfer;
 
-use super::driver::DeviceBackend;
-use crate::runtime::component::{Availability, BackendProbe};
-use crate::runtime::settings;
-use std::path::Path;
-use std::sync::Arc;
-
-/// Backend "cuda".
-pub type Cuda = DeviceBackend<driver::CudaDriver>;
-
-impl BackendProbe for Arc<Cuda> {
-    fn available(&self) -> Availability {
-        self.availability()
-    }
-
-    fn is_in_use(&self) -> bool {
-        driver::is_in_use()
-    }
-
-    fn passed_over_reason(&self) -> Option<String> {
-        // Initializing an installed CUDA driver takes a considerable part of a second. The backend
-        // is therefore passed over unless a device file or the settings indicate a GPU.
-        let is_sought = settings::current().driver_library.is_some()
-            || ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl"]
-                .iter()
-                .any(|file| Path::new(file).exists());
-        (!is_sought).then(|| "no NVIDIA GPU's device file is in /dev (nvidiactl, dxg)".into())
-    }
-}
+pub use driver::Cuda;

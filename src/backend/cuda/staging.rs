@@ -5,12 +5,11 @@
 //! buffers are cached for later messages. The library allocates and registers the buffers instead
 //! of calling cuMemHostAlloc, so that another process can read them (process_vm_readv).
 
-use super::driver::CudaDriver;
+use super::driver::{Buffer, CudaDriver};
 use super::symbols::*;
 use crate::runtime::component::StagingBuffer;
 use crate::sys::memory::buf::{AlignedBlock, Region};
 use crate::sys::memory::host_pages::page_size;
-use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
 /// Minimum size of a buffer, in bytes.
@@ -19,22 +18,6 @@ const LEAST: usize = 64 << 10;
 const MOST: usize = 16 << 20;
 /// Maximum total size of all staging buffers of the process, in bytes.
 const TOTAL: usize = 64 << 20;
-
-/// Cache of the staging buffers of the process.
-#[derive(Default)]
-pub(super) struct Buffers(Mutex<BufferList>);
-
-#[derive(Default)]
-struct BufferList {
-    unused: Vec<Buffer>,
-    /// Total size of all buffers, including those in use, in bytes.
-    bytes: usize,
-}
-
-struct Buffer {
-    memory: AlignedBlock,
-    size: usize,
-}
 
 /// Staging buffer that a message uses; returned to the cache when dropped.
 struct LentBuffer {
@@ -52,7 +35,7 @@ pub(super) fn lend(driver: &Arc<CudaDriver>, len: usize) -> Option<Box<dyn Stagi
         return None;
     }
     let size = len.next_power_of_two().max(LEAST);
-    let mut kept = driver.staging.0.try_lock()?;
+    let mut kept = driver.staging.try_lock()?;
     let buffer = if let Some(place) = kept.unused.iter().position(|buffer| buffer.size == size) {
         kept.unused.swap_remove(place)
     } else {
@@ -83,25 +66,23 @@ impl StagingBuffer for LentBuffer {
 
 impl Drop for LentBuffer {
     fn drop(&mut self) {
-        self.driver.staging.0.lock().unused.extend(self.buffer.take());
+        self.driver.staging.lock().unused.extend(self.buffer.take());
     }
 }
 
-impl Buffers {
-    /// Unregisters and frees all buffers that are not in use.
-    pub(super) fn trim(&self, driver: &CudaDriver) {
-        let mut kept = self.0.lock();
-        let unused = std::mem::take(&mut kept.unused);
-        kept.bytes -= unused.iter().map(|buffer| buffer.size).sum::<usize>();
-        drop(kept);
-        let Some(unregister) = driver.cuda.cuMemHostUnregister else { return };
-        if unused.is_empty() {
-            return;
-        }
-        let _inside = driver.enter_any();
-        for buffer in unused {
-            // SAFETY: the buffer was registered and is unregistered once. No copy uses it.
-            let _ = unsafe { unregister(buffer.memory.addr().ptr()) };
-        }
+/// Unregisters and frees all buffers that are not in use.
+pub(super) fn trim(driver: &CudaDriver) {
+    let mut kept = driver.staging.lock();
+    let unused = std::mem::take(&mut kept.unused);
+    kept.bytes -= unused.iter().map(|buffer| buffer.size).sum::<usize>();
+    drop(kept);
+    let Some(unregister) = driver.cuda.cuMemHostUnregister else { return };
+    if unused.is_empty() {
+        return;
+    }
+    let _inside = driver.enter_any();
+    for buffer in unused {
+        // SAFETY: the buffer was registered and is unregistered once. No copy uses it.
+        let _ = unsafe { unregister(buffer.memory.addr().ptr()) };
     }
 }

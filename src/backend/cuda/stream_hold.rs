@@ -12,7 +12,7 @@
 //! driver calls even after a fault, signals that the stream has arrived, and words are reused
 //! instead of freed.
 
-use super::driver::CudaDriver;
+use super::driver::{CudaDriver, Words};
 use super::symbols::*;
 use crate::backend::driver::Driver as _;
 use crate::backend::driver::stream_callbacks::Hold;
@@ -28,14 +28,6 @@ const PAGE: usize = 4096;
 /// Size of a word's slot, in bytes: one cache line, so that callbacks of other streams do not write
 /// to it.
 const LINE: usize = 64;
-
-/// Page-locked memory of the words of one device. The memory is kept until the driver object is
-/// dropped, because freeing it waits for all streams.
-#[derive(Default)]
-pub(super) struct Words {
-    pages: Vec<Addr>,
-    unused: Vec<Addr>,
-}
 
 impl Words {
     /// Allocates a page of words, adds all words except the first to the unused words, and returns
@@ -54,16 +46,6 @@ impl Words {
         let lines = (LINE..PAGE).step_by(LINE);
         self.unused.extend(lines.map(|at| Addr::new(page.wrapping_byte_add(at))));
         Ok(Addr::new(page))
-    }
-
-    /// Frees all pages. The caller has made the device's context current and has destroyed all
-    /// streams of the library.
-    pub(super) fn free(&mut self, cuda: &Functions) {
-        self.unused.clear();
-        for page in self.pages.drain(..) {
-            // SAFETY: cuMemHostAlloc allocated the page, which is freed once.
-            let _ = unsafe { (cuda.cuMemFreeHost)(page.ptr()) };
-        }
     }
 }
 

@@ -5,12 +5,11 @@
 //! memory type from a pointer. A copy between two devices passes both contexts, because memory from
 //! one device's pool is not accessible to the other device.
 
-use super::driver::{CudaDriver, Use, new_stream};
+use super::driver::{Block, Cuda, CudaDriver, Use, new_stream};
 use super::event::CudaEvent;
-use super::memory::Block;
+use super::staging;
 use super::stream::CudaStream;
 use super::symbols::*;
-use super::{Cuda, staging};
 use crate::abi::devices::device::DTL_PREFETCH_HOST;
 use crate::backend::driver::{Driver as _, Queue as _, stream_of};
 use crate::error::{Result, fail};
