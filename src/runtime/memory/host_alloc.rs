@@ -7,7 +7,6 @@
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
 use crate::sys::memory::heap::{self, CachedBlock, FreeOutcome, Label};
 use crate::sys::os::hwinfo;
@@ -148,6 +147,6 @@ pub fn trim(keep: u64) {
 
 /// Returns the number of bytes that the allocator has from the system, or 0 if it does not serve
 /// this backend.
-pub fn reserved(backend: &Backend) -> u64 {
-    if serves(backend.handle()) { heap::mapped() as u64 } else { 0 }
+pub fn reserved(backend: dtl_backend_t) -> u64 {
+    if serves(backend) { heap::mapped() as u64 } else { 0 }
 }

@@ -20,7 +20,7 @@ pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
     let usage = &backend.memory_use;
     out.live_bytes = usage.live_bytes.load(Ordering::Relaxed);
     out.peak_bytes = usage.peak_bytes.load(Ordering::Relaxed);
-    out.reserved_bytes = out.live_bytes + host_alloc::reserved(backend);
+    out.reserved_bytes = out.live_bytes + host_alloc::reserved(backend.handle());
     out.live_count = usage.live_count.load(Ordering::Relaxed);
     out.total_count = usage.total_count.load(Ordering::Relaxed);
     if host_alloc::serves(backend.handle()) {
@@ -48,16 +48,38 @@ pub fn trim(backend: &Backend) -> Result<()> {
     Ok(())
 }
 
-/// Checks size and alignment as [`super::check`] does. Returns the alignment to request from the
+/// Largest alignment in bytes.
+pub const MOST_ALIGNMENT: u64 = 1 << 30;
+
+/// Checks a size and an alignment in bytes. Returns the alignment to request; 0 becomes 1.
+pub fn check(size: u64, align: u64) -> Result<u64> {
+    let align = if align == 0 { 1 } else { align };
+    if !align.is_power_of_two() || align > MOST_ALIGNMENT {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "alignment {align}: use a power of two up to 2^30, or 0 for the kind's own"
+        );
+    }
+    if size == 0 || size > isize::MAX as u64 - align {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "size_bytes {size}: use 1 to {}",
+            isize::MAX as u64 - align
+        );
+    }
+    Ok(align)
+}
+
+/// Checks size and alignment as [`check`] does. Returns the alignment to request from the
 /// backend; 0 becomes the alignment that the kind declares.
 pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<u64> {
-    let given = super::check(size, align)?;
+    let given = check(size, align)?;
     if align != 0 {
         return Ok(given);
     }
     let mut info = crate::runtime::zeroed_kind_info();
     match kind_info(backend, kind, &mut info) {
-        Ok(()) => super::check(size, info.alignment),
+        Ok(()) => check(size, info.alignment),
         Err(error) if error.status() == DTL_ERROR_NATIVE_BACKEND => Err(error),
         // The backend does not describe the kind, or the kind does not exist, which `alloc` reports
         // better.
