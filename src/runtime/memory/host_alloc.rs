@@ -4,6 +4,8 @@
 //!
 //! Only one backend at a time declares plain memory: the built-in backend for the host.
 
+pub use crate::runtime::registry::NO_POOL;
+
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
@@ -12,8 +14,6 @@ use crate::sys::memory::heap::{self, CachedBlock, FreeOutcome, Label};
 use crate::sys::os::hwinfo;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Tag of blocks that belong to no pool.
-pub const NO_POOL: u8 = 0;
 /// Tag of blocks that belong to arrays.
 pub const ARRAYS: u8 = 1;
 /// Tag of blocks that a stream will free in its order; they no longer count as allocations.

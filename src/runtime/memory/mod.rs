@@ -36,7 +36,8 @@ pub mod transfer;
 
 pub use self::foreign_owner::{adopt, discard};
 pub use self::handlers::alloc;
-pub use self::stats::{MOST_ALIGNMENT, alignment, check, kind_info, stats, trim};
+pub use self::stats::{MOST_ALIGNMENT, alignment, check, stats, trim};
+pub use super::device::kind_info;
 use located::overlapping;
 pub use located::{Located, locate, locate_around};
 

@@ -1,14 +1,11 @@
 //! Memory information of a backend: properties of memory kinds, usage counters, and trimming of
 //! unused memory.
 
-use super::host_alloc;
+use super::{host_alloc, kind_info};
 use crate::abi::devices::device::*;
 use crate::abi::status::DTL_ERROR_NATIVE_BACKEND;
-use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
+use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
-use crate::runtime::copy_text;
-use crate::runtime::enums::describe;
-use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::registry::Backend;
 use crate::sys::memory::heap;
 use crate::sys::os::process;
@@ -85,38 +82,4 @@ pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64
         // better.
         Err(_) => Ok(given),
     }
-}
-
-/// Describes a memory kind of a backend.
-pub fn kind_info(
-    backend: &Backend,
-    kind: dtl_enum_word_t,
-    out: &mut dtl_mem_kind_info_t,
-) -> Result<()> {
-    check_memory_kind(kind)?;
-    if let Some(answer) = backend.memory()?.kind_info(kind, out) {
-        return answer;
-    }
-    // The backend does not describe its memory: assume the minimum that the name of the kind
-    // implies.
-    (out.properties, out.alignment) = (0, 1);
-    match kind {
-        DTL_MEMORY_HOST => {
-            out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_PAGEABLE;
-            copy_text(&mut out.name, "host");
-        }
-        DTL_MEMORY_DEVICE => {
-            out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE;
-            copy_text(&mut out.name, "device");
-        }
-        _ => {
-            return fail!(
-                DTL_ERROR_NOT_SUPPORTED,
-                "backend {} describes no memory kind {}",
-                backend.name(),
-                describe(kind)
-            );
-        }
-    }
-    Ok(())
 }

@@ -24,7 +24,7 @@ mod names;
 mod usage;
 
 pub use names::put_back;
-pub use usage::{RangeUser, Usage};
+pub use usage::{NO_POOL, RangeUser, Usage};
 
 /// Type byte of backend handles.
 pub const TAG: u8 = 1;

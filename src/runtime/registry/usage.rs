@@ -2,11 +2,13 @@
 
 use super::Backend;
 use crate::error::{Result, fail};
-use crate::runtime::memory::host_alloc;
 use crate::sys::memory::heap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Tag of the host allocator's blocks that belong to no pool.
+pub const NO_POOL: u8 = 0;
 
 /// Counters of one backend's allocations.
 #[derive(Default)]
@@ -72,7 +74,7 @@ impl Usage {
     /// memory, and the peak is that of both together.
     pub(in crate::runtime) fn grew(&self, bytes: u64, with_plain: bool) {
         if with_plain {
-            heap::count_bytes(host_alloc::NO_POOL, bytes as i64);
+            heap::count_bytes(NO_POOL, bytes as i64);
         }
         let live = self.live_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak_bytes.fetch_max(live, Ordering::Relaxed);
@@ -82,7 +84,7 @@ impl Usage {
     /// Counts `bytes` of a freed allocation. `with_plain` as in [`Usage::grew`].
     pub(in crate::runtime) fn shrank(&self, bytes: u64, with_plain: bool) {
         if with_plain {
-            heap::count_bytes(host_alloc::NO_POOL, -(bytes as i64));
+            heap::count_bytes(NO_POOL, -(bytes as i64));
         }
         self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.live_count.fetch_sub(1, Ordering::Release);
