@@ -3,9 +3,13 @@
 //! The current backend and device are per thread, as in CUDA. The library stores them, so a backend
 //! whose own current device is process-wide cannot leak one thread's choice into another thread.
 
+use super::copy_text;
+use super::enums::describe;
+use super::enums::schedule::check_memory_kind;
 use super::registry::{self, Backend};
-use crate::abi::devices::device::dtl_device_info_t;
+use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
+use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
 use crate::error::{Result, fail};
 use crate::sys::handles::epoch::Guard;
 use std::cell::{Cell, RefCell};
@@ -125,7 +129,7 @@ pub fn info(backend: &Backend, device: i32, out: &mut dtl_device_info_t) -> Resu
     backend.device()?.info(device, out).unwrap_or(Ok(()))?;
     if out.name.first() == Some(&0) {
         let name = format!("{} device {device}", backend.name());
-        super::copy_text(&mut out.name, &name);
+        copy_text(&mut out.name, &name);
     }
     Ok(())
 }
@@ -147,6 +151,40 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
         );
     };
     told.unwrap_or_else(|| Err(backend.lacks("memory information")))
+}
+
+/// Describes a memory kind of a backend.
+pub fn kind_info(
+    backend: &Backend,
+    kind: dtl_enum_word_t,
+    out: &mut dtl_mem_kind_info_t,
+) -> Result<()> {
+    check_memory_kind(kind)?;
+    if let Some(answer) = backend.memory()?.kind_info(kind, out) {
+        return answer;
+    }
+    // The backend does not describe its memory: assume the minimum that the name of the kind
+    // implies.
+    (out.properties, out.alignment) = (0, 1);
+    match kind {
+        DTL_MEMORY_HOST => {
+            out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_PAGEABLE;
+            copy_text(&mut out.name, "host");
+        }
+        DTL_MEMORY_DEVICE => {
+            out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE;
+            copy_text(&mut out.name, "device");
+        }
+        _ => {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "backend {} describes no memory kind {}",
+                backend.name(),
+                describe(kind)
+            );
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,34 +1,21 @@
-//! Init, finalize and fork: the state that admits or rejects calls.
+//! Init, finalize and fork: the changes of the state that admits or rejects calls.
 
-use super::hot_globals::HOT;
-use super::memory::host_alloc;
+use super::memory::{drivers, host_alloc};
+use super::open_state::{self, GATE, forked_inside, lets_pass};
+pub use super::open_state::{aside, is_open_for, is_open_for_quick, is_traced};
 use super::settings::{self, Settings};
-use super::{Shutdown, array, dispatch, environment, explain, log, plugins, registry, trace};
-use crate::abi::handle::dtl_backend_t;
+use super::{Shutdown, array, dispatch, environment, exec, explain, log, plugins, registry, trace};
 use crate::error::{Error, Result, fail};
 use crate::sys::handles::epoch;
-use crate::sys::os::{open_state, secure_path};
+use crate::sys::os::{open_state as state, secure_path};
 use crate::sys::sync::lock::Mutex;
-use std::cell::Cell;
 use std::sync::Arc;
 
 /// Creates the built-in backends; passed in so that this layer does not name the upper layer.
 pub type Builtins = fn() -> Vec<Arc<registry::Backend>>;
 
-static GATE: &open_state::OpenState = &HOT.gate;
 /// Init count. No foreign code runs under its lock: no log callback, no work that finalize awaits.
 static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
-
-thread_local! {
-    /// True in threads that the library has started and that run functions of the program.
-    static IS_OWN_THREAD: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Marks the calling thread as a thread of the library until the thread ends. It runs the functions
-/// of streams and executors, and finalize waits for it.
-pub fn enter_own_thread() {
-    IS_OWN_THREAD.set(true);
-}
 
 struct Count {
     inits: u32,
@@ -51,52 +38,21 @@ impl Count {
     }
 }
 
-/// Returns true if calls are admitted and not traced. Fast path of [`admit`].
-pub fn is_open() -> bool {
-    GATE.state() == open_state::OPEN
-}
-
-/// Returns true if calls are admitted.
-fn lets_pass() -> bool {
-    matches!(GATE.state(), open_state::OPEN | open_state::TRACED)
-}
-
-/// Returns true if calls are admitted and traced.
-pub fn is_traced() -> bool {
-    GATE.state() == open_state::TRACED
-}
-
 /// Switches the library's state between OPEN and TRACED, after tracing was turned on or off.
 pub fn retrace() {
     let _settled = COUNT.lock();
     if lets_pass() {
         // The page of the state exists already, so the call does not fail.
-        let _ = set_gate(open_state::OPEN);
+        let _ = set_gate(state::OPEN);
     }
-}
-
-/// Returns true if the library is open and its allocator serves the plain memory of this backend:
-/// the only check in the shortest calls.
-pub fn is_open_for(backend: dtl_backend_t) -> bool {
-    backend.id != 0 && GATE.pass() == backend.id
-}
-
-/// Returns true if the library is open for calls of a few nanoseconds.
-pub fn is_open_for_quick() -> bool {
-    GATE.pass() != 0
-}
-
-/// Returns true if this process is a fork that has not yet reinitialised the library.
-pub fn is_fork() -> bool {
-    GATE.state() == open_state::FORKED
 }
 
 /// Admits a call; the first call initialises the library.
 pub fn admit(builtins: Builtins) -> Result<()> {
     match GATE.state() {
-        open_state::OPEN | open_state::TRACED => Ok(()),
-        open_state::FORKED => forked(),
-        open_state::UNOPENED => first_use(builtins),
+        state::OPEN | state::TRACED => Ok(()),
+        state::FORKED => forked(),
+        state::UNOPENED => first_use(builtins),
         _ => closed(),
     }
 }
@@ -113,7 +69,7 @@ fn closed() -> Result<()> {
 
 fn first_use(builtins: Builtins) -> Result<()> {
     let count = COUNT.lock();
-    if GATE.state() != open_state::UNOPENED {
+    if GATE.state() != state::UNOPENED {
         return Ok(());
     }
     let (settings, mut complaints) = read_environment()?;
@@ -131,20 +87,10 @@ fn forked() -> Result<()> {
     )
 }
 
-fn forked_inside() -> Result<()> {
-    fail!(
-        DTL_ERROR_INVALID_STATE,
-        "at the fork another thread was inside a dtl_ call (or a stream or executor was at work): \
-         what it had locked and \
-         half done stays so in this process, which cannot use the library; fork while nobody uses \
-         it"
-    )
-}
-
 /// Counts an init (`dtl_init`), and opens the library if it is closed. `overrides` edits the
 /// settings from environment variables.
 pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Builtins) -> Result<()> {
-    if GATE.state() == open_state::FORKED {
+    if GATE.state() == state::FORKED {
         return forked();
     }
     let mut complaints = Vec::new();
@@ -217,9 +163,30 @@ fn put_in_force(settings: Settings) {
     settings::install(settings);
 }
 
+/// Reactions of the higher modules to the registration and removal of backends.
+static BACKEND_EVENTS: registry::Events = registry::Events {
+    adding: |backend| {
+        if backend.plain_memory {
+            host_alloc::settle(backend.handle());
+        }
+    },
+    replaced: |old| epoch::until_done(Box::new(move || plugins::end_replaced(old))),
+    available: drivers::add,
+    default_shares: |inside, backend| exec::handles::default_shares(inside, backend),
+    removed: |inside, backend| {
+        drivers::remove(backend.handle());
+        exec::handles::drop_defaults(inside, backend);
+    },
+    all_removed: drivers::forget_all,
+    handler_of: dispatch::text::handler_of,
+    advice: plugins::advice,
+};
+
 fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -> Result<()> {
     put_in_force(settings.clone());
     epoch::prepare();
+    environment::search_plugins_by(plugins::search);
+    registry::notify(&BACKEND_EVENTS);
     for backend in builtins() {
         registry::add(backend, 0)?;
     }
@@ -228,15 +195,14 @@ fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -
     if let Some(Err(error)) = settings.trace.as_deref().map(trace::start_life) {
         complaints.push(format!("DTL_TRACE: {}; nothing is traced", error.text()));
     }
-    set_gate(open_state::OPEN)
+    set_gate(state::OPEN)
 }
 
 /// Sets the state of the library; OPEN becomes TRACED while tracing is on.
 fn set_gate(state: u32) -> Result<()> {
-    let state =
-        if state == open_state::OPEN && trace::is_on() { open_state::TRACED } else { state };
+    let state = if state == state::OPEN && trace::is_on() { state::TRACED } else { state };
     // Only the shortest calls read the pass. They need a fence-free epoch entry and no tracing.
-    let has_pass = state == open_state::OPEN && epoch::is_cheap();
+    let has_pass = state == state::OPEN && epoch::is_cheap();
     if GATE.set_with_pass(state, if has_pass { host_alloc::home().id } else { 0 }) {
         return Ok(());
     }
@@ -246,10 +212,10 @@ fn set_gate(state: u32) -> Result<()> {
 /// Counts a finalize (`dtl_finalize`). The last finalize destroys every live object by the
 /// functions of `shutdown`, in order.
 pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
-    if GATE.state() == open_state::FORKED {
+    if GATE.state() == state::FORKED {
         return forked();
     }
-    if IS_OWN_THREAD.get() {
+    if open_state::is_own_thread() {
         return fail!(
             DTL_ERROR_BUSY,
             "dtl_finalize in a stream's or an executor's function, on a thread of the library that \
@@ -275,9 +241,9 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
         );
     }
     // Close before the check: a thread that was admitted before is inside and the check finds it.
-    set_gate(open_state::CLOSED)?;
+    set_gate(state::CLOSED)?;
     if epoch::anyone_inside() {
-        set_gate(open_state::OPEN)?;
+        set_gate(state::OPEN)?;
         return fail!(
             DTL_ERROR_BUSY,
             "dtl_finalize while another thread (or a call further up this one) is inside the \
@@ -285,7 +251,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
         );
     }
     if let Some(error) = array::refusal() {
-        set_gate(open_state::OPEN)?;
+        set_gate(state::OPEN)?;
         return Err(error);
     }
     *count = Count { inits: 0, is_closing: true };
@@ -310,19 +276,10 @@ impl Drop for Settle {
     }
 }
 
-/// Guards code that runs in every state and takes a lock: while the returned guard exists, a forked
-/// child detects this thread. Fails in a forked child in which a lock may still be locked.
-pub fn aside() -> Result<epoch::ForkGuard> {
-    if is_fork() && epoch::another_was_inside() {
-        forked_inside()?;
-    }
-    Ok(epoch::aside())
-}
-
 /// Drops the parent's objects, whose threads, peers and devices do not belong to this process, and
 /// initialises the library again (`dtl_init_after_fork`).
 pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> {
-    if GATE.state() != open_state::FORKED {
+    if GATE.state() != state::FORKED {
         return fail!(
             DTL_ERROR_INVALID_STATE,
             "dtl_init_after_fork in a process that is no fork of a user of the library"

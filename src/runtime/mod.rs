@@ -2,6 +2,7 @@
 //!
 //! In reading order:
 //! - `lifecycle`: init, finalize, fork: admission of calls
+//! - `open_state`: state of the library, which admits or rejects calls
 //! - `hot_globals`: flags that every message reads, in one cache line
 //! - `settings`: environment variables and the configuration of dtl_init
 //! - `log`: log lines
@@ -14,8 +15,6 @@
 //! - `component`: the traits that backends implement
 //! - `environment`: environments that backends and kernels require
 //! - `registry`: backends, and their lookup by name
-//! - `usage`: counters of a backend's allocations
-//! - `backend_events`: reactions to the registration and removal of backends
 //! - `plugins`: plugin files and their state
 //! - `enums`: extensible enumerations
 //! - `device`: devices, and the current one of a thread
@@ -33,7 +32,7 @@
 
 pub mod append_only_table;
 pub mod array;
-mod backend_events;
+
 pub mod comm;
 pub mod component;
 pub mod device;
@@ -50,6 +49,7 @@ pub mod lifecycle;
 pub mod log;
 pub mod memory;
 mod op_kind;
+pub mod open_state;
 pub mod plugins;
 pub mod policy;
 pub mod registry;
@@ -58,7 +58,7 @@ pub mod settings;
 pub mod topology;
 pub mod trace;
 pub mod types;
-mod usage;
+
 use crate::abi::handle::dtl_request_t;
 use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeSet;

@@ -71,11 +71,15 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
         &["runtime/lifecycle.rs COUNT", "sys/handles/epoch.rs RECORDS"],
     ),
     (
-        "no lock: a page that a fork wipes",
-        &["backend/shm/transport.rs OPENER", "runtime/lifecycle.rs GATE"],
+        "set under COUNT in runtime/lifecycle.rs, read without a lock",
+        &["runtime/environment/mod.rs SEARCH_PLUGINS", "runtime/registry/mod.rs EVENTS"],
     ),
     (
-        "also by functions that work in every state: `aside` in runtime/lifecycle.rs",
+        "no lock: a page that a fork wipes",
+        &["backend/shm/transport.rs OPENER", "runtime/open_state.rs GATE"],
+    ),
+    (
+        "also by functions that work in every state: `aside` in runtime/open_state.rs",
         &[
             "runtime/enums/instances.rs ADDING",
             "runtime/enums/instances.rs BY_HASH",

@@ -11,7 +11,7 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
-use crate::runtime::lifecycle;
+use crate::runtime::open_state;
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::thread::spawn;
@@ -208,7 +208,7 @@ impl Worker {
 
 /// Main loop of a stream's callback thread.
 fn serve<P: Piece>(jobs: &mpsc::Receiver<CallbackJob>, log: &Mutex<Log<P>>) {
-    lifecycle::enter_own_thread();
+    open_state::enter_own_thread();
     for CallbackJob { number, hold, task } in jobs {
         // The result of the preceding work does not matter here: a callback is called even after a
         // failure, which belongs to the preceding work.

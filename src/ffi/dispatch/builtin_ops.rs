@@ -9,7 +9,7 @@ use crate::ffi::exec::{kernel, module, stream};
 use crate::ffi::memory::transfer;
 use crate::runtime::dispatch::{Query, bitmap_index};
 use crate::runtime::registry::Backend;
-use crate::runtime::{device, library_ops, memory};
+use crate::runtime::{device, memory};
 use crate::sys::handles::epoch;
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ unsafe fn alloc(out: *mut dtl_dispatch_alloc_t, by: Option<&Arc<Backend>>) -> Re
     };
     let wanted = memory::Request { kind: args.kind, size: args.size_bytes, align: args.alignment };
     let from = by.map_or(asked, |by| by);
-    let addr = library_ops::alloc_from(memory::Owner::Program, asked, from, &wanted, order)?;
+    let addr = memory::handlers::alloc_from(memory::Owner::Program, asked, from, &wanted, order)?;
     give!(out.ptr = addr.ptr());
     Ok(())
 }
@@ -77,7 +77,7 @@ unsafe fn copy(args: *const dtl_dispatch_copy_t, by: Option<&Arc<Backend>>) -> R
                 memory::locate(&inside, "destination", dst)?,
                 memory::locate(&inside, "source", src)?,
             );
-            library_ops::copy_by(by, &dst, &src)
+            memory::handlers::copy_by(by, &dst, &src)
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::ffi::args::{self, Out};
 use crate::ffi::exec::stream;
 use crate::ffi::guard::Entry;
-use crate::runtime::library_ops::Order;
+use crate::runtime::memory::handlers::Order;
 use crate::runtime::memory::transfer::async_copy;
 use crate::runtime::memory::{Request, stream_ordered};
 use crate::sys::memory::buf::Addr;

@@ -6,7 +6,7 @@ use crate::abi::word::DTL_MEMORY_DEVICE;
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
-use crate::runtime::library_ops::Axes;
+use crate::runtime::memory::handlers::Axes;
 use crate::runtime::memory::transfer;
 use crate::runtime::memory::transfer::{Rows, strided};
 use crate::runtime::{device, memory};

@@ -10,7 +10,7 @@ mod layout;
 
 use super::memory::{self, Allocation, Owner, external, transfer};
 use super::registry::Backend;
-use super::{device, invalid_handle, lifecycle, types};
+use super::{device, invalid_handle, open_state, types};
 use crate::abi::devices::array::*;
 use crate::abi::devices::device::{DTL_MEMORY_HOST_ACCESSIBLE, dtl_mem_kind_info_t};
 use crate::abi::status::DTL_ERROR_BUSY;
@@ -74,7 +74,7 @@ impl Store {
 
     /// Drops a reference; the last reference frees the memory. A forked child leaks the memory.
     fn drop_share(self: Arc<Self>) -> Result<()> {
-        if lifecycle::is_fork() || self.forks != FORKS.load(Ordering::Relaxed) {
+        if open_state::is_fork() || self.forks != FORKS.load(Ordering::Relaxed) {
             std::mem::forget(self);
             return Ok(());
         }
@@ -252,7 +252,7 @@ impl Array {
             if let Err(error) = store.drop_share() {
                 super::log::warning!("an array whose last user was another library: {error}");
             }
-            if !lifecycle::is_fork() && forks == FORKS.load(Ordering::Relaxed) {
+            if !open_state::is_fork() && forks == FORKS.load(Ordering::Relaxed) {
                 exports.fetch_sub(1, Ordering::Relaxed);
                 LENT.fetch_sub(1, Ordering::Release); // last, since finalize may follow now
             }

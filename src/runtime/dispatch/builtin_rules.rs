@@ -6,7 +6,7 @@ use crate::abi::devices::device::DTL_MEMORY_HOST_ACCESSIBLE;
 use crate::abi::enums::DTL_ENUM_MEMORY;
 use crate::abi::word::*;
 use crate::runtime::registry::{self, Backend};
-use crate::runtime::{enums, memory};
+use crate::runtime::{device, enums};
 use crate::sys::handles::epoch;
 
 /// Key of a built-in rule, and a description of its effect.
@@ -40,7 +40,7 @@ fn kinds(backend: &Backend) -> Vec<(dtl_enum_word_t, bool)> {
     let of = |index: u64| {
         let kind = enums::at(DTL_ENUM_MEMORY, index).ok()?;
         let mut info = crate::runtime::zeroed_kind_info();
-        memory::kind_info(backend, kind, &mut info).ok()?;
+        device::kind_info(backend, kind, &mut info).ok()?;
         Some((kind, info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0))
     };
     (0..count).filter_map(of).collect()

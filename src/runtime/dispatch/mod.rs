@@ -366,7 +366,7 @@ impl Dispatcher {
             .get(&epoch::enter(), DEFAULT.id)
             .is_some_and(|default| std::ptr::eq(default, self))
         {
-            super::library_ops::note(writer.registered.iter().map(Arc::as_ref));
+            snapshot::note(writer.registered.iter().map(Arc::as_ref));
         }
     }
 
@@ -479,7 +479,7 @@ pub fn destroy_all() {
             dispatcher.clear(&inside);
         }
     }
-    super::library_ops::forget();
+    snapshot::forget();
 }
 
 /// Removes all handles in a forked child without dropping the handlers, which belong to the parent.
@@ -491,5 +491,5 @@ pub fn forget_all() {
     for id in REGISTRATIONS.handles() {
         std::mem::forget(REGISTRATIONS.remove(&inside, id));
     }
-    super::library_ops::forget();
+    snapshot::forget();
 }

@@ -11,6 +11,7 @@ use crate::runtime::enums;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Handler under one of its keys.
 pub struct ChainEntry {
@@ -322,4 +323,33 @@ pub fn check_words(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
     let named = SLOT_NAMES.into_iter().zip(slots);
     let mut named = named.filter(|(_, word)| *word != DTL_DISPATCH_ANY);
     named.try_for_each(|(name, word)| enums::check_given(word).map_err(|error| error.within(name)))
+}
+
+/// Bit set of the library's operations that have a handler. A thread that registers a handler sees
+/// its own later calls use it. This word orders nothing else, so relaxed accesses suffice.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+
+const fn bit(operation: dtl_enum_word_t) -> u32 {
+    if operation >> 48 == DTL_OPERATION_ALLOC >> 48 {
+        1_u32.wrapping_shl((operation >> 32) as u32)
+    } else {
+        0
+    }
+}
+
+/// Returns true if a handler is registered for an operation of the library. Every call checks this.
+#[must_use]
+pub fn is_taken(operation: dtl_enum_word_t) -> bool {
+    TAKEN.load(Ordering::Relaxed) & bit(operation) != 0
+}
+
+/// Records which operations have handlers, from the registrations of the default dispatcher.
+pub(super) fn note<'a>(registered: impl Iterator<Item = &'a Registration>) {
+    let theirs = registered.filter(|registration| !matches!(registration.action, Action::Own));
+    let keys = theirs.flat_map(|registration| &registration.keys);
+    TAKEN.store(keys.fold(0, |bits, key| bits | bit(key.operation)), Ordering::Relaxed);
+}
+
+pub(super) fn forget() {
+    TAKEN.store(0, Ordering::Relaxed);
 }

@@ -7,7 +7,7 @@ use super::{Member, existing, json, member, never_given};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Error, Result, fail};
 use crate::runtime::append_only_table::{AppendOnlyTable, CHUNK};
-use crate::runtime::lifecycle;
+use crate::runtime::open_state;
 use crate::sys::compute::fnv;
 use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
@@ -121,7 +121,7 @@ fn add(template: &'static Member, values: &[Value], hash: u64) -> Result<dtl_enu
             json.as_bytes().len()
         );
     }
-    let _aside = lifecycle::aside()?;
+    let _aside = open_state::aside()?;
     let mut count = ADDING.lock();
     let place = match look(template, values, hash) {
         Ok(known) => return Ok(known.word),

@@ -14,7 +14,7 @@ mod version;
 pub use self::start::{EnvironmentRefs, finalize_all, release, require};
 pub use version::{Requirement, check as check_version};
 
-use super::{backend_events, check_name, for_ever};
+use super::{check_name, for_ever};
 use crate::abi::backend::environment::*;
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, fail};
@@ -22,7 +22,7 @@ use crate::sys::memory::buf::{Addr, AlignedBlock};
 use crate::sys::sync::lock::{Condvar, Mutex, MutexGuard};
 use plan::StartStep;
 use std::ffi::{CStr, CString};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 
 const MOST: usize = 4096;
@@ -248,11 +248,26 @@ fn ordered(need: &Requirement) -> Result<(Vec<StartStep>, MutexGuard<'static, En
     let mut order = plan::order(&state.records, need);
     if order.as_ref().is_err_and(|error| error.status() == DTL_ERROR_NOT_FOUND) {
         drop(state);
-        backend_events::search_plugins();
+        search_plugins();
         state = STATE.lock();
         order = plan::order(&state.records, need);
     }
     Ok((order?, state))
+}
+
+static SEARCH_PLUGINS: OnceLock<fn()> = OnceLock::new();
+
+/// Sets the function that loads the plugins, for the life of the process. It must do nothing once
+/// the plugins are loaded.
+pub fn search_plugins_by(search: fn()) {
+    SEARCH_PLUGINS.get_or_init(|| search);
+}
+
+/// Loads the plugins, which may register environments and backends.
+pub fn search_plugins() {
+    if let Some(search) = SEARCH_PLUGINS.get() {
+        search();
+    }
 }
 
 fn probe(step: &StartStep, description: &Description) -> Result<()> {

@@ -12,7 +12,7 @@ use super::{
     unknown,
 };
 use crate::error::{Error, Result, fail};
-use crate::runtime::{lifecycle, log};
+use crate::runtime::{log, open_state};
 use crate::sys::memory::buf::AlignedBlock;
 use crate::sys::sync::lock::MutexGuard;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl EnvironmentRefs {
 impl Drop for EnvironmentRefs {
     fn drop(&mut self) {
         // Finalize ends all environments in order. A forked child ends none.
-        if self.names.is_empty() || !lifecycle::is_open() {
+        if self.names.is_empty() || !open_state::is_open() {
             return;
         }
         let mut state = STATE.lock();

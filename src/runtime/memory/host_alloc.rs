@@ -4,17 +4,16 @@
 //!
 //! Only one backend at a time declares plain memory: the built-in backend for the host.
 
+pub use crate::runtime::registry::NO_POOL;
+
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
 use crate::sys::memory::heap::{self, CachedBlock, FreeOutcome, Label};
 use crate::sys::os::hwinfo;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Tag of blocks that belong to no pool.
-pub const NO_POOL: u8 = 0;
 /// Tag of blocks that belong to arrays.
 pub const ARRAYS: u8 = 1;
 /// Tag of blocks that a stream will free in its order; they no longer count as allocations.
@@ -148,6 +147,6 @@ pub fn trim(keep: u64) {
 
 /// Returns the number of bytes that the allocator has from the system, or 0 if it does not serve
 /// this backend.
-pub fn reserved(backend: &Backend) -> u64 {
-    if serves(backend.handle()) { heap::mapped() as u64 } else { 0 }
+pub fn reserved(backend: dtl_backend_t) -> u64 {
+    if serves(backend) { heap::mapped() as u64 } else { 0 }
 }

@@ -15,6 +15,7 @@
 //! - `stream_ordered`: allocation and freeing in stream order
 //! - `mem_pool`: memory pools
 //! - `foreign_owner`: memory that a dispatch handler provided
+//! - `handlers`: allocations and copies by handlers of the program
 //! - `device_only`: memory that the host cannot access
 //! - `ipc_handle`: export and import between processes
 //! - `stats`: memory properties and usage counters
@@ -23,6 +24,7 @@ pub mod device_only;
 pub mod drivers;
 pub mod external;
 mod foreign_owner;
+pub mod handlers;
 pub mod host_alloc;
 pub mod ipc_handle;
 mod located;
@@ -31,22 +33,21 @@ pub mod registered;
 mod stats;
 pub mod stream_ordered;
 pub mod transfer;
-pub use super::usage::Usage;
 
 pub use self::foreign_owner::{adopt, discard};
-pub use self::stats::{alignment, kind_info, stats, trim};
+pub use self::handlers::alloc;
+pub use self::stats::{MOST_ALIGNMENT, alignment, check, stats, trim};
+pub use super::device::kind_info;
 use located::overlapping;
 pub use located::{Located, locate, locate_around};
 
 use super::component::{Extent, Memory};
-use super::enums::describe;
+use super::device;
 use super::enums::schedule::check_memory_kind;
 use super::registry::{self, Backend};
-use super::trace::{self, Args};
-use super::{device, library_ops};
 use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
-use crate::abi::word::{DTL_OPERATION_ALLOC, dtl_enum_word_t};
+use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::{Addr, Region};
@@ -193,27 +194,6 @@ pub struct Request {
     pub align: u64,
 }
 
-/// Allocates memory: by the program's handler of the kind if there is one, else from the backend.
-pub fn alloc(
-    owner: Owner,
-    backend: &Backend,
-    kind: dtl_enum_word_t,
-    size: u64,
-    align: u64,
-) -> Result<Addr> {
-    trace::about(|| {
-        Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name()))
-    });
-    let wanted = Request { kind, size, align };
-    if library_ops::is_taken(DTL_OPERATION_ALLOC) {
-        check(size, align)?;
-        if let Some(addr) = library_ops::alloc(owner, backend, &wanted, None)? {
-            return Ok(addr);
-        }
-    }
-    alloc_own(owner, backend, &wanted)
-}
-
 /// Allocates memory from the backend `backend`, on the current device of the calling thread.
 pub fn alloc_own(owner: Owner, backend: &Backend, wanted: &Request) -> Result<Addr> {
     let Request { kind, size, align } = *wanted;
@@ -257,28 +237,6 @@ fn admit(
         },
     );
     Ok(addr)
-}
-
-/// Largest alignment in bytes.
-pub const MOST_ALIGNMENT: u64 = 1 << 30;
-
-/// Checks a size and an alignment in bytes. Returns the alignment to request; 0 becomes 1.
-pub fn check(size: u64, align: u64) -> Result<u64> {
-    let align = if align == 0 { 1 } else { align };
-    if !align.is_power_of_two() || align > MOST_ALIGNMENT {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "alignment {align}: use a power of two up to 2^30, or 0 for the kind's own"
-        );
-    }
-    if size == 0 || size > isize::MAX as u64 - align {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "size_bytes {size}: use 1 to {}",
-            isize::MAX as u64 - align
-        );
-    }
-    Ok(align)
 }
 
 fn allocate(backend: &Backend, memory: &dyn Memory, extent: Extent) -> Result<Addr> {

@@ -9,7 +9,7 @@ use crate::error::{Result, fail};
 use crate::runtime::component::DriverAllocation;
 use crate::runtime::enums::describe as name_of;
 use crate::runtime::registry::Backend;
-use crate::runtime::usage::RangeUser;
+use crate::runtime::registry::RangeUser;
 use crate::runtime::{device, log};
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::memory::heap;

@@ -1,14 +1,11 @@
 //! Memory information of a backend: properties of memory kinds, usage counters, and trimming of
 //! unused memory.
 
-use super::host_alloc;
+use super::{host_alloc, kind_info};
 use crate::abi::devices::device::*;
 use crate::abi::status::DTL_ERROR_NATIVE_BACKEND;
-use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
+use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
-use crate::runtime::copy_text;
-use crate::runtime::enums::describe;
-use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::registry::Backend;
 use crate::sys::memory::heap;
 use crate::sys::os::process;
@@ -20,7 +17,7 @@ pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
     let usage = &backend.memory_use;
     out.live_bytes = usage.live_bytes.load(Ordering::Relaxed);
     out.peak_bytes = usage.peak_bytes.load(Ordering::Relaxed);
-    out.reserved_bytes = out.live_bytes + host_alloc::reserved(backend);
+    out.reserved_bytes = out.live_bytes + host_alloc::reserved(backend.handle());
     out.live_count = usage.live_count.load(Ordering::Relaxed);
     out.total_count = usage.total_count.load(Ordering::Relaxed);
     if host_alloc::serves(backend.handle()) {
@@ -48,53 +45,41 @@ pub fn trim(backend: &Backend) -> Result<()> {
     Ok(())
 }
 
-/// Checks size and alignment as [`super::check`] does. Returns the alignment to request from the
+/// Largest alignment in bytes.
+pub const MOST_ALIGNMENT: u64 = 1 << 30;
+
+/// Checks a size and an alignment in bytes. Returns the alignment to request; 0 becomes 1.
+pub fn check(size: u64, align: u64) -> Result<u64> {
+    let align = if align == 0 { 1 } else { align };
+    if !align.is_power_of_two() || align > MOST_ALIGNMENT {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "alignment {align}: use a power of two up to 2^30, or 0 for the kind's own"
+        );
+    }
+    if size == 0 || size > isize::MAX as u64 - align {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "size_bytes {size}: use 1 to {}",
+            isize::MAX as u64 - align
+        );
+    }
+    Ok(align)
+}
+
+/// Checks size and alignment as [`check`] does. Returns the alignment to request from the
 /// backend; 0 becomes the alignment that the kind declares.
 pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<u64> {
-    let given = super::check(size, align)?;
+    let given = check(size, align)?;
     if align != 0 {
         return Ok(given);
     }
     let mut info = crate::runtime::zeroed_kind_info();
     match kind_info(backend, kind, &mut info) {
-        Ok(()) => super::check(size, info.alignment),
+        Ok(()) => check(size, info.alignment),
         Err(error) if error.status() == DTL_ERROR_NATIVE_BACKEND => Err(error),
         // The backend does not describe the kind, or the kind does not exist, which `alloc` reports
         // better.
         Err(_) => Ok(given),
     }
-}
-
-/// Describes a memory kind of a backend.
-pub fn kind_info(
-    backend: &Backend,
-    kind: dtl_enum_word_t,
-    out: &mut dtl_mem_kind_info_t,
-) -> Result<()> {
-    check_memory_kind(kind)?;
-    if let Some(answer) = backend.memory()?.kind_info(kind, out) {
-        return answer;
-    }
-    // The backend does not describe its memory: assume the minimum that the name of the kind
-    // implies.
-    (out.properties, out.alignment) = (0, 1);
-    match kind {
-        DTL_MEMORY_HOST => {
-            out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_PAGEABLE;
-            copy_text(&mut out.name, "host");
-        }
-        DTL_MEMORY_DEVICE => {
-            out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE;
-            copy_text(&mut out.name, "device");
-        }
-        _ => {
-            return fail!(
-                DTL_ERROR_NOT_SUPPORTED,
-                "backend {} describes no memory kind {}",
-                backend.name(),
-                describe(kind)
-            );
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Stream-ordered memory: usable by work that is queued after the allocation, and freed behind the
 //! work that was queued before the free.
 
+use super::handlers::{Order, by_handler};
 use super::{
     Allocation, Owner, Request, admit, alignment, allocate, check, enter, find, foreign_owner,
     host_alloc, leave, settle, sound,
@@ -13,7 +14,7 @@ use crate::runtime::device;
 use crate::runtime::enums::describe;
 use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::exec::stream::Stream;
-use crate::runtime::library_ops::{self, Order};
+use crate::runtime::library_ops::is_taken;
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::trace::{self, Args};
 use crate::sys::handles::epoch::Guard;
@@ -30,9 +31,9 @@ pub fn alloc(order: Order<'_>, wanted: &Request) -> Result<Addr> {
     trace::about(|| {
         Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name()))
     });
-    if library_ops::is_taken(DTL_OPERATION_ALLOC) {
+    if is_taken(DTL_OPERATION_ALLOC) {
         check(size, wanted.align)?;
-        if let Some(addr) = library_ops::alloc(Owner::Program, backend, wanted, Some(order))? {
+        if let Some(addr) = by_handler(Owner::Program, backend, wanted, Some(order))? {
             return Ok(addr);
         }
     }

@@ -4,10 +4,11 @@
 //!
 //! In reading order:
 //! - `names`: valid names, and restoring the name of a replaced backend
+//! - `usage`: counters of a backend's allocations
 
 use super::component::{Availability, BackendProbe, Comm, Device, Exec, Memory, Modules, Transfer};
 use super::environment::{self, Requirement};
-use super::{backend_events, explain, settings};
+use super::{explain, settings};
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
@@ -16,11 +17,14 @@ use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::handles::handle_table::HandleTable;
 use crate::sys::sync::lock::RwLock;
 use std::ffi::{CStr, CString};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 mod names;
+mod usage;
+
 pub use names::put_back;
+pub use usage::{NO_POOL, RangeUser, Usage};
 
 /// Type byte of backend handles.
 pub const TAG: u8 = 1;
@@ -55,7 +59,7 @@ pub struct Backend {
     /// Environments that the backend requires; they are started before its first use.
     pub needs: Vec<Requirement>,
     /// Counters of `dtl_mem_stats`.
-    pub memory_use: super::memory::Usage,
+    pub memory_use: Usage,
     /// Handle of the backend, once it is registered.
     id: AtomicU64,
     /// Set once the backend is available and its environments are started; not queried again.
@@ -84,7 +88,7 @@ impl Backend {
             modules: None,
             comm: None,
             needs: Vec::new(),
-            memory_use: super::memory::Usage::default(),
+            memory_use: Usage::default(),
             id: AtomicU64::new(0),
             available: AtomicBool::new(false),
         }
@@ -125,7 +129,7 @@ impl Backend {
         // A backend without required environments needs no start before its first use.
         self.available.store(is_yes && self.needs.is_empty(), Ordering::Relaxed);
         if is_yes {
-            backend_events::available(self);
+            (events().available)(self);
         }
         answer
     }
@@ -206,6 +210,51 @@ impl Backend {
     }
 }
 
+/// Functions of higher modules that the registry calls when a backend is registered or removed, or
+/// is not found.
+pub struct Events {
+    /// Handles the registration of a backend, before other threads can find the backend.
+    pub adding: fn(&Backend),
+    /// Unregisters a backend of a program or plugin, whose name another backend has taken over,
+    /// once the replaced backend is not in use.
+    pub replaced: fn(dtl_backend_t),
+    /// Handles the report of a backend that the backend can run on this machine.
+    pub available: fn(&Backend),
+    /// Returns the number of a backend's references in its default streams, which do not count as
+    /// uses.
+    pub default_shares: fn(&Guard, &Arc<Backend>) -> usize,
+    /// Handles the removal of a backend that is not in use, before the backend is destroyed.
+    pub removed: fn(&Guard, &Arc<Backend>),
+    /// Handles the removal of all backends, before they are destroyed.
+    pub all_removed: fn(),
+    /// Returns the name of a dispatcher's handler that uses the backend.
+    pub handler_of: fn(&Guard, &Arc<Backend>) -> Option<String>,
+    /// Returns the text to append to a NOT_FOUND error: possible sources of a backend of this name.
+    pub advice: fn(&str) -> String,
+}
+
+static EVENTS: OnceLock<&'static Events> = OnceLock::new();
+
+/// Sets the reactions for the life of the process. Call it before a backend is registered.
+pub fn notify(events: &'static Events) {
+    EVENTS.get_or_init(|| events);
+}
+
+/// Returns the reactions; before [`notify`], reactions that do nothing.
+fn events() -> &'static Events {
+    static NONE: Events = Events {
+        adding: |_| {},
+        replaced: |_| {},
+        available: |_| {},
+        default_shares: |_, _| 0,
+        removed: |_, _| {},
+        all_removed: || {},
+        handler_of: |_, _| None,
+        advice: |_| String::new(),
+    };
+    EVENTS.get().copied().unwrap_or(&NONE)
+}
+
 static TABLE: HandleTable<Backend> = HandleTable::new(TAG, 0);
 
 // Lock order: NAMED before DEFAULT.
@@ -253,7 +302,7 @@ pub fn add_in_place(
         return fail!(DTL_ERROR_LIMIT, "no handle left for another backend");
     };
     backend.id.store(id, Ordering::Relaxed);
-    backend_events::adding(&backend);
+    (events().adding)(&backend);
     let before = taken.and_then(|place| named.get_mut(place).map(|known| (place, known)));
     let replaced = match before {
         Some((place, known)) => {
@@ -267,7 +316,7 @@ pub fn add_in_place(
     drop(named);
     choose_again();
     if let Some(old) = replaced.as_ref().filter(|replaced| !replaced.backend.builtin) {
-        backend_events::replaced(old.backend.handle());
+        (events().replaced)(old.backend.handle());
     }
     Ok((dtl_backend_t { id }, replaced))
 }
@@ -287,7 +336,7 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()
     let backend = pin(inside, handle)?;
     let usage = &backend.memory_use;
     let (allocations, ranges) = (usage.live_count(), usage.range_count());
-    let handler = backend_events::handler_of(inside, &backend).map_or(String::new(), |name| {
+    let handler = (events().handler_of)(inside, &backend).map_or(String::new(), |name| {
         format!("handler \"{name}\" of a dispatcher has it: dtl_dispatch_unregister; ")
     });
     fail!(
@@ -319,7 +368,7 @@ pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Re
         + others
         + usize::from(chosen)
         + usize::from(listed)
-        + backend_events::default_shares(inside, &backend);
+        + (events().default_shares)(inside, &backend);
     if Arc::strong_count(&backend) > expected || !backend.memory_use.close() {
         return Ok(false);
     }
@@ -328,7 +377,7 @@ pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Re
     }
     names::take_out(inside, &mut named, &mut default, &backend);
     drop((default, named));
-    backend_events::removed(inside, &backend);
+    (events().removed)(inside, &backend);
     drop(TABLE.remove(inside, handle.id)); // the destroy slot may run here, with no lock held
     Ok(true)
 }
@@ -365,7 +414,7 @@ fn stale(handle: dtl_backend_t) -> Error {
 /// make another thread's `dtl_backend_unregister` fail with BUSY.
 #[must_use]
 pub fn all(inside: &Guard) -> Vec<&Backend> {
-    backend_events::search_plugins();
+    environment::search_plugins();
     let handles: Vec<_> = NAMED.read().iter().map(|known| known.handle()).collect();
     handles.into_iter().filter_map(|handle| find(inside, handle).ok()).collect()
 }
@@ -376,7 +425,7 @@ fn handle_of(name: &str) -> Option<dtl_backend_t> {
     let look =
         || NAMED.read().iter().find(|known| known.name() == name).map(|known| known.handle());
     look().or_else(|| {
-        backend_events::search_plugins();
+        environment::search_plugins();
         look()
     })
 }
@@ -431,7 +480,7 @@ fn named<'g>(inside: &'g Guard, name: &str) -> Result<&'g Backend> {
         DTL_ERROR_NOT_FOUND,
         "no backend is named \"{name}\"; known: {}{}",
         known.join(", "),
-        backend_events::advice(name)
+        (events().advice)(name)
     )
 }
 
@@ -492,7 +541,7 @@ pub fn detect_driver_use() {
 
 /// Destroys every backend at finalize; the backends' destroy slots run here.
 pub fn clear() {
-    backend_events::all_removed();
+    (events().all_removed)();
     *DEFAULT.write() = None;
     NAMED.write().clear();
     let inside = epoch::enter();

@@ -9,7 +9,7 @@ use super::args::{Phase, TraceEvent};
 use super::names::Name;
 use super::text::{self, EventOrigin};
 use crate::error::{Error, Result, fail};
-use crate::runtime::{launch, lifecycle, log};
+use crate::runtime::{launch, log, open_state};
 use crate::sys::os::{fd, process, thread};
 use crate::sys::sync::lock::{Condvar, Mutex};
 use crate::sys::sync::{clock, spsc_queue};
@@ -231,7 +231,7 @@ impl Trace {
                 Some(number) if number % MANY == MANY - 1 => return self.awake.notify_all(),
                 Some(_) => return,
                 // A forked child has a copy of this state, but the file belongs to the parent.
-                None if lifecycle::is_fork() => return,
+                None if open_state::is_fork() => return,
                 None => self.drain(&mut self.state.lock()),
             }
         }

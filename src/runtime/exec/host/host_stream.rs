@@ -12,7 +12,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::exec::fence::{Fence, WaitOutcome};
 use crate::runtime::exec::kernel::Grid;
 use crate::runtime::exec::{outcome, reentrancy};
-use crate::runtime::lifecycle;
+use crate::runtime::open_state;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
 use crate::sys::handles::epoch;
@@ -286,7 +286,7 @@ impl StreamShared {
     /// Runs the tasks of the queue until the queue is closed and empty. Main function of the
     /// worker.
     fn work_off(&self) {
-        lifecycle::enter_own_thread();
+        open_state::enter_own_thread();
         let bound = crate::runtime::exec::bind(&self.home, self.device);
         let mut state = self.state.lock();
         if let Err(error) = bound {

@@ -321,7 +321,7 @@ impl Drop for ThreadPool {
 impl PoolShared {
     /// Runs loops and tasks until the pool is closed. Main function of the worker number `member`.
     fn work_off(&self, member: usize) {
-        crate::runtime::lifecycle::enter_own_thread();
+        crate::runtime::open_state::enter_own_thread();
         let mut zeal = Zeal::default();
         loop {
             let seen = self.team.news();

@@ -10,6 +10,7 @@ use crate::error::{Result, fail};
 use crate::runtime::component::Token;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::stream::Stream;
+use crate::runtime::memory::handlers;
 use crate::runtime::memory::{Located, locate, transfer};
 use crate::runtime::registry::Backend;
 use crate::runtime::{library_ops, trace};
@@ -40,7 +41,7 @@ pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result
         return stream.run(move || transfer::copy(&epoch::enter(), dst, src));
     };
     // A handler of the program must not run in a backend's callback, either.
-    if !library_ops::is_taken(DTL_OPERATION_COPY) || !library_ops::may_copy(inside, &to, &from) {
+    if !library_ops::is_taken(DTL_OPERATION_COPY) || !handlers::may_copy(inside, &to, &from) {
         if let Some(result) = by_backend(stream, token, &to, &from) {
             return result;
         }

@@ -12,7 +12,8 @@ use super::{Located, locate};
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{CopySide, Transfer};
-use crate::runtime::library_ops::{self, Axes};
+use crate::runtime::library_ops;
+use crate::runtime::memory::handlers::{self, Axes};
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
 use crate::runtime::{enums, explain};
@@ -47,7 +48,7 @@ pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
 /// Copies by the program's handler of the two memory kinds if there is one, else by the library.
 #[inline]
 fn carry_out(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
-    if library_ops::is_taken(DTL_OPERATION_COPY) && library_ops::copy(inside, dst, src, None)? {
+    if library_ops::is_taken(DTL_OPERATION_COPY) && handlers::copy(inside, dst, src, None)? {
         return Ok(());
     }
     copy_located(dst, src)
@@ -257,7 +258,7 @@ fn route_rows(
         src_strides: &[from.pitch as i64, 1],
         element_bytes: 1,
     };
-    library_ops::copy(inside, &to.all, &from.all, Some(&axes))
+    handlers::copy(inside, &to.all, &from.all, Some(&axes))
 }
 
 fn row_of<'g>(whole: &Located<'g>, offset: u64, width: u64) -> Located<'g> {

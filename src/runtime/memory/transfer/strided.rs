@@ -14,7 +14,8 @@
 use super::{carry_out, row_of, rows_of};
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Result, fail};
-use crate::runtime::library_ops::{self, Axes};
+use crate::runtime::library_ops;
+use crate::runtime::memory::handlers::{self, Axes};
 use crate::runtime::memory::{Located, locate_around};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::{Addr, Region};
@@ -204,7 +205,7 @@ impl Strided {
         let to = locate_around(inside, "destination", axes.dst, self.dst.region)?;
         let from = locate_around(inside, "source", axes.src, self.src.region)?;
         if library_ops::is_taken(DTL_OPERATION_COPY)
-            && library_ops::copy(inside, &to, &from, Some(axes))?
+            && handlers::copy(inside, &to, &from, Some(axes))?
         {
             return Ok(());
         }

@@ -1,21 +1,23 @@
 //! Usage counters of a backend's memory, and admission of further allocations.
 
-use super::memory::host_alloc;
+use super::Backend;
 use crate::error::{Result, fail};
-use crate::runtime::registry::Backend;
 use crate::sys::memory::heap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// Tag of the host allocator's blocks that belong to no pool.
+pub const NO_POOL: u8 = 0;
+
 /// Counters of one backend's allocations.
 #[derive(Default)]
 pub struct Usage {
-    pub(super) live_bytes: AtomicU64,
-    pub(super) peak_bytes: AtomicU64,
+    pub(in crate::runtime) live_bytes: AtomicU64,
+    pub(in crate::runtime) peak_bytes: AtomicU64,
     /// Number of live allocations, including allocations in progress.
-    pub(super) live_count: AtomicU64,
-    pub(super) total_count: AtomicU64,
+    pub(in crate::runtime) live_count: AtomicU64,
+    pub(in crate::runtime) total_count: AtomicU64,
     /// Number of adopted or registered ranges of the program's memory, each with a `RangeUser`.
     range_count: AtomicU64,
     /// Set while the backend is being unregistered.
@@ -31,7 +33,7 @@ impl Usage {
     /// Counts an allocation before it is made; fails while the backend is being unregistered. This
     /// increments `live_count` before it reads `closing`, and [`Usage::close`] sets `closing`
     /// before it reads the counts: whichever runs second sees the other's write.
-    pub(super) fn begin(&self, backend: &Backend) -> Result<()> {
+    pub(in crate::runtime) fn begin(&self, backend: &Backend) -> Result<()> {
         self.live_count.fetch_add(1, Ordering::SeqCst);
         self.check_open(backend).inspect_err(|_| self.give_up())
     }
@@ -48,7 +50,7 @@ impl Usage {
     }
 
     /// Reverts [`Usage::begin`] after an allocation has failed.
-    pub(super) fn give_up(&self) {
+    pub(in crate::runtime) fn give_up(&self) {
         self.live_count.fetch_sub(1, Ordering::Release);
     }
 
@@ -70,9 +72,9 @@ impl Usage {
 
     /// Counts `bytes` of a new allocation. With `with_plain`, the bytes also count for the plain
     /// memory, and the peak is that of both together.
-    pub(super) fn grew(&self, bytes: u64, with_plain: bool) {
+    pub(in crate::runtime) fn grew(&self, bytes: u64, with_plain: bool) {
         if with_plain {
-            heap::count_bytes(host_alloc::NO_POOL, bytes as i64);
+            heap::count_bytes(NO_POOL, bytes as i64);
         }
         let live = self.live_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak_bytes.fetch_max(live, Ordering::Relaxed);
@@ -80,9 +82,9 @@ impl Usage {
     }
 
     /// Counts `bytes` of a freed allocation. `with_plain` as in [`Usage::grew`].
-    pub(super) fn shrank(&self, bytes: u64, with_plain: bool) {
+    pub(in crate::runtime) fn shrank(&self, bytes: u64, with_plain: bool) {
         if with_plain {
-            heap::count_bytes(host_alloc::NO_POOL, -(bytes as i64));
+            heap::count_bytes(NO_POOL, -(bytes as i64));
         }
         self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.live_count.fetch_sub(1, Ordering::Release);
@@ -90,19 +92,19 @@ impl Usage {
 }
 
 /// Guard that keeps a backend registered while it has an adopted or registered range.
-pub(super) struct RangeUser(Arc<Backend>);
+pub struct RangeUser(Arc<Backend>);
 
 impl RangeUser {
     /// Counts a range; fails while the backend is being unregistered. Ordered as in
     /// [`Usage::begin`].
-    pub(super) fn new(backend: &Arc<Backend>) -> Result<Self> {
+    pub(in crate::runtime) fn new(backend: &Arc<Backend>) -> Result<Self> {
         backend.memory_use.range_count.fetch_add(1, Ordering::SeqCst);
         let user = RangeUser(Arc::clone(backend));
         user.memory_use.check_open(&user)?;
         Ok(user)
     }
 
-    pub(super) fn is_of(&self, backend: &Arc<Backend>) -> bool {
+    pub(in crate::runtime) fn is_of(&self, backend: &Arc<Backend>) -> bool {
         Arc::ptr_eq(&self.0, backend)
     }
 }

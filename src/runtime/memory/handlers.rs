@@ -1,0 +1,175 @@
+//! Allocations and copies by the program's handlers of the default dispatcher.
+
+use super::{Located, Owner, Request, adopt, check, discard, stream_ordered};
+use crate::abi::devices::dispatch::*;
+use crate::abi::handle::{dtl_backend_t, dtl_stream_t};
+use crate::abi::word::*;
+use crate::error::Result;
+use crate::runtime::dispatch::{Action, DEFAULT, find_quickly};
+use crate::runtime::enums::{self, describe};
+use crate::runtime::exec::stream::Stream;
+use crate::runtime::library_ops::{is_taken, query, theirs};
+use crate::runtime::registry::Backend;
+use crate::runtime::trace::{self, Args};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::memory::buf::Addr;
+
+/// Allocates memory: by the program's handler of the kind if there is one, else from the backend.
+pub fn alloc(
+    owner: Owner,
+    backend: &Backend,
+    kind: dtl_enum_word_t,
+    size: u64,
+    align: u64,
+) -> Result<Addr> {
+    trace::about(|| {
+        Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name()))
+    });
+    let wanted = Request { kind, size, align };
+    if is_taken(DTL_OPERATION_ALLOC) {
+        check(size, align)?;
+        if let Some(addr) = by_handler(owner, backend, &wanted, None)? {
+            return Ok(addr);
+        }
+    }
+    super::alloc_own(owner, backend, &wanted)
+}
+
+/// Stream in whose order memory is allocated.
+#[derive(Clone, Copy)]
+pub struct Order<'a> {
+    /// Handle of the stream, for handlers.
+    pub handle: dtl_stream_t,
+    /// Stream object.
+    pub stream: &'a Stream,
+}
+
+/// Allocates memory by the handler of the memory kind; returns `None` if there is no handler. A
+/// handler function may return memory that is usable at once or in the order of the stream.
+pub(super) fn by_handler(
+    owner: Owner,
+    asked: &Backend,
+    wanted: &Request,
+    order: Option<Order<'_>>,
+) -> Result<Option<Addr>> {
+    enums::schedule::check_memory_kind(wanted.kind)?;
+    let inside = epoch::enter();
+    let mut args = dtl_dispatch_alloc_t {
+        struct_size: size_of::<dtl_dispatch_alloc_t>() as u32,
+        reserved: 0,
+        backend: asked.handle(),
+        kind: wanted.kind,
+        size_bytes: wanted.size,
+        alignment: wanted.align,
+        ptr: std::ptr::null_mut(),
+        stream: order.map_or(dtl_stream_t::NULL, |order| order.handle),
+    };
+    let order = order.map(|order| order.stream);
+    let slots = [DTL_DISPATCH_ANY, wanted.kind, DTL_DISPATCH_ANY];
+    let query = query(DTL_OPERATION_ALLOC, slots, std::ptr::from_mut(&mut args).cast());
+    let Some(handler) = theirs(&inside, &query)? else { return Ok(None) };
+    if let Action::Backend(backend) = &handler.action {
+        return alloc_from(owner, asked, backend, wanted, order).map(Some);
+    }
+    handler.invoke(&query, None)?;
+    let addr = Addr::new(args.ptr);
+    adopt(owner, asked.handle(), addr, wanted, &handler.name)
+        .inspect_err(|_| discard(&inside, addr, order))?;
+    Ok(Some(addr))
+}
+
+/// Allocates memory of backend `from` for a request to the same or to another backend. The
+/// allocation is stream-ordered if the stream belongs to `from`.
+pub fn alloc_from(
+    owner: Owner,
+    asked: &Backend,
+    from: &Backend,
+    wanted: &Request,
+    order: Option<&Stream>,
+) -> Result<Addr> {
+    let addr = match order.filter(|stream| stream.home().handle() == from.handle()) {
+        Some(stream) => stream_ordered::alloc_own(stream, wanted)?,
+        None => super::alloc_own(owner, from, wanted)?,
+    };
+    if asked.handle() == from.handle() {
+        return Ok(addr);
+    }
+    let adopted = adopt(owner, asked.handle(), addr, wanted, from.name());
+    if adopted.is_err() {
+        super::free(owner, from, addr)?;
+    }
+    adopted.map(|()| addr)
+}
+
+/// Copies from `src` to `dst` by the handler of their memory kinds; returns false if there is no
+/// handler. `axes` describes a layout that is not contiguous.
+pub fn copy(
+    inside: &Guard,
+    dst: &Located<'_>,
+    src: &Located<'_>,
+    axes: Option<&Axes<'_>>,
+) -> Result<bool> {
+    let home = |side: &Located<'_>| side.owner.map_or(dtl_backend_t::NULL, Backend::handle);
+    let mut args = dtl_dispatch_copy_t {
+        struct_size: size_of::<dtl_dispatch_copy_t>() as u32,
+        ndim: 0,
+        dst: dst.place.region.addr().ptr(),
+        src: src.place.region.addr().ptr(),
+        size_bytes: dst.place.region.len() as u64,
+        dst_backend: home(dst),
+        src_backend: home(src),
+        element_bytes: 1,
+        shape: std::ptr::null(),
+        dst_strides_bytes: std::ptr::null(),
+        src_strides_bytes: std::ptr::null(),
+    };
+    if let Some(axes) = axes {
+        (args.dst, args.src) = (axes.dst.ptr(), axes.src.ptr());
+        args.ndim = axes.shape.len() as u32;
+        args.element_bytes = axes.element_bytes;
+        args.size_bytes = axes.shape.iter().product::<u64>() * axes.element_bytes;
+        args.shape = axes.shape.as_ptr();
+        (args.dst_strides_bytes, args.src_strides_bytes) =
+            (axes.dst_strides.as_ptr(), axes.src_strides.as_ptr());
+    }
+    let slots = [src.place.kind, dst.place.kind, DTL_DISPATCH_ANY];
+    let query = query(DTL_OPERATION_COPY, slots, std::ptr::from_mut(&mut args).cast());
+    let Some(handler) = theirs(inside, &query)? else { return Ok(false) };
+    match (&handler.action, axes) {
+        (Action::Backend(_), Some(_)) => Ok(false), // copied piece by piece, by later queries
+        (Action::Backend(backend), None) => copy_by(backend, dst, src).map(|()| true),
+        _ => handler.invoke(&query, None).map(|()| true),
+    }
+}
+
+/// Layout of a noncontiguous copy, in the form of the arguments of dtl_mem_copy_strided.
+pub struct Axes<'a> {
+    /// Address of the first element at the destination.
+    pub dst: Addr,
+    /// Address of the first element at the source.
+    pub src: Addr,
+    /// Number of elements along each axis.
+    pub shape: &'a [u64],
+    /// Distance in bytes between neighbouring elements at the destination, by axis.
+    pub dst_strides: &'a [i64],
+    /// Distance in bytes between neighbouring elements at the source, by axis.
+    pub src_strides: &'a [i64],
+    /// Size of an element in bytes.
+    pub element_bytes: u64,
+}
+
+/// Copies by the given backend, whichever backend owns the memory.
+pub fn copy_by(backend: &Backend, dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
+    backend.ready()?;
+    match &backend.transfer {
+        Some(transfer) => transfer.copy(dst.place, src.place),
+        None => Err(backend.lacks("transfer")),
+    }
+}
+
+/// Returns true if the program may have a handler for a copy; predicates are not called.
+pub fn may_copy(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> bool {
+    let slots = [src.place.kind, dst.place.kind, DTL_DISPATCH_ANY];
+    find_quickly(inside, DEFAULT)
+        .is_some_and(|default| default.may_take(inside, DTL_OPERATION_COPY, &slots))
+}

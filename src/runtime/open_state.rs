@@ -1,0 +1,77 @@
+//! State of the library, which admits or rejects calls, for modules below `lifecycle`.
+
+use super::hot_globals::HOT;
+use crate::abi::handle::dtl_backend_t;
+use crate::error::{Result, fail};
+use crate::sys::handles::epoch;
+use crate::sys::os::open_state::{self, OpenState};
+use std::cell::Cell;
+
+/// State of the library; only `lifecycle` changes it.
+pub(super) static GATE: &OpenState = &HOT.gate;
+
+thread_local! {
+    /// True in threads that the library has started and that run functions of the program.
+    static IS_OWN_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns true in a thread that [`enter_own_thread`] has marked.
+pub(super) fn is_own_thread() -> bool {
+    IS_OWN_THREAD.get()
+}
+
+/// Marks the calling thread as a thread of the library until the thread ends. It runs the functions
+/// of streams and executors, and finalize waits for it.
+pub fn enter_own_thread() {
+    IS_OWN_THREAD.set(true);
+}
+
+/// Returns true if calls are admitted and not traced. Fast path of [`admit`].
+pub fn is_open() -> bool {
+    GATE.state() == open_state::OPEN
+}
+
+/// Returns true if calls are admitted.
+pub(super) fn lets_pass() -> bool {
+    matches!(GATE.state(), open_state::OPEN | open_state::TRACED)
+}
+
+/// Returns true if calls are admitted and traced.
+pub fn is_traced() -> bool {
+    GATE.state() == open_state::TRACED
+}
+
+/// Returns true if the library is open and its allocator serves the plain memory of this backend:
+/// the only check in the shortest calls.
+pub fn is_open_for(backend: dtl_backend_t) -> bool {
+    backend.id != 0 && GATE.pass() == backend.id
+}
+
+/// Returns true if the library is open for calls of a few nanoseconds.
+pub fn is_open_for_quick() -> bool {
+    GATE.pass() != 0
+}
+
+/// Returns true if this process is a fork that has not yet reinitialised the library.
+pub fn is_fork() -> bool {
+    GATE.state() == open_state::FORKED
+}
+
+pub(super) fn forked_inside() -> Result<()> {
+    fail!(
+        DTL_ERROR_INVALID_STATE,
+        "at the fork another thread was inside a dtl_ call (or a stream or executor was at work): \
+         what it had locked and \
+         half done stays so in this process, which cannot use the library; fork while nobody uses \
+         it"
+    )
+}
+
+/// Guards code that runs in every state and takes a lock: while the returned guard exists, a forked
+/// child detects this thread. Fails in a forked child in which a lock may still be locked.
+pub fn aside() -> Result<epoch::ForkGuard> {
+    if is_fork() && epoch::another_was_inside() {
+        forked_inside()?;
+    }
+    Ok(epoch::aside())
+}
