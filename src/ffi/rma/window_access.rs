@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ffi::args::Out;
 use crate::ffi::elements;
 use crate::ffi::guard::{self, Entry, OpenCheck};
-use crate::runtime::comm::rma::rma_ops::{self, TargetAddr};
+use crate::runtime::comm::rma::rma_ops::{self, RmaOp, TargetAddr};
 use crate::runtime::comm::rma::{self, fast};
 use crate::runtime::component::Swap;
 use crate::runtime::types;
@@ -89,7 +89,12 @@ pub unsafe extern "C" fn dtl_win_put(
                     |window| {
                         // SAFETY: the caller's contract: it stays until the operation is over.
                         let from = unsafe { elements("dtl_win_put", (buf, count, dtype), "buf") }?;
-                        rma_ops::put(window, from, TargetAddr { target, disp })
+                        rma_ops::run(
+                            window,
+                            "dtl_win_put",
+                            TargetAddr { target, disp },
+                            RmaOp::Put(from),
+                        )
                     },
                 )
             })
@@ -121,7 +126,12 @@ pub unsafe extern "C" fn dtl_win_get(
                     |window| {
                         // SAFETY: the caller's contract: it stays until the operation is over.
                         let into = unsafe { elements("dtl_win_get", (buf, count, dtype), "buf") }?;
-                        rma_ops::get(window, into, TargetAddr { target, disp })
+                        rma_ops::run(
+                            window,
+                            "dtl_win_get",
+                            TargetAddr { target, disp },
+                            RmaOp::Get(into),
+                        )
                     },
                 )
             })
@@ -156,7 +166,8 @@ pub unsafe extern "C" fn dtl_win_rput(
                 .map_err(|error| error.within("dtl_win_rput"))?;
             // SAFETY: the caller's contract: it stays until the operation is over.
             let from = unsafe { elements("dtl_win_rput", (buf, count, dtype), "buf") }?;
-            out.set(rma_ops::rput(window, from, TargetAddr { target, disp })?);
+            let (place, op) = (TargetAddr { target, disp }, RmaOp::Put(from));
+            out.set(rma_ops::run_as_request(window, "dtl_win_rput", place, op)?);
             Ok(())
         },
     )
@@ -183,7 +194,8 @@ pub unsafe extern "C" fn dtl_win_rget(
                 .map_err(|error| error.within("dtl_win_rget"))?;
             // SAFETY: the caller's contract: it stays until the operation is over.
             let into = unsafe { elements("dtl_win_rget", (buf, count, dtype), "buf") }?;
-            out.set(rma_ops::rget(window, into, TargetAddr { target, disp })?);
+            let (place, op) = (TargetAddr { target, disp }, RmaOp::Get(into));
+            out.set(rma_ops::run_as_request(window, "dtl_win_rget", place, op)?);
             Ok(())
         },
     )
@@ -233,7 +245,9 @@ pub unsafe extern "C" fn dtl_win_accumulate(
                         // SAFETY: the caller's contract: it stays until the operation is over.
                         let from =
                             unsafe { elements("dtl_win_accumulate", (buf, count, dtype), "buf") }?;
-                        rma_ops::accumulate(window, from, TargetAddr { target, disp }, &by)
+                        let (place, result) = (TargetAddr { target, disp }, Region::EMPTY);
+                        let op = RmaOp::Accumulate { from, result, by };
+                        rma_ops::run(window, "dtl_win_accumulate", place, op)
                     },
                 )
             })
@@ -269,7 +283,8 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
             let from = unsafe { operands(NAME, (buf, count, dtype), op, "buf") }?;
             // SAFETY: as above.
             let result = unsafe { elements(NAME, (result, count, dtype), "result") }?;
-            rma_ops::get_accumulate(window, NAME, (from, result), TargetAddr { target, disp }, &by)
+            let op = RmaOp::Accumulate { from, result, by };
+            rma_ops::run(window, NAME, TargetAddr { target, disp }, op)
         },
     )
 }
@@ -307,13 +322,8 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
                         let from = unsafe { operands(NAME, (value, 1, dtype), op, "value") }?;
                         // SAFETY: as above.
                         let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
-                        rma_ops::get_accumulate(
-                            window,
-                            NAME,
-                            (from, result),
-                            TargetAddr { target, disp },
-                            &by,
-                        )
+                        let op = RmaOp::Accumulate { from, result, by };
+                        rma_ops::run(window, NAME, TargetAddr { target, disp }, op)
                     },
                 )
             })
@@ -360,11 +370,9 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
                         let expected = unsafe { elements(NAME, (expected, 1, dtype), "expected") }?;
                         // SAFETY: as above.
                         let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
-                        rma_ops::compare_and_swap(
-                            window,
-                            Swap { value, expected, result, dtype },
-                            TargetAddr { target, disp },
-                        )
+                        let op = Swap { value, expected, result, dtype };
+                        let op = RmaOp::CompareAndSwap(op);
+                        rma_ops::run(window, NAME, TargetAddr { target, disp }, op)
                     },
                 )
             })

@@ -45,32 +45,50 @@ impl Change {
     }
 }
 
+/// One-sided operation, with the caller's buffers.
+#[derive(Clone, Copy)]
+pub enum RmaOp {
+    /// Copies this buffer to the target.
+    Put(Region),
+    /// Copies from the target to this buffer.
+    Get(Region),
+    /// Computes `target = target op from`, element by element, and stores the previous elements in
+    /// `result` unless it is empty. For the operation NO_OP, `from` may be empty.
+    Accumulate {
+        /// Operands.
+        from: Region,
+        /// Receives the previous elements of the target.
+        result: Region,
+        /// Operation.
+        by: Change,
+    },
+    /// Compares and swaps one element of 1, 2, 4 or 8 bytes.
+    CompareAndSwap(Swap),
+}
+
+impl RmaOp {
+    /// Returns the buffers of the result, of the operand, and of the expected value.
+    pub(in crate::runtime::comm) fn buffers(&self) -> [Region; 3] {
+        match *self {
+            RmaOp::Put(from) => [Region::EMPTY, from, Region::EMPTY],
+            RmaOp::Get(into) => [into, Region::EMPTY, Region::EMPTY],
+            RmaOp::Accumulate { from, result, .. } => [result, from, Region::EMPTY],
+            RmaOp::CompareAndSwap(swap) => [swap.result, swap.value, swap.expected],
+        }
+    }
+}
+
 /// Operations on the memory of targets. Several threads may call them at once. An operation fails
 /// at once, or with the flush or poll that detects the failure. Waiting calls observe the
 /// communicator's time limit, return when it closes, and make progress on all communicators.
 ///
-/// The accumulating operations (the last three of the five) on one location execute one after the
+/// The accumulating operations (accumulate, compare and swap) on one location execute one after the
 /// other; those of one origin execute in call order. Only flushes order puts and gets.
 pub(in crate::runtime::comm) trait RmaPath: Send + Sync {
     /// Returns a human-readable description of the path.
     fn describe(&self) -> &'static str;
-    /// Copies `from` to the target; `from` has `to.len` bytes.
-    fn put(&self, to: TargetRange, from: Region, asked: TicketRequest) -> Result<RmaStart>;
-    /// Copies from the target to `into`.
-    fn get(&self, into: Region, from: TargetRange, asked: TicketRequest) -> Result<RmaStart>;
-    /// Computes `target = target op from`, element by element.
-    fn accumulate(&self, to: TargetRange, from: Region, by: &Change) -> Result<RmaStart>;
-    /// Computes `target = target op from` and stores the previous elements in `result`. For the
-    /// operation NO_OP, `from` may be empty.
-    fn get_accumulate(
-        &self,
-        to: TargetRange,
-        from: Region,
-        result: Region,
-        by: &Change,
-    ) -> Result<RmaStart>;
-    /// Performs a compare-and-swap of one element of 1, 2, 4 or 8 bytes (the length of `to`).
-    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<RmaStart>;
+    /// Starts an operation on the bytes `at`, at least one; its buffers have as many bytes.
+    fn start(&self, at: TargetRange, op: &RmaOp, asked: TicketRequest) -> Result<RmaStart>;
     /// Waits for the locks of `targets` and acquires them; this rank holds none of them before.
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()>;
     /// Flushes `targets` ([`FlushScope::Target`]) and releases their locks. After TIMEOUT the locks

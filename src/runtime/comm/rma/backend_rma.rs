@@ -11,7 +11,7 @@ use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT};
 use crate::abi::word::dtl_dtype_t;
 use crate::error::{Error, Result};
 use crate::runtime::comm::rma_path::{
-    Change, FlushScope, RmaPath, RmaStart, Swap, TargetRange, Ticket, TicketRequest,
+    FlushScope, RmaOp, RmaPath, RmaStart, TargetRange, Ticket, TicketRequest,
 };
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{self, OpId};
@@ -88,11 +88,6 @@ impl BackendRma {
         to.offset % element.max(1) == 0 && self.window.has_atomics(dtype)
     }
 
-    fn by_messages(&self) -> &Active {
-        self.has_messages.store(true, Ordering::Relaxed);
-        &self.active
-    }
-
     /// Runs a call that may block in the transport until it completes.
     fn wait_in<T>(&self, call: impl FnOnce() -> T) -> T {
         if self.blocks { progress::while_blocked(call) } else { call() }
@@ -117,44 +112,23 @@ impl RmaPath for BackendRma {
     }
 
     #[inline]
-    fn put(&self, to: TargetRange, from: Region, asked: TicketRequest) -> Result<RmaStart> {
-        self.window.put(to, from, asked).map(|op| self.begun(op, asked))
-    }
-
-    #[inline]
-    fn get(&self, into: Region, from: TargetRange, asked: TicketRequest) -> Result<RmaStart> {
-        self.window.get(into, from, asked).map(|op| self.begun(op, asked))
-    }
-
-    fn accumulate(&self, to: TargetRange, from: Region, by: &Change) -> Result<RmaStart> {
-        if !self.applies(by.dtype, by.size(), to) {
-            return self.by_messages().accumulate(to, from, by);
+    fn start(&self, at: TargetRange, op: &RmaOp, asked: TicketRequest) -> Result<RmaStart> {
+        match *op {
+            RmaOp::Put(from) => self.window.put(at, from, asked).map(|op| self.begun(op, asked)),
+            RmaOp::Get(into) => self.window.get(into, at, asked).map(|op| self.begun(op, asked)),
+            RmaOp::Accumulate { from, result, by } if self.applies(by.dtype, by.size(), at) => {
+                let result = (!result.is_empty()).then_some(result);
+                let by = reduction(by.dtype, by.op)?;
+                self.window.accumulate(at, from, result, &by).map(|()| RmaStart::Over)
+            }
+            RmaOp::CompareAndSwap(swap) if self.applies(swap.dtype, at.len, at) => {
+                self.window.compare_and_swap(at, swap).map(|()| RmaStart::Over)
+            }
+            _ => {
+                self.has_messages.store(true, Ordering::Relaxed);
+                self.active.start(at, op, asked)
+            }
         }
-        self.window
-            .accumulate(to, from, None, &reduction(by.dtype, by.op)?)
-            .map(|()| RmaStart::Over)
-    }
-
-    fn get_accumulate(
-        &self,
-        to: TargetRange,
-        from: Region,
-        result: Region,
-        by: &Change,
-    ) -> Result<RmaStart> {
-        if !self.applies(by.dtype, by.size(), to) {
-            return self.by_messages().get_accumulate(to, from, result, by);
-        }
-        self.window
-            .accumulate(to, from, Some(result), &reduction(by.dtype, by.op)?)
-            .map(|()| RmaStart::Over)
-    }
-
-    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<RmaStart> {
-        if !self.applies(swap.dtype, to.len, to) {
-            return self.by_messages().compare_and_swap(to, swap);
-        }
-        self.window.compare_and_swap(to, swap).map(|()| RmaStart::Over)
     }
 
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {

@@ -8,7 +8,7 @@
 
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::rma_path::{
-    Change, FlushScope, RmaPath, RmaStart, Swap, TargetRange, Ticket, TicketRequest,
+    FlushScope, RmaOp, RmaPath, RmaStart, Swap, TargetRange, Ticket, TicketRequest,
 };
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{PART_WORDS, PartKey, SharedRegion};
@@ -122,10 +122,6 @@ impl Direct {
             Some(target) => Ok(target),
             None => fail!(DTL_ERROR_INTERNAL, "the window has no rank {rank}"),
         }
-    }
-
-    fn memory(&self, spot: TargetRange) -> Result<Region> {
-        Ok(self.target(spot.target)?.memory.part(spot.offset, spot.len))
     }
 
     /// Returns the memory of all parts, by rank.
@@ -262,35 +258,6 @@ impl Direct {
         Some(())
     }
 
-    /// Completes an operation. If no flush follows, checks that the target is alive.
-    #[inline]
-    fn over(&self, rank: i32, asked: TicketRequest) -> Result<RmaStart> {
-        if asked {
-            self.check_alive(&(rank..rank + 1))?;
-        }
-        Ok(RmaStart::Over)
-    }
-
-    #[inline]
-    fn change(
-        &self,
-        to: TargetRange,
-        from: Region,
-        result: Region,
-        by: &Change,
-    ) -> Result<RmaStart> {
-        let (memory, update) = (self.memory(to)?, by.update);
-        if update.is_lock_free(memory) {
-            update.apply(memory, from, result);
-            return Ok(RmaStart::Over);
-        }
-        for at in (0..to.len).step_by(RUN) {
-            let run = |all: Region| all.part(at, RUN);
-            self.locked(to.target, || update.apply_locked(run(memory), run(from), run(result)))?;
-        }
-        Ok(RmaStart::Over)
-    }
-
     /// Flushes one target on the fast path. Returns false if the slow path must check the target.
     #[inline]
     pub(super) fn flush_at_once(&self, target: i32) -> bool {
@@ -351,42 +318,34 @@ impl RmaPath for Direct {
     }
 
     #[inline]
-    fn put(&self, to: TargetRange, from: Region, asked: TicketRequest) -> Result<RmaStart> {
-        copy(self.memory(to)?, from);
-        self.over(to.target, asked)
-    }
-
-    #[inline]
-    fn get(&self, into: Region, from: TargetRange, asked: TicketRequest) -> Result<RmaStart> {
-        copy(into, self.memory(from)?);
-        self.over(from.target, asked)
-    }
-
-    fn accumulate(&self, to: TargetRange, from: Region, by: &Change) -> Result<RmaStart> {
-        self.change(to, from, Region::EMPTY, by)
-    }
-
-    fn get_accumulate(
-        &self,
-        to: TargetRange,
-        from: Region,
-        result: Region,
-        by: &Change,
-    ) -> Result<RmaStart> {
-        self.change(to, from, result, by)
-    }
-
-    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<RmaStart> {
-        let memory = self.memory(to)?;
-        let swap = shared_atomics::Swap {
-            value: swap.value,
-            expected: swap.expected,
-            result: swap.result,
-        };
-        if shared_atomics::is_lock_free(memory, memory.len()) {
-            shared_atomics::compare_and_swap(memory, swap);
-        } else {
-            self.locked(to.target, || shared_atomics::compare_and_swap_locked(memory, swap))?;
+    fn start(&self, at: TargetRange, op: &RmaOp, asked: TicketRequest) -> Result<RmaStart> {
+        let memory = self.target(at.target)?.memory.part(at.offset, at.len);
+        match *op {
+            RmaOp::Put(from) => copy(memory, from),
+            RmaOp::Get(into) => copy(into, memory),
+            RmaOp::Accumulate { from, result, by } if by.update.is_lock_free(memory) => {
+                by.update.apply(memory, from, result);
+            }
+            RmaOp::Accumulate { from, result, by } => {
+                for start in (0..at.len).step_by(RUN) {
+                    let run = |all: Region| all.part(start, RUN);
+                    let apply = || by.update.apply_locked(run(memory), run(from), run(result));
+                    self.locked(at.target, apply)?;
+                }
+            }
+            RmaOp::CompareAndSwap(Swap { value, expected, result, .. }) => {
+                let swap = shared_atomics::Swap { value, expected, result };
+                if shared_atomics::is_lock_free(memory, memory.len()) {
+                    shared_atomics::compare_and_swap(memory, swap);
+                } else {
+                    let swap = || shared_atomics::compare_and_swap_locked(memory, swap);
+                    self.locked(at.target, swap)?;
+                }
+            }
+        }
+        if asked {
+            // No flush follows that would detect a dead target.
+            self.check_alive(&(at.target..at.target + 1))?;
         }
         Ok(RmaStart::Over)
     }

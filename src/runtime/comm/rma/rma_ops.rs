@@ -4,13 +4,13 @@
 use super::{RankWindow, Window};
 use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::abi::handle::dtl_request_t;
-use crate::abi::status::{DTL_ERROR_INVALID_STATE, DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_TYPE};
+use crate::abi::status::*;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::p2p::request;
+pub use crate::runtime::comm::rma_path::RmaOp;
 use crate::runtime::comm::rma_path::{Change, RmaStart, TargetRange};
-use crate::runtime::component::Swap;
 use crate::runtime::memory::device_only;
 use crate::runtime::trace::{self, Args};
 use crate::runtime::types;
@@ -92,40 +92,22 @@ fn outside(
     Error::new(DTL_ERROR_OUT_OF_BOUNDS, text)
 }
 
-/// Copies `from` to the target. The library reads `from` until a flush, unlock or fence.
-pub fn put(window: &Window, from: Region, place: TargetAddr) -> Result<()> {
-    const NAME: &str = "dtl_win_put";
-    device_only::refuse(NAME, from)?;
-    let Some(spot) = window.spot(NAME, place, from.len())? else { return Ok(()) };
-    window.way.put(spot, from, false).map(drop).map_err(|error| error.within(NAME))
+/// Checks an operation and starts it. The library uses its buffers until a flush, unlock or fence.
+pub fn run(window: &Window, name: &str, place: TargetAddr, op: RmaOp) -> Result<()> {
+    window.start(name, place, op, false).map(drop)
 }
 
-/// Copies from the target. The library writes `into` until a flush, unlock or fence.
-pub fn get(window: &Window, into: Region, place: TargetAddr) -> Result<()> {
-    const NAME: &str = "dtl_win_get";
-    device_only::refuse(NAME, into)?;
-    let Some(spot) = window.spot(NAME, place, into.len())? else { return Ok(()) };
-    window.way.get(into, spot, false).map(drop).map_err(|error| error.within(NAME))
-}
-
-/// Copies `from` to the target. The returned request completes when the put is complete locally.
-pub fn rput(window: &Window, from: Region, place: TargetAddr) -> Result<dtl_request_t> {
-    const NAME: &str = "dtl_win_rput";
-    device_only::refuse(NAME, from)?;
-    let spot = window.spot(NAME, place, from.len())?;
-    let begun = spot.map_or(Ok(RmaStart::Over), |spot| window.way.put(spot, from, true));
-    let begun = begun.map_err(|error| error.within(NAME))?;
-    request::of_window(&window.comm, (Kind::Put, place.target), &window.way, begun)
-}
-
-/// Copies from the target. The returned request completes when the data has arrived.
-pub fn rget(window: &Window, into: Region, place: TargetAddr) -> Result<dtl_request_t> {
-    const NAME: &str = "dtl_win_rget";
-    device_only::refuse(NAME, into)?;
-    let spot = window.spot(NAME, place, into.len())?;
-    let begun = spot.map_or(Ok(RmaStart::Over), |spot| window.way.get(into, spot, true));
-    let begun = begun.map_err(|error| error.within(NAME))?;
-    request::of_window(&window.comm, (Kind::Get, place.target), &window.way, begun)
+/// Checks a put or get and starts it. The returned request completes when the operation is complete
+/// locally.
+pub fn run_as_request(
+    window: &Window,
+    name: &str,
+    place: TargetAddr,
+    op: RmaOp,
+) -> Result<dtl_request_t> {
+    let kind = if let RmaOp::Put(_) = op { Kind::Put } else { Kind::Get };
+    let begun = window.start(name, place, op, true)?;
+    request::of_window(&window.comm, (kind, place.target), &window.way, begun)
 }
 
 /// Returns the update of a built-in dtype and operation, which every target can apply.
@@ -157,11 +139,38 @@ fn no_change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
 }
 
 impl Window {
-    /// Checks that a buffer of an accumulating operation does not overlap the elements that it
-    /// changes, if this rank is the target.
-    fn check_apart(&self, name: &str, spot: Option<TargetRange>, buffer: Region) -> Result<()> {
-        let own = spot.filter(|spot| spot.target == self.comm.rank);
-        if own.is_some_and(|spot| self.memory.part(spot.offset, spot.len).overlaps(buffer)) {
+    fn start(&self, name: &str, place: TargetAddr, op: RmaOp, asked: bool) -> Result<RmaStart> {
+        let buffers = op.buffers();
+        buffers.into_iter().try_for_each(|buffer| device_only::refuse(name, buffer))?;
+        let [result, from, expected] = buffers;
+        if result.overlaps(from) || result.overlaps(expected) {
+            return Err(overlap(name, &op));
+        }
+        let len = if result.is_empty() { from.len() } else { result.len() };
+        let spot = self.spot(name, place, len)?;
+        let spot = match op {
+            RmaOp::Put(_) | RmaOp::Get(_) => spot,
+            RmaOp::Accumulate { by, .. } if by.op == DTL_OP_NO_OP && result.is_empty() => {
+                self.check_apart(name, spot, buffers)?;
+                None
+            }
+            _ => self.check_apart(name, spot, buffers).map(|()| spot)?,
+        };
+        let Some(spot) = spot else { return Ok(RmaStart::Over) };
+        self.way.start(spot, &op, asked).map_err(|error| error.within(name))
+    }
+
+    /// Checks that no buffer of an accumulating operation overlaps the elements that it changes, if
+    /// this rank is the target.
+    fn check_apart(
+        &self,
+        name: &str,
+        spot: Option<TargetRange>,
+        buffers: [Region; 3],
+    ) -> Result<()> {
+        let Some(spot) = spot.filter(|spot| spot.target == self.comm.rank) else { return Ok(()) };
+        let elements = self.memory.part(spot.offset, spot.len);
+        if buffers.into_iter().any(|buffer| elements.overlaps(buffer)) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "{name}: a buffer overlaps the target's elements: use memory outside of them"
@@ -171,33 +180,13 @@ impl Window {
     }
 }
 
-/// Applies `target = target op from`, element by element.
-pub fn accumulate(window: &Window, from: Region, place: TargetAddr, by: &Change) -> Result<()> {
-    const NAME: &str = "dtl_win_accumulate";
-    device_only::refuse(NAME, from)?;
-    let spot = window.spot(NAME, place, from.len())?;
-    window.check_apart(NAME, spot, from)?;
-    let Some(spot) = spot.filter(|_| by.op != DTL_OP_NO_OP) else { return Ok(()) };
-    window.way.accumulate(spot, from, by).map(drop).map_err(|error| error.within(NAME))
-}
-
-/// Applies `target = target op from`; `result` receives the previous elements of the target.
-pub fn get_accumulate(
-    window: &Window,
-    name: &str,
-    (from, result): (Region, Region),
-    place: TargetAddr,
-    by: &Change,
-) -> Result<()> {
-    [from, result].into_iter().try_for_each(|buffer| device_only::refuse(name, buffer))?;
-    if from.overlaps(result) {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}: the buffers overlap: use two");
-    }
-    let spot = window.spot(name, place, result.len())?;
-    window.check_apart(name, spot, from)?;
-    window.check_apart(name, spot, result)?;
-    let Some(spot) = spot else { return Ok(()) };
-    window.way.get_accumulate(spot, from, result, by).map(drop).map_err(|error| error.within(name))
+#[cold]
+fn overlap(name: &str, op: &RmaOp) -> Error {
+    let text = match op {
+        RmaOp::CompareAndSwap(_) => "result overlaps value or expected: use another place",
+        _ => "the buffers overlap: use two",
+    };
+    Error::new(DTL_ERROR_INVALID_ARGUMENT, format!("{name}: {text}"))
 }
 
 /// Returns true if `dtype` supports compare-and-swap: integers and bytes.
@@ -216,25 +205,4 @@ pub fn check_swapped(dtype: dtl_dtype_t) -> Result<()> {
         "dtl_win_compare_and_swap: {} is not compared: use an integer dtype, BYTE or BOOL",
         types::dtype_text(dtype)
     )
-}
-
-/// Stores `value` if the target equals `expected`; `result` receives the previous element.
-pub fn compare_and_swap(window: &Window, swap: Swap, place: TargetAddr) -> Result<()> {
-    let Swap { value, expected, result, .. } = swap;
-    if result.overlaps(value) || result.overlaps(expected) {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_win_compare_and_swap: result overlaps value or expected: use another place"
-        );
-    }
-    const NAME: &str = "dtl_win_compare_and_swap";
-    [value, expected, result]
-        .into_iter()
-        .try_for_each(|buffer| device_only::refuse(NAME, buffer))?;
-    let spot = window.spot(NAME, place, result.len())?;
-    [value, expected, result]
-        .into_iter()
-        .try_for_each(|buffer| window.check_apart(NAME, spot, buffer))?;
-    let Some(spot) = spot else { return Ok(()) };
-    window.way.compare_and_swap(spot, swap).map(drop).map_err(|error| error.within(NAME))
 }

@@ -8,9 +8,9 @@
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
-use crate::runtime::component::{CopyOutcome, Remote, TargetRange};
+use crate::runtime::comm::rma_path::{RmaOp, TargetRange};
+use crate::runtime::component::{CopyOutcome, Remote};
 use crate::runtime::explain;
-use crate::sys::memory::buf::Region;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -64,18 +64,15 @@ impl Copies {
     }
 
     /// Copies at the address of the operation in the target. Returns false if a request must do it.
-    pub(super) fn copy(
-        &self,
-        comm: &Comm,
-        spot: TargetRange,
-        copy: impl FnOnce(&dyn Remote, u64) -> CopyOutcome,
-    ) -> Result<bool> {
+    pub(super) fn copy(&self, comm: &Comm, spot: TargetRange, op: &RmaOp) -> Result<bool> {
         let target = usize::try_from(spot.target).ok().and_then(|rank| self.targets.get(rank));
         let Some(target) = target.filter(|target| target.base != 0) else { return Ok(false) };
         let memory = target.memory.get_or_init(|| target.find(comm, spot.target));
-        let copied = match memory {
-            Some(memory) => copy(memory.as_ref(), target.base + spot.offset as u64),
-            None => CopyOutcome::Refused,
+        let address = target.base + spot.offset as u64;
+        let copied = match (memory, op) {
+            (Some(memory), RmaOp::Put(from)) => memory.write(address, *from),
+            (Some(memory), RmaOp::Get(into)) => memory.read(address, *into),
+            _ => CopyOutcome::Refused,
         };
         match copied {
             CopyOutcome::All => return Ok(true),
@@ -118,14 +115,4 @@ impl CmaTarget {
         explain::chose("window: a target by messages", error.text());
         None
     }
-}
-
-/// Returns a closure that copies `from` to the target.
-pub(super) fn write(from: Region) -> impl FnOnce(&dyn Remote, u64) -> CopyOutcome {
-    move |memory, address| memory.write(address, from)
-}
-
-/// Returns a closure that copies from the target to `into`.
-pub(super) fn read(into: Region) -> impl FnOnce(&dyn Remote, u64) -> CopyOutcome {
-    move |memory, address| memory.read(address, into)
 }

@@ -29,16 +29,15 @@ use self::target::Server;
 use self::wire_format::{Head, INLINE, PIECE, RequestKind, answer_tag, data_tag};
 use super::rma_progress as serving;
 use crate::abi::status::*;
-use crate::abi::word::DTL_OP_NO_OP;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::p2p::posted::Posted;
 use crate::runtime::comm::p2p::send_recv::OpHandle;
 use crate::runtime::comm::rma_path::{
-    Change, FlushScope, RmaPath, RmaStart, Swap, TargetRange, Ticket, TicketRequest,
+    Change, FlushScope, RmaOp, RmaPath, RmaStart, TargetRange, Ticket, TicketRequest,
 };
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{CopyOutcome, Remote, SendMode};
+use crate::runtime::component::SendMode;
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
@@ -91,23 +90,14 @@ impl Active {
         why
     }
 
-    /// Returns this rank's own memory if this rank is the target.
-    fn own(&self, spot: TargetRange) -> Option<Region> {
-        (spot.target == self.comm.rank).then(|| self.memory.part(spot.offset, spot.len))
-    }
-
     /// Performs an operation by a copy of the kernel, and returns false if a request must do it.
     /// First checks that the target is alive, because the memory of a dead rank may still exist.
-    fn copy(
-        &self,
-        spot: TargetRange,
-        copy: impl FnOnce(&dyn Remote, u64) -> CopyOutcome,
-    ) -> Result<bool> {
+    fn copy(&self, spot: TargetRange, op: &RmaOp) -> Result<bool> {
         if !self.copies.is_any() {
             return Ok(false);
         }
         self.check_alive(&(spot.target..spot.target + 1))?;
-        self.copies.copy(&self.comm, spot, copy)
+        self.copies.copy(&self.comm, spot, op)
     }
 
     /// Locks the origin's state to start an operation; fails if the window is closed.
@@ -294,14 +284,66 @@ impl Active {
         Ok(origin.add(number, (what, target), started, asked))
     }
 
-    /// Calls `each` for every piece of an accumulation. The target applies each piece as a whole.
-    fn in_pieces(
+    /// Performs an operation on this rank's own memory.
+    fn apply_here(&self, own: Region, op: &RmaOp) {
+        match *op {
+            RmaOp::Put(from) => own.copy_from(from),
+            RmaOp::Get(into) => into.copy_from(own),
+            RmaOp::Accumulate { from, result, by } => {
+                let _alone = self.server.lock();
+                by.update.apply_locked(own, from, result);
+            }
+            RmaOp::CompareAndSwap(swap) => {
+                let _alone = self.server.lock();
+                swap.result.copy_from(own);
+                own.swap_if(swap.expected, swap.value);
+            }
+        }
+    }
+
+    fn put(&self, to: TargetRange, from: Region, asked: TicketRequest) -> Result<RmaStart> {
+        self.make_room(to.target)?;
+        let mut origin = self.lock_origin()?;
+        let head = Head::new(RequestKind::Put).at(to.offset, to.len);
+        if to.len <= INLINE {
+            origin.post_counted(&self.comm, to.target, &head, &[from])?;
+            return Ok(RmaStart::Over);
+        }
+        let number = origin.next();
+        let tag = data_tag(number);
+        let head = Head { what: RequestKind::PutLarge, tag, ..head };
+        origin.post_counted(&self.comm, to.target, &head, &[])?;
+        let started =
+            self.comm.start_send(Class::User, from, to.target, tag, SendMode::Standard)?;
+        Ok(origin.add(number, ("put to", to.target), started, asked))
+    }
+
+    /// Sends an accumulation in pieces. The target applies each piece as a whole.
+    fn accumulate(
+        &self,
         to: TargetRange,
-        element: usize,
-        mut each: impl FnMut(usize, usize) -> Result<()>,
-    ) -> Result<()> {
-        let most = PIECE / element.max(1) * element.max(1);
-        (0..to.len).step_by(most.max(1)).try_for_each(|at| each(at, most.min(to.len - at)))
+        from: Region,
+        result: Region,
+        by: &Change,
+    ) -> Result<RmaStart> {
+        let kind =
+            if result.is_empty() { RequestKind::Accumulate } else { RequestKind::GetAccumulate };
+        let element = by.size().max(1);
+        let most = (PIECE / element * element).max(1);
+        let mut begun = RmaStart::Over;
+        for at in (0..to.len).step_by(most) {
+            let len = most.min(to.len - at);
+            let head = Head { op: by.op, dtype: by.dtype, ..Head::new(kind) };
+            let (head, data) = (head.at(to.offset + at, len), &[from.part(at, len)][..]);
+            if kind == RequestKind::Accumulate {
+                self.make_room(to.target)?;
+                self.lock_origin()?.post_counted(&self.comm, to.target, &head, data)?;
+            } else {
+                let into = result.part(at, len);
+                begun = self.fetch((head, data, to.target), into, "accumulate at", false)?;
+            }
+        }
+        Ok(begun)
     }
 }
 
@@ -319,10 +361,6 @@ fn text(targets: &Range<i32>) -> String {
     }
 }
 
-fn of(what: RequestKind, by: &Change) -> Head {
-    Head { op: by.op, dtype: by.dtype, ..Head::new(what) }
-}
-
 impl RmaPath for Active {
     fn describe(&self) -> &'static str {
         if self.copies.is_any() {
@@ -336,98 +374,25 @@ impl RmaPath for Active {
         }
     }
 
-    fn put(&self, to: TargetRange, from: Region, asked: TicketRequest) -> Result<RmaStart> {
-        if let Some(own) = self.own(to) {
-            own.copy_from(from);
+    fn start(&self, at: TargetRange, op: &RmaOp, asked: TicketRequest) -> Result<RmaStart> {
+        if at.target == self.comm.rank {
+            self.apply_here(self.memory.part(at.offset, at.len), op);
             return Ok(RmaStart::Over);
         }
-        if self.copy(to, cma::write(from))? {
-            return Ok(RmaStart::Over);
+        match *op {
+            RmaOp::Put(_) | RmaOp::Get(_) if self.copy(at, op)? => Ok(RmaStart::Over),
+            RmaOp::Put(from) => self.put(at, from, asked),
+            RmaOp::Get(into) => {
+                let head = Head::new(RequestKind::Get).at(at.offset, at.len);
+                self.fetch((head, &[], at.target), into, "get from", asked)
+            }
+            RmaOp::Accumulate { from, result, by } => self.accumulate(at, from, result, &by),
+            RmaOp::CompareAndSwap(swap) => {
+                let head = Head::new(RequestKind::Swap).at(at.offset, at.len);
+                let request = (head, &[swap.value, swap.expected][..], at.target);
+                self.fetch(request, swap.result, "compare and swap at", false)
+            }
         }
-        self.make_room(to.target)?;
-        let mut origin = self.lock_origin()?;
-        if to.len <= INLINE {
-            let head = Head::new(RequestKind::Put).at(to.offset, to.len);
-            origin.post(&self.comm, to.target, &head, &[from])?;
-            origin.note(to.target);
-            return Ok(RmaStart::Over);
-        }
-        let number = origin.next();
-        let tag = data_tag(number);
-        let head = Head { tag, ..Head::new(RequestKind::PutLarge) }.at(to.offset, to.len);
-        origin.post(&self.comm, to.target, &head, &[])?;
-        origin.note(to.target);
-        let started =
-            self.comm.start_send(Class::User, from, to.target, tag, SendMode::Standard)?;
-        Ok(origin.add(number, ("put to", to.target), started, asked))
-    }
-
-    fn get(&self, into: Region, from: TargetRange, asked: TicketRequest) -> Result<RmaStart> {
-        if let Some(own) = self.own(from) {
-            into.copy_from(own);
-            return Ok(RmaStart::Over);
-        }
-        if self.copy(from, cma::read(into))? {
-            return Ok(RmaStart::Over);
-        }
-        let head = Head::new(RequestKind::Get).at(from.offset, from.len);
-        self.fetch((head, &[], from.target), into, "get from", asked)
-    }
-
-    fn accumulate(&self, to: TargetRange, from: Region, by: &Change) -> Result<RmaStart> {
-        if let Some(own) = self.own(to) {
-            let _alone = self.server.lock();
-            by.update.apply_locked(own, from, Region::EMPTY);
-            return Ok(RmaStart::Over);
-        }
-        Self::in_pieces(to, by.size(), |at, len| {
-            self.make_room(to.target)?;
-            let head = of(RequestKind::Accumulate, by).at(to.offset + at, len);
-            let mut origin = self.lock_origin()?;
-            origin.post(&self.comm, to.target, &head, &[from.part(at, len)])?;
-            origin.note(to.target);
-            Ok(())
-        })?;
-        Ok(RmaStart::Over)
-    }
-
-    fn get_accumulate(
-        &self,
-        to: TargetRange,
-        from: Region,
-        result: Region,
-        by: &Change,
-    ) -> Result<RmaStart> {
-        if let Some(own) = self.own(to) {
-            let _alone = self.server.lock();
-            by.update.apply_locked(own, from, result);
-            return Ok(RmaStart::Over);
-        }
-        let mut begun = RmaStart::Over;
-        Self::in_pieces(to, by.size(), |at, len| {
-            let head = of(RequestKind::GetAccumulate, by).at(to.offset + at, len);
-            let data = if by.op == DTL_OP_NO_OP { Region::EMPTY } else { from.part(at, len) };
-            let (request, into) = ((head, &[data][..], to.target), result.part(at, len));
-            begun = self.fetch(request, into, "accumulate at", false)?;
-            Ok(())
-        })?;
-        Ok(begun)
-    }
-
-    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<RmaStart> {
-        if let Some(own) = self.own(to) {
-            let _alone = self.server.lock();
-            swap.result.copy_from(own);
-            own.swap_if(swap.expected, swap.value);
-            return Ok(RmaStart::Over);
-        }
-        let head = Head::new(RequestKind::Swap).at(to.offset, to.len);
-        self.fetch(
-            (head, &[swap.value, swap.expected], to.target),
-            swap.result,
-            "compare and swap at",
-            false,
-        )
     }
 
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {

@@ -100,13 +100,6 @@ impl Origin {
         self.number
     }
 
-    /// Counts a message to `target` that only a flush confirms.
-    pub(super) fn note(&mut self, target: i32) {
-        if let Some(peer) = self.peer(target) {
-            peer.sent += 1;
-        }
-    }
-
     /// Returns the number of messages for which a flush of `target` has to wait; `None` if no
     /// message was sent to `target` since the last flush.
     pub(super) fn unanswered(&mut self, target: i32) -> Option<u64> {
@@ -144,6 +137,19 @@ impl Origin {
             _ => self.keep(scratch),
         }
         sent.map(drop)
+    }
+
+    /// Sends a request that only a flush confirms, and counts it.
+    pub(super) fn post_counted(
+        &mut self,
+        comm: &Comm,
+        target: i32,
+        head: &Head,
+        data: &[Region],
+    ) -> Result<()> {
+        self.post(comm, target, head, data)?;
+        self.peer(target).into_iter().for_each(|peer| peer.sent += 1);
+        Ok(())
     }
 
     /// Polls the abandoned replies. Returns true if all of them have arrived.

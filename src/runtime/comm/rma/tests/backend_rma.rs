@@ -13,7 +13,7 @@ use crate::runtime::comm::rma::{RankWindow, WindowOffer, rma_progress as serving
 use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::component::{
     BackendProbe, Completion, Groups, Matched, Properties, RecvMode, Rma, Selector, SendMode,
-    SharedOffer as Memory, Transport, WindowPart, poll_of,
+    SharedOffer as Memory, Swap, Transport, WindowPart, poll_of,
 };
 use crate::runtime::registry::Backend;
 use crate::runtime::types::Reduction;
@@ -233,20 +233,24 @@ fn data_and_some_atomics_are_the_transports() {
     let int = change("test", DTL_DTYPE_INT64, DTL_OP_SUM).unwrap();
     let real = change("test", DTL_DTYPE_FLOAT64, DTL_OP_NO_OP).unwrap();
     way.lock(0..1, true).unwrap();
-    assert!(way.put(FIRST, from.region(), false).is_ok());
+    assert!(way.start(FIRST, &RmaOp::Put(from.region()), false).is_ok());
     way.flush(0..1, FlushScope::Target).unwrap();
-    way.get_accumulate(FIRST, from.region(), into.region(), &int).unwrap();
+    let result = into.region();
+    let add = RmaOp::Accumulate { from: from.region(), result, by: int };
+    way.start(FIRST, &add, false).unwrap();
     assert_eq!(into.words(), [5]);
-    way.get_accumulate(FIRST, Region::EMPTY, into.region(), &real).unwrap();
+    let read = RmaOp::Accumulate { from: Region::EMPTY, result, by: real };
+    way.start(FIRST, &read, false).unwrap();
     assert_eq!(into.words(), [10]);
     let (value, expected, result) = (words(&[3]), words(&[10]), words(&[0]));
     let [value, expected, result] = [&value, &expected, &result].map(Scratch::region);
     for dtype in [DTL_DTYPE_INT64, DTL_DTYPE_UINT64] {
-        way.compare_and_swap(FIRST, Swap { value, expected, result, dtype }).unwrap();
+        let swap = RmaOp::CompareAndSwap(Swap { value, expected, result, dtype });
+        way.start(FIRST, &swap, false).unwrap();
     }
     way.unlock(0..1).unwrap();
     assert_eq!(log.lock().calls, ["put", "flush", "accumulate", "swap", "flush"]);
-    way.get(into.region(), FIRST, false).unwrap();
+    way.start(FIRST, &RmaOp::Get(into.region()), false).unwrap();
     way.flush(0..1, FlushScope::Local).unwrap();
     assert_eq!(into.words(), [3], "what was swapped by a message is in the same memory");
 }
@@ -256,18 +260,23 @@ fn who_asks_hears_and_nobody_after_the_end() {
     for together in [true, false] {
         let (PathChoice { way, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(8));
         let (first, second) = (words(&[1]), words(&[2]));
-        let RmaStart::Pending(ticket) = way.put(FIRST, first.region(), true).unwrap() else {
+        let RmaStart::Pending(ticket) =
+            way.start(FIRST, &RmaOp::Put(first.region()), true).unwrap()
+        else {
             panic!("over")
         };
         assert!(!way.is_over(ticket).unwrap() && way.is_over(ticket).unwrap());
-        let RmaStart::Pending(ticket) = way.put(FIRST, second.region(), true).unwrap() else {
+        let RmaStart::Pending(ticket) =
+            way.start(FIRST, &RmaOp::Put(second.region()), true).unwrap()
+        else {
             panic!("over")
         };
         way.cancel(ticket).unwrap();
         let into = words(&[0]);
         into.region().copy_from(memory);
         assert_eq!(into.words(), [2]);
-        let RmaStart::Pending(ticket) = way.get(into.region(), FIRST, true).unwrap() else {
+        let RmaStart::Pending(ticket) = way.start(FIRST, &RmaOp::Get(into.region()), true).unwrap()
+        else {
             panic!("over")
         };
         way.flush(0..1, FlushScope::Target).unwrap();
@@ -293,7 +302,7 @@ fn without_a_window_of_the_transports_there_are_messages() {
             make(windows, Memory::Fresh(24));
         assert_eq!((chosen.describe(), memory.len()), (way, 24));
         let from = words(&[4]);
-        chosen.put(FIRST, from.region(), false).unwrap();
+        chosen.start(FIRST, &RmaOp::Put(from.region()), false).unwrap();
         chosen.flush(0..1, FlushScope::Target).unwrap();
         let into = words(&[0]);
         into.region().copy_from(memory);
