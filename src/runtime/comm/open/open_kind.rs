@@ -7,9 +7,10 @@ use crate::abi::comm::communicator::{
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
 use crate::runtime::comm::coll::coll_device::{self, DeviceCommSpec};
+use crate::runtime::comm::comm_handles::TABLE;
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::shared_transport::SharedTransport;
-use crate::runtime::comm::{Comm, TABLE, insert, progress};
+use crate::runtime::comm::{Comm, insert, progress};
 use crate::runtime::component::{BOOTSTRAP_NS, OpenArgs, Transport};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
@@ -64,7 +65,7 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     }
     let kind = if index == 0 { settings::current().comm } else { Some("self".to_owned()) };
     let comm = Arc::new(make(&Description { kind, ..Description::default() })?);
-    comm.slot.set(crate::runtime::comm::TABLE.slot_ref(handle.id), handle.id);
+    comm.slot.set(crate::runtime::comm::comm_handles::TABLE.slot_ref(handle.id), handle.id);
     comm.recorder.belongs_to(handle.id);
     if !TABLE.put_fixed(index, Arc::clone(&comm)) {
         return fail!(DTL_ERROR_INTERNAL, "the slot of a predefined communicator is taken");

@@ -10,8 +10,9 @@ use super::{
 };
 use crate::abi::handle::dtl_request_t;
 use crate::error::{Result, fail};
+use crate::runtime::comm::communicator::destroyed;
 use crate::runtime::comm::p2p::cancel;
-use crate::runtime::comm::{Comm, absence, destroyed};
+use crate::runtime::comm::{Comm, absence};
 use crate::sys::handles::epoch;
 use crate::sys::handles::slot_map::{LookupFailure, SlotAction};
 use std::task::Poll;
