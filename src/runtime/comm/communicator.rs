@@ -120,7 +120,7 @@ impl Comm {
     }
 
     /// Opens the communicator's mailboxes if its transport supports mailboxes. `places`: the
-    /// mailbox slot that each rank has reserved, in rank order.
+    /// number of the mailbox slot that each rank has reserved, in rank order.
     pub(super) fn with_board(mut self, places: impl Iterator<Item = u32>) -> Result<Self> {
         if self.size > 1 {
             let member = |(rank, place)| Member { rank: self.to_world(rank), place };
@@ -271,12 +271,12 @@ impl Comm {
         }
     }
 
-    /// Returns the ranks that died or left as text for errors; empty if none is known.
+    /// Returns the ranks that died or left, as text for errors; empty if no such rank is known.
     pub(super) fn failed_text(&self) -> String {
         rank_list(&self.failed_ranks())
     }
 
-    /// Returns the ways in which ranks may have failed, for error texts.
+    /// Returns a phrase for error texts that names the possible kinds of failure of a rank.
     pub(super) fn failed_how(&self) -> &'static str {
         // The transport's failure text may state that a live rank is unreachable.
         if self.link.failure_text().is_some() { "died, left or cut off" } else { "died or left" }
@@ -332,7 +332,7 @@ pub fn abort(comm: &Comm, code: i32) -> ! {
     crate::sys::os::process::exit_now(code)
 }
 
-/// Fills `out` with the communicator's rank, size, time limit, kind, transport and failure count.
+/// Stores the rank, size, time limit, kind, transport and failure count of `comm` in `out`.
 pub fn info(comm: &Comm, out: &mut dtl_comm_info_t) -> Result<()> {
     (out.rank, out.size, out.timeout_ns) = (comm.rank, comm.size, comm.timeout_ns);
     out.failed_count = i32::try_from(comm.gone_count()).unwrap_or(i32::MAX);

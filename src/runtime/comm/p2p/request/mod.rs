@@ -311,7 +311,8 @@ pub(in crate::runtime::comm) fn at_rest() -> Outcome {
     (Completion::NOBODY, Ok(()))
 }
 
-/// Makes progress on a request and returns its state, `None` if stale. The outcome stays in it.
+/// Makes progress on a request and returns its state; `None` if the handle is stale. An outcome
+/// remains in the request.
 pub(in crate::runtime::comm) fn standing(handle: dtl_request_t) -> Result<Option<PollState>> {
     standing_if(handle, |_, _| true)
 }
@@ -526,7 +527,7 @@ pub fn is_alive(handle: dtl_request_t) -> bool {
     TABLE.is_live(handle.id)
 }
 
-/// Returns true if the request is not active or the handle is stale. Makes no progress.
+/// Returns true if the request is inactive or complete, or the handle is stale. Makes no progress.
 pub(in crate::runtime::comm) fn is_at_rest(handle: dtl_request_t) -> bool {
     match TABLE.try_look(handle.id) {
         Ok(request) => !matches!(request.life, RequestPhase::Active(_)),

@@ -25,7 +25,7 @@ fn handles_of(comm: &Comm) -> Vec<u64> {
     }
 }
 
-/// Fails with BUSY while a collective of the communicator is running that cannot be canceled.
+/// Fails with BUSY while a collective that cannot be canceled is running on the communicator.
 pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
     for id in handles_of(comm) {
         let stays = TABLE.with(id, |request| {
