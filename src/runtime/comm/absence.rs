@@ -161,10 +161,10 @@ impl Comm {
                 "because ranks {} do not take part in this communicator: the call that made it \
                  failed there, \
                  or these ranks destroyed it; dtl_comm_shrink leaves them out",
-                crate::runtime::comm::rank_list(ranks)
+                crate::runtime::comm::communicator::rank_list(ranks)
             ),
         };
-        match crate::runtime::comm::rank_list(&gone.failed) {
+        match crate::runtime::comm::communicator::rank_list(&gone.failed) {
             failed if failed.is_empty() && absent.is_empty() => {
                 format!("because a rank {}{}", self.failed_how(), self.failed_why())
             }

@@ -81,7 +81,7 @@ impl AgreeMessage {
 pub(in crate::runtime::comm) struct Shrinking {
     /// Number of shrinks that succeeded on this rank, equal and in the same order on all ranks.
     completed: u32,
-    /// True if a call is in progress and owns the agreement.
+    /// True while a call of `shrink` is in progress; that call then owns the agreement.
     is_busy: bool,
     /// Agreement that an earlier call has not completed.
     suspended: Option<Box<Agreement>>,
@@ -94,7 +94,7 @@ impl Shrinking {
     }
 }
 
-/// Creates a working communicator of the surviving ranks. All survivors call it.
+/// Creates a working communicator of the surviving ranks. Collective over the survivors.
 pub fn shrink(comm: &Comm) -> Result<dtl_comm_t> {
     if comm.standing.state() == CommState::Closed {
         return Err(comm.ended());

@@ -4,7 +4,8 @@ use crate::abi::comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_dele
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
-use crate::runtime::comm::{Comm, TABLE};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::comm_handles::TABLE;
 use crate::sys::compute::callback;
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::Addr;

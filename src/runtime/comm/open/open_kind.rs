@@ -7,9 +7,10 @@ use crate::abi::comm::communicator::{
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
 use crate::runtime::comm::coll::coll_device::{self, DeviceCommSpec};
+use crate::runtime::comm::comm_handles::TABLE;
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::shared_transport::SharedTransport;
-use crate::runtime::comm::{Comm, TABLE, insert, progress};
+use crate::runtime::comm::{Comm, insert, progress};
 use crate::runtime::component::{BOOTSTRAP_NS, OpenArgs, Transport};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
@@ -64,7 +65,7 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     }
     let kind = if index == 0 { settings::current().comm } else { Some("self".to_owned()) };
     let comm = Arc::new(make(&Description { kind, ..Description::default() })?);
-    comm.slot.set(crate::runtime::comm::TABLE.slot_ref(handle.id), handle.id);
+    comm.slot.set(crate::runtime::comm::comm_handles::TABLE.slot_ref(handle.id), handle.id);
     comm.recorder.belongs_to(handle.id);
     if !TABLE.put_fixed(index, Arc::clone(&comm)) {
         return fail!(DTL_ERROR_INTERNAL, "the slot of a predefined communicator is taken");
@@ -76,7 +77,7 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
 /// Maximum number of ranks in one process: each rank has a table of all others.
 const MOST_RANKS: i32 = 4096;
 
-/// Opens all `size` ranks of a communicator in this process. On a failure no rank is opened.
+/// Opens all `size` ranks of a communicator in this process. If one fails, none remains open.
 pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_comm_t>> {
     if size < 1 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "size {size}: use 1 to {MOST_RANKS} ranks");
@@ -109,7 +110,7 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     Ok(handles)
 }
 
-/// Returns the time limit `given`, or that of the settings if `given` is 0, in nanoseconds.
+/// Returns the time limit in nanoseconds: `given`, or the value of the settings if `given` is 0.
 fn time_limit(given: u64) -> u64 {
     if given == 0 { settings::current().timeout_ns.unwrap_or(u64::MAX) } else { given }
 }
@@ -319,7 +320,7 @@ fn chosen(kind: &str, why: &str) -> String {
 /// Kinds that span several nodes, in order of preference.
 const ACROSS_NODES: [&str; 2] = ["hier", "mpi"];
 
-/// Checks that the kind exists and can run here.
+/// Fails unless the kind exists and its backend can run on this machine.
 fn ready(kind: &str) -> Result<()> {
     match registry::lookup(kind).filter(|backend| backend.comm.is_some()) {
         Some(backend) => backend.ready(),

@@ -55,7 +55,7 @@ pub(in crate::runtime::comm) fn host_shadow(
     Ok(Some(Arc::new(HostShadow::new(buffer, hold))))
 }
 
-/// Checks that the buffer was not freed meanwhile and still belongs to the allocation `was`.
+/// Fails if the buffer was freed meanwhile or no longer belongs to the allocation `was`.
 fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
     match device_only::allocation_of(buffer)? {
         Some(is) if is.serial == was.serial => Ok(()),

@@ -25,7 +25,7 @@ pub(in crate::runtime::comm) struct Retired(Mutex<VecDeque<(u32, Arc<Absences>)>
 /// Stores the context of a destroyed communicator, and receives messages to all stored contexts.
 pub(in crate::runtime::comm) fn retire(comm: &Comm) {
     let retired = &comm.link.retired.0;
-    // No lock is locked while the transport is called.
+    // No lock is held while the transport is called.
     let mut all = std::mem::take(&mut *retired.lock());
     all.push_back((comm.context, Arc::clone(&comm.reports.absences)));
     for (context, absences) in &all {

@@ -311,7 +311,8 @@ pub(in crate::runtime::comm) fn at_rest() -> Outcome {
     (Completion::NOBODY, Ok(()))
 }
 
-/// Makes progress on a request and returns its state, `None` if stale. The outcome stays in it.
+/// Makes progress on a request and returns its state; `None` if the handle is stale. An outcome
+/// remains in the request.
 pub(in crate::runtime::comm) fn standing(handle: dtl_request_t) -> Result<Option<PollState>> {
     standing_if(handle, |_, _| true)
 }
@@ -348,12 +349,12 @@ fn standing_if(
 /// Returns a reference-counted pointer to the request's communicator, for a caller that may wait.
 pub(in crate::runtime::comm) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
     let comm = TABLE.group_of(handle.id)?;
-    crate::runtime::comm::TABLE.pin(&epoch::enter(), comm)
+    crate::runtime::comm::comm_handles::TABLE.pin(&epoch::enter(), comm)
 }
 
 /// Returns the communicator of a request, borrowed for the lifetime of the guard `inside`.
 pub(in crate::runtime::comm) fn comm_here(inside: &Guard, handle: dtl_request_t) -> Option<&Comm> {
-    crate::runtime::comm::TABLE.get(inside, TABLE.group_of(handle.id)?)
+    crate::runtime::comm::comm_handles::TABLE.get(inside, TABLE.group_of(handle.id)?)
 }
 
 /// Returns the name of a request for error texts, and the kind of its operation.
@@ -374,7 +375,7 @@ fn look<R>(
     let looked = TABLE.with(handle.id, |request| {
         SlotAction::Keep(match request.comm(inside) {
             Some(comm) => look(request, comm),
-            None => Err(crate::runtime::comm::destroyed()),
+            None => Err(crate::runtime::comm::communicator::destroyed()),
         })
     });
     looked.unwrap_or_else(|missed| Err(missed_by(handle, &missed)))
@@ -526,7 +527,7 @@ pub fn is_alive(handle: dtl_request_t) -> bool {
     TABLE.is_live(handle.id)
 }
 
-/// Returns true if the request is not active or the handle is stale. Makes no progress.
+/// Returns true if the request is inactive or complete, or the handle is stale. Makes no progress.
 pub(in crate::runtime::comm) fn is_at_rest(handle: dtl_request_t) -> bool {
     match TABLE.try_look(handle.id) {
         Ok(request) => !matches!(request.life, RequestPhase::Active(_)),

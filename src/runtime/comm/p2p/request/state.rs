@@ -25,7 +25,8 @@ pub(in crate::runtime::comm) enum PollState {
 }
 
 impl<A, O> RequestPhase<A, O> {
-    /// Starts an inactive request, which stays inactive if `begin` fails. `None`: not inactive.
+    /// Starts an inactive request, which stays inactive if `begin` fails. Returns `None` if the
+    /// request was not inactive.
     pub(in crate::runtime::comm) fn start<E>(
         &mut self,
         begin: impl FnOnce() -> Result<A, E>,

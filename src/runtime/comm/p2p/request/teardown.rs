@@ -10,8 +10,9 @@ use super::{
 };
 use crate::abi::handle::dtl_request_t;
 use crate::error::{Result, fail};
+use crate::runtime::comm::communicator::destroyed;
 use crate::runtime::comm::p2p::cancel;
-use crate::runtime::comm::{Comm, absence, destroyed};
+use crate::runtime::comm::{Comm, absence};
 use crate::sys::handles::epoch;
 use crate::sys::handles::slot_map::{LookupFailure, SlotAction};
 use std::task::Poll;
@@ -24,7 +25,7 @@ fn handles_of(comm: &Comm) -> Vec<u64> {
     }
 }
 
-/// Fails with BUSY while a collective of the communicator is running that cannot be canceled.
+/// Fails with BUSY while a collective that cannot be canceled is running on the communicator.
 pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
     for id in handles_of(comm) {
         let stays = TABLE.with(id, |request| {

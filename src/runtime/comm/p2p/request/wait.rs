@@ -76,7 +76,7 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
     let mut backoff = Backoff::new();
     let Some(comm) = request::comm_of(handle) else {
         return Err(if request::is_alive(handle) {
-            crate::runtime::comm::destroyed()
+            crate::runtime::comm::communicator::destroyed()
         } else {
             completed_elsewhere()
         });
@@ -302,7 +302,7 @@ fn take_over(
 fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
     match request::comm_of(handle) {
         Some(comm) => request::end_with_comm(&comm, handle),
-        None => Err(crate::runtime::comm::destroyed()),
+        None => Err(crate::runtime::comm::communicator::destroyed()),
     }
 }
 

@@ -1,0 +1,349 @@
+//! [`Comm`], the communicator: its state, and the methods that all of its operations use.
+
+use super::coll::algorithms::levels::Levels;
+use super::comm_state::{CommState, StateWord};
+use super::rank_map::Members;
+use super::shared_transport::{Class, SharedTransport};
+use crate::abi::comm::communicator::*;
+use crate::abi::handle::dtl_comm_t;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::component::{
+    Completion, Member, NativeCollectives, Reductions, Selector, Transport,
+};
+use crate::sys::compute::foreign_test::ForeignTester;
+use crate::sys::handles::owning_ref::OwningRef;
+use crate::sys::handles::slot_ref::SlotRefCell;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::biased_trylock::BiasedTryLock;
+use crate::sys::sync::clock::Deadline;
+use crate::sys::sync::lock::Mutex;
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
+
+/// A communicator. Every message accesses one cache line of this struct, from the pointer to the
+/// transport (`link`) to the recorder's first list. Most calls also access the preceding line.
+#[repr(C, align(128))]
+pub struct Comm {
+    /// Slot of the handle table and handle of this communicator; empty until a handle is assigned.
+    pub(super) slot: SlotRefCell<Comm>,
+    pub(super) timeout_ns: u64,
+    pub(super) size: i32,
+    pub(super) rank: i32,
+    /// Number of collectives started so far.
+    pub(super) sequence: AtomicU32,
+    /// Part that runs collectives on device memory; `None` for kinds without such collectives.
+    pub(super) device: Option<Box<super::coll::coll_device::DeviceCommPart>>,
+    /// Bit set of the buffer paths already reported to `dtl_explain` (`p2p_staging`).
+    pub(super) explained: AtomicU8,
+    pub(super) is_broken: AtomicBool,
+    /// True if the transport may restrict its callers; `ThreadCheck::admit` checks a thread.
+    pub(super) is_for_some: bool,
+    pub(super) link: OwningRef<dyn Transport, SharedTransport>,
+    pub(super) context: u32,
+    pub(super) standing: StateWord,
+    /// Members of the communicator; `None` if they are all ranks of the link, in order.
+    pub(super) members: Option<Box<Members>>,
+    /// Direct tester of the transport's operations (`foreign_test`), if the transport publishes it.
+    pub(super) asking: Option<Arc<ForeignTester>>,
+    pub(super) recorder: super::flight_recorder::Recorder,
+    /// Native collectives of the transport; `None` if it has none.
+    pub(super) native_collectives: Option<OwningRef<dyn NativeCollectives, SharedTransport>>,
+    pub(super) reductions: Option<&'static Reductions>,
+    /// Lock that a thread holds while it is in a blocking collective.
+    pub(super) in_collective: BiasedTryLock,
+    /// Ranks grouped by node; `None` where the grouping does not make collectives faster.
+    pub(super) levels: Option<Levels>,
+    /// Mailboxes for small collectives; `None` unless the ranks share memory and are few.
+    pub(super) flat: Option<super::coll::small_coll::SmallColl>,
+    /// Reason for which further collectives fail; set once a collective has failed.
+    pub(super) broken: Mutex<Option<String>>,
+    /// Schedules (step lists) for reuse.
+    pub(super) spare: Mutex<Vec<super::coll::schedule::Schedule>>,
+    pub(super) reports: Arc<super::diagnostics::hang_report::Reports>,
+    /// Parent communicator, and its collective that created this communicator, if any.
+    pub(super) origin: Option<Box<super::absence::CommOrigin>>,
+    pub(super) shrinking: Mutex<super::open::agree::Shrinking>,
+    /// Per kind of collective: bit set of the algorithms used so far (for `dtl_explain`).
+    pub(super) chosen: [AtomicU32; super::op_desc::KINDS.len()],
+    pub(super) attributes: super::open::attribute::Attributes,
+}
+
+const _ONE_LINE: () = assert!(offset_of!(Comm, link) == 56 && offset_of!(Comm, recorder) == 104);
+
+impl Comm {
+    /// Creates a communicator on `link`. `members` maps ranks of this communicator to ranks of the
+    /// link (`None`: all ranks, in order). `rank` is the rank of this process.
+    pub(super) fn new(
+        link: Arc<SharedTransport>,
+        context: u32,
+        members: Option<Members>,
+        (rank, size): (i32, i32),
+        timeout_ns: u64,
+    ) -> Self {
+        let native_collectives =
+            OwningRef::find(Arc::clone(&link), |link| link.transport.groups().native_collectives);
+        let mut comm = Comm {
+            slot: SlotRefCell::default(),
+            is_for_some: !link.transport.properties().allows_progress_thread,
+            asking: link.foreign_test.as_ref().map(|test| test.part().foreign_tester()),
+            reductions: native_collectives.as_ref().and_then(|native| native.part().reductions()),
+            native_collectives,
+            link: OwningRef::new(link, |link| &*link.transport),
+            context,
+            standing: StateWord::new(size),
+            members: members.map(Box::new),
+            recorder: super::flight_recorder::Recorder::new(),
+            size,
+            rank,
+            timeout_ns,
+            levels: None,
+            flat: None,
+            device: None,
+            broken: Mutex::new(None),
+            is_broken: AtomicBool::new(false),
+            sequence: AtomicU32::new(0),
+            in_collective: BiasedTryLock::default(),
+            spare: Mutex::new(Vec::new()),
+            reports: Arc::default(),
+            origin: None,
+            shrinking: Mutex::default(),
+            chosen: [const { AtomicU32::new(0) }; super::op_desc::KINDS.len()],
+            explained: AtomicU8::new(0),
+            attributes: super::open::attribute::Attributes::default(),
+        };
+        comm.levels = comm.nodes().and_then(|nodes| Levels::new(rank, nodes.into_iter()));
+        comm
+    }
+
+    /// Opens the communicator's mailboxes if its transport supports mailboxes. `places`: the
+    /// number of the mailbox slot that each rank has reserved, in rank order.
+    pub(super) fn with_board(mut self, places: impl Iterator<Item = u32>) -> Result<Self> {
+        if self.size > 1 {
+            let member = |(rank, place)| Member { rank: self.to_world(rank), place };
+            let members: Vec<Member> = (0..self.size).zip(places).map(member).collect();
+            let shared = self.link.shared_memory.as_ref();
+            let board = shared.and_then(|shared| shared.part().board(self.context, &members));
+            self.flat = board
+                .transpose()?
+                .map(|board| super::coll::small_coll::SmallColl::new(board, self.size))
+                .transpose()?;
+        }
+        Ok(self)
+    }
+
+    /// Returns the handle of this communicator.
+    pub(super) fn handle(&self) -> dtl_comm_t {
+        dtl_comm_t { id: self.slot.handle() }
+    }
+
+    /// Returns this process' rank.
+    pub fn rank(&self) -> i32 {
+        self.rank
+    }
+
+    /// Returns the number of ranks.
+    pub fn size(&self) -> i32 {
+        self.size
+    }
+
+    /// Returns true if all ranks are known to run on one node.
+    pub fn is_one_node(&self) -> bool {
+        self.size == 1 || self.link.transport.properties().is_one_node
+    }
+
+    /// Returns the node number of each rank, in rank order; nodes are numbered by their lowest
+    /// ranks. Returns `None` if the transport does not report nodes, or if there is one node only.
+    pub fn nodes(&self) -> Option<Vec<i32>> {
+        let nodes = self.link.transport.properties().nodes.as_ref()?;
+        let of =
+            |rank| usize::try_from(self.to_world(rank)).ok().and_then(|outer| nodes.get(outer));
+        let mut numbers = BTreeMap::new();
+        let numbered = (0..self.size).map(|rank| {
+            let next = numbers.len();
+            i32::try_from(*numbers.entry(of(rank)).or_insert(next)).unwrap_or(i32::MAX)
+        });
+        Some(numbered.collect())
+    }
+
+    /// Returns the name of the communicator's kind.
+    pub fn kind_name(&self) -> std::borrow::Cow<'static, str> {
+        self.kind().to_string_lossy()
+    }
+
+    pub(super) fn kind(&self) -> &'static CStr {
+        self.device.as_ref().map_or(self.link.kind, |part| part.kind)
+    }
+
+    /// Returns the previous and the next rank in a ring of all ranks, excluding this rank.
+    pub(super) fn next_ranks(&self) -> impl Iterator<Item = i32> {
+        let next = [self.size - 1, 1].map(|distance| (self.rank + distance) % self.size);
+        next.into_iter().filter(|rank| *rank != self.rank)
+    }
+
+    /// Returns the deadline of a blocking call that starts now.
+    pub(super) fn deadline(&self) -> Deadline {
+        Deadline::after(self.timeout_ns)
+    }
+
+    /// Pauses between two polls of an operation.
+    pub(super) fn pause(&self, backoff: &mut Backoff) {
+        self.link.pause(backoff);
+    }
+
+    /// Converts a rank of this communicator to the link's rank.
+    pub(super) fn to_world(&self, rank: i32) -> i32 {
+        self.members.as_ref().map_or(rank, |members| members.to_world(rank))
+    }
+
+    /// Returns the completion `done` with its source converted to a rank of this communicator.
+    pub(super) fn localized(&self, mut done: Completion) -> Completion {
+        self.localize(&mut done);
+        done
+    }
+
+    /// Converts the source of the completion `done` to a rank of this communicator, in place.
+    pub(super) fn localize(&self, done: &mut Completion) {
+        if let Some(members) = &self.members {
+            members.localize(done);
+        }
+    }
+
+    pub(super) fn match_bits(&self, class: Class, tag: i32) -> u64 {
+        super::shared_transport::match_bits(self.context, class, tag)
+    }
+
+    pub(super) fn selector(&self, class: Class, source: i32, tag: i32) -> Selector {
+        // DTL_ANY_SOURCE is no member, so `to_world` returns it unchanged.
+        let ignore = if tag == DTL_ANY_TAG { super::shared_transport::TAG_BITS } else { 0 };
+        Selector {
+            source: self.to_world(source),
+            match_bits: self.match_bits(class, tag.max(0)),
+            ignore,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.standing.is_open()
+    }
+
+    pub(super) fn check_open(&self) -> Result<()> {
+        if self.is_open() { Ok(()) } else { Err(self.ended()) }
+    }
+
+    /// Returns the error of a call on a communicator that is closed or revoked.
+    #[cold]
+    pub(super) fn ended(&self) -> Error {
+        if self.standing.state() == CommState::Revoked {
+            return Error::new(
+                DTL_ERROR_RANK_FAILURE,
+                "a rank has begun to shrink the communicator after a failure: call dtl_comm_shrink \
+                 too",
+            );
+        }
+        destroyed()
+    }
+
+    /// Returns the members that died or left, as ranks of this communicator.
+    pub(super) fn failed_ranks(&self) -> Vec<i32> {
+        let Some(liveness) = &self.link.liveness else { return Vec::new() };
+        let failed = liveness.part().failed_ranks();
+        match &self.members {
+            None => failed,
+            Some(members) => failed.into_iter().filter_map(|rank| members.to_local(rank)).collect(),
+        }
+    }
+
+    /// Returns the number of the link's ranks that are known to have died.
+    pub(super) fn failed_count(&self) -> usize {
+        self.link.liveness.as_ref().map_or(0, |liveness| liveness.part().failed_count())
+    }
+
+    /// Returns true if a member is known to have died.
+    pub(super) fn has_died(&self) -> bool {
+        match self.failed_count() {
+            0 => false,
+            _ if self.members.is_none() => true,
+            _ => !self.failed_ranks().is_empty(),
+        }
+    }
+
+    /// Returns the ranks that died or left, as text for errors; empty if no such rank is known.
+    pub(super) fn failed_text(&self) -> String {
+        rank_list(&self.failed_ranks())
+    }
+
+    /// Returns a phrase for error texts that names the possible kinds of failure of a rank.
+    pub(super) fn failed_how(&self) -> &'static str {
+        // The transport's failure text may state that a live rank is unreachable.
+        if self.link.failure_text().is_some() { "died, left or cut off" } else { "died or left" }
+    }
+
+    /// Returns the transport's text about the failure, to append to an error text.
+    pub(super) fn failed_why(&self) -> String {
+        self.link.failure_text().map_or(String::new(), |said| format!(": {said}"))
+    }
+
+    pub(super) fn check_peer(&self, name: &str, rank: i32, any: bool) -> Result<()> {
+        if (0..self.size).contains(&rank)
+            || rank == DTL_PROC_NULL
+            || (any && rank == DTL_ANY_SOURCE)
+        {
+            return Ok(());
+        }
+        fail!(
+            DTL_ERROR_INVALID_RANK,
+            "{name} {rank}: the communicator has ranks 0 to {}",
+            self.size - 1
+        )
+    }
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        // No thread uses the communicator any more. No request is left, unless a call was starting
+        // an operation for longer than `destroy` waited.
+        super::p2p::request::end_all(self);
+        super::progress::remove(self);
+    }
+}
+
+/// Returns `ranks` as a comma-separated text for errors.
+pub(super) fn rank_list(ranks: &[i32]) -> String {
+    let names: Vec<_> = ranks.iter().map(ToString::to_string).collect();
+    names.join(", ")
+}
+
+#[cold]
+pub(super) fn destroyed() -> Error {
+    Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed by another thread")
+}
+
+/// Logs an error and exits this process with status `code`; the launcher then ends the other ranks.
+pub fn abort(comm: &Comm, code: i32) -> ! {
+    crate::runtime::log::error!(
+        "rank {} of {} ends the job with code {code} (dtl_comm_abort)",
+        comm.rank,
+        comm.size
+    );
+    crate::sys::os::process::exit_now(code)
+}
+
+/// Stores the rank, size, time limit, kind, transport and failure count of `comm` in `out`.
+pub fn info(comm: &Comm, out: &mut dtl_comm_info_t) -> Result<()> {
+    (out.rank, out.size, out.timeout_ns) = (comm.rank, comm.size, comm.timeout_ns);
+    out.failed_count = i32::try_from(comm.gone_count()).unwrap_or(i32::MAX);
+    out.kind = comm.kind().as_ptr();
+    let below = &comm.link.transport.properties().description;
+    match &comm.device {
+        None => crate::runtime::copy_text(&mut out.transport, below),
+        Some(part) => crate::runtime::copy_text(
+            &mut out.transport,
+            &format!("{}; else {}: {below}", part.describe(), comm.link.kind.to_string_lossy()),
+        ),
+    }
+    Ok(())
+}
