@@ -3,7 +3,6 @@
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::backend::mpi;
-use crate::ffi::args::Out;
 use crate::ffi::guard::Entry;
 use crate::runtime::comm::open::open_kind;
 
@@ -45,9 +44,11 @@ use crate::runtime::comm::open::open_kind;
 /// MPI_Comm_dup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t) -> dtl_status_t {
-    Entry("dtl_comm_from_mpi_fint").wait(
-        |_| Out::new(out, "out"),
-        |out| {
+    Entry("dtl_comm_from_mpi_fint").wait_give(
+        out,
+        "out",
+        |_| Ok(()),
+        |()| {
             // MPI provides rank and size: the launcher's environment is not needed.
             let (rank, size) = mpi::place_of(comm)?;
             let mut description =
@@ -55,8 +56,7 @@ pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t)
             description.raw.rank = rank;
             description.raw.size = size;
             description.raw.native = (&raw const comm).cast_mut().cast();
-            out.set(open_kind::open(&description)?);
-            Ok(())
+            open_kind::open(&description)
         },
     )
 }

@@ -3,7 +3,6 @@
 use crate::abi::handle::{dtl_comm_t, dtl_event_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;
-use crate::ffi::args::Out;
 use crate::ffi::elements::data;
 use crate::ffi::guard::Entry;
 use crate::runtime::comm;
@@ -37,12 +36,10 @@ pub unsafe extern "C" fn dtl_comm_isend_on(
     event: dtl_event_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_isend_on").call(|inside| {
-        let out = Out::new(out, "out")?;
+    Entry("dtl_comm_isend_on").give(out, "out", |inside| {
         let (comm, event) = (comm::get(inside, comm)?, handles::pin(inside, event.id)?);
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::isend_on(comm, data, dest, tag, &event)?);
-        Ok(())
+        request::isend_on(comm, data, dest, tag, &event)
     })
 }

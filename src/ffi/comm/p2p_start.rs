@@ -147,13 +147,11 @@ pub unsafe extern "C" fn dtl_comm_send_init(
     tag: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_send_init").call(|inside| {
-        let out = Out::new(out, "out")?;
+    Entry("dtl_comm_send_init").give(out, "out", |inside| {
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::send_init(comm, data, dest, tag)?);
-        Ok(())
+        request::send_init(comm, data, dest, tag)
     })
 }
 
@@ -172,12 +170,10 @@ pub unsafe extern "C" fn dtl_comm_recv_init(
     tag: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_recv_init").call(|inside| {
-        let out = Out::new(out, "out")?;
+    Entry("dtl_comm_recv_init").give(out, "out", |inside| {
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::recv_init(comm, data, source, tag)?);
-        Ok(())
+        request::recv_init(comm, data, source, tag)
     })
 }

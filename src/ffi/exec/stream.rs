@@ -4,7 +4,6 @@ use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
-use crate::ffi::args::Out;
 use crate::ffi::guard::Entry;
 use crate::runtime::device;
 use crate::runtime::exec::event::Event;
@@ -49,12 +48,10 @@ pub unsafe extern "C" fn dtl_stream_create(
     flags: u64,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t {
-    Entry("dtl_stream_create").call(|inside| {
-        let out = Out::new(out, "out")?;
+    Entry("dtl_stream_create").give(out, "out", |inside| {
         let backend = handles::home(inside, backend)?;
         handles::check_device(&backend, device)?;
-        out.set(dtl_stream_t { id: handles::insert(Stream::create(backend, device, flags)?)? });
-        Ok(())
+        Ok(dtl_stream_t { id: handles::insert(Stream::create(backend, device, flags)?)? })
     })
 }
 
@@ -99,11 +96,8 @@ pub unsafe extern "C" fn dtl_stream_query(
     stream: dtl_stream_t,
     out_done: *mut i32,
 ) -> dtl_status_t {
-    Entry("dtl_stream_query").call(|inside| {
-        let out = Out::new(out_done, "out_done")?;
-        out.set(i32::from(find(inside, stream)?.query()?));
-        Ok(())
-    })
+    Entry("dtl_stream_query")
+        .give(out_done, "out_done", |inside| Ok(i32::from(find(inside, stream)?.query()?)))
 }
 
 /// Makes work queued from now on wait for an event's latest record; recording it again later does
@@ -131,11 +125,9 @@ pub unsafe extern "C" fn dtl_stream_default(
     device: i32,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t {
-    Entry("dtl_stream_default").call(|inside| {
-        let out = Out::new(out, "out")?;
+    Entry("dtl_stream_default").give(out, "out", |inside| {
         let backend = handles::home(inside, backend)?;
-        out.set(dtl_stream_t { id: handles::default_stream(inside, &backend, device)? });
-        Ok(())
+        Ok(dtl_stream_t { id: handles::default_stream(inside, &backend, device)? })
     })
 }
 
@@ -152,13 +144,11 @@ pub unsafe extern "C" fn dtl_stream_wrap(
     native: *mut c_void,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t {
-    Entry("dtl_stream_wrap").call(|inside| {
-        let out = Out::new(out, "out")?;
+    Entry("dtl_stream_wrap").give(out, "out", |inside| {
         let backend = handles::home(inside, backend)?;
         let device = device::get_or_first(&backend)?;
         let stream = Stream::wrap(backend, device, Addr::new(native))?;
-        out.set(dtl_stream_t { id: handles::insert(stream)? });
-        Ok(())
+        Ok(dtl_stream_t { id: handles::insert(stream)? })
     })
 }
 
@@ -171,11 +161,8 @@ pub unsafe extern "C" fn dtl_stream_native(
     stream: dtl_stream_t,
     out_native: *mut *mut c_void,
 ) -> dtl_status_t {
-    Entry("dtl_stream_native").call(|inside| {
-        let out = Out::new(out_native, "out_native")?;
-        out.set(find(inside, stream)?.native()?.ptr());
-        Ok(())
-    })
+    Entry("dtl_stream_native")
+        .give(out_native, "out_native", |inside| Ok(find(inside, stream)?.native()?.ptr()))
 }
 
 /// Calls fn(user) once the work queued before is done; work queued later waits for it. It is called

@@ -49,11 +49,9 @@ pub unsafe extern "C" fn dtl_mem_alloc(
         alignment: u64,
         out: *mut *mut c_void,
     ) -> dtl_status_t {
-        Entry("dtl_mem_alloc").call(|inside| {
-            let out = Out::new(out, "out")?;
+        Entry("dtl_mem_alloc").give(out, "out", |inside| {
             let (owner, backend) = (memory::Owner::Program, device::backend(inside, backend)?);
-            out.set(memory::alloc(owner, backend, kind, size_bytes, alignment)?.ptr());
-            Ok(())
+            Ok(memory::alloc(owner, backend, kind, size_bytes, alignment)?.ptr())
         })
     }
 
@@ -226,13 +224,11 @@ pub unsafe extern "C" fn dtl_mem_export(
     ptr: *const c_void,
     out: *mut dtl_mem_handle_t,
 ) -> dtl_status_t {
-    Entry("dtl_mem_export").call(|inside| {
-        let out = Out::new(out, "out")?;
+    Entry("dtl_mem_export").give(out, "out", |inside| {
         if ptr.is_null() {
             return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL");
         }
-        out.set(ipc_handle::export(inside, Addr::new(ptr.cast_mut()))?);
-        Ok(())
+        ipc_handle::export(inside, Addr::new(ptr.cast_mut()))
     })
 }
 
