@@ -6,9 +6,13 @@ use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
 use crate::last_error;
 use crate::runtime::{lifecycle, trace};
-use crate::sys::handles::epoch::{self, Guard, Visit};
-use crate::sys::handles::handle_ref::HazardRef;
-use crate::sys::sync::hints;
+use crate::sys::{
+    handles::{
+        epoch::{self, Guard, Visit},
+        handle_table::HazardRef,
+    },
+    sync::hints,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Entry of the C interface, identified by its name, which traces show for its calls.

@@ -6,16 +6,14 @@ use super::settings::{self, Settings};
 use super::{Shutdown, array, dispatch, environment, explain, log, plugins, registry, trace};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
-use crate::sys::handles::epoch;
-use crate::sys::os::{open_state, secure_path};
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{handles::epoch, memory::host_pages, os::dl, sync::lock::Mutex};
 use std::cell::Cell;
 use std::sync::Arc;
 
 /// Creates the built-in backends; passed in so that this layer does not name the upper layer.
 pub type Builtins = fn() -> Vec<Arc<registry::Backend>>;
 
-static GATE: &open_state::OpenState = &HOT.gate;
+static GATE: &host_pages::OpenState = &HOT.gate;
 /// Init count. No foreign code runs under its lock: no log callback, no work that finalize awaits.
 static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
 
@@ -53,17 +51,17 @@ impl Count {
 
 /// Returns true if calls are admitted and not traced. Fast path of [`admit`].
 pub fn is_open() -> bool {
-    GATE.state() == open_state::OPEN
+    GATE.state() == host_pages::OPEN
 }
 
 /// Returns true if calls are admitted.
 fn lets_pass() -> bool {
-    matches!(GATE.state(), open_state::OPEN | open_state::TRACED)
+    matches!(GATE.state(), host_pages::OPEN | host_pages::TRACED)
 }
 
 /// Returns true if calls are admitted and traced.
 pub fn is_traced() -> bool {
-    GATE.state() == open_state::TRACED
+    GATE.state() == host_pages::TRACED
 }
 
 /// Switches the library's state between OPEN and TRACED, after tracing was turned on or off.
@@ -71,7 +69,7 @@ pub fn retrace() {
     let _settled = COUNT.lock();
     if lets_pass() {
         // The page of the state exists already, so the call does not fail.
-        let _ = set_gate(open_state::OPEN);
+        let _ = set_gate(host_pages::OPEN);
     }
 }
 
@@ -88,15 +86,15 @@ pub fn is_open_for_quick() -> bool {
 
 /// Returns true if this process is a fork that has not yet reinitialised the library.
 pub fn is_fork() -> bool {
-    GATE.state() == open_state::FORKED
+    GATE.state() == host_pages::FORKED
 }
 
 /// Admits a call; the first call initialises the library.
 pub fn admit(builtins: Builtins) -> Result<()> {
     match GATE.state() {
-        open_state::OPEN | open_state::TRACED => Ok(()),
-        open_state::FORKED => forked(),
-        open_state::UNOPENED => first_use(builtins),
+        host_pages::OPEN | host_pages::TRACED => Ok(()),
+        host_pages::FORKED => forked(),
+        host_pages::UNOPENED => first_use(builtins),
         _ => closed(),
     }
 }
@@ -113,7 +111,7 @@ fn closed() -> Result<()> {
 
 fn first_use(builtins: Builtins) -> Result<()> {
     let count = COUNT.lock();
-    if GATE.state() != open_state::UNOPENED {
+    if GATE.state() != host_pages::UNOPENED {
         return Ok(());
     }
     let (settings, mut complaints) = read_environment()?;
@@ -144,7 +142,7 @@ fn forked_inside() -> Result<()> {
 /// Counts an init (`dtl_init`), and opens the library if it is closed. `overrides` edits the
 /// settings from environment variables.
 pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Builtins) -> Result<()> {
-    if GATE.state() == open_state::FORKED {
+    if GATE.state() == host_pages::FORKED {
         return forked();
     }
     let mut complaints = Vec::new();
@@ -205,7 +203,7 @@ fn read_environment() -> Result<(Settings, Vec<String>)> {
     }
     let mut complaints = settings::complaints(&variables);
     complaints.append(&mut odd);
-    complaints.extend(settings::withhold(&mut variables, secure_path::is_privileged()));
+    complaints.extend(settings::withhold(&mut variables, dl::is_privileged()));
     let settings = settings::from_environment(&variables)?;
     log::set_level(settings.log_level.unwrap_or(crate::abi::runtime::DTL_LOG_WARN));
     Ok((settings, complaints))
@@ -228,15 +226,15 @@ fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -
     if let Some(Err(error)) = settings.trace.as_deref().map(trace::start_life) {
         complaints.push(format!("DTL_TRACE: {}; nothing is traced", error.text()));
     }
-    set_gate(open_state::OPEN)
+    set_gate(host_pages::OPEN)
 }
 
 /// Sets the state of the library; OPEN becomes TRACED while tracing is on.
 fn set_gate(state: u32) -> Result<()> {
     let state =
-        if state == open_state::OPEN && trace::is_on() { open_state::TRACED } else { state };
+        if state == host_pages::OPEN && trace::is_on() { host_pages::TRACED } else { state };
     // Only the shortest calls read the pass. They need a fence-free epoch entry and no tracing.
-    let has_pass = state == open_state::OPEN && epoch::is_cheap();
+    let has_pass = state == host_pages::OPEN && epoch::is_cheap();
     if GATE.set_with_pass(state, if has_pass { host_alloc::home().id } else { 0 }) {
         return Ok(());
     }
@@ -246,7 +244,7 @@ fn set_gate(state: u32) -> Result<()> {
 /// Counts a finalize (`dtl_finalize`). The last finalize destroys every live object by the
 /// functions of `shutdown`, in order.
 pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
-    if GATE.state() == open_state::FORKED {
+    if GATE.state() == host_pages::FORKED {
         return forked();
     }
     if IS_OWN_THREAD.get() {
@@ -275,9 +273,9 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
         );
     }
     // Close before the check: a thread that was admitted before is inside and the check finds it.
-    set_gate(open_state::CLOSED)?;
+    set_gate(host_pages::CLOSED)?;
     if epoch::anyone_inside() {
-        set_gate(open_state::OPEN)?;
+        set_gate(host_pages::OPEN)?;
         return fail!(
             DTL_ERROR_BUSY,
             "dtl_finalize while another thread (or a call further up this one) is inside the \
@@ -285,7 +283,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
         );
     }
     if let Some(error) = array::refusal() {
-        set_gate(open_state::OPEN)?;
+        set_gate(host_pages::OPEN)?;
         return Err(error);
     }
     *count = Count { inits: 0, is_closing: true };
@@ -322,7 +320,7 @@ pub fn aside() -> Result<epoch::ForkGuard> {
 /// Drops the parent's objects, whose threads, peers and devices do not belong to this process, and
 /// initialises the library again (`dtl_init_after_fork`).
 pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> {
-    if GATE.state() != open_state::FORKED {
+    if GATE.state() != host_pages::FORKED {
         return fail!(
             DTL_ERROR_INVALID_STATE,
             "dtl_init_after_fork in a process that is no fork of a user of the library"

@@ -5,6 +5,12 @@ pub mod comm;
 pub mod op_kind;
 pub mod policy;
 
+/// The queue of the trace records.
+pub mod trace {
+    #[path = "../../../../../src/runtime/trace/spsc_queue.rs"]
+    pub mod spsc_queue;
+}
+
 /// First number of a user-defined dtype or operation, of which the models have none.
 pub mod id_table {
     pub const FIRST: i32 = 4096;
