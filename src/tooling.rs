@@ -29,7 +29,7 @@ pub mod settings {
     pub use crate::runtime::settings::{
         VARIABLES, complaints, distance, duration, from_environment, withhold,
     };
-    pub use crate::sys::os::secure_path::is_privileged;
+    pub use crate::sys::os::dl::is_privileged;
 }
 
 /// Rank, size and job from the launcher's environment variables.
@@ -54,7 +54,7 @@ pub mod plugins {
     pub use crate::backend::plugin::examine;
     pub use crate::backend::vtable_backend::OLDEST_ABI;
     pub use crate::runtime::plugins::{Step, files_of, places};
-    pub use crate::sys::os::secure_path::{Refusal, check_file, check_folder};
+    pub use crate::sys::os::dl::{Refusal, check_file, check_folder};
 
     /// Loads a plugin file as `dtl_backend_load` does, calling `step` before each step. Returns the
     /// first backend's handle.

@@ -14,8 +14,10 @@
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};
 use crate::error::{Error, Result, fail};
-use crate::sys::compute::fnv;
-use crate::sys::os::{process, secure_path};
+use crate::sys::{
+    memory::buf::fnv1a,
+    os::{dl, process},
+};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -125,12 +127,12 @@ impl KernelCache {
                 folder.display()
             );
         }
-        let folder = match secure_path::make_folder(folder) {
+        let folder = match dl::make_folder(folder) {
             Ok(folder) => folder,
-            Err(secure_path::Refusal::System(error)) => return Err(unwritten(folder, &error)),
+            Err(dl::Refusal::System(error)) => return Err(unwritten(folder, &error)),
             Err(why) => return Err(refused(folder, &why.to_string())),
         };
-        if let Err(why) = secure_path::check_folder(&folder) {
+        if let Err(why) = dl::check_folder(&folder) {
             return Err(refused(&folder, &why.to_string()));
         }
         // It is not sufficient that others cannot replace files: they must not add files either.
@@ -142,7 +144,7 @@ impl KernelCache {
     }
 
     fn place(&self, inputs: &[u8]) -> PathBuf {
-        self.folder.join(format!("{:016x}", fnv::of(inputs)))
+        self.folder.join(format!("{:016x}", fnv1a(inputs)))
     }
 
     /// Returns the object that was compiled from `inputs`; `None` if the entry is missing or
@@ -160,12 +162,12 @@ impl KernelCache {
             return Ok(None);
         }
         let object = folder.join(name);
-        match secure_path::check_file(&object) {
+        match dl::check_file(&object) {
             Ok(trusted) => {
                 let log = String::from_utf8_lossy(&log).into_owned();
                 Ok(Some(CachedObject { object: trusted.path, bytes, log }))
             }
-            Err(secure_path::Refusal::System(_)) => Ok(None),
+            Err(dl::Refusal::System(_)) => Ok(None),
             Err(why) => Err(refused(&object, &why.to_string())),
         }
     }
@@ -215,7 +217,7 @@ impl KernelCache {
     /// Returns the final name of the object: hash of `needs`, with the extension of `object`.
     fn name_of(&self, needs: &[u8]) -> String {
         let suffix = self.object.rsplit_once('.').map_or("", |(_, suffix)| suffix);
-        format!("{:016x}.{suffix}", fnv::of(needs))
+        format!("{:016x}.{suffix}", fnv1a(needs))
     }
 
     /// Returns a path for a temporary folder, with a random name that is unique across nodes.
@@ -301,7 +303,7 @@ fn is_taken(error: &io::Error) -> bool {
 
 /// Formats a line of the file `needs`: hash, size and path of a file.
 fn line(bytes: &[u8], path: &str) -> String {
-    format!("{:016x} {} {path}\n", fnv::of(bytes), bytes.len())
+    format!("{:016x} {} {path}\n", fnv1a(bytes), bytes.len())
 }
 
 /// Formats the file `needs`: one line for the object and one for each file that the compiler read.

@@ -3,9 +3,13 @@
 
 use super::symbol_table::SymbolTable;
 use crate::error::{Result, fail};
-use crate::sys::os::dl::SharedObject;
-use crate::sys::os::{process, secure_path};
-use crate::sys::sync::lock::{Mutex, RwLock};
+use crate::sys::{
+    os::{
+        dl::{self, SharedObject},
+        process,
+    },
+    sync::lock::{Mutex, RwLock},
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -64,7 +68,7 @@ impl<F: SymbolTable> VendorLib<F> {
     /// with raised privileges (setuid, setgid), or it was forked from a process that has called the
     /// library.
     pub fn may_be_called(&self) -> std::result::Result<(), String> {
-        if secure_path::is_privileged() {
+        if dl::is_privileged() {
             return Err(format!(
                 "this program runs with raised privileges, and variables of its user decide what \
                  {} loads: it is not \
@@ -115,7 +119,7 @@ impl<F: SymbolTable> VendorLib<F> {
         if let Some(table) = opened.get(file) {
             return Ok(table);
         }
-        let path = secure_path::library_path(file)?;
+        let path = dl::library_path(file)?;
         // SAFETY: the caller vouches for the constructors of the library.
         let module = unsafe { SharedObject::open(Path::new(&path)) }?;
         // SAFETY: the caller vouches for the functions of the library, and no library is ever

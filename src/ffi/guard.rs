@@ -7,9 +7,13 @@ use crate::error::{Error, Result};
 use crate::ffi::args::Out;
 use crate::last_error;
 use crate::runtime::{lifecycle, trace};
-use crate::sys::handles::epoch::{self, Guard, Visit};
-use crate::sys::handles::handle_ref::HazardRef;
-use crate::sys::sync::hints;
+use crate::sys::{
+    handles::{
+        epoch::{self, Guard, Visit},
+        handle_table::HazardRef,
+    },
+    sync::hints,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Entry of the C interface, identified by its name, which traces show for its calls.

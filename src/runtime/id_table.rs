@@ -3,7 +3,7 @@
 //! are in `sys::handles::handle_table`.
 
 use crate::runtime::append_only_table::{AppendOnlyTable, CHUNK};
-use crate::sys::sync::atomic_update::AtomicUpdate;
+use crate::sys::sync::AtomicUpdate;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// First number that is assigned to objects of the program.

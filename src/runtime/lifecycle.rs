@@ -6,9 +6,7 @@ pub use super::open_state::{aside, is_open_for, is_open_for_quick, is_traced};
 use super::settings::{self, Settings};
 use super::{Shutdown, array, dispatch, environment, exec, explain, log, plugins, registry, trace};
 use crate::error::{Error, Result, fail};
-use crate::sys::handles::epoch;
-use crate::sys::os::{open_state as state, secure_path};
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{handles::epoch, memory::host_pages as state, os::dl, sync::lock::Mutex};
 use std::sync::Arc;
 
 /// Creates the built-in backends; passed in so that this layer does not name the upper layer.
@@ -151,7 +149,7 @@ fn read_environment() -> Result<(Settings, Vec<String>)> {
     }
     let mut complaints = settings::complaints(&variables);
     complaints.append(&mut odd);
-    complaints.extend(settings::withhold(&mut variables, secure_path::is_privileged()));
+    complaints.extend(settings::withhold(&mut variables, dl::is_privileged()));
     let settings = settings::from_environment(&variables)?;
     log::set_level(settings.log_level.unwrap_or(crate::abi::runtime::DTL_LOG_WARN));
     Ok((settings, complaints))

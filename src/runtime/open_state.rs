@@ -3,8 +3,10 @@
 use super::hot_globals::HOT;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
-use crate::sys::handles::epoch;
-use crate::sys::os::open_state::{self, OpenState};
+use crate::sys::{
+    handles::epoch,
+    memory::host_pages::{self, OpenState},
+};
 use std::cell::Cell;
 
 /// State of the library; only `lifecycle` changes it.
@@ -28,17 +30,17 @@ pub fn enter_own_thread() {
 
 /// Returns true if calls are admitted and not traced. Fast path of [`admit`].
 pub fn is_open() -> bool {
-    GATE.state() == open_state::OPEN
+    GATE.state() == host_pages::OPEN
 }
 
 /// Returns true if calls are admitted.
 pub(super) fn lets_pass() -> bool {
-    matches!(GATE.state(), open_state::OPEN | open_state::TRACED)
+    matches!(GATE.state(), host_pages::OPEN | host_pages::TRACED)
 }
 
 /// Returns true if calls are admitted and traced.
 pub fn is_traced() -> bool {
-    GATE.state() == open_state::TRACED
+    GATE.state() == host_pages::TRACED
 }
 
 /// Returns true if the library is open and its allocator serves the plain memory of this backend:
@@ -54,7 +56,7 @@ pub fn is_open_for_quick() -> bool {
 
 /// Returns true if this process is a fork that has not yet reinitialised the library.
 pub fn is_fork() -> bool {
-    GATE.state() == open_state::FORKED
+    GATE.state() == host_pages::FORKED
 }
 
 pub(super) fn forked_inside() -> Result<()> {

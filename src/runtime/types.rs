@@ -5,9 +5,13 @@
 use super::id_table::{self, IdLookup, IdTable};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
-use crate::sys::compute::reduce::user::UserOp;
-use crate::sys::compute::reduce::{self, Kernels};
-use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::{
+    compute::{
+        callback::UserOp,
+        reduce::{self, Kernels},
+    },
+    memory::buf::{Addr, Region},
+};
 use std::ffi::{CStr, CString};
 
 /// Maximum length of a name in bytes.

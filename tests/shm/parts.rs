@@ -8,7 +8,7 @@ use dtl::abi::word::{DTL_DTYPE_UINT64, DTL_OP_SUM};
 use dtl::runtime::component::{PART_WORDS, PartKey, SharedOffer, SharedRegion};
 use dtl::sys::compute::shared_atomics;
 use dtl::sys::memory::buf::{Region, Scratch};
-use dtl::sys::sync::robust_rwlock::SharedLock;
+use dtl::sys::sync::atomic_lock::SharedLock;
 use std::sync::atomic::Ordering;
 
 const LEN: usize = 5000;

@@ -7,7 +7,7 @@ use dtl::runtime::component::{
     Comm, Completion, OpId, OpenArgs, Selector, SendMode, SharedMemory, Transport,
 };
 use dtl::sys::memory::buf::{Addr, Region, Scratch};
-use dtl::sys::sync::backoff::Backoff;
+use dtl::sys::sync::wait::Backoff;
 use std::time::{Duration, Instant};
 
 pub(crate) type Rank = Box<dyn Transport>;

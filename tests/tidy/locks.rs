@@ -60,9 +60,9 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
             "runtime/registry/mod.rs NAMED",
             "runtime/registry/mod.rs TABLE",
             "runtime/settings/mod.rs CURRENT",
-            "sys/os/process/host_ranges.rs PROCESS",
+            "sys/memory/host_pages.rs PROCESS",
             "sys/compute/reduce/simd.rs BEST",
-            "sys/sync/tsc.rs TICK_NS",
+            "sys/sync/wait.rs TICK_NS",
             "sys/os/close_on_fork.rs ASKED",
         ],
     ),
@@ -153,8 +153,8 @@ const THREADS: &[(&str, &str)] = &[
         "src/runtime/trace/file.rs",
         "takes no lock but its trace's own, which a child does not touch",
     ),
-    ("src/sys/os/subprocess.rs", "starts a process, no thread"),
-    ("src/sys/os/thread.rs", "the two functions that start threads"),
+    ("src/sys/os/process/mod.rs", "starts a process, no thread"),
+    ("src/sys/os/process/mod.rs", "the two functions that start threads"),
 ];
 
 /// The statics with a lock in a file, as in [`STATIC_LOCKS`].

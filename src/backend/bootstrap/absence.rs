@@ -2,7 +2,7 @@
 
 use crate::abi::status::*;
 use crate::error::{Error, Result};
-use crate::sys::sync::clock::Deadline;
+use crate::sys::sync::wait::Deadline;
 
 /// Default timeout for opening a communicator, in nanoseconds.
 const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;

@@ -14,8 +14,10 @@ use super::records::{RankRecord, bytes_of, decode, encode, failure, words_of};
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result};
-use crate::sys::os::{process, secure_path};
-use crate::sys::sync::clock::Deadline;
+use crate::sys::{
+    os::{dl, process},
+    sync::wait::Deadline,
+};
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
@@ -47,13 +49,12 @@ pub(super) fn allgather(
     let fault = |what: String| {
         Error::new(DTL_ERROR_UNAVAILABLE, format!("folder {}: {what}", path.display()))
     };
-    let checked =
-        secure_path::resolve(path).and_then(|path| secure_path::check_folder(&path).map(|()| path));
+    let checked = dl::resolve(path).and_then(|path| dl::check_folder(&path).map(|()| path));
     let path = checked.map_err(|refusal| match refusal {
-        secure_path::Refusal::System(error) => {
+        dl::Refusal::System(error) => {
             fault(format!("{error}; make it, where all ranks see it, or name another way to meet"))
         }
-        secure_path::Refusal::Untrusted(why) => fault(format!("refused: {why}")),
+        dl::Refusal::Untrusted(why) => fault(format!("refused: {why}")),
     })?;
     let folder = path.join(format!("dtl-{}-{:016x}", process::own_uid(), opening.key));
     let own = process::random_u64().unwrap_or(1);
@@ -201,7 +202,7 @@ impl FolderOpening<'_> {
         let name = of_rank(invitation.unwrap_or(0), self.opening.rank, "");
         let head = [self.own, self.opening.size as u64, deadline.left_ns()];
         let words = [&head[..], &self.contribution.words()].concat();
-        let checked = secure_path::check_folder(&self.folder);
+        let checked = dl::check_folder(&self.folder);
         match checked.map_err(refused).map(|()| self.write_first(&name, &words)) {
             Ok(Ok(())) => Ok(Written::Own),
             Ok(Err(error)) if error.kind() == ErrorKind::AlreadyExists => {
@@ -401,7 +402,7 @@ fn invite(place: &FolderOpening<'_>) -> Result<()> {
         if let Some(error) = made.err().filter(|error| error.kind() != ErrorKind::AlreadyExists) {
             return Err(place.failed("", &error));
         }
-        let checked = secure_path::check_folder(&place.folder);
+        let checked = dl::check_folder(&place.folder);
         let refused = |refusal| Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {refusal}"));
         match checked.map_err(refused).map(|()| place.write(INVITATION, &[place.own])) {
             Ok(Ok(())) => return Ok(()),

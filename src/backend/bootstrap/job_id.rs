@@ -9,9 +9,11 @@
 use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
-use crate::sys::compute::fnv;
-use crate::sys::os::{process, unix_socket};
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{
+    memory::buf::fnv1a,
+    os::{process, unix_socket},
+    sync::lock::Mutex,
+};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
@@ -137,7 +139,7 @@ pub(super) fn holder(name: &str) -> Option<process::PeerCredentials> {
 /// Hashes a job name. Security does not depend on the hash: the user ID reported by the OS kernel
 /// decides who may connect, and the cookie distinguishes jobs with equal hashes.
 fn hash(bytes: &[u8], seed: u8) -> u64 {
-    fnv::of([seed].iter().chain(bytes))
+    fnv1a([seed].iter().chain(bytes))
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Exchange, OpenArgs};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
-use crate::sys::compute::fnv;
-use crate::sys::memory::buf::Addr;
+use crate::sys::memory::buf::{Addr, fnv1a};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -211,7 +210,7 @@ fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> R
 fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
     let number = match args.is_only_open {
         true => 1,
-        false => count((fnv::of(args.job.as_bytes()), rank), |_| ()).0,
+        false => count((fnv1a(args.job.as_bytes()), rank), |_| ()).0,
     };
     let of = |number: i32| usize::try_from(number).unwrap_or(0);
     OpenRequest::new(key(args.job.as_bytes(), number), (of(rank), of(size)), args.timeout_ns)
@@ -219,7 +218,7 @@ fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
 
 /// Returns the key of the open with number `number` of the job.
 fn key(job: &[u8], number: u64) -> u64 {
-    fnv::of(job.iter().chain(&number.to_le_bytes()))
+    fnv1a(job.iter().chain(&number.to_le_bytes()))
 }
 
 #[cfg(test)]

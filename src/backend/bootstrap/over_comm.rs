@@ -5,9 +5,10 @@
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Completion, Exchange, OpId, Selector, SendMode, Transport};
-use crate::sys::memory::buf::{Region, Scratch};
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
+use crate::sys::{
+    memory::buf::{Region, Scratch},
+    sync::wait::{Backoff, Deadline},
+};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -11,8 +11,10 @@ use super::records::{bytes_of, decode, encode, words_of};
 use super::socket_frames::{Channel, ConnectionState, FrameFailure, LONGEST, Stream};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result};
-use crate::sys::os::poller;
-use crate::sys::sync::clock::{Deadline, now_ns};
+use crate::sys::{
+    os::poller,
+    sync::wait::{Deadline, now_ns},
+};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;

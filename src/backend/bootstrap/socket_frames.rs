@@ -1,9 +1,10 @@
 //! Connection that carries short frames: length and kind, then bytes. Only `receive` blocks.
 //! Incoming data is untrusted: a frame longer than the reader allows ends the connection.
 
-use crate::sys::os::close_on_fork::CloseOnFork;
-use crate::sys::os::{poller, unix_socket};
-use crate::sys::sync::clock::Deadline;
+use crate::sys::{
+    os::{close_on_fork::CloseOnFork, poller, unix_socket},
+    sync::wait::Deadline,
+};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -11,7 +11,7 @@ use super::socket_frames::FrameFailure;
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result};
-use crate::sys::os::{fd, tcp, thread};
+use crate::sys::os::{fd, process, tcp};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::mpsc;
@@ -178,7 +178,7 @@ impl TcpSockets<'_> {
         }
         let (answer, found) = mpsc::channel();
         let place = (self.host.to_owned(), self.port);
-        thread::spawn("dtl-lookup", move || {
+        process::spawn("dtl-lookup", move || {
             // The receiver is gone if the timeout has expired.
             drop(answer.send(place.to_socket_addrs().map(Iterator::collect)));
         })?;

@@ -35,7 +35,8 @@ fn record(rank: i32) -> Vec<u64> {
 
 /// Delays a rank by a time derived from `seed`, which so determines the order of arrival.
 fn come(seed: u64, rank: i32) {
-    let drawn = fnv::of(seed.to_le_bytes().iter().chain(&rank.to_le_bytes()));
+    let drawn =
+        crate::sys::memory::buf::fnv1a(seed.to_le_bytes().iter().chain(&rank.to_le_bytes()));
     std::thread::sleep(Duration::from_millis(drawn % 15));
 }
 

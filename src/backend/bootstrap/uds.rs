@@ -16,8 +16,10 @@ use super::socket_frames::{Channel, FrameFailure};
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result, fail};
-use crate::sys::os::{fd, poller, process, unix_socket};
-use crate::sys::sync::clock::Deadline;
+use crate::sys::{
+    os::{fd, poller, process, unix_socket},
+    sync::wait::Deadline,
+};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -5,8 +5,10 @@ use crate::backend::kernel_cache::{CompilerOutput, Inputs, too_large, unwritten,
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::Source;
 use crate::runtime::settings;
-use crate::sys::os::secure_path;
-use crate::sys::os::subprocess::{self, Capture};
+use crate::sys::os::{
+    dl,
+    process::{self, Capture},
+};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -83,7 +85,7 @@ impl Compiler {
     }
 
     fn checked(program: PathBuf, limit: Duration) -> Result<Self> {
-        match secure_path::check_named_file(&program) {
+        match dl::check_named_file(&program) {
             Ok(_) => Ok(Compiler { program, limit }),
             Err(why) => fail!(
                 DTL_ERROR_UNAVAILABLE,
@@ -183,7 +185,7 @@ impl Compiler {
         // Messages are in English, and a killed compiler leaves temporary files only in this
         // folder.
         command.env("LC_ALL", "C").env("TMPDIR", folder);
-        let answer = match subprocess::run(&mut command, Capture::Everything, self.limit) {
+        let answer = match process::run(&mut command, Capture::Everything, self.limit) {
             Ok(answer) => answer,
             Err(error) => {
                 return fail!(

@@ -18,9 +18,7 @@ use crate::runtime::component::{
 };
 use crate::runtime::enums::describe;
 use crate::runtime::settings;
-use crate::sys::memory::buf::Addr;
-use crate::sys::os::{dl, secure_path};
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{memory::buf::Addr, os::dl, sync::lock::Mutex};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 
@@ -66,7 +64,7 @@ impl Modules for HostModules {
                 describe(source.language)
             );
         }
-        if secure_path::is_privileged() {
+        if dl::is_privileged() {
             return fail!(
                 DTL_ERROR_UNAVAILABLE,
                 "this program runs with raised privileges: it starts no compiler and loads nothing \

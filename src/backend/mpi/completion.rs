@@ -8,7 +8,7 @@ use super::transport::MpiTransport;
 use crate::abi::status::*;
 use crate::error::Result;
 use crate::runtime::component::{Completion, OpId};
-use crate::sys::compute::foreign_test::{SEND, TestOutputs};
+use crate::sys::compute::callback::{SEND, TestOutputs};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::task::Poll;

@@ -7,7 +7,7 @@
 use super::library::functions::Handle;
 use super::persistent::PersistentRequest;
 use crate::runtime::component::OpId;
-use crate::sys::compute::foreign_test::{OTHER as KEPT, SEND, request_in};
+use crate::sys::compute::callback::{OTHER as KEPT, SEND, request_in};
 
 /// Encodes a request in an operation word.
 pub(super) fn id_of(request: Handle, is_send: bool) -> OpId {

@@ -2,9 +2,11 @@
 
 use super::coll::collective::RetainedArgs;
 use super::library::functions::Handle;
-use crate::sys::compute::foreign_test::ForeignTester;
-use crate::sys::memory::buf::{Region, Scratch};
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{
+    compute::callback::ForeignTester,
+    memory::buf::{Region, Scratch},
+    sync::lock::Mutex,
+};
 use std::sync::Arc;
 
 /// Side state of an operation.

@@ -24,9 +24,11 @@ use crate::runtime::component::{
     Completion, Diagnostics, ForeignTest, Groups, Matched, OpId, PersistentOps, Properties,
     RecvMode, Rma, Selector, SendMode, ThreadCheck, Transport, Window, WindowPart,
 };
-use crate::sys::compute::foreign_test::{ForeignTester, TestOutputs};
-use crate::sys::memory::buf::{Region, Scratch};
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{
+    compute::callback::{ForeignTester, TestOutputs},
+    memory::buf::{Region, Scratch},
+    sync::lock::Mutex,
+};
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::task::Poll;

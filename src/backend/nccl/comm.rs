@@ -18,10 +18,13 @@ use crate::runtime::comm::coll::CollArgs;
 use crate::runtime::component::{BootstrapId, DeviceComm};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
-use crate::sys::memory::buf::Addr;
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{
+    memory::buf::Addr,
+    sync::{
+        lock::Mutex,
+        wait::{Backoff, Deadline},
+    },
+};
 use std::collections::VecDeque;
 use std::ptr;
 use std::sync::Arc;

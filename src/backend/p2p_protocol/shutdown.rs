@@ -6,9 +6,10 @@ use super::engine::{Control, Engine, PeerLink, rank_of};
 use super::frame::FrameKind;
 use crate::error::{Error, Result};
 use crate::runtime::component::OpId;
-use crate::sys::memory::buf::Region;
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
+use crate::sys::{
+    memory::buf::Region,
+    sync::wait::{Backoff, Deadline},
+};
 
 /// Maximum time to wait for pending frames and replies, in nanoseconds. A computing rank reads no
 /// frames.

@@ -17,9 +17,13 @@ use crate::backend::os_error::os_error;
 use crate::backend::p2p_protocol::SleepMode;
 use crate::error::{Result, fail};
 use crate::runtime::log;
-use crate::sys::os::fd;
-use crate::sys::os::poller::{Interest, Poller};
-use crate::sys::sync::clock::now_ns;
+use crate::sys::{
+    os::{
+        fd,
+        poller::{Interest, Poller},
+    },
+    sync::wait::now_ns,
+};
 use std::ffi::{CStr, c_int};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

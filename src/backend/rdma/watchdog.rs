@@ -12,8 +12,7 @@ use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer};
 use crate::backend::rdma::endpoint::qp_state::{InFlightWork, Lane, OnCompletion};
 use crate::backend::rdma::verbs::qp::{Piece, WorkRequest};
 use crate::error::Result;
-use crate::sys::memory::buf::Region;
-use crate::sys::sync::clock::now_ns;
+use crate::sys::{memory::buf::Region, sync::wait::now_ns};
 
 /// Interval of the watchdog's checks, in nanoseconds.
 const WATCH_NS: u64 = 100_000_000;

@@ -16,9 +16,10 @@ use crate::backend::rdma::protocol::eager_slots::{RAILS, SLOT};
 use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
 use crate::error::{Result, fail};
 use crate::runtime::component::{OpId, Swap, TargetRange};
-use crate::sys::memory::buf::{Addr, Region};
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
+use crate::sys::{
+    memory::buf::{Addr, Region},
+    sync::wait::{Backoff, Deadline},
+};
 
 /// Number of words of a window key: the address of the memory, and the rails' keys, two per word.
 const KEY: usize = 1 + RAILS / 2;

@@ -13,9 +13,10 @@ use crate::backend::rdma::endpoint::peer::ConnectStage;
 use crate::backend::rdma::endpoint::qp_state::WorkId;
 use crate::error::{Result, fail};
 use crate::runtime::component::{Completion, HostShadow, OpId, Properties};
-use crate::sys::memory::buf::Region;
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
+use crate::sys::{
+    memory::buf::Region,
+    sync::wait::{Backoff, Deadline},
+};
 use std::sync::Arc;
 
 /// Identifier of an operation that completed immediately.

@@ -9,7 +9,7 @@
 use super::memory::segment::PeerState;
 use super::protocol::engine::{Arrival, Engine, Receive, ShmOperation};
 use crate::runtime::component::OpId;
-use crate::sys::sync::clock::now_ns;
+use crate::sys::sync::wait::now_ns;
 
 /// Number of polls without progress between two clock reads.
 const IDLE_POLLS: u32 = 16;

@@ -15,10 +15,10 @@ use crate::runtime::component::{
     Pipeline, PipelinedSource, Properties, RecvMode, Remote, Selector, SendMode, SharedMemory,
     SharedOffer, SharedRegion, Transport, poll_of,
 };
-use crate::sys::memory::buf::Region;
-use crate::sys::os::open_state::OpenState;
-use crate::sys::sync::lock::Mutex;
-use crate::sys::sync::spinlock::SpinLock;
+use crate::sys::{
+    memory::{buf::Region, host_pages::OpenState},
+    sync::{atomic_lock::SpinLock, lock::Mutex},
+};
 use std::sync::Arc;
 use std::task::Poll;
 

@@ -8,8 +8,7 @@ use crate::ffi::elements::{elements, fast_data};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::{self, Buffer, CollArgs, Extent, Kind, Neighbors, Root};
 use crate::runtime::types::{builtin, element_size, reduction};
-use crate::sys::handles::handle_ref::HazardRef;
-use crate::sys::memory::buf::Region;
+use crate::sys::{handles::handle_table::HazardRef, memory::buf::Region};
 use std::ffi::c_void;
 use std::ptr;
 

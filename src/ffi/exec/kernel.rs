@@ -12,9 +12,11 @@ use crate::ffi::guard::Entry;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::kernel::Kernel;
 use crate::runtime::library_ops;
-use crate::sys::compute::kernel_args::ArgPack;
-use crate::sys::handles::epoch::Guard;
-use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::{
+    compute::callback::ArgPack,
+    handles::epoch::Guard,
+    memory::buf::{Addr, Region},
+};
 use std::ffi::c_void;
 
 /// Most arguments of a launch.

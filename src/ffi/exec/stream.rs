@@ -9,9 +9,10 @@ use crate::runtime::device;
 use crate::runtime::exec::event::Event;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::stream::Stream;
-use crate::sys::handles::epoch::Guard;
-use crate::sys::handles::handle_ref::HazardRef;
-use crate::sys::memory::buf::Addr;
+use crate::sys::{
+    handles::{epoch::Guard, handle_table::HazardRef},
+    memory::buf::Addr,
+};
 use std::ffi::c_void;
 use std::sync::Arc;
 

@@ -9,9 +9,10 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::comm::p2p::{cancel, matched_message, request};
 use crate::runtime::comm::{Comm, coll, progress};
 use crate::runtime::{invalid_handle, log};
-use crate::sys::handles::epoch::{self, Guard, Visit};
-use crate::sys::handles::handle_ref::{EpochRef, HazardRef};
-use crate::sys::handles::handle_table::HandleTable;
+use crate::sys::handles::{
+    epoch::{self, Guard, Visit},
+    handle_table::{EpochRef, HandleTable, HazardRef},
+};
 use std::sync::Arc;
 use std::time::Duration;
 

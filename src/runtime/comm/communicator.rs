@@ -11,13 +11,15 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::component::{
     Completion, Member, NativeCollectives, Reductions, Selector, Transport,
 };
-use crate::sys::compute::foreign_test::ForeignTester;
-use crate::sys::handles::owning_ref::OwningRef;
-use crate::sys::handles::slot_ref::SlotRefCell;
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::biased_trylock::BiasedTryLock;
-use crate::sys::sync::clock::Deadline;
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{
+    compute::callback::ForeignTester,
+    handles::{handle_table::SlotRefCell, owning_ref::OwningRef},
+    sync::{
+        atomic_lock::BiasedTryLock,
+        lock::Mutex,
+        wait::{Backoff, Deadline},
+    },
+};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::mem::offset_of;

@@ -9,10 +9,10 @@ use super::shared_transport::SharedTransport;
 use super::{Comm, rma};
 use crate::abi::handle::dtl_request_t;
 use crate::runtime::hot_globals::HOT;
-use crate::sys::os::thread::spawn_scoped;
-use crate::sys::sync::atomic_update::AtomicUpdate;
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{
+    os::process::spawn_scoped,
+    sync::{AtomicUpdate, lock::Mutex, wait::Backoff},
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -11,9 +11,13 @@ use crate::runtime::comm::progress;
 use crate::runtime::component::{Direct, ForeignTest, Liveness, SharedMemory, Transport};
 use crate::runtime::explain;
 use crate::runtime::registry::{self, Backend};
-use crate::sys::handles::owning_ref::OwningRef;
-use crate::sys::sync::atomic_update::AtomicUpdate;
-use crate::sys::sync::backoff::{self, Backoff};
+use crate::sys::{
+    handles::owning_ref::OwningRef,
+    sync::{
+        AtomicUpdate,
+        wait::{self, Backoff},
+    },
+};
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -73,7 +77,7 @@ impl SharedTransport {
     ) -> Self {
         let transport: Arc<dyn Transport> = Arc::from(transport);
         let kind = crate::runtime::for_ever(&backend.name);
-        let spins = backoff::spins(transport.properties().is_oversubscribed);
+        let spins = wait::spins(transport.properties().is_oversubscribed);
         let (direct, is_direct, contexts) = (None, false, AtomicU32::new(0));
         if transport.groups().native_collectives.is_some() {
             explain::chose(

@@ -6,8 +6,10 @@ use super::{
     SharedMemory,
 };
 use crate::error::Result;
-use crate::sys::compute::foreign_test::{ForeignTester, TestOutputs};
-use crate::sys::memory::buf::Region;
+use crate::sys::{
+    compute::callback::{ForeignTester, TestOutputs},
+    memory::buf::Region,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,7 +114,7 @@ pub trait Wakeup: Send + Sync {
 }
 
 /// Completion by a foreign function that the waiting thread calls itself, instead of
-/// [`super::Transport::test`] (see `sys::compute::foreign_test` for the reason).
+/// [`super::Transport::test`] (see `sys::compute::callback` for the reason).
 pub trait ForeignTest: Send + Sync {
     /// Returns the foreign function and the conditions under which it may be called.
     fn foreign_tester(&self) -> Arc<ForeignTester>;

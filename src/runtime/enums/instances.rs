@@ -8,8 +8,7 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Error, Result, fail};
 use crate::runtime::append_only_table::{AppendOnlyTable, CHUNK};
 use crate::runtime::open_state;
-use crate::sys::compute::fnv;
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{memory::buf::fnv1a, sync::lock::Mutex};
 use std::ffi::CString;
 
 /// Maximum number of instances in the process' life.
@@ -80,7 +79,7 @@ fn hash_of(template: &Member, values: &[Value]) -> u64 {
     let mix = |hash: u64, bits: u64| (hash.rotate_left(5) ^ bits).wrapping_mul(FACTOR);
     let hash = values.iter().fold(template.word, |hash, value| match value {
         Value::Bits(bits) => mix(hash, *bits),
-        Value::Text(text) => mix(hash, fnv::of(text.to_bytes())),
+        Value::Text(text) => mix(hash, fnv1a(text.to_bytes())),
     });
     // The upper bits of a product depend on all lower bits; those of a double may all be 0.
     mix(hash >> 32, hash)

@@ -13,9 +13,10 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Exec, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
-use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::{
+    lock::Mutex,
+    wait::{Backoff, Deadline},
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -13,9 +13,10 @@ use crate::abi::devices::exec::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::registry::Backend;
-use crate::sys::memory::buf::Addr;
-use crate::sys::sync::clock::Deadline;
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{
+    memory::buf::Addr,
+    sync::{lock::Mutex, wait::Deadline},
+};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -4,8 +4,10 @@
 //! wait for the earlier record keep the earlier fence.
 
 use crate::error::{Error, Result, fail};
-use crate::sys::sync::clock::{Deadline, now_ns};
-use crate::sys::sync::lock::{Condvar, Mutex};
+use crate::sys::sync::{
+    lock::{Condvar, Mutex},
+    wait::{Deadline, now_ns},
+};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 

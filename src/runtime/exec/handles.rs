@@ -11,10 +11,13 @@ use crate::abi::handle::*;
 use crate::error::{Result, fail};
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, invalid_handle};
-use crate::sys::handles::epoch::{self, Guard};
-use crate::sys::handles::handle_ref::HazardRef;
-use crate::sys::handles::handle_table::HandleTable;
-use crate::sys::sync::lock::RwLock;
+use crate::sys::{
+    handles::{
+        epoch::{self, Guard},
+        handle_table::{HandleTable, HazardRef},
+    },
+    sync::lock::RwLock,
+};
 use std::sync::Arc;
 
 /// Type bytes of the handles.

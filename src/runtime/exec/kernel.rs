@@ -16,9 +16,11 @@ use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::component::KernelFn;
 use crate::runtime::registry::Backend;
-use crate::sys::compute::kernel_args::ArgPack;
-use crate::sys::memory::buf::{Addr, Scratch};
-use crate::sys::sync::clock::now_ns;
+use crate::sys::{
+    compute::callback::ArgPack,
+    memory::buf::{Addr, Scratch},
+    sync::wait::now_ns,
+};
 use std::sync::Arc;
 
 /// Work in nanoseconds below which one thread runs all blocks: waking other threads costs as much.

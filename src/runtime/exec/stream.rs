@@ -27,10 +27,11 @@ use crate::runtime::component::{Exec, Launch, ModuleLaunch, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::sys::compute::kernel_args::ArgPack;
-use crate::sys::memory::buf::Addr;
-use crate::sys::sync::clock::Deadline;
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{
+    compute::callback::ArgPack,
+    memory::buf::Addr,
+    sync::{lock::Mutex, wait::Deadline},
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

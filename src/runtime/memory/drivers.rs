@@ -15,10 +15,14 @@ use crate::abi::word::DTL_MEMORY_PINNED;
 use crate::error::Result;
 use crate::runtime::component::DriverAllocation;
 use crate::runtime::registry::{self, Backend};
-use crate::sys::handles::epoch;
-use crate::sys::memory::buf::{Addr, Region};
-use crate::sys::os::process::host_ranges;
-use crate::sys::sync::lock::RwLock;
+use crate::sys::{
+    handles::epoch,
+    memory::{
+        buf::{Addr, Region},
+        host_pages::{find_host_ranges, is_in_host_ranges},
+    },
+    sync::lock::RwLock,
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Maximum number of backends that are queried.
@@ -38,7 +42,7 @@ pub fn add(backend: &Backend) {
     if id == 0 || !backend.memory.as_ref().is_some_and(|memory| memory.can_identify()) {
         return;
     }
-    host_ranges::prepare();
+    find_host_ranges();
     let mut drivers = DRIVERS.write();
     if drivers.contains(&id) {
         return;
@@ -72,7 +76,7 @@ pub fn forget_all() {
 /// Returns true if a range that is in no list may be memory of a driver.
 #[inline]
 pub(super) fn may_know(region: Region) -> bool {
-    COUNT.load(Ordering::Relaxed) != 0 && !host_ranges::contain(region)
+    COUNT.load(Ordering::Relaxed) != 0 && !is_in_host_ranges(region)
 }
 
 /// Finds the driver allocation in which a range begins, and the address of its first byte. Pinned

@@ -11,10 +11,11 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Exports, Extent, Ticket};
 use crate::runtime::device;
 use crate::runtime::registry::{self, Backend};
-use crate::sys::compute::fnv;
-use crate::sys::handles::epoch::Guard;
-use crate::sys::memory::buf::Addr;
-use crate::sys::os::{fd, hwinfo};
+use crate::sys::{
+    handles::epoch::Guard,
+    memory::buf::{Addr, fnv1a},
+    os::{fd, hwinfo},
+};
 
 const WORDS: usize = 16;
 const TICKET_WORDS: usize = DTL_MEM_HANDLE_ROOM as usize / 8;
@@ -68,13 +69,13 @@ fn name_words(name: &str) -> [u64; 2] {
 }
 
 fn align_and_name(align: u64, name: &str) -> u64 {
-    fnv::of(name.as_bytes()) & !0xFF | u64::from(align.trailing_zeros())
+    fnv1a(name.as_bytes()) & !0xFF | u64::from(align.trailing_zeros())
 }
 
 fn sum(head: &Head, ticket: &Ticket) -> u64 {
     let head = Head { sum: 0, name: head.name, ..*head }.words();
     let bytes: Vec<u8> = head.iter().chain(ticket).flat_map(|word| word.to_ne_bytes()).collect();
-    fnv::of(&bytes)
+    fnv1a(&bytes)
 }
 
 fn node() -> Result<u64> {

@@ -3,7 +3,7 @@
 //! One thread at a time loads plugins. It may reenter this module, when a plugin registers a
 //! backend. Files are identified by device and inode, so a second name of a file is not a second
 //! plugin. A loaded file stays loaded until the process ends. The call into the plugin is passed in
-//! as an [`Opener`]; the check of trusted files is in `sys::os::secure_path`.
+//! as an [`Opener`]; the check of trusted files is in `sys::os::dl`.
 //!
 //! In reading order:
 //! - `search_path`: folders that are searched
@@ -25,9 +25,11 @@ use crate::abi::backend::plugin::{DTL_PLUGIN_FAILED, DTL_PLUGIN_IDLE, DTL_PLUGIN
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, fail};
-use crate::sys::handles::epoch;
-use crate::sys::os::secure_path::{self, Identity, Refusal, Trusted};
-use crate::sys::sync::lock::{Condvar, Mutex, MutexGuard};
+use crate::sys::{
+    handles::epoch,
+    os::dl::{self, Identity, Refusal, Trusted},
+    sync::lock::{Condvar, Mutex, MutexGuard},
+};
 use std::ffi::{CStr, CString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -179,7 +181,7 @@ fn turn(call: &str) -> Result<LoadGuard> {
 fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend_t> {
     let name = || path.file_name().unwrap_or_default().to_string_lossy();
     let _span = trace::span("backend", "load a plugin", || Args::NONE.what(name()));
-    let trusted = match secure_path::check_file(path) {
+    let trusted = match dl::check_file(path) {
         Ok(trusted) => trusted,
         Err(refusal) => return Err(refuse(path, origin, refusal)),
     };
@@ -356,7 +358,7 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
         Refusal::Untrusted(text) => Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {text}")),
     };
     let shown = error.clone().within(&format!("plugin {}", path.display()));
-    let path = secure_path::resolve(path).unwrap_or_else(|_| path.to_owned());
+    let path = dl::resolve(path).unwrap_or_else(|_| path.to_owned());
     let (backends, handlers, _) = Registered::default();
     let names = Vec::new();
     keep(PluginRecord {
@@ -462,8 +464,7 @@ pub fn search_again() {
 }
 
 fn search_folder(path: &Path, origin: &'static str) -> Result<u64> {
-    let checked = secure_path::resolve(path)
-        .and_then(|folder| secure_path::check_folder(&folder).map(|()| folder));
+    let checked = dl::resolve(path).and_then(|folder| dl::check_folder(&folder).map(|()| folder));
     let listed = checked.and_then(|folder| files_of(&folder).map_err(Refusal::from));
     let files = listed.map_err(|refusal| refuse(path, origin, refusal))?;
     let mut loaded = 0;

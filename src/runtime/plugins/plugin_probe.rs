@@ -8,8 +8,10 @@ use super::Step;
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::error::{Error, Result, fail};
 use crate::runtime::{explain, settings};
-use crate::sys::os::dl;
-use crate::sys::os::subprocess::{self, Capture, ChildOutput};
+use crate::sys::os::{
+    dl,
+    process::{self, Capture, ChildOutput},
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -32,7 +34,7 @@ pub fn pass(file: &Path, step: Step) -> Result<()> {
     command.env_remove("DTL_TRACE");
     let limit = Duration::from_nanos(limit_ns) + GRACE;
     let ChildOutput { output: said, in_time } =
-        match subprocess::run(&mut command, Capture::Output, limit) {
+        match process::run(&mut command, Capture::Output, limit) {
             Ok(answer) => answer,
             Err(error) => {
                 return fail!(

@@ -34,12 +34,13 @@ use self::usage::Counts;
 use crate::abi::devices::policy::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::invalid_handle;
-use crate::sys::handles::epoch::{self, CallbackGuard, Guard, Visit};
-use crate::sys::handles::handle_ref::EpochRef;
-use crate::sys::handles::handle_table::HandleTable;
-use crate::sys::sync::atomic_update::AtomicUpdate;
-use crate::sys::sync::lock::Mutex;
-use crate::sys::sync::tsc::TscTimer;
+use crate::sys::{
+    handles::{
+        epoch::{self, CallbackGuard, Guard, Visit},
+        handle_table::{EpochRef, HandleTable},
+    },
+    sync::{AtomicUpdate, lock::Mutex, wait::TscTimer},
+};
 use resources::{Resource, close_streams, info_names};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

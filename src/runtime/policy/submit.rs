@@ -16,11 +16,11 @@ use crate::runtime::exec::event::Event;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::trace::{self, Args};
-use crate::sys::handles::epoch;
-use crate::sys::memory::buf::Addr;
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
-use crate::sys::sync::tsc::TscTimer;
+use crate::sys::{
+    handles::epoch,
+    memory::buf::Addr,
+    sync::wait::{Backoff, Deadline, TscTimer},
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -3,8 +3,8 @@
 use super::names::Name;
 use crate::abi::status::dtl_status_t;
 use crate::abi::trace::*;
+use crate::runtime::trace::spsc_queue::Record;
 use crate::runtime::types;
-use crate::sys::sync::spsc_queue::Record;
 use std::fmt::{self, Write};
 
 /// Size in bytes of the text of an event, including its NUL.

@@ -9,10 +9,15 @@ use super::args::{Phase, TraceEvent};
 use super::names::Name;
 use super::text::{self, EventOrigin};
 use crate::error::{Error, Result, fail};
+use crate::runtime::trace::spsc_queue;
 use crate::runtime::{launch, log, open_state};
-use crate::sys::os::{fd, process, thread};
-use crate::sys::sync::lock::{Condvar, Mutex};
-use crate::sys::sync::{clock, spsc_queue};
+use crate::sys::{
+    os::{fd, process},
+    sync::{
+        lock::{Condvar, Mutex},
+        wait,
+    },
+};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -163,7 +168,7 @@ impl Trace {
             writer: Mutex::new(None),
         });
         let its = Arc::clone(&trace);
-        match thread::spawn("dtl-trace", move || its.work()) {
+        match process::spawn("dtl-trace", move || its.work()) {
             Ok(writer) => *trace.writer.lock() = Some(writer),
             Err(error) => {
                 let _ = std::fs::remove_file(&trace.path); // created above
@@ -293,7 +298,7 @@ impl Trace {
         let mut state = self.state.lock();
         state.is_over = true;
         self.drain(&mut state);
-        let now = clock::node_ns();
+        let now = wait::node_ns();
         for known in std::mem::take(&mut state.journals) {
             for (category, name) in known.open.iter().rev() {
                 let place = self.place(&known.journal);

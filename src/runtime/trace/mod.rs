@@ -10,6 +10,7 @@
 //!
 //! In reading order:
 //! - `names`: names of events as numbers
+//! - `spsc_queue`: queue of records, of one writer and one reader
 //! - `args`: arguments of events, and records
 //! - `thread`: the calls of a thread and its queue of records
 //! - `text`: conversion of records to lines of JSON
@@ -18,6 +19,7 @@
 mod args;
 mod file;
 mod names;
+mod spsc_queue;
 mod text;
 mod thread;
 

@@ -9,8 +9,7 @@ use crate::abi::status::DTL_SUCCESS;
 use crate::abi::trace::*;
 use crate::error::{Result, fail, status_name};
 use crate::runtime::types;
-use crate::sys::os::process;
-use crate::sys::sync::clock;
+use crate::sys::{os::process, sync::wait};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -91,7 +90,7 @@ pub(super) fn beginning(rank: i32) -> String {
     let wall = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_nanos());
-    let (thread, now) = (process::thread_id(), clock::node_ns());
+    let (thread, now) = (process::thread_id(), wait::node_ns());
     let _ = write!(
         text,
         "{{\"ph\":\"M\",\"name\":\"process_name\",\

@@ -6,7 +6,7 @@ use super::{CHANGES, SINKS, Sinks, Tool, file};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::trace::{DTL_TRACE_OPERATION, dtl_trace_event_t};
-use crate::sys::sync::clock;
+use crate::sys::sync::wait;
 use std::cell::RefCell;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl Thread {
         let ((category, category_text), (name, name_text)) =
             (self.known.name(event.category), self.known.name(event.name));
         let SourceEvent { phase, id, status, args, .. } = *event;
-        let time_ns = clock::node_ns();
+        let time_ns = wait::node_ns();
         if let (Some(trace), Some(journal)) = (&self.sinks.file, &self.journal) {
             if file == Some(trace.number()) {
                 trace

@@ -1,9 +1,32 @@
+//! Calls of C functions of the program and of other libraries, as safe functions, and the arguments
+//! of kernels.
+//!
 //! Calls of C functions of the program, on behalf of communicators, as safe functions.
+//!
+//! Calls of a reduction operation that the program provides. The rules for such functions are
+//! documented at dtl_op_fn_t; `runtime::types` stores the operation.
+//!
+//! Test function of another library (such as MPI_Test), called directly by the function that waits.
+//!
+//! During such a test the kernel may copy large messages. A processor that returns from the kernel
+//! has lost its predictions of return addresses: each function between the test and the program
+//! then costs some ten nanoseconds. So a waiting function calls the test directly, not through its
+//! transport.
+//!
+//! Copies of a kernel's arguments, made at the launch and alive until the kernel has run.
+//!
+//! Typical argument lists fit inside the value itself, so that a launch allocates nothing.
 
-use crate::abi::comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
-use crate::abi::handle::dtl_comm_t;
-use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
-use crate::sys::memory::buf::Addr;
+use crate::abi::{
+    comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t},
+    handle::dtl_comm_t,
+    status::{DTL_SUCCESS, dtl_status_t},
+    word::{dtl_dtype_t, dtl_op_fn_t},
+};
+use crate::sys::memory::buf::{Addr, Region, Scratch};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Calls the copy function of an attribute. Returns `Ok(None)` if the attribute is not copied.
 pub fn copy_attribute(
@@ -34,3 +57,351 @@ pub fn delete_attribute(
         unsafe { function(comm, key, user.ptr(), value.ptr()) }
     }
 }
+
+/// Copy of a reduction operation of the program. Destroying the operation does not affect it.
+#[derive(Clone, Copy)]
+pub struct UserOp {
+    function: extern "C" fn(
+        *const std::ffi::c_void,
+        *mut std::ffi::c_void,
+        u64,
+        dtl_dtype_t,
+        *mut std::ffi::c_void,
+    ),
+    user: Addr,
+}
+
+impl UserOp {
+    /// Creates the operation; returns `None` for a NULL function.
+    pub fn new(function: dtl_op_fn_t, user: Addr) -> Option<Self> {
+        Some(UserOp { function: function?, user })
+    }
+
+    /// Computes `into = into op from` over the whole elements of both; `from` is overwritten.
+    ///
+    /// Sound within the responsibility of the library: both regions are valid for the elements
+    /// counted here, `from` for writing as well (the schedule passes scratch memory), and no
+    /// reference to either region exists during the call. The program is responsible for anything
+    /// that the function does beyond its contract: it provided the function, as with every
+    /// callback.
+    pub fn apply(self, into: Region, from: Region, element: usize, dtype: dtl_dtype_t) {
+        let count = into.len().min(from.len()) / element.max(1);
+        self.apply_to_right(into, from, element, dtype);
+        into.copy_from(from.part(0, count * element));
+    }
+
+    /// Computes `right = left op right`, as the C function does; sound by the argument of `apply`.
+    pub fn apply_to_right(self, left: Region, right: Region, element: usize, dtype: dtl_dtype_t) {
+        let count = left.len().min(right.len()) / element.max(1);
+        if count > 0 {
+            (self.function)(
+                left.addr().ptr(),
+                right.addr().ptr(),
+                count as u64,
+                dtype,
+                self.user.ptr(),
+            );
+        }
+    }
+}
+
+/// Maximum number of bytes that a foreign test function may write as the status of an operation.
+pub const STATUS_ROOM: usize = 48;
+
+/// Buffer for the status that a foreign test function writes.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub struct Status(pub [u8; STATUS_ROOM]);
+
+impl Default for Status {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Status {
+    /// Creates a status of zeros.
+    pub const fn new() -> Self {
+        Status([0; STATUS_ROOM])
+    }
+
+    /// Returns the `int` at an offset in bytes; 0 beyond the end.
+    #[inline]
+    pub fn int(&self, offset: usize) -> c_int {
+        match self.0.get(offset..offset + 4) {
+            Some(&[a, b, c, d]) => c_int::from_ne_bytes([a, b, c, d]),
+            _ => 0,
+        }
+    }
+
+    /// Returns the eight bytes at an offset as a number; 0 beyond the end.
+    #[inline]
+    pub fn long(&self, offset: usize) -> u64 {
+        let bytes = self.0.get(offset..offset + 8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u64::from_ne_bytes)
+    }
+}
+
+/// Foreign test function with the arguments of MPI_Test. It sets `over` to 1 once the operation has
+/// completed, and then writes the status. It returns 0, or the error of the failed operation.
+pub type Test =
+    unsafe extern "C" fn(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int;
+
+/// Bit of an operation's word, below the foreign request: the operation is a send.
+pub const SEND: u64 = 1;
+/// Bit of an operation's word: the operation is more than a request; its transport must test it.
+pub const OTHER: u64 = 2;
+
+/// Returns the foreign request in an operation's word. The shift is arithmetic (with sign), because
+/// the highest bits of all requests are equal.
+pub fn request_in(word: u64) -> u64 {
+    (word as i64 >> 2) as u64
+}
+
+/// Outputs of a test.
+pub struct TestOutputs {
+    /// Foreign request, as the foreign function left it.
+    pub request: u64,
+    /// Return value of the foreign function.
+    pub code: c_int,
+    /// Status that the foreign function wrote for a receive.
+    pub status: Status,
+}
+
+impl TestOutputs {
+    /// Creates outputs of zeros.
+    pub fn nothing() -> Self {
+        TestOutputs { request: 0, code: 0, status: Status::new() }
+    }
+}
+
+/// Outcome of a test.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TestOutcome {
+    /// The operation has completed or failed.
+    Over,
+    /// The operation has not completed.
+    Pending,
+    /// The operation cannot be tested here: test it through the transport.
+    Unasked,
+}
+
+/// Direct call of a transport's foreign test function. All fields are in one cache line.
+#[repr(C, align(64))]
+pub struct ForeignTester {
+    test: Test,
+    /// Address passed in place of a status that is not needed.
+    nowhere: Addr,
+    /// State word. While it equals `open`, any thread may call foreign code at any time.
+    state: &'static AtomicU32,
+    open: u32,
+    /// Number of tests that one patient call makes.
+    often: AtomicU32,
+    /// Number of operations that may be more than their requests.
+    odd: AtomicUsize,
+}
+
+impl ForeignTester {
+    /// Creates a tester for the operations of one transport.
+    ///
+    /// # Safety
+    /// `test` may be called with the request in any word of that transport that lacks [`OTHER`], as
+    /// long as `state` is `open`, `odd` is 0 and `test` has not reported this request as complete.
+    /// `test` accepts `nowhere` (or another value of that type with an equal meaning) as status.
+    pub unsafe fn new(
+        test: Test,
+        nowhere: Addr,
+        state: &'static AtomicU32,
+        open: u32,
+        often: u32,
+    ) -> Self {
+        ForeignTester {
+            test,
+            nowhere,
+            state,
+            open,
+            often: AtomicU32::new(often),
+            odd: AtomicUsize::new(0),
+        }
+    }
+
+    /// Tests an operation. If it has not completed and `is_patient` returns true, repeats the test
+    /// for some microseconds. Where two ranks alternate, as in a large message, each step that is
+    /// noticed late delays the whole message.
+    #[inline]
+    pub fn test(
+        &self,
+        word: u64,
+        heard: &mut TestOutputs,
+        is_patient: impl FnOnce() -> bool,
+    ) -> TestOutcome {
+        let is_open = self.state.load(Ordering::Acquire) == self.open;
+        if !crate::sys::sync::hints::usually(word & OTHER == 0 && !self.has_odd() && is_open) {
+            return TestOutcome::Unasked;
+        }
+        heard.request = request_in(word);
+        // The foreign function writes less if the status is not needed.
+        let status =
+            if word & SEND == 0 { &raw mut heard.status } else { self.nowhere.ptr().cast() };
+        let (mut over, mut is_patient, mut left) = (0, Some(is_patient), 0);
+        loop {
+            // SAFETY: the conditions of `new` hold: the word lacks OTHER, `odd` is 0 and `state` is
+            // `open` (all checked above), and callers pass no request that was reported as
+            // complete. The pointers are to writable locals here and in the caller, or `nowhere`.
+            heard.code = unsafe { (self.test)(&raw mut heard.request, &raw mut over, status) };
+            if over != 0 || heard.code != 0 {
+                return TestOutcome::Over;
+            }
+            // Only now, because most operations have completed at the first test.
+            if let Some(is_patient) = is_patient.take() {
+                left = if is_patient() { self.often() } else { 1 };
+            }
+            left -= 1;
+            if left == 0 {
+                return TestOutcome::Pending;
+            }
+        }
+    }
+
+    /// Returns the number of tests that one patient call makes.
+    pub fn often(&self) -> u32 {
+        self.often.load(Ordering::Relaxed)
+    }
+
+    /// Lowers the number of tests of a patient call to at most `often`, but not to 0.
+    pub fn limit(&self, often: u32) {
+        self.often.fetch_min(often.max(1), Ordering::Relaxed);
+    }
+
+    /// Returns true if some operations may be more than their requests. Relaxed suffices: an
+    /// operation is tested by the thread that started it, or by one that received it from that
+    /// thread.
+    pub fn has_odd(&self) -> bool {
+        self.odd.load(Ordering::Relaxed) > 0
+    }
+
+    /// Sets the number of operations that may be more than their requests.
+    pub fn set_odd(&self, count: usize) {
+        self.odd.store(count, Ordering::Relaxed);
+    }
+}
+
+/// Maximum number of arguments and of bytes that are stored without an allocation.
+const INLINE_ARGS: usize = 16;
+const INLINE_BYTES: usize = 192;
+/// Alignment of every copy, in bytes: that of malloc's memory.
+const ALIGN: usize = 16;
+
+#[derive(Clone, Copy)]
+#[repr(align(16))]
+struct InlineBytes([u8; INLINE_BYTES]);
+
+/// Copy of a kernel's argument list, which lives until the kernel has run.
+#[allow(clippy::large_enum_variant, reason = "short lists are meant to need no allocation")]
+pub enum ArgPack {
+    /// Short lists, stored inline.
+    Inline(Inline),
+    /// Long lists or large arguments, with the size of each argument.
+    Heap(Scratch, Vec<u64>),
+}
+
+/// Short argument list, stored without an allocation.
+pub struct Inline {
+    bytes: InlineBytes,
+    sizes: [u64; INLINE_ARGS],
+    count: usize,
+}
+
+impl ArgPack {
+    /// Argument list without arguments.
+    pub const EMPTY: ArgPack = ArgPack::Inline(Inline {
+        bytes: InlineBytes([0; INLINE_BYTES]),
+        sizes: [0; INLINE_ARGS],
+        count: 0,
+    });
+
+    /// Copies the bytes of each argument. Returns `None` if out of memory or if the sizes add up to
+    /// too much.
+    pub fn copy_of(args: &[Region]) -> Option<Self> {
+        let mut total = 0_usize;
+        for arg in args {
+            total = total.checked_add(arg.len())?.checked_next_multiple_of(ALIGN)?;
+        }
+        if args.len() <= INLINE_ARGS && total <= INLINE_BYTES {
+            return Some(Self::copy_inline(args));
+        }
+        let scratch = Scratch::new(total)?;
+        let mut offset = 0;
+        for arg in args {
+            scratch.region().part(offset, arg.len()).copy_from(*arg);
+            offset = (offset + arg.len()).next_multiple_of(ALIGN);
+        }
+        Some(ArgPack::Heap(scratch, args.iter().map(|arg| arg.len() as u64).collect()))
+    }
+
+    fn copy_inline(args: &[Region]) -> Self {
+        let mut inline = Inline {
+            bytes: InlineBytes([0; INLINE_BYTES]),
+            sizes: [0; INLINE_ARGS],
+            count: args.len(),
+        };
+        let mut offset = 0;
+        for (arg, size) in args.iter().zip(&mut inline.sizes) {
+            *size = arg.len() as u64;
+            if let Some(space) = inline.bytes.0.get_mut(offset..offset + arg.len()) {
+                // SAFETY: the region's creator guarantees its bytes; `space` is as long and local.
+                unsafe {
+                    ptr::copy_nonoverlapping(arg.addr().ptr().cast(), space.as_mut_ptr(), arg.len())
+                };
+            }
+            offset = (offset + arg.len()).next_multiple_of(ALIGN);
+        }
+        ArgPack::Inline(inline)
+    }
+
+    /// Returns the size of each argument in bytes.
+    pub fn sizes(&self) -> &[u64] {
+        match self {
+            ArgPack::Inline(inline) => inline.sizes.get(..inline.count).unwrap_or_default(),
+            ArgPack::Heap(_, sizes) => sizes,
+        }
+    }
+
+    /// Returns the address of each copy, valid as long as the pack is not moved. The addresses of
+    /// short lists are written into `space`, those of long lists into `spill`.
+    pub fn pointers<'a>(
+        &self,
+        space: &'a mut [Addr; INLINE_ARGS],
+        spill: &'a mut Vec<Addr>,
+    ) -> &'a [Addr] {
+        let base = match self {
+            ArgPack::Inline(inline) => {
+                Addr::new(ptr::from_ref(&inline.bytes).cast_mut().cast::<c_void>())
+            }
+            ArgPack::Heap(scratch, _) => scratch.region().addr(),
+        };
+        let mut offset = 0;
+        let addresses = self.sizes().iter().map(|size| {
+            let at = base.offset(offset);
+            offset = (offset + *size as usize).next_multiple_of(ALIGN);
+            at
+        });
+        if self.sizes().len() > INLINE_ARGS {
+            spill.extend(addresses);
+            return spill;
+        }
+        let mut count = 0;
+        for (slot, address) in space.iter_mut().zip(addresses) {
+            *slot = address;
+            count += 1;
+        }
+        space.get(..count).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/foreign_test.rs"]
+mod foreign_test_tests;
+#[cfg(test)]
+#[path = "tests/kernel_args.rs"]
+mod kernel_args_tests;

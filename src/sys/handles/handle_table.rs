@@ -6,12 +6,29 @@
 //! Such a word is no valid handle: its index selects another slot. So one compare checks that a
 //! handle is of this type, of this slot and live. Readers hold an [`epoch`] guard and access no
 //! shared counter; the [`epoch`] module explains why that is safe.
+//!
+//! A call refers to an object of a table in one of three ways:
+//!
+//! - [`EpochRef`], or a plain reference that borrows a [`Guard`]: the thread is inside the epoch
+//!   and must not wait.
+//! - [`HazardRef`]: the thread is outside the epoch, and its record names the object. The thread
+//!   may wait.
+//! - `Arc`: an owned reference, by `HandleTable::pin`. It outlives the call.
+//!
+//! A [`SlotRef`] is a reference to a slot of a table; it finds the object faster than the handle alone.
+//!
+//! [`Rcu`] is a value that is read often and replaced rarely: readers take no lock and write no shared
+//! memory. A reader holds an [`epoch`] guard, so the value that it has obtained stays until that guard is
+//! dropped. A writer allocates a new value, swaps the pointer and retires the old value. Memory
+//! ordering: the swap releases the contents of the new value, and the reader's load acquires them.
+//! That the old value outlives its readers follows from the argument of `epoch`, with the swap as
+//! the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock for them).
 
-use super::epoch::{self, Guard, Visit};
-use super::handle_ref::{EpochRef, HazardRef};
-use super::slot_ref::SlotRef;
-use crate::sys::sync::lock::Mutex;
-use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn, hints};
+use crate::sys::{
+    handles::epoch::{self, Blocking, CallbackGuard, Guard, HazardPointer, Visit},
+    sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn, hints, lock::Mutex},
+};
+use std::ops::Deref;
 use std::ptr;
 
 const GENERATION_BITS: u32 = 36;
@@ -242,6 +259,213 @@ pub const fn index_of(handle: u64) -> usize {
 /// Returns the type byte of a handle, whatever table it belongs to.
 pub fn tag_of(handle: u64) -> u8 {
     (handle >> (INDEX_BITS + GENERATION_BITS)) as u8
+}
+
+/// Reference to an object during a visit of the epoch. Dropping the reference ends the visit.
+pub struct EpochRef<T> {
+    pub(super) object: *const T,
+    pub(super) visit: Visit,
+}
+
+impl<T> EpochRef<T> {
+    /// Returns the guard of the visit that this reference belongs to.
+    #[must_use]
+    pub fn inside(&self) -> &Guard {
+        &self.visit
+    }
+
+    /// Leaves the epoch with the object, for a call that may wait. Returns `None` if an outer call
+    /// of this thread uses the hazard pointer.
+    #[inline]
+    pub fn into_hazard(self) -> Option<HazardRef<T>> {
+        let object = self.object;
+        let pointer = self.visit.into_hazard(object.cast())?;
+        Some(HazardRef { object, _protection: Protection::Pointer { _pointer: pointer } })
+    }
+
+    /// Ends the visit to run a function of the program before the call ends.
+    #[must_use]
+    pub fn into_running(self) -> CallbackGuard {
+        self.visit.into_running()
+    }
+
+    /// Narrows the reference to a part of the object; returns `None` if `part` returns `None`.
+    #[inline]
+    pub fn filter_map<U>(self, part: impl FnOnce(&T) -> Option<&U>) -> Option<EpochRef<U>> {
+        let object = ptr::from_ref(part(&self)?);
+        Some(EpochRef { object, visit: self.visit })
+    }
+}
+
+impl<T> Deref for EpochRef<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: `HandleTable::visit` had a reference that lives as long as the visit, and
+        // `filter_map` had a reference that lives as long as the first one.
+        unsafe { &*self.object }
+    }
+}
+
+/// Reference to an object that stays alive while its user waits outside the epoch.
+pub struct HazardRef<T> {
+    object: *const T,
+    /// Protection of the object; dropping it ends the protection.
+    _protection: Protection<T>,
+}
+
+/// Protection that keeps the object of a [`HazardRef`] alive. A thread has one hazard pointer.
+/// Calls nested in the call that uses it (from a function of the program) count references instead.
+enum Protection<T> {
+    Pointer { _pointer: HazardPointer },
+    Count { _share: Arc<T>, _blocking: Blocking },
+}
+
+impl<T> HazardRef<T> {
+    /// Leaves the epoch with an object. `pin` finds the object again for a counted reference.
+    /// Returns `Err` with the guard if `pin` finds nothing.
+    pub(super) fn new(
+        inside: Guard,
+        object: *const T,
+        pin: impl FnOnce(&Guard) -> Option<Arc<T>>,
+    ) -> Result<Self, Guard> {
+        match inside.into_hazard(object.cast()) {
+            Ok(pointer) => {
+                Ok(HazardRef { object, _protection: Protection::Pointer { _pointer: pointer } })
+            }
+            Err(inside) => match pin(&inside) {
+                Some(share) => {
+                    let object = Arc::as_ptr(&share);
+                    let _blocking = inside.into_blocking();
+                    let _protection = Protection::Count { _share: share, _blocking };
+                    Ok(HazardRef { object, _protection })
+                }
+                None => Err(inside),
+            },
+        }
+    }
+
+    /// Returns true if the object is kept alive by a counted reference.
+    #[cfg(test)]
+    pub(super) fn is_counted(&self) -> bool {
+        matches!(self._protection, Protection::Count { .. })
+    }
+}
+
+impl<T> Deref for HazardRef<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: `_protection` keeps the object alive. With a hazard pointer, the thread's record
+        // names the object until `_protection` is dropped, and `epoch::retire` frees no object that
+        // a record names. Otherwise `_protection` has a counted reference to the object.
+        unsafe { &*self.object }
+    }
+}
+
+/// Reference to a slot, for use with the handle of an object that is or was in the slot. Another
+/// object may later be in this slot, even at an equal address.
+pub struct SlotRef<T: 'static>(Option<&'static HandleSlot<T>>);
+
+impl<T> Clone for SlotRef<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SlotRef<T> {}
+
+impl<T> SlotRef<T> {
+    pub(super) fn new(slot: Option<&'static HandleSlot<T>>) -> Self {
+        SlotRef(slot)
+    }
+
+    /// Returns the object, or `None` if `handle` is stale.
+    #[must_use]
+    #[inline]
+    pub fn get(self, _inside: &Guard, handle: u64) -> Option<&T> {
+        let object = hints::usual(self.0)?.object_of(handle)?;
+        // SAFETY: the pointer was in the slot while this thread was inside the epoch, and `remove`
+        // clears it before it releases the object, so the object lives as long as the guard.
+        Some(unsafe { &*object })
+    }
+}
+
+/// Slot and handle of an object, stored in the object. Set once, by the thread that inserts the
+/// object, before it passes the handle on. A thread that finds the object in another way at that
+/// moment may read one word set and the other not.
+pub struct SlotRefCell<T: 'static> {
+    slot: AtomicPtr<HandleSlot<T>>,
+    handle: AtomicU64,
+}
+
+impl<T> Default for SlotRefCell<T> {
+    fn default() -> Self {
+        SlotRefCell { slot: AtomicPtr::new(ptr::null_mut()), handle: AtomicU64::new(0) }
+    }
+}
+
+impl<T> SlotRefCell<T> {
+    /// Sets the slot and the handle.
+    pub fn set(&self, slot: SlotRef<T>, handle: u64) {
+        let slot = slot.0.map_or(ptr::null(), ptr::from_ref);
+        self.slot.store(slot.cast_mut(), Ordering::Relaxed);
+        self.handle.store(handle, Ordering::Relaxed);
+    }
+
+    /// Returns the slot; before `set`, a slot reference without an object.
+    pub fn get(&self) -> SlotRef<T> {
+        // SAFETY: null, or a slot of a table that lives forever (`HandleTable::slot_ref`).
+        SlotRef(unsafe { self.slot.load(Ordering::Relaxed).as_ref() })
+    }
+
+    /// Returns the handle; 0 before `set`.
+    pub fn handle(&self) -> u64 {
+        self.handle.load(Ordering::Relaxed)
+    }
+}
+
+/// Read-copy-update cell with the current value.
+pub struct Rcu<T> {
+    now: AtomicPtr<T>,
+}
+
+impl<T: Send + Sync + 'static> Rcu<T> {
+    /// Creates a cell with its first value.
+    pub fn new(value: T) -> Self {
+        Rcu { now: AtomicPtr::new(Box::into_raw(Box::new(value))) }
+    }
+
+    /// Returns the current value, valid for as long as the guard lives.
+    #[must_use]
+    #[inline]
+    pub fn get<'g>(&'g self, _inside: &'g Guard) -> &'g T {
+        let now = self.now.load(Ordering::Acquire);
+        // SAFETY: the pointer comes from a box and is never null. While this thread is inside the
+        // epoch, `replace` keeps the value that it has unlinked.
+        unsafe { &*now }
+    }
+
+    /// Replaces the current value. The old value is dropped once its last reader has left.
+    ///
+    /// Consumes the guard, so that the caller has no reference to the old value by that guard.
+    pub fn replace(&self, value: T, inside: Guard) {
+        let before = self.now.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
+        // SAFETY: the pointer comes from a box, and the swap made this call its only owner.
+        let before = unsafe { Box::from_raw(before) };
+        let place = std::ptr::from_ref::<T>(&before).cast();
+        epoch::retire(place, move || drop(before));
+        drop(inside);
+    }
+}
+
+impl<T> Drop for Rcu<T> {
+    fn drop(&mut self) {
+        // SAFETY: the pointer comes from a box, and no other thread can access this cell any more.
+        drop(unsafe { Box::from_raw(self.now.load(Ordering::Acquire)) });
+    }
 }
 
 #[cfg(test)]

@@ -357,3 +357,14 @@ impl Drop for AlignedBlock {
         }
     }
 }
+
+/// Returns the 64-bit FNV-1a hash of `bytes`: equal in every process and every build, for names and
+/// for detecting damage. The hash is not cryptographic: collisions are easy to construct.
+pub fn fnv1a<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    bytes.into_iter().fold(0xCBF2_9CE4_8422_2325, step)
+}
+
+#[cfg(test)]
+#[path = "tests/fnv.rs"]
+mod fnv_tests;

@@ -1,12 +1,21 @@
 //! The dynamic loader: shared objects by path, symbols by name, and the object of this code.
 //!
-//! Not here: the check that a file may be loaded (`sys::os::secure_path`).
+//! Not here: the check that a file may be loaded (`sys::os::dl`).
+//!
+//! Checks, by owner and permissions, that code may be loaded from a file or folder.
+//!
+//! Not here: loading (`sys::os::dl`) and the rules for plugins (`runtime::plugins`).
 
 use crate::sys::memory::buf::Addr;
 use std::ffi::{CStr, CString, OsStr, c_char, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::fs::{DirBuilder, Metadata};
+use std::os::unix::{
+    ffi::OsStrExt,
+    fs::{DirBuilderExt, MetadataExt},
+};
+use std::path::{Component, Path, PathBuf};
 use std::ptr::NonNull;
+use std::{fmt, fs, io};
 
 /// Loaded shared object. Never unloaded: its threads, destructors, pointers may outlive any owner.
 pub struct SharedObject(NonNull<c_void>);
@@ -130,6 +139,256 @@ pub fn is_in_program(own: &Path) -> bool {
     std::fs::read_link("/proc/self/exe").is_ok_and(|program| program == own)
 }
 
+/// Returns true if this program has more rights than the user that started it (set-uid, set-gid,
+/// file capabilities). Its environment must not be trusted then.
+pub fn is_privileged() -> bool {
+    // SAFETY: takes a number; the result is 0 for an unknown number.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Identity of a file, independent of its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// File that may be loaded.
+#[derive(Clone, Debug)]
+pub struct Trusted {
+    /// Path of the file without symbolic links.
+    pub path: PathBuf,
+    /// Identity of the file.
+    pub identity: Identity,
+}
+
+/// Maximum number of symbolic links in the resolution of one path: the kernel's limit.
+const MOST_LINKS: usize = 40;
+
+/// Resolves the symbolic links of a path. Every link must belong to the user of this process or to
+/// root, because the owner of a link chooses its target.
+pub fn resolve(path: &Path) -> Result<PathBuf, Refusal> {
+    walk(path, &link_fault, false)
+}
+
+/// Resolves the path of a folder like [`resolve`]; creates missing folders for this user alone.
+pub fn make_folder(path: &Path) -> Result<PathBuf, Refusal> {
+    walk(path, &link_fault, true)
+}
+
+fn link_fault(_: &Path, link: &Metadata) -> Option<String> {
+    owner_fault(TrustedOwner::of_this_process(), link.uid())
+}
+
+/// Returns the fault of a link in the path of a file that the user has named. Only a link that any
+/// user could have created is a fault.
+fn named_link_fault(folder: &Path, link: &Metadata) -> Option<String> {
+    let is_open = fs::metadata(folder).map_or(true, |about| about.mode() & OTHERS_WRITE != 0);
+    if is_open { link_fault(folder, link) } else { None }
+}
+
+/// Follows a path link by link, to check each link; `canonicalize` does not return the links.
+fn walk(
+    path: &Path,
+    fault: &dyn Fn(&Path, &Metadata) -> Option<String>,
+    makes_folders: bool,
+) -> Result<PathBuf, Refusal> {
+    if path.as_os_str().is_empty() {
+        return Err(io::Error::from(io::ErrorKind::NotFound).into());
+    }
+    let mut resolved = if path.is_absolute() { PathBuf::new() } else { fs::canonicalize(".")? };
+    let mut rest = path.to_path_buf();
+    let mut links = 0;
+    loop {
+        let mut components = rest.components();
+        let Some(first) = components.next() else { return Ok(resolved) };
+        let behind = components.as_path().to_path_buf();
+        let next = match first {
+            Component::Normal(name) => resolved.join(name),
+            Component::ParentDir => fs::canonicalize(resolved.join(".."))?,
+            Component::RootDir | Component::Prefix(_) => PathBuf::from("/"),
+            Component::CurDir => resolved.clone(),
+        };
+        let about = match fs::symlink_metadata(&next) {
+            Err(error) if makes_folders && error.kind() == io::ErrorKind::NotFound => {
+                match DirBuilder::new().mode(0o700).create(&next) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(error.into());
+                    }
+                    _ => continue, // check the folder that exists now
+                }
+            }
+            about => about?,
+        };
+        if !about.is_symlink() {
+            (resolved, rest) = (next, behind);
+            continue;
+        }
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP).into());
+        }
+        if let Some(fault) = fault(&resolved, &about) {
+            let text = format!("the symbolic link {} in its path {fault}", next.display());
+            return Err(Refusal::Untrusted(text));
+        }
+        rest = fs::read_link(&next)?.join(behind);
+        if rest.is_absolute() {
+            resolved = PathBuf::new();
+        }
+    }
+}
+
+/// Checks a regular file and the folder that contains it.
+pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
+    let path = resolve(path)?;
+    let about = fs::metadata(&path)?;
+    if !about.is_file() {
+        return Err(Refusal::Untrusted("it is no regular file".to_owned()));
+    }
+    check_folder(path.parent().unwrap_or(Path::new("/")))?;
+    let own = TrustedOwner::of_this_process();
+    match fault(own, &about, false) {
+        Some(fault) => Err(Refusal::Untrusted(format!("the file {fault}"))),
+        None => {
+            Ok(Trusted { path, identity: Identity { device: about.dev(), inode: about.ino() } })
+        }
+    }
+}
+
+/// Checks a regular file that the user has named. Only a file that any user could have put there is
+/// an error, as a site's libraries often belong to a user of their own and are writable by a group.
+pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
+    let path = walk(path, &named_link_fault, false)?;
+    let about = fs::metadata(&path)?;
+    if !about.is_file() {
+        return Err(Refusal::Untrusted("it is no regular file".to_owned()));
+    }
+    if about.mode() & OTHERS_WRITE != 0 {
+        return Err(Refusal::Untrusted(
+            "the file can be written by everybody: chmod o-w".to_owned(),
+        ));
+    }
+    check_above(&path)?;
+    Ok(path)
+}
+
+/// Returns the path to pass to the loader for a library that a setting names. A file that any user
+/// could have written is an error. A plain name without a folder is passed to the loader unchanged,
+/// which searches for it like for the program's own libraries.
+pub fn library_path(name: &str) -> Result<PathBuf, String> {
+    if !name.contains('/') {
+        return Ok(PathBuf::from(name));
+    }
+    check_named_file(Path::new(name)).map_err(|refusal| match refusal {
+        Refusal::System(error) => error.to_string(),
+        Refusal::Untrusted(why) => format!("refused: {why}"),
+    })
+}
+
+/// Checks a folder (a path without symbolic links), and that no other user can replace it.
+pub fn check_folder(path: &Path) -> Result<(), Refusal> {
+    let about = fs::metadata(path)?;
+    if !about.is_dir() {
+        return Err(Refusal::Untrusted(format!("{} is no folder", path.display())));
+    }
+    if let Some(fault) = fault(TrustedOwner::of_this_process(), &about, true) {
+        return Err(Refusal::Untrusted(format!("the folder {} {fault}", path.display())));
+    }
+    check_above(path)
+}
+
+/// Checks the parent folders: a user that may rename one of them could replace it.
+fn check_above(path: &Path) -> Result<(), Refusal> {
+    for above in path.ancestors().skip(1) {
+        let mode = fs::metadata(above)?.mode();
+        if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {
+            let text = format!(
+                "the folder {} can be written by others: chmod o-w, or +t",
+                above.display()
+            );
+            return Err(Refusal::Untrusted(text));
+        }
+    }
+    Ok(())
+}
+
+/// Reason why code must not be loaded from a path.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The system returned an error.
+    System(io::Error),
+    /// Other users could have put a file there; the text has the remedy.
+    Untrusted(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::System(error) => error.fmt(to),
+            Refusal::Untrusted(why) => to.write_str(why),
+        }
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Refusal::System(error)
+    }
+}
+
+/// Owners whose files this process trusts.
+#[derive(Clone, Copy)]
+struct TrustedOwner {
+    uid: u32,
+    /// With raised privileges only root's files are trusted: the program may run as the user that
+    /// started it.
+    is_privileged: bool,
+}
+
+impl TrustedOwner {
+    fn of_this_process() -> Self {
+        TrustedOwner { uid: super::process::own_uid(), is_privileged: is_privileged() }
+    }
+}
+
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+/// Mode bit of a folder in which only the owner of a file can replace it.
+const STICKY: u32 = 0o1000;
+
+/// Returns the fault of owner and permissions, with the remedy.
+fn fault(own: TrustedOwner, about: &Metadata, is_folder: bool) -> Option<String> {
+    judge(own, about.uid(), about.mode(), is_folder)
+}
+
+fn owner_fault(own: TrustedOwner, owner: u32) -> Option<String> {
+    let who = if own.is_privileged {
+        "root (the program runs with raised privileges)"
+    } else {
+        "you or root"
+    };
+    let is_foreign = owner != 0 && (own.is_privileged || owner != own.uid);
+    is_foreign.then(|| format!("belongs to user {owner}: it must belong to {who}"))
+}
+
+fn judge(own: TrustedOwner, owner: u32, mode: u32, is_folder: bool) -> Option<String> {
+    if let Some(fault) = owner_fault(own, owner) {
+        return Some(fault);
+    }
+    let who = match mode & (GROUP_WRITES | OTHERS_WRITE) {
+        0 => return None,
+        _ if is_folder && mode & STICKY != 0 => return None,
+        GROUP_WRITES => "its group",
+        OTHERS_WRITE => "others",
+        _ => "its group and others",
+    };
+    Some(format!("can be written by {who} (mode {:04o}): chmod go-w", mode & 0o7777))
+}
+
+#[cfg(test)]
+#[path = "tests/secure_path.rs"]
+mod secure_path_tests;
 #[cfg(test)]
 #[path = "tests/dl.rs"]
 mod tests;

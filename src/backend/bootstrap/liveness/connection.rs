@@ -5,9 +5,10 @@ use super::{LISTENER, LONGEST, Oob, PeerLiveness};
 use crate::backend::os_error::os_error;
 use crate::error::Result;
 use crate::runtime::log;
-use crate::sys::os::poller::Interest;
-use crate::sys::os::{fd, tcp};
-use crate::sys::sync::clock::now_ns;
+use crate::sys::{
+    os::{fd, poller::Interest, tcp},
+    sync::wait::now_ns,
+};
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;

@@ -12,7 +12,7 @@ use super::connection::{ConnectFailure, kind};
 use super::{ConnectionStage, NEVER, Oob, OobEvent, PeerLiveness};
 use crate::error::Result;
 use crate::runtime::log;
-use crate::sys::sync::clock::now_ns;
+use crate::sys::sync::wait::now_ns;
 
 /// Delay between a farewell and the notification of other ranks, in nanoseconds.
 const TOGETHER_NS: u64 = 100_000_000;

@@ -10,7 +10,7 @@
 use super::connection::Frame;
 use super::{NEVER, Oob, PeerLiveness};
 use crate::runtime::log;
-use crate::sys::sync::clock::now_ns;
+use crate::sys::sync::wait::now_ns;
 
 /// Time for which a message is awaited before a connection is opened, in nanoseconds.
 const MOMENT_NS: u64 = 100_000_000;

@@ -8,9 +8,10 @@ use super::abi::{self, Abi};
 use super::functions::Functions;
 use super::launcher::{self, Candidate};
 use crate::error::{Error, Result, fail};
-use crate::sys::memory::buf::Addr;
-use crate::sys::os::dl::{self, SharedObject};
-use crate::sys::os::secure_path;
+use crate::sys::{
+    memory::buf::Addr,
+    os::dl::{self, SharedObject},
+};
 use std::ffi::{CStr, OsStr, c_int};
 use std::path::{Path, PathBuf};
 
@@ -123,7 +124,7 @@ pub fn check_same(name: &str, file: &Path) -> Result<()> {
 
 /// Loads a library by path or soname; fails for a path that every user could have written.
 fn load_named(name: &str) -> std::result::Result<FoundLibrary, String> {
-    load(&secure_path::library_path(name)?)
+    load(&dl::library_path(name)?)
 }
 
 /// Loads a library with local symbols, which become global only once it has proved usable.

@@ -14,7 +14,7 @@
 
 pub use crate::backend::symbol_table::Function;
 use crate::backend::symbol_table::function_table;
-pub use crate::sys::compute::foreign_test::Status;
+pub use crate::sys::compute::callback::Status;
 use std::ffi::{c_char, c_int, c_void};
 
 #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]

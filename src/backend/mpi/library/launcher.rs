@@ -9,7 +9,7 @@
 //! `discovery` loads the libraries.
 
 use crate::error::{Result, fail};
-use crate::sys::os::{process, secure_path};
+use crate::sys::os::{dl, process};
 use std::path::{Path, PathBuf};
 
 /// Function that returns the value of an environment variable.
@@ -56,7 +56,7 @@ const LAUNCHERS: [&str; 13] = [
 impl LaunchContext<'_> {
     /// Collects the environment and the ancestors of this process.
     pub fn of_this_process() -> Self {
-        let is_privileged = secure_path::is_privileged();
+        let is_privileged = dl::is_privileged();
         let mut programs = Vec::new();
         let mut pid = process::parent_pid();
         while programs.len() < LEVELS && pid > 1 {

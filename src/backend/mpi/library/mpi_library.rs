@@ -20,9 +20,11 @@ use crate::backend::mpi::{comm, message};
 use crate::backend::symbol_table::SymbolTable as _;
 use crate::error::{Error, Result, fail};
 use crate::runtime::{explain, log, settings};
-use crate::sys::compute::foreign_test::ForeignTester;
-use crate::sys::os::process;
-use crate::sys::sync::lock::{Mutex, MutexGuard};
+use crate::sys::{
+    compute::callback::ForeignTester,
+    os::process,
+    sync::lock::{Mutex, MutexGuard},
+};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;

@@ -25,8 +25,7 @@ use crate::backend::rdma::watchdog::WatchdogState;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 use crate::runtime::log;
-use crate::sys::memory::buf::Region;
-use crate::sys::sync::clock::now_ns;
+use crate::sys::{memory::buf::Region, sync::wait::now_ns};
 use std::sync::Arc;
 
 /// Maximum time, in nanoseconds, that queue pairs may take to complete their work requests.

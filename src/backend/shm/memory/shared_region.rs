@@ -14,11 +14,11 @@ use crate::backend::os_error::memory_error;
 use crate::backend::shm::transport;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{self, PART_WORDS, PartKey};
-use crate::sys::memory::buf::Region;
-use crate::sys::memory::host_pages::page_size;
-use crate::sys::os::shm_segment::{SharedMapping, Span};
-use crate::sys::sync::atomic_update::AtomicUpdate;
-use crate::sys::sync::clock;
+use crate::sys::{
+    memory::{buf::Region, host_pages::page_size},
+    os::shm_segment::{SharedMapping, Span},
+    sync::{AtomicUpdate, wait},
+};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -92,7 +92,7 @@ impl Parts {
         };
         let what = |error| memory_error(&format!("{bytes} bytes of shared memory"), &error);
         let memory = self.segment.memory().extend(offset, room).map_err(what)?;
-        let key = [offset as u64, (clock::now_ns() << 12) ^ (offset as u64).rotate_left(32) | 1];
+        let key = [offset as u64, (wait::now_ns() << 12) ^ (offset as u64).rotate_left(32) | 1];
         let span = span_of(&memory)?;
         let begin =
             [(NONCE_AT, key[1], Relaxed), (LEN_AT, bytes as u64, Relaxed), (LIVES_AT, 1, Release)];

@@ -10,8 +10,7 @@ use super::engine::{ControlRecord, Engine, Receive, ShmOperation, TakenOffer};
 use super::pipeline::{PIECE, pieces_of};
 use crate::backend::shm::memory::segment::PeerState;
 use crate::runtime::component::OpId;
-use crate::sys::memory::buf::Region;
-use crate::sys::sync::clock::now_ns;
+use crate::sys::{memory::buf::Region, sync::wait::now_ns};
 
 /// Number of polls without a new record before the receiver reads the clock. An active sender needs
 /// fewer polls per piece.

@@ -6,8 +6,7 @@ use super::pipeline::LONG;
 use crate::abi::status::DTL_SUCCESS;
 use crate::backend::shm::memory::ring::{FRAGMENT, Payload, RecordKind};
 use crate::runtime::component::{OpId, SendMode};
-use crate::sys::memory::buf::Region;
-use crate::sys::sync::clock::now_ns;
+use crate::sys::{memory::buf::Region, sync::wait::now_ns};
 
 impl Engine {
     pub(in crate::backend::shm) fn write_on(&mut self) -> bool {

@@ -21,8 +21,7 @@ use crate::runtime::component::{
 use crate::runtime::explain;
 use crate::runtime::memory::device_only;
 use crate::runtime::registry::Backend;
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
+use crate::sys::sync::wait::{Backoff, Deadline};
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

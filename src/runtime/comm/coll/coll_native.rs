@@ -15,9 +15,11 @@ use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{NativeCollectives, OpId};
 use crate::runtime::memory::device_only;
 use crate::runtime::types;
-use crate::sys::handles::handle_ref::HazardRef;
-use crate::sys::memory::buf::{Addr, Region};
-use crate::sys::sync::hints::{self, usually};
+use crate::sys::{
+    handles::handle_table::HazardRef,
+    memory::buf::{Addr, Region},
+    sync::hints::{self, usually},
+};
 
 /// Starts a native collective. Returns `None` if the transport does not support the collective.
 #[inline(never)]

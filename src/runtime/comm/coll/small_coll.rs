@@ -17,8 +17,10 @@ use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{CollMailbox, Post};
 use crate::runtime::types::Reduction;
-use crate::sys::memory::buf::{Region, Scratch};
-use crate::sys::sync::backoff::Backoff;
+use crate::sys::{
+    memory::buf::{Region, Scratch},
+    sync::wait::Backoff,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Mailboxes of a communicator, and this rank's progress on them.

@@ -26,7 +26,7 @@ use crate::runtime::comm::p2p::posted::Posted;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, absence, coll, insert, progress};
 use crate::runtime::component::Completion;
-use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::wait::Backoff;
 
 /// Maximum number of rounds of one agreement; each round has a tag of its own.
 const ROUNDS: u32 = 1 << 12;

@@ -6,8 +6,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::component::{Completion, OpId};
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
+use crate::sys::sync::wait::{Backoff, Deadline};
 use std::task::Poll;
 
 /// Maximum wait, in nanoseconds, for a transport that may keep the buffer of a canceled operation.

@@ -12,11 +12,14 @@ use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{Completion, OpId};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::device_only;
-use crate::sys::handles::epoch::{self, Guard};
-use crate::sys::handles::handle_table::HandleTable;
-use crate::sys::memory::buf::Region;
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
+use crate::sys::{
+    handles::{
+        epoch::{self, Guard},
+        handle_table::HandleTable,
+    },
+    memory::buf::Region,
+    sync::wait::{Backoff, Deadline},
+};
 use std::sync::Arc;
 
 /// Type byte of message handles.

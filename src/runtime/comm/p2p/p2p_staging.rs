@@ -26,10 +26,11 @@ use crate::runtime::component::{Completion, DataLocation, HostShadow, PipelinedS
 use crate::runtime::enums::describe;
 use crate::runtime::memory::{Allocation, device_only, host_alloc, kind_info, transfer};
 use crate::runtime::{explain, registry, zeroed_kind_info};
-use crate::sys::handles::epoch;
-use crate::sys::memory::buf::{Region, Scratch};
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
+use crate::sys::{
+    handles::epoch,
+    memory::buf::{Region, Scratch},
+    sync::wait::{Backoff, Deadline},
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;

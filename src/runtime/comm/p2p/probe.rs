@@ -7,7 +7,7 @@ use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, absence, progress};
 use crate::runtime::component::Completion;
-use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::wait::Backoff;
 
 /// Blocking probe: waits for a message that a receive would match. The message stays queued.
 pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Completion> {

@@ -11,10 +11,13 @@ use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{Completion, OpId, PipelinedSource, RecvMode, SendMode};
 use crate::runtime::memory::device_only;
-use crate::sys::memory::buf::{Region, Scratch};
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
-use crate::sys::sync::hints::usually;
+use crate::sys::{
+    memory::buf::{Region, Scratch},
+    sync::{
+        hints::usually,
+        wait::{Backoff, Deadline},
+    },
+};
 use std::sync::Arc;
 
 /// Operation that was started.

@@ -9,7 +9,7 @@
 
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::error::{Error, Result, fail};
-use crate::sys::sync::atomic_update::AtomicUpdate;
+use crate::sys::sync::AtomicUpdate;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 

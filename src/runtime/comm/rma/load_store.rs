@@ -12,13 +12,17 @@ use crate::runtime::comm::rma_path::{
 };
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{PART_WORDS, PartKey, SharedRegion};
-use crate::sys::compute::shared_atomics;
-use crate::sys::memory::buf::Region;
-use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::{self, Deadline};
-use crate::sys::sync::robust_rwlock::{self, SharedLock};
-use crate::sys::sync::{AtomicU64, fence};
+use crate::sys::{
+    compute::shared_atomics,
+    memory::buf::Region,
+    sync::{
+        AtomicU64,
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
+        atomic_lock::{self, SharedLock},
+        fence,
+        wait::{self, Backoff, Deadline},
+    },
+};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,7 +31,7 @@ use std::sync::Arc;
 const ELEMENTS: usize = 48;
 /// Index of the word that is set when its rank destroys the window, the first write to its line.
 const CLOSED: usize = ELEMENTS - 1;
-const _: () = assert!(ELEMENTS + robust_rwlock::words(0) <= PART_WORDS);
+const _: () = assert!(ELEMENTS + atomic_lock::words(0) <= PART_WORDS);
 /// Bytes that are updated before the element lock is released, so that other ranks wait for less
 /// than a microsecond. Multiple of every element size.
 const RUN: usize = 16 << 10;
@@ -79,7 +83,7 @@ impl Target {
 
 /// Returns true if the words of a part suffice for the locks of `ranks` ranks.
 pub(super) fn has_room(ranks: usize) -> bool {
-    robust_rwlock::words(ranks) <= CLOSED
+    atomic_lock::words(ranks) <= CLOSED
 }
 
 /// Copies between a caller's buffer and a target's memory.
@@ -262,7 +266,7 @@ impl Direct {
     #[inline]
     pub(super) fn flush_at_once(&self, target: i32) -> bool {
         fence(SeqCst);
-        !self.is_due(clock::coarse_ns())
+        !self.is_due(wait::coarse_ns())
             && !self.comm.has_closed(target)
             && self.target(target).is_ok_and(|target| !target.is_closed())
     }
@@ -274,7 +278,7 @@ impl Direct {
     /// Checks that, as far as is known, the targets have neither died nor left nor destroyed the
     /// window. Their memory remains mapped in any case.
     fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
-        let now = clock::coarse_ns();
+        let now = wait::coarse_ns();
         if self.is_due(now) {
             self.looked_ns.store(now, Relaxed);
             self.look_around();

@@ -39,12 +39,14 @@ use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::memory::device_only;
 use crate::runtime::{component, copy_text, invalid_handle};
-use crate::sys::handles::epoch as inside_out;
-use crate::sys::handles::epoch::Guard;
-use crate::sys::handles::handle_ref::HazardRef;
-use crate::sys::handles::handle_table::HandleTable;
-use crate::sys::memory::buf::{Addr, Region};
-use crate::sys::sync::backoff::Backoff;
+use crate::sys::{
+    handles::{
+        epoch::{self as inside_out, Guard},
+        handle_table::{HandleTable, HazardRef},
+    },
+    memory::buf::{Addr, Region},
+    sync::wait::Backoff,
+};
 use epoch::Epochs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};

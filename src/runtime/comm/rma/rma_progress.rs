@@ -8,9 +8,7 @@
 use crate::error::{Result, fail};
 use crate::runtime::comm::progress::{ProgressList, TURNS};
 use crate::runtime::comm::rma_path::RmaPath;
-use crate::sys::handles::epoch;
-use crate::sys::os::thread::spawn;
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{handles::epoch, os::process::spawn, sync::lock::Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};

@@ -7,21 +7,23 @@
 //! nested deeper. Workers are created at first use; idle workers soon sleep.
 //!
 //! Kinds of executors and their interface are in `executor`, the synchronization of threads in
-//! `sys::compute::team`, and work stealing in `sys::compute::work_stealing`.
+//! `sys::compute::team`, and work stealing in `sys::compute::team`.
 //! docs/explanation/executor.md explains the design.
 
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::exec::fence::Fence;
 use crate::runtime::exec::outcome;
-use crate::sys::compute::team::{PLACES, Team};
-use crate::sys::compute::work_stealing::{self, Shares};
-use crate::sys::handles::epoch;
-use crate::sys::memory::buf::Addr;
-use crate::sys::os::hwinfo;
-use crate::sys::os::thread::spawn;
-use crate::sys::sync::clock::now_ns;
-use crate::sys::sync::lock::{Condvar, Mutex};
+use crate::sys::{
+    compute::team::{self, PLACES, Shares, Team},
+    handles::epoch,
+    memory::buf::Addr,
+    os::{hwinfo, process::spawn},
+    sync::{
+        lock::{Condvar, Mutex},
+        wait::now_ns,
+    },
+};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -187,7 +189,7 @@ impl ThreadPool {
         else {
             return run_in_order(begin, end, grain, &body);
         };
-        let round = grain.saturating_mul(work_stealing::MOST);
+        let round = grain.saturating_mul(team::MOST);
         let has_failed = AtomicBool::new(false);
         let mut work = Loop { begin, end, grain, body, has_failed, failure: Mutex::new(None) };
         while work.begin < end && !*work.has_failed.get_mut() {

@@ -14,7 +14,6 @@ mod pair_types;
 mod simd;
 #[cfg(test)]
 mod tests;
-pub mod user;
 
 use crate::abi::word::*;
 use crate::sys::memory::buf::Region;

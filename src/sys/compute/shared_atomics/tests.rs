@@ -1,7 +1,7 @@
 //! Tests of every dtype and operation against `reduce`'s kernels; then many threads at once.
 
 use super::*;
-use crate::sys::sync::robust_rwlock::{self, SharedLock};
+use crate::sys::sync::atomic_lock::{self, SharedLock};
 use proptest::prelude::*;
 
 /// Returns all pairs; for Miri a fifth of them, with every dtype and every operation.
@@ -205,7 +205,7 @@ fn nothing_is_lost_between_short_and_long_operations() {
         };
         let ones: Vec<u8> = (0..RUN).flat_map(|_| one.to_le_bytes()[..size].to_vec()).collect();
         let place: Vec<AtomicU64> = (0..RUN).map(|_| AtomicU64::new(0)).collect();
-        let words: Vec<_> = (0..robust_rwlock::words(0)).map(|_| AtomicU64::new(0)).collect();
+        let words: Vec<_> = (0..atomic_lock::words(0)).map(|_| AtomicU64::new(0)).collect();
         // SAFETY: the memory outlives the threads, which change it by `change` alone.
         let target = unsafe { Region::new(place.as_ptr().cast_mut().cast(), RUN * size) };
         let mut seen: Vec<u64> = std::thread::scope(|scope| {

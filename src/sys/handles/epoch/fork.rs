@@ -1,6 +1,6 @@
 //! Use of the records in a forked child: whether another thread may have left locks locked.
 //!
-//! Not here: which process is a fork (`sys::os::open_state`) and which state the child discards
+//! Not here: which process is a fork (`sys::memory::host_pages`) and which state the child discards
 //! (`runtime::lifecycle`).
 
 use super::{RECORDS, ThreadRecord, adopt_record, give_back, mine, prepare};

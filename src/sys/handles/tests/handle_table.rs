@@ -13,7 +13,7 @@ fn a_slot_shows_the_object_of_its_handle() {
     assert_eq!(slot.get(&guard, fixed), Some(&7));
     let object = Arc::new(8);
     let handle = TABLE.insert(Arc::clone(&object)).unwrap();
-    let cell = crate::sys::handles::slot_ref::SlotRefCell::default();
+    let cell = crate::sys::handles::handle_table::SlotRefCell::default();
     assert!(cell.get().get(&guard, handle).is_none());
     cell.set(TABLE.slot_ref(handle), handle);
     assert_eq!((cell.handle(), cell.get().get(&guard, handle)), (handle, Some(&8)));

@@ -9,9 +9,10 @@ use super::segment::{Segment, Slab};
 use super::size_class::{self, CUTS, SEGMENT, SPANS};
 use super::thread_heap::Heap;
 use super::{os, page_map, stats, unmap_hooks};
-use crate::sys::sync::AtomicU64;
-use crate::sys::sync::atomic_update::AtomicUpdate;
-use crate::sys::sync::lock::{Mutex, MutexGuard};
+use crate::sys::sync::{
+    AtomicU64, AtomicUpdate,
+    lock::{Mutex, MutexGuard},
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Default limit of the bytes kept unused: the larger of `USUAL_BUDGET` and 1 / `BUDGET_SHARE` of

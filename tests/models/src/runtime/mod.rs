@@ -4,6 +4,7 @@ pub mod comm;
 #[path = "../../../../src/runtime/op_kind.rs"]
 pub mod op_kind;
 pub mod policy;
+pub mod trace;
 
 /// First number of a user-defined dtype or operation, of which the models have none.
 pub mod id_table {

@@ -1,6 +1,6 @@
 //! Models of a traced thread's journal: its writer against who reads.
 
-use super::sync::spsc_queue::{SpscQueue, WORDS};
+use crate::runtime::trace::spsc_queue::{SpscQueue, WORDS};
 use crate::Model;
 use loom::thread;
 use std::sync::Arc;

@@ -5,11 +5,9 @@
 
 use super::handles::epoch;
 use super::handles::handle_table::HandleTable;
-use super::handles::rcu::Rcu;
+use crate::sys::{handles::handle_table::Rcu, sync::atomic_lock::{BiasedTryLock, SpinLock}};
 use super::handles::slot_map::{Locked, SlotAction, SlotMap};
 use super::sync::Arc as Share;
-use super::sync::biased_trylock::BiasedTryLock;
-use super::sync::spinlock::SpinLock;
 use crate::Model;
 use loom::cell::UnsafeCell;
 use loom::thread;

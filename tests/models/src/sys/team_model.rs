@@ -2,7 +2,7 @@
 //! pieces.
 
 use super::compute::team::Team;
-use super::compute::work_stealing::Shares;
+use crate::sys::compute::team::Shares;
 use super::sync::{AtomicBool, Ordering};
 use crate::Model;
 use loom::cell::UnsafeCell;

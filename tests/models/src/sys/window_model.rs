@@ -2,7 +2,7 @@
 
 use super::compute::shared_atomics::cell;
 use super::sync::AtomicU64;
-use super::sync::robust_rwlock::{self, SharedLock};
+use crate::sys::sync::atomic_lock::{self, SharedLock};
 use crate::Model;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ unsafe impl Sync for Guarded {}
 
 impl Guarded {
     fn new() -> Arc<Self> {
-        let words = (0..robust_rwlock::words(3)).map(|_| AtomicU64::new(0)).collect();
+        let words = (0..atomic_lock::words(3)).map(|_| AtomicU64::new(0)).collect();
         Arc::new(Guarded { words, data: [UnsafeCell::new(0), UnsafeCell::new(0)] })
     }
 

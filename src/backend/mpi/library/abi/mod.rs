@@ -91,7 +91,7 @@ pub const STANDARD: Abi = Abi {
 };
 
 /// Size of a buffer for the status of any interface, in bytes.
-pub use crate::sys::compute::foreign_test::STATUS_ROOM;
+pub use crate::sys::compute::callback::STATUS_ROOM;
 
 impl Abi {
     /// Returns the value of a predefined handle.

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
 use crate::runtime::comm::op_desc::OpDesc;
-use crate::sys::sync::clock::now_ns;
+use crate::sys::sync::wait::now_ns;
 
 /// Timer of the queries by which a long wait compares the collectives of all ranks.
 pub(super) struct LivenessQueries {

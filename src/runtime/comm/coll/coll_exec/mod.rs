@@ -27,10 +27,10 @@ use crate::runtime::comm::peer_close::PollCounter;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::OpId;
 use crate::runtime::types::Reduction;
-use crate::sys::handles::epoch;
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::biased_trylock::LockWord;
-use crate::sys::sync::hints::usually;
+use crate::sys::{
+    handles::epoch,
+    sync::{atomic_lock::LockWord, hints::usually, wait::Backoff},
+};
 use std::sync::atomic::Ordering;
 
 /// Bits of a collective's number in the tags of its messages. The other tag bits are its signature.

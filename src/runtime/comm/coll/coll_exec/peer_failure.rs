@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::absence::MissingRanks;
 use crate::runtime::comm::diagnostics::hang_report::{CollFailure, DeadlineQuery};
-use crate::sys::sync::clock::now_ns;
+use crate::sys::sync::wait::now_ns;
 
 /// Time in nanoseconds that a collective may continue after a death was detected, because data that
 /// the dead rank sent may still complete the collective.

@@ -20,10 +20,13 @@ use crate::runtime::comm::op_desc::OpDesc;
 use crate::runtime::comm::p2p::posted::Posted;
 use crate::runtime::comm::shared_transport::{self, Class};
 use crate::runtime::component::{Completion, Selector, SendMode};
-use crate::sys::memory::buf::Scratch;
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::{Deadline, now_ns};
-use crate::sys::sync::lock::Mutex;
+use crate::sys::{
+    memory::buf::Scratch,
+    sync::{
+        lock::Mutex,
+        wait::{Backoff, Deadline, now_ns},
+    },
+};
 use notice::{Notice, NoticeKind, TOLD, WORDS};
 pub(in crate::runtime::comm) use retired::{Retired, retire};
 use std::collections::{BTreeMap, BTreeSet};

@@ -48,10 +48,14 @@ use crate::runtime::comm::{Comm, progress, rma_path};
 use crate::runtime::component::{Completion, SendMode};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::device_only;
-use crate::sys::handles::epoch::{self, Guard};
-use crate::sys::handles::slot_map::{Locked, LookupFailure, SlotAction, SlotMap, SpareSlots};
-use crate::sys::handles::slot_ref::SlotRef;
-use crate::sys::sync::hints;
+use crate::sys::{
+    handles::{
+        epoch::{self, Guard},
+        handle_table::SlotRef,
+        slot_map::{Locked, LookupFailure, SlotAction, SlotMap, SpareSlots},
+    },
+    sync::hints,
+};
 use std::sync::Arc;
 use std::task::Poll;
 

@@ -8,10 +8,14 @@ use crate::runtime::comm::flight_recorder::Ticket;
 use crate::runtime::comm::p2p::send_recv::OpHandle;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{Completion, OpId};
-use crate::sys::compute::foreign_test::{TestOutcome, TestOutputs};
-use crate::sys::handles::epoch::Guard;
-use crate::sys::handles::slot_map::{Locked, LookupFailure};
-use crate::sys::sync::hints;
+use crate::sys::{
+    compute::callback::{TestOutcome, TestOutputs},
+    handles::{
+        epoch::Guard,
+        slot_map::{Locked, LookupFailure},
+    },
+    sync::hints,
+};
 use std::task::Poll;
 
 /// State of a request, returned by a poll to the caller.

@@ -9,9 +9,10 @@ use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::p2p::request;
 use crate::runtime::comm::{Comm, absence, progress};
 use crate::runtime::component::Completion;
-use crate::sys::handles::epoch::{self, Guard};
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
+use crate::sys::{
+    handles::epoch::{self, Guard},
+    sync::wait::{Backoff, Deadline},
+};
 
 fn at(index: usize) -> impl Fn(Error) -> Error {
     move |error| error.within(&format!("requests[{index}]"))

@@ -7,7 +7,7 @@
 use super::wire_format::{Head, RequestKind};
 use super::{Active, PendingReply, note_first, text};
 use crate::error::Result;
-use crate::sys::sync::clock::Deadline;
+use crate::sys::sync::wait::Deadline;
 use std::ops::Range;
 
 impl Active {

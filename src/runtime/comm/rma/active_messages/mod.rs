@@ -38,10 +38,13 @@ use crate::runtime::comm::rma_path::{
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::SendMode;
-use crate::sys::memory::buf::{Region, Scratch};
-use crate::sys::sync::backoff::Backoff;
-use crate::sys::sync::clock::Deadline;
-use crate::sys::sync::lock::{Mutex, MutexGuard};
+use crate::sys::{
+    memory::buf::{Region, Scratch},
+    sync::{
+        lock::{Mutex, MutexGuard},
+        wait::{Backoff, Deadline},
+    },
+};
 use origin::{Origin, SendCredit};
 use std::ops::Range;
 use std::sync::Arc;

@@ -2,13 +2,7 @@
 
 #[path = "../../../../../src/sys/handles/epoch.rs"]
 pub mod epoch;
-#[path = "../../../../../src/sys/handles/handle_ref.rs"]
-pub mod handle_ref;
 #[path = "../../../../../src/sys/handles/handle_table.rs"]
 pub mod handle_table;
-#[path = "../../../../../src/sys/handles/rcu.rs"]
-pub mod rcu;
 #[path = "../../../../../src/sys/handles/slot_map.rs"]
 pub mod slot_map;
-#[path = "../../../../../src/sys/handles/slot_ref.rs"]
-pub mod slot_ref;

@@ -13,13 +13,13 @@ use crate::sys::sync::{self, AtomicU64, AtomicUsize, Ordering};
 use std::array;
 
 /// Number of 64-bit words of a record.
-pub const WORDS: usize = sync::size(12, 2);
+pub(crate) const WORDS: usize = sync::size(12, 2);
 
 /// One element of the queue.
-pub type Record = [u64; WORDS];
+pub(crate) type Record = [u64; WORDS];
 
 /// Bounded queue of records with one writing thread and one reader at a time.
-pub struct SpscQueue {
+pub(crate) struct SpscQueue {
     slots: Box<[[AtomicU64; WORDS]]>,
     /// Number of records ever written; only the writer stores it.
     written: AtomicUsize,
@@ -29,7 +29,7 @@ pub struct SpscQueue {
 
 impl SpscQueue {
     /// Creates an empty queue with room for `room` records; `None` if out of memory.
-    pub fn new(room: usize) -> Option<Self> {
+    pub(crate) fn new(room: usize) -> Option<Self> {
         let mut slots = Vec::new();
         slots.try_reserve_exact(room).ok()?;
         slots.extend((0..room).map(|_| array::from_fn(|_| AtomicU64::new(0))));
@@ -42,7 +42,7 @@ impl SpscQueue {
     }
 
     /// Appends a record and returns its number; `None` if the queue is full. Writing thread only.
-    pub fn push(&self, record: &Record) -> Option<usize> {
+    pub(crate) fn push(&self, record: &Record) -> Option<usize> {
         let number = self.written.load(Ordering::Relaxed);
         let is_full = number - self.read.load(Ordering::Acquire) >= self.slots.len();
         let slot = self.slot(number).filter(|_| !is_full)?;
@@ -54,7 +54,7 @@ impl SpscQueue {
     }
 
     /// Removes and returns the oldest record. One reader at a time: the caller holds a lock.
-    pub fn take(&self) -> Option<Record> {
+    pub(crate) fn take(&self) -> Option<Record> {
         let number = self.read.load(Ordering::Relaxed);
         if number == self.written.load(Ordering::Acquire) {
             return None;

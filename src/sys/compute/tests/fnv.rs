@@ -1,7 +1,0 @@
-//! Tests of `fnv`.
-
-#[test]
-fn known_values() {
-    assert_eq!(super::of(b""), 0xCBF2_9CE4_8422_2325);
-    assert_eq!(super::of(b"a"), 0xAF63_DC4C_8601_EC8C);
-}
