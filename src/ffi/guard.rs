@@ -4,7 +4,6 @@
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
-use crate::ffi::args::Out;
 use crate::last_error;
 use crate::runtime::{lifecycle, trace};
 use crate::sys::{
@@ -163,40 +162,6 @@ impl Entry {
         })
     }
 
-    /// Runs an entry that does not wait and has one output. Checks `out`, whose parameter name is
-    /// `name`, before it calls `make`; writes the result of `make` there if it succeeds.
-    #[inline]
-    pub(super) fn give<R>(
-        self,
-        out: *mut R,
-        name: &str,
-        make: impl FnOnce(&Guard) -> Result<R>,
-    ) -> dtl_status_t {
-        self.call(|inside| {
-            let out = Out::new(out, name)?;
-            out.set(make(inside)?);
-            Ok(())
-        })
-    }
-
-    /// Runs an entry that may wait and has one output: `wait` with the output of `give`.
-    #[inline]
-    pub(super) fn wait_give<T, R>(
-        self,
-        out: *mut R,
-        name: &str,
-        pin: impl FnOnce(&Guard) -> Result<T>,
-        make: impl FnOnce(T) -> Result<R>,
-    ) -> dtl_status_t {
-        self.wait(
-            |inside| Ok((Out::new(out, name)?, pin(inside)?)),
-            |(out, pinned)| {
-                out.set(make(pinned)?);
-                Ok(())
-            },
-        )
-    }
-
     /// Runs an entry that may wait, on one object. `hold` protects the object by a hazard pointer
     /// and leaves the epoch, without acquiring a reference.
     #[inline]
@@ -225,20 +190,6 @@ pub(super) fn always(locks: Locks, body: impl FnOnce() -> Result<()>) -> dtl_sta
         let _aside = if locks == Locks::Some { Some(lifecycle::aside()?) } else { None };
         body()
     })))
-}
-
-/// Runs an entry that works in every state of the library and has one output, as `Entry::give`.
-pub(super) fn always_give<R>(
-    locks: Locks,
-    out: *mut R,
-    name: &str,
-    make: impl FnOnce() -> Result<R>,
-) -> dtl_status_t {
-    always(locks, || {
-        let out = Out::new(out, name)?;
-        out.set(make()?);
-        Ok(())
-    })
 }
 
 #[inline]

@@ -21,11 +21,12 @@ use crate::sys::handles::epoch::Guard;
 /// Equivalent: MPI_COMM_WORLD.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
-    Entry("dtl_comm_world").wait_give(
-        out,
-        "out",
-        |inside| comm::pin(inside, DTL_COMM_WORLD),
-        |_opened| Ok(DTL_COMM_WORLD),
+    Entry("dtl_comm_world").wait(
+        |inside| Ok((Out::new(out, "out")?, comm::pin(inside, DTL_COMM_WORLD)?)),
+        |(out, _opened)| {
+            out.set(DTL_COMM_WORLD);
+            Ok(())
+        },
     )
 }
 
@@ -122,13 +123,21 @@ pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
 /// This process' rank, 0 ... size-1. Equivalent: MPI_Comm_rank.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> dtl_status_t {
-    Entry("dtl_comm_rank").give(out_rank, "out_rank", |inside| Ok(comm::pin(inside, comm)?.rank()))
+    Entry("dtl_comm_rank").call(|inside| {
+        let out = Out::new(out_rank, "out_rank")?;
+        out.set(comm::pin(inside, comm)?.rank());
+        Ok(())
+    })
 }
 
 /// Number of ranks. Equivalent: MPI_Comm_size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_size(comm: dtl_comm_t, out_size: *mut i32) -> dtl_status_t {
-    Entry("dtl_comm_size").give(out_size, "out_size", |inside| Ok(comm::pin(inside, comm)?.size()))
+    Entry("dtl_comm_size").call(|inside| {
+        let out = Out::new(out_size, "out_size")?;
+        out.set(comm::pin(inside, comm)?.size());
+        Ok(())
+    })
 }
 
 /// Describes a communicator: ranks, kind, how its data moves, how many ranks have failed.

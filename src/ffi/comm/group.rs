@@ -28,11 +28,12 @@ use std::ffi::{c_char, c_void};
 ///         then as before, unless a rank died. Equivalent: MPI_Comm_dup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
-    Entry("dtl_comm_dup").wait_give(
-        out,
-        "out",
-        |inside| comm::pin(inside, comm),
-        |pinned| group::dup(&pinned, comm),
+    Entry("dtl_comm_dup").wait(
+        |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
+        |(out, pinned)| {
+            out.set(group::dup(&pinned, comm)?);
+            Ok(())
+        },
     )
 }
 
@@ -49,11 +50,12 @@ pub unsafe extern "C" fn dtl_comm_split(
     key: i32,
     out: *mut dtl_comm_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_split").wait_give(
-        out,
-        "out",
-        |inside| comm::pin(inside, comm),
-        |comm| Ok(group::split(&comm, color, key)?.unwrap_or(dtl_comm_t::NULL)),
+    Entry("dtl_comm_split").wait(
+        |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
+        |(out, comm)| {
+            out.set(group::split(&comm, color, key)?.unwrap_or(dtl_comm_t::NULL));
+            Ok(())
+        },
     )
 }
 
@@ -70,11 +72,12 @@ pub unsafe extern "C" fn dtl_comm_split_node(
     key: i32,
     out: *mut dtl_comm_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_split_node").wait_give(
-        out,
-        "out",
-        |inside| comm::pin(inside, comm),
-        |comm| group::split_node(&comm, key),
+    Entry("dtl_comm_split_node").wait(
+        |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
+        |(out, comm)| {
+            out.set(group::split_node(&comm, key)?);
+            Ok(())
+        },
     )
 }
 
@@ -145,11 +148,12 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 ///         MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
-    Entry("dtl_comm_shrink").wait_give(
-        out,
-        "out",
-        |inside| comm::pin(inside, comm),
-        |comm| agree::shrink(&comm),
+    Entry("dtl_comm_shrink").wait(
+        |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
+        |(out, comm)| {
+            out.set(agree::shrink(&comm)?);
+            Ok(())
+        },
     )
 }
 
@@ -207,8 +211,14 @@ pub unsafe extern "C" fn dtl_comm_key_create(
     user: *mut c_void,
     out_key: *mut i32,
 ) -> dtl_status_t {
-    Entry("dtl_comm_key_create").give(out_key, "out_key", |_| {
-        attribute::create_key(Key { copy: copy_fn, delete: delete_fn, user: Addr::new(user) })
+    Entry("dtl_comm_key_create").call(|_| {
+        let out = Out::new(out_key, "out_key")?;
+        out.set(attribute::create_key(Key {
+            copy: copy_fn,
+            delete: delete_fn,
+            user: Addr::new(user),
+        })?);
+        Ok(())
     })
 }
 

@@ -3,6 +3,7 @@
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::backend::mpi;
+use crate::ffi::args::Out;
 use crate::ffi::guard::Entry;
 use crate::runtime::comm::open::open_kind;
 
@@ -44,11 +45,9 @@ use crate::runtime::comm::open::open_kind;
 /// MPI_Comm_dup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t) -> dtl_status_t {
-    Entry("dtl_comm_from_mpi_fint").wait_give(
-        out,
-        "out",
-        |_| Ok(()),
-        |()| {
+    Entry("dtl_comm_from_mpi_fint").wait(
+        |_| Out::new(out, "out"),
+        |out| {
             // MPI provides rank and size: the launcher's environment is not needed.
             let (rank, size) = mpi::place_of(comm)?;
             let mut description =
@@ -56,7 +55,8 @@ pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t)
             description.raw.rank = rank;
             description.raw.size = size;
             description.raw.native = (&raw const comm).cast_mut().cast();
-            open_kind::open(&description)
+            out.set(open_kind::open(&description)?);
+            Ok(())
         },
     )
 }

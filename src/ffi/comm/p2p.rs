@@ -290,12 +290,14 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
     out_found: *mut i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_iprobe").give(out_found, "out_found", |inside| {
+    Entry("dtl_comm_iprobe").call(|inside| {
+        let out = Out::new(out_found, "out_found")?;
         let found = probe::iprobe(&*comm::pin(inside, comm)?, source, tag)?;
         if let Some(done) = &found {
             put_info(info, done)?;
         }
-        Ok(i32::from(found.is_some()))
+        out.set(i32::from(found.is_some()));
+        Ok(())
     })
 }
 
@@ -397,9 +399,11 @@ pub unsafe extern "C" fn dtl_comm_imrecv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_imrecv").give(out, "out", |inside| {
+    Entry("dtl_comm_imrecv").call(|inside| {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        request::imrecv(inside, &*matched_message::claim(inside, message, &data)?, data)
+        out.set(request::imrecv(inside, &*matched_message::claim(inside, message, &data)?, data)?);
+        Ok(())
     })
 }

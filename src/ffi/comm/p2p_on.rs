@@ -3,6 +3,7 @@
 use crate::abi::handle::{dtl_comm_t, dtl_event_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;
+use crate::ffi::args::Out;
 use crate::ffi::elements::data;
 use crate::ffi::guard::Entry;
 use crate::runtime::comm;
@@ -36,10 +37,12 @@ pub unsafe extern "C" fn dtl_comm_isend_on(
     event: dtl_event_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_isend_on").give(out, "out", |inside| {
+    Entry("dtl_comm_isend_on").call(|inside| {
+        let out = Out::new(out, "out")?;
         let (comm, event) = (comm::get(inside, comm)?, handles::pin(inside, event.id)?);
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        request::isend_on(comm, data, dest, tag, &event)
+        out.set(request::isend_on(comm, data, dest, tag, &event)?);
+        Ok(())
     })
 }

@@ -147,11 +147,13 @@ pub unsafe extern "C" fn dtl_comm_send_init(
     tag: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_send_init").give(out, "out", |inside| {
+    Entry("dtl_comm_send_init").call(|inside| {
+        let out = Out::new(out, "out")?;
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        request::send_init(comm, data, dest, tag)
+        out.set(request::send_init(comm, data, dest, tag)?);
+        Ok(())
     })
 }
 
@@ -170,10 +172,12 @@ pub unsafe extern "C" fn dtl_comm_recv_init(
     tag: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_recv_init").give(out, "out", |inside| {
+    Entry("dtl_comm_recv_init").call(|inside| {
+        let out = Out::new(out, "out")?;
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        request::recv_init(comm, data, source, tag)
+        out.set(request::recv_init(comm, data, source, tag)?);
+        Ok(())
     })
 }

@@ -3,7 +3,7 @@
 
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_op_fn_t, dtl_reduce_op_t};
-use crate::ffi::args;
+use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::types;
 use crate::sys::memory::buf::Addr;
@@ -26,10 +26,12 @@ pub unsafe extern "C" fn dtl_dtype_create(
     name: *const c_char,
     out: *mut dtl_dtype_t,
 ) -> dtl_status_t {
-    Entry("dtl_dtype_create").give(out, "out", |_| {
+    Entry("dtl_dtype_create").call(|_| {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        types::create_dtype(size_bytes, name)
+        out.set(types::create_dtype(size_bytes, name)?);
+        Ok(())
     })
 }
 
@@ -49,8 +51,11 @@ pub extern "C" fn dtl_dtype_destroy(dtype: dtl_dtype_t) -> dtl_status_t {
 /// Threads: any. Equivalent: MPI_Type_size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dtype_size(dtype: dtl_dtype_t, size_bytes: *mut u64) -> dtl_status_t {
-    Entry("dtl_dtype_size")
-        .give(size_bytes, "size_bytes", |_| Ok(types::element_size(dtype)? as u64))
+    Entry("dtl_dtype_size").call(|_| {
+        let out = Out::new(size_bytes, "size_bytes")?;
+        out.set(types::element_size(dtype)? as u64);
+        Ok(())
+    })
 }
 
 /// Name of a dtype: as given, or "FLOAT64" for DTL_DTYPE_FLOAT64.
@@ -62,7 +67,11 @@ pub unsafe extern "C" fn dtl_dtype_name(
     dtype: dtl_dtype_t,
     name: *mut *const c_char,
 ) -> dtl_status_t {
-    Entry("dtl_dtype_name").give(name, "name", |_| Ok(types::dtype_name(dtype)?.as_ptr()))
+    Entry("dtl_dtype_name").call(|_| {
+        let out = Out::new(name, "name")?;
+        out.set(types::dtype_name(dtype)?.as_ptr());
+        Ok(())
+    })
 }
 
 /// Makes a reduction operation of the program's own. It applies to every dtype, built-in or not:
@@ -88,10 +97,12 @@ pub unsafe extern "C" fn dtl_op_create(
     name: *const c_char,
     out: *mut dtl_reduce_op_t,
 ) -> dtl_status_t {
-    Entry("dtl_op_create").give(out, "out", |_| {
+    Entry("dtl_op_create").call(|_| {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        types::create_op(r#fn, Addr::new(user), flags, name)
+        out.set(types::create_op(r#fn, Addr::new(user), flags, name)?);
+        Ok(())
     })
 }
 
@@ -115,5 +126,9 @@ pub unsafe extern "C" fn dtl_op_name(
     op: dtl_reduce_op_t,
     name: *mut *const c_char,
 ) -> dtl_status_t {
-    Entry("dtl_op_name").give(name, "name", |_| Ok(types::op_name(op)?.as_ptr()))
+    Entry("dtl_op_name").call(|_| {
+        let out = Out::new(name, "name")?;
+        out.set(types::op_name(op)?.as_ptr());
+        Ok(())
+    })
 }

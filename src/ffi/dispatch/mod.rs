@@ -4,7 +4,6 @@
 //! - `policy`: selection policies and their resources
 //! - `policy_submit`: submit tasks to a policy and wait
 //! - `library_ops`: dispatchers: register and call operations
-//! - `handler`: read and check keys and handlers; exports no symbol
 //! - `builtin_ops`: adapters of the library's own operations for handlers; exports no symbol
 //! - `query`: convert queries of dispatchers
 
@@ -13,8 +12,6 @@ pub mod policy;
 pub mod policy_submit;
 
 pub mod library_ops;
-
-pub(super) mod handler;
 
 pub(super) mod builtin_ops;
 

@@ -44,14 +44,16 @@ pub unsafe extern "C" fn dtl_policy_create(
     opts: *const dtl_policy_opts_t,
     out: *mut dtl_policy_t,
 ) -> dtl_status_t {
-    Entry("dtl_policy_create").give(out, "out", |inside| {
+    Entry("dtl_policy_create").call(|inside| {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a text.
         let name = unsafe { args::text(name, "name") }?;
         // SAFETY: the caller's contract: a struct as long as its struct_size.
         let opts = unsafe { options(opts) }?;
         let rule = Rule::named(name, &opts)?;
         // SAFETY: the caller's contract: `count` elements.
-        unsafe { create(inside, rule, resources, count, &opts) }
+        out.set(unsafe { create(inside, rule, resources, count, &opts) }?);
+        Ok(())
     })
 }
 
@@ -71,7 +73,8 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
     opts: *const dtl_policy_opts_t,
     out: *mut dtl_policy_t,
 ) -> dtl_status_t {
-    Entry("dtl_policy_create_custom").give(out, "out", |inside| {
+    Entry("dtl_policy_create_custom").call(|inside| {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a struct as long as its struct_size.
         let ops = unsafe { args::take(ops) }?;
         // SAFETY: as above.
@@ -85,7 +88,8 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
         check_info(ops.needed_info, "ops.needed_info")?;
         let rule = Rule::custom(ops, Addr::new(self_));
         // SAFETY: the caller's contract: `count` elements.
-        unsafe { create(inside, rule, resources, count, &opts) }
+        out.set(unsafe { create(inside, rule, resources, count, &opts) }?);
+        Ok(())
     })
 }
 

@@ -221,10 +221,12 @@ pub unsafe extern "C" fn dtl_submission_resource(
     submission: *const dtl_submission_t,
     out: *mut dtl_resource_t,
 ) -> dtl_status_t {
-    Entry("dtl_submission_resource").give(out, "out", |inside| {
+    Entry("dtl_submission_resource").call(|inside| {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a submission.
         let known = unsafe { args::read(submission, "submission") }?;
-        policy::find(inside, known.policy.id)?.resource(known.resource)
+        out.set(policy::find(inside, known.policy.id)?.resource(known.resource)?);
+        Ok(())
     })
 }
 

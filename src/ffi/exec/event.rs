@@ -5,6 +5,7 @@ use crate::abi::devices::exec::{DTL_EVENT_COMPLETE, DTL_EVENT_PENDING};
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};
 use crate::abi::status::dtl_status_t;
 use crate::error::Result;
+use crate::ffi::args::Out;
 use crate::ffi::guard::Entry;
 use crate::runtime::exec::event::Event;
 use crate::runtime::exec::handles;
@@ -25,9 +26,11 @@ pub unsafe extern "C" fn dtl_event_create(
     flags: u64,
     out: *mut dtl_event_t,
 ) -> dtl_status_t {
-    Entry("dtl_event_create").give(out, "out", |inside| {
+    Entry("dtl_event_create").call(|inside| {
+        let out = Out::new(out, "out")?;
         let event = Event::create(handles::home(inside, backend)?, flags)?;
-        Ok(dtl_event_t { id: handles::insert(event)? })
+        out.set(dtl_event_t { id: handles::insert(event)? });
+        Ok(())
     })
 }
 
@@ -87,8 +90,10 @@ pub extern "C" fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_sta
 /// Equivalent: cudaEventQuery.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_event_query(event: dtl_event_t, out_state: *mut i32) -> dtl_status_t {
-    Entry("dtl_event_query").give(out_state, "out_state", |inside| {
-        Ok(if find(inside, event)?.query()? { DTL_EVENT_COMPLETE } else { DTL_EVENT_PENDING })
+    Entry("dtl_event_query").call(|inside| {
+        let out = Out::new(out_state, "out_state")?;
+        out.set(if find(inside, event)?.query()? { DTL_EVENT_COMPLETE } else { DTL_EVENT_PENDING });
+        Ok(())
     })
 }
 
@@ -104,6 +109,9 @@ pub unsafe extern "C" fn dtl_event_elapsed_ns(
     stop: dtl_event_t,
     out_ns: *mut u64,
 ) -> dtl_status_t {
-    Entry("dtl_event_elapsed_ns")
-        .give(out_ns, "out_ns", |inside| find(inside, start)?.elapsed_ns(find(inside, stop)?))
+    Entry("dtl_event_elapsed_ns").call(|inside| {
+        let out = Out::new(out_ns, "out_ns")?;
+        out.set(find(inside, start)?.elapsed_ns(find(inside, stop)?)?);
+        Ok(())
+    })
 }

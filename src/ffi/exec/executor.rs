@@ -5,7 +5,7 @@ use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_executor_t};
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
-use crate::ffi::args;
+use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::exec::event::Event;
 use crate::runtime::exec::executor::Executor;
@@ -43,7 +43,8 @@ pub unsafe extern "C" fn dtl_executor_create(
     desc: *const dtl_executor_desc_t,
     out: *mut dtl_executor_t,
 ) -> dtl_status_t {
-    Entry("dtl_executor_create").give(out, "out", |inside| {
+    Entry("dtl_executor_create").call(|inside| {
+        let out = Out::new(out, "out")?;
         let (kind, threads) = if desc.is_null() {
             (0, 0)
         } else {
@@ -59,7 +60,8 @@ pub unsafe extern "C" fn dtl_executor_create(
             (desc.kind, desc.threads)
         };
         let executor = Executor::create(handles::home(inside, backend)?, kind, threads)?;
-        Ok(dtl_executor_t { id: handles::insert(executor)? })
+        out.set(dtl_executor_t { id: handles::insert(executor)? });
+        Ok(())
     })
 }
 

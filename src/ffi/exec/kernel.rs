@@ -7,7 +7,7 @@ use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_stream_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::DTL_OPERATION_LAUNCH;
 use crate::error::{Result, fail};
-use crate::ffi::args;
+use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::kernel::Kernel;
@@ -36,13 +36,15 @@ pub unsafe extern "C" fn dtl_kernel_from_function(
     user: *mut c_void,
     out: *mut dtl_kernel_t,
 ) -> dtl_status_t {
-    Entry("dtl_kernel_from_function").give(out, "out", |inside| {
+    Entry("dtl_kernel_from_function").call(|inside| {
+        let out = Out::new(out, "out")?;
         let Some(function) = r#fn else {
             return fail!(DTL_ERROR_NULL_POINTER, "fn is NULL; pass the kernel's function");
         };
         let home = handles::home(inside, backend)?;
         let kernel = Kernel::from_function(home, function, Addr::new(user));
-        Ok(dtl_kernel_t { id: handles::insert(kernel)? })
+        out.set(dtl_kernel_t { id: handles::insert(kernel)? });
+        Ok(())
     })
 }
 

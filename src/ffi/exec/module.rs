@@ -452,13 +452,15 @@ pub unsafe extern "C" fn dtl_kernel_get(
     signature: *const c_char,
     out: *mut dtl_kernel_t,
 ) -> dtl_status_t {
-    Entry("dtl_kernel_get").give(out, "out", |inside| {
+    Entry("dtl_kernel_get").call(|inside| {
+        let out = Out::new(out, "out")?;
         let module: Arc<Module> = handles::pin(inside, module.id)?;
         // SAFETY: the caller's contract: a NUL-terminated text or null.
         let name = unsafe { args::text(name, "name") }?;
         // SAFETY: as above.
         let signature = unsafe { args::text_or_null(signature, "signature") }?;
         let kernel = module.kernel(KernelQuery { name, signature })?;
-        Ok(dtl_kernel_t { id: handles::insert(kernel)? })
+        out.set(dtl_kernel_t { id: handles::insert(kernel)? });
+        Ok(())
     })
 }

@@ -4,6 +4,7 @@ use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
+use crate::ffi::args::Out;
 use crate::ffi::guard::Entry;
 use crate::runtime::device;
 use crate::runtime::exec::event::Event;
@@ -49,10 +50,12 @@ pub unsafe extern "C" fn dtl_stream_create(
     flags: u64,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t {
-    Entry("dtl_stream_create").give(out, "out", |inside| {
+    Entry("dtl_stream_create").call(|inside| {
+        let out = Out::new(out, "out")?;
         let backend = handles::home(inside, backend)?;
         handles::check_device(&backend, device)?;
-        Ok(dtl_stream_t { id: handles::insert(Stream::create(backend, device, flags)?)? })
+        out.set(dtl_stream_t { id: handles::insert(Stream::create(backend, device, flags)?)? });
+        Ok(())
     })
 }
 
@@ -97,8 +100,11 @@ pub unsafe extern "C" fn dtl_stream_query(
     stream: dtl_stream_t,
     out_done: *mut i32,
 ) -> dtl_status_t {
-    Entry("dtl_stream_query")
-        .give(out_done, "out_done", |inside| Ok(i32::from(find(inside, stream)?.query()?)))
+    Entry("dtl_stream_query").call(|inside| {
+        let out = Out::new(out_done, "out_done")?;
+        out.set(i32::from(find(inside, stream)?.query()?));
+        Ok(())
+    })
 }
 
 /// Makes work queued from now on wait for an event's latest record; recording it again later does
@@ -126,9 +132,11 @@ pub unsafe extern "C" fn dtl_stream_default(
     device: i32,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t {
-    Entry("dtl_stream_default").give(out, "out", |inside| {
+    Entry("dtl_stream_default").call(|inside| {
+        let out = Out::new(out, "out")?;
         let backend = handles::home(inside, backend)?;
-        Ok(dtl_stream_t { id: handles::default_stream(inside, &backend, device)? })
+        out.set(dtl_stream_t { id: handles::default_stream(inside, &backend, device)? });
+        Ok(())
     })
 }
 
@@ -145,11 +153,13 @@ pub unsafe extern "C" fn dtl_stream_wrap(
     native: *mut c_void,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t {
-    Entry("dtl_stream_wrap").give(out, "out", |inside| {
+    Entry("dtl_stream_wrap").call(|inside| {
+        let out = Out::new(out, "out")?;
         let backend = handles::home(inside, backend)?;
         let device = device::get_or_first(&backend)?;
         let stream = Stream::wrap(backend, device, Addr::new(native))?;
-        Ok(dtl_stream_t { id: handles::insert(stream)? })
+        out.set(dtl_stream_t { id: handles::insert(stream)? });
+        Ok(())
     })
 }
 
@@ -162,8 +172,11 @@ pub unsafe extern "C" fn dtl_stream_native(
     stream: dtl_stream_t,
     out_native: *mut *mut c_void,
 ) -> dtl_status_t {
-    Entry("dtl_stream_native")
-        .give(out_native, "out_native", |inside| Ok(find(inside, stream)?.native()?.ptr()))
+    Entry("dtl_stream_native").call(|inside| {
+        let out = Out::new(out_native, "out_native")?;
+        out.set(find(inside, stream)?.native()?.ptr());
+        Ok(())
+    })
 }
 
 /// Calls fn(user) once the work queued before is done; work queued later waits for it. It is called

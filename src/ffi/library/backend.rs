@@ -130,22 +130,24 @@ pub unsafe extern "C" fn dtl_backend_get(
 ) -> dtl_status_t {
     // SAFETY: the caller's contract.
     let name = unsafe { args::text_or_null(name, "name") };
-    Entry("dtl_backend_get").wait_give(
-        out,
-        "out",
-        |_| name,
-        |name| Ok(registry::by_name(&epoch::enter(), name)?.handle()),
+    Entry("dtl_backend_get").wait(
+        |_| Ok((Out::new(out, "out")?, name?)),
+        |(out, name)| {
+            out.set(registry::by_name(&epoch::enter(), name)?.handle());
+            Ok(())
+        },
     )
 }
 
 /// Number of backends, available or not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t {
-    Entry("dtl_backend_count").wait_give(
-        out_count,
-        "out_count",
-        |_| Ok(()),
-        |()| Ok(registry::all(&epoch::enter()).len() as u64),
+    Entry("dtl_backend_count").wait(
+        |_| Out::new(out_count, "out_count"),
+        |out| {
+            out.set(registry::all(&epoch::enter()).len() as u64);
+            Ok(())
+        },
     )
 }
 

@@ -16,8 +16,11 @@ pub unsafe extern "C" fn dtl_backend_device_count(
     backend: dtl_backend_t,
     out_count: *mut i32,
 ) -> dtl_status_t {
-    Entry("dtl_backend_device_count")
-        .give(out_count, "out_count", |inside| device::backend(inside, backend)?.device()?.count())
+    Entry("dtl_backend_device_count").call(|inside| {
+        let out = Out::new(out_count, "out_count")?;
+        out.set(device::backend(inside, backend)?.device()?.count()?);
+        Ok(())
+    })
 }
 
 /// Makes a device the calling thread's current one, and its backend what DTL_BACKEND_NULL means
@@ -40,8 +43,11 @@ pub unsafe extern "C" fn dtl_backend_get_device(
     backend: dtl_backend_t,
     out_device: *mut i32,
 ) -> dtl_status_t {
-    Entry("dtl_backend_get_device")
-        .give(out_device, "out_device", |inside| device::get(device::backend(inside, backend)?))
+    Entry("dtl_backend_get_device").call(|inside| {
+        let out = Out::new(out_device, "out_device")?;
+        out.set(device::get(device::backend(inside, backend)?)?);
+        Ok(())
+    })
 }
 
 /// Device type and id in DLPack's numbers, for arrays shared with other libraries.

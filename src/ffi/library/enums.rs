@@ -29,10 +29,12 @@ pub unsafe extern "C" fn dtl_enum_create(
     flags: u32,
     out: *mut dtl_enum_t,
 ) -> dtl_status_t {
-    guard::always_give(guard::Locks::Some, out, "out", || {
+    guard::always(guard::Locks::Some, || {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        enums::create(name, flags)
+        out.set(enums::create(name, flags)?);
+        Ok(())
     })
 }
 
@@ -41,10 +43,12 @@ pub unsafe extern "C" fn dtl_enum_create(
 /// @return DTL_ERROR_NOT_FOUND: no such name; the text lists what there is. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_find(name: *const c_char, out: *mut dtl_enum_t) -> dtl_status_t {
-    guard::always_give(guard::Locks::Some, out, "out", || {
+    guard::always(guard::Locks::Some, || {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        enums::find(name)
+        out.set(enums::find(name)?);
+        Ok(())
     })
 }
 
@@ -68,10 +72,12 @@ pub unsafe extern "C" fn dtl_enum_register(
     name: *const c_char,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always_give(guard::Locks::Some, out, "out", || {
+    guard::always(guard::Locks::Some, || {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        enums::register(enumeration, name, None, &[])
+        out.set(enums::register(enumeration, name, None, &[])?);
+        Ok(())
     })
 }
 
@@ -89,10 +95,12 @@ pub unsafe extern "C" fn dtl_enum_register_value(
     value: u32,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always_give(guard::Locks::Some, out, "out", || {
+    guard::always(guard::Locks::Some, || {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        enums::register(enumeration, name, Some(value), &[])
+        out.set(enums::register(enumeration, name, Some(value), &[])?);
+        Ok(())
     })
 }
 
@@ -115,13 +123,15 @@ pub unsafe extern "C" fn dtl_enum_register_template(
     n: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always_give(guard::Locks::Some, out, "out", || {
+    guard::always(guard::Locks::Some, || {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
         let mut room = [NO_ATTR; FIELD_LIMIT];
         // SAFETY: the caller's contract: `n` fields.
         let given = unsafe { take_attrs(fields, n, "fields", &mut room) }?;
-        enums::register_template(enumeration, name, given)
+        out.set(enums::register_template(enumeration, name, given)?);
+        Ok(())
     })
 }
 
@@ -135,10 +145,12 @@ pub unsafe extern "C" fn dtl_enum_from_name(
     name: *const c_char,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always_give(guard::Locks::Some, out, "out", || {
+    guard::always(guard::Locks::Some, || {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        enums::from_name(enumeration, name)
+        out.set(enums::from_name(enumeration, name)?);
+        Ok(())
     })
 }
 
@@ -151,7 +163,11 @@ pub unsafe extern "C" fn dtl_enum_from_value(
     value: u32,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always_give(guard::Locks::Some, out, "out", || enums::from_value(enumeration, value))
+    guard::always(guard::Locks::Some, || {
+        let out = Out::new(out, "out")?;
+        out.set(enums::from_value(enumeration, value)?);
+        Ok(())
+    })
 }
 
 /// How many members an enumeration has: templates count, Undefined too, instances do not.
@@ -162,8 +178,10 @@ pub unsafe extern "C" fn dtl_enum_count(
     enumeration: dtl_enum_t,
     out_count: *mut u64,
 ) -> dtl_status_t {
-    guard::always_give(guard::Locks::Some, out_count, "out_count", || {
-        Ok(enums::count(enumeration)? as u64)
+    guard::always(guard::Locks::Some, || {
+        let out = Out::new(out_count, "out_count")?;
+        out.set(enums::count(enumeration)? as u64);
+        Ok(())
     })
 }
 
@@ -179,7 +197,11 @@ pub unsafe extern "C" fn dtl_enum_at(
     index: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always_give(guard::Locks::Some, out, "out", || enums::at(enumeration, index))
+    guard::always(guard::Locks::Some, || {
+        let out = Out::new(out, "out")?;
+        out.set(enums::at(enumeration, index)?);
+        Ok(())
+    })
 }
 
 /// The template Undefined of an enumeration: DTL_MEMORY_UNDEFINED of DTL_ENUM_MEMORY. Its instances
@@ -193,7 +215,11 @@ pub unsafe extern "C" fn dtl_enum_undefined(
     enumeration: dtl_enum_t,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always_give(guard::Locks::Some, out, "out", || enums::undefined(enumeration))
+    guard::always(guard::Locks::Some, || {
+        let out = Out::new(out, "out")?;
+        out.set(enums::undefined(enumeration)?);
+        Ok(())
+    })
 }
 
 /// The word for a template with these attributes. Instances are interned: equal attributes of one
@@ -221,11 +247,13 @@ pub unsafe extern "C" fn dtl_ev_instance(
     n: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always_give(guard::Locks::None, out, "out", || {
+    guard::always(guard::Locks::None, || {
+        let out = Out::new(out, "out")?;
         let mut room = [NO_ATTR; FIELD_LIMIT];
         // SAFETY: the caller's contract: `n` attributes.
         let given = unsafe { take_attrs(attrs, n, "attrs", &mut room) }?;
-        enums::instance(tmpl, given)
+        out.set(enums::instance(tmpl, given)?);
+        Ok(())
     })
 }
 
@@ -242,11 +270,13 @@ pub unsafe extern "C" fn dtl_ev_get(
     name: *const c_char,
     out_attr: *mut dtl_attr_t,
 ) -> dtl_status_t {
-    guard::always_give(guard::Locks::None, out_attr, "out_attr", || {
+    guard::always(guard::Locks::None, || {
+        let out = Out::new(out_attr, "out_attr")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
         let (field, value) = enums::get(word, name)?;
-        Ok(give_attr(field, value))
+        out.set(give_attr(field, value));
+        Ok(())
     })
 }
 
@@ -259,7 +289,11 @@ pub unsafe extern "C" fn dtl_ev_name(
     word: dtl_enum_word_t,
     out_name: *mut *const c_char,
 ) -> dtl_status_t {
-    guard::always_give(guard::Locks::None, out_name, "out_name", || Ok(enums::name(word)?.as_ptr()))
+    guard::always(guard::Locks::None, || {
+        let out = Out::new(out_name, "out_name")?;
+        out.set(enums::name(word)?.as_ptr());
+        Ok(())
+    })
 }
 
 /// A word as JSON, which dtl_ev_from_json reads back into the same word:
@@ -318,10 +352,12 @@ pub unsafe extern "C" fn dtl_ev_from_json(
     flags: u32,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always_give(guard::Locks::Some, out, "out", || {
+    guard::always(guard::Locks::Some, || {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let text = unsafe { args::text(text, "text") }?;
-        json::from_text(enumeration, text, flags)
+        out.set(json::from_text(enumeration, text, flags)?);
+        Ok(())
     })
 }
 

@@ -189,10 +189,12 @@ pub unsafe extern "C" fn dtl_environment_state(
     name: *const c_char,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
-    Entry("dtl_environment_state").give(out, "out", |_| {
+    Entry("dtl_environment_state").call(|_| {
+        let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a NUL-terminated text or null.
         let name = unsafe { args::text(name, "name") }?;
-        Ok(environment::state(name)?.ptr())
+        out.set(environment::state(name)?.ptr());
+        Ok(())
     })
 }
 
@@ -228,13 +230,12 @@ pub unsafe extern "C" fn dtl_environment_is_available(
 /// Number of environments that are registered. Searches for plugins if that was not done yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_count(out_count: *mut u64) -> dtl_status_t {
-    Entry("dtl_environment_count").wait_give(
-        out_count,
-        "out_count",
-        |_| Ok(()),
-        |()| {
+    Entry("dtl_environment_count").wait(
+        |_| Out::new(out_count, "out_count"),
+        |out| {
             crate::runtime::plugins::search();
-            Ok(environment::count() as u64)
+            out.set(environment::count() as u64);
+            Ok(())
         },
     )
 }

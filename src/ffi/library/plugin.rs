@@ -99,13 +99,12 @@ pub unsafe extern "C" fn dtl_backend_load_dir(
 /// yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_plugin_count(out_count: *mut u64) -> dtl_status_t {
-    Entry("dtl_plugin_count").wait_give(
-        out_count,
-        "out_count",
-        |_| Ok(()),
-        |()| {
+    Entry("dtl_plugin_count").wait(
+        |_| Out::new(out_count, "out_count"),
+        |out| {
             plugins::search();
-            Ok(plugins::count() as u64)
+            out.set(plugins::count() as u64);
+            Ok(())
         },
     )
 }

@@ -49,9 +49,11 @@ pub unsafe extern "C" fn dtl_mem_alloc(
         alignment: u64,
         out: *mut *mut c_void,
     ) -> dtl_status_t {
-        Entry("dtl_mem_alloc").give(out, "out", |inside| {
+        Entry("dtl_mem_alloc").call(|inside| {
+            let out = Out::new(out, "out")?;
             let (owner, backend) = (memory::Owner::Program, device::backend(inside, backend)?);
-            Ok(memory::alloc(owner, backend, kind, size_bytes, alignment)?.ptr())
+            out.set(memory::alloc(owner, backend, kind, size_bytes, alignment)?.ptr());
+            Ok(())
         })
     }
 
@@ -224,11 +226,13 @@ pub unsafe extern "C" fn dtl_mem_export(
     ptr: *const c_void,
     out: *mut dtl_mem_handle_t,
 ) -> dtl_status_t {
-    Entry("dtl_mem_export").give(out, "out", |inside| {
+    Entry("dtl_mem_export").call(|inside| {
+        let out = Out::new(out, "out")?;
         if ptr.is_null() {
             return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL");
         }
-        ipc_handle::export(inside, Addr::new(ptr.cast_mut()))
+        out.set(ipc_handle::export(inside, Addr::new(ptr.cast_mut()))?);
+        Ok(())
     })
 }
 

@@ -5,7 +5,7 @@ use crate::abi::handle::{dtl_array_t, dtl_backend_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_enum_word_t};
 use crate::error::{Result, fail};
-use crate::ffi::args;
+use crate::ffi::args::{self, Out};
 use crate::ffi::blocks;
 use crate::ffi::guard::Entry;
 use crate::runtime::array::{self, ForeignTensor};
@@ -40,11 +40,13 @@ pub unsafe extern "C" fn dtl_array_alloc(
     flags: u64,
     out: *mut dtl_array_t,
 ) -> dtl_status_t {
-    Entry("dtl_array_alloc").give(out, "out", |inside| {
+    Entry("dtl_array_alloc").call(|inside| {
+        let out = Out::new(out, "out")?;
         let backend = device::pin_backend(inside, backend)?;
         // SAFETY: the caller's contract: `ndim` values.
         let shape = unsafe { numbers(shape, array::check_ndim(ndim)?, "shape") }?;
-        Ok(dtl_array_t { id: array::alloc(inside, backend, kind, shape, dtype, flags)? })
+        out.set(dtl_array_t { id: array::alloc(inside, backend, kind, shape, dtype, flags)? });
+        Ok(())
     })
 }
 
@@ -91,8 +93,11 @@ pub unsafe extern "C" fn dtl_array_view(
     array: dtl_array_t,
     out_tensor: *mut dtl_dlpack_tensor_t,
 ) -> dtl_status_t {
-    Entry("dtl_array_view")
-        .give(out_tensor, "out_tensor", |inside| array::find(inside, array.id)?.view())
+    Entry("dtl_array_view").call(|inside| {
+        let out = Out::new(out_tensor, "out_tensor")?;
+        out.set(array::find(inside, array.id)?.view()?);
+        Ok(())
+    })
 }
 
 /// Hands an array to another library without copying (DLPack 1): numpy.from_dlpack,
@@ -120,8 +125,11 @@ pub unsafe extern "C" fn dtl_array_export(
     array: dtl_array_t,
     out: *mut *mut dtl_dlpack_versioned_t,
 ) -> dtl_status_t {
-    Entry("dtl_array_export")
-        .give(out, "out", |inside| array::find(inside, array.id)?.export(array.id))
+    Entry("dtl_array_export").call(|inside| {
+        let out = Out::new(out, "out")?;
+        out.set(array::find(inside, array.id)?.export(array.id)?);
+        Ok(())
+    })
 }
 
 /// As dtl_array_export, for consumers of before DLPack 1.0 (NumPy before 2.1): in Python inside a
@@ -135,8 +143,11 @@ pub unsafe extern "C" fn dtl_array_export_unversioned(
     array: dtl_array_t,
     out: *mut *mut dtl_dlpack_managed_t,
 ) -> dtl_status_t {
-    Entry("dtl_array_export_unversioned")
-        .give(out, "out", |inside| array::find(inside, array.id)?.export_unversioned(array.id))
+    Entry("dtl_array_export_unversioned").call(|inside| {
+        let out = Out::new(out, "out")?;
+        out.set(array::find(inside, array.id)?.export_unversioned(array.id)?);
+        Ok(())
+    })
 }
 
 /// Makes an array of another library's tensor without copying (DLPack 1). The tensor becomes the
@@ -164,7 +175,8 @@ pub unsafe extern "C" fn dtl_array_import(
     tensor: *mut dtl_dlpack_versioned_t,
     out: *mut dtl_array_t,
 ) -> dtl_status_t {
-    Entry("dtl_array_import").give(out, "out", |inside| {
+    Entry("dtl_array_import").call(|inside| {
+        let out = Out::new(out, "out")?;
         let backend = device::pin_backend(inside, backend)?;
         // SAFETY: the caller's contract: every version begins with its numbers.
         let version = unsafe { args::read(tensor.cast::<dtl_dlpack_version_t>(), "tensor") }?;
@@ -184,7 +196,8 @@ pub unsafe extern "C" fn dtl_array_import(
         // SAFETY: the caller's contract.
         let given =
             unsafe { given(&whole.tensor, whole.flags & DTL_DLPACK_READ_ONLY != 0, taken) }?;
-        Ok(dtl_array_t { id: array::import(backend, &given)? })
+        out.set(dtl_array_t { id: array::import(backend, &given)? });
+        Ok(())
     })
 }
 
@@ -197,7 +210,8 @@ pub unsafe extern "C" fn dtl_array_import_unversioned(
     tensor: *mut dtl_dlpack_managed_t,
     out: *mut dtl_array_t,
 ) -> dtl_status_t {
-    Entry("dtl_array_import_unversioned").give(out, "out", |inside| {
+    Entry("dtl_array_import_unversioned").call(|inside| {
+        let out = Out::new(out, "out")?;
         let backend = device::pin_backend(inside, backend)?;
         // SAFETY: the caller's contract.
         let whole = unsafe { args::read(tensor, "tensor") }?;
@@ -205,7 +219,8 @@ pub unsafe extern "C" fn dtl_array_import_unversioned(
         let taken = unsafe { TakenTensor::new(tensor.cast(), whole.deleter) };
         // SAFETY: the caller's contract.
         let given = unsafe { given(&whole.tensor, false, taken) }?;
-        Ok(dtl_array_t { id: array::import(backend, &given)? })
+        out.set(dtl_array_t { id: array::import(backend, &given)? });
+        Ok(())
     })
 }
 

@@ -88,8 +88,10 @@ pub unsafe extern "C" fn dtl_pool_alloc(
         alignment: u64,
         out: *mut *mut c_void,
     ) -> dtl_status_t {
-        Entry("dtl_pool_alloc").give(out, "out", |inside| {
-            Ok(mem_pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr())
+        Entry("dtl_pool_alloc").call(|inside| {
+            let out = Out::new(out, "out")?;
+            out.set(mem_pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr());
+            Ok(())
         })
     }
 

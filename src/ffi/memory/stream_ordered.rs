@@ -3,7 +3,7 @@
 use crate::abi::handle::dtl_stream_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
-use crate::ffi::args;
+use crate::ffi::args::{self, Out};
 use crate::ffi::exec::stream;
 use crate::ffi::guard::Entry;
 use crate::runtime::memory::handlers::Order;
@@ -32,10 +32,14 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
-    Entry("dtl_mem_alloc_async").give(out, "out", |inside| {
+    Entry("dtl_mem_alloc_async").call(|inside| {
+        let out = Out::new(out, "out")?;
         let order = Order { handle: stream, stream: stream::find(inside, stream)? };
-        Ok(stream_ordered::alloc(order, &Request { kind, size: size_bytes, align: alignment })?
-            .ptr())
+        out.set(
+            stream_ordered::alloc(order, &Request { kind, size: size_bytes, align: alignment })?
+                .ptr(),
+        );
+        Ok(())
     })
 }
 

@@ -97,6 +97,9 @@ pub unsafe extern "C" fn dtl_comm_node_of(
     rank: i32,
     out_node: *mut i32,
 ) -> dtl_status_t {
-    Entry("dtl_comm_node_of")
-        .give(out_node, "out_node", |inside| topology::node_of(&*comm::pin(inside, comm)?, rank))
+    Entry("dtl_comm_node_of").call(|inside| {
+        let out = Out::new(out_node, "out_node")?;
+        out.set(topology::node_of(&*comm::pin(inside, comm)?, rank)?);
+        Ok(())
+    })
 }
