@@ -51,7 +51,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "lines of src",
         budget: 92_000,
-        ceiling: 112_314,
+        ceiling: 112_297,
         mend: "simplify or delete before you add",
         measure: |tree| {
             Measured(tree.files.iter().map(|file| file.text.lines().count()).sum(), vec![])
@@ -60,7 +60,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "code lines of the library",
         budget: 62_000,
-        ceiling: 76_187,
+        ceiling: 75_996,
         mend: "simplify or delete before you add; tests, comments and blanks do not count",
         measure: |tree| Measured(tree.without_tests().map(code_lines).sum(), vec![]),
     },
@@ -80,7 +80,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "modules in one import cycle",
         budget: 5,
-        ceiling: 59,
+        ceiling: 41,
         mend: "pass what is needed as a parameter, or split the module that all import",
         measure: |tree| {
             let cycles = tree.graph.cycles();
@@ -145,7 +145,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "modules of sys that runtime names",
         budget: 12,
-        ceiling: 39,
+        ceiling: 23,
         mend: "let the folder's mod.rs give runtime what it needs",
         measure: |tree| {
             let named: BTreeSet<String> = tree.graph.imports_from("runtime", "sys");

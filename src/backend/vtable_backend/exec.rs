@@ -120,6 +120,7 @@ impl Exec for NativeExec {
         call!(self.owner, "exec.event_destroy", slot!(self, event_destroy), event.ptr())
     }
 
+    #[inline]
     fn event_record(&self, event: Token, stream: Token) -> Result<()> {
         call!(self.owner, "exec.event_record", slot!(self, event_record), event.ptr(), stream.ptr())
     }

@@ -75,6 +75,7 @@ impl BackendObject {
     }
 
     /// Converts the status of a slot into a `Result` whose error names the backend and the slot.
+    #[inline]
     fn check(&self, slot: &str, status: dtl_status_t, before: Mark) -> Result<()> {
         if status == DTL_SUCCESS { Ok(()) } else { Err(self.failed(slot, status, before)) }
     }
@@ -85,6 +86,7 @@ impl BackendObject {
     }
 
     /// Checks and converts a boolean output of a slot.
+    #[inline]
     fn boolean(&self, slot: &str, value: i32) -> Result<bool> {
         match value {
             0 => Ok(false),

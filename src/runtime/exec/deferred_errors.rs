@@ -47,6 +47,7 @@ pub(super) struct Mark {
 impl DeferredErrors {
     /// Returns true if an event recorded now may need a mark. Costs one load. Pieces that this
     /// thread queued before are seen; pieces that another thread queues concurrently have no order.
+    #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed) != 0
     }

@@ -258,6 +258,7 @@ impl Foreign {
     }
 
     /// Marks the event as recorded behind the current work of `trail`.
+    #[inline]
     pub(super) fn follow(&self, trail: &Arc<DeferredErrors>) {
         if trail.is_open() || self.is_marked.load(Ordering::Relaxed) {
             self.put(trail.mark());
@@ -272,6 +273,7 @@ impl Foreign {
     }
 
     /// Returns the mark of the library's own work before the latest record.
+    #[inline]
     pub(super) fn mark(&self) -> Option<Mark> {
         if self.is_marked.load(Ordering::Acquire) { self.mark.lock().clone() } else { None }
     }

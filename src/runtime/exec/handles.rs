@@ -83,6 +83,7 @@ pub fn is_live<T: ObjectKind>(id: u64) -> bool {
 }
 
 /// Returns the object of the handle `id`, borrowed for the duration of a call.
+#[inline]
 pub fn find<T: ObjectKind>(inside: &Guard, id: u64) -> Result<&T> {
     T::table().get(inside, id).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
 }
@@ -153,6 +154,7 @@ fn default_in(
 
 /// Returns the stream id that a handle in a call denotes. A null handle denotes the default stream
 /// of the current device.
+#[inline]
 pub fn stream_id(inside: &Guard, stream: dtl_stream_t) -> Result<u64> {
     if stream.id != 0 { Ok(stream.id) } else { current_default(inside) }
 }

@@ -34,6 +34,7 @@ pub mod signature;
 pub mod stream;
 
 #[cfg(test)]
+#[path = "tests/mock.rs"]
 mod mock;
 #[cfg(test)]
 mod tests;

@@ -182,6 +182,7 @@ impl Stream {
     }
 
     /// Records an event at the current end of the stream.
+    #[inline]
     pub fn record(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
             (StreamImpl::Backend(foreign), EventBody::Backend(mark))

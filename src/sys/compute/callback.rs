@@ -126,7 +126,6 @@ impl Status {
     }
 
     /// Returns the `int` at an offset in bytes; 0 beyond the end.
-    #[inline]
     pub fn int(&self, offset: usize) -> c_int {
         match self.0.get(offset..offset + 4) {
             Some(&[a, b, c, d]) => c_int::from_ne_bytes([a, b, c, d]),
@@ -135,7 +134,6 @@ impl Status {
     }
 
     /// Returns the eight bytes at an offset as a number; 0 beyond the end.
-    #[inline]
     pub fn long(&self, offset: usize) -> u64 {
         let bytes = self.0.get(offset..offset + 8).and_then(|bytes| bytes.try_into().ok());
         bytes.map_or(0, u64::from_ne_bytes)
@@ -228,7 +226,6 @@ impl ForeignTester {
     /// Tests an operation. If it has not completed and `is_patient` returns true, repeats the test
     /// for some microseconds. Where two ranks alternate, as in a large message, each step that is
     /// noticed late delays the whole message.
-    #[inline]
     pub fn test(
         &self,
         word: u64,

@@ -3,7 +3,8 @@
 //! - `reduce`: the reductions of collectives.
 //! - `shared_atomics`: atomic operations on memory that processes share.
 //! - `team`: threads that work on one job, and their shares of a loop.
-//! - `callback`: functions that the program or another library provides, and the arguments of kernels.
+//! - `callback`: functions that the program or another library provides, and the arguments of
+//!   kernels.
 
 pub mod callback;
 pub mod reduce;

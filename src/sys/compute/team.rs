@@ -91,7 +91,6 @@ impl<J: Sync> Team<J> {
     }
 
     /// Claims a free place for a job; returns `None` if all places are in use.
-    #[inline]
     pub fn claim(&self) -> Option<Claim<'_, J>> {
         for (index, (owned, place)) in self.owned.0.iter().zip(&self.board.places).enumerate() {
             if owned.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok() {
@@ -102,7 +101,6 @@ impl<J: Sync> Team<J> {
     }
 
     /// Signals news to all members, and wakes at most `most` of the sleeping members.
-    #[inline]
     pub fn announce(&self, most: u32) {
         let before = self.board.news.fetch_add(NEWS, Ordering::Release);
         if before as u32 > 0 {
@@ -111,7 +109,6 @@ impl<J: Sync> Team<J> {
     }
 
     /// Returns true if a member sleeps at this moment.
-    #[inline]
     pub fn has_sleepers(&self) -> bool {
         self.board.news.load(Ordering::Relaxed) as u32 > 0
     }
@@ -123,7 +120,6 @@ impl<J: Sync> Team<J> {
 
     /// Returns the news counter. Read it before a search for work, and pass it to [`Team::rest`] if
     /// the search finds none.
-    #[inline]
     pub fn news(&self) -> u32 {
         (self.board.news.load(Ordering::Acquire) >> 32) as u32
     }
@@ -177,7 +173,6 @@ impl<J: Sync> Claim<'_, J> {
 
     /// Publishes a job, waking at most `helpers` sleeping members, calls `inside`, then closes the
     /// place and waits for the members that have entered. Returns the result of `inside`.
-    #[inline]
     pub fn open<R>(&mut self, job: &J, helpers: u32, inside: impl FnOnce() -> R) -> R {
         self.place.job.store(ptr::from_ref(job).cast_mut(), Ordering::Relaxed);
         self.place.state.store(OPEN, Ordering::Release);
@@ -189,7 +184,6 @@ impl<J: Sync> Claim<'_, J> {
 }
 
 impl<J: Sync> Drop for Claim<'_, J> {
-    #[inline]
     fn drop(&mut self) {
         self.owned.store(false, Ordering::Release);
     }
@@ -202,7 +196,6 @@ struct Closing<'a> {
 }
 
 impl Drop for Closing<'_> {
-    #[inline]
     fn drop(&mut self) {
         if self.state.fetch_and(!OPEN, Ordering::Acquire) != OPEN {
             self.join();
@@ -234,7 +227,6 @@ impl Closing<'_> {
 struct Visit<'a>(&'a AtomicU32);
 
 impl<J> TeamSlot<J> {
-    #[inline]
     fn enter(&self) -> Option<Visit<'_>> {
         let mut state = self.state.load(Ordering::Relaxed);
         while state & OPEN != 0 {
@@ -253,7 +245,6 @@ impl<J> TeamSlot<J> {
 }
 
 impl Drop for Visit<'_> {
-    #[inline]
     fn drop(&mut self) {
         if self.0.fetch_sub(ONE, Ordering::Release) == ASLEEP | ONE {
             futex::wake(self.0, 1);
@@ -298,7 +289,6 @@ impl Shares {
     }
 
     /// Takes a piece for `member`; returns `None` if all shares are empty.
-    #[inline]
     pub fn take(&self, member: usize) -> Option<u64> {
         let own = self.0.get(member)?;
         let mut word = own.0.load(Ordering::Relaxed);

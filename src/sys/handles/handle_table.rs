@@ -15,14 +15,16 @@
 //!   may wait.
 //! - `Arc`: an owned reference, by `HandleTable::pin`. It outlives the call.
 //!
-//! A [`SlotRef`] is a reference to a slot of a table; it finds the object faster than the handle alone.
+//! A [`SlotRef`] is a reference to a slot of a table; it finds the object faster than the handle
+//! alone.
 //!
-//! [`Rcu`] is a value that is read often and replaced rarely: readers take no lock and write no shared
-//! memory. A reader holds an [`epoch`] guard, so the value that it has obtained stays until that guard is
-//! dropped. A writer allocates a new value, swaps the pointer and retires the old value. Memory
-//! ordering: the swap releases the contents of the new value, and the reader's load acquires them.
-//! That the old value outlives its readers follows from the argument of `epoch`, with the swap as
-//! the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock for them).
+//! [`Rcu`] is a value that is read often and replaced rarely: readers take no lock and write no
+//! shared memory. A reader holds an [`epoch`] guard, so the value that it has obtained stays until
+//! that guard is dropped. A writer allocates a new value, swaps the pointer and retires the old
+//! value. Memory ordering: the swap releases the contents of the new value, and the reader's load
+//! acquires them. That the old value outlives its readers follows from the argument of `epoch`,
+//! with the swap as the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock
+//! for them).
 
 use crate::sys::{
     handles::epoch::{self, Blocking, CallbackGuard, Guard, HazardPointer, Visit},

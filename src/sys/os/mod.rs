@@ -4,8 +4,8 @@
 //! - `poller`: waiting for many descriptors (epoll), or for a few.
 //! - `unix_socket`: Unix sockets that pass a descriptor.
 //! - `tcp`: TCP sockets and the addresses of this machine.
-//! - `process`: processes of this machine and their memory; starting a program and reading its output;
-//!   threads that handle no signal.
+//! - `process`: processes of this machine and their memory; starting a program and reading its
+//!   output; threads that handle no signal.
 //! - `close_on_fork`: descriptors that a forked child closes.
 //! - `hwinfo`: processors, caches, memory.
 //! - `shm_segment`: memory shared between processes.

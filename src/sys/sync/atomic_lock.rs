@@ -1,7 +1,7 @@
 //! Locks that consist of atomics, and what other lock-free code needs besides atomics.
 //!
-//! - [`SpinLock`]: lock for critical sections of nanoseconds that run for every message. Its waiters
-//!   never sleep. `lock` has the locks whose waiters the kernel wakes.
+//! - [`SpinLock`]: lock for critical sections of nanoseconds that run for every message. Its
+//!   waiters never sleep. `lock` has the locks whose waiters the kernel wakes.
 //! - [`BiasedTryLock`]: lock for calls that must not overlap; see below.
 //! - [`RobustRwLock`]: read-write lock between processes; see below.
 //! - [`AtomicUpdate`]: atomic read-modify-write by a closure.

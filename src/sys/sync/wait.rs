@@ -1,5 +1,5 @@
-//! Time and waiting: clocks, deadlines, cheap measurement of durations, and waits for another thread
-//! or process that spin first, then yield, then sleep.
+//! Time and waiting: clocks, deadlines, cheap measurement of durations, and waits for another
+//! thread or process that spin first, then yield, then sleep.
 //!
 //! Time: nanoseconds of the monotonic clock, and deadlines.
 //!

@@ -31,7 +31,6 @@ const BEYOND: u32 = (127 + 16) << 23;
 const INFINITE: u32 = 255 << 23;
 
 impl Half {
-    #[inline]
     pub(super) fn wide(self) -> f32 {
         let sign = u32::from(self.0 & 0x8000) << 16;
         let moved = u32::from(self.0 & 0x7FFF) << SHIFT;
@@ -45,7 +44,6 @@ impl Half {
     }
 
     /// Rounds to nearest even; a NaN becomes the canonical NaN.
-    #[inline]
     pub(super) fn rounded(value: f32) -> Self {
         /// Addend that leaves the fraction of a small number rounded at the position of binary16's.
         const ALIGN: f32 = 0.5;
@@ -66,7 +64,6 @@ impl Bf16 {
     }
 
     /// Rounds to nearest even; a NaN becomes the canonical NaN.
-    #[inline]
     pub(super) fn rounded(value: f32) -> Self {
         let bits = value.to_bits();
         let odd = (bits >> 16) & 1;
@@ -82,12 +79,10 @@ macro_rules! by_binary32 {
             fn product(self, other: Self) -> Self { Self::rounded(self.wide() * other.wide()) }
         }
         impl Ordered for $t {
-            #[inline]
             fn lower(self, other: Self) -> Self {
                 let (a, b) = (self.wide(), other.wide());
                 if b < a || b.is_nan() { other } else { self }
             }
-            #[inline]
             fn higher(self, other: Self) -> Self {
                 let (a, b) = (self.wide(), other.wide());
                 if b > a || b.is_nan() { other } else { self }

@@ -107,7 +107,6 @@ impl Kernels {
 }
 
 /// Returns the fastest kernels of a built-in pair here; `None` if the dtype does not support `op`.
-#[inline]
 pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Kernels> {
     const OPS: usize = OP_NAMES.len();
     static ALL: LazyLock<[Option<Kernels>; DTYPES.len() * OPS]> = LazyLock::new(|| {

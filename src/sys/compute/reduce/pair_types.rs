@@ -18,7 +18,6 @@ impl<T: Float> Arithmetic for Complex<T> {
     }
 
     /// Returns the product by the plain formula: infinities are not recovered as in C's Annex G.
-    #[inline]
     fn product(self, other: Self) -> Self {
         let re = self.re * other.re - self.im * other.im;
         let im = self.re * other.im + self.im * other.re;
@@ -37,7 +36,6 @@ pub(super) struct Pair<V, I> {
 impl<V: PartialOrd + Copy, I: Ord + Copy> Pair<V, I> {
     /// Returns the better pair. A NaN (which does not compare equal to itself) wins over numbers.
     /// If neither pair is better, the lower index decides.
-    #[inline]
     pub(super) fn better(self, other: Self, is_better: impl Fn(V, V) -> bool) -> Self {
         let is_nan = |pair: Self| pair.value.partial_cmp(&pair.value).is_none();
         let other_wins = match (is_nan(self), is_nan(other)) {

@@ -24,7 +24,6 @@ macro_rules! cells {
         impl $crate::sys::compute::shared_atomics::cell::Cell for $atomic {
             type Bits = $bits;
             fn load(&self, order: $crate::sys::sync::Ordering) -> $bits { self.load(order) }
-            #[inline]
             fn swap_if(
                 &self, from: $bits, to: $bits,
                 (done, not): ($crate::sys::sync::Ordering, $crate::sys::sync::Ordering),
@@ -39,7 +38,6 @@ cells!(AtomicU64: u64);
 
 /// Replaces the value by the result of `apply`, and returns the old value. The next thread that
 /// changes the cell sees everything that this thread has written before.
-#[inline]
 pub fn update<C: Cell>(cell: &C, mut apply: impl FnMut(C::Bits) -> C::Bits) -> C::Bits {
     let mut was = cell.load(Acquire);
     loop {

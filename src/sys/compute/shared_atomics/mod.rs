@@ -66,7 +66,6 @@ const DTYPES: usize = 23;
 const OPS: usize = 14;
 
 /// Returns the update of a built-in pair, or `None` if the operation is not defined for the dtype.
-#[inline]
 pub fn update(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Update> {
     static ALL: LazyLock<[Option<Update>; DTYPES * OPS]> = LazyLock::new(|| {
         array::from_fn(|pair| make((pair / OPS) as dtl_dtype_t, (pair % OPS) as dtl_reduce_op_t))
@@ -100,7 +99,6 @@ pub fn is_counter(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
 }
 
 /// Adds to an 8-byte integer that needs no lock. `old`, unless empty, receives the old value.
-#[inline]
 pub fn add(target: Region, operand: Region, old: Region) {
     write::<AtomicU64>(
         old,
@@ -115,7 +113,6 @@ const fn is_word(size: usize) -> bool {
 
 /// Returns true if an integer of `size` bytes at this address needs no lock.
 #[must_use]
-#[inline]
 pub fn is_lock_free(target: Region, size: usize) -> bool {
     is_word(size) && target.addr().get() % size == 0
 }
@@ -134,7 +131,6 @@ impl Update {
 
     /// Updates each whole element of `target`, for which no lock is needed. `operand` has as many
     /// elements, unless the operation only loads. `old`, unless empty, receives the old values.
-    #[inline]
     pub fn apply(&self, target: Region, operand: Region, old: Region) {
         if self.size == 8 && target.len() == 8 && self.act == Act::Add {
             add(target, operand, old);
@@ -166,7 +162,6 @@ impl Update {
     }
 
     /// Returns the result of the operation for the value `was` and `operand`.
-    #[inline]
     fn folded<W: Width>(&self, was: W::Bits, operand: Region) -> W::Bits {
         let mut made = was;
         let (new, old) = (region_of(&mut made), was);
@@ -192,7 +187,6 @@ trait Width: cell::Cell<Bits: Default + PartialEq> + 'static {
 macro_rules! widths {
     ($($atomic:ty),+) => {$(
         impl Width for $atomic {
-            #[inline]
             fn act(&self, act: Act, value: Self::Bits) -> Self::Bits {
                 match act {
                     Act::Add => self.fetch_add(value, AcqRel),
@@ -209,7 +203,6 @@ macro_rules! widths {
 widths!(AtomicU32, AtomicU64);
 
 /// Returns the first element of a region as an atomic.
-#[inline]
 fn cell_of<'a, W: Width>(target: Region) -> &'a W {
     // SAFETY: aligned and large enough (callers check); the region's creator guarantees validity
     // during the operation. All code that changes it meanwhile uses atomics of this width.
@@ -217,7 +210,6 @@ fn cell_of<'a, W: Width>(target: Region) -> &'a W {
 }
 
 /// Returns the first element of a region, or zero if the region has none.
-#[inline]
 fn read<W: Width>(from: Region) -> W::Bits {
     if from.len() < size_of::<W::Bits>() {
         return W::Bits::default();
@@ -227,7 +219,6 @@ fn read<W: Width>(from: Region) -> W::Bits {
 }
 
 /// Writes `value` to the beginning of a region, unless the region is too small.
-#[inline]
 fn write<W: Width>(into: Region, value: W::Bits) {
     if into.len() >= size_of::<W::Bits>() {
         // SAFETY: an element's bytes are valid by the creator's guarantee.
@@ -235,7 +226,6 @@ fn write<W: Width>(into: Region, value: W::Bits) {
     }
 }
 
-#[inline]
 fn each<W: Width>(update: &Update, target: Region, operand: Region, old: Region) {
     let size = size_of::<W::Bits>();
     if target.len() == size {
@@ -247,7 +237,6 @@ fn each<W: Width>(update: &Update, target: Region, operand: Region, old: Region)
     }
 }
 
-#[inline]
 fn one<W: Width>(update: &Update, target: Region, operand: Region, old: Region) {
     let cell = cell_of::<W>(target);
     let was = match update.act {
@@ -269,7 +258,6 @@ pub struct Swap {
 }
 
 /// Compares and swaps one element (all of `target`) that needs no lock.
-#[inline]
 pub fn compare_and_swap(target: Region, swap: Swap) {
     match target.len() {
         4 => swap_one::<AtomicU32>(target, swap),
@@ -277,7 +265,6 @@ pub fn compare_and_swap(target: Region, swap: Swap) {
     }
 }
 
-#[inline]
 fn swap_one<W: Width>(target: Region, swap: Swap) {
     let (value, expected) = (read::<W>(swap.value), read::<W>(swap.expected));
     let tried = cell_of::<W>(target).swap_if(expected, value, (AcqRel, Acquire));

@@ -41,7 +41,6 @@ pub struct Label(u64);
 
 impl Label {
     /// Creates a label from a kind and a tag.
-    #[inline]
     pub const fn new(kind: u8, tag: u8) -> Self {
         Label(
             (kind as u64 & 31) << remote_free::KIND_SHIFT | (tag as u64) << remote_free::TAG_SHIFT,
@@ -133,7 +132,6 @@ pub struct CachedBlock {
 
 /// Allocates a block of `size` (1 to 1 GiB) bytes aligned to 64, if the thread has one cached: no
 /// lock, no system call, no function call. Returns `None` otherwise: call [`alloc`].
-#[inline]
 #[must_use]
 pub fn quick_alloc(size: u64, label: Label) -> Option<CachedBlock> {
     let (at, due) = thread_heap::mine()?.quick_alloc(size as usize, label.0)?;

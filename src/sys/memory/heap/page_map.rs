@@ -23,7 +23,6 @@ fn entry(unit: usize) -> Option<&'static RelaxedPtr<Segment>> {
 
 /// Returns the segment that contains `addr`, which may be any number. The last 2 MiB of a large
 /// mapping may belong to the segment only in part: memory of other owners may follow there.
-#[inline]
 pub(super) fn find(addr: usize) -> Option<&'static Segment> {
     let segment = entry(addr >> UNIT_BITS)?.get()?;
     (addr.wrapping_sub(segment.base.get()) < segment.bytes.get()).then_some(segment)

@@ -32,13 +32,11 @@ impl Number {
     }
 
     /// Loads the value (acquire). Everything written before the `publish` of that value is visible.
-    #[inline]
     pub(super) fn observe(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }
 
     /// Stores the value (release): earlier writes are visible to a thread that `observe`s it.
-    #[inline]
     pub(super) fn publish(&self, value: usize) {
         self.0.store(value, Ordering::Release);
     }
@@ -54,14 +52,12 @@ impl<T> RelaxedPtr<T> {
     }
 
     /// Returns the target.
-    #[inline]
     pub(super) fn get(&self) -> Option<&'static T> {
         // SAFETY: null, or from a `&'static T` that was passed to `set`.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
     /// Sets the target. Earlier writes to the target are visible to a thread that reads the link.
-    #[inline]
     pub(super) fn set(&self, target: Option<&'static T>) {
         self.0.store(
             target.map_or(ptr::null_mut(), |target| ptr::from_ref(target).cast_mut()),

@@ -43,7 +43,6 @@ pub(super) struct RemoteFreeList {
 
 impl RemoteFreeList {
     /// Returns true if the list is not empty.
-    #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         self.head.load(Ordering::Relaxed) != 0
     }

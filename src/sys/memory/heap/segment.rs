@@ -54,7 +54,6 @@ impl Segment {
     }
 
     /// Returns the slab with this number (below `slab_count`).
-    #[inline]
     pub(super) fn slab(&self, number: usize) -> &'static Slab {
         let slabs = self.slabs.load(Ordering::Relaxed);
         // SAFETY: the page heap has allocated as many slabs, forever, as the segment's cut has; the
@@ -67,7 +66,6 @@ impl Segment {
     /// Returns the slab that contains an address of this segment. If the description serves other
     /// memory meanwhile, returns an arbitrary slab of this segment: segments that are cut are
     /// aligned to their length, so their first address does not matter.
-    #[inline]
     pub(super) fn slab_of(&self, addr: usize) -> &'static Slab {
         self.slab((addr % size_class::SEGMENT) >> self.shift.get())
     }
@@ -116,7 +114,6 @@ pub(super) struct Slab {
 
 impl Slab {
     /// Returns the word of block `index`.
-    #[inline]
     pub(super) fn word(&self, index: usize) -> &'static AtomicU64 {
         let words = self.words.load(Ordering::Relaxed);
         // SAFETY: callers pass indices below `count`, and the page heap has at least as many words,
@@ -133,7 +130,6 @@ impl Slab {
     }
 
     /// Returns the index of the block that begins at `addr`, or `None` if no block begins there.
-    #[inline]
     pub(super) fn index_of(&self, addr: usize) -> Option<usize> {
         let offset = addr.wrapping_sub(self.base.get());
         let index = self.index_at(offset);
@@ -210,7 +206,6 @@ impl Slab {
     }
 
     /// Removes the first free block, `head`, from the list, and sets the block's word to `live`.
-    #[inline]
     pub(super) fn take(&self, head: usize, live: u64) {
         let word = self.word(self.index_at(head.wrapping_sub(self.base.get())));
         self.head.set(word.load(Ordering::Relaxed) as usize);
@@ -218,7 +213,6 @@ impl Slab {
     }
 
     /// Adds a freed block to the list of free blocks.
-    #[inline]
     pub(super) fn put(&self, addr: usize, word: &AtomicU64) {
         word.store(self.head.get() as u64, Ordering::Relaxed);
         self.head.set(addr);

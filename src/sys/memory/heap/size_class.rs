@@ -19,7 +19,6 @@ pub(super) const SEGMENT: usize = 1 << 21;
 
 /// Returns the class of a size from 1 to `LARGEST`. It is four times the number of doublings beyond
 /// 512, plus the leading three bits of the rest of size - 1 (up to 512: its multiple of 64).
-#[inline]
 pub(super) const fn of(size: usize) -> usize {
     let last = size - 1;
     let top = (last | 511).ilog2() as usize;

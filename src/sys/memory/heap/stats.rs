@@ -72,7 +72,6 @@ pub(super) struct Sum {
 
 impl ThreadStats {
     /// Counts an allocation of `size` bytes. Returns true if `settle` is due.
-    #[inline]
     pub(super) fn took(&self, size: usize) -> bool {
         self.allocs.add(1);
         let room = self.room.get().wrapping_sub(size);
@@ -81,7 +80,6 @@ impl ThreadStats {
     }
 
     /// Counts a free of `size` bytes. Returns true on every `ROUND`-th free: `housekeeping` is due.
-    #[inline]
     pub(super) fn gave(&self, size: usize) -> bool {
         self.room.add(size);
         let frees = self.frees.get().wrapping_add(1);

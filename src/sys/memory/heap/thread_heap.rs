@@ -46,7 +46,6 @@ pub(super) struct Heap {
 }
 
 /// Returns the calling thread's heap, if it has one.
-#[inline]
 pub(super) fn mine() -> Option<&'static Heap> {
     // SAFETY: null, or a heap, which lives forever.
     unsafe { tls::heap().cast::<Heap>().as_ref() }
@@ -96,7 +95,6 @@ fn tag_of(label: u64) -> usize {
 }
 
 impl Heap {
-    #[inline]
     fn current(&self, class: usize) -> &RelaxedPtr<Slab> {
         #[allow(
             clippy::indexing_slicing,
@@ -106,7 +104,6 @@ impl Heap {
     }
 
     /// Returns the link to the current slab for a size, or `None` if no class serves the size.
-    #[inline]
     fn at_hand(&self, size: usize) -> Option<&RelaxedPtr<Slab>> {
         let last = size.wrapping_sub(1);
         if last < SMALL {
@@ -135,7 +132,6 @@ impl Heap {
         &self.listed[class % BINS]
     }
 
-    #[inline]
     fn account(&self, tag: usize) -> &ThreadStats {
         #[allow(
             clippy::indexing_slicing,
@@ -155,7 +151,6 @@ impl Heap {
         self.alloc_from(self.at_hand(size)?, size, label)
     }
 
-    #[inline]
     fn alloc_from(
         &self,
         slab: &RelaxedPtr<Slab>,
@@ -273,7 +268,6 @@ impl Heap {
     }
 
     /// Returns the slab that contains an address, and the offset in the slab.
-    #[inline]
     fn locate(&self, addr: usize) -> Option<(&'static Slab, usize)> {
         if let Some(last) = self.last.get() {
             let offset = addr.wrapping_sub(last.base.get());

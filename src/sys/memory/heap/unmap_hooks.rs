@@ -36,7 +36,6 @@ pub fn watch() -> UnmapWatcher {
 
 impl UnmapWatcher {
     /// Returns true if any ranges are recorded.
-    #[inline]
     pub fn is_any(&self) -> bool {
         self.0.is_any.load(Ordering::Acquire)
     }
@@ -59,7 +58,6 @@ impl Drop for UnmapWatcher {
 }
 
 /// Reports that `len` bytes of pages at `at` are about to be returned to the system.
-#[inline]
 pub(super) fn tell(at: usize, len: usize) {
     if COUNT.load(Ordering::Acquire) != 0 {
         tell_all(Region::allocated(Addr::new(std::ptr::with_exposed_provenance_mut(at)), len));

@@ -1,7 +1,7 @@
 //! Models of a traced thread's journal: its writer against who reads.
 
-use crate::runtime::trace::spsc_queue::{SpscQueue, WORDS};
 use crate::Model;
+use crate::runtime::trace::spsc_queue::{SpscQueue, WORDS};
 use loom::thread;
 use std::sync::Arc;
 

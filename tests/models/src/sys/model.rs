@@ -5,10 +5,13 @@
 
 use super::handles::epoch;
 use super::handles::handle_table::HandleTable;
-use crate::sys::{handles::handle_table::Rcu, sync::atomic_lock::{BiasedTryLock, SpinLock}};
 use super::handles::slot_map::{Locked, SlotAction, SlotMap};
 use super::sync::Arc as Share;
 use crate::Model;
+use crate::sys::{
+    handles::handle_table::Rcu,
+    sync::atomic_lock::{BiasedTryLock, SpinLock},
+};
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //! pieces.
 
 use super::compute::team::Team;
-use crate::sys::compute::team::Shares;
 use super::sync::{AtomicBool, Ordering};
 use crate::Model;
+use crate::sys::compute::team::Shares;
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use super::compute::shared_atomics::cell;
 use super::sync::AtomicU64;
-use crate::sys::sync::atomic_lock::{self, SharedLock};
 use crate::Model;
+use crate::sys::sync::atomic_lock::{self, SharedLock};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering;
 use loom::thread;
