@@ -194,7 +194,7 @@ fn runtime_is_safe() {
 
 /// Files that post operations into scratch memory, with what keeps the memory until they are over.
 const POSTS_SCRATCH: &[(&str, &str)] = &[
-    ("runtime/comm/p2p/posted.rs", "Posted cancels them on drop, or leaks the memory"),
+    ("runtime/comm/posted.rs", "Posted cancels them on drop, or leaks the memory"),
     ("runtime/comm/p2p/send_recv.rs", "Posted"),
     ("runtime/comm/diagnostics/hang_report/mod.rs", "Posted"),
     ("runtime/comm/coll/schedule/mod.rs", "Schedule leaks the memory while operations are pending"),

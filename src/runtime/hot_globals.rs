@@ -11,7 +11,7 @@ pub(super) struct HotGlobals {
     pub(super) gate: OpenState,
     /// Number of live allocations that the host cannot access: owned by `memory::hidden`.
     pub(super) hidden: AtomicUsize,
-    /// Communication that needs progress: owned by `comm::progress`.
+    /// Communication that needs progress: owned by `comm::progress_count`.
     pub(super) moving: AtomicU64,
 }
 

@@ -84,7 +84,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
         forget_all: comm::p2p::request::forget_all,
     },
     Shutdown {
-        destroy_all: comm::open::attribute::destroy_all,
+        destroy_all: comm::delete_attributes,
         forget_all: comm::open::attribute::forget_all,
     },
     Shutdown { destroy_all: comm::destroy_all, forget_all: comm::forget_all },

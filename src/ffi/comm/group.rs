@@ -242,7 +242,7 @@ pub extern "C" fn dtl_comm_set_attr(
 ) -> dtl_status_t {
     Entry("dtl_comm_set_attr").wait(
         |inside| comm::pin(inside, comm),
-        |pinned| attribute::set(&pinned, comm, key, Addr::new(value)),
+        |pinned| pinned.attributes().set(comm, key, Addr::new(value)),
     )
 }
 
@@ -261,7 +261,7 @@ pub unsafe extern "C" fn dtl_comm_get_attr(
     Entry("dtl_comm_get_attr").call(|inside| {
         let (out_value, out_found) =
             (Out::new(out_value, "out_value")?, Out::new(out_found, "out_found")?);
-        let value = attribute::get(&*comm::pin(inside, comm)?, key)?;
+        let value = comm::pin(inside, comm)?.attributes().get(key)?;
         out_value.set(value.map_or(std::ptr::null_mut(), Addr::ptr));
         out_found.set(i32::from(value.is_some()));
         Ok(())
@@ -275,5 +275,5 @@ pub unsafe extern "C" fn dtl_comm_get_attr(
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_delete_attr(comm: dtl_comm_t, key: i32) -> dtl_status_t {
     Entry("dtl_comm_delete_attr")
-        .wait(|inside| comm::pin(inside, comm), |pinned| attribute::delete(&pinned, comm, key))
+        .wait(|inside| comm::pin(inside, comm), |pinned| pinned.attributes().delete(comm, key))
 }

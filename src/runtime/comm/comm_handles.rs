@@ -1,27 +1,22 @@
 //! Handle table of communicators: lookup, pinning for a call, insertion, destruction.
 
-use super::absence;
 use super::comm_state::CommState;
+use super::comm_table::{OPEN, SELF, TABLE, TAG, WORLD};
+use super::diagnostics::hang_report;
+use super::failure::missing_ranks::{HERE, of_shrink};
 use super::open::{attribute, open_kind};
 use crate::abi::handle::dtl_comm_t;
-use crate::abi::status::DTL_ERROR_LIMIT;
-use crate::error::{Error, Result, fail};
+use crate::error::Result;
+use crate::runtime::comm::coll::coll_device;
 use crate::runtime::comm::p2p::{cancel, matched_message, request};
-use crate::runtime::comm::{Comm, coll, progress};
+use crate::runtime::comm::{Comm, progress};
 use crate::runtime::{invalid_handle, log};
 use crate::sys::handles::{
-    epoch::{self, Guard, Visit},
-    handle_table::{EpochRef, HandleTable, HazardRef},
+    epoch::{self, Guard},
+    handle_table::HazardRef,
 };
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Type byte of communicator handles; DTL_COMM_WORLD and DTL_COMM_SELF are its indices 0 and 1.
-pub const TAG: u8 = 6;
-const WORLD: u64 = (TAG as u64) << 56;
-const SELF: u64 = WORLD | 1 << 36;
-
-pub(in crate::runtime::comm) static TABLE: HandleTable<Comm> = HandleTable::new(TAG, 2);
 
 /// Pins and returns the communicator of `handle`, opening a predefined one at its first use.
 pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
@@ -33,11 +28,6 @@ pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
         SELF => open_kind::predefined(inside, 1, handle),
         id => Err(invalid_handle("communicator", TAG, id)),
     }
-}
-
-/// Returns true if `id` is a communicator's handle. Predefined handles are valid before opening.
-pub fn is_live(id: u64) -> bool {
-    [WORLD, SELF].contains(&id) || TABLE.is_live(id)
 }
 
 /// Returns the communicator of `handle`, borrowed for the lifetime of the guard `inside`. A
@@ -65,43 +55,6 @@ pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
     TABLE.hold(inside, handle.id).map_err(|_| invalid_handle("communicator", TAG, handle.id))
 }
 
-/// Fast path: returns the communicator of `handle` for a call that will not wait. `None`: the call
-/// must use the general path (`get`).
-pub fn visit(visit: Visit, handle: dtl_comm_t) -> Option<EpochRef<Comm>> {
-    TABLE.visit(visit, handle.id)
-}
-
-/// Fast path: returns the communicator of `handle` for a call that will wait. `None`: the call must
-/// use the general path (`hold`), or an outer call on this thread also waits.
-pub fn keep(visit: Visit, handle: dtl_comm_t) -> Option<HazardRef<Comm>> {
-    TABLE.visit(visit, handle.id)?.into_hazard()
-}
-
-/// Inserts a communicator into the handle table, registers it for progress, and returns its handle.
-pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
-    let comm = Arc::new(comm);
-    progress::add(&comm);
-    put(&comm)
-}
-
-/// Inserts a communicator, without registration for progress, and returns its handle.
-pub(in crate::runtime::comm) fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
-    match TABLE.insert(Arc::clone(comm)) {
-        // No other thread has this handle yet.
-        Some(id) => {
-            comm.slot.set(TABLE.slot_ref(id), id);
-            comm.recorder.belongs_to(id);
-            Ok(dtl_comm_t { id })
-        }
-        None => Err(no_handle()),
-    }
-}
-
-#[cold]
-fn no_handle() -> Error {
-    Error::new(DTL_ERROR_LIMIT, "no handle left for another communicator: destroy some")
-}
-
 /// Maximum time that a destroy waits for calls that may be starting an operation.
 const LONGEST_START: Duration = Duration::from_secs(1);
 
@@ -114,27 +67,12 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<C
     comm.map(Some).ok_or_else(|| invalid_handle("communicator", TAG, handle.id))
 }
 
-/// Fails with BUSY if the current call runs inside a callback of the program that a collective on
-/// `comm` has called. That collective cannot continue before the callback returns, so the call
-/// would disturb the collective or deadlock.
-pub(in crate::runtime::comm) fn check_outside(comm: &Comm, name: &str) -> Result<()> {
-    if comm.in_collective.is_of(epoch::thread_mark()) {
-        return fail!(
-            DTL_ERROR_BUSY,
-            "{name}: a collective on this communicator is further up this thread, and has called \
-             the function of the \
-             program that calls this: let that function return first"
-        );
-    }
-    Ok(())
-}
-
 /// Destroys a communicator. Waiting calls return CANCELED, operations in flight are canceled, and
 /// the link closes with the last communicator on it. Call outside of the epoch.
 pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
-    check_outside(comm, "dtl_comm_destroy")?;
+    comm.check_outside("dtl_comm_destroy")?;
     request::check_revocable(comm)?;
-    let has_failed = absence::has_failed(comm);
+    let has_failed = has_failed(comm);
     // Set first, so that a thread that waits for a request of this communicator gets CANCELED.
     comm.standing.set(CommState::Closed);
     // A call that found the communicator open has inserted its request before it leaves the epoch.
@@ -151,16 +89,64 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
         comm.standing.set(CommState::Open);
         return Err(error);
     }
-    coll::coll_device::leave(comm);
-    absence::leave(comm, has_failed);
+    coll_device::leave(comm);
+    leave(comm, has_failed);
     let handle = comm.handle();
     match TABLE.remove(&epoch::enter(), handle.id) {
         Some(comm) => {
-            attribute::end_all(&comm, handle);
+            comm.attributes.delete_all(handle);
             Ok(())
         }
         None => Err(invalid_handle("communicator", TAG, handle.id)),
     }
+}
+
+/// Returns true if the communicator has failed, so that its ranks may destroy it at different
+/// times. Without a failure all ranks destroy the communicator collectively.
+fn has_failed(comm: &Comm) -> bool {
+    comm.standing.state() == CommState::Revoked || comm.is_broken() || comm.has_died()
+}
+
+/// Publishes to the other ranks that this rank destroys the communicator: by its mark in the
+/// mailbox, and by a notice if the communicator has failed. After a completed shrink no rank waits
+/// for this rank on the communicator any more, so no mark is set: a late rank that saw the mark
+/// would exclude this rank from the shrunk communicator, of which this rank is a member.
+fn leave(comm: &Comm, has_failed: bool) {
+    let (completed, is_pending) = comm.shrinking.lock().state();
+    if let Some(flat) = comm.flat.as_ref().filter(|_| completed == 0) {
+        flat.leave();
+    }
+    if !has_failed {
+        return;
+    }
+    if completed == 0 || is_pending {
+        hang_report::absent(comm, HERE);
+    }
+    if is_pending {
+        hang_report::absent(comm, of_shrink(completed));
+    }
+    hang_report::retire(comm);
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        // No thread uses the communicator any more. No request is left, unless a call was starting
+        // an operation for longer than `destroy` waited.
+        request::end_all(self);
+        OPEN.remove(std::ptr::from_ref(self).addr());
+    }
+}
+
+/// Deletes the attributes of all communicators at finalize, before the communicators, and then all
+/// keys.
+pub fn delete_attributes() {
+    let inside = epoch::enter();
+    let comms: Vec<(u64, Arc<Comm>)> =
+        TABLE.handles().into_iter().filter_map(|id| Some((id, TABLE.pin(&inside, id)?))).collect();
+    for (id, comm) in comms {
+        comm.attributes.delete_all(dtl_comm_t { id });
+    }
+    attribute::forget_all();
 }
 
 /// Closes and removes every communicator at finalize.

@@ -13,7 +13,7 @@ use crate::runtime::component::{
 };
 use crate::sys::{
     compute::callback::ForeignTester,
-    handles::{handle_table::SlotRefCell, owning_ref::OwningRef},
+    handles::{epoch, handle_table::SlotRefCell, owning_ref::OwningRef},
     sync::{
         atomic_lock::BiasedTryLock,
         lock::Mutex,
@@ -38,7 +38,7 @@ pub struct Comm {
     /// Number of collectives started so far.
     pub(super) sequence: AtomicU32,
     /// Part that runs collectives on device memory; `None` for kinds without such collectives.
-    pub(super) device: Option<Box<super::coll::coll_device::DeviceCommPart>>,
+    pub(super) device: Option<Box<super::coll::device_part::DeviceCommPart>>,
     /// Bit set of the buffer paths already reported to `dtl_explain` (`p2p_staging`).
     pub(super) explained: AtomicU8,
     pub(super) is_broken: AtomicBool,
@@ -60,15 +60,15 @@ pub struct Comm {
     /// Ranks grouped by node; `None` where the grouping does not make collectives faster.
     pub(super) levels: Option<Levels>,
     /// Mailboxes for small collectives; `None` unless the ranks share memory and are few.
-    pub(super) flat: Option<super::coll::small_coll::SmallColl>,
+    pub(super) flat: Option<super::coll::mailboxes::Mailboxes>,
     /// Reason for which further collectives fail; set once a collective has failed.
     pub(super) broken: Mutex<Option<String>>,
     /// Schedules (step lists) for reuse.
     pub(super) spare: Mutex<Vec<super::coll::schedule::Schedule>>,
-    pub(super) reports: Arc<super::diagnostics::hang_report::Reports>,
+    pub(super) reports: Arc<super::diagnostics::hang_report::reports::Reports>,
     /// Parent communicator, and its collective that created this communicator, if any.
-    pub(super) origin: Option<Box<super::absence::CommOrigin>>,
-    pub(super) shrinking: Mutex<super::open::agree::Shrinking>,
+    pub(super) origin: Option<Box<super::failure::missing_ranks::CommOrigin>>,
+    pub(super) shrinking: Mutex<super::open::shrinking::Shrinking>,
     /// Per kind of collective: bit set of the algorithms used so far (for `dtl_explain`).
     pub(super) chosen: [AtomicU32; super::op_desc::KINDS.len()],
     pub(super) attributes: super::open::attribute::Attributes,
@@ -131,7 +131,7 @@ impl Comm {
             let board = shared.and_then(|shared| shared.part().board(self.context, &members));
             self.flat = board
                 .transpose()?
-                .map(|board| super::coll::small_coll::SmallColl::new(board, self.size))
+                .map(|board| super::coll::mailboxes::Mailboxes::new(board, self.size))
                 .transpose()?;
         }
         Ok(self)
@@ -140,6 +140,11 @@ impl Comm {
     /// Returns the handle of this communicator.
     pub(super) fn handle(&self) -> dtl_comm_t {
         dtl_comm_t { id: self.slot.handle() }
+    }
+
+    /// Returns the attributes that a program has set.
+    pub fn attributes(&self) -> &super::open::attribute::Attributes {
+        &self.attributes
     }
 
     /// Returns this process' rank.
@@ -289,6 +294,20 @@ impl Comm {
         self.link.failure_text().map_or(String::new(), |said| format!(": {said}"))
     }
 
+    /// Fails with BUSY if the current call runs inside a callback of the program that a collective
+    /// on this communicator has called. That collective cannot continue before the callback
+    /// returns, so the call would disturb the collective or deadlock.
+    pub(super) fn check_outside(&self, name: &str) -> Result<()> {
+        if self.in_collective.is_of(epoch::thread_mark()) {
+            return fail!(
+                DTL_ERROR_BUSY,
+                "{name}: a collective on this communicator is further up this thread, and has \
+                 called the function of the program that calls this: let that function return first"
+            );
+        }
+        Ok(())
+    }
+
     pub(super) fn check_peer(&self, name: &str, rank: i32, any: bool) -> Result<()> {
         if (0..self.size).contains(&rank)
             || rank == DTL_PROC_NULL
@@ -301,15 +320,6 @@ impl Comm {
             "{name} {rank}: the communicator has ranks 0 to {}",
             self.size - 1
         )
-    }
-}
-
-impl Drop for Comm {
-    fn drop(&mut self) {
-        // No thread uses the communicator any more. No request is left, unless a call was starting
-        // an operation for longer than `destroy` waited.
-        super::p2p::request::end_all(self);
-        super::progress::remove(self);
     }
 }
 

@@ -3,14 +3,17 @@
 //! In reading order:
 //! - `shared_transport`: an open transport and the contexts on it
 //! - `rank_map`: the transport's ranks that a communicator consists of
+//! - `posted`: memory of the library with the operation posted into it
 //! - `comm_state`: state (open, closed, revoked) and size, in one word
 //! - `communicator`: the communicator itself, [`Comm`]
-//! - `comm_handles`: handle table of communicators
+//! - `comm_table`: tables of communicators
+//! - `comm_handles`: use of communicators by handle, and their destruction
 //! - `op_desc`: descriptions of operations, for the recorder and for comparison between ranks
 //! - `flight_recorder`: the last operations of each rank
-//! - `absence`: live ranks that take no part
-//! - `peer_close`: ranks that destroyed a communicator that other ranks still use
+//! - `failure`: members that died or take no part
 //! - `rma_path`: interface of the paths of one-sided operations
+//! - `progress_list`: list of objects that need progress
+//! - `progress_count`: number of objects that need progress
 //! - `progress`: progress of all communicators while a call waits
 //! - `p2p`: messages and requests
 //! - `diagnostics`: hang report, dry run
@@ -18,24 +21,27 @@
 //! - `rma`: windows
 //! - `open`: opening communicators, groups, attributes
 
-mod absence;
 pub mod coll;
 mod comm_handles;
 mod comm_state;
+mod comm_table;
 mod communicator;
 pub mod diagnostics;
+mod failure;
 mod flight_recorder;
 mod op_desc;
 pub mod open;
 pub mod p2p;
-mod peer_close;
+mod posted;
 mod progress;
+mod progress_count;
+mod progress_list;
 mod rank_map;
 pub mod rma;
 mod rma_path;
 mod shared_transport;
 pub use self::comm_handles::{
-    TAG, destroy, destroy_all, forget_all, get, hold, insert, is_live, keep, pin, pin_to_destroy,
-    visit,
+    delete_attributes, destroy, destroy_all, forget_all, get, hold, pin, pin_to_destroy,
 };
+pub use self::comm_table::{TAG, insert, is_live, keep, visit};
 pub use self::communicator::{Comm, abort, info};

@@ -3,179 +3,102 @@
 //!
 //! The operation that the call waits for is not handled here: the call itself polls it.
 
+use super::Comm;
+use super::comm_table::OPEN;
 use super::diagnostics::hang_report;
-use super::p2p::request;
-use super::shared_transport::SharedTransport;
-use super::{Comm, rma};
+use super::progress_count::{self, has_running, is_idle};
+use super::progress_list::TURNS;
+use super::rma::rma_progress;
 use crate::abi::handle::dtl_request_t;
-use crate::runtime::hot_globals::HOT;
 use crate::sys::{
     os::process::spawn_scoped,
-    sync::{AtomicUpdate, lock::Mutex, wait::Backoff},
+    sync::{lock::Mutex, wait::Backoff},
 };
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
-
-/// Number of other communicators on which one call makes progress, in round-robin order.
-pub(super) const TURNS: usize = 4;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Number of progress calls on each transport before this thread enters a backend's `open`.
 const ROUNDS_BEFORE_OPEN: usize = 32;
 
-/// List of objects that need progress. Their number is stored outside the lock, so that an empty
-/// list is never locked. The time of each call but [`ProgressList::live`] is independent of the
-/// number.
-pub(super) struct ProgressList<T: ?Sized> {
-    all: Mutex<Listed<T>>,
-    count: AtomicUsize,
-}
-
-struct Listed<T: ?Sized> {
-    /// Listed objects by address. The address of a listed object is not reused, because its weak
-    /// reference keeps the allocation.
-    by_address: BTreeMap<usize, Weak<T>>,
-    /// Address of the object whose turn was last.
-    last: usize,
-}
-
-static OPEN: ProgressList<Comm> = ProgressList::new();
 /// Handles of the started requests that need progress: collectives that the library runs, messages
 /// that calls start, and messages whose parts calls copy. The oldest is first, because the requests
 /// of one communicator may have to complete in that order.
 static RUNNING: Mutex<ActiveRequests> =
     Mutex::new(ActiveRequests { all: VecDeque::new(), swept_at: LEAST_SWEPT });
-/// Number of objects that need progress, in one word that every call reads before it blocks in a
-/// transport. Value modulo [`RUNNING_ONE`]: number of links whose operations progress only during
-/// calls. Value divided by [`RUNNING_ONE`]: length of `RUNNING`.
-static MOVING: &AtomicU64 = &HOT.moving;
-const RUNNING_ONE: u64 = 1 << 32;
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
 /// Maximum number of rounds in which one call makes progress on started requests. Each round starts
 /// with the oldest requests; the call stops when none of the oldest has completed.
 const BURST: usize = 64;
 const LEAST_SWEPT: usize = 64;
 
+/// Table of requests, as their progress needs it.
+pub(super) trait Progress: Sync {
+    /// Makes progress on a request. A failure is returned to the thread that waits for the request.
+    fn progress(&self, handle: dtl_request_t);
+
+    /// Makes progress on a request from a thread of the library. Does nothing if the transport does
+    /// not allow calls from such a thread, or if the operation would call a function of the program
+    /// there.
+    fn progress_from_thread(&self, handle: dtl_request_t);
+
+    /// Returns true if the handle refers to a request.
+    fn is_alive(&self, handle: dtl_request_t) -> bool;
+
+    /// Returns true if the request is inactive or complete, or the handle is stale. Makes no
+    /// progress.
+    fn is_at_rest(&self, handle: dtl_request_t) -> bool;
+}
+
+/// Started request that needs progress, and its table.
+#[derive(Clone, Copy)]
+struct ActiveRequest {
+    handle: dtl_request_t,
+    table: &'static dyn Progress,
+}
+
+impl ActiveRequest {
+    fn progress(self) {
+        self.table.progress(self.handle);
+    }
+}
+
 struct ActiveRequests {
-    all: VecDeque<dtl_request_t>,
+    all: VecDeque<ActiveRequest>,
     /// Length of `all` from which on an insertion removes all stale handles, not only the oldest.
     swept_at: usize,
 }
 
-impl ActiveRequests {
-    /// Publishes the length of this list in `MOVING`.
-    fn count(&self) {
-        let length = self.all.len() as u64 * RUNNING_ONE;
-        let told = |moving| Some(moving % RUNNING_ONE + length);
-        let _before = MOVING.checked_update(Ordering::Relaxed, Ordering::Relaxed, told);
-    }
-}
-
-impl<T: ?Sized> ProgressList<T> {
-    pub(super) const fn new() -> Self {
-        ProgressList {
-            all: Mutex::new(Listed { by_address: BTreeMap::new(), last: 0 }),
-            count: AtomicUsize::new(0),
-        }
-    }
-
-    /// Adds an object, which [`ProgressList::remove`] removes before the object's memory is freed.
-    pub(super) fn add(&self, what: &Arc<T>) {
-        let mut all = self.all.lock();
-        all.by_address.insert(Arc::as_ptr(what).addr(), Arc::downgrade(what));
-        self.count.store(all.by_address.len(), Ordering::Relaxed);
-    }
-
-    /// Removes the object at `address`. Returns false if the object was not listed.
-    pub(super) fn remove(&self, address: usize) -> bool {
-        let mut all = self.all.lock();
-        let was_there = all.by_address.remove(&address).is_some();
-        self.count.store(all.by_address.len(), Ordering::Relaxed);
-        was_there
-    }
-
-    pub(super) fn clear(&self) {
-        self.all.lock().by_address.clear();
-        self.count.store(0, Ordering::Relaxed);
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// Returns all live objects, to be dropped outside the lock, which `Drop` of `Comm` acquires.
-    fn live(&self) -> Vec<Arc<T>> {
-        self.all.lock().by_address.values().filter_map(Weak::upgrade).collect()
-    }
-
-    /// Returns the next `TURNS` live objects in round-robin order; none if the list is locked.
-    pub(super) fn turns(&self) -> [Option<Arc<T>>; TURNS] {
-        let mut next = [const { None }; TURNS];
-        // If the list is locked, the thread that holds the lock does the work.
-        let Some(mut all) = self.all.try_lock() else { return next };
-        let Listed { by_address, last } = &mut *all;
-        let before = *last;
-        let rest = by_address.range((Bound::Excluded(before), Bound::Unbounded));
-        for (slot, (address, known)) in next.iter_mut().zip(rest.chain(by_address.range(..=before)))
-        {
-            *slot = known.upgrade();
-            *last = *address;
-        }
-        next
-    }
-}
-
-/// Adds a communicator to the list of open communicators.
-pub(super) fn add(comm: &Arc<Comm>) {
-    OPEN.add(comm);
-}
-
-/// Removes a communicator from the list of open communicators when it is dropped.
-pub(super) fn remove(comm: &Comm) {
-    OPEN.remove(std::ptr::from_ref(comm).addr());
-}
-
 /// Adds the request of a started collective or of a staged message that is not complete.
-pub(super) fn add_running(handle: dtl_request_t) {
+pub(super) fn add_running(table: &'static dyn Progress, handle: dtl_request_t) {
     let mut running = RUNNING.lock();
     if running.all.len() >= running.swept_at {
-        running.all.retain(|known| request::is_alive(*known));
+        running.all.retain(|known| known.table.is_alive(known.handle));
         running.swept_at = (2 * running.all.len()).max(LEAST_SWEPT);
     }
-    running.all.push_back(handle);
-    running.count();
+    running.all.push_back(ActiveRequest { handle, table });
+    progress_count::set_running(running.all.len());
 }
 
 /// Adds a persistent request that was started, unless it is still listed from its previous start.
-pub(super) fn add_running_again(handle: dtl_request_t) {
-    if !RUNNING.lock().all.contains(&handle) {
-        add_running(handle);
+pub(super) fn add_running_again(table: &'static dyn Progress, handle: dtl_request_t) {
+    if !RUNNING.lock().all.iter().any(|known| known.handle == handle) {
+        add_running(table, handle);
     }
-}
-
-/// Returns true if started requests may need progress. Waiting threads then poll, not sleep.
-pub(super) fn has_running() -> bool {
-    MOVING.load(Ordering::Relaxed) >= RUNNING_ONE
-}
-
-/// Makes progress on a request. A failure is returned to the thread that waits for the request.
-fn move_on(handle: dtl_request_t) {
-    drop(request::standing(handle));
 }
 
 /// Makes progress on other started requests after an unsuccessful poll, also on staged messages.
 pub(super) fn running() {
     if has_running() {
-        move_running(move_on);
+        move_running(ActiveRequest::progress);
     }
 }
 
 /// Makes progress on some started requests: on the oldest ones repeatedly as long as they complete,
 /// and on a few other requests in round-robin order.
-fn move_running(move_on: fn(dtl_request_t)) {
+fn move_running(progress: impl Fn(ActiveRequest)) {
     for _ in 0..BURST {
-        let mut next = [dtl_request_t::NULL; 2 * TURNS];
+        let mut next = [None; 2 * TURNS];
         {
             let Some(running) = RUNNING.try_lock() else { return };
             let all = &running.all;
@@ -183,12 +106,10 @@ fn move_running(move_on: fn(dtl_request_t)) {
             for (step, slot) in next.iter_mut().enumerate().take(2 * TURNS.min(all.len())) {
                 let index =
                     if step % 2 == 0 { step / 2 } else { first.wrapping_add(step / 2) % all.len() };
-                *slot = all.get(index).copied().unwrap_or(dtl_request_t::NULL);
+                *slot = all.get(index).copied();
             }
         }
-        for handle in next.iter().filter(|handle| handle.id != 0) {
-            move_on(*handle);
-        }
+        next.into_iter().flatten().for_each(&progress);
         if !forget_oldest() {
             return;
         }
@@ -200,10 +121,10 @@ fn move_running(move_on: fn(dtl_request_t)) {
 fn forget_oldest() -> bool {
     let Some(mut running) = RUNNING.try_lock() else { return false };
     let before = running.all.len();
-    while running.all.front().is_some_and(|oldest| request::is_at_rest(*oldest)) {
+    while running.all.front().is_some_and(|oldest| oldest.table.is_at_rest(oldest.handle)) {
         running.all.pop_front();
     }
-    running.count();
+    progress_count::set_running(running.all.len());
     !running.all.is_empty() && running.all.len() < before
 }
 
@@ -212,23 +133,7 @@ fn forget_oldest() -> bool {
 pub(super) fn forget() {
     OPEN.clear();
     RUNNING.lock().all.clear();
-    MOVING.store(0, Ordering::Relaxed);
-}
-
-/// Counts a link that is opened (`comes`) or closed, if its operations progress only during calls.
-pub(super) fn count(link: &SharedTransport, comes: bool) {
-    if link.transport.properties().needs_progress {
-        let _before = if comes {
-            MOVING.fetch_add(1, Ordering::Relaxed)
-        } else {
-            MOVING.fetch_sub(1, Ordering::Relaxed)
-        };
-    }
-}
-
-/// Returns true if no object of the process needs calls for its progress.
-pub(super) fn is_idle() -> bool {
-    MOVING.load(Ordering::Relaxed) == 0
+    progress_count::forget();
 }
 
 /// Returns true if a call may block until completion in a transport that progresses by itself.
@@ -241,10 +146,10 @@ pub(super) fn may_block() -> bool {
 #[cold]
 #[inline(never)]
 fn has_settled() -> bool {
-    if MOVING.load(Ordering::Relaxed) % RUNNING_ONE != 0 {
+    if progress_count::has_transports() {
         return false;
     }
-    move_running(move_on);
+    move_running(ActiveRequest::progress);
     !has_running()
 }
 
@@ -256,8 +161,8 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     }
     meanwhile(call, || {
         move_needy();
-        move_running(request::serve);
-        rma::rma_progress::serve_some();
+        move_running(|request| request.table.progress_from_thread(request.handle));
+        rma_progress::serve_some();
     })
 }
 
@@ -318,15 +223,15 @@ fn move_needy() {
 /// reports its queued messages. A message for which the transport has no room remains queued.
 pub(super) fn before_open() {
     let mut comms: Vec<Arc<Comm>> = OPEN.live();
-    let running: Vec<dtl_request_t> = RUNNING.lock().all.iter().copied().collect();
+    let running: Vec<ActiveRequest> = RUNNING.lock().all.iter().copied().collect();
     comms.iter().for_each(|comm| hang_report::serve(comm));
-    running.iter().for_each(|handle| move_on(*handle));
+    running.into_iter().for_each(ActiveRequest::progress);
     // Communicators derived from the same communicator share their transport.
     comms.sort_by_key(|comm| Arc::as_ptr(&comm.link));
     comms.dedup_by(|one, other| Arc::ptr_eq(&one.link, &other.link));
     for _ in 0..ROUNDS_BEFORE_OPEN {
         comms.iter().for_each(|comm| comm.link.transport.progress());
-        rma::rma_progress::serve_some();
+        rma_progress::serve_some();
     }
 }
 
@@ -343,5 +248,5 @@ pub(super) fn others(waiting: &Comm) {
         }
     }
     running();
-    rma::rma_progress::serve_some();
+    rma_progress::serve_some();
 }

@@ -6,8 +6,8 @@
 use crate::abi::comm::communicator::DTL_TAG_MAX;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
-use crate::runtime::comm::diagnostics::hang_report;
-use crate::runtime::comm::progress;
+use crate::runtime::comm::failure::missing_ranks::Retired;
+use crate::runtime::comm::progress_count;
 use crate::runtime::component::{Direct, ForeignTest, Liveness, SharedMemory, Transport};
 use crate::runtime::explain;
 use crate::runtime::registry::{self, Backend};
@@ -64,7 +64,7 @@ pub(in crate::runtime::comm) struct SharedTransport {
     /// Number of contexts that this rank has assigned to communicators whose first rank it was.
     contexts: AtomicU32,
     /// Contexts of recently destroyed communicators, for which notices may still arrive.
-    pub(in crate::runtime::comm) retired: hang_report::Retired,
+    pub(in crate::runtime::comm) retired: Retired,
     /// True if the transport failed to cancel an operation and may still access its buffer.
     lost: AtomicBool,
 }
@@ -86,7 +86,6 @@ impl SharedTransport {
             );
         }
         let lost = AtomicBool::new(false);
-        let retired = hang_report::Retired::default();
         let link = SharedTransport {
             liveness: OwningRef::find(Arc::clone(&transport), |of| of.groups().liveness),
             shared_memory: OwningRef::find(Arc::clone(&transport), |of| of.groups().shared_memory),
@@ -99,11 +98,19 @@ impl SharedTransport {
             is_direct,
             spins,
             contexts,
-            retired,
+            retired: Retired::default(),
             lost,
         };
-        progress::count(&link, true);
+        link.count(true);
         link
+    }
+
+    /// Counts this transport when it is opened (`comes`) or closed, if its operations progress only
+    /// during calls.
+    fn count(&self, comes: bool) {
+        if self.transport.properties().needs_progress {
+            progress_count::count_transport(comes);
+        }
     }
 
     /// Enables direct transfers of device memory, without staging, if the transport supports them.
@@ -176,7 +183,7 @@ impl SharedTransport {
         // Other ranks' progress on collectives wakes no thread that waits for another event.
         self.pause_with(backoff, |seen, limit| {
             let wakeup = self.transport.groups().wakeup;
-            !progress::has_running() && wakeup.is_some_and(|wakeup| wakeup.rest(seen, limit))
+            !progress_count::has_running() && wakeup.is_some_and(|wakeup| wakeup.rest(seen, limit))
         });
     }
 
@@ -192,7 +199,7 @@ impl SharedTransport {
 
 impl Drop for SharedTransport {
     fn drop(&mut self) {
-        progress::count(self, false);
+        self.count(false);
         if let Err(error) = self.transport.close() {
             crate::runtime::log::warning!(
                 "closing a communicator of kind {}: {error}",

@@ -8,111 +8,21 @@
 //! This file has the connection setup, the selection of collectives, their start and their
 //! completion. The set of collectives that a device library supports is not defined here.
 
+use super::CollArgs;
+use super::coll_exec::StartedColl;
+use super::device_part::{DeviceCommPart, DeviceCommSpec};
 use super::schedule::Advance;
-use super::{CollArgs, StartedColl};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::diagnostics::hang_report;
-use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::component::{
     BOOTSTRAP_NS, BootstrapId, DeviceComm, all_or_none, failed_elsewhere,
 };
 use crate::runtime::explain;
-use crate::runtime::memory::device_only;
-use crate::runtime::registry::Backend;
 use crate::sys::sync::wait::{Backoff, Deadline};
-use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Backend of a rank's device communicator, and how the communicator uses it.
-pub(in crate::runtime::comm) struct DeviceCommSpec {
-    /// Shared ownership that keeps the backend loaded.
-    pub(in crate::runtime::comm) backend: Arc<Backend>,
-    /// True if collectives that the device library does not support are staged.
-    pub(in crate::runtime::comm) stages: bool,
-    /// True if reductions must be bitwise equal to the reductions of other kinds.
-    pub(in crate::runtime::comm) is_deterministic: bool,
-}
-
-/// Device communicator of one rank, and how the communicator uses it.
-pub(in crate::runtime::comm) struct DeviceCommPart {
-    comm: Box<dyn DeviceComm>,
-    pub(in crate::runtime::comm) kind: &'static CStr,
-    wanted: DeviceCommSpec,
-    explained: AtomicBool,
-}
-
-impl DeviceCommPart {
-    pub(in crate::runtime::comm) fn describe(&self) -> String {
-        self.comm.describe()
-    }
-
-    /// Returns true if the non-empty buffers are memory of this device that the host cannot reach.
-    /// Fails if a buffer is memory of another device, or if only some buffers are device memory.
-    fn holds(&self, args: &CollArgs) -> Result<bool> {
-        let (backend, device) = self.comm.device();
-        let (mut hidden, mut plain) = (None, None);
-        let buffers = args.send.ranges().iter().chain(args.recv.ranges());
-        for buffer in buffers.filter(|buffer| !buffer.is_empty()) {
-            let Some(allocation) =
-                device_only::allocation_of(*buffer)?.filter(|found| found.hidden)
-            else {
-                plain = Some(buffer);
-                continue;
-            };
-            if (allocation.backend, allocation.device) != (backend, device) {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "{:?} is memory of another device than the communicator's, which is {}: \
-                     allocate on that one, or open \
-                     a communicator on the other",
-                    buffer.addr(),
-                    self.comm.describe()
-                );
-            }
-            hidden = Some(buffer);
-        }
-        match (hidden, plain) {
-            (Some(hidden), Some(plain)) => fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "{:?} is device memory and {:?} is memory that the host reaches: over kind \"{}\" \
-                 all buffers of a \
-                 collective are of one sort, on all ranks",
-                hidden.addr(),
-                plain.addr(),
-                self.kind.to_string_lossy()
-            ),
-            (hidden, _) => Ok(hidden.is_some()),
-        }
-    }
-
-    fn refuses(&self, args: &CollArgs) -> Option<String> {
-        if args.neighbors.is_some() {
-            return Some("each rank has other neighbors".to_owned());
-        }
-        let is_prefix = matches!(args.kind, Kind::Scan | Kind::Exscan);
-        if args.reduction.is_some() && !is_prefix && self.wanted.is_deterministic {
-            return Some(
-                "it takes operands in an order of its own, and the communicator is deterministic"
-                    .to_owned(),
-            );
-        }
-        self.comm.refuses(args)
-    }
-
-    fn explain_once(&self, error: &Error) {
-        if !self.explained.swap(true, Ordering::Relaxed) {
-            let topic =
-                format!("collectives of device memory over {}", self.kind.to_string_lossy());
-            explain::chose(
-                &topic,
-                &format!("staged where need be (DTL_COMM_STAGE); first: {}", error.text()),
-            );
-        }
-    }
-}
 
 /// Starts a collective if its buffers are memory of the communicator's device. Returns `None` if
 /// there is no device, if the buffers are other memory, or if the collective is to be staged.

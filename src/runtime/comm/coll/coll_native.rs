@@ -3,15 +3,15 @@
 //! A blocking native collective completes in the call that starts it. A `Run` (`coll_exec`) is
 //! created only for collectives that remain in progress.
 
-use super::coll_exec::CollSetup;
+use super::coll_exec::{CallMode, CollSetup, StartedColl};
 use super::schedule::Advance;
-use super::{Buffer, CallMode, CollArgs, StartedColl};
+use super::{Buffer, CollArgs};
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::dtl_reduce_op_t;
 use crate::error::{Error, Result};
 use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::p2p::send_recv::Data;
-use crate::runtime::comm::{Comm, progress};
+use crate::runtime::comm::{Comm, progress, progress_count};
 use crate::runtime::component::{NativeCollectives, OpId};
 use crate::runtime::memory::device_only;
 use crate::runtime::types;
@@ -74,7 +74,7 @@ pub fn allreduce(
     let native = comm.native_collectives.as_ref()?.part();
     let count = i32::try_from(recv.bytes.len()).ok().map(|_| recv.count as i32)?;
     let is_apart = send.is_none_or(|send| send.is_apart(recv.bytes));
-    if !usually(is_apart && !device_only::is_any() && progress::is_idle()) {
+    if !usually(is_apart && !device_only::is_any() && progress_count::is_idle()) {
         return None;
     }
     let turn = comm.try_enter()?;

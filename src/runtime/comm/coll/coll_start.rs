@@ -2,63 +2,16 @@
 
 use super::algorithms::choice::{Algorithm, Allowed, choose};
 use super::algorithms::{self as algorithm, AlgorithmChoice};
-use super::coll_exec::Run;
-use super::coll_staging::StagedBuffers;
+use super::coll_exec::{CallMode, StartedColl};
 use super::{Buffer, CollArgs, Root, coll_device, coll_native, coll_staging};
 use crate::error::{Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::op_desc::{Kind, OpDesc};
-use crate::runtime::comm::p2p::posted::Posted;
+use crate::runtime::comm::posted::Posted;
 use crate::runtime::explain;
 use crate::runtime::memory::device_only;
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::Ordering;
-
-/// How the caller waits for a collective.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum CallMode {
-    /// The call returns when the collective is complete.
-    Blocking,
-    /// The call returns a request.
-    Request,
-}
-
-/// Collective that has been started.
-#[allow(clippy::large_enum_variant, reason = "on the stack, and moved once")]
-pub enum StartedColl {
-    /// The collective is complete.
-    Over(Kind),
-    /// The collective is in progress.
-    Going(Run),
-}
-
-impl StartedColl {
-    pub(in crate::runtime::comm) fn kind(&self) -> Kind {
-        match self {
-            StartedColl::Over(kind) => *kind,
-            StartedColl::Going(run) => run.call().kind,
-        }
-    }
-
-    /// Attaches staged buffers. Their results are copied to device memory at completion.
-    fn with(self, stage: StagedBuffers) -> Result<Self> {
-        match self {
-            StartedColl::Over(kind) => match stage.deliver() {
-                Ok(()) => Ok(StartedColl::Over(kind)),
-                Err(error) => Err(error.within(kind.name())),
-            },
-            StartedColl::Going(run) => Ok(StartedColl::Going(run.with(stage))),
-        }
-    }
-
-    /// Starts the collective as a request, without waiting. Returns `None` if it is complete.
-    pub(in crate::runtime::comm) fn start(self, comm: &Comm) -> Result<Option<Run>> {
-        match self {
-            StartedColl::Over(_) => Ok(None),
-            StartedColl::Going(run) => run.start(comm),
-        }
-    }
-}
 
 /// Checks the requirements of every algorithm: the root, and that the buffers do not overlap.
 fn check(comm: &Comm, args: &CollArgs) -> Result<()> {

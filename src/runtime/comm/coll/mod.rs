@@ -4,9 +4,11 @@
 //! In reading order:
 //! - `algorithms`: arguments, table of collectives, algorithms
 //! - `coll_start`: argument checks, and the order of the stages
+//! - `device_part`: a communicator's part for collectives on device memory
 //! - `coll_device`: stage: collective library for device memory
 //! - `coll_staging`: stage: host copies of device memory
 //! - `coll_native`: stage: native collectives of the transport
+//! - `mailboxes`: slots in shared memory for collectives of a few bytes
 //! - `small_coll`: collectives of a few bytes over mailboxes in shared memory
 //! - `schedule`: rounds of sends, receives and local steps
 //! - `schedule_builder`: trait that receives the steps of an algorithm
@@ -20,6 +22,8 @@ pub(super) mod coll_native;
 pub(super) mod coll_staging;
 mod coll_start;
 mod describe;
+pub(super) mod device_part;
+pub(super) mod mailboxes;
 pub(super) mod schedule;
 pub(super) mod schedule_builder;
 pub(super) mod small_coll;
@@ -27,7 +31,8 @@ pub(super) mod small_coll;
 pub use self::algorithms::args::{Buffer, CollArgs, Neighbors};
 pub(super) use self::algorithms::table::rows;
 pub use self::algorithms::table::{CollectiveRow, Extent, Root};
+pub use self::coll_exec::{CallMode, StartedColl};
 pub use self::coll_native::allreduce as native_allreduce;
-pub use self::coll_start::{CallMode, StartedColl, begin, wait};
 pub(super) use self::coll_start::{allgather_words, meet};
+pub use self::coll_start::{begin, wait};
 pub use crate::runtime::op_kind::Kind;

@@ -11,83 +11,18 @@
 use super::CollArgs;
 use super::algorithms::Group;
 use super::algorithms::reduce::Fold;
+use super::mailboxes::Mailboxes;
 use super::schedule::Advance;
 use crate::error::{Result, fail};
 use crate::runtime::comm::op_desc::Kind;
-use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{CollMailbox, Post};
+use crate::runtime::comm::{Comm, progress, progress_count};
+use crate::runtime::component::Post;
 use crate::runtime::types::Reduction;
-use crate::sys::{
-    memory::buf::{Region, Scratch},
-    sync::wait::Backoff,
-};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// Mailboxes of a communicator, and this rank's progress on them.
-pub(in crate::runtime::comm) struct SmallColl {
-    board: Box<dyn CollMailbox>,
-    /// Maximum bytes of each rank's part. Each rank reads the parts of all ranks.
-    most: usize,
-    begun: AtomicU64,
-    over: AtomicU64,
-    /// True while a thread advances the collectives that precede the one that it polls.
-    is_moving: AtomicBool,
-    /// Scratch memory for partial results, used only by the collective whose turn it is.
-    room: Scratch,
-}
-
-/// Maximum bytes that a rank reads in one collective.
-const MOST_BYTES: usize = 32 << 10;
-
-/// Bytes for the partial results of a tree: one part for each of its log2(ranks) levels. The
-/// largest need is that of 16 ranks: 4 levels of 2 KiB.
-const PARTIAL_BYTES: usize = 8 << 10;
-
-/// Returns the maximum bytes of each rank's part, if a mailbox has room for `room` bytes.
-pub(in crate::runtime::comm) fn most_bytes(room: usize, ranks: i32) -> usize {
-    let ranks = ranks.unsigned_abs().max(1);
-    let levels = ranks.ilog2().max(1) as usize;
-    room.min(MOST_BYTES / ranks as usize).min(PARTIAL_BYTES / levels)
-}
-
-impl SmallColl {
-    pub(in crate::runtime::comm) fn new(board: Box<dyn CollMailbox>, ranks: i32) -> Result<Self> {
-        let Some(room) = Scratch::unwritten(PARTIAL_BYTES) else {
-            return fail!(
-                DTL_ERROR_OUT_OF_MEMORY,
-                "no memory for partial results of small collectives"
-            );
-        };
-        let most = most_bytes(board.room(), ranks);
-        let (begun, over) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(SmallColl { board, most, begun, over, is_moving: AtomicBool::new(false), room })
-    }
-
-    /// Returns true if parts of `bytes` bytes are small enough for the mailboxes.
-    pub(in crate::runtime::comm) fn takes(&self, bytes: usize) -> bool {
-        bytes <= self.most
-    }
-
-    /// Marks in the mailbox that this rank destroys the communicator.
-    pub(in crate::runtime::comm) fn leave(&self) {
-        self.board.leave();
-    }
-
-    /// Returns true if `rank` has marked that it destroys the communicator.
-    pub(in crate::runtime::comm) fn has_left(&self, rank: i32) -> bool {
-        self.board.has_left(rank)
-    }
-
-    /// Returns the number of the next small collective. Only one thread calls it at a time.
-    fn next_number(&self) -> u64 {
-        let number = self.begun.load(Ordering::Relaxed) + 1;
-        self.begun.store(number, Ordering::Relaxed);
-        number
-    }
-}
+use crate::sys::{memory::buf::Region, sync::wait::Backoff};
+use std::sync::atomic::Ordering;
 
 /// Small collective in progress.
-pub(in crate::runtime::comm) struct Steps {
+pub(in crate::runtime::comm) struct SmallColl {
     kind: Kind,
     root: i32,
     send: Region,
@@ -104,11 +39,11 @@ pub(in crate::runtime::comm) struct Steps {
     end: i32,
 }
 
-impl Steps {
+impl SmallColl {
     /// Creates the state of a small collective; `what` distinguishes it from other collectives.
     pub(in crate::runtime::comm) fn new(
         comm: &Comm,
-        flat: &SmallColl,
+        flat: &Mailboxes,
         args: &CollArgs,
         what: u32,
     ) -> Self {
@@ -119,7 +54,7 @@ impl Steps {
             Kind::Bcast => (0, 0),
             _ => (0, comm.size),
         };
-        Steps {
+        SmallColl {
             kind,
             root,
             send: args.send.whole(),
@@ -138,7 +73,7 @@ impl Steps {
     pub(in crate::runtime::comm) fn advance(
         &mut self,
         comm: &Comm,
-        flat: &SmallColl,
+        flat: &Mailboxes,
     ) -> Result<Advance> {
         if !self.is_posted && !self.post(comm, flat)? {
             return Ok(Advance::Waiting);
@@ -160,15 +95,15 @@ impl Steps {
     }
 
     /// Returns true if all previous small collectives are complete.
-    pub(in crate::runtime::comm) fn is_next(&self, flat: &SmallColl) -> bool {
+    pub(in crate::runtime::comm) fn is_next(&self, flat: &Mailboxes) -> bool {
         self.is_posted || self.is_its_turn(flat)
     }
 
-    fn is_its_turn(&self, flat: &SmallColl) -> bool {
+    fn is_its_turn(&self, flat: &Mailboxes) -> bool {
         flat.over.load(Ordering::Acquire) + 1 == self.number
     }
 
-    fn post(&mut self, comm: &Comm, flat: &SmallColl) -> Result<bool> {
+    fn post(&mut self, comm: &Comm, flat: &Mailboxes) -> Result<bool> {
         if !self.is_its_turn(flat) {
             // A previous collective has failed, so the turn of this one never comes.
             return if comm.is_broken() { Err(comm.fail_with_first()) } else { Ok(false) };
@@ -209,7 +144,7 @@ impl Steps {
     }
 
     /// Computes the result from the parts of the other ranks, all of which have arrived.
-    fn conclude(&self, comm: &Comm, flat: &SmallColl) {
+    fn conclude(&self, comm: &Comm, flat: &Mailboxes) {
         let part =
             |rank: i32| flat.board.look(rank, self.number).map_or(Region::EMPTY, |post| post.data);
         let (recv, root, len) = (self.recv, self.root, self.len);
@@ -234,7 +169,7 @@ impl Steps {
     pub(in crate::runtime::comm) fn awaited(
         &self,
         comm: &Comm,
-        flat: &SmallColl,
+        flat: &Mailboxes,
     ) -> impl Iterator<Item = i32> {
         let (from, to) = match self.is_posted {
             true => (self.next, self.end),
@@ -250,7 +185,7 @@ impl Steps {
     pub(in crate::runtime::comm) fn is_lost(
         &self,
         comm: &Comm,
-        flat: &SmallColl,
+        flat: &Mailboxes,
         looks: bool,
     ) -> bool {
         // The departure is checked before the mailbox: posts before the departure are then visible.
@@ -264,7 +199,7 @@ impl Steps {
     pub(in crate::runtime::comm) fn pause(
         &self,
         comm: &Comm,
-        flat: &SmallColl,
+        flat: &Mailboxes,
         backoff: &mut Backoff,
     ) {
         if !self.is_posted && !self.is_its_turn(flat) {
@@ -277,7 +212,9 @@ impl Steps {
         }
         let awaited = (self.is_posted, self.next);
         comm.link.pause_with(backoff, |_, limit| match awaited {
-            (true, rank) if !progress::has_running() => flat.board.rest(rank, self.number, limit),
+            (true, rank) if !progress_count::has_running() => {
+                flat.board.rest(rank, self.number, limit)
+            }
             _ => false,
         });
         if backoff.is_turn(TURN) {
@@ -287,7 +224,7 @@ impl Steps {
     }
 
     /// Makes progress on the transport and on earlier collectives, after a poll without a new post.
-    pub(in crate::runtime::comm) fn progress_others(&self, comm: &Comm, flat: &SmallColl) {
+    pub(in crate::runtime::comm) fn progress_others(&self, comm: &Comm, flat: &Mailboxes) {
         comm.link.transport.progress();
         if !self.is_its_turn(flat) && !flat.is_moving.swap(true, Ordering::Acquire) {
             progress::others(comm);

@@ -13,7 +13,7 @@ use crate::runtime::comm::coll::algorithms::levels::Levels;
 use crate::runtime::comm::coll::algorithms::{AlgorithmChoice, Group};
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::runtime::comm::coll::{
-    self, Buffer, CollArgs, CollectiveRow, Extent, Kind, Neighbors, schedule, small_coll,
+    self, Buffer, CollArgs, CollectiveRow, Extent, Kind, Neighbors, mailboxes, schedule,
 };
 use crate::runtime::comm::flight_recorder::Recorder;
 use crate::runtime::comm::rank_map::Members;
@@ -118,7 +118,7 @@ impl CollectivePlan {
     /// bytes for a rank's data. Then no message of this plan is sent.
     pub fn prefers_board(&self, room: usize) -> bool {
         let takes =
-            self.row.deciding_bytes(self.job.bytes) <= small_coll::most_bytes(room, self.job.ranks);
+            self.row.deciding_bytes(self.job.bytes) <= mailboxes::most_bytes(room, self.job.ranks);
         self.choose(takes) == Algorithm::Flat
     }
 

@@ -14,92 +14,34 @@
 //! receives stay posted, its messages stay valid, and the next call on this rank continues it. So a
 //! late rank adopts the decision reached with its messages, and attempts need no numbers.
 
-use super::group::{MailboxReservation, derive};
+use super::group::derive;
+use super::shrinking::{AgreeMessage, Agreement, MailboxReservation, places_told};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::comm::comm_handles::check_outside;
+use crate::runtime::comm::coll::coll_device;
 use crate::runtime::comm::comm_state::CommState;
+use crate::runtime::comm::comm_table::insert;
 use crate::runtime::comm::diagnostics::hang_report;
+use crate::runtime::comm::failure::missing_ranks::of_shrink;
 use crate::runtime::comm::op_desc::{Kind, OpDesc};
-use crate::runtime::comm::p2p::posted::Posted;
+use crate::runtime::comm::p2p::op_handle::OpHandle;
+use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::shared_transport::Class;
-use crate::runtime::comm::{Comm, absence, coll, insert, progress};
-use crate::runtime::component::Completion;
+use crate::runtime::comm::{Comm, progress};
+use crate::runtime::component::{Completion, OpId, SendMode};
+use crate::sys::memory::buf::Region;
 use crate::sys::sync::wait::Backoff;
 
 /// Maximum number of rounds of one agreement; each round has a tag of its own.
 const ROUNDS: u32 = 1 << 12;
-
-/// Message that a rank sends in a round.
-#[derive(Clone, PartialEq, Eq)]
-struct AgreeMessage {
-    decided: bool,
-    /// Context that this rank proposes for the new communicator, or the decided context.
-    context: u32,
-    /// For each rank: true if the rank has failed.
-    failed: Vec<bool>,
-    /// For each rank: the mailbox slot that the rank has reserved for the new communicator, or 0 if
-    /// the slot is not known. A rank that decides has received the slots of all survivors. Empty if
-    /// there are too many ranks for mailboxes.
-    places: Vec<u32>,
-}
-
-/// Maximum number of ranks for which mailbox slots are sent; mailboxes support few ranks only.
-const MOST_PLACES: usize = 64;
-
-fn places_told(size: usize) -> usize {
-    if size > MOST_PLACES { 0 } else { size }
-}
-
-impl AgreeMessage {
-    fn words(&self) -> Vec<u64> {
-        let bits = self.failed.chunks(64).map(|chunk| {
-            (0..).zip(chunk).fold(0_u64, |bits, (at, failed)| bits | u64::from(*failed) << at)
-        });
-        let head = u64::from(self.decided) << 32 | u64::from(self.context);
-        [head].into_iter().chain(bits).chain(self.places.iter().copied().map(u64::from)).collect()
-    }
-
-    fn parse(words: &[u64], size: usize) -> AgreeMessage {
-        let (head, bits) = words.split_first().map_or((0, words), |(head, bits)| (*head, bits));
-        let failed = (0..size)
-            .map(|rank| bits.get(rank / 64).is_some_and(|word| word >> (rank % 64) & 1 == 1));
-        let places =
-            bits.iter().skip(size.div_ceil(64)).take(places_told(size)).map(|place| *place as u32);
-        let (failed, places) = (failed.collect(), places.collect());
-        AgreeMessage { decided: head >> 32 != 0, context: head as u32, failed, places }
-    }
-
-    fn survivors(&self) -> Vec<i32> {
-        (0..).zip(&self.failed).filter(|(_, failed)| !**failed).map(|(rank, _)| rank).collect()
-    }
-}
-
-/// State of the shrinks of one communicator.
-#[derive(Default)]
-pub(in crate::runtime::comm) struct Shrinking {
-    /// Number of shrinks that succeeded on this rank, equal and in the same order on all ranks.
-    completed: u32,
-    /// True while a call of `shrink` is in progress; that call then owns the agreement.
-    is_busy: bool,
-    /// Agreement that an earlier call has not completed.
-    suspended: Option<Box<Agreement>>,
-}
-
-impl Shrinking {
-    /// Returns the number of successful shrinks, and true if one is in progress or suspended.
-    pub(in crate::runtime::comm) fn state(&self) -> (u32, bool) {
-        (self.completed, self.is_busy || self.suspended.is_some())
-    }
-}
 
 /// Creates a working communicator of the surviving ranks. Collective over the survivors.
 pub fn shrink(comm: &Comm) -> Result<dtl_comm_t> {
     if comm.standing.state() == CommState::Closed {
         return Err(comm.ended());
     }
-    check_outside(comm, "dtl_comm_shrink")?;
+    comm.check_outside("dtl_comm_shrink")?;
     let (completed, suspended) = {
         let mut shrinking = comm.shrinking.lock();
         if shrinking.is_busy {
@@ -146,7 +88,7 @@ fn continue_shrink(
         return fail!(DTL_ERROR_RANK_FAILURE, "the other ranks have agreed that this rank failed");
     }
     let (survivors, context, number) =
-        (decision.survivors(), decision.context, absence::of_shrink(completed));
+        (decision.survivors(), decision.context, of_shrink(completed));
     let place = |rank: &i32| decision.places.get(*rank as usize).copied().unwrap_or(0);
     let places = survivors.iter().map(place).collect();
     let Some(seat) = agreement.seat.take() else {
@@ -157,30 +99,8 @@ fn continue_shrink(
         );
     };
     let made = derive(comm, &survivors, context, Some((seat, places)), number)?;
-    insert(coll::coll_device::pass_on(comm, made)?)
+    insert(coll_device::pass_on(comm, made)?)
 }
-
-/// Agreement in progress.
-struct Agreement {
-    /// Tag of round 0.
-    first_tag: u32,
-    round: u32,
-    own_context: u32,
-    /// Reservation of this rank's mailbox slot, until the new communicator acquires the slot.
-    seat: Option<MailboxReservation>,
-    /// Message of this rank in this round. A decided message is the result, sent to the survivors.
-    mine: AgreeMessage,
-    /// Received messages of this round, by rank.
-    heard: Vec<Option<AgreeMessage>>,
-    /// Ranks for which this round's receive, or this round's send, is still to be posted.
-    to_receive: Vec<i32>,
-    to_send: Vec<i32>,
-    receiving: Vec<(i32, Posted)>,
-    /// Sends in flight, of all rounds, with their destinations.
-    sending: Vec<(i32, Posted)>,
-}
-
-const MEMORY: &str = "the survivors' agreement";
 
 impl Agreement {
     fn new(comm: &Comm, completed: u32) -> Result<Agreement> {
@@ -188,7 +108,7 @@ impl Agreement {
         let own_context = comm.link.new_context()?;
         let (failed, places) = (vec![false; size], vec![0; places_told(size)]);
         let mut mine = AgreeMessage { decided: false, context: own_context, failed, places };
-        let seat = MailboxReservation::reserve(comm);
+        let seat = MailboxReservation::reserve(&comm.link);
         if let Some(place) = mine.places.get_mut(comm.rank as usize) {
             *place = seat.place;
         }
@@ -262,14 +182,13 @@ impl Agreement {
         }
         let (tag, words) = ((self.first_tag + self.round) as i32, self.mine.words());
         while let Some(&rank) = self.to_receive.last() {
-            let message = (Class::Agreement, rank, tag);
-            let posted = Posted::recv(comm, words.len(), message, MEMORY);
+            let posted = post_recv(comm, words.len(), rank, tag);
             self.receiving.extend(unless_failed(posted)?.map(|posted| (rank, posted)));
             self.to_receive.pop();
         }
         while let Some(&rank) = self.to_send.last() {
             // A rank that has died meanwhile is detected when its own message does not arrive.
-            let posted = Posted::send(comm, &words, (Class::Agreement, rank, tag), MEMORY);
+            let posted = post_send(comm, &words, rank, tag);
             self.sending.extend(unless_failed(posted)?.map(|posted| (rank, posted)));
             self.to_send.pop();
         }
@@ -348,6 +267,37 @@ impl Agreement {
     }
 }
 
+const MEMORY: &str = "the survivors' agreement";
+
+/// Starts a send of a copy of `words` to rank `dest`.
+pub(in crate::runtime::comm) fn post_send(
+    comm: &Comm,
+    words: &[u64],
+    dest: i32,
+    tag: i32,
+) -> Result<Posted> {
+    post(Posted::of_words(&comm.link, words, MEMORY)?, |data| {
+        comm.start_send(Class::Agreement, data, dest, tag, SendMode::Standard)
+    })
+}
+
+/// Starts a receive of `count` words of 8 bytes from rank `source`.
+pub(in crate::runtime::comm) fn post_recv(
+    comm: &Comm,
+    count: usize,
+    source: i32,
+    tag: i32,
+) -> Result<Posted> {
+    post(Posted::for_words(&comm.link, count, MEMORY)?, |data| {
+        comm.start_recv(Class::Agreement, data, source, tag)
+    })
+}
+
+fn post(mut posted: Posted, start: impl FnOnce(Region) -> Result<OpHandle>) -> Result<Posted> {
+    posted.post(|data| start(data).map(|started| started.op().unwrap_or(OpId::COMPLETED)))?;
+    Ok(posted)
+}
+
 /// Returns the posted operation in `posted`, or `None` if the peer of the operation has failed.
 fn unless_failed(posted: Result<Posted>) -> Result<Option<Posted>> {
     match posted {
@@ -377,14 +327,6 @@ fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
         Some(Completion { status: DTL_ERROR_RANK_FAILURE, .. }) => Ok(Some(false)),
         Some(done) => comm.check_done(&done, "agreement with", peer).map(|()| Some(true)),
         None => Ok(None),
-    }
-}
-
-impl AgreeMessage {
-    /// Returns the ranks that this message reports as failed and that are not set in `known`.
-    fn survivors_missing_from(&self, known: &[bool]) -> Vec<i32> {
-        let pairs = (0..).zip(self.failed.iter().zip(known));
-        pairs.filter(|(_, (theirs, ours))| **theirs && !**ours).map(|(rank, _)| rank).collect()
     }
 }
 

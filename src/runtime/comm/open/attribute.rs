@@ -4,14 +4,10 @@ use crate::abi::comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_dele
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
-use crate::runtime::comm::Comm;
-use crate::runtime::comm::comm_handles::TABLE;
 use crate::sys::compute::callback;
-use crate::sys::handles::epoch;
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Callbacks of an attribute key, and the argument of the callbacks.
 #[derive(Clone, Copy)]
@@ -30,7 +26,7 @@ static NEXT: Mutex<i32> = Mutex::new(1);
 
 /// Attributes of a communicator: by key number, the key when the attribute was set, and the value.
 #[derive(Default)]
-pub(in crate::runtime::comm) struct Attributes(Mutex<BTreeMap<i32, (Key, Addr)>>);
+pub struct Attributes(Mutex<BTreeMap<i32, (Key, Addr)>>);
 
 /// Creates a key and returns its number.
 pub fn create_key(key: Key) -> Result<i32> {
@@ -63,86 +59,83 @@ fn find(number: i32) -> Result<Key> {
     KEYS.lock().get(&number).copied().ok_or_else(|| unknown(number))
 }
 
-/// Sets an attribute. Deletes the previous attribute under the key, if any.
-pub fn set(comm: &Comm, handle: dtl_comm_t, number: i32, value: Addr) -> Result<()> {
-    let key = find(number)?;
-    let old = comm.attributes.0.lock().insert(number, (key, value));
-    if let Some((key, value)) = old {
-        callback::delete_attribute(key.delete, (handle, number), (key.user, value));
-    }
-    Ok(())
-}
-
-/// Returns the value of an attribute, or `None` if the communicator has no attribute under the key.
-pub fn get(comm: &Comm, number: i32) -> Result<Option<Addr>> {
-    let value = comm.attributes.0.lock().get(&number).map(|(_, value)| *value);
-    if value.is_none() {
-        find(number)?;
-    }
-    Ok(value)
-}
-
-/// Deletes an attribute and calls its key's delete callback.
-pub fn delete(comm: &Comm, handle: dtl_comm_t, number: i32) -> Result<()> {
-    let old = comm.attributes.0.lock().remove(&number);
-    match old {
-        Some((key, value)) => {
-            callback::delete_attribute(key.delete, (handle, number), (key.user, value))
+impl Attributes {
+    /// Sets an attribute. Deletes the previous attribute under the key, if any.
+    pub fn set(&self, handle: dtl_comm_t, number: i32, value: Addr) -> Result<()> {
+        let key = find(number)?;
+        let old = self.0.lock().insert(number, (key, value));
+        if let Some((key, value)) = old {
+            callback::delete_attribute(key.delete, (handle, number), (key.user, value));
         }
-        None => {
+        Ok(())
+    }
+
+    /// Returns the value of an attribute, or `None` if the communicator has no attribute under the
+    /// key.
+    pub fn get(&self, number: i32) -> Result<Option<Addr>> {
+        let value = self.0.lock().get(&number).map(|(_, value)| *value);
+        if value.is_none() {
             find(number)?;
-            return fail!(
-                DTL_ERROR_NOT_FOUND,
-                "the communicator has no attribute under key {number}"
-            );
         }
+        Ok(value)
     }
-    Ok(())
-}
 
-/// Copies the attributes to a duplicate of the communicator; the copy callback of each key decides
-/// whether its attribute is copied. If a callback fails, deletes all attributes of the duplicate.
-pub(in crate::runtime::comm) fn copy_all(from: &Comm, handle: dtl_comm_t, to: &Comm) -> Result<()> {
-    let all: Vec<_> =
-        from.attributes.0.lock().iter().map(|(number, entry)| (*number, *entry)).collect();
-    for (number, (key, value)) in all {
-        let before = Mark::now();
-        match callback::copy_attribute(key.copy, (handle, number), (key.user, value)) {
-            Ok(Some(copy)) => drop(to.attributes.0.lock().insert(number, (key, copy))),
-            Ok(None) => {}
-            Err(said) => {
-                let what = format!(
-                    "no duplicate was made: the copy function of attribute key {number} returned"
+    /// Deletes an attribute and calls its key's delete callback.
+    pub fn delete(&self, handle: dtl_comm_t, number: i32) -> Result<()> {
+        let old = self.0.lock().remove(&number);
+        match old {
+            Some((key, value)) => {
+                callback::delete_attribute(key.delete, (handle, number), (key.user, value))
+            }
+            None => {
+                find(number)?;
+                return fail!(
+                    DTL_ERROR_NOT_FOUND,
+                    "the communicator has no attribute under key {number}"
                 );
-                let error = before.explain(Error::told(&what, said));
-                end_all(to, dtl_comm_t::NULL);
-                return Err(error);
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Copies the attributes to those of a duplicate of the communicator; the copy callback of each
+    /// key decides whether its attribute is copied. If a callback fails, deletes all copies.
+    pub(in crate::runtime::comm) fn copy_to(
+        &self,
+        to: &Attributes,
+        handle: dtl_comm_t,
+    ) -> Result<()> {
+        let all: Vec<_> = self.0.lock().iter().map(|(number, entry)| (*number, *entry)).collect();
+        for (number, (key, value)) in all {
+            let before = Mark::now();
+            match callback::copy_attribute(key.copy, (handle, number), (key.user, value)) {
+                Ok(Some(copy)) => drop(to.0.lock().insert(number, (key, copy))),
+                Ok(None) => {}
+                Err(said) => {
+                    let what = format!(
+                        "no duplicate was made: the copy function of attribute key {number} \
+                         returned"
+                    );
+                    let error = before.explain(Error::told(&what, said));
+                    to.delete_all(dtl_comm_t::NULL);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes all attributes of a communicator that is destroyed.
+    pub(in crate::runtime::comm) fn delete_all(&self, handle: dtl_comm_t) {
+        let all = std::mem::take(&mut *self.0.lock());
+        for (number, (key, value)) in all {
+            callback::delete_attribute(key.delete, (handle, number), (key.user, value));
+        }
+    }
 }
 
-/// Deletes all attributes of a communicator that is destroyed.
-pub(in crate::runtime::comm) fn end_all(comm: &Comm, handle: dtl_comm_t) {
-    let all = std::mem::take(&mut *comm.attributes.0.lock());
-    for (number, (key, value)) in all {
-        callback::delete_attribute(key.delete, (handle, number), (key.user, value));
-    }
-}
-
-/// Deletes all attributes at finalize, before their communicators, and then all keys.
-pub fn destroy_all() {
-    let inside = epoch::enter();
-    let comms: Vec<(u64, Arc<Comm>)> =
-        TABLE.handles().into_iter().filter_map(|id| Some((id, TABLE.pin(&inside, id)?))).collect();
-    for (id, comm) in comms {
-        end_all(&comm, dtl_comm_t { id });
-    }
-    KEYS.lock().clear();
-}
-
-/// Clears all keys in a forked child. Attributes point to copied memory, so no callback is called.
-pub fn forget_all() {
+/// Clears all keys, at finalize and in a forked child. In a child the attributes point to copied
+/// memory, so no callback is called.
+pub(in crate::runtime) fn forget_all() {
     KEYS.lock().clear();
 }

@@ -1,17 +1,16 @@
 //! Communicators derived from other communicators: duplicated, split, or of chosen ranks. They
 //! share the link; a separate context isolates their messages.
 
-use super::attribute;
+use super::shrinking::MailboxReservation;
 use crate::abi::comm::communicator::DTL_UNDEFINED;
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
+use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::{allgather_words, coll_device};
-use crate::runtime::comm::comm_handles::put;
+use crate::runtime::comm::comm_table::{OPEN, insert, put};
 use crate::runtime::comm::diagnostics::hang_report;
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::rank_map::Members;
-use crate::runtime::comm::shared_transport::SharedTransport;
-use crate::runtime::comm::{Comm, insert, progress};
 use crate::sys::os::hwinfo;
 use std::sync::Arc;
 
@@ -20,40 +19,14 @@ fn proposal(comm: &Comm) -> u64 {
     if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 }
 }
 
-/// Reservation of a mailbox slot for this rank. The slot is reserved before the ranks exchange
-/// their slot numbers, so that another thread that creates a communicator at the same time cannot
-/// obtain the slot. Drop releases the slot, unless the communicator's mailboxes have acquired it.
-pub(in crate::runtime::comm) struct MailboxReservation {
-    link: Arc<SharedTransport>,
-    /// Number of the reserved mailbox slot; 0 if no slot is reserved.
-    pub(in crate::runtime::comm) place: u32,
-}
-
-impl MailboxReservation {
-    pub(in crate::runtime::comm) fn reserve(comm: &Comm) -> Self {
-        let link = Arc::clone(&comm.link);
-        let shared = link.shared_memory.as_ref();
-        let place = shared.and_then(|shared| shared.part().reserve_place()).unwrap_or(0);
-        MailboxReservation { link, place }
+/// Opens the mailboxes of a communicator if all its ranks have a slot. `places`: slot number of
+/// each rank; 0 = the rank has no slot.
+fn open_mailboxes(mut seat: MailboxReservation, comm: Comm, places: &[u32]) -> Result<Comm> {
+    if places.contains(&0) {
+        return Ok(comm);
     }
-
-    /// Opens the mailboxes of a communicator if all its ranks have a slot. `places`: slot number of
-    /// each rank; 0 = the rank has no slot.
-    fn take(mut self, comm: Comm, places: &[u32]) -> Result<Comm> {
-        if places.contains(&0) {
-            return Ok(comm);
-        }
-        self.place = 0;
-        comm.with_board(places.iter().copied())
-    }
-}
-
-impl Drop for MailboxReservation {
-    fn drop(&mut self) {
-        if let (Some(shared), 1..) = (&self.link.shared_memory, self.place) {
-            shared.part().release_place(self.place);
-        }
-    }
+    seat.place = 0;
+    comm.with_board(places.iter().copied())
 }
 
 fn context_of(proposal: u64) -> Result<u32> {
@@ -107,7 +80,7 @@ fn derive_part(
     let made = Comm::new(Arc::clone(&comm.link), context, members, (rank, size), comm.timeout_ns);
     let made = made.made_by(comm, number);
     match seats {
-        Some((seat, places)) => seat.take(made, &places),
+        Some((seat, places)) => open_mailboxes(seat, made, &places),
         None => Ok(made),
     }
 }
@@ -117,7 +90,7 @@ pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
     let copy = internal_dup(comm, Kind::Dup)?;
     let number = comm.latest_number();
     let copied = coll_device::pass_on(comm, copy).and_then(|copy| {
-        attribute::copy_all(comm, handle, &copy)?;
+        comm.attributes.copy_to(&copy.attributes, handle)?;
         insert(copy)
     });
     or_absent(comm, number, copied)
@@ -135,7 +108,7 @@ fn dup_and_exchange<const N: usize>(
     kind: Kind,
     says: [u64; N],
 ) -> Result<(Comm, Vec<[u64; N]>)> {
-    let seat = MailboxReservation::reserve(comm);
+    let seat = MailboxReservation::reserve(&comm.link);
     let mine: Vec<u64> = [proposal(comm), u64::from(seat.place)].into_iter().chain(says).collect();
     let words = allgather_words(comm, kind, &mine)?;
     let context = context_of(words.first().copied().unwrap_or(0))?;
@@ -160,7 +133,7 @@ pub(in crate::runtime::comm) fn private<const N: usize>(
     let (made, said) = dup_and_exchange(comm, kind, says)?;
     let number = comm.latest_number();
     let made = Arc::new(made);
-    progress::add(&made);
+    OPEN.add(&made);
     or_absent(comm, number, put(&made))?;
     Ok((made, said))
 }
@@ -174,7 +147,7 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
     if color < 0 && color != DTL_UNDEFINED {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "color {color}: use 0 or more, or DTL_UNDEFINED");
     }
-    let seat = MailboxReservation::reserve(comm);
+    let seat = MailboxReservation::reserve(&comm.link);
     let mine = [color as u32 as u64, key as u32 as u64, proposal(comm), u64::from(seat.place)];
     let words = allgather_words(comm, kind, &mine)?;
     let context = context_of(words.get(2).copied().unwrap_or(0))?;

@@ -4,6 +4,7 @@
 //! - `open_kind`: opening by kind and ranks; the predefined communicators
 //! - `open_over`: opening over another communicator
 //! - `group`: deriving communicators from communicators
+//! - `shrinking`: state of a communicator's shrinks
 //! - `agree`: agreement of survivors (shrink)
 //! - `attribute`: attributes under keys
 
@@ -12,3 +13,4 @@ pub mod attribute;
 pub mod group;
 pub mod open_kind;
 pub(super) mod open_over;
+pub(super) mod shrinking;

@@ -6,11 +6,12 @@ use crate::abi::comm::communicator::{
 };
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
-use crate::runtime::comm::coll::coll_device::{self, DeviceCommSpec};
-use crate::runtime::comm::comm_handles::TABLE;
+use crate::runtime::comm::coll::coll_device;
+use crate::runtime::comm::coll::device_part::DeviceCommSpec;
+use crate::runtime::comm::comm_table::{OPEN, TABLE, insert, put};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::shared_transport::SharedTransport;
-use crate::runtime::comm::{Comm, insert, progress};
+use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{BOOTSTRAP_NS, OpenArgs, Transport};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
@@ -65,12 +66,12 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     }
     let kind = if index == 0 { settings::current().comm } else { Some("self".to_owned()) };
     let comm = Arc::new(make(&Description { kind, ..Description::default() })?);
-    comm.slot.set(crate::runtime::comm::comm_handles::TABLE.slot_ref(handle.id), handle.id);
+    comm.slot.set(TABLE.slot_ref(handle.id), handle.id);
     comm.recorder.belongs_to(handle.id);
     if !TABLE.put_fixed(index, Arc::clone(&comm)) {
         return fail!(DTL_ERROR_INTERNAL, "the slot of a predefined communicator is taken");
     }
-    progress::add(&comm);
+    OPEN.add(&comm);
     Ok(comm)
 }
 
@@ -97,7 +98,7 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     for transport in transports {
         let comm = assemble(Arc::clone(&backend), transport, 0, timeout_ns);
         // Not registered for progress, because transports of kind "threads" need none.
-        match comm.and_then(|comm| crate::runtime::comm::comm_handles::put(&Arc::new(comm))) {
+        match comm.and_then(|comm| put(&Arc::new(comm))) {
             Ok(handle) => handles.push(handle),
             Err(error) => {
                 handles

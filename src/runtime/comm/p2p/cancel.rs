@@ -1,6 +1,6 @@
 //! Cancellation of operations: one attempt, or attempts until the transport releases the buffer.
 
-use super::send_recv::OpHandle;
+use super::op_handle::OpHandle;
 use crate::abi::status::DTL_ERROR_CANCELED;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;

@@ -7,8 +7,8 @@
 //! lock except the request's lock, as for all staged messages (`p2p_staging`). The thread that
 //! starts the message obtains the dma-buf from the backend, and holds no lock during that call.
 
+use super::op_handle::OpHandle;
 use super::p2p_staging;
-use super::send_recv::OpHandle;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_PROC_NULL};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};

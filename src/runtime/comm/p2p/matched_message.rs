@@ -1,8 +1,9 @@
 //! Matched messages: removed from matching by a matched probe, for exactly one later receive.
 
+use super::op_handle::OpHandle;
 use super::p2p_staging::{BufferPath, Staged};
 use super::probe;
-use super::send_recv::{self, Data, OpHandle};
+use super::send_recv::{self, Data};
 use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::abi::handle::dtl_message_t;
 use crate::error::{Result, fail};

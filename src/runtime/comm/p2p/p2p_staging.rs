@@ -12,16 +12,17 @@
 //! Not here: classification of memory (`memory::device_only`), requests (`request`), collectives
 //! (`coll::coll_staging`).
 
-use super::send_recv::OpHandle;
+use super::op_handle::OpHandle;
 use super::staging_memory::{StagingMemory, host_memory};
 use super::{cancel, gpu_direct};
 use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::abi::status::*;
 use crate::abi::word::DTL_MEMORY_SHARED;
 use crate::error::{Error, Result, fail};
+use crate::runtime::comm::failure::absence;
 use crate::runtime::comm::flight_recorder::Ticket;
 use crate::runtime::comm::shared_transport::Class;
-use crate::runtime::comm::{Comm, absence, progress};
+use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{Completion, DataLocation, HostShadow, PipelinedSource, SendMode};
 use crate::runtime::enums::describe;
 use crate::runtime::memory::{Allocation, device_only, host_alloc, kind_info, transfer};

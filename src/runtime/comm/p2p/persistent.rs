@@ -3,7 +3,7 @@
 //! Not here: the persistent request, and the start of an ordinary operation for transports without
 //! persistent operations (`request`).
 
-use super::send_recv::OpHandle;
+use super::op_handle::OpHandle;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_PROC_NULL};
 use crate::error::Result;
 use crate::runtime::comm::Comm;

@@ -3,9 +3,10 @@
 use super::send_recv;
 use crate::abi::comm::communicator::*;
 use crate::error::{Result, fail};
+use crate::runtime::comm::diagnostics::hang_report;
 use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::shared_transport::Class;
-use crate::runtime::comm::{Comm, absence, progress};
+use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::Completion;
 use crate::sys::sync::wait::Backoff;
 
@@ -37,7 +38,7 @@ pub(in crate::runtime::comm) fn find<T>(
         return Ok(Some(found));
     }
     progress::running();
-    absence::looked_in_vain(comm);
+    hang_report::looked_in_vain(comm);
     if source == DTL_ANY_SOURCE && comm.has_died() {
         return fail!(
             DTL_ERROR_RANK_FAILURE,

@@ -1,12 +1,14 @@
 //! Point-to-point messages: blocking send, receive and exchange over a transport's operations.
 
 use super::cancel;
+use super::op_handle::OpHandle;
 use super::p2p_staging::{self, BufferPath, Staged};
-use super::posted::Posted;
 use crate::abi::comm::communicator::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
+use crate::runtime::comm::failure::absence;
 use crate::runtime::comm::op_desc::{Kind, Tagged};
+use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{Completion, OpId, PipelinedSource, RecvMode, SendMode};
@@ -19,51 +21,7 @@ use crate::sys::{
     },
 };
 use std::sync::Arc;
-
-/// Operation that was started.
-#[derive(Clone, Copy)]
-pub(in crate::runtime::comm) enum OpHandle {
-    /// Operation with DTL_PROC_NULL, which is complete without a start.
-    Nothing,
-    /// Send that completed at once.
-    Sent,
-    /// Operation that the transport has started.
-    Op(OpId),
-    /// Receive from any rank that the transport has started; the death of a rank ends it.
-    FromAny(OpId),
-    /// Operation of a persistent request that the transport has started.
-    Kept(OpId),
-}
-
-impl OpHandle {
-    /// Returns the operation handle of a send that the transport has started.
-    #[inline(always)] // row: send_recv_8
-    pub(super) fn send(begun: OpId) -> OpHandle {
-        if begun == OpId::COMPLETED { OpHandle::Sent } else { OpHandle::Op(begun) }
-    }
-
-    /// Returns the operation handle of a receive from `source` that the transport has started.
-    #[inline(always)] // row: send_recv_8
-    pub(super) fn recv(begun: OpId, source: i32) -> OpHandle {
-        if source == DTL_ANY_SOURCE { OpHandle::FromAny(begun) } else { OpHandle::Op(begun) }
-    }
-
-    /// Returns this operation handle marked as an operation of a persistent request.
-    pub(in crate::runtime::comm) fn kept(self) -> OpHandle {
-        match self {
-            OpHandle::Op(op) => OpHandle::Kept(op),
-            OpHandle::Sent => OpHandle::Nothing,
-            other => other,
-        }
-    }
-
-    pub(in crate::runtime::comm) fn op(self) -> Option<OpId> {
-        match self {
-            OpHandle::Op(op) | OpHandle::FromAny(op) | OpHandle::Kept(op) => Some(op),
-            OpHandle::Nothing | OpHandle::Sent => None,
-        }
-    }
-}
+use std::task::Poll;
 
 impl Comm {
     /// Returns true if a message needs no further checks: its peer and tag are in range, the host
@@ -175,6 +133,36 @@ impl Comm {
             None if is_from_any && self.has_died() => self.fail_from_any(op).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Polls an operation with rank `peer`. If `peer` is absent, completes it as if `peer` had
+    /// died.
+    pub(in crate::runtime::comm) fn poll_peer(
+        &self,
+        started: OpHandle,
+        peer: i32,
+    ) -> Result<Option<Completion>> {
+        match self.poll(started)? {
+            None => self.end_if_absent(started, peer),
+            done => Ok(done),
+        }
+    }
+
+    /// If rank `peer` is absent, cancels and completes an operation as if `peer` had died.
+    pub(in crate::runtime::comm) fn end_if_absent(
+        &self,
+        started: OpHandle,
+        peer: i32,
+    ) -> Result<Option<Completion>> {
+        if !self.is_absent(peer) {
+            return Ok(None);
+        }
+        self.catch_up(peer);
+        // Pending: the message has been matched and will complete.
+        Ok(match self.try_cancel_started(started)? {
+            Poll::Ready(done) => done.or(Some(absence::failed(peer))),
+            Poll::Pending => None,
+        })
     }
 
     /// Fills in the completion of a completed send if requested. None of its values is significant.

@@ -27,8 +27,8 @@ pub mod sync;
 
 use self::load_store::Direct;
 use self::select::{OfferMemory, PathChoice, WindowMemory};
-use super::absence::HERE;
 use super::diagnostics::hang_report;
+use super::failure::missing_ranks::HERE;
 use super::op_desc::Kind;
 use super::open::group;
 use super::rma_path::RmaPath;

@@ -6,7 +6,7 @@
 //! after it has found a request, then longer ones.
 
 use crate::error::{Result, fail};
-use crate::runtime::comm::progress::{ProgressList, TURNS};
+use crate::runtime::comm::progress_list::{ProgressList, TURNS};
 use crate::runtime::comm::rma_path::RmaPath;
 use crate::sys::{handles::epoch, os::process::spawn, sync::lock::Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

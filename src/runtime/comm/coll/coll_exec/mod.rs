@@ -13,17 +13,17 @@ mod peer_failure;
 use self::liveness_queries::LivenessQueries;
 use super::algorithms::Group;
 use super::coll_staging::StagedBuffers;
+use super::mailboxes::Mailboxes;
 use super::schedule::{Advance, Schedule};
-use super::small_coll::{self, SmallColl};
-use super::{CollArgs, StartedColl, coll_device, coll_native};
+use super::small_coll::SmallColl;
+use super::{CollArgs, coll_device, coll_native};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::comm::comm_handles::check_outside;
 use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
+use crate::runtime::comm::failure::peer_close::PollCounter;
 use crate::runtime::comm::flight_recorder::Ticket;
-use crate::runtime::comm::op_desc::OpDesc;
+use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::p2p::cancel;
-use crate::runtime::comm::peer_close::PollCounter;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::OpId;
 use crate::runtime::types::Reduction;
@@ -32,6 +32,52 @@ use crate::sys::{
     sync::{atomic_lock::LockWord, hints::usually, wait::Backoff},
 };
 use std::sync::atomic::Ordering;
+
+/// How the caller waits for a collective.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum CallMode {
+    /// The call returns when the collective is complete.
+    Blocking,
+    /// The call returns a request.
+    Request,
+}
+
+/// Collective that has been started.
+#[allow(clippy::large_enum_variant, reason = "on the stack, and moved once")]
+pub enum StartedColl {
+    /// The collective is complete.
+    Over(Kind),
+    /// The collective is in progress.
+    Going(Run),
+}
+
+impl StartedColl {
+    pub(in crate::runtime::comm) fn kind(&self) -> Kind {
+        match self {
+            StartedColl::Over(kind) => *kind,
+            StartedColl::Going(run) => run.call().kind,
+        }
+    }
+
+    /// Attaches staged buffers. Their results are copied to device memory at completion.
+    pub(super) fn with(self, stage: StagedBuffers) -> Result<Self> {
+        match self {
+            StartedColl::Over(kind) => match stage.deliver() {
+                Ok(()) => Ok(StartedColl::Over(kind)),
+                Err(error) => Err(error.within(kind.name())),
+            },
+            StartedColl::Going(run) => Ok(StartedColl::Going(run.with(stage))),
+        }
+    }
+
+    /// Starts the collective as a request, without waiting. Returns `None` if it is complete.
+    pub(in crate::runtime::comm) fn start(self, comm: &Comm) -> Result<Option<Run>> {
+        match self {
+            StartedColl::Over(_) => Ok(None),
+            StartedColl::Going(run) => run.start(comm),
+        }
+    }
+}
 
 /// Bits of a collective's number in the tags of its messages. The other tag bits are its signature.
 const NUMBER_BITS: u32 = 20;
@@ -56,7 +102,7 @@ enum CollWork {
     /// Native collective of the transport; `Some` once it is in flight.
     Native(CollArgs, Option<OpId>),
     /// Small collective over the communicator's mailboxes.
-    Flat(small_coll::Steps),
+    Flat(SmallColl),
     /// Collective on device memory; `Some` once it is started.
     Device(CollArgs, Option<u64>),
 }
@@ -177,12 +223,12 @@ impl Comm {
     pub(in crate::runtime::comm) fn prepare_flat(
         &self,
         args: &CollArgs,
-        flat: &SmallColl,
+        flat: &Mailboxes,
     ) -> Result<StartedColl> {
         let call = OpDesc::of(args);
         let turn = self.enter(&call)?;
         let begin = self.begin(call, turn);
-        let mut steps = small_coll::Steps::new(self, flat, args, begin.tag());
+        let mut steps = SmallColl::new(self, flat, args, begin.tag());
         if let Ok(Advance::Done) = steps.advance(self, flat) {
             self.recorder.end(begin.ticket);
             self.leave(turn);
@@ -228,7 +274,7 @@ impl Comm {
         if let Some(check) = self.link.transport.groups().thread_check {
             check.admit().map_err(|error| error.within(name))?;
         }
-        check_outside(self, name)?;
+        self.check_outside(name)?;
         match self.in_collective.try_take(epoch::thread_mark()) {
             Some(turn) => Ok(turn),
             None => fail!(

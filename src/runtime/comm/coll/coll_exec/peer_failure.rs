@@ -5,8 +5,9 @@ use super::{CollWork, Run, report_on};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::absence::MissingRanks;
-use crate::runtime::comm::diagnostics::hang_report::{CollFailure, DeadlineQuery};
+use crate::runtime::comm::diagnostics::hang_report::DeadlineQuery;
+use crate::runtime::comm::diagnostics::hang_report::reports::CollFailure;
+use crate::runtime::comm::failure::missing_ranks::MissingRanks;
 use crate::sys::sync::wait::now_ns;
 
 /// Time in nanoseconds that a collective may continue after a death was detected, because data that

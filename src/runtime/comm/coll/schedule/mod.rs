@@ -6,15 +6,15 @@
 //! request stores the schedule.
 //!
 //! In reading order:
+//! - `advance`: execution on a communicator
 //! - `simulation`: execution of the schedules of many ranks in one test
+
+mod advance;
 
 use super::schedule_builder::Steps;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
-use crate::runtime::comm::Comm;
-use crate::runtime::comm::p2p::send_recv::OpHandle;
-use crate::runtime::comm::shared_transport::Class;
-use crate::runtime::component::{Completion, SendMode};
+use crate::runtime::comm::p2p::op_handle::OpHandle;
 use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::{Region, Scratch};
 
@@ -25,7 +25,7 @@ const KEPT_BYTES: usize = 8 << 20;
 
 /// One step of a schedule.
 #[derive(Clone, Copy)]
-enum Step {
+pub(super) enum Step {
     Send {
         to: i32,
         data: Region,
@@ -55,11 +55,12 @@ enum Step {
 /// Memory of one step in a schedule, in bytes.
 pub(in crate::runtime::comm) const STEP_BYTES: usize = size_of::<Step>();
 
-struct Pending {
-    started: OpHandle,
-    peer: i32,
+/// Operation of a round in flight.
+pub(super) struct Pending {
+    pub(super) started: OpHandle,
+    pub(super) peer: i32,
     /// Size of a receive in bytes; `None` for a send.
-    expected: Option<usize>,
+    pub(super) expected: Option<usize>,
 }
 
 /// Progress that one call of `advance` made.
@@ -74,14 +75,14 @@ pub(in crate::runtime::comm) enum Advance {
 /// Steps, their scratch memory, and the reduction that they use. Retained for reuse.
 #[derive(Default)]
 pub(in crate::runtime::comm) struct Schedule {
-    steps: Vec<Step>,
+    pub(super) steps: Vec<Step>,
     /// Index of the first step of the current round.
-    at: usize,
-    is_started: bool,
-    pending: Vec<Pending>,
+    pub(super) at: usize,
+    pub(super) is_started: bool,
+    pub(super) pending: Vec<Pending>,
     scratch: Vec<Scratch>,
     spare: Vec<Scratch>,
-    reduction: Option<Reduction>,
+    pub(super) reduction: Option<Reduction>,
 }
 
 impl Schedule {
@@ -119,109 +120,9 @@ impl Schedule {
         self.spare.truncate(KEPT_BUFFERS);
     }
 
-    /// Advances the schedule as far as possible without waiting.
-    pub(in crate::runtime::comm) fn advance(&mut self, comm: &Comm, tag: i32) -> Result<Advance> {
-        let mut moved = false;
-        while self.at < self.steps.len() {
-            if !self.is_started {
-                self.start(comm, tag)?;
-                self.is_started = true;
-            }
-            moved |= self.poll(comm)?;
-            if !self.pending.is_empty() {
-                return Ok(if moved { Advance::Moved } else { Advance::Waiting });
-            }
-            self.finish_round();
-        }
-        Ok(Advance::Done)
-    }
-
-    fn round_steps(&self) -> impl Iterator<Item = Step> {
-        let steps = self.steps.iter().skip(self.at).copied();
-        steps.take_while(|step| !matches!(step, Step::Round))
-    }
-
-    fn start(&mut self, comm: &Comm, tag: i32) -> Result<()> {
-        let mut pending = std::mem::take(&mut self.pending);
-        let started = self.round_steps().try_for_each(|step| {
-            // Receives are posted first: a message that finds its receive posted is not buffered.
-            let Step::Recv { from: peer, data } = step else { return Ok(()) };
-            let started = comm.start_recv(Class::Collective, data, peer, tag)?;
-            pending.push(Pending { started, peer, expected: Some(data.len()) });
-            Ok(())
-        });
-        let started = started.and_then(|()| {
-            self.round_steps().try_for_each(|step| {
-                let Step::Send { to: peer, data } = step else { return Ok(()) };
-                let started =
-                    comm.start_send(Class::Collective, data, peer, tag, SendMode::Standard)?;
-                pending.push(Pending { started, peer, expected: None });
-                Ok(())
-            })
-        });
-        self.pending = pending;
-        started
-    }
-
     /// Returns the ranks that the current round waits for, possibly with duplicates.
     pub(in crate::runtime::comm) fn awaited(&self) -> impl Iterator<Item = i32> {
         self.pending.iter().map(|pending| pending.peer)
-    }
-
-    /// Removes completed operations from the list. Returns true if any operation completed.
-    fn poll(&mut self, comm: &Comm) -> Result<bool> {
-        self.poll_with(comm, |started, _| comm.poll(started))
-    }
-
-    /// Removes completed operations from the list, polled by `ask`. Returns true if there were any.
-    pub(in crate::runtime::comm) fn poll_with(
-        &mut self,
-        comm: &Comm,
-        ask: impl Fn(OpHandle, i32) -> Result<Option<Completion>>,
-    ) -> Result<bool> {
-        let before = self.pending.len();
-        for index in (0..before).rev() {
-            let Some(pending) = self.pending.get(index) else { continue };
-            let Some(done) = ask(pending.started, pending.peer)? else { continue };
-            let pending = self.pending.swap_remove(index);
-            check_size(&done, pending.expected, pending.peer)?;
-            let what = if pending.expected.is_some() { "receive from" } else { "send to" };
-            comm.check_done(&done, what, pending.peer)?;
-        }
-        Ok(self.pending.len() < before)
-    }
-
-    fn finish_round(&mut self) {
-        let mut count = 0;
-        for step in self.round_steps() {
-            count += 1;
-            match step {
-                Step::Reduce { into, from } => {
-                    if let Some(reduction) = &self.reduction {
-                        reduction.apply(into, from);
-                    }
-                }
-                Step::ReduceToRight { left, right } => {
-                    if let Some(reduction) = &self.reduction {
-                        reduction.apply_to_right(left, right);
-                    }
-                }
-                Step::Copy { into, from } => into.copy_from(from),
-                _ => {}
-            }
-        }
-        self.at += count + 1;
-        self.is_started = false;
-    }
-
-    /// Cancels all operations in flight, so that nothing accesses the caller's buffers any more. An
-    /// operation that the transport cannot cancel stays in the list, and the scratch memory in use.
-    pub(in crate::runtime::comm) fn abandon(&mut self, comm: &Comm) {
-        self.pending.retain(|pending| match pending.started {
-            OpHandle::Op(op) => comm.link.cancel(op).is_err(),
-            _ => false,
-        });
-        self.at = self.steps.len();
     }
 
     /// Returns true if posted operations still use the scratch memory or the caller's buffers.
@@ -300,21 +201,6 @@ impl Steps for Schedule {
         let region = scratch.region().part(0, len);
         self.scratch.push(scratch);
         Ok(region)
-    }
-}
-
-fn check_size(done: &Completion, expected: Option<usize>, peer: i32) -> Result<()> {
-    let arrived = [DTL_SUCCESS, DTL_ERROR_TRUNCATED].contains(&done.status);
-    match expected {
-        Some(expected) if arrived && done.size != expected as u64 => Err(Error::new(
-            DTL_ERROR_INVALID_ARGUMENT,
-            format!(
-                "rank {peer} sent {} bytes where this rank expects {expected}: do all ranks pass \
-                 the same count to the same collective?",
-                done.size
-            ),
-        )),
-        _ => Ok(()),
     }
 }
 

@@ -6,9 +6,11 @@ use crate::abi::word::{
 };
 use crate::runtime::comm::coll::algorithms::choice::Algorithm;
 use crate::runtime::comm::coll::algorithms::{self, Group, ReductionInfo};
+use crate::runtime::comm::coll::mailboxes::PARTIAL_BYTES;
 use crate::runtime::comm::coll::schedule::Schedule;
 use crate::runtime::comm::coll::schedule::simulation::simulate;
 use crate::runtime::types::reduction;
+use crate::sys::memory::buf::Scratch;
 
 /// Number of elements of each rank.
 const COUNT: usize = 5;

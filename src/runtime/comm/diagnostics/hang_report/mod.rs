@@ -6,33 +6,34 @@
 //!
 //! In reading order:
 //! - `notice`: message that reports operations or an abandoned collective
+//! - `reports`: notices that a communicator has received
 //! - `retired`: notices to communicators that were destroyed meanwhile
 
 mod notice;
+pub(in crate::runtime::comm) mod reports;
 mod retired;
 
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::{DTL_ERROR_RANK_FAILURE, DTL_SUCCESS, dtl_status_t};
 use crate::error::Error;
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::absence::{self, Absences, MissingRanks};
+use crate::runtime::comm::comm_table::TABLE;
+use crate::runtime::comm::failure::missing_ranks::{Absences, HERE, MissingRanks};
 use crate::runtime::comm::op_desc::OpDesc;
-use crate::runtime::comm::p2p::posted::Posted;
+use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::shared_transport::{self, Class};
 use crate::runtime::component::{Completion, Selector, SendMode};
 use crate::sys::{
-    memory::buf::Scratch,
-    sync::{
-        lock::Mutex,
-        wait::{Backoff, Deadline, now_ns},
-    },
+    handles::epoch,
+    sync::wait::{Backoff, Deadline, now_ns},
 };
 use notice::{Notice, NoticeKind, TOLD, WORDS};
-pub(in crate::runtime::comm) use retired::{Retired, retire};
+use reports::{CollFailure, Notices};
+pub(in crate::runtime::comm) use retired::retire;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Time in nanoseconds that a report waits for replies.
 const PATIENCE_NS: u64 = 500_000_000;
@@ -43,41 +44,6 @@ const MOMENT_NS: u64 = 50_000_000;
 pub(in crate::runtime::comm) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
 pub(in crate::runtime::comm) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 
-/// Reports of the other ranks' operations on a communicator.
-#[derive(Default)]
-pub(in crate::runtime::comm) struct Reports {
-    heard: Mutex<ReceivedNotices>,
-    /// Number of notices received.
-    news: AtomicU64,
-    /// Notices that are still being sent.
-    sending: Mutex<Vec<Posted>>,
-    is_sending: AtomicBool,
-    /// Absences, shared with the communicators that were created from this one.
-    pub(in crate::runtime::comm) absences: Arc<Absences>,
-}
-
-#[derive(Default)]
-struct ReceivedNotices {
-    latest: BTreeMap<i32, Notice>,
-    since_asked: BTreeSet<i32>,
-    /// First collective that another rank abandoned.
-    given_up: Option<CollFailure>,
-    /// Number of the first collective that this rank has abandoned.
-    own: Option<u64>,
-    /// Failed and absent ranks that are the reason why this rank abandons a collective.
-    cause: Option<MissingRanks>,
-}
-
-/// Collective that a rank has abandoned.
-#[derive(Clone)]
-pub(in crate::runtime::comm) struct CollFailure {
-    pub(in crate::runtime::comm) number: u64,
-    pub(in crate::runtime::comm) rank: i32,
-    pub(in crate::runtime::comm) status: dtl_status_t,
-    /// Failed and absent ranks that are the reason, as far as the abandoning rank knew them.
-    pub(in crate::runtime::comm) gone: MissingRanks,
-}
-
 impl CollFailure {
     /// Returns the failed and absent ranks that are the reason, as named by the abandoning rank:
     /// ranks known here may have destroyed the communicator only after the failure. Returns `None`
@@ -85,24 +51,6 @@ impl CollFailure {
     pub(in crate::runtime::comm) fn cause(&self, comm: &Comm) -> Option<MissingRanks> {
         let is_failure = self.status == DTL_ERROR_RANK_FAILURE;
         Some(self.gone.clone().or(|| comm.gone())).filter(|gone| is_failure && !gone.is_empty())
-    }
-}
-
-impl Reports {
-    pub(in crate::runtime::comm) fn news(&self) -> u64 {
-        self.news.load(Ordering::Relaxed)
-    }
-
-    /// Returns the notice that collective `number`, or an earlier collective, was abandoned.
-    pub(in crate::runtime::comm) fn given_up(&self, number: u64) -> Option<CollFailure> {
-        self.heard.lock().given_up.as_ref().filter(|first| first.number <= number).cloned()
-    }
-
-    /// Stores the failed and absent ranks that are the reason of a failure, for the notice to the
-    /// other ranks. Later, more ranks may be missing, because they abandoned the collective and
-    /// left.
-    pub(in crate::runtime::comm) fn note_cause(&self, gone: &MissingRanks) {
-        self.heard.lock().cause.get_or_insert_with(|| gone.clone());
     }
 }
 
@@ -120,8 +68,7 @@ fn own(comm: &Comm, why: NoticeKind, status: dtl_status_t, number: u64) -> Notic
 }
 
 fn notify(comm: &Comm, rank: i32, notice: &Notice) {
-    let message = Scratch::of_words(&notice.words());
-    let Ok(mut message) = Posted::lent(&comm.link, message, "a notice") else { return };
+    let Ok(mut message) = Posted::of_words(&comm.link, &notice.words(), "a notice") else { return };
     let (word, dest) = (comm.match_bits(Class::Service, 0), comm.to_world(rank));
     let transport = &comm.link.transport;
     // Errors are dropped: that a rank is unreachable is part of the report.
@@ -145,7 +92,7 @@ fn notify_present(comm: &Comm, notice: &Notice) {
 }
 
 /// Number of a notice that is about no collective.
-const NONE: u64 = absence::HERE;
+const NONE: u64 = HERE;
 
 /// Queries the ranks that this rank waits for, which reply when they are in a call. Querying all
 /// ranks is unnecessary: of the ranks that wait in vain, some wait for a rank that is elsewhere,
@@ -187,13 +134,24 @@ pub(in crate::runtime::comm) fn revoke(comm: &Comm) {
 /// Notifies all others that this rank is absent from the communicator of collective `number`.
 pub(in crate::runtime::comm) fn absent(comm: &Comm, number: u64) {
     let notice = own(comm, NoticeKind::Absent, DTL_SUCCESS, number);
-    if number == absence::HERE { notify_present(comm, &notice) } else { notify_all(comm, &notice) }
+    if number == HERE { notify_present(comm, &notice) } else { notify_all(comm, &notice) }
 }
 
 /// Reads notices and replies to queries.
 pub(in crate::runtime::comm) fn serve(comm: &Comm) {
-    absence::read_notices(comm);
+    read_notices(comm);
     serve_own(comm);
+}
+
+/// Reads the notices on the parent's context, for a communicator that a collective of the parent
+/// created. Does nothing for a communicator without a parent.
+fn read_notices(comm: &Comm) {
+    let Some(origin) = &comm.origin else { return };
+    let parent = TABLE.pin(&epoch::enter(), origin.parent);
+    match parent {
+        Some(parent) => serve_own(&parent),
+        None => read_absences(comm, origin.context, &origin.absences),
+    }
 }
 
 /// Reads only the notices on this communicator's own context, and replies to queries.
@@ -223,6 +181,32 @@ pub(in crate::runtime::comm) fn read_absences(comm: &Comm, context: u32, absence
     }
 }
 
+/// Number of unsuccessful polls of a nonblocking call per thread between two reads of notices.
+const LOOKS: u32 = 64;
+
+thread_local! {
+    static IN_VAIN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Counts an unsuccessful poll of a nonblocking call, which a program may repeat indefinitely. So
+/// every `LOOKS`-th poll reads notices, as a waiting call does. Returns true if this poll did.
+pub(in crate::runtime::comm) fn looked_in_vain(comm: &Comm) -> bool {
+    let looks = IN_VAIN.try_with(|looks| looks.replace(looks.get().wrapping_add(1)));
+    let is_due = looks.is_ok_and(|looks| looks % LOOKS == LOOKS - 1);
+    if is_due {
+        serve(comm);
+    }
+    is_due
+}
+
+impl Comm {
+    /// Receives the notices that departed ranks sent before they destroyed this communicator.
+    pub(in crate::runtime::comm) fn catch_up_with_left(&self) {
+        self.left_ranks().into_iter().for_each(|rank| self.catch_up(rank));
+        serve(self);
+    }
+}
+
 /// Receives the next notice on a context of this link, with the sender's rank in the transport.
 fn next_notice(comm: &Comm, context: u32) -> Option<(i32, Notice)> {
     let (done, words) = next_message(comm, context, Class::Service)?;
@@ -237,7 +221,7 @@ fn next_message(comm: &Comm, context: u32, class: Class) -> Option<(Completion, 
     let any =
         Selector { source: DTL_ANY_SOURCE, match_bits: word, ignore: shared_transport::TAG_BITS };
     let matched = transport.take(any).ok()??;
-    let mut message = Posted::lent(&comm.link, Scratch::new(8 * WORDS), "a notice").ok()?;
+    let mut message = Posted::for_words(&comm.link, WORDS, "a notice").ok()?;
     message.post(|room| transport.receive_matched(matched.message, room)).ok()?;
     let mut backoff = Backoff::new();
     let done = loop {
@@ -303,7 +287,7 @@ fn query_silent(comm: &Comm, about: Option<i32>) {
 /// Queries all ranks except the ranks that abandoned a collective: their state at that time counts.
 fn query_others(comm: &Comm, about: Option<i32>) {
     let mut heard = comm.reports.heard.lock();
-    let ReceivedNotices { latest, since_asked, .. } = &mut *heard;
+    let Notices { latest, since_asked, .. } = &mut *heard;
     since_asked
         .retain(|rank| latest.get(rank).is_some_and(|notice| notice.why == NoticeKind::GaveUp));
     drop(heard);

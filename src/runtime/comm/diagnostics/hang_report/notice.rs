@@ -1,7 +1,7 @@
 //! Message by which a rank reports its operations to another rank, and its encoding in words.
 
 use crate::abi::status::dtl_status_t;
-use crate::runtime::comm::absence::MissingRanks;
+use crate::runtime::comm::failure::missing_ranks::MissingRanks;
 use crate::runtime::comm::op_desc::OpDesc;
 use std::fmt::Write;
 

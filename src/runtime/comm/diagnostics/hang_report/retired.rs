@@ -9,18 +9,11 @@
 
 use super::{next_message, read_absences};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::absence::Absences;
 use crate::runtime::comm::shared_transport::Class;
-use crate::sys::sync::lock::Mutex;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Maximum number of stored contexts. Notices to older communicators stay in memory.
 const MOST: usize = 16;
-
-/// Contexts of the latest destroyed communicators, the oldest first.
-#[derive(Default)]
-pub(in crate::runtime::comm) struct Retired(Mutex<VecDeque<(u32, Arc<Absences>)>>);
 
 /// Stores the context of a destroyed communicator, and receives messages to all stored contexts.
 pub(in crate::runtime::comm) fn retire(comm: &Comm) {

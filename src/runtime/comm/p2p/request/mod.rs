@@ -10,11 +10,13 @@
 //! - `state`: inactive, active, complete
 //! - `start`: starting messages
 //! - `non_p2p`: requests other than messages of host memory
+//! - `progress`: progress while no call waits for the request
 //! - `test`: testing one request
 //! - `wait`: waiting for one, any, some, all
 //! - `teardown`: requests that end with their communicator
 
 mod non_p2p;
+mod progress;
 mod start;
 pub(in crate::runtime::comm) mod state;
 mod teardown;
@@ -23,6 +25,7 @@ pub mod wait;
 
 use self::non_p2p::Other;
 pub use self::non_p2p::isend_on;
+pub(in crate::runtime::comm) use self::progress::standing;
 pub use self::start::begin;
 pub(in crate::runtime::comm) use self::state::PollState;
 use self::state::RequestPhase;
@@ -31,9 +34,10 @@ pub(in crate::runtime::comm) use self::teardown::{
 };
 pub use self::teardown::{destroy, destroy_all, forget_all};
 pub(in crate::runtime::comm) use self::test::{RequestState, poll_request};
+use super::op_handle::OpHandle;
 use super::p2p_staging::BufferPath;
 use super::persistent::Persistent;
-use super::send_recv::{self, Data, OpHandle};
+use super::send_recv::{self, Data};
 use super::{cancel, matched_message, p2p_staging};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::handle::dtl_request_t;
@@ -43,8 +47,9 @@ use crate::runtime::comm::coll::StartedColl;
 use crate::runtime::comm::flight_recorder::Ticket;
 use crate::runtime::comm::op_desc::Kind;
 pub use crate::runtime::comm::op_desc::Tagged;
+use crate::runtime::comm::progress::{add_running, add_running_again};
 use crate::runtime::comm::shared_transport::Class;
-use crate::runtime::comm::{Comm, progress, rma_path};
+use crate::runtime::comm::{Comm, rma_path};
 use crate::runtime::component::{Completion, SendMode};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::device_only;
@@ -259,7 +264,7 @@ pub fn start(inside: &Guard, handle: dtl_request_t) -> Result<()> {
         Ok(matches!(request.life, RequestPhase::Active(RequestOp::Other(_))))
     })?;
     if is_staged {
-        progress::add_running_again(handle);
+        add_running_again(&TABLE, handle);
     }
     Ok(())
 }
@@ -287,7 +292,7 @@ pub fn collective(comm: &Comm, begun: StartedColl) -> Result<dtl_request_t> {
         life,
     })?;
     if runs {
-        progress::add_running(handle);
+        add_running(&TABLE, handle);
     }
     Ok(handle)
 }
@@ -315,50 +320,15 @@ pub(in crate::runtime::comm) fn at_rest() -> Outcome {
     (Completion::NOBODY, Ok(()))
 }
 
-/// Makes progress on a request and returns its state; `None` if the handle is stale. An outcome
-/// remains in the request.
-pub(in crate::runtime::comm) fn standing(handle: dtl_request_t) -> Result<Option<PollState>> {
-    standing_if(handle, |_, _| true)
-}
-
-/// Makes progress on a request from a thread of the library. Does nothing if the transport does not
-/// allow calls from such a thread, or if the operation would call a function of the program there.
-pub(in crate::runtime::comm) fn serve(handle: dtl_request_t) {
-    let may = |request: &Request, comm: &Comm| {
-        comm.link.transport.properties().allows_progress_thread
-            && !matches!(&request.life, RequestPhase::Active(RequestOp::Other(other))
-                if other.calls_program())
-    };
-    // A failure is returned to the thread that waits for the request.
-    drop(standing_if(handle, may));
-}
-
-fn standing_if(
-    handle: dtl_request_t,
-    may: impl Fn(&Request, &Comm) -> bool,
-) -> Result<Option<PollState>> {
-    let inside = epoch::enter();
-    let mut request = match TABLE.try_look(handle.id) {
-        Ok(request) => request,
-        Err(LookupFailure::Stale) => return Ok(None),
-        Err(_) => return Ok(Some(PollState::Active)),
-    };
-    request.set_owner();
-    match request.comm(&inside) {
-        Some(comm) if may(&request, comm) => request.settle(comm).map(Some),
-        _ => Ok(Some(PollState::Active)),
-    }
-}
-
 /// Returns a reference-counted pointer to the request's communicator, for a caller that may wait.
 pub(in crate::runtime::comm) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
     let comm = TABLE.group_of(handle.id)?;
-    crate::runtime::comm::comm_handles::TABLE.pin(&epoch::enter(), comm)
+    crate::runtime::comm::comm_table::TABLE.pin(&epoch::enter(), comm)
 }
 
 /// Returns the communicator of a request, borrowed for the lifetime of the guard `inside`.
 pub(in crate::runtime::comm) fn comm_here(inside: &Guard, handle: dtl_request_t) -> Option<&Comm> {
-    crate::runtime::comm::comm_handles::TABLE.get(inside, TABLE.group_of(handle.id)?)
+    crate::runtime::comm::comm_table::TABLE.get(inside, TABLE.group_of(handle.id)?)
 }
 
 /// Returns the name of a request for error texts, and the kind of its operation.
@@ -529,14 +499,6 @@ pub(in crate::runtime::comm) fn failed(error: Error) -> Outcome {
 /// Returns true if the handle still refers to a request.
 pub fn is_alive(handle: dtl_request_t) -> bool {
     TABLE.is_live(handle.id)
-}
-
-/// Returns true if the request is inactive or complete, or the handle is stale. Makes no progress.
-pub(in crate::runtime::comm) fn is_at_rest(handle: dtl_request_t) -> bool {
-    match TABLE.try_look(handle.id) {
-        Ok(request) => !matches!(request.life, RequestPhase::Active(_)),
-        Err(missed) => missed == LookupFailure::Stale,
-    }
 }
 
 /// Requests the cancellation of the operation. The request then completes through a wait or a test.

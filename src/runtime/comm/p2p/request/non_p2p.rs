@@ -2,8 +2,8 @@
 //! a staged message, a send that waits for an event.
 
 use super::{
-    Data, Outcome, PersistentArgs, Request, RequestOp, RequestPhase, at_rest, failed, insert,
-    outcome,
+    Data, Outcome, PersistentArgs, Request, RequestOp, RequestPhase, TABLE, at_rest, failed,
+    insert, outcome,
 };
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_ERROR_CANCELED;
@@ -134,7 +134,7 @@ fn put(comm: &Comm, plan: &PersistentArgs, operation: RequestOp) -> Result<dtl_r
         insert(epoch::spare_slots(), comm, || Request { place, what, peer, again: None, life })?;
     // Not registered if only one thread may call the transport, as for a single-threaded MPI.
     if comm.link.transport.properties().allows_progress_thread {
-        progress::add_running(handle);
+        progress::add_running(&TABLE, handle);
     }
     Ok(handle)
 }

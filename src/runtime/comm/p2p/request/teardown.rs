@@ -10,9 +10,10 @@ use super::{
 };
 use crate::abi::handle::dtl_request_t;
 use crate::error::{Result, fail};
+use crate::runtime::comm::Comm;
 use crate::runtime::comm::communicator::destroyed;
+use crate::runtime::comm::failure::absence;
 use crate::runtime::comm::p2p::cancel;
-use crate::runtime::comm::{Comm, absence};
 use crate::sys::handles::epoch;
 use crate::sys::handles::slot_map::{LookupFailure, SlotAction};
 use std::task::Poll;

@@ -5,8 +5,8 @@ use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
 use crate::runtime::comm::flight_recorder::Ticket;
-use crate::runtime::comm::p2p::send_recv::OpHandle;
-use crate::runtime::comm::{Comm, progress};
+use crate::runtime::comm::p2p::op_handle::OpHandle;
+use crate::runtime::comm::{Comm, progress_count};
 use crate::runtime::component::{Completion, OpId};
 use crate::sys::{
     compute::callback::{TestOutcome, TestOutputs},
@@ -114,7 +114,7 @@ impl Comm {
     fn ask_foreign_test(&self, op: OpId, told: &mut Completion, waits: bool) -> TestOutcome {
         let Some(asking) = &self.asking else { return TestOutcome::Unasked };
         let mut heard = TestOutputs::nothing();
-        let answer = asking.test(op.0, &mut heard, || waits && progress::is_idle());
+        let answer = asking.test(op.0, &mut heard, || waits && progress_count::is_idle());
         if answer == TestOutcome::Over && !hints::usually(heard.code == 0 && told.is_unasked()) {
             self.tell_tested(op, &heard, told);
         }

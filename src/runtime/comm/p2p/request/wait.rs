@@ -7,7 +7,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::p2p::request;
-use crate::runtime::comm::{Comm, absence, progress};
+use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::Completion;
 use crate::sys::{
     handles::epoch::{self, Guard},
@@ -49,7 +49,7 @@ pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result
         RequestState::Active | RequestState::Closed => {
             progress::running();
             if let Some(comm) = request::comm_here(inside, handle) {
-                if absence::looked_in_vain(comm) {
+                if hang_report::looked_in_vain(comm) {
                     request::end_if_absent(comm, handle);
                 }
             }

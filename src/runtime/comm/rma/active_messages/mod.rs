@@ -30,8 +30,8 @@ use self::wire_format::{Head, INLINE, PIECE, RequestKind, answer_tag, data_tag};
 use super::rma_progress as serving;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::comm::p2p::posted::Posted;
-use crate::runtime::comm::p2p::send_recv::OpHandle;
+use crate::runtime::comm::p2p::op_handle::OpHandle;
+use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::rma_path::{
     Change, FlushScope, RmaOp, RmaPath, RmaStart, TargetRange, Ticket, TicketRequest,
 };

@@ -4,7 +4,7 @@
 use super::wire_format::{HEAD, Head, REQUEST, ROOM};
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::p2p::send_recv::OpHandle;
+use crate::runtime::comm::p2p::op_handle::OpHandle;
 use crate::runtime::comm::rma_path::{RmaStart, Ticket, TicketRequest};
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{OpId, SendMode};

@@ -10,86 +10,15 @@
 //! new communicator shares the parent's list of absences (`CommOrigin`), and reads the notices
 //! itself once the parent is destroyed.
 
-use super::comm_handles::TABLE;
-use super::comm_state::CommState;
+use super::missing_ranks::{CommOrigin, HERE, MissingRanks};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
-use crate::error::Result;
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::diagnostics::hang_report;
-use crate::runtime::comm::p2p::send_recv::OpHandle;
+use crate::runtime::comm::communicator::rank_list;
 use crate::runtime::component::Completion;
-use crate::sys::handles::epoch;
-use crate::sys::sync::lock::Mutex;
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
-
-/// Collective number in a notice of a rank that is absent from the notice's own communicator.
-pub(in crate::runtime::comm) const HERE: u64 = u64::MAX;
-
-/// Returns the value that replaces a collective's number in a notice: the rank is absent from the
-/// result of shrink number `completed + 1`.
-pub(in crate::runtime::comm) fn of_shrink(completed: u32) -> u64 {
-    HERE - 1 - u64::from(completed)
-}
-
-/// Absences reported on one communicator.
-#[derive(Default)]
-pub(in crate::runtime::comm) struct Absences {
-    /// Pairs of the collective's number and the absent rank, as the transport numbers ranks.
-    list: Mutex<BTreeSet<(u64, i32)>>,
-    /// Length of `list`; lets waiting calls read one word instead of locking `list`.
-    count: AtomicUsize,
-}
-
-impl Absences {
-    pub(in crate::runtime::comm) fn note(&self, number: u64, outer: i32) {
-        let mut list = self.list.lock();
-        list.insert((number, outer));
-        self.count.store(list.len(), Ordering::Release);
-    }
-
-    fn of(&self, number: u64) -> Vec<i32> {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return Vec::new();
-        }
-        let list = self.list.lock();
-        list.range((number, i32::MIN)..=(number, i32::MAX)).map(|(_, outer)| *outer).collect()
-    }
-}
-
-/// Members that no longer take part, as ranks of the communicator.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(in crate::runtime::comm) struct MissingRanks {
-    /// Ranks that died or left.
-    pub(in crate::runtime::comm) failed: Vec<i32>,
-    /// Live ranks that are absent or known to have destroyed the communicator.
-    pub(in crate::runtime::comm) absent: Vec<i32>,
-}
-
-impl MissingRanks {
-    pub(in crate::runtime::comm) fn is_empty(&self) -> bool {
-        self.failed.is_empty() && self.absent.is_empty()
-    }
-
-    /// Returns this set of ranks, or the result of `other` if this set is empty.
-    pub(in crate::runtime::comm) fn or(self, other: impl FnOnce() -> MissingRanks) -> MissingRanks {
-        if self.is_empty() { other() } else { self }
-    }
-}
-
-/// Origin of a communicator: its parent and the collective of the parent that created it.
-pub(in crate::runtime::comm) struct CommOrigin {
-    /// Handle of the parent, which may have been destroyed.
-    parent: u64,
-    context: u32,
-    /// Number of the collective, or the value of `of_shrink`.
-    number: u64,
-    absences: Arc<Absences>,
-}
+use std::sync::atomic::Ordering;
 
 impl Comm {
     /// Records that collective `number` of `parent` created this communicator. Both are on one
@@ -161,10 +90,10 @@ impl Comm {
                 "because ranks {} do not take part in this communicator: the call that made it \
                  failed there, \
                  or these ranks destroyed it; dtl_comm_shrink leaves them out",
-                crate::runtime::comm::communicator::rank_list(ranks)
+                rank_list(ranks)
             ),
         };
-        match crate::runtime::comm::communicator::rank_list(&gone.failed) {
+        match rank_list(&gone.failed) {
             failed if failed.is_empty() && absent.is_empty() => {
                 format!("because a rank {}{}", self.failed_how(), self.failed_why())
             }
@@ -175,36 +104,6 @@ impl Comm {
                 if absent.is_empty() { dead } else { format!("{dead}; {absent}") }
             }
         }
-    }
-
-    /// Polls an operation with rank `peer`. If `peer` is absent, completes it as if `peer` had
-    /// died.
-    pub(in crate::runtime::comm) fn poll_peer(
-        &self,
-        started: OpHandle,
-        peer: i32,
-    ) -> Result<Option<Completion>> {
-        match self.poll(started)? {
-            None => self.end_if_absent(started, peer),
-            done => Ok(done),
-        }
-    }
-
-    /// If rank `peer` is absent, cancels and completes an operation as if `peer` had died.
-    pub(in crate::runtime::comm) fn end_if_absent(
-        &self,
-        started: OpHandle,
-        peer: i32,
-    ) -> Result<Option<Completion>> {
-        if !self.is_absent(peer) {
-            return Ok(None);
-        }
-        self.catch_up(peer);
-        // Pending: the message has been matched and will complete.
-        Ok(match self.try_cancel_started(started)? {
-            Poll::Ready(done) => done.or(Some(failed(peer))),
-            Poll::Pending => None,
-        })
     }
 
     /// Returns true if the member `rank` is known to be absent. For DTL_ANY_SOURCE, returns true if
@@ -220,12 +119,6 @@ impl Comm {
         let is_gone =
             |rank: i32| rank == self.rank || absent.contains(&rank) || failed.contains(&rank);
         (0..self.size).all(is_gone)
-    }
-
-    /// Receives the notices that departed ranks sent before they destroyed this communicator.
-    pub(in crate::runtime::comm) fn catch_up_with_left(&self) {
-        self.left_ranks().into_iter().for_each(|rank| self.catch_up(rank));
-        hang_report::serve(self);
     }
 
     /// Receives the earlier messages of rank `peer` if `peer` has destroyed this communicator.
@@ -266,63 +159,3 @@ impl Comm {
 pub(in crate::runtime::comm) fn failed(peer: i32) -> Completion {
     Completion { source: peer, status: DTL_ERROR_RANK_FAILURE, match_bits: 0, size: 0 }
 }
-
-/// Number of unsuccessful polls of a nonblocking call per thread between two reads of notices.
-const LOOKS: u32 = 64;
-
-thread_local! {
-    static IN_VAIN: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Counts an unsuccessful poll of a nonblocking call, which a program may repeat indefinitely. So
-/// every `LOOKS`-th poll reads notices, as a waiting call does. Returns true if this poll did.
-pub(in crate::runtime::comm) fn looked_in_vain(comm: &Comm) -> bool {
-    let looks = IN_VAIN.try_with(|looks| looks.replace(looks.get().wrapping_add(1)));
-    let is_due = looks.is_ok_and(|looks| looks % LOOKS == LOOKS - 1);
-    if is_due {
-        hang_report::serve(comm);
-    }
-    is_due
-}
-
-/// Reads the notices on the parent's context, for a communicator that a collective of the parent
-/// created. Does nothing for a communicator without a parent.
-pub(in crate::runtime::comm) fn read_notices(comm: &Comm) {
-    let Some(origin) = &comm.origin else { return };
-    let parent = TABLE.pin(&epoch::enter(), origin.parent);
-    match parent {
-        Some(parent) => hang_report::serve_own(&parent),
-        None => hang_report::read_absences(comm, origin.context, &origin.absences),
-    }
-}
-
-/// Returns true if the communicator has failed, so that its ranks may destroy it at different
-/// times. Without a failure all ranks destroy the communicator collectively.
-pub(in crate::runtime::comm) fn has_failed(comm: &Comm) -> bool {
-    comm.standing.state() == CommState::Revoked || comm.is_broken() || comm.has_died()
-}
-
-/// Publishes to the other ranks that this rank destroys the communicator: by its mark in the
-/// mailbox, and by a notice if the communicator has failed. After a completed shrink no rank waits
-/// for this rank on the communicator any more, so no mark is set: a late rank that saw the mark
-/// would exclude this rank from the shrunk communicator, of which this rank is a member.
-pub(in crate::runtime::comm) fn leave(comm: &Comm, has_failed: bool) {
-    let (completed, is_pending) = comm.shrinking.lock().state();
-    if let Some(flat) = comm.flat.as_ref().filter(|_| completed == 0) {
-        flat.leave();
-    }
-    if !has_failed {
-        return;
-    }
-    if completed == 0 || is_pending {
-        hang_report::absent(comm, HERE);
-    }
-    if is_pending {
-        hang_report::absent(comm, of_shrink(completed));
-    }
-    hang_report::retire(comm);
-}
-
-#[cfg(test)]
-#[path = "tests/absence.rs"]
-mod tests;

@@ -1,6 +1,8 @@
 //! Tests of `posted`.
 
 use super::*;
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::open::agree::{post_recv, post_send};
 use crate::runtime::comm::open::open_kind;
 
 /// Opens a communicator of two ranks in this process.
@@ -18,10 +20,10 @@ fn pair() -> Vec<Comm> {
 fn dropping_it_cancels_the_operation() {
     let ranks = pair();
     let [zero, one] = &ranks[..] else { panic!("two") };
-    drop(Posted::recv(zero, 2, (Class::Agreement, 1, 5), "a test").expect("posted"));
-    let sent = Posted::send(one, &[7, 8], (Class::Agreement, 0, 5), "a test").expect("sent");
+    drop(post_recv(zero, 2, 1, 5).expect("posted"));
+    let sent = post_send(one, &[7, 8], 0, 5).expect("sent");
     assert!(sent.is_over(), "no receive has matched it, and it is short");
-    let mut again = Posted::recv(zero, 2, (Class::Agreement, 1, 5), "a test").expect("posted");
+    let mut again = post_recv(zero, 2, 1, 5).expect("posted");
     assert!(matches!(again.poll(), Ok(Some(done)) if done.size == 16));
     assert_eq!((again.words(), again.is_over()), (vec![7, 8], true));
 }

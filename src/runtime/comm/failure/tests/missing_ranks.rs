@@ -1,4 +1,4 @@
-//! Tests of `absence`.
+//! Tests of `missing_ranks`.
 
 use super::*;
 

@@ -8,9 +8,7 @@
 //! A rank may see a mark before it receives the messages that the marked rank has sent earlier.
 //! Therefore a rank that has seen a mark first receives those messages (`SharedMemory::catch_up`).
 
-use crate::error::Result;
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::coll::schedule::Schedule;
 
 /// Number of polls between two reads of the marks by a nonblocking collective. The marks share a
 /// cache line with words that ranks write at the end of each collective.
@@ -46,17 +44,5 @@ impl Comm {
         gone.sort_unstable();
         gone.dedup();
         gone.len()
-    }
-}
-
-impl Schedule {
-    /// Completes the operations of this schedule with ranks that have destroyed the communicator.
-    /// Fails with the error of the first such rank that has sent no message for the schedule.
-    pub(in crate::runtime::comm) fn end_with_left(&mut self, comm: &Comm) -> Result<()> {
-        let ask = |started, peer| match comm.has_left(peer) {
-            true => comm.poll_peer(started, peer),
-            false => Ok(None),
-        };
-        self.poll_with(comm, ask).map(drop)
     }
 }

@@ -1,11 +1,9 @@
 //! Memory of the library together with the operation that is posted into it. The memory is freed
 //! only when the transport no longer uses it.
 
-use super::send_recv::OpHandle;
 use crate::error::{Error, Result};
-use crate::runtime::comm::Comm;
-use crate::runtime::comm::shared_transport::{Class, SharedTransport};
-use crate::runtime::component::{Completion, OpId, SendMode};
+use crate::runtime::comm::shared_transport::SharedTransport;
+use crate::runtime::component::{Completion, OpId};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
@@ -38,6 +36,24 @@ impl Posted {
         }
     }
 
+    /// Creates memory with a copy of `words`. `what` is the purpose, for the error.
+    pub(in crate::runtime::comm) fn of_words(
+        link: &Arc<SharedTransport>,
+        words: &[u64],
+        what: &str,
+    ) -> Result<Posted> {
+        Posted::lent(link, Scratch::of_words(words), what)
+    }
+
+    /// Creates memory for `count` words. `what` is the purpose, for the error.
+    pub(in crate::runtime::comm) fn for_words(
+        link: &Arc<SharedTransport>,
+        count: usize,
+        what: &str,
+    ) -> Result<Posted> {
+        Posted::lent(link, Scratch::new(8 * count), what)
+    }
+
     /// Posts an operation into the memory. `start` posts the operation and returns its id.
     pub(in crate::runtime::comm) fn post(
         &mut self,
@@ -45,31 +61,6 @@ impl Posted {
     ) -> Result<()> {
         self.op = Some(start(self.memory.region())?).filter(|op| *op != OpId::COMPLETED);
         Ok(())
-    }
-
-    /// Starts a send of a copy of `words` to rank `dest`.
-    pub(in crate::runtime::comm) fn send(
-        comm: &Comm,
-        words: &[u64],
-        (class, dest, tag): (Class, i32, i32),
-        what: &str,
-    ) -> Result<Posted> {
-        let mut posted = Posted::lent(&comm.link, Scratch::of_words(words), what)?;
-        let started = comm.start_send(class, posted.region(), dest, tag, SendMode::Standard)?;
-        posted.op = started.op();
-        Ok(posted)
-    }
-
-    /// Starts a receive of `count` words of 8 bytes from rank `source`.
-    pub(in crate::runtime::comm) fn recv(
-        comm: &Comm,
-        count: usize,
-        (class, source, tag): (Class, i32, i32),
-        what: &str,
-    ) -> Result<Posted> {
-        let mut posted = Posted::lent(&comm.link, Scratch::new(8 * count), what)?;
-        posted.op = comm.start_recv(class, posted.region(), source, tag).map(OpHandle::op)?;
-        Ok(posted)
     }
 
     /// Returns the memory region, for operations.

@@ -1,0 +1,70 @@
+//! [`Mailboxes`]: one slot of shared memory per rank, for collectives of a few bytes
+//! (`small_coll`).
+
+use crate::error::{Result, fail};
+use crate::runtime::component::CollMailbox;
+use crate::sys::memory::buf::Scratch;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Mailboxes of a communicator, and this rank's progress on them.
+pub(in crate::runtime::comm) struct Mailboxes {
+    pub(super) board: Box<dyn CollMailbox>,
+    /// Maximum bytes of each rank's part. Each rank reads the parts of all ranks.
+    most: usize,
+    begun: AtomicU64,
+    pub(super) over: AtomicU64,
+    /// True while a thread advances the collectives that precede the one that it polls.
+    pub(super) is_moving: AtomicBool,
+    /// Scratch memory for partial results, used only by the collective whose turn it is.
+    pub(super) room: Scratch,
+}
+
+/// Maximum bytes that a rank reads in one collective.
+const MOST_BYTES: usize = 32 << 10;
+
+/// Bytes for the partial results of a tree: one part for each of its log2(ranks) levels. The
+/// largest need is that of 16 ranks: 4 levels of 2 KiB.
+pub(super) const PARTIAL_BYTES: usize = 8 << 10;
+
+/// Returns the maximum bytes of each rank's part, if a mailbox has room for `room` bytes.
+pub(in crate::runtime::comm) fn most_bytes(room: usize, ranks: i32) -> usize {
+    let ranks = ranks.unsigned_abs().max(1);
+    let levels = ranks.ilog2().max(1) as usize;
+    room.min(MOST_BYTES / ranks as usize).min(PARTIAL_BYTES / levels)
+}
+
+impl Mailboxes {
+    pub(in crate::runtime::comm) fn new(board: Box<dyn CollMailbox>, ranks: i32) -> Result<Self> {
+        let Some(room) = Scratch::unwritten(PARTIAL_BYTES) else {
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for partial results of small collectives"
+            );
+        };
+        let most = most_bytes(board.room(), ranks);
+        let (begun, over) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Mailboxes { board, most, begun, over, is_moving: AtomicBool::new(false), room })
+    }
+
+    /// Returns true if parts of `bytes` bytes are small enough for the mailboxes.
+    pub(in crate::runtime::comm) fn takes(&self, bytes: usize) -> bool {
+        bytes <= self.most
+    }
+
+    /// Marks in the mailbox that this rank destroys the communicator.
+    pub(in crate::runtime::comm) fn leave(&self) {
+        self.board.leave();
+    }
+
+    /// Returns true if `rank` has marked that it destroys the communicator.
+    pub(in crate::runtime::comm) fn has_left(&self, rank: i32) -> bool {
+        self.board.has_left(rank)
+    }
+
+    /// Returns the number of the next small collective. Only one thread calls it at a time.
+    pub(super) fn next_number(&self) -> u64 {
+        let number = self.begun.load(Ordering::Relaxed) + 1;
+        self.begun.store(number, Ordering::Relaxed);
+        number
+    }
+}

@@ -1,0 +1,136 @@
+//! Execution of a schedule on a communicator, without waiting.
+
+use super::{Advance, Pending, Schedule, Step};
+use crate::abi::status::*;
+use crate::error::{Error, Result};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::p2p::op_handle::OpHandle;
+use crate::runtime::comm::shared_transport::Class;
+use crate::runtime::component::{Completion, SendMode};
+
+impl Schedule {
+    /// Advances the schedule as far as possible without waiting.
+    pub(in crate::runtime::comm) fn advance(&mut self, comm: &Comm, tag: i32) -> Result<Advance> {
+        let mut moved = false;
+        while self.at < self.steps.len() {
+            if !self.is_started {
+                self.start(comm, tag)?;
+                self.is_started = true;
+            }
+            moved |= self.poll(comm)?;
+            if !self.pending.is_empty() {
+                return Ok(if moved { Advance::Moved } else { Advance::Waiting });
+            }
+            self.finish_round();
+        }
+        Ok(Advance::Done)
+    }
+
+    pub(super) fn round_steps(&self) -> impl Iterator<Item = Step> {
+        let steps = self.steps.iter().skip(self.at).copied();
+        steps.take_while(|step| !matches!(step, Step::Round))
+    }
+
+    fn start(&mut self, comm: &Comm, tag: i32) -> Result<()> {
+        let mut pending = std::mem::take(&mut self.pending);
+        let started = self.round_steps().try_for_each(|step| {
+            // Receives are posted first: a message that finds its receive posted is not buffered.
+            let Step::Recv { from: peer, data } = step else { return Ok(()) };
+            let started = comm.start_recv(Class::Collective, data, peer, tag)?;
+            pending.push(Pending { started, peer, expected: Some(data.len()) });
+            Ok(())
+        });
+        let started = started.and_then(|()| {
+            self.round_steps().try_for_each(|step| {
+                let Step::Send { to: peer, data } = step else { return Ok(()) };
+                let started =
+                    comm.start_send(Class::Collective, data, peer, tag, SendMode::Standard)?;
+                pending.push(Pending { started, peer, expected: None });
+                Ok(())
+            })
+        });
+        self.pending = pending;
+        started
+    }
+
+    /// Removes completed operations from the list. Returns true if any operation completed.
+    fn poll(&mut self, comm: &Comm) -> Result<bool> {
+        self.poll_with(comm, |started, _| comm.poll(started))
+    }
+
+    /// Removes completed operations from the list, polled by `ask`. Returns true if there were any.
+    pub(in crate::runtime::comm) fn poll_with(
+        &mut self,
+        comm: &Comm,
+        ask: impl Fn(OpHandle, i32) -> Result<Option<Completion>>,
+    ) -> Result<bool> {
+        let before = self.pending.len();
+        for index in (0..before).rev() {
+            let Some(pending) = self.pending.get(index) else { continue };
+            let Some(done) = ask(pending.started, pending.peer)? else { continue };
+            let pending = self.pending.swap_remove(index);
+            check_size(&done, pending.expected, pending.peer)?;
+            let what = if pending.expected.is_some() { "receive from" } else { "send to" };
+            comm.check_done(&done, what, pending.peer)?;
+        }
+        Ok(self.pending.len() < before)
+    }
+
+    pub(super) fn finish_round(&mut self) {
+        let mut count = 0;
+        for step in self.round_steps() {
+            count += 1;
+            match step {
+                Step::Reduce { into, from } => {
+                    if let Some(reduction) = &self.reduction {
+                        reduction.apply(into, from);
+                    }
+                }
+                Step::ReduceToRight { left, right } => {
+                    if let Some(reduction) = &self.reduction {
+                        reduction.apply_to_right(left, right);
+                    }
+                }
+                Step::Copy { into, from } => into.copy_from(from),
+                _ => {}
+            }
+        }
+        self.at += count + 1;
+        self.is_started = false;
+    }
+
+    /// Cancels all operations in flight, so that nothing accesses the caller's buffers any more. An
+    /// operation that the transport cannot cancel stays in the list, and the scratch memory in use.
+    pub(in crate::runtime::comm) fn abandon(&mut self, comm: &Comm) {
+        self.pending.retain(|pending| match pending.started {
+            OpHandle::Op(op) => comm.link.cancel(op).is_err(),
+            _ => false,
+        });
+        self.at = self.steps.len();
+    }
+
+    /// Completes the operations of this schedule with ranks that have destroyed the communicator.
+    /// Fails with the error of the first such rank that has sent no message for the schedule.
+    pub(in crate::runtime::comm) fn end_with_left(&mut self, comm: &Comm) -> Result<()> {
+        let ask = |started, peer| match comm.has_left(peer) {
+            true => comm.poll_peer(started, peer),
+            false => Ok(None),
+        };
+        self.poll_with(comm, ask).map(drop)
+    }
+}
+
+fn check_size(done: &Completion, expected: Option<usize>, peer: i32) -> Result<()> {
+    let arrived = [DTL_SUCCESS, DTL_ERROR_TRUNCATED].contains(&done.status);
+    match expected {
+        Some(expected) if arrived && done.size != expected as u64 => Err(Error::new(
+            DTL_ERROR_INVALID_ARGUMENT,
+            format!(
+                "rank {peer} sent {} bytes where this rank expects {expected}: do all ranks pass \
+                 the same count to the same collective?",
+                done.size
+            ),
+        )),
+        _ => Ok(()),
+    }
+}

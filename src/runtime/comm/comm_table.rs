@@ -1,0 +1,64 @@
+//! Tables of communicators: their handles, and the open communicators in need of progress.
+
+use super::progress_list::ProgressList;
+use crate::abi::handle::dtl_comm_t;
+use crate::abi::status::DTL_ERROR_LIMIT;
+use crate::error::{Error, Result};
+use crate::runtime::comm::Comm;
+use crate::sys::handles::{
+    epoch::Visit,
+    handle_table::{EpochRef, HandleTable, HazardRef},
+};
+use std::sync::Arc;
+
+/// Type byte of communicator handles; DTL_COMM_WORLD and DTL_COMM_SELF are its indices 0 and 1.
+pub const TAG: u8 = 6;
+pub(in crate::runtime::comm) const WORLD: u64 = (TAG as u64) << 56;
+pub(in crate::runtime::comm) const SELF: u64 = WORLD | 1 << 36;
+
+pub(in crate::runtime::comm) static TABLE: HandleTable<Comm> = HandleTable::new(TAG, 2);
+
+/// Open communicators, on which calls that wait make progress.
+pub(in crate::runtime::comm) static OPEN: ProgressList<Comm> = ProgressList::new();
+
+/// Returns true if `id` is a communicator's handle. Predefined handles are valid before opening.
+pub fn is_live(id: u64) -> bool {
+    [WORLD, SELF].contains(&id) || TABLE.is_live(id)
+}
+
+/// Fast path: returns the communicator of `handle` for a call that will not wait. `None`: the call
+/// must use the general path (`get`).
+pub fn visit(visit: Visit, handle: dtl_comm_t) -> Option<EpochRef<Comm>> {
+    TABLE.visit(visit, handle.id)
+}
+
+/// Fast path: returns the communicator of `handle` for a call that will wait. `None`: the call must
+/// use the general path (`hold`), or an outer call on this thread also waits.
+pub fn keep(visit: Visit, handle: dtl_comm_t) -> Option<HazardRef<Comm>> {
+    TABLE.visit(visit, handle.id)?.into_hazard()
+}
+
+/// Inserts a communicator into the handle table, registers it for progress, and returns its handle.
+pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
+    let comm = Arc::new(comm);
+    OPEN.add(&comm);
+    put(&comm)
+}
+
+/// Inserts a communicator, without registration for progress, and returns its handle.
+pub(in crate::runtime::comm) fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
+    match TABLE.insert(Arc::clone(comm)) {
+        // No other thread has this handle yet.
+        Some(id) => {
+            comm.slot.set(TABLE.slot_ref(id), id);
+            comm.recorder.belongs_to(id);
+            Ok(dtl_comm_t { id })
+        }
+        None => Err(no_handle()),
+    }
+}
+
+#[cold]
+fn no_handle() -> Error {
+    Error::new(DTL_ERROR_LIMIT, "no handle left for another communicator: destroy some")
+}

@@ -1,0 +1,119 @@
+//! State of the shrinks of a communicator, also between two calls (`agree`).
+
+use crate::runtime::comm::posted::Posted;
+use crate::runtime::comm::shared_transport::SharedTransport;
+use std::sync::Arc;
+
+/// State of the shrinks of one communicator.
+#[derive(Default)]
+pub(in crate::runtime::comm) struct Shrinking {
+    /// Number of shrinks that succeeded on this rank, equal and in the same order on all ranks.
+    pub(super) completed: u32,
+    /// True while a call of `shrink` is in progress; that call then owns the agreement.
+    pub(super) is_busy: bool,
+    /// Agreement that an earlier call has not completed.
+    pub(super) suspended: Option<Box<Agreement>>,
+}
+
+impl Shrinking {
+    /// Returns the number of successful shrinks, and true if one is in progress or suspended.
+    pub(in crate::runtime::comm) fn state(&self) -> (u32, bool) {
+        (self.completed, self.is_busy || self.suspended.is_some())
+    }
+}
+
+/// Agreement in progress.
+pub(in crate::runtime::comm) struct Agreement {
+    /// Tag of round 0.
+    pub(super) first_tag: u32,
+    pub(super) round: u32,
+    pub(super) own_context: u32,
+    /// Reservation of this rank's mailbox slot, until the new communicator acquires the slot.
+    pub(super) seat: Option<MailboxReservation>,
+    /// Message of this rank in this round. A decided message is the result, sent to the survivors.
+    pub(super) mine: AgreeMessage,
+    /// Received messages of this round, by rank.
+    pub(super) heard: Vec<Option<AgreeMessage>>,
+    /// Ranks for which this round's receive, or this round's send, is still to be posted.
+    pub(super) to_receive: Vec<i32>,
+    pub(super) to_send: Vec<i32>,
+    pub(super) receiving: Vec<(i32, Posted)>,
+    /// Sends in flight, of all rounds, with their destinations.
+    pub(super) sending: Vec<(i32, Posted)>,
+}
+
+/// Message that a rank sends in a round.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct AgreeMessage {
+    pub(super) decided: bool,
+    /// Context that this rank proposes for the new communicator, or the decided context.
+    pub(super) context: u32,
+    /// For each rank: true if the rank has failed.
+    pub(super) failed: Vec<bool>,
+    /// For each rank: the mailbox slot that the rank has reserved for the new communicator, or 0 if
+    /// the slot is not known. A rank that decides has received the slots of all survivors. Empty if
+    /// there are too many ranks for mailboxes.
+    pub(super) places: Vec<u32>,
+}
+
+/// Maximum number of ranks for which mailbox slots are sent; mailboxes support few ranks only.
+const MOST_PLACES: usize = 64;
+
+pub(super) fn places_told(size: usize) -> usize {
+    if size > MOST_PLACES { 0 } else { size }
+}
+
+impl AgreeMessage {
+    pub(super) fn words(&self) -> Vec<u64> {
+        let bits = self.failed.chunks(64).map(|chunk| {
+            (0..).zip(chunk).fold(0_u64, |bits, (at, failed)| bits | u64::from(*failed) << at)
+        });
+        let head = u64::from(self.decided) << 32 | u64::from(self.context);
+        [head].into_iter().chain(bits).chain(self.places.iter().copied().map(u64::from)).collect()
+    }
+
+    pub(super) fn parse(words: &[u64], size: usize) -> AgreeMessage {
+        let (head, bits) = words.split_first().map_or((0, words), |(head, bits)| (*head, bits));
+        let failed = (0..size)
+            .map(|rank| bits.get(rank / 64).is_some_and(|word| word >> (rank % 64) & 1 == 1));
+        let places =
+            bits.iter().skip(size.div_ceil(64)).take(places_told(size)).map(|place| *place as u32);
+        let (failed, places) = (failed.collect(), places.collect());
+        AgreeMessage { decided: head >> 32 != 0, context: head as u32, failed, places }
+    }
+
+    pub(super) fn survivors(&self) -> Vec<i32> {
+        (0..).zip(&self.failed).filter(|(_, failed)| !**failed).map(|(rank, _)| rank).collect()
+    }
+
+    /// Returns the ranks that this message reports as failed and that are not set in `known`.
+    pub(super) fn survivors_missing_from(&self, known: &[bool]) -> Vec<i32> {
+        let pairs = (0..).zip(self.failed.iter().zip(known));
+        pairs.filter(|(_, (theirs, ours))| **theirs && !**ours).map(|(rank, _)| rank).collect()
+    }
+}
+
+/// Reservation of a mailbox slot for this rank. The slot is reserved before the ranks exchange
+/// their slot numbers, so that another thread that creates a communicator at the same time cannot
+/// obtain the slot. Drop releases the slot, unless the communicator's mailboxes have acquired it.
+pub(in crate::runtime::comm) struct MailboxReservation {
+    link: Arc<SharedTransport>,
+    /// Number of the reserved mailbox slot; 0 if no slot is reserved.
+    pub(in crate::runtime::comm) place: u32,
+}
+
+impl MailboxReservation {
+    pub(in crate::runtime::comm) fn reserve(link: &Arc<SharedTransport>) -> Self {
+        let shared = link.shared_memory.as_ref();
+        let place = shared.and_then(|shared| shared.part().reserve_place()).unwrap_or(0);
+        MailboxReservation { link: Arc::clone(link), place }
+    }
+}
+
+impl Drop for MailboxReservation {
+    fn drop(&mut self) {
+        if let (Some(shared), 1..) = (&self.link.shared_memory, self.place) {
+            shared.part().release_place(self.place);
+        }
+    }
+}

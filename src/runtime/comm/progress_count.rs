@@ -1,0 +1,48 @@
+//! Number of objects of the process that need calls for their progress.
+
+use crate::runtime::hot_globals::HOT;
+use crate::sys::sync::AtomicUpdate;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Number of objects that need progress, in one word that every call reads before it blocks in a
+/// transport. Value modulo [`RUNNING_ONE`]: number of transports whose operations progress only
+/// during calls. Value divided by [`RUNNING_ONE`]: number of started requests that need progress.
+static MOVING: &AtomicU64 = &HOT.moving;
+const RUNNING_ONE: u64 = 1 << 32;
+
+/// Counts a transport whose operations progress only during calls, when it is opened (`comes`) or
+/// closed.
+pub(super) fn count_transport(comes: bool) {
+    let _before = if comes {
+        MOVING.fetch_add(1, Ordering::Relaxed)
+    } else {
+        MOVING.fetch_sub(1, Ordering::Relaxed)
+    };
+}
+
+/// Publishes the number of started requests that need progress.
+pub(super) fn set_running(length: usize) {
+    let length = length as u64 * RUNNING_ONE;
+    let set = |moving| Some(moving % RUNNING_ONE + length);
+    let _before = MOVING.checked_update(Ordering::Relaxed, Ordering::Relaxed, set);
+}
+
+/// Returns true if started requests may need progress. Waiting threads then poll, not sleep.
+pub(super) fn has_running() -> bool {
+    MOVING.load(Ordering::Relaxed) >= RUNNING_ONE
+}
+
+/// Returns true if a transport needs calls for its progress.
+pub(super) fn has_transports() -> bool {
+    MOVING.load(Ordering::Relaxed) % RUNNING_ONE != 0
+}
+
+/// Returns true if no object of the process needs calls for its progress.
+pub(super) fn is_idle() -> bool {
+    MOVING.load(Ordering::Relaxed) == 0
+}
+
+/// Sets all counts to 0 in a forked child.
+pub(super) fn forget() {
+    MOVING.store(0, Ordering::Relaxed);
+}
