@@ -23,6 +23,7 @@ mod engine;
 mod fault;
 mod frame;
 #[cfg(test)]
+#[path = "tests/mock.rs"]
 mod mock;
 mod mprobe;
 mod recv_fast;

@@ -5,7 +5,7 @@ use super::frame::INLINE;
 use super::mock::World;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
-use crate::backend::match_queues::oracle::ReferenceMatcher;
+use crate::backend::match_queues::reference_matcher::ReferenceMatcher;
 use crate::runtime::component::{Completion, OpId, Selector, SendMode, Transport};
 use crate::sys::memory::buf::{Region, Scratch};
 use SendMode::{Standard, Synchronous};

@@ -1,6 +1,6 @@
 //! Tests of `match_queues`.
 
-use super::oracle::ReferenceMatcher;
+use super::reference_matcher::ReferenceMatcher;
 use super::*;
 use proptest::prelude::*;
 

@@ -7,7 +7,6 @@
 //!
 //! In reading order:
 //! - `advance`: execution on a communicator
-//! - `simulation`: execution of the schedules of many ranks in one test
 
 mod advance;
 
@@ -205,6 +204,7 @@ impl Steps for Schedule {
 }
 
 #[cfg(test)]
+#[path = "tests/simulation.rs"]
 pub(super) mod simulation;
 
 #[cfg(test)]
