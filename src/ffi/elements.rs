@@ -15,7 +15,7 @@ use std::ffi::c_void;
 ///
 /// # Safety
 /// The caller must keep the elements valid until the operation that receives the region has ended.
-pub(in crate::ffi) unsafe fn elements(
+pub(crate) unsafe fn elements(
     pointer: *const c_void,
     count: u64,
     dtype: dtl_dtype_t,
@@ -46,7 +46,7 @@ unsafe fn fast_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) 
 ///
 /// # Safety
 /// The caller must keep the elements valid until the operation that receives the region has ended.
-pub(in crate::ffi) unsafe fn fast_data(
+pub(crate) unsafe fn fast_data(
     pointer: *const c_void,
     count: u64,
     dtype: dtl_dtype_t,
@@ -81,7 +81,7 @@ unsafe fn elements_checked(
 ///
 /// # Safety
 /// The caller must keep the elements valid until the operation that receives the region has ended.
-pub(in crate::ffi) unsafe fn data(
+pub(crate) unsafe fn data(
     pointer: *const c_void,
     count: u64,
     dtype: dtl_dtype_t,

@@ -25,21 +25,21 @@ kinds! {
 }
 
 impl Kind {
-    pub(in crate::runtime) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         KINDS.iter().find(|(kind, _)| *kind == self).map_or("?", |(_, name)| name)
     }
 
     /// Returns the kind with a number, its index in `KINDS`.
-    pub(in crate::runtime) fn of(number: u64) -> Option<Kind> {
+    pub(crate) fn of(number: u64) -> Option<Kind> {
         KINDS.get(usize::try_from(number).ok()?).map(|(kind, _)| *kind)
     }
 
-    pub(in crate::runtime) fn is_collective(self) -> bool {
+    pub(crate) fn is_collective(self) -> bool {
         self as u8 >= Kind::Barrier as u8
     }
 
     /// Returns true if the operation creates a communicator, for the program or for the library.
-    pub(in crate::runtime) fn makes_comm(self) -> bool {
+    pub(crate) fn makes_comm(self) -> bool {
         matches!(
             self,
             Kind::Dup

@@ -13,7 +13,7 @@ pub(super) const GRACE_NS: u64 = 2_000_000_000;
 pub(super) const LINGER_NS: u64 = 2_000_000_000;
 
 /// Returns the timeout for opening a communicator in nanoseconds: `timeout_ns`, or the default.
-pub(in crate::backend) fn limit_ns(timeout_ns: u64) -> u64 {
+pub(crate) fn limit_ns(timeout_ns: u64) -> u64 {
     match timeout_ns {
         0 | u64::MAX => DEFAULT_TIMEOUT_NS,
         limit_ns => limit_ns,
@@ -22,11 +22,11 @@ pub(in crate::backend) fn limit_ns(timeout_ns: u64) -> u64 {
 
 /// Parameters of one rank for opening a communicator.
 #[derive(Clone, Copy)]
-pub(in crate::backend) struct OpenRequest {
+pub(crate) struct OpenRequest {
     /// Key of this open: equal on all of its ranks, different from the keys of other opens.
     pub(super) key: u64,
-    pub(in crate::backend) rank: usize,
-    pub(in crate::backend) size: usize,
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
     pub(super) limit_ns: u64,
     pub(super) deadline: Deadline,
 }

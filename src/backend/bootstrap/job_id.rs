@@ -21,7 +21,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Weak};
 
 /// Identity of one open of a job, equal on all ranks.
-pub(in crate::backend) struct JobId {
+pub(crate) struct JobId {
     /// Name of the socket at which rank 0 listens.
     pub(super) meeting: String,
     /// Hash of the job name, used in the names of its sockets.
@@ -32,7 +32,7 @@ pub(in crate::backend) struct JobId {
 
 /// Claim of this process to a rank of the job: an abstract socket name that the OS kernel assigns
 /// to one socket at a time and releases when the owner ends for any reason.
-pub(in crate::backend) struct Claim {
+pub(crate) struct Claim {
     _listener: Option<UnixListener>,
 }
 
@@ -61,11 +61,7 @@ pub(super) fn count<R>(of: (u64, i32), with: impl FnOnce(&mut Weak<Claim>) -> R)
 
 /// Counts the open and claims the rank. With `is_only_open`, nothing is counted or stored. The
 /// caller must keep the claim while the communicator is open.
-pub(in crate::backend) fn take(
-    job: &[u8],
-    rank: i32,
-    is_only_open: bool,
-) -> (JobId, Result<Arc<Claim>>) {
+pub(crate) fn take(job: &[u8], rank: i32, is_only_open: bool) -> (JobId, Result<Arc<Claim>>) {
     let (uid, key) = (process::own_uid(), hash(job, 0));
     let claim = |held: &mut Weak<Claim>| match held.upgrade() {
         Some(claim) => Ok(claim),

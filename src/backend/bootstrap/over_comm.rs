@@ -21,15 +21,15 @@ const ROUNDS: u64 = 64;
 const LET_GO_NS: u64 = 1_000_000_000;
 
 /// Allgather over an open transport. All ranks must make the same number of calls.
-pub(in crate::backend) struct OverTransport<'a> {
+pub(crate) struct OverTransport<'a> {
     over: &'a dyn Transport,
-    pub(in crate::backend) limit_ns: u64,
+    pub(crate) limit_ns: u64,
     /// Number of the next exchange, which determines its match bits.
     next: AtomicU64,
 }
 
 impl<'a> OverTransport<'a> {
-    pub(in crate::backend) fn new(over: &'a dyn Transport, limit_ns: u64) -> Self {
+    pub(crate) fn new(over: &'a dyn Transport, limit_ns: u64) -> Self {
         OverTransport { over, limit_ns, next: AtomicU64::new(0) }
     }
 }

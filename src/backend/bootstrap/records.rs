@@ -6,29 +6,29 @@ use crate::runtime::component::Exchange;
 use crate::sys::os::process;
 
 /// Converts words to little-endian bytes.
-pub(in crate::backend) fn bytes_of(words: &[u64]) -> Vec<u8> {
+pub(crate) fn bytes_of(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 /// Converts little-endian bytes to words; ignores an incomplete last word.
-pub(in crate::backend) fn words_of(bytes: &[u8]) -> Vec<u64> {
+pub(crate) fn words_of(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes)).collect()
 }
 
 /// Converts a text to words, padded with zero bytes.
-pub(in crate::backend) fn text_words(text: &str) -> Vec<u64> {
+pub(crate) fn text_words(text: &str) -> Vec<u64> {
     let mut bytes = text.as_bytes().to_vec();
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     words_of(&bytes)
 }
 
 /// Decodes a text that was encoded with [`text_words`] and may be truncated.
-pub(in crate::backend) fn text_of(words: &[u64]) -> String {
+pub(crate) fn text_of(words: &[u64]) -> String {
     String::from_utf8_lossy(&bytes_of(words)).trim_end_matches('\0').to_owned()
 }
 
 /// Encodes an outcome: status, then the words or the error text.
-pub(in crate::backend) fn encode(outcome: &Result<Vec<u64>>) -> Vec<u64> {
+pub(crate) fn encode(outcome: &Result<Vec<u64>>) -> Vec<u64> {
     match outcome {
         Ok(words) => [&[0], words.as_slice()].concat(),
         Err(error) => {
@@ -38,7 +38,7 @@ pub(in crate::backend) fn encode(outcome: &Result<Vec<u64>>) -> Vec<u64> {
 }
 
 /// Decodes an outcome that another rank has encoded with [`encode`].
-pub(in crate::backend) fn decode(words: &[u64]) -> Result<Vec<u64>> {
+pub(crate) fn decode(words: &[u64]) -> Result<Vec<u64>> {
     let Some((status, rest)) = words.split_first() else {
         return fail!(
             DTL_ERROR_COMMUNICATION,

@@ -35,9 +35,9 @@ const WORDS: usize = 3;
 
 /// Parameters of an exchange within one node, including the job's socket names.
 #[derive(Clone)]
-pub(in crate::backend) struct NodeOpenRequest<'a> {
+pub(crate) struct NodeOpenRequest<'a> {
     job_id: &'a JobId,
-    pub(in crate::backend) opening: OpenRequest,
+    pub(crate) opening: OpenRequest,
     /// PID namespace of this rank.
     namespace: u64,
     /// Halfway to the deadline: time to search for other users with ranks under this job name. By
@@ -48,11 +48,7 @@ pub(in crate::backend) struct NodeOpenRequest<'a> {
 }
 
 impl<'a> NodeOpenRequest<'a> {
-    pub(in crate::backend) fn new(
-        job_id: &'a JobId,
-        place: (usize, usize),
-        timeout_ns: u64,
-    ) -> Self {
+    pub(crate) fn new(job_id: &'a JobId, place: (usize, usize), timeout_ns: u64) -> Self {
         let opening = OpenRequest::new(job_id.cookie, place, timeout_ns);
         NodeOpenRequest {
             job_id,
@@ -230,14 +226,14 @@ fn pids(contributions: &[u64]) -> Vec<i32> {
 }
 
 /// Rank 0 after all ranks have joined.
-pub(in crate::backend) struct NodeRoot<'a> {
+pub(crate) struct NodeRoot<'a> {
     root: Root<NodeOpenRequest<'a>>,
     contributions: Vec<u64>,
 }
 
 impl<'a> NodeRoot<'a> {
     /// Waits until all ranks have joined. On failure, sends the error to all connected ranks.
-    pub(in crate::backend) fn gather(place: NodeOpenRequest<'a>) -> Result<Self> {
+    pub(crate) fn gather(place: NodeOpenRequest<'a>) -> Result<Self> {
         let others = place.opening.size - 1;
         let mut root = Root::open(place)?;
         match root.gather() {
@@ -256,12 +252,12 @@ impl<'a> NodeRoot<'a> {
         }
     }
 
-    pub(in crate::backend) fn pids(&self) -> Vec<i32> {
+    pub(crate) fn pids(&self) -> Vec<i32> {
         pids(&self.contributions)
     }
 
     /// Sends the contributions and descriptor `passed` to all ranks.
-    pub(in crate::backend) fn share(&mut self, passed: Option<BorrowedFd<'_>>) -> Result<()> {
+    pub(crate) fn share(&mut self, passed: Option<BorrowedFd<'_>>) -> Result<()> {
         let answer = bytes_of(&encode(&Ok(self.contributions.clone())));
         for (rank, channel) in self.root.seated() {
             channel.queue(ANSWER, &answer);
@@ -277,7 +273,7 @@ impl<'a> NodeRoot<'a> {
     }
 
     /// Waits until each rank has reported whether it could use the descriptor.
-    pub(in crate::backend) fn confirm(&mut self) -> Result<()> {
+    pub(crate) fn confirm(&mut self) -> Result<()> {
         let deadline = Deadline::after(self.root.left_ns().max(GRACE_NS / 2));
         let mut failure: Option<Error> = None;
         for (rank, channel) in self.root.seated() {
@@ -293,7 +289,7 @@ impl<'a> NodeRoot<'a> {
     }
 
     /// Sends rank 0's second reply, `outcome`, to all ranks; returns `outcome`.
-    pub(in crate::backend) fn finish<T>(mut self, outcome: Result<T>) -> Result<T> {
+    pub(crate) fn finish<T>(mut self, outcome: Result<T>) -> Result<T> {
         let answer = outcome.as_ref().map(|_| Vec::new()).map_err(Clone::clone);
         self.root.answer(&answer);
         outcome
@@ -313,24 +309,24 @@ fn died(rank: usize, error: &Error) -> Error {
 }
 
 /// A rank other than 0 after all ranks have joined.
-pub(in crate::backend) struct NodeRank {
+pub(crate) struct NodeRank {
     channel: Channel<UnixStream>,
     /// Deadline for replies of rank 0.
     late: Deadline,
     rank: usize,
-    pub(in crate::backend) pids: Vec<i32>,
+    pub(crate) pids: Vec<i32>,
 }
 
 impl NodeRank {
     /// Connects to rank 0 and waits until all ranks have joined.
-    pub(in crate::backend) fn join(place: NodeOpenRequest<'_>) -> Result<Self> {
+    pub(crate) fn join(place: NodeOpenRequest<'_>) -> Result<Self> {
         let (late, rank) = (place.opening.late(), place.opening.rank);
         let (channel, contributions) = root::join(place)?;
         Ok(NodeRank { channel, late, rank, pids: pids(&contributions) })
     }
 
     /// Waits for the file descriptor from rank 0.
-    pub(in crate::backend) fn descriptor(&self) -> Result<OwnedFd> {
+    pub(crate) fn descriptor(&self) -> Result<OwnedFd> {
         let received = loop {
             match unix_socket::receive_descriptor(&self.channel.stream) {
                 Err(error)
@@ -348,7 +344,7 @@ impl NodeRank {
     }
 
     /// Reports whether this rank could use the descriptor; waits for the outcome of all ranks.
-    pub(in crate::backend) fn finish<T>(mut self, own: Result<T>) -> Result<T> {
+    pub(crate) fn finish<T>(mut self, own: Result<T>) -> Result<T> {
         let named = |error: &Error| error.clone().within(&format!("rank {}", self.rank));
         let report = own.as_ref().map(|_| Vec::new()).map_err(named);
         self.channel.queue(ANSWER, &bytes_of(&encode(&report)));
@@ -368,7 +364,7 @@ fn of_root(error: Error) -> Error {
 }
 
 /// Reports to the other ranks why this rank does not participate; best effort.
-pub(in crate::backend) fn excuse(place: &NodeOpenRequest<'_>, why: &Error) {
+pub(crate) fn excuse(place: &NodeOpenRequest<'_>, why: &Error) {
     let deadline = Deadline::after(LINGER_NS.min(place.opening.limit_ns));
     let outcome = Err(why.clone().within(&format!("rank {}", place.opening.rank)));
     if place.opening.rank > 0 {

@@ -29,7 +29,7 @@ static OWN: RwLock<Vec<PairDatatype>> = RwLock::new(Vec::new());
 static OPERATIONS: RwLock<[Option<Handle>; 2]> = RwLock::new([None; 2]);
 
 /// Returns MPI's datatype and operation for a reduction. Requires an `MpiGuard`.
-pub(in crate::backend::mpi) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle, Handle)> {
+pub(crate) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle, Handle)> {
     if let Some(pair) = mpis_own(mpi).get(by.dtype, by.op) {
         return Ok(pair);
     }
@@ -46,12 +46,12 @@ pub(in crate::backend::mpi) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle
 }
 
 /// Returns true if MPI executes the reduction without calling this library.
-pub(in crate::backend::mpi) fn is_mpis(mpi: &Mpi, by: &Reduction) -> bool {
+pub(crate) fn is_mpis(mpi: &Mpi, by: &Reduction) -> bool {
     mpis_own(mpi).get(by.dtype, by.op).is_some()
 }
 
 /// Returns the reductions for which MPI's own operation has the library's results.
-pub(in crate::backend::mpi) fn mpis_own(mpi: &Mpi) -> &'static Reductions {
+pub(crate) fn mpis_own(mpi: &Mpi) -> &'static Reductions {
     static NAMED: OnceLock<Reductions> = OnceLock::new();
     NAMED.get_or_init(|| {
         Reductions::named(|dtype, op| {
@@ -107,7 +107,7 @@ fn operation(mpi: &Mpi, commutes: bool) -> Result<Handle> {
 }
 
 /// Frees the datatypes and operations created for MPI, when MPI is about to be finalized.
-pub(in crate::backend::mpi) fn release_all(mpi: &Mpi) {
+pub(crate) fn release_all(mpi: &Mpi) {
     let _aside = epoch::aside(); // inside MPI_Finalize, which the program may have called
     for own in OWN.write().drain(..) {
         // MPI_Finalize releases every datatype that MPI does not free now.

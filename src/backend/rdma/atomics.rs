@@ -42,9 +42,9 @@ use std::ops::Range;
 const ELEMENT: usize = 8;
 
 /// Atomic operation in flight.
-pub(in crate::backend::rdma) struct Atomic {
-    pub(in crate::backend::rdma) target: usize,
-    pub(in crate::backend::rdma) window: usize,
+pub(crate) struct Atomic {
+    pub(crate) target: usize,
+    pub(crate) window: usize,
     /// Remote address and key of the first element.
     at: Remote,
     how: How,
@@ -77,11 +77,11 @@ struct Try {
 
 /// Result slots of a peer, and the order of operations on the peer's elements.
 #[derive(Default)]
-pub(in crate::backend::rdma) struct Results {
+pub(crate) struct Results {
     tries: Vec<Try>,
     free: Vec<usize>,
     /// Result slots whose results have arrived.
-    pub(in crate::backend::rdma) heard: Vec<usize>,
+    pub(crate) heard: Vec<usize>,
     /// Result slots whose work requests must be posted again because the queue pair had no room.
     again: Vec<usize>,
     /// Element addresses on which no other operation may start, with the blocking operation.
@@ -200,7 +200,7 @@ impl Results {
 impl Peer {
     /// Returns the operation that waits for the result of a work request that may have changed an
     /// element; returns `None` if the work request is not atomic or only reads.
-    pub(in crate::backend::rdma) fn answer_of(
+    pub(crate) fn answer_of(
         &self,
         flying: &InFlightWork,
         operations: &Operations<RdmaOperation>,
@@ -224,11 +224,7 @@ impl Peer {
 
 impl RdmaEngine {
     /// Returns true if devices execute all operations on elements of `dtype` in this rank's memory.
-    pub(in crate::backend::rdma) fn has_atomics(
-        &self,
-        window: Addr,
-        dtype: dtl_dtype_t,
-    ) -> Result<bool> {
+    pub(crate) fn has_atomics(&self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
         let memory = self.window(window)?.memory;
         let is_able = self.rails.first().is_some_and(|rail| {
             let limits = &rail.limits;
@@ -240,15 +236,11 @@ impl RdmaEngine {
         Ok(is_able && is_aligned && reduce::dtype_size(dtype) == Some(ELEMENT))
     }
 
-    pub(in crate::backend::rdma) fn accumulate(
-        &mut self,
-        window: Addr,
-        change: &Change,
-    ) -> Result<OpId> {
+    pub(crate) fn accumulate(&mut self, window: Addr, change: &Change) -> Result<OpId> {
         self.begin_atomic(window, change.to, How::of(change)?, (change.from, change.result))
     }
 
-    pub(in crate::backend::rdma) fn compare_and_swap(
+    pub(crate) fn compare_and_swap(
         &mut self,
         window: Addr,
         swap: Swap,
@@ -281,7 +273,7 @@ impl RdmaEngine {
     }
 
     /// Starts the remaining elements of `op`; returns true if all of them have been started.
-    pub(in crate::backend::rdma) fn start_atomics(&mut self, op: OpId) -> Result<bool> {
+    pub(crate) fn start_atomics(&mut self, op: OpId) -> Result<bool> {
         let Some(RdmaOperation::Atomic(atomic)) = self.operations.get_mut(op) else {
             return Ok(true);
         };
@@ -310,7 +302,7 @@ impl RdmaEngine {
 
     /// Completes operations with CONNECTION_LOST whose atomic requests were in flight when the
     /// connection to `rank` broke.
-    pub(in crate::backend::rdma) fn end_doubtful(&mut self, rank: usize, ops: &[OpId]) {
+    pub(crate) fn end_doubtful(&mut self, rank: usize, ops: &[OpId]) {
         let source = i32::try_from(rank).unwrap_or(-1);
         for op in ops {
             let Some(peer) = self.peers.get_mut(rank) else { return };
@@ -329,7 +321,7 @@ impl RdmaEngine {
     }
 
     /// Processes the results that a peer's card has returned.
-    pub(in crate::backend::rdma) fn poll_results(&mut self, rank: usize) {
+    pub(crate) fn poll_results(&mut self, rank: usize) {
         while let Some(slot) = self.peers.get_mut(rank).and_then(|peer| peer.results.heard.pop()) {
             if let Err(error) = self.hear_answer(rank, slot) {
                 self.fail_here(rank, error);

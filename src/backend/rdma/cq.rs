@@ -15,7 +15,7 @@ const BATCHES: usize = 8;
 const SHARERS: usize = 32;
 
 /// Completion queues of a communicator, each shared by the queue pairs of several peers.
-pub(in crate::backend::rdma) struct CqSet {
+pub(crate) struct CqSet {
     queues: Vec<SharedCq>,
     /// Buffer that polled completions are written to.
     batch: Vec<Wc>,
@@ -28,11 +28,11 @@ struct SharedCq {
 }
 
 impl CqSet {
-    pub(in crate::backend::rdma) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         CqSet { queues: Vec::new(), batch: vec![Wc::zeroed(); BATCH] }
     }
 
-    pub(in crate::backend::rdma) fn queues(&self) -> impl Iterator<Item = &Completions> {
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &Completions> {
         self.queues.iter().map(|queue| queue.completions.as_ref())
     }
 
@@ -47,10 +47,7 @@ impl CqSet {
 
 impl RdmaEngine {
     /// Returns, or creates, a completion queue of `rail` with room for one more peer's queue pair.
-    pub(in crate::backend::rdma) fn completions(
-        &mut self,
-        rail: usize,
-    ) -> Result<Arc<Completions>> {
+    pub(crate) fn completions(&mut self, rail: usize) -> Result<Arc<Completions>> {
         let fits = |queue: &&mut SharedCq| queue.rail == rail && queue.sharers < SHARERS;
         if let Some(queue) = self.polling.queues.iter_mut().find(fits) {
             queue.sharers += 1;
@@ -71,7 +68,7 @@ impl RdmaEngine {
     }
 
     /// Polls and handles completions of all queues; returns true if any completed.
-    pub(in crate::backend::rdma) fn poll(&mut self) -> Result<bool> {
+    pub(crate) fn poll(&mut self) -> Result<bool> {
         let mut something = false;
         for index in 0..self.polling.queues.len() {
             something |= self.take_from(index)?;

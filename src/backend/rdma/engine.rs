@@ -39,56 +39,56 @@ const DRAIN: usize = 128;
 /// report an arrival shortly after it has completed the sender's request.
 const QUIET: usize = 24;
 /// Frame that has not been read yet.
-pub(in crate::backend::rdma) struct PendingFrame {
-    pub(in crate::backend::rdma) source: usize,
-    pub(in crate::backend::rdma) slot: u32,
-    pub(in crate::backend::rdma) head: [u64; FRAME_WORDS],
-    pub(in crate::backend::rdma) bytes: Region,
+pub(crate) struct PendingFrame {
+    pub(crate) source: usize,
+    pub(crate) slot: u32,
+    pub(crate) head: [u64; FRAME_WORDS],
+    pub(crate) bytes: Region,
 }
 
 /// State of an rdma communicator, and its progress engine. One thread at a time calls its methods.
-pub(in crate::backend::rdma) struct RdmaEngine {
-    pub(in crate::backend::rdma) rank: usize,
-    pub(in crate::backend::rdma) config: Config,
-    pub(in crate::backend::rdma) rails: Vec<Arc<Rail>>,
-    pub(in crate::backend::rdma) polling: CqSet,
-    pub(in crate::backend::rdma) peers: PeerMap<Peer>,
-    pub(in crate::backend::rdma) operations: Operations<RdmaOperation>,
-    pub(in crate::backend::rdma) arrived: VecDeque<PendingFrame>,
+pub(crate) struct RdmaEngine {
+    pub(crate) rank: usize,
+    pub(crate) config: Config,
+    pub(crate) rails: Vec<Arc<Rail>>,
+    pub(crate) polling: CqSet,
+    pub(crate) peers: PeerMap<Peer>,
+    pub(crate) operations: Operations<RdmaOperation>,
+    pub(crate) arrived: VecDeque<PendingFrame>,
     /// Receives whose messages were read.
     spent: Vec<WorkId>,
     /// Ranks that have failed and have not been reported yet.
-    pub(in crate::backend::rdma) lost: VecDeque<usize>,
+    pub(crate) lost: VecDeque<usize>,
     /// Peers with pending notes or credits.
-    pub(in crate::backend::rdma) listed: Vec<usize>,
+    pub(crate) listed: Vec<usize>,
     /// Operations with parts that have not been started.
-    pub(in crate::backend::rdma) unfinished: Vec<OpId>,
+    pub(crate) unfinished: Vec<OpId>,
     /// Peers that will be closed.
     failing: Vec<usize>,
-    pub(in crate::backend::rdma) connecting: usize,
+    pub(crate) connecting: usize,
     /// Peers whose connections are re-established, or whose connection attempts are repeated.
-    pub(in crate::backend::rdma) mending: Vec<usize>,
+    pub(crate) mending: Vec<usize>,
     idle: u32,
     /// Number of rounds with progress, starting at 1.
-    pub(in crate::backend::rdma) happened: u64,
+    pub(crate) happened: u64,
     /// Poller that waiting threads sleep on, if sleeping is configured.
-    pub(in crate::backend::rdma) bell: Option<Arc<Poller>>,
+    pub(crate) bell: Option<Arc<Poller>>,
     /// Time of the next poll of the devices' asynchronous events, in nanoseconds.
-    pub(in crate::backend::rdma) hear_at: u64,
+    pub(crate) hear_at: u64,
     /// Time of the next watchdog check, in nanoseconds.
-    pub(in crate::backend::rdma) watch_at: u64,
+    pub(crate) watch_at: u64,
     /// Reason why no more connections are established: text of a device failure.
-    pub(in crate::backend::rdma) dead_device: Option<String>,
-    pub(in crate::backend::rdma) oob: Oob,
-    pub(in crate::backend::rdma) cache: Cache,
-    pub(in crate::backend::rdma) windows: Vec<window::RdmaWindow>,
-    pub(in crate::backend::rdma) last_window: usize,
+    pub(crate) dead_device: Option<String>,
+    pub(crate) oob: Oob,
+    pub(crate) cache: Cache,
+    pub(crate) windows: Vec<window::RdmaWindow>,
+    pub(crate) last_window: usize,
     /// Text of the last failure.
-    pub(in crate::backend::rdma) said: Option<String>,
+    pub(crate) said: Option<String>,
 }
 
 impl RdmaEngine {
-    pub(in crate::backend::rdma) fn new(
+    pub(crate) fn new(
         rank: usize,
         size: usize,
         rails: Vec<Arc<Rail>>,
@@ -127,24 +127,24 @@ impl RdmaEngine {
     }
 
     /// Returns the maximum number of bytes per work request on `rail`.
-    pub(in crate::backend::rdma) fn longest(&self, rail: usize) -> usize {
+    pub(crate) fn longest(&self, rail: usize) -> usize {
         self.rails.get(rail).map_or(LONGEST, |rail| rail.max_message.min(LONGEST))
     }
 
-    pub(in crate::backend::rdma) fn longest_of_all(&self) -> usize {
+    pub(crate) fn longest_of_all(&self) -> usize {
         (0..self.rails.len()).map(|rail| self.longest(rail)).min().unwrap_or(LONGEST)
     }
 
     // ---- completed operations ----
 
-    pub(in crate::backend::rdma) fn finish(&mut self, op: OpId, done: Completion) {
+    pub(crate) fn finish(&mut self, op: OpId, done: Completion) {
         if let Some(operation) = self.operations.get_mut(op) {
             operation.end(done);
         }
     }
 
     /// Polls completions, continues operations, sends notes and credits, and closes failed peers.
-    pub(in crate::backend::rdma) fn progress(&mut self) -> Result<()> {
+    pub(crate) fn progress(&mut self) -> Result<()> {
         let something = self.poll()?;
         if !self.unfinished.is_empty() {
             self.go_on();
@@ -163,7 +163,7 @@ impl RdmaEngine {
         Ok(())
     }
 
-    pub(in crate::backend::rdma) fn completed(&mut self, entry: &Wc) {
+    pub(crate) fn completed(&mut self, entry: &Wc) {
         let id = WorkId::of(entry.wr_id);
         if entry.status != WC_SUCCESS {
             return self.failed(id, entry);
@@ -207,7 +207,7 @@ impl RdmaEngine {
     }
 
     /// Records that a peer has failed. The peer is closed once all arrived data has been read.
-    pub(in crate::backend::rdma) fn fail(&mut self, rank: usize, why: &str) {
+    pub(crate) fn fail(&mut self, rank: usize, why: &str) {
         let Some(peer) = self.peers.make(rank) else { return };
         if peer.stage != ConnectStage::Gone && peer.failing.is_none() {
             peer.failing = Some(why.to_owned());
@@ -217,7 +217,7 @@ impl RdmaEngine {
 
     /// Closes the connection to a peer because of an error on this rank.
     #[cold]
-    pub(in crate::backend::rdma) fn fail_here(&mut self, rank: usize, error: Error) {
+    pub(crate) fn fail_here(&mut self, rank: usize, error: Error) {
         self.fail(rank, errors::here(error).text());
     }
 
@@ -306,7 +306,7 @@ impl RdmaEngine {
 
     /// Schedules the receive of a read message for reposting, which happens when no other work is
     /// left, or when a quarter of a peer's receives are pending.
-    pub(in crate::backend::rdma) fn consumed(&mut self, id: WorkId) {
+    pub(crate) fn consumed(&mut self, id: WorkId) {
         self.spent.push(id);
         if self.spent.len() >= (self.config.depth / 4) as usize {
             self.post_again();
@@ -314,7 +314,7 @@ impl RdmaEngine {
     }
 
     /// Posts the receives of messages that were read.
-    pub(in crate::backend::rdma) fn post_again(&mut self) {
+    pub(crate) fn post_again(&mut self) {
         if self.spent.is_empty() {
             return;
         }
@@ -354,7 +354,7 @@ impl RdmaEngine {
 
     // ---- notes and credits to send ----
 
-    pub(in crate::backend::rdma) fn list(&mut self, rank: usize) {
+    pub(crate) fn list(&mut self, rank: usize) {
         if let Some(peer) = self.peers.get_mut(rank).filter(|peer| !peer.is_listed) {
             peer.is_listed = true;
             self.listed.push(rank);
@@ -446,13 +446,13 @@ impl RdmaEngine {
     }
 
     /// Creates the error of an operation on a failed peer.
-    pub(in crate::backend::rdma) fn is_gone(&self, rank: usize) -> Error {
+    pub(crate) fn is_gone(&self, rank: usize) -> Error {
         let text = self.why_gone(rank).unwrap_or_else(|| format!("rank {rank} is gone"));
         Error::new(self.gone_status(rank), text)
     }
 
     /// Returns the reason of the failure of `rank`; returns `None` if the rank has not failed.
-    pub(in crate::backend::rdma) fn why_gone(&self, rank: usize) -> Option<String> {
+    pub(crate) fn why_gone(&self, rank: usize) -> Option<String> {
         let peer = self.peers.get(rank).filter(|peer| peer.stage == ConnectStage::Gone);
         peer.and_then(|peer| peer.failing.as_deref()).map(|why| format!("rank {rank}: {why}"))
     }

@@ -47,7 +47,7 @@ enum DeviceEvent {
 impl Rail {
     /// Makes the device's event descriptor non-blocking; if `sleeps`, also creates a channel for
     /// events of completion queues.
-    pub(in crate::backend::rdma) fn listen(&mut self, sleeps: bool) -> Result<()> {
+    pub(crate) fn listen(&mut self, sleeps: bool) -> Result<()> {
         let failed = |error| os_error(DTL_ERROR_BACKEND, "the descriptor of its events", &error);
         if let Some(events) = self.events_fd() {
             fd::set_nonblocking(events).map_err(failed)?;
@@ -146,7 +146,7 @@ impl Completions {
 }
 
 /// Creates the poller that waiting threads sleep on.
-pub(in crate::backend::rdma) fn bell(rails: &[Arc<Rail>], oob: &Oob) -> Result<Arc<Poller>> {
+pub(crate) fn bell(rails: &[Arc<Rail>], oob: &Oob) -> Result<Arc<Poller>> {
     let failed = |error| os_error(DTL_ERROR_BACKEND, "what waiting threads sleep on", &error);
     let bell = Poller::new().map_err(failed)?;
     let of_rails = rails.iter().flat_map(|rail| [rail.channel_fd(), rail.events_fd()]).flatten();
@@ -160,7 +160,7 @@ impl RdmaEngine {
     /// Prepares a thread to sleep: arms the completion queues, polls once more, and returns the
     /// poller to sleep on. Returns `SleepMode::No` while an operation waits for room, for which
     /// there is no event, or for a point in time.
-    pub(in crate::backend::rdma) fn doze(&mut self, seen: &mut u64) -> Result<SleepMode> {
+    pub(crate) fn doze(&mut self, seen: &mut u64) -> Result<SleepMode> {
         let Some(bell) = self.bell.as_ref().map(Arc::clone) else { return Ok(SleepMode::No) };
         if !self.unfinished.is_empty() || !self.listed.is_empty() || !self.mending.is_empty() {
             return Ok(SleepMode::No);
@@ -180,7 +180,7 @@ impl RdmaEngine {
     }
 
     /// Polls the devices' asynchronous events at intervals of `LOOK_NS`.
-    pub(in crate::backend::rdma) fn poll_devices(&mut self) {
+    pub(crate) fn poll_devices(&mut self) {
         let now = now_ns();
         if now >= self.hear_at {
             self.hear_at = now.saturating_add(LOOK_NS);
@@ -190,7 +190,7 @@ impl RdmaEngine {
 
     /// Polls and handles the devices' asynchronous events.
     #[cold]
-    pub(in crate::backend::rdma) fn look_at_devices(&mut self) {
+    pub(crate) fn look_at_devices(&mut self) {
         for rail in self.rails.clone() {
             while let Some((news, said)) = rail.next_news() {
                 self.handle_device_event(&rail, &news, &said);
@@ -242,7 +242,7 @@ impl RdmaEngine {
     }
 
     /// Returns DEVICE_LOST if a device has failed.
-    pub(in crate::backend::rdma) fn check_devices(&self) -> Result<()> {
+    pub(crate) fn check_devices(&self) -> Result<()> {
         match &self.dead_device {
             None => Ok(()),
             Some(why) => {

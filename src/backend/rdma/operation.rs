@@ -10,7 +10,7 @@ use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
 /// Operation in flight.
-pub(in crate::backend::rdma) enum RdmaOperation {
+pub(crate) enum RdmaOperation {
     Receive(PayloadReceive),
     Send(PayloadSend),
     OneSided(OneSided),
@@ -20,42 +20,42 @@ pub(in crate::backend::rdma) enum RdmaOperation {
 }
 
 /// Receive of a payload.
-pub(in crate::backend::rdma) struct PayloadReceive {
-    pub(in crate::backend::rdma) source: usize,
-    pub(in crate::backend::rdma) word: u32,
+pub(crate) struct PayloadReceive {
+    pub(crate) source: usize,
+    pub(crate) word: u32,
     /// Receive buffer in host memory.
-    pub(in crate::backend::rdma) into: Region,
+    pub(crate) into: Region,
     /// Buffer that devices write to: `into`, or the device memory that `into` shadows.
-    pub(in crate::backend::rdma) place: Region,
-    pub(in crate::backend::rdma) twin: Option<Arc<HostShadow>>,
+    pub(crate) place: Region,
+    pub(crate) twin: Option<Arc<HostShadow>>,
     /// Number of bytes that have arrived, or whose read has been posted.
-    pub(in crate::backend::rdma) got: usize,
+    pub(crate) got: usize,
     /// Memory of the peer that is read from, if any; `parts` counts the reads in flight.
-    pub(in crate::backend::rdma) from: Option<Note>,
-    pub(in crate::backend::rdma) parts: u32,
+    pub(crate) from: Option<Note>,
+    pub(crate) parts: u32,
     /// Registration of the buffer, held as long as the device may write to the buffer.
-    pub(in crate::backend::rdma) hold: Option<Arc<Registered>>,
+    pub(crate) hold: Option<Arc<Registered>>,
 }
 
 /// Send of a payload.
-pub(in crate::backend::rdma) struct PayloadSend {
-    pub(in crate::backend::rdma) dest: usize,
-    pub(in crate::backend::rdma) word: u32,
+pub(crate) struct PayloadSend {
+    pub(crate) dest: usize,
+    pub(crate) word: u32,
     /// Send buffer in host memory.
-    pub(in crate::backend::rdma) data: Region,
+    pub(crate) data: Region,
     /// Buffer that devices read from: `data`, or the device memory that `data` shadows.
-    pub(in crate::backend::rdma) place: Region,
-    pub(in crate::backend::rdma) twin: Option<Arc<HostShadow>>,
+    pub(crate) place: Region,
+    pub(crate) twin: Option<Arc<HostShadow>>,
     /// Number of bytes passed to the device or copied to slots.
-    pub(in crate::backend::rdma) begun: usize,
-    pub(in crate::backend::rdma) parts: u32,
-    pub(in crate::backend::rdma) way: PayloadPath,
-    pub(in crate::backend::rdma) hold: Option<Arc<Registered>>,
+    pub(crate) begun: usize,
+    pub(crate) parts: u32,
+    pub(crate) way: PayloadPath,
+    pub(crate) hold: Option<Arc<Registered>>,
 }
 
 /// Path of a payload.
 #[derive(Clone, Copy)]
-pub(in crate::backend::rdma) enum PayloadPath {
+pub(crate) enum PayloadPath {
     /// Payload sent in pieces through slots.
     Pieces,
     /// Payload written by the sender's device into the peer's memory.
@@ -66,12 +66,12 @@ pub(in crate::backend::rdma) enum PayloadPath {
 
 impl RdmaOperation {
     /// Completes the operation with `done`.
-    pub(in crate::backend::rdma) fn end(&mut self, done: Completion) {
+    pub(crate) fn end(&mut self, done: Completion) {
         *self = RdmaOperation::Done(done, self.on_window().map(|(window, _)| window));
     }
 
     /// Returns window number and target of a one-sided or atomic operation, `None` for others.
-    pub(in crate::backend::rdma) fn on_window(&self) -> Option<(usize, usize)> {
+    pub(crate) fn on_window(&self) -> Option<(usize, usize)> {
         match self {
             RdmaOperation::OneSided(one_sided) => Some((one_sided.window, one_sided.target)),
             RdmaOperation::Atomic(atomic) => Some((atomic.window, atomic.target)),
@@ -81,23 +81,20 @@ impl RdmaOperation {
 }
 
 /// Put or get operation.
-pub(in crate::backend::rdma) struct OneSided {
-    pub(in crate::backend::rdma) target: usize,
-    pub(in crate::backend::rdma) window: usize,
+pub(crate) struct OneSided {
+    pub(crate) target: usize,
+    pub(crate) window: usize,
     /// Remote memory that is written (put) or read (get).
-    pub(in crate::backend::rdma) place: window::RemoteRegion,
-    pub(in crate::backend::rdma) local: Region,
-    pub(in crate::backend::rdma) way: window::RmaDirection,
-    pub(in crate::backend::rdma) begun: usize,
-    pub(in crate::backend::rdma) parts: u32,
-    pub(in crate::backend::rdma) hold: Option<Arc<Registered>>,
+    pub(crate) place: window::RemoteRegion,
+    pub(crate) local: Region,
+    pub(crate) way: window::RmaDirection,
+    pub(crate) begun: usize,
+    pub(crate) parts: u32,
+    pub(crate) hold: Option<Arc<Registered>>,
 }
 
 /// Counts one completed part of an operation; returns true if it was the last part in flight.
-pub(in crate::backend::rdma) fn part_over(
-    operations: &mut Operations<RdmaOperation>,
-    op: OpId,
-) -> bool {
+pub(crate) fn part_over(operations: &mut Operations<RdmaOperation>, op: OpId) -> bool {
     let parts = match operations.get_mut(op) {
         Some(RdmaOperation::Send(send)) => &mut send.parts,
         Some(RdmaOperation::Receive(receive)) => &mut receive.parts,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Minimum number of payload bytes per queue pair: smaller parts are not worth a second queue pair.
 const STRIPE: usize = 64 << 10;
 
-pub(in crate::backend::rdma) fn done(rank: usize, word: u32, size: usize) -> Completion {
+pub(crate) fn done(rank: usize, word: u32, size: usize) -> Completion {
     Completion {
         source: i32::try_from(rank).unwrap_or(-1),
         status: DTL_SUCCESS,
@@ -43,7 +43,7 @@ impl RdmaEngine {
     // ---- start of operations ----
 
     /// Posts the receive of a payload; announces a registered buffer to the sender.
-    pub(in crate::backend::rdma) fn receive_payload(
+    pub(crate) fn receive_payload(
         &mut self,
         into: Region,
         twin: Option<&Arc<HostShadow>>,
@@ -74,7 +74,7 @@ impl RdmaEngine {
     }
 
     /// Sends a payload that its receiver has agreed to.
-    pub(in crate::backend::rdma) fn send_payload(
+    pub(crate) fn send_payload(
         &mut self,
         data: Region,
         twin: Option<&Arc<HostShadow>>,
@@ -127,14 +127,14 @@ impl RdmaEngine {
     // ---- continuation of operations ----
 
     /// Continues all operations that were stopped for lack of room.
-    pub(in crate::backend::rdma) fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         for op in std::mem::take(&mut self.unfinished) {
             self.start_more(op);
         }
     }
 
     /// Starts as many parts of an operation as there is room for; the others start later.
-    pub(in crate::backend::rdma) fn start_more(&mut self, op: OpId) {
+    pub(crate) fn start_more(&mut self, op: OpId) {
         let (rank, started) = match self.operations.get(op) {
             Some(RdmaOperation::Send(send)) => match send.way {
                 PayloadPath::Pieces => (send.dest, self.start_pieces(op)),
@@ -254,7 +254,7 @@ impl RdmaEngine {
     }
 
     /// Completes an operation if the completed parts were all of its parts.
-    pub(in crate::backend::rdma) fn all_parts_over(&mut self, op: OpId) {
+    pub(crate) fn all_parts_over(&mut self, op: OpId) {
         match self.operations.get(op) {
             Some(RdmaOperation::Send(send)) if send.begun == send.data.len() => {
                 let over = done(send.dest, send.word, send.data.len());
@@ -292,7 +292,7 @@ impl RdmaEngine {
     }
 
     /// Counts `len` bytes that the sender's device wrote; the last byte completes the receive.
-    pub(in crate::backend::rdma) fn landed(&mut self, rank: usize, word: u32, len: usize) {
+    pub(crate) fn landed(&mut self, rank: usize, word: u32, len: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let Some(&(_, op)) = peer.awaited.iter().find(|(known, _)| *known == word) else { return };
         let Some(RdmaOperation::Receive(receive)) = self.operations.get_mut(op) else { return };
@@ -305,13 +305,7 @@ impl RdmaEngine {
         }
     }
 
-    pub(in crate::backend::rdma) fn piece(
-        &mut self,
-        rank: usize,
-        word: u32,
-        bytes: Region,
-        kind: EagerKind,
-    ) {
+    pub(crate) fn piece(&mut self, rank: usize, word: u32, bytes: Region, kind: EagerKind) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let Some(&(_, op)) = peer.awaited.iter().find(|(known, _)| *known == word) else { return };
         let Some(RdmaOperation::Receive(receive)) = self.operations.get_mut(op) else { return };
@@ -326,7 +320,7 @@ impl RdmaEngine {
 
     /// Handles the announcement (RTS) of a payload that can be read: starts the read, or requests
     /// pieces if the buffer is not registered.
-    pub(in crate::backend::rdma) fn offered(&mut self, rank: usize, offer: Note) -> Result<()> {
+    pub(crate) fn offered(&mut self, rank: usize, offer: Note) -> Result<()> {
         let awaited = self.peers.get(rank).map_or(&[][..], |peer| &peer.awaited);
         let Some(&(_, op)) = awaited.iter().find(|(known, _)| *known == offer.word) else {
             return Ok(());
@@ -352,7 +346,7 @@ impl RdmaEngine {
     }
 
     /// Completes the send of a payload that the receiver has read.
-    pub(in crate::backend::rdma) fn fetched(&mut self, rank: usize, word: u32) -> Result<()> {
+    pub(crate) fn fetched(&mut self, rank: usize, word: u32) -> Result<()> {
         let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
         if let Some((op, RdmaOperation::Send(send))) =
             op.and_then(|op| Some((op, self.operations.get(op)?)))
@@ -364,7 +358,7 @@ impl RdmaEngine {
     }
 
     /// Sends a payload in pieces because the receiver cannot read it.
-    pub(in crate::backend::rdma) fn in_pieces(&mut self, rank: usize, word: u32) -> Result<()> {
+    pub(crate) fn in_pieces(&mut self, rank: usize, word: u32) -> Result<()> {
         let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
         if let Some((op, RdmaOperation::Send(send))) =
             op.and_then(|op| Some((op, self.operations.get_mut(op)?)))

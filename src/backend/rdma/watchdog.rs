@@ -25,7 +25,7 @@ const LENIENCE: u64 = 4;
 
 /// Last observed progress of a lane.
 #[derive(Default)]
-pub(in crate::backend::rdma) struct WatchdogState {
+pub(crate) struct WatchdogState {
     /// Last completed work request; `since` is the time when it was first seen, in nanoseconds.
     over: u32,
     since: u64,
@@ -54,7 +54,7 @@ impl Lane {
 impl Peer {
     /// Returns true if work requests are in flight. Posts a signaled request after unsignaled ones,
     /// so that their completion is reported.
-    pub(in crate::backend::rdma) fn is_busy(&mut self, rank: usize) -> Result<bool> {
+    pub(crate) fn is_busy(&mut self, rank: usize) -> Result<bool> {
         if self.stage == ConnectStage::Ready {
             self.send_notes(rank)?;
         }
@@ -100,7 +100,7 @@ impl Peer {
 
 impl RdmaEngine {
     /// Checks the progress of all connections at intervals of `WATCH_NS`.
-    pub(in crate::backend::rdma) fn watch(&mut self) {
+    pub(crate) fn watch(&mut self) {
         let now = now_ns();
         if now < self.watch_at {
             return;
@@ -130,7 +130,7 @@ impl RdmaEngine {
     }
 
     /// Returns the nanoseconds until the next check; `u64::MAX` if no work request is in flight.
-    pub(in crate::backend::rdma) fn watch_due_ns(&self) -> u64 {
+    pub(crate) fn watch_due_ns(&self) -> u64 {
         let flies = |rank| {
             self.peers
                 .get(rank)

@@ -27,9 +27,9 @@ const KEY: usize = 1 + RAILS / 2;
 const CLOSE_NS: u64 = 5_000_000_000;
 
 /// Open window.
-pub(in crate::backend::rdma) struct RdmaWindow {
+pub(crate) struct RdmaWindow {
     number: usize,
-    pub(in crate::backend::rdma) memory: Region,
+    pub(crate) memory: Region,
     #[allow(dead_code, reason = "keeps its memory registered")]
     registered: Option<Registered>,
     /// Memory of the other ranks, by rank.
@@ -38,14 +38,14 @@ pub(in crate::backend::rdma) struct RdmaWindow {
 
 /// Window memory of a rank.
 #[derive(Clone, Copy)]
-pub(in crate::backend::rdma) struct RemoteRegion {
-    pub(in crate::backend::rdma) addr: u64,
-    pub(in crate::backend::rdma) keys: [u32; RAILS],
+pub(crate) struct RemoteRegion {
+    pub(crate) addr: u64,
+    pub(crate) keys: [u32; RAILS],
 }
 
 /// Direction of a one-sided transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::backend::rdma) enum RmaDirection {
+pub(crate) enum RmaDirection {
     Put,
     Get,
 }
@@ -55,7 +55,7 @@ fn handle(number: usize) -> Addr {
 }
 
 impl RdmaEngine {
-    pub(in crate::backend::rdma) fn window(&self, window: Addr) -> Result<&RdmaWindow> {
+    pub(crate) fn window(&self, window: Addr) -> Result<&RdmaWindow> {
         match self.windows.iter().find(|known| known.number == window.get()) {
             Some(window) => Ok(window),
             None => fail!(DTL_ERROR_INTERNAL, "no window {} is open", window.get()),
@@ -75,11 +75,7 @@ impl RdmaEngine {
     }
 
     /// Returns the target rank and the remote memory of the range `spot`.
-    pub(in crate::backend::rdma) fn place(
-        &self,
-        window: Addr,
-        spot: TargetRange,
-    ) -> Result<(usize, RemoteRegion)> {
+    pub(crate) fn place(&self, window: Addr, spot: TargetRange) -> Result<(usize, RemoteRegion)> {
         let target = usize::try_from(spot.target).unwrap_or(usize::MAX);
         match self.window(window)?.remotes.get(target).copied().flatten() {
             Some(place) => {
@@ -115,7 +111,7 @@ impl RdmaEngine {
     }
 
     /// Posts the transfers of a put or get; returns true if all of them have been posted.
-    pub(in crate::backend::rdma) fn start_copies(&mut self, op: OpId) -> Result<bool> {
+    pub(crate) fn start_copies(&mut self, op: OpId) -> Result<bool> {
         let longest = self.longest(0);
         let Some(RdmaOperation::OneSided(one)) = self.operations.get_mut(op) else {
             return Ok(true);

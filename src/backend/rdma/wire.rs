@@ -20,29 +20,26 @@ use crate::sys::{
 use std::sync::Arc;
 
 /// Identifier of an operation that completed immediately.
-pub(in crate::backend::rdma) const COMPLETED: OpId = OpId(u64::MAX);
+pub(crate) const COMPLETED: OpId = OpId(u64::MAX);
 /// Maximum time, in nanoseconds, that closing waits for operations in flight.
 const FLUSH_NS: u64 = 5_000_000_000;
 
 /// Wire over RDMA verbs, on which `p2p_protocol` builds complete communication.
-pub(in crate::backend::rdma) struct RdmaWire {
-    pub(in crate::backend::rdma) properties: Arc<Properties>,
+pub(crate) struct RdmaWire {
+    pub(crate) properties: Arc<Properties>,
     /// State of the communicator; `None` once it is closed.
-    pub(in crate::backend::rdma) state: Option<RdmaEngine>,
+    pub(crate) state: Option<RdmaEngine>,
 }
 
 impl RdmaWire {
-    pub(in crate::backend::rdma) fn with<T>(
-        &mut self,
-        act: impl FnOnce(&mut RdmaEngine) -> Result<T>,
-    ) -> Result<T> {
+    pub(crate) fn with<T>(&mut self, act: impl FnOnce(&mut RdmaEngine) -> Result<T>) -> Result<T> {
         match &mut self.state {
             Some(state) => act(state),
             None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
         }
     }
 
-    pub(in crate::backend::rdma) fn send(
+    pub(crate) fn send(
         &mut self,
         data: Region,
         twin: Option<&Arc<HostShadow>>,
@@ -55,7 +52,7 @@ impl RdmaWire {
         })
     }
 
-    pub(in crate::backend::rdma) fn receive(
+    pub(crate) fn receive(
         &mut self,
         into: Region,
         twin: Option<&Arc<HostShadow>>,

@@ -14,7 +14,7 @@ use std::ptr;
 
 /// One of the two buffers, as C describes it.
 #[derive(Clone, Copy)]
-pub(in crate::ffi) struct BufferArgs {
+pub(crate) struct BufferArgs {
     buf: *const c_void,
     /// Elements of a rank's part, or of one block; of a neighborhood collective: blocks.
     count: u64,
@@ -27,41 +27,37 @@ pub(in crate::ffi) struct BufferArgs {
 
 impl BufferArgs {
     /// A buffer that the collective does not have.
-    pub(in crate::ffi) const NONE: BufferArgs = BufferArgs::new(ptr::null(), 0);
+    pub(crate) const NONE: BufferArgs = BufferArgs::new(ptr::null(), 0);
 
     /// One with `count` elements, or with so many for each rank.
-    pub(in crate::ffi) const fn new(buf: *const c_void, count: u64) -> BufferArgs {
+    pub(crate) const fn new(buf: *const c_void, count: u64) -> BufferArgs {
         BufferArgs { buf, count, counts: ptr::null(), displs: ptr::null(), ranks: ptr::null() }
     }
 
     /// One of blocks with their own sizes and places.
-    pub(in crate::ffi) fn blocks(
-        buf: *const c_void,
-        counts: *const u64,
-        displs: *const u64,
-    ) -> BufferArgs {
+    pub(crate) fn blocks(buf: *const c_void, counts: *const u64, displs: *const u64) -> BufferArgs {
         BufferArgs { counts, displs, ..BufferArgs::new(buf, 0) }
     }
 
     /// One of blocks for chosen ranks.
-    pub(in crate::ffi) fn of(self, count: u64, ranks: *const i32) -> BufferArgs {
+    pub(crate) fn of(self, count: u64, ranks: *const i32) -> BufferArgs {
         BufferArgs { count, ranks, ..self }
     }
 }
 
 /// Arguments of a collective as C passes them.
 #[derive(Clone, Copy)]
-pub(in crate::ffi) struct CArgs {
-    pub(in crate::ffi) kind: Kind,
-    pub(in crate::ffi) send: BufferArgs,
-    pub(in crate::ffi) recv: BufferArgs,
-    pub(in crate::ffi) dtype: dtl_dtype_t,
-    pub(in crate::ffi) op: dtl_reduce_op_t,
-    pub(in crate::ffi) root: i32,
+pub(crate) struct CArgs {
+    pub(crate) kind: Kind,
+    pub(crate) send: BufferArgs,
+    pub(crate) recv: BufferArgs,
+    pub(crate) dtype: dtl_dtype_t,
+    pub(crate) op: dtl_reduce_op_t,
+    pub(crate) root: i32,
 }
 
 impl CArgs {
-    pub(in crate::ffi) const fn new(
+    pub(crate) const fn new(
         kind: Kind,
         send: BufferArgs,
         recv: BufferArgs,
@@ -76,7 +72,7 @@ impl CArgs {
 /// # Safety
 /// The buffers stay valid until the collective is over; the lists are read before this returns.
 #[inline(always)] // row: bcast_8
-pub(in crate::ffi) unsafe fn set(args: &mut CollArgs, comm: &Comm, c: &CArgs) -> Result<()> {
+pub(crate) unsafe fn set(args: &mut CollArgs, comm: &Comm, c: &CArgs) -> Result<()> {
     let row = args.row;
     if row.recv == Extent::Nothing {
         return Ok(());
@@ -331,7 +327,7 @@ fn check_own(args: &CollArgs, rank: i32) -> Result<()> {
 ///
 /// # Safety
 /// As [`set`].
-pub(in crate::ffi) unsafe fn fast_allreduce(
+pub(crate) unsafe fn fast_allreduce(
     comm: &HazardRef<Comm>,
     sbuf: *const c_void,
     rbuf: *mut c_void,

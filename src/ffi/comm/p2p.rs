@@ -16,7 +16,7 @@ use crate::sys::sync::hints;
 use std::ffi::c_void;
 
 /// Returns a completion to fill in; only the fields that `info` needs are requested.
-pub(in crate::ffi) fn asked(info: *mut dtl_recv_info_t) -> Completion {
+pub(crate) fn asked(info: *mut dtl_recv_info_t) -> Completion {
     // In pieces: a constant of that size would be read from memory.
     let source =
         if info.is_null() { Completion::UNASKED.source } else { Completion::NOBODY.source };
@@ -190,7 +190,7 @@ fn check_info(info: *mut dtl_recv_info_t) -> Result<()> {
 }
 
 /// Writes receive information if the caller wants it.
-pub(in crate::ffi) fn put_info(info: *mut dtl_recv_info_t, done: &Completion) -> Result<()> {
+pub(crate) fn put_info(info: *mut dtl_recv_info_t, done: &Completion) -> Result<()> {
     if !info.is_null() {
         hints::rarely();
         Out::new(info, "info")?.set(recv_info(done));

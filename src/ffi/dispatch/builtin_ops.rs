@@ -17,7 +17,7 @@ use std::sync::Arc;
 ///
 /// # Safety
 /// The query's args are null or the operation's struct, with what that promises.
-pub(in crate::ffi) unsafe fn perform(query: &Query, by: Option<&Arc<Backend>>) -> Result<()> {
+pub(crate) unsafe fn perform(query: &Query, by: Option<&Arc<Backend>>) -> Result<()> {
     match bitmap_index::template(query.operation) {
         // SAFETY: passed on.
         DTL_OPERATION_ALLOC => unsafe { alloc(query.args.cast(), by) },

@@ -100,7 +100,7 @@ pub unsafe extern "C" fn dtl_dispatch_register(
 ///
 /// # Safety
 /// As there.
-pub(in crate::ffi) unsafe fn register(
+pub(crate) unsafe fn register(
     inside: &Guard,
     dispatcher: dtl_dispatcher_t,
     (keys, key_count): (*const dtl_dispatch_key_t, u64),
@@ -173,7 +173,7 @@ fn check_key(key: &dtl_dispatch_key_t) -> Result<()> {
     Ok(())
 }
 
-pub(in crate::ffi) fn check_operation(operation: dtl_enum_word_t) -> Result<()> {
+pub(crate) fn check_operation(operation: dtl_enum_word_t) -> Result<()> {
     if operation == DTL_DISPATCH_ANY {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -183,7 +183,7 @@ pub(in crate::ffi) fn check_operation(operation: dtl_enum_word_t) -> Result<()> 
     check_word("operation", operation)
 }
 
-pub(in crate::ffi) fn check_slots(slots: bitmap_index::Slots) -> Result<()> {
+pub(crate) fn check_slots(slots: bitmap_index::Slots) -> Result<()> {
     let named = ["source", "destination", "schedule"].into_iter().zip(slots);
     let mut named = named.filter(|(_, word)| *word != DTL_DISPATCH_ANY);
     named.try_for_each(|(name, word)| check_word(name, word))

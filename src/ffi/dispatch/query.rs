@@ -11,7 +11,7 @@ use crate::sys::handles::epoch::Guard;
 /// Looks a handler up, and writes its handle if it is found. `None`: an argument is wrong, or of
 /// another version.
 #[inline]
-pub(in crate::ffi) fn at_hand(
+pub(crate) fn at_hand(
     inside: &Guard,
     dispatcher: dtl_dispatcher_t,
     query: *const dtl_dispatch_query_t,
@@ -56,7 +56,7 @@ unsafe fn whole<'a>(query: *const dtl_dispatch_query_t) -> Option<&'a dtl_dispat
 /// # Safety
 /// `query` is null or a struct as long as its struct_size.
 #[inline(always)] // row: dispatch_predicate
-pub(in crate::ffi) unsafe fn take_query(query: *const dtl_dispatch_query_t) -> Result<Query> {
+pub(crate) unsafe fn take_query(query: *const dtl_dispatch_query_t) -> Result<Query> {
     // SAFETY: passed on.
     let query = match unsafe { whole(query) } {
         Some(query) => *query,

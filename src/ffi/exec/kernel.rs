@@ -135,7 +135,7 @@ unsafe fn launch_by_schedule(
 /// # Safety
 /// `launch` is null or points to a struct as long as its struct_size. `args` and `sizes` have
 /// `count` elements, and each pointer leads to that many readable bytes.
-pub(in crate::ffi) unsafe fn launch(
+pub(crate) unsafe fn launch(
     inside: &Guard,
     stream: dtl_stream_t,
     kernel: dtl_kernel_t,

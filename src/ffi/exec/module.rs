@@ -132,7 +132,7 @@ fn compile_by(handler: &Registration, mut wanted: dtl_dispatch_compile_t) -> Res
 ///
 /// # Safety
 /// `source` is null or as long as its struct_size; its pointers are null or valid as it describes.
-pub(in crate::ffi) unsafe fn compile(
+pub(crate) unsafe fn compile(
     asked: dtl_backend_t,
     by: Option<&Arc<Backend>>,
     device: i32,

@@ -17,7 +17,7 @@ use crate::sys::{
 use std::ffi::c_void;
 use std::sync::Arc;
 
-pub(in crate::ffi) fn find(inside: &Guard, stream: dtl_stream_t) -> Result<&Stream> {
+pub(crate) fn find(inside: &Guard, stream: dtl_stream_t) -> Result<&Stream> {
     handles::find(inside, handles::stream_id(inside, stream)?)
 }
 

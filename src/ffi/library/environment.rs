@@ -39,7 +39,7 @@ pub unsafe extern "C" fn dtl_environment_register(
 ///
 /// # Safety
 /// `desc` is null or as long as its struct_size; its pointers are null or valid as it describes.
-pub(in crate::ffi) unsafe fn describe(desc: *const dtl_environment_desc_t) -> Result<Description> {
+pub(crate) unsafe fn describe(desc: *const dtl_environment_desc_t) -> Result<Description> {
     // SAFETY: the caller's contract.
     let desc = unsafe { args::take(desc) }?;
     // SAFETY: a NUL-terminated text or null.

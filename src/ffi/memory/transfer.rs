@@ -131,7 +131,7 @@ type Sides = (*mut c_void, *const i64, *const c_void, *const i64);
 ///
 /// # Safety
 /// As there.
-pub(in crate::ffi) unsafe fn strided(
+pub(crate) unsafe fn strided(
     inside: &Guard,
     (dst, dst_strides, src, src_strides): Sides,
     (shape, ndim): (*const u64, u32),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// shrinks it. Waiting calls end early unless the state is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(in crate::runtime::comm) enum CommState {
+pub(crate) enum CommState {
     Open = 0,
     Closed = 1 << 31,
     Revoked = 1 << 31 | 1 << 30,
@@ -14,26 +14,26 @@ pub(in crate::runtime::comm) enum CommState {
 
 /// Size of the communicator in the low 30 bits and its state in the high bits. As an `i32` the word
 /// is negative unless the communicator is open.
-pub(in crate::runtime::comm) struct StateWord(AtomicU32);
+pub(crate) struct StateWord(AtomicU32);
 
 const SIZE: u32 = (1 << 30) - 1;
 
 impl StateWord {
     /// Creates the state word of an open communicator of `size` ranks.
-    pub(in crate::runtime::comm) fn new(size: i32) -> Self {
+    pub(crate) fn new(size: i32) -> Self {
         StateWord(AtomicU32::new(size as u32 & SIZE))
     }
 
     /// Returns true if `rank` (nonnegative) is below the size and the communicator is open.
-    pub(in crate::runtime::comm) fn admits(&self, rank: i32) -> bool {
+    pub(crate) fn admits(&self, rank: i32) -> bool {
         rank < self.0.load(Ordering::Relaxed) as i32
     }
 
-    pub(in crate::runtime::comm) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.0.load(Ordering::Relaxed) & !SIZE == CommState::Open as u32
     }
 
-    pub(in crate::runtime::comm) fn state(&self) -> CommState {
+    pub(crate) fn state(&self) -> CommState {
         match self.0.load(Ordering::Acquire) & !SIZE {
             0 => CommState::Open,
             state if state == CommState::Closed as u32 => CommState::Closed,
@@ -41,13 +41,13 @@ impl StateWord {
         }
     }
 
-    pub(in crate::runtime::comm) fn set(&self, state: CommState) {
+    pub(crate) fn set(&self, state: CommState) {
         let size = self.0.load(Ordering::Relaxed) & SIZE;
         self.0.store(size | state as u32, Ordering::Release);
     }
 
     /// Revokes the communicator if it is open.
-    pub(in crate::runtime::comm) fn revoke(&self) {
+    pub(crate) fn revoke(&self) {
         let size = self.0.load(Ordering::Relaxed) & SIZE;
         let revoked = size | CommState::Revoked as u32;
         let _before = self.0.compare_exchange(size, revoked, Ordering::AcqRel, Ordering::Relaxed);

@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 /// Type byte of communicator handles; DTL_COMM_WORLD and DTL_COMM_SELF are its indices 0 and 1.
 pub const TAG: u8 = 6;
-pub(in crate::runtime::comm) const WORLD: u64 = (TAG as u64) << 56;
-pub(in crate::runtime::comm) const SELF: u64 = WORLD | 1 << 36;
+pub(crate) const WORLD: u64 = (TAG as u64) << 56;
+pub(crate) const SELF: u64 = WORLD | 1 << 36;
 
-pub(in crate::runtime::comm) static TABLE: HandleTable<Comm> = HandleTable::new(TAG, 2);
+pub(crate) static TABLE: HandleTable<Comm> = HandleTable::new(TAG, 2);
 
 /// Open communicators, on which calls that wait make progress.
-pub(in crate::runtime::comm) static OPEN: ProgressList<Comm> = ProgressList::new();
+pub(crate) static OPEN: ProgressList<Comm> = ProgressList::new();
 
 /// Returns true if `id` is a communicator's handle. Predefined handles are valid before opening.
 pub fn is_live(id: u64) -> bool {
@@ -46,7 +46,7 @@ pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
 }
 
 /// Inserts a communicator, without registration for progress, and returns its handle.
-pub(in crate::runtime::comm) fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
+pub(crate) fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
     match TABLE.insert(Arc::clone(comm)) {
         // No other thread has this handle yet.
         Some(id) => {

@@ -113,7 +113,7 @@ impl RecorderList {
 
 /// Flight recorder of one communicator: its last operations, retained for reports.
 #[repr(C)]
-pub(in crate::runtime::comm) struct Recorder {
+pub(crate) struct Recorder {
     /// Mark of the first thread, or [`NOBODY`] before the first operation.
     first: AtomicUsize,
     own: RecorderList,
@@ -125,7 +125,7 @@ pub(in crate::runtime::comm) struct Recorder {
 /// Recorded operation: its number, shifted left past the bits [`SHARED`] and [`TRACED`]. The
 /// highest byte is the kind of a traced operation.
 #[derive(Clone, Copy)]
-pub(in crate::runtime::comm) struct Ticket(u64);
+pub(crate) struct Ticket(u64);
 
 /// Value that is the mark of no thread, not even of a thread without a record.
 const NOBODY: usize = 1;
@@ -143,15 +143,15 @@ impl Ticket {
 
 impl Recorder {
     /// Heap memory of the recorder's lists, in bytes.
-    pub(in crate::runtime::comm) const HEAP_BYTES: usize = 2 * size_of::<Entries>();
+    pub(crate) const HEAP_BYTES: usize = 2 * size_of::<Entries>();
 
-    pub(in crate::runtime::comm) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (first, comm) = (AtomicUsize::new(NOBODY), AtomicU64::new(0));
         Recorder { first, comm, own: RecorderList::default(), shared: RecorderList::default() }
     }
 
     /// Sets the communicator's handle, for traces.
-    pub(in crate::runtime::comm) fn belongs_to(&self, comm: u64) {
+    pub(crate) fn belongs_to(&self, comm: u64) {
         self.comm.store(comm, Ordering::Relaxed);
     }
 
@@ -164,7 +164,7 @@ impl Recorder {
 
     /// Records the start of an operation, described by `words`. Returns its ticket.
     #[inline(always)] // row: send_recv_8
-    pub(in crate::runtime::comm) fn begin(&self, words: [u64; 3]) -> Ticket {
+    pub(crate) fn begin(&self, words: [u64; 3]) -> Ticket {
         let me = epoch::thread_mark();
         if self.is_first(me) && !trace::is_on() {
             return self.begin_own(words);
@@ -216,11 +216,7 @@ impl Recorder {
 
     /// Records the start of an operation, runs `act`, and records the completion.
     #[inline(always)] // row: send_recv_8
-    pub(in crate::runtime::comm) fn during<T>(
-        &self,
-        words: [u64; 3],
-        act: impl FnOnce() -> T,
-    ) -> T {
+    pub(crate) fn during<T>(&self, words: [u64; 3], act: impl FnOnce() -> T) -> T {
         let ticket = self.begin(words);
         let done = act();
         self.end(ticket);
@@ -229,7 +225,7 @@ impl Recorder {
 
     /// Records that the operation of `ticket` is complete.
     #[inline(always)] // row: send_recv_8
-    pub(in crate::runtime::comm) fn end(&self, ticket: Ticket) {
+    pub(crate) fn end(&self, ticket: Ticket) {
         if ticket.0 & (SHARED | TRACED) == 0 {
             self.own.over(ticket.0 >> 2);
         } else {
@@ -261,7 +257,7 @@ impl Recorder {
     }
 
     /// Returns the retained operations, the latest first, each with true if it is complete.
-    pub(in crate::runtime::comm) fn latest(&self) -> impl Iterator<Item = (OpDesc, bool)> {
+    pub(crate) fn latest(&self) -> impl Iterator<Item = (OpDesc, bool)> {
         let (mut own, mut shared) = (self.own.latest().peekable(), self.shared.latest().peekable());
         from_fn(move || {
             let is_own = match (own.peek(), shared.peek()) {
@@ -274,7 +270,7 @@ impl Recorder {
     }
 
     /// Returns the oldest retained collective that is not complete, for which later ones wait.
-    pub(in crate::runtime::comm) fn stuck(&self) -> Option<OpDesc> {
+    pub(crate) fn stuck(&self) -> Option<OpDesc> {
         self.latest()
             .filter(|(call, is_over)| !is_over && call.kind.is_collective())
             .last()
@@ -282,7 +278,7 @@ impl Recorder {
     }
 
     /// Returns the retained collective with this number, and true if that collective is complete.
-    pub(in crate::runtime::comm) fn collective(&self, number: i32) -> Option<(OpDesc, bool)> {
+    pub(crate) fn collective(&self, number: i32) -> Option<(OpDesc, bool)> {
         self.latest().find(|(call, _)| call.kind.is_collective() && call.tag == number)
     }
 }

@@ -1,7 +1,7 @@
 //! Descriptions of operations, for the flight recorder, reports, and comparison between ranks.
 
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_ANY_TAG};
-pub(in crate::runtime::comm) use crate::runtime::op_kind::{KINDS, Kind};
+pub(crate) use crate::runtime::op_kind::{KINDS, Kind};
 use crate::runtime::trace::Args;
 use crate::runtime::{id_table, types};
 use std::fmt;
@@ -11,31 +11,31 @@ const ON_DEVICE: i32 = 1 << 30;
 
 /// Description of one operation, as specified by its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::runtime::comm) struct OpDesc {
-    pub(in crate::runtime::comm) kind: Kind,
+pub(crate) struct OpDesc {
+    pub(crate) kind: Kind,
     /// -1 if the operation has none.
-    pub(in crate::runtime::comm) dtype: i32,
+    pub(crate) dtype: i32,
     /// -1 if the operation has none.
-    pub(in crate::runtime::comm) op: i32,
+    pub(crate) op: i32,
     /// Rank of the root or of the peer; -1 if there is no such rank.
-    pub(in crate::runtime::comm) peer: i32,
+    pub(crate) peer: i32,
     /// Tag of a message, or number of a collective.
-    pub(in crate::runtime::comm) tag: i32,
+    pub(crate) tag: i32,
     /// Number of elements.
-    pub(in crate::runtime::comm) count: u64,
+    pub(crate) count: u64,
 }
 
 impl OpDesc {
-    pub(in crate::runtime::comm) fn new(kind: Kind) -> OpDesc {
+    pub(crate) fn new(kind: Kind) -> OpDesc {
         OpDesc { kind, dtype: -1, op: -1, peer: -1, tag: 0, count: 0 }
     }
 
-    pub(in crate::runtime::comm) fn with(self, count: u64, dtype: i32) -> OpDesc {
+    pub(crate) fn with(self, count: u64, dtype: i32) -> OpDesc {
         OpDesc { count, dtype, ..self }
     }
 
     /// Returns the arguments of the call for a trace.
-    pub(in crate::runtime::comm) fn args(&self) -> Args {
+    pub(crate) fn args(&self) -> Args {
         let mut args = Args::NONE.tag(self.tag);
         if self.dtype >= 0 {
             args = args.elements(self.count, self.dtype);
@@ -49,7 +49,7 @@ impl OpDesc {
 
     /// Returns the description marked as a call on device memory that a device library runs. The
     /// marked description does not match other ranks' calls on host memory.
-    pub(in crate::runtime::comm) fn on_device(self) -> OpDesc {
+    pub(crate) fn on_device(self) -> OpDesc {
         OpDesc { op: self.op ^ ON_DEVICE, ..self }
     }
 
@@ -64,7 +64,7 @@ impl OpDesc {
     }
 
     /// Returns the description with a dtype and an operation that are equal on every rank.
-    pub(in crate::runtime::comm) fn portable(self) -> OpDesc {
+    pub(crate) fn portable(self) -> OpDesc {
         if self.dtype < id_table::FIRST && self.op < id_table::FIRST {
             self
         } else {
@@ -81,7 +81,7 @@ impl OpDesc {
 
     /// Returns an 8-bit hash that very likely differs between collectives that do not match. The
     /// hash is part of the message tags, so messages of mismatched collectives never match.
-    pub(in crate::runtime::comm) fn signature(&self) -> u8 {
+    pub(crate) fn signature(&self) -> u8 {
         let OpDesc { kind, dtype, op, peer, .. } = self.portable();
         let parts = [kind as u32, dtype as u32, op as u32, peer as u32];
         let mixed = parts
@@ -93,7 +93,7 @@ impl OpDesc {
     /// Encodes the description in three words, for the recorder and, if the description is
     /// portable, for messages. The first word has the kind above the tag, like [`Tagged`]. Only the
     /// first word has to be computed for an ordinary message.
-    pub(in crate::runtime::comm) fn words(&self) -> [u64; 3] {
+    pub(crate) fn words(&self) -> [u64; 3] {
         let op = u64::from(!self.op as u32) << 32;
         [
             Tagged::new(self.kind, self.tag).with_dtype(self.dtype),
@@ -102,7 +102,7 @@ impl OpDesc {
         ]
     }
 
-    pub(in crate::runtime::comm) fn from_words(words: [u64; 3]) -> Option<OpDesc> {
+    pub(crate) fn from_words(words: [u64; 3]) -> Option<OpDesc> {
         let [first, second, third] = words;
         let kind = Kind::of(first >> 32 & 0xFF)?;
         // The dtype is a signed number of 24 bits.
@@ -129,7 +129,7 @@ impl Tagged {
     }
 
     /// Returns true if the operation is of the kind `kind`.
-    pub(in crate::runtime::comm) fn is(self, kind: Kind) -> bool {
+    pub(crate) fn is(self, kind: Kind) -> bool {
         self.0 >> 32 == kind as u64
     }
 
@@ -144,7 +144,7 @@ impl Tagged {
     }
 
     /// Returns the three words that describe a message.
-    pub(in crate::runtime::comm) fn words(self, peer: i32, count: u64, dtype: i32) -> [u64; 3] {
+    pub(crate) fn words(self, peer: i32, count: u64, dtype: i32) -> [u64; 3] {
         [self.with_dtype(dtype), u64::from(peer as u32), count]
     }
 }

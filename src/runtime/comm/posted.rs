@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Dropping this value cancels the operation and waits until the transport no longer uses the
 /// memory. If the transport cannot cancel the operation, the memory is leaked: a transport that
 /// still has a buffer may write to it at any time.
-pub(in crate::runtime::comm) struct Posted {
+pub(crate) struct Posted {
     link: Arc<SharedTransport>,
     memory: Scratch,
     op: Option<OpId>,
@@ -22,7 +22,7 @@ impl Posted {
     /// Creates memory without an operation, to lend to operations that the caller completes or
     /// cancels. `memory` is `None` if its allocation failed; the error then names the purpose
     /// `what`.
-    pub(in crate::runtime::comm) fn lent(
+    pub(crate) fn lent(
         link: &Arc<SharedTransport>,
         memory: Option<Scratch>,
         what: &str,
@@ -37,7 +37,7 @@ impl Posted {
     }
 
     /// Creates memory with a copy of `words`. `what` is the purpose, for the error.
-    pub(in crate::runtime::comm) fn of_words(
+    pub(crate) fn of_words(
         link: &Arc<SharedTransport>,
         words: &[u64],
         what: &str,
@@ -46,7 +46,7 @@ impl Posted {
     }
 
     /// Creates memory for `count` words. `what` is the purpose, for the error.
-    pub(in crate::runtime::comm) fn for_words(
+    pub(crate) fn for_words(
         link: &Arc<SharedTransport>,
         count: usize,
         what: &str,
@@ -55,26 +55,23 @@ impl Posted {
     }
 
     /// Posts an operation into the memory. `start` posts the operation and returns its id.
-    pub(in crate::runtime::comm) fn post(
-        &mut self,
-        start: impl FnOnce(Region) -> Result<OpId>,
-    ) -> Result<()> {
+    pub(crate) fn post(&mut self, start: impl FnOnce(Region) -> Result<OpId>) -> Result<()> {
         self.op = Some(start(self.memory.region())?).filter(|op| *op != OpId::COMPLETED);
         Ok(())
     }
 
     /// Returns the memory region, for operations.
-    pub(in crate::runtime::comm) fn region(&self) -> Region {
+    pub(crate) fn region(&self) -> Region {
         self.memory.region()
     }
 
     /// Returns true if no operation is in flight.
-    pub(in crate::runtime::comm) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.op.is_none()
     }
 
     /// Makes progress. Returns `Some` exactly once, when the operation completes.
-    pub(in crate::runtime::comm) fn poll(&mut self) -> Result<Option<Completion>> {
+    pub(crate) fn poll(&mut self) -> Result<Option<Completion>> {
         let Some(op) = self.op else { return Ok(None) };
         let done = self.link.transport.outcome(op)?;
         if done.is_some() {
@@ -84,7 +81,7 @@ impl Posted {
     }
 
     /// Cancels the operation. Returns `Some` if the operation completed first.
-    pub(in crate::runtime::comm) fn cancel(&mut self) -> Result<Option<Completion>> {
+    pub(crate) fn cancel(&mut self) -> Result<Option<Completion>> {
         let Some(op) = self.op else { return Ok(None) };
         let done = self.link.cancel(op)?;
         self.op = None;
@@ -92,7 +89,7 @@ impl Posted {
     }
 
     /// Returns the received words; empty while the operation is in flight.
-    pub(in crate::runtime::comm) fn words(&self) -> Vec<u64> {
+    pub(crate) fn words(&self) -> Vec<u64> {
         if self.is_over() { self.memory.words() } else { Vec::new() }
     }
 }

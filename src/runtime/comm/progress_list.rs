@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Number of listed objects on which one call makes progress, in round-robin order.
-pub(in crate::runtime::comm) const TURNS: usize = 4;
+pub(crate) const TURNS: usize = 4;
 
 /// List of objects that need progress. Their number is stored outside the lock, so that an empty
 /// list is never locked. The time of each call but [`ProgressList::live`] is independent of the
 /// number.
-pub(in crate::runtime::comm) struct ProgressList<T: ?Sized> {
+pub(crate) struct ProgressList<T: ?Sized> {
     all: Mutex<Listed<T>>,
     count: AtomicUsize,
 }
@@ -26,7 +26,7 @@ struct Listed<T: ?Sized> {
 }
 
 impl<T: ?Sized> ProgressList<T> {
-    pub(in crate::runtime::comm) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         ProgressList {
             all: Mutex::new(Listed { by_address: BTreeMap::new(), last: 0 }),
             count: AtomicUsize::new(0),
@@ -34,36 +34,36 @@ impl<T: ?Sized> ProgressList<T> {
     }
 
     /// Adds an object, which [`ProgressList::remove`] removes before the object's memory is freed.
-    pub(in crate::runtime::comm) fn add(&self, what: &Arc<T>) {
+    pub(crate) fn add(&self, what: &Arc<T>) {
         let mut all = self.all.lock();
         all.by_address.insert(Arc::as_ptr(what).addr(), Arc::downgrade(what));
         self.count.store(all.by_address.len(), Ordering::Relaxed);
     }
 
     /// Removes the object at `address`. Returns false if the object was not listed.
-    pub(in crate::runtime::comm) fn remove(&self, address: usize) -> bool {
+    pub(crate) fn remove(&self, address: usize) -> bool {
         let mut all = self.all.lock();
         let was_there = all.by_address.remove(&address).is_some();
         self.count.store(all.by_address.len(), Ordering::Relaxed);
         was_there
     }
 
-    pub(in crate::runtime::comm) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.all.lock().by_address.clear();
         self.count.store(0, Ordering::Relaxed);
     }
 
-    pub(in crate::runtime::comm) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
     /// Returns all live objects, to be dropped outside the lock, which `Drop` of `Comm` acquires.
-    pub(in crate::runtime::comm) fn live(&self) -> Vec<Arc<T>> {
+    pub(crate) fn live(&self) -> Vec<Arc<T>> {
         self.all.lock().by_address.values().filter_map(Weak::upgrade).collect()
     }
 
     /// Returns the next `TURNS` live objects in round-robin order; none if the list is locked.
-    pub(in crate::runtime::comm) fn turns(&self) -> [Option<Arc<T>>; TURNS] {
+    pub(crate) fn turns(&self) -> [Option<Arc<T>>; TURNS] {
         let mut next = [const { None }; TURNS];
         // If the list is locked, the thread that holds the lock does the work.
         let Some(mut all) = self.all.try_lock() else { return next };

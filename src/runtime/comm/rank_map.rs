@@ -4,7 +4,7 @@
 use crate::runtime::component::Completion;
 
 /// Ranks of a communicator that does not consist of all of the transport's ranks in their order.
-pub(in crate::runtime::comm) struct Members {
+pub(crate) struct Members {
     /// Transport's rank of each communicator rank.
     world_ranks: Vec<i32>,
     /// Communicator rank of each transport rank; -1 if the transport rank is not a member.
@@ -14,7 +14,7 @@ pub(in crate::runtime::comm) struct Members {
 impl Members {
     /// Creates the mapping of the transport ranks `outer` on a transport of `size` ranks. Returns
     /// `None` if `outer` is all ranks in their order, so that no rank has to be translated.
-    pub(in crate::runtime::comm) fn new(outer: Vec<i32>, size: i32) -> Option<Self> {
+    pub(crate) fn new(outer: Vec<i32>, size: i32) -> Option<Self> {
         if outer.len() == size.unsigned_abs() as usize && (0..size).eq(outer.iter().copied()) {
             return None;
         }
@@ -30,7 +30,7 @@ impl Members {
     }
 
     /// Returns the heap bytes of the mapping for `ours` members of `all` transport ranks.
-    pub(in crate::runtime::comm) fn heap_bytes(ours: u64, all: u64) -> u64 {
+    pub(crate) fn heap_bytes(ours: u64, all: u64) -> u64 {
         (ours + all) * size_of::<i32>() as u64
     }
 
@@ -39,7 +39,7 @@ impl Members {
     /// not call it.)
     #[cold]
     #[inline(never)]
-    pub(in crate::runtime::comm) fn to_world(&self, rank: i32) -> i32 {
+    pub(crate) fn to_world(&self, rank: i32) -> i32 {
         usize::try_from(rank)
             .ok()
             .and_then(|rank| self.world_ranks.get(rank).copied())
@@ -49,12 +49,12 @@ impl Members {
     /// Converts the source of the completion `done` to a communicator rank, in place.
     #[cold]
     #[inline(never)]
-    pub(in crate::runtime::comm) fn localize(&self, done: &mut Completion) {
+    pub(crate) fn localize(&self, done: &mut Completion) {
         done.source = self.to_local(done.source).unwrap_or(done.source);
     }
 
     /// Converts a transport rank to a communicator rank; `None` if the rank is not a member.
-    pub(in crate::runtime::comm) fn to_local(&self, rank: i32) -> Option<i32> {
+    pub(crate) fn to_local(&self, rank: i32) -> Option<i32> {
         let ours =
             usize::try_from(rank).ok().and_then(|rank| self.local_ranks.get(rank).copied())?;
         (ours >= 0).then_some(ours)

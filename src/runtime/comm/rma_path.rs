@@ -7,19 +7,19 @@
 
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
-pub(in crate::runtime::comm) use crate::runtime::component::{FlushScope, Swap, TargetRange};
+pub(crate) use crate::runtime::component::{FlushScope, Swap, TargetRange};
 use crate::sys::compute::shared_atomics::Update;
 use crate::sys::memory::buf::Region;
 use std::ops::Range;
 
 /// Number of an operation that is not yet complete locally, used to poll the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::runtime::comm) struct Ticket(pub(in crate::runtime::comm) u64);
+pub(crate) struct Ticket(pub(crate) u64);
 
 /// State of an operation when its call returns. An operation is complete locally if the caller may
 /// reuse its buffers and all fetched data has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::runtime::comm) enum RmaStart {
+pub(crate) enum RmaStart {
     Over,
     /// The next flush of the target completes the operation. The caller may poll the ticket only if
     /// the call requested that ([`TicketRequest`]).
@@ -27,15 +27,15 @@ pub(in crate::runtime::comm) enum RmaStart {
 }
 
 /// True if the caller will poll the operation by its ticket. Otherwise only flushes report it.
-pub(in crate::runtime::comm) type TicketRequest = bool;
+pub(crate) type TicketRequest = bool;
 
 /// Update of elements: a built-in dtype and a reduction operation that supports it.
 #[derive(Clone, Copy)]
 pub struct Change {
-    pub(in crate::runtime::comm) dtype: dtl_dtype_t,
-    pub(in crate::runtime::comm) op: dtl_reduce_op_t,
+    pub(crate) dtype: dtl_dtype_t,
+    pub(crate) op: dtl_reduce_op_t,
     /// Atomic update that the processor executes.
-    pub(in crate::runtime::comm) update: &'static Update,
+    pub(crate) update: &'static Update,
 }
 
 impl Change {
@@ -68,7 +68,7 @@ pub enum RmaOp {
 
 impl RmaOp {
     /// Returns the buffers of the result, of the operand, and of the expected value.
-    pub(in crate::runtime::comm) fn buffers(&self) -> [Region; 3] {
+    pub(crate) fn buffers(&self) -> [Region; 3] {
         match *self {
             RmaOp::Put(from) => [Region::EMPTY, from, Region::EMPTY],
             RmaOp::Get(into) => [into, Region::EMPTY, Region::EMPTY],
@@ -84,7 +84,7 @@ impl RmaOp {
 ///
 /// The accumulating operations (accumulate, compare and swap) on one location execute one after the
 /// other; those of one origin execute in call order. Only flushes order puts and gets.
-pub(in crate::runtime::comm) trait RmaPath: Send + Sync {
+pub(crate) trait RmaPath: Send + Sync {
     /// Returns a human-readable description of the path.
     fn describe(&self) -> &'static str;
     /// Starts an operation on the bytes `at`, at least one; its buffers have as many bytes.

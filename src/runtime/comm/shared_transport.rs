@@ -26,7 +26,7 @@ use std::time::Duration;
 /// Class of a message. Messages of different classes never match, so a user's receive with
 /// DTL_ANY_TAG cannot match a collective's message.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::runtime::comm) enum Class {
+pub(crate) enum Class {
     User = 0,
     Collective = 1,
     /// Reports: the operation that a rank is in, a collective that a rank has abandoned.
@@ -36,27 +36,27 @@ pub(in crate::runtime::comm) enum Class {
 }
 
 /// Mask of the tag bits of a match word.
-pub(in crate::runtime::comm) const TAG_BITS: u64 = DTL_TAG_MAX as u64;
+pub(crate) const TAG_BITS: u64 = DTL_TAG_MAX as u64;
 
 /// Returns the match word of a tag (0 ... DTL_TAG_MAX, checked at the entry of the library).
-pub(in crate::runtime::comm) fn match_bits(context: u32, class: Class, tag: i32) -> u64 {
+pub(crate) fn match_bits(context: u32, class: Class, tag: i32) -> u64 {
     u64::from(context) << 32 | (class as u64) << 28 | (u64::from(tag as u32) & TAG_BITS)
 }
 
 /// An open transport. It closes with the last communicator on it.
-pub(in crate::runtime::comm) struct SharedTransport {
-    pub(in crate::runtime::comm) transport: Arc<dyn Transport>,
+pub(crate) struct SharedTransport {
+    pub(crate) transport: Arc<dyn Transport>,
     // Capability groups of the transport.
-    pub(in crate::runtime::comm) liveness: Option<OwningRef<dyn Liveness, dyn Transport>>,
-    pub(in crate::runtime::comm) shared_memory: Option<OwningRef<dyn SharedMemory, dyn Transport>>,
-    pub(in crate::runtime::comm) foreign_test: Option<OwningRef<dyn ForeignTest, dyn Transport>>,
+    pub(crate) liveness: Option<OwningRef<dyn Liveness, dyn Transport>>,
+    pub(crate) shared_memory: Option<OwningRef<dyn SharedMemory, dyn Transport>>,
+    pub(crate) foreign_test: Option<OwningRef<dyn ForeignTest, dyn Transport>>,
     /// Backend of the transport; this reference keeps the backend registered.
     backend: Arc<Backend>,
-    pub(in crate::runtime::comm) kind: &'static CStr,
+    pub(crate) kind: &'static CStr,
     /// True if reductions have to be bitwise the same as on other kinds.
-    pub(in crate::runtime::comm) is_deterministic: bool,
+    pub(crate) is_deterministic: bool,
     /// Backend whose device memory the transport accepts without staging; `None`: stages all.
-    pub(in crate::runtime::comm) direct: Option<dtl_backend_t>,
+    pub(crate) direct: Option<dtl_backend_t>,
     /// True if large messages of any device's memory may use the transport's direct path.
     is_direct: bool,
     /// Number of polls that spin before the first yield.
@@ -64,13 +64,13 @@ pub(in crate::runtime::comm) struct SharedTransport {
     /// Number of contexts that this rank has assigned to communicators whose first rank it was.
     contexts: AtomicU32,
     /// Contexts of recently destroyed communicators, for which notices may still arrive.
-    pub(in crate::runtime::comm) retired: Retired,
+    pub(crate) retired: Retired,
     /// True if the transport failed to cancel an operation and may still access its buffer.
     lost: AtomicBool,
 }
 
 impl SharedTransport {
-    pub(in crate::runtime::comm) fn new(
+    pub(crate) fn new(
         transport: Box<dyn Transport>,
         backend: Arc<Backend>,
         is_deterministic: bool,
@@ -114,7 +114,7 @@ impl SharedTransport {
     }
 
     /// Enables direct transfers of device memory, without staging, if the transport supports them.
-    pub(in crate::runtime::comm) fn with_direct(mut self) -> Self {
+    pub(crate) fn with_direct(mut self) -> Self {
         let named = self.transport.properties().device_memory_of.and_then(registry::lookup);
         self.direct = named.map(|backend| backend.handle());
         self.is_direct = self.transport.groups().device_memory.is_some();
@@ -123,23 +123,23 @@ impl SharedTransport {
 
     /// Returns true if the transport may still access the buffer of an operation that it failed to
     /// cancel. Memory that was lent to operations of this link is then leaked instead of freed.
-    pub(in crate::runtime::comm) fn has_lost(&self) -> bool {
+    pub(crate) fn has_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 
     /// Records that the library abandoned an operation which the transport may still carry out.
-    pub(in crate::runtime::comm) fn lose(&self) {
+    pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
     }
 
     /// Returns the transport's direct path for large messages of device memory, if any.
-    pub(in crate::runtime::comm) fn direct(&self) -> Option<&dyn Direct> {
+    pub(crate) fn direct(&self) -> Option<&dyn Direct> {
         if self.is_direct { self.transport.groups().device_memory } else { None }
     }
 
     /// Opens a separate transport for the communicator of `ranks` with the context `context`.
     /// `None`: the transport has no native collectives, so this transport remains shared.
-    pub(in crate::runtime::comm) fn subset(
+    pub(crate) fn subset(
         self: &Arc<Self>,
         ranks: &[i32],
         context: u32,
@@ -153,14 +153,14 @@ impl SharedTransport {
     }
 
     /// Returns the transport's own text about its latest failure.
-    pub(in crate::runtime::comm) fn failure_text(&self) -> Option<String> {
+    pub(crate) fn failure_text(&self) -> Option<String> {
         self.transport.groups().diagnostics?.failure_text()
     }
 
     /// Returns a context that no other communicator on this transport has or had. Contexts that
     /// different ranks allocate never collide, because each is congruent to its allocating rank
     /// plus 1, modulo the number of ranks.
-    pub(in crate::runtime::comm) fn new_context(&self) -> Result<u32> {
+    pub(crate) fn new_context(&self) -> Result<u32> {
         let (rank, size) =
             (self.transport.rank().unsigned_abs(), self.transport.size().unsigned_abs());
         let next = |made: u32| made.checked_add(1);
@@ -179,7 +179,7 @@ impl SharedTransport {
     }
 
     /// Pauses between two polls of an operation.
-    pub(in crate::runtime::comm) fn pause(&self, backoff: &mut Backoff) {
+    pub(crate) fn pause(&self, backoff: &mut Backoff) {
         // Other ranks' progress on collectives wakes no thread that waits for another event.
         self.pause_with(backoff, |seen, limit| {
             let wakeup = self.transport.groups().wakeup;
@@ -188,7 +188,7 @@ impl SharedTransport {
     }
 
     /// Pauses between two polls of anything other than an operation; `rest` is its sleep function.
-    pub(in crate::runtime::comm) fn pause_with(
+    pub(crate) fn pause_with(
         &self,
         backoff: &mut Backoff,
         rest: impl FnOnce(&mut u64, Duration) -> bool,

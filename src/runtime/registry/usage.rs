@@ -13,11 +13,11 @@ pub const NO_POOL: u8 = 0;
 /// Counters of one backend's allocations.
 #[derive(Default)]
 pub struct Usage {
-    pub(in crate::runtime) live_bytes: AtomicU64,
-    pub(in crate::runtime) peak_bytes: AtomicU64,
+    pub(crate) live_bytes: AtomicU64,
+    pub(crate) peak_bytes: AtomicU64,
     /// Number of live allocations, including allocations in progress.
-    pub(in crate::runtime) live_count: AtomicU64,
-    pub(in crate::runtime) total_count: AtomicU64,
+    pub(crate) live_count: AtomicU64,
+    pub(crate) total_count: AtomicU64,
     /// Number of adopted or registered ranges of the program's memory, each with a `RangeUser`.
     range_count: AtomicU64,
     /// Set while the backend is being unregistered.
@@ -33,7 +33,7 @@ impl Usage {
     /// Counts an allocation before it is made; fails while the backend is being unregistered. This
     /// increments `live_count` before it reads `closing`, and [`Usage::close`] sets `closing`
     /// before it reads the counts: whichever runs second sees the other's write.
-    pub(in crate::runtime) fn begin(&self, backend: &Backend) -> Result<()> {
+    pub(crate) fn begin(&self, backend: &Backend) -> Result<()> {
         self.live_count.fetch_add(1, Ordering::SeqCst);
         self.check_open(backend).inspect_err(|_| self.give_up())
     }
@@ -50,7 +50,7 @@ impl Usage {
     }
 
     /// Reverts [`Usage::begin`] after an allocation has failed.
-    pub(in crate::runtime) fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.live_count.fetch_sub(1, Ordering::Release);
     }
 
@@ -72,7 +72,7 @@ impl Usage {
 
     /// Counts `bytes` of a new allocation. With `with_plain`, the bytes also count for the plain
     /// memory, and the peak is that of both together.
-    pub(in crate::runtime) fn grew(&self, bytes: u64, with_plain: bool) {
+    pub(crate) fn grew(&self, bytes: u64, with_plain: bool) {
         if with_plain {
             heap::count_bytes(NO_POOL, bytes as i64);
         }
@@ -82,7 +82,7 @@ impl Usage {
     }
 
     /// Counts `bytes` of a freed allocation. `with_plain` as in [`Usage::grew`].
-    pub(in crate::runtime) fn shrank(&self, bytes: u64, with_plain: bool) {
+    pub(crate) fn shrank(&self, bytes: u64, with_plain: bool) {
         if with_plain {
             heap::count_bytes(NO_POOL, -(bytes as i64));
         }
@@ -97,14 +97,14 @@ pub struct RangeUser(Arc<Backend>);
 impl RangeUser {
     /// Counts a range; fails while the backend is being unregistered. Ordered as in
     /// [`Usage::begin`].
-    pub(in crate::runtime) fn new(backend: &Arc<Backend>) -> Result<Self> {
+    pub(crate) fn new(backend: &Arc<Backend>) -> Result<Self> {
         backend.memory_use.range_count.fetch_add(1, Ordering::SeqCst);
         let user = RangeUser(Arc::clone(backend));
         user.memory_use.check_open(&user)?;
         Ok(user)
     }
 
-    pub(in crate::runtime) fn is_of(&self, backend: &Arc<Backend>) -> bool {
+    pub(crate) fn is_of(&self, backend: &Arc<Backend>) -> bool {
         Arc::ptr_eq(&self.0, backend)
     }
 }

@@ -12,7 +12,7 @@ global! {
 
 /// Registers the process with the kernel and returns true if the light half needs a fence. Call
 /// before the first use, and again after a fork.
-pub(in crate::sys) fn register() -> bool {
+pub(crate) fn register() -> bool {
     // Miri does not support this system call, so it uses fences.
     if cfg!(miri) {
         return needs_fence();
@@ -26,12 +26,12 @@ pub(in crate::sys) fn register() -> bool {
 }
 
 /// Returns true if the light half is a real fence.
-pub(in crate::sys) fn needs_fence() -> bool {
+pub(crate) fn needs_fence() -> bool {
     NEEDS_FENCE.load(Ordering::Relaxed)
 }
 
 /// Executes the light half of the fence.
-pub(in crate::sys) fn light() {
+pub(crate) fn light() {
     compiler_fence(Ordering::SeqCst);
     if NEEDS_FENCE.load(Ordering::Relaxed) {
         fence(Ordering::SeqCst);
@@ -39,7 +39,7 @@ pub(in crate::sys) fn light() {
 }
 
 /// The other half, the heavy one: makes every running thread of the process execute a full barrier.
-pub(in crate::sys) fn heavy() {
+pub(crate) fn heavy() {
     fence(Ordering::SeqCst);
     if !needs_fence() {
         // SAFETY: the syscall takes plain numbers and accesses no memory of this process.

@@ -15,7 +15,7 @@ pub mod atomic_lock;
 pub mod futex;
 pub mod hints;
 pub mod lock;
-pub(in crate::sys) mod membarrier;
+pub(crate) mod membarrier;
 pub mod tls;
 pub mod wait;
 

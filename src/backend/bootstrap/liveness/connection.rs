@@ -16,16 +16,16 @@ use std::os::fd::AsFd;
 /// Kinds of control frames.
 pub(super) mod kind {
     /// First frame of a connection: magic, cookie, source, destination, brief flag.
-    pub(in super::super) const HELLO: u8 = 1;
+    pub(crate) const HELLO: u8 = 1;
     /// Reply to a hello, with the same fields.
-    pub(in super::super) const WELCOME: u8 = 2;
+    pub(crate) const WELCOME: u8 = 2;
     /// Message of the user of the control sockets.
-    pub(in super::super) const MESSAGE: u8 = 3;
+    pub(crate) const MESSAGE: u8 = 3;
     /// Notification of ranks that died or left, encoded by `heartbeat_ring`.
-    pub(in super::super) const GONE: u8 = 4;
+    pub(crate) const GONE: u8 = 4;
     /// Farewell of a leaving rank, with the ranks directly before it in the ring that have died or
     /// left.
-    pub(in super::super) const BYE: u8 = 5;
+    pub(crate) const BYE: u8 = 5;
 }
 
 /// A frame: kind and payload bytes.

@@ -20,7 +20,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
 /// Maximum number of bytes or elements that MPI's `int` counts can hold.
-pub(in crate::backend::mpi) const MOST: usize = c_int::MAX as usize;
+pub(crate) const MOST: usize = c_int::MAX as usize;
 
 /// Returns true if MPI can execute this collective with its counts. All ranks must decide alike, so
 /// the decision depends only on arguments that are equal on all ranks. Not every rank knows the
@@ -32,7 +32,7 @@ fn takes(endpoint: &MpiTransport, args: &CollArgs) -> bool {
 }
 
 /// Returns the number of bytes that this rank's counts must represent.
-pub(in crate::backend::mpi) fn bytes(args: &CollArgs, size: c_int) -> usize {
+pub(crate) fn bytes(args: &CollArgs, size: c_int) -> usize {
     let ranks = size.unsigned_abs() as usize;
     let counted = |extent, buffer: &Buffer| match extent {
         Extent::Nothing => 0,
@@ -102,20 +102,20 @@ impl NativeCollectives for MpiTransport {
 }
 
 /// One call of MPI: the blocking function, or the nonblocking one if `request` is set.
-pub(in crate::backend::mpi) struct MpiCall<'a> {
-    pub(in crate::backend::mpi) endpoint: &'a MpiTransport,
-    pub(in crate::backend::mpi) request: Option<&'a mut Handle>,
-    pub(in crate::backend::mpi) kept: &'a mut RetainedArgs,
+pub(crate) struct MpiCall<'a> {
+    pub(crate) endpoint: &'a MpiTransport,
+    pub(crate) request: Option<&'a mut Handle>,
+    pub(crate) kept: &'a mut RetainedArgs,
     /// True if `int` cannot hold the number of bytes.
     is_large: bool,
 }
 
 /// Arguments that MPI reads until a collective completes.
 #[derive(Default)]
-pub(in crate::backend::mpi) struct RetainedArgs(Vec<Item>);
+pub(crate) struct RetainedArgs(Vec<Item>);
 
 #[allow(dead_code, reason = "read by MPI only")]
-pub(in crate::backend::mpi) enum Item {
+pub(crate) enum Item {
     List(Vec<c_int>),
     Counts(Vec<Count>),
     Places(Vec<isize>),
@@ -124,7 +124,7 @@ pub(in crate::backend::mpi) enum Item {
 
 impl RetainedArgs {
     /// Retains an argument; the memory that `item` owns does not move.
-    pub(in crate::backend::mpi) fn push(&mut self, item: Item) {
+    pub(crate) fn push(&mut self, item: Item) {
         self.0.push(item);
     }
 }
@@ -172,12 +172,12 @@ impl MpiCall<'_> {
         }
     }
 
-    pub(in crate::backend::mpi) fn byte(&self) -> Handle {
+    pub(crate) fn byte(&self) -> Handle {
         self.endpoint.mpi.k.byte
     }
 
     /// Returns MPI_IN_PLACE if the collective is in place, else the address of `buffer`.
-    pub(in crate::backend::mpi) fn own(&self, args: &CollArgs, buffer: &Buffer) -> *mut c_void {
+    pub(crate) fn own(&self, args: &CollArgs, buffer: &Buffer) -> *mut c_void {
         if args.in_place { self.endpoint.mpi.k.in_place.ptr() } else { at(buffer.whole()) }
     }
 
@@ -217,18 +217,18 @@ impl MpiCall<'_> {
 
     /// Returns the send buffer of a reduce. MPICH 4 treats MPI_IN_PLACE as an address at roots
     /// other than 0 (above 2 KiB), so a copy of the data is passed there.
-    pub(in crate::backend::mpi) fn reduced_from(&mut self, args: &CollArgs) -> Result<*mut c_void> {
+    pub(crate) fn reduced_from(&mut self, args: &CollArgs) -> Result<*mut c_void> {
         let hides = args.in_place && args.root != 0 && !self.endpoint.mpi.is_open_mpi();
         if hides { self.copied(args.recv.whole()) } else { Ok(self.own(args, &args.send)) }
     }
 
     /// Returns the blocks of a reduce_scatter, by rank.
-    pub(in crate::backend::mpi) fn blocks_of(&self, args: &CollArgs) -> Vec<Region> {
+    pub(crate) fn blocks_of(&self, args: &CollArgs) -> Vec<Region> {
         (0..self.endpoint.size).map(|rank| args.send.block(rank, args.bytes)).collect()
     }
 
     /// Returns the send and the receive buffer of a reduce_scatter.
-    pub(in crate::backend::mpi) fn scattered_from(
+    pub(crate) fn scattered_from(
         &mut self,
         args: &CollArgs,
         blocks: &[Region],
@@ -338,7 +338,7 @@ impl MpiCall<'_> {
     }
 
     /// Returns the blocks of a buffer; none where it is not significant on this rank.
-    pub(in crate::backend::mpi) fn ranges<'b>(&self, blocks: &'b Buffer) -> &'b [Region] {
+    pub(crate) fn ranges<'b>(&self, blocks: &'b Buffer) -> &'b [Region] {
         match blocks {
             Buffer::Blocks(blocks) => blocks,
             Buffer::Whole(_) => &[],
@@ -398,7 +398,7 @@ fn unit_of(numbers: impl Iterator<Item = usize>, end: usize) -> Result<usize> {
     )
 }
 
-pub(in crate::backend::mpi) fn at(region: Region) -> *mut c_void {
+pub(crate) fn at(region: Region) -> *mut c_void {
     if region.is_empty() { null_mut() } else { region.addr().ptr() }
 }
 

@@ -18,7 +18,7 @@ use std::ffi::c_void;
 /// Returns true if this MPI has the _c functions and they are proven to work: MPICH from version 5
 /// on. In MPICH 4.0 an MPI_Ibcast_c of 2.2 GiB fails, and it is unknown which of the libraries
 /// derived from MPICH 4.0 have that fault.
-pub(in crate::backend::mpi) fn can_be_used(mpi: &Mpi) -> bool {
+pub(crate) fn can_be_used(mpi: &Mpi) -> bool {
     let has_all = mpi.call.MPI_Bcast_c.is_some() && mpi.call.MPI_Ibcast_c.is_some();
     has_all && is_known_to_work(&mpi.version)
 }
@@ -30,7 +30,7 @@ fn is_known_to_work(version: &str) -> bool {
 
 /// Returns true if the _c functions can execute this collective. MPI passes an `int` count to
 /// reduction operations that this library defines.
-pub(in crate::backend::mpi) fn take(endpoint: &MpiTransport, args: &CollArgs) -> bool {
+pub(crate) fn take(endpoint: &MpiTransport, args: &CollArgs) -> bool {
     let mpi = endpoint.mpi;
     let is_countable = args.reduction.is_none_or(|by| {
         bytes(args, endpoint.size) / args.element() <= MOST || reduce_op::is_mpis(mpi, &by)
@@ -71,7 +71,7 @@ struct Spread {
 
 impl MpiCall<'_> {
     /// Calls the _c function of a collective.
-    pub(in crate::backend::mpi) fn make_large(&mut self, args: &CollArgs) -> Result<()> {
+    pub(crate) fn make_large(&mut self, args: &CollArgs) -> Result<()> {
         match (args.kind, &args.reduction) {
             (Kind::Barrier, _) => fail!(DTL_ERROR_INTERNAL, "a barrier has no count"),
             (Kind::Bcast, _) => {

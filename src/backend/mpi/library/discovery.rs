@@ -168,17 +168,17 @@ pub fn version_text(call: &Functions) -> Result<String> {
 }
 
 /// Converts the NUL-terminated text that a C function has written to `bytes`.
-pub(in crate::backend::mpi) fn text_in(bytes: &[u8]) -> String {
+pub(crate) fn text_in(bytes: &[u8]) -> String {
     CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Returns the first line of a text, with single blanks.
-pub(in crate::backend::mpi) fn first_line(text: &str) -> String {
+pub(crate) fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or("").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Shortens a version text to a name: "Open MPI 4.1.4", "MPICH 4.0.2", "Intel MPI 2021.19.0".
-pub(in crate::backend::mpi) fn short_name(version: &str) -> String {
+pub(crate) fn short_name(version: &str) -> String {
     let line = first_line(version).replace("(R)", "").replace(" Library ", " ");
     let name = line.split([',', '*']).next().unwrap_or_default().trim_end_matches(" for Linux");
     name.replace(" Version:", "").replace(" Version :", "").replace("Open MPI v", "Open MPI ")

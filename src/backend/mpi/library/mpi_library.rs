@@ -39,7 +39,7 @@ pub struct Mpi {
     level: AtomicU32,
     /// MPI_BYTE, a copy of `k.byte`; `status_ignore` is a copy of MPI_STATUS_IGNORE.
     pub byte: Handle,
-    pub(in crate::backend::mpi) status_ignore: crate::sys::memory::buf::Addr,
+    pub(crate) status_ignore: crate::sys::memory::buf::Addr,
     /// Functions of MPI, callable only while a guard of [`Mpi::enter`] exists.
     pub call: Functions,
     /// Constants of MPI.
@@ -394,7 +394,7 @@ impl Mpi {
     }
 
     /// Creates the tester of MPI operations; `often` limits the attempts of a waiting caller.
-    pub(in crate::backend::mpi) fn asking(&'static self, often: u32) -> ForeignTester {
+    pub(crate) fn asking(&'static self, often: u32) -> ForeignTester {
         // SAFETY: the function is MPI_Test, for requests of MPI; the words are those of `ids`. It
         // is called without a guard only where all threads may call MPI.
         unsafe {

@@ -67,7 +67,7 @@ fn end_of(words: &[u64]) -> Option<QpAttributes> {
 
 impl RdmaEngine {
     /// Returns `Ok` if messages may be sent to `rank`; BUSY while the connection is established.
-    pub(in crate::backend::rdma) fn reach(&mut self, rank: usize) -> Result<()> {
+    pub(crate) fn reach(&mut self, rank: usize) -> Result<()> {
         if self.stage(rank) == ConnectStage::Ready { Ok(()) } else { self.reach_first(rank) }
     }
 
@@ -86,7 +86,7 @@ impl RdmaEngine {
     }
 
     /// Starts failure detection for the awaited rank `source`, or for all with DTL_ANY_SOURCE.
-    pub(in crate::backend::rdma) fn awaits(&mut self, source: i32) {
+    pub(crate) fn awaits(&mut self, source: i32) {
         if source == DTL_ANY_SOURCE {
             self.oob.awaits_any(self.happened);
         } else if self.stage(index(source)) == ConnectStage::None {
@@ -103,12 +103,12 @@ impl RdmaEngine {
     }
 
     /// Notifies a peer, which may be alive, that this side of the connection is closed.
-    pub(in crate::backend::rdma) fn notify_broken(&mut self, rank: usize, why: &str) {
+    pub(crate) fn notify_broken(&mut self, rank: usize, why: &str) {
         drop(self.say_over_socket(rank, &with_text(BROKEN, why)));
     }
 
     /// Sends the attributes of this side's queue pairs to a peer.
-    pub(in crate::backend::rdma) fn send_ends(&mut self, rank: usize) -> Result<()> {
+    pub(crate) fn send_ends(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let words = ends_of(peer);
         peer.lanes.iter_mut().for_each(|lane| lane.said = lane.consumed);
@@ -161,7 +161,7 @@ impl RdmaEngine {
     }
 
     /// Polls the devices and the sockets, runs the watchdog and continues reconnections.
-    pub(in crate::backend::rdma) fn look_around(&mut self) {
+    pub(crate) fn look_around(&mut self) {
         self.poll_devices();
         self.watch();
         let mut events = Vec::new();
@@ -210,7 +210,7 @@ impl RdmaEngine {
     }
 
     /// Records that the peer is connected; if this side is too, the connection becomes ready.
-    pub(in crate::backend::rdma) fn ready(&mut self, rank: usize) {
+    pub(crate) fn ready(&mut self, rank: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         peer.repair.is_other_ready = true;
         if peer.stage != ConnectStage::Connected {
@@ -266,7 +266,7 @@ impl RdmaEngine {
 
     /// Connects this side if the peer's queue pair attributes have arrived. A failed attempt is
     /// repeated for as long as the reconnection of a broken connection.
-    pub(in crate::backend::rdma) fn connect(&mut self, rank: usize) -> Result<()> {
+    pub(crate) fn connect(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let Some(ends) = peer.repair.heard.take() else { return Ok(()) };
         if let Err(error) = peer.connect(&ends, &self.config) {
@@ -307,6 +307,6 @@ impl Peer {
 }
 
 /// Creates the BUSY error, after which the caller repeats the call later.
-pub(in crate::backend::rdma) fn busy() -> Error {
+pub(crate) fn busy() -> Error {
     Error::new(DTL_ERROR_BUSY, "no room now")
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// Stage of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in crate::backend::rdma) enum ConnectStage {
+pub(crate) enum ConnectStage {
     /// Not requested.
     #[default]
     None,
@@ -40,38 +40,38 @@ pub(in crate::backend::rdma) enum ConnectStage {
 
 /// State for a peer: its queue pairs, its slots and its credits.
 #[derive(Default)]
-pub(in crate::backend::rdma) struct Peer {
-    pub(in crate::backend::rdma) stage: ConnectStage,
+pub(crate) struct Peer {
+    pub(crate) stage: ConnectStage,
     /// Queue pairs of the peer; the first lane carries all messages.
-    pub(in crate::backend::rdma) lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<Lane>,
     /// Registration of the slab, declared before `slab` so that it is dropped first.
     slab_keys: Option<Registration>,
-    pub(in crate::backend::rdma) slab: Slab,
+    pub(crate) slab: Slab,
     free: Vec<usize>,
     /// Ring of copies of inline payloads, one for each receive that the peer posts.
     kept: Scratch,
     /// Bytes per copy in `kept`, and the offset of the next copy.
     keep: (usize, usize),
     /// Word in the peer's memory where the count of consumed messages is written.
-    pub(in crate::backend::rdma) tell: Option<Remote>,
-    pub(in crate::backend::rdma) depth: u32,
+    pub(crate) tell: Option<Remote>,
+    pub(crate) depth: u32,
     /// Match words of messages that both sides have cached.
-    pub(in crate::backend::rdma) heads: HeaderCache,
+    pub(crate) heads: HeaderCache,
     /// Notes to send, each in the header of one of the next messages.
-    pub(in crate::backend::rdma) notes: VecDeque<Note>,
+    pub(crate) notes: VecDeque<Note>,
     /// Announced receive buffers of the peer that wait for payloads.
-    pub(in crate::backend::rdma) landings: Vec<Note>,
+    pub(crate) landings: Vec<Note>,
     /// Payloads that are awaited from the peer: the word that identifies each, and its operation.
-    pub(in crate::backend::rdma) awaited: Vec<(u32, OpId)>,
+    pub(crate) awaited: Vec<(u32, OpId)>,
     /// Payloads announced to the peer (RTS): the word that identifies each, and its operation.
-    pub(in crate::backend::rdma) offered: Vec<(u32, OpId)>,
+    pub(crate) offered: Vec<(u32, OpId)>,
     /// Atomic operations in flight on the peer's memory.
-    pub(in crate::backend::rdma) results: Results,
+    pub(crate) results: Results,
     /// True if the peer is in `RdmaEngine::listed`.
-    pub(in crate::backend::rdma) is_listed: bool,
+    pub(crate) is_listed: bool,
     /// Reason of the peer's failure. The peer is closed once all arrived data has been read.
-    pub(in crate::backend::rdma) failing: Option<String>,
-    pub(in crate::backend::rdma) repair: Repair,
+    pub(crate) failing: Option<String>,
+    pub(crate) repair: Repair,
 }
 
 /// Returns the number of send slots for a peer with `depth` receives.
@@ -80,12 +80,12 @@ const fn sends(depth: u32) -> usize {
 }
 
 /// Returns the number of bytes registered per peer.
-pub(in crate::backend::rdma) const fn registered(depth: u32) -> usize {
+pub(crate) const fn registered(depth: u32) -> usize {
     Slab::bytes(depth as usize, sends(depth))
 }
 
 /// Returns the number of unregistered bytes per peer with `lanes` queue pairs.
-pub(in crate::backend::rdma) const fn bytes(depth: u32, lanes: usize) -> usize {
+pub(crate) const fn bytes(depth: u32, lanes: usize) -> usize {
     let lane = size_of::<Lane>() + (SENDS * depth) as usize * size_of::<InFlightWork>();
     let kept = depth * crate::backend::rdma::config::INLINE;
     size_of::<Peer>() + kept as usize + sends(depth) * size_of::<usize>() + lanes * lane
@@ -93,7 +93,7 @@ pub(in crate::backend::rdma) const fn bytes(depth: u32, lanes: usize) -> usize {
 
 impl Peer {
     /// Creates the queue pairs of a peer and posts its receives.
-    pub(in crate::backend::rdma) fn make(
+    pub(crate) fn make(
         rank: usize,
         on: &[(usize, Arc<Completions>)],
         config: &Config,
@@ -140,16 +140,16 @@ impl Peer {
     }
 
     /// Returns the key (rkey) by which the peer accesses the slab.
-    pub(in crate::backend::rdma) fn slab_key(&self) -> u32 {
+    pub(crate) fn slab_key(&self) -> u32 {
         self.slab_keys.as_ref().map_or(0, |keys| keys.rkey)
     }
 
-    pub(in crate::backend::rdma) fn lkey(&self) -> u32 {
+    pub(crate) fn lkey(&self) -> u32 {
         self.slab_keys.as_ref().map_or(0, |keys| keys.lkey)
     }
 
     /// Posts the receive with number `slot` on a lane.
-    pub(in crate::backend::rdma) fn post(&self, rank: usize, lane: usize, slot: u32) -> Result<()> {
+    pub(crate) fn post(&self, rank: usize, lane: usize, slot: u32) -> Result<()> {
         let Some(of) = self.lanes.get(lane) else { return Ok(()) };
         let id = WorkId { is_receive: true, rank, lane, number: slot };
         let into = (lane == 0).then(|| Piece {
@@ -162,12 +162,7 @@ impl Peer {
 
     /// Counts a consumed message and posts its receive again; on a broken connection the receive
     /// stays idle until the queue pair is recreated.
-    pub(in crate::backend::rdma) fn consume(
-        &mut self,
-        rank: usize,
-        lane: usize,
-        slot: u32,
-    ) -> Result<()> {
+    pub(crate) fn consume(&mut self, rank: usize, lane: usize, slot: u32) -> Result<()> {
         let is_broken = self.stage == ConnectStage::Broken;
         let Some(of) = self.lanes.get_mut(lane) else { return Ok(()) };
         of.consumed = of.consumed.wrapping_add(1);
@@ -179,7 +174,7 @@ impl Peer {
     }
 
     /// Records the peer's count of consumed messages, which never decreases.
-    pub(in crate::backend::rdma) fn add_credits(&mut self, lane: usize, consumed: u32) {
+    pub(crate) fn add_credits(&mut self, lane: usize, consumed: u32) {
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.add_credits(consumed);
         }
@@ -200,7 +195,7 @@ impl Peer {
     }
 
     /// Posts a work request on a lane; returns false if there is no room.
-    pub(in crate::backend::rdma) fn start(
+    pub(crate) fn start(
         &mut self,
         rank: usize,
         lane: usize,
@@ -267,7 +262,7 @@ impl Peer {
     }
 
     /// Sends a message in a slot; returns false if there is no room.
-    pub(in crate::backend::rdma) fn send(
+    pub(crate) fn send(
         &mut self,
         rank: usize,
         kind: EagerKind,
@@ -303,7 +298,7 @@ impl Peer {
     }
 
     /// Records the low 16 bits of the peer's count of consumed messages.
-    pub(in crate::backend::rdma) fn add_brief_credits(&mut self, consumed: u16) {
+    pub(crate) fn add_brief_credits(&mut self, consumed: u16) {
         let told = self.lanes.first().map_or(0, |lane| lane.told);
         let more = consumed.wrapping_sub(told as u16) as i16;
         self.add_credits(0, told.wrapping_add_signed(i32::from(more)));
@@ -312,7 +307,7 @@ impl Peer {
     /// Sends a frame; returns false if there is no room. An eager message whose match word is
     /// cached at the peer is sent without its header words, so that a payload of one packet's size
     /// needs only one packet.
-    pub(in crate::backend::rdma) fn send_frame(
+    pub(crate) fn send_frame(
         &mut self,
         rank: usize,
         head: &[u64; FRAME_WORDS],
@@ -374,13 +369,13 @@ impl Peer {
     }
 
     /// Returns the maximum number of bytes that a work request carries inline.
-    pub(in crate::backend::rdma) fn inline(&self) -> usize {
+    pub(crate) fn inline(&self) -> usize {
         self.lanes.first().map_or(0, |lane| lane.queue.inline)
     }
 
     /// Writes `from`, which is not registered, to the peer through a send slot; returns the written
     /// region, or `None` if there is no room.
-    pub(in crate::backend::rdma) fn start_from_slot(
+    pub(crate) fn start_from_slot(
         &mut self,
         rank: usize,
         from: Region,
@@ -402,7 +397,7 @@ impl Peer {
 
     /// Reads from the peer into `into`, which is not registered, through a send slot; returns the
     /// region to be filled, or `None` if there is no room.
-    pub(in crate::backend::rdma) fn start_into_slot(
+    pub(crate) fn start_into_slot(
         &mut self,
         rank: usize,
         into: Region,
@@ -435,7 +430,7 @@ impl Peer {
     }
 
     /// Sends all pending notes as messages of their own; returns true if no note is left.
-    pub(in crate::backend::rdma) fn send_notes(&mut self, rank: usize) -> Result<bool> {
+    pub(crate) fn send_notes(&mut self, rank: usize) -> Result<bool> {
         while !self.notes.is_empty() {
             if !self.send(rank, EagerKind::Note, 0, &[], Region::EMPTY)? {
                 return Ok(false);
@@ -445,13 +440,13 @@ impl Peer {
     }
 
     /// Returns true if at least half of the credits of a lane have not been returned to the peer.
-    pub(in crate::backend::rdma) fn owes_credits(&self) -> bool {
+    pub(crate) fn owes_credits(&self) -> bool {
         self.lanes.iter().any(|lane| lane.consumed.wrapping_sub(lane.said) >= self.depth / 2)
     }
 
     /// Returns credits to the peer for each lane whose unreturned credits are at least half of the
     /// depth; returns false if there was no room for one of the lanes.
-    pub(in crate::backend::rdma) fn return_credits(&mut self, rank: usize) -> Result<bool> {
+    pub(crate) fn return_credits(&mut self, rank: usize) -> Result<bool> {
         let Some(tell) = self.tell.filter(|_| self.stage == ConnectStage::Ready) else {
             return Ok(true);
         };
@@ -478,12 +473,7 @@ impl Peer {
 
     /// Removes the work requests of a lane that complete with request `number`, and passes the
     /// operation of each completed part to `part`.
-    pub(in crate::backend::rdma) fn over(
-        &mut self,
-        lane: usize,
-        number: u32,
-        mut part: impl FnMut(OpId),
-    ) {
+    pub(crate) fn over(&mut self, lane: usize, number: u32, mut part: impl FnMut(OpId)) {
         loop {
             let Some(of) = self.lanes.get_mut(lane) else { return };
             let is_over = |next: &InFlightWork| (number.wrapping_sub(next.number) as i32) >= 0;
@@ -496,11 +486,7 @@ impl Peer {
     }
 
     /// Performs the completion action of a work request.
-    pub(in crate::backend::rdma) fn settle(
-        &mut self,
-        what: OnCompletion,
-        part: &mut impl FnMut(OpId),
-    ) {
+    pub(crate) fn settle(&mut self, what: OnCompletion, part: &mut impl FnMut(OpId)) {
         match what {
             OnCompletion::Nothing | OnCompletion::Mark => {}
             OnCompletion::Slot(slot) => self.free.push(slot),
@@ -519,7 +505,7 @@ impl Peer {
     }
 
     /// Destroys the queue pairs: no device accesses their memory. Arrived messages stay readable.
-    pub(in crate::backend::rdma) fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         self.stage = ConnectStage::Gone;
         self.lanes.clear();
         self.slab_keys = None;
@@ -530,13 +516,13 @@ impl Peer {
     }
 
     /// Returns the address in the local slab where the peer writes its counts of consumed messages.
-    pub(in crate::backend::rdma) fn credit_addr(&self) -> u64 {
+    pub(crate) fn credit_addr(&self) -> u64 {
         self.slab.credit_word(0).addr().get() as u64
     }
 }
 
 /// Creates the RANK_FAILURE error for a peer that cannot be reached.
 #[cold]
-pub(in crate::backend::rdma) fn gone(rank: usize, why: &str) -> Error {
+pub(crate) fn gone(rank: usize, why: &str) -> Error {
     Error::new(crate::abi::status::DTL_ERROR_RANK_FAILURE, format!("rank {rank}: {why}"))
 }

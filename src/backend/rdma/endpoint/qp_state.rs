@@ -8,27 +8,27 @@ use crate::sys::memory::buf::Region;
 use std::collections::VecDeque;
 
 /// Queue pair and its work requests in flight.
-pub(in crate::backend::rdma) struct Lane {
-    pub(in crate::backend::rdma) queue: QueuePair,
+pub(crate) struct Lane {
+    pub(crate) queue: QueuePair,
     /// Index of the rail of the queue pair.
-    pub(in crate::backend::rdma) rail: usize,
+    pub(crate) rail: usize,
     /// Number of messages sent that used a receive of the peer. The next field is the number of
     /// these messages that the peer has reported as consumed.
-    pub(in crate::backend::rdma) sent: u32,
-    pub(in crate::backend::rdma) told: u32,
+    pub(crate) sent: u32,
+    pub(crate) told: u32,
     /// Number of the peer's messages consumed here; `said` is the count last reported to the peer.
-    pub(in crate::backend::rdma) consumed: u32,
-    pub(in crate::backend::rdma) said: u32,
+    pub(crate) consumed: u32,
+    pub(crate) said: u32,
     /// Number of the peer's messages that have arrived on this side.
-    pub(in crate::backend::rdma) received: u32,
+    pub(crate) received: u32,
     /// Number of the last posted work request.
-    pub(in crate::backend::rdma) number: u32,
+    pub(crate) number: u32,
     /// Mask: of the work requests that need no completion, every (mask + 1)-th is posted signaled,
     /// to bound the send queue.
     quiet: u32,
-    pub(in crate::backend::rdma) in_flight: VecDeque<InFlightWork>,
-    pub(in crate::backend::rdma) mending: QpRecovery,
-    pub(in crate::backend::rdma) watched: WatchdogState,
+    pub(crate) in_flight: VecDeque<InFlightWork>,
+    pub(crate) mending: QpRecovery,
+    pub(crate) watched: WatchdogState,
 }
 
 /// Maximum number of small messages per signaled work request.
@@ -36,23 +36,23 @@ const SIGNALS: u32 = 8;
 
 /// State of a lane that outlives its queue pair while the queue pair is recreated.
 #[derive(Default)]
-pub(in crate::backend::rdma) struct QpRecovery {
+pub(crate) struct QpRecovery {
     /// Slots of receives that are not posted.
-    pub(in crate::backend::rdma) idle: Vec<u32>,
+    pub(crate) idle: Vec<u32>,
     /// Number of the work request that completes last, and whether it has completed.
-    pub(in crate::backend::rdma) last: Option<(u32, bool)>,
+    pub(crate) last: Option<(u32, bool)>,
     /// True if the new queue pair is connected.
-    pub(in crate::backend::rdma) is_connected: bool,
+    pub(crate) is_connected: bool,
     /// Number of messages that the peer has received.
-    pub(in crate::backend::rdma) arrived: u32,
+    pub(crate) arrived: u32,
     /// State when the queue pair was last recreated: the number of received messages, the number of
     /// the last completed work request, and whether work requests were posted again.
-    pub(in crate::backend::rdma) before: (u32, u32, bool),
+    pub(crate) before: (u32, u32, bool),
 }
 
 impl Lane {
     /// Creates the state of a lane for which the peer has `slots` send slots.
-    pub(in crate::backend::rdma) fn new(queue: QueuePair, rail: usize, slots: usize) -> Lane {
+    pub(crate) fn new(queue: QueuePair, rail: usize, slots: usize) -> Lane {
         // Signals every n-th work request, where n is a power of two and at most half of the slots
         // and half of the work requests that may be in flight.
         let every = SIGNALS.min(1 << (queue.room.min(slots) / 2).max(1).ilog2());
@@ -73,7 +73,7 @@ impl Lane {
     }
 
     /// Returns true if a work request is posted signaled.
-    pub(in crate::backend::rdma) fn is_signaled(&self, what: OnCompletion, number: u32) -> bool {
+    pub(crate) fn is_signaled(&self, what: OnCompletion, number: u32) -> bool {
         match what {
             OnCompletion::Part(_)
             | OnCompletion::Mark
@@ -85,30 +85,30 @@ impl Lane {
     }
 
     /// Records the peer's count of consumed messages, which never decreases.
-    pub(in crate::backend::rdma) fn add_credits(&mut self, consumed: u32) {
+    pub(crate) fn add_credits(&mut self, consumed: u32) {
         if (consumed.wrapping_sub(self.told) as i32) > 0 {
             self.told = consumed;
         }
     }
 
     /// Returns the number of the last completed work request.
-    pub(in crate::backend::rdma) fn over(&self) -> u32 {
+    pub(crate) fn over(&self) -> u32 {
         self.number.wrapping_sub(self.in_flight.len() as u32)
     }
 }
 
 /// Work request that is not known to be completed, with all that is needed to post it again.
-pub(in crate::backend::rdma) struct InFlightWork {
-    pub(in crate::backend::rdma) number: u32,
-    pub(in crate::backend::rdma) what: OnCompletion,
-    pub(in crate::backend::rdma) work: WorkRequest,
-    pub(in crate::backend::rdma) local: Piece,
+pub(crate) struct InFlightWork {
+    pub(crate) number: u32,
+    pub(crate) what: OnCompletion,
+    pub(crate) work: WorkRequest,
+    pub(crate) local: Piece,
 }
 
 impl InFlightWork {
     /// Returns true if the work request needs no replay: it only reported a count, which each
     /// connection reports again, or it only marked the completion of all requests before it.
-    pub(in crate::backend::rdma) fn is_of_no_use_again(&self) -> bool {
+    pub(crate) fn is_of_no_use_again(&self) -> bool {
         matches!(
             (self.what, self.work),
             (OnCompletion::Nothing | OnCompletion::Mark, WorkRequest::Write(_))
@@ -118,7 +118,7 @@ impl InFlightWork {
 
 /// Action on the completion of a work request.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::backend::rdma) enum OnCompletion {
+pub(crate) enum OnCompletion {
     Nothing,
     /// No action: the signaled completion only completes all requests before this one.
     Mark,
@@ -137,25 +137,25 @@ pub(in crate::backend::rdma) enum OnCompletion {
 
 /// Identifier of a work request: kind, rank, lane and number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::backend::rdma) struct WorkId {
-    pub(in crate::backend::rdma) is_receive: bool,
-    pub(in crate::backend::rdma) rank: usize,
-    pub(in crate::backend::rdma) lane: usize,
+pub(crate) struct WorkId {
+    pub(crate) is_receive: bool,
+    pub(crate) rank: usize,
+    pub(crate) lane: usize,
     /// Slot of a receive, or number of a send.
-    pub(in crate::backend::rdma) number: u32,
+    pub(crate) number: u32,
 }
 
 impl WorkId {
     const RECEIVE: u64 = 1 << 63;
 
-    pub(in crate::backend::rdma) fn word(self) -> u64 {
+    pub(crate) fn word(self) -> u64 {
         let kind = if self.is_receive { Self::RECEIVE } else { 0 };
         kind | (self.rank as u64 & 0x07FF_FFFF) << 36
             | (self.lane as u64 & 0xF) << 32
             | u64::from(self.number)
     }
 
-    pub(in crate::backend::rdma) fn of(word: u64) -> Self {
+    pub(crate) fn of(word: u64) -> Self {
         WorkId {
             is_receive: word & Self::RECEIVE != 0,
             rank: (word >> 36 & 0x07FF_FFFF) as usize,

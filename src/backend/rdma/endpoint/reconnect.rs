@@ -38,16 +38,16 @@ const AGAIN_NS: u64 = 20_000_000;
 
 /// Progress of the re-establishment of a connection.
 #[derive(Default)]
-pub(in crate::backend::rdma) struct Repair {
+pub(crate) struct Repair {
     /// Number of repairs so far, which identifies the attributes that the peer has to send.
-    pub(in crate::backend::rdma) generation: u32,
+    pub(crate) generation: u32,
     /// Queue pair attributes of the peer, as received.
-    pub(in crate::backend::rdma) heard: Option<Vec<u64>>,
+    pub(crate) heard: Option<Vec<u64>>,
     /// True if the peer is connected.
-    pub(in crate::backend::rdma) is_other_ready: bool,
+    pub(crate) is_other_ready: bool,
     /// Earliest time of the next step; `until` is the retry deadline, 0 before a failure.
-    pub(in crate::backend::rdma) at: u64,
-    pub(in crate::backend::rdma) until: u64,
+    pub(crate) at: u64,
+    pub(crate) until: u64,
     /// Time since when the connection has made no progress; 0 if it has made progress.
     stuck_since: u64,
     pause: u64,
@@ -58,7 +58,7 @@ pub(in crate::backend::rdma) struct Repair {
 impl Repair {
     /// Schedules another attempt after a failure; returns false if the time `limit`, in nanoseconds
     /// since the first failure, would be exceeded.
-    pub(in crate::backend::rdma) fn tries_again(&mut self, limit: u64) -> bool {
+    pub(crate) fn tries_again(&mut self, limit: u64) -> bool {
         let now = now_ns();
         if self.until == 0 {
             self.until = now.saturating_add(limit);
@@ -70,13 +70,13 @@ impl Repair {
 
 impl RdmaEngine {
     /// Re-establishes a connection whose queue pairs failed for a reason that may be transient.
-    pub(in crate::backend::rdma) fn broke(&mut self, rank: usize, why: &str) {
+    pub(crate) fn broke(&mut self, rank: usize, why: &str) {
         self.make_anew(rank, why, false);
     }
 
     /// Re-establishes a connection that the peer has reported as broken. The peer's view counts:
     /// this side does not see whether the peer's own reads and writes succeed.
-    pub(in crate::backend::rdma) fn broke_there(&mut self, rank: usize) {
+    pub(crate) fn broke_there(&mut self, rank: usize) {
         self.make_anew(rank, "it says that its end has broken", true);
     }
 
@@ -111,7 +111,7 @@ impl RdmaEngine {
     }
 
     /// Continues all reconnections and all connection attempts that are repeated.
-    pub(in crate::backend::rdma) fn mend(&mut self) {
+    pub(crate) fn mend(&mut self) {
         for rank in std::mem::take(&mut self.mending) {
             match self.mend_one(rank) {
                 Ok(true) => {}
@@ -148,7 +148,7 @@ impl RdmaEngine {
     }
 
     /// Posts again all work requests whose messages the peer has not received.
-    pub(in crate::backend::rdma) fn resume(&mut self, rank: usize) -> Result<()> {
+    pub(crate) fn resume(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let (mut ended, mut doubtful) = (Vec::new(), Vec::new());
         let operations = &mut self.operations;
@@ -251,7 +251,7 @@ impl Peer {
     }
 
     /// Records the failed work request `id` while its queue pair is being drained.
-    pub(in crate::backend::rdma) fn has_failed(&mut self, id: WorkId) {
+    pub(crate) fn has_failed(&mut self, id: WorkId) {
         let Some(lane) = self.lanes.get_mut(id.lane) else { return };
         match &mut lane.mending.last {
             _ if id.is_receive => lane.mending.idle.push(id.number),

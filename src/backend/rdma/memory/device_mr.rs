@@ -33,7 +33,7 @@ const BY_ADDRESS: &str = "cuda";
 
 /// Registrations of device memory, by allocation. Innermost lock: no other is acquired while held.
 #[derive(Default)]
-pub(in crate::backend::rdma) struct Registrations(Mutex<DeviceMrTable>);
+pub(crate) struct Registrations(Mutex<DeviceMrTable>);
 
 #[derive(Default)]
 struct DeviceMrTable {
@@ -57,7 +57,7 @@ struct DeviceMrEntry {
 
 impl Registrations {
     /// Creates an empty set that watches for freed allocations.
-    pub(in crate::backend::rdma) fn new() -> Arc<Registrations> {
+    pub(crate) fn new() -> Arc<Registrations> {
         let all = Arc::new(Registrations::default());
         let watcher: Arc<dyn Watcher> = Arc::clone(&all) as Arc<dyn Watcher>;
         device_only::watch(Arc::downgrade(&watcher));
@@ -65,7 +65,7 @@ impl Registrations {
     }
 
     /// Returns the number of registered bytes of device memory.
-    pub(in crate::backend::rdma) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.0.lock().bytes
     }
 
@@ -90,7 +90,7 @@ impl Registrations {
     }
 
     /// Drops the least recently used idle registration; returns false if there is none.
-    pub(in crate::backend::rdma) fn drop_oldest(&self) -> bool {
+    pub(crate) fn drop_oldest(&self) -> bool {
         let mut known = self.0.lock();
         let is_idle = |entry: &DeviceMrEntry| {
             entry.registered.as_ref().is_some_and(|of| Arc::strong_count(of) == 1)
@@ -243,6 +243,6 @@ impl WireDevices for RdmaWire {
 }
 
 /// Returns the registration that a message of device memory came with.
-pub(in crate::backend::rdma) fn registration(twin: &HostShadow) -> Option<Arc<Registered>> {
+pub(crate) fn registration(twin: &HostShadow) -> Option<Arc<Registered>> {
     Arc::clone(twin.hold()).downcast().ok()
 }

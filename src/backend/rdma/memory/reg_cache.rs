@@ -17,24 +17,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Mapping that is registered on each rail.
-pub(in crate::backend::rdma) struct Registered {
+pub(crate) struct Registered {
     region: Region,
     keys: Vec<Registration>,
 }
 
 impl Registered {
     /// Creates the record of `region` with its registration on each rail, by rail index.
-    pub(in crate::backend::rdma) fn new(region: Region, keys: Vec<Registration>) -> Registered {
+    pub(crate) fn new(region: Region, keys: Vec<Registration>) -> Registered {
         Registered { region, keys }
     }
 
     /// Returns the local key (lkey) on a rail.
-    pub(in crate::backend::rdma) fn lkey(&self, rail: usize) -> u32 {
+    pub(crate) fn lkey(&self, rail: usize) -> u32 {
         self.keys.get(rail).map_or(0, |keys| keys.lkey)
     }
 
     /// Returns the remote keys (rkeys) for peers, by rail index; 0 where no rail exists.
-    pub(in crate::backend::rdma) fn rkeys(&self) -> [u32; RAILS] {
+    pub(crate) fn rkeys(&self) -> [u32; RAILS] {
         let mut all = [0; RAILS];
         all.iter_mut().zip(&self.keys).for_each(|(to, keys)| *to = keys.rkey);
         all
@@ -42,10 +42,7 @@ impl Registered {
 }
 
 /// Registers a region on all rails, or on none if one fails.
-pub(in crate::backend::rdma) fn register(
-    rails: &[Arc<Rail>],
-    region: Region,
-) -> Result<Registered> {
+pub(crate) fn register(rails: &[Arc<Rail>], region: Region) -> Result<Registered> {
     let keys = rails.iter().map(|rail| rail.register(region)).collect::<Result<Vec<_>>>()?;
     Ok(Registered::new(region, keys))
 }
@@ -57,7 +54,7 @@ struct RegCacheEntry {
 }
 
 /// Registration cache: memory regions of the library's allocator, kept registered on all rails.
-pub(in crate::backend::rdma) struct Cache {
+pub(crate) struct Cache {
     rails: Vec<Arc<Rail>>,
     entries: BTreeMap<usize, RegCacheEntry>,
     bytes: u64,
@@ -65,13 +62,13 @@ pub(in crate::backend::rdma) struct Cache {
     clock: u64,
     returned: UnmapWatcher,
     /// Registrations of device memory, within the same limit.
-    pub(in crate::backend::rdma) devices: Arc<Registrations>,
+    pub(crate) devices: Arc<Registrations>,
     /// True after a registration has failed; no other registration is tried until one is released.
     is_full: bool,
 }
 
 impl Cache {
-    pub(in crate::backend::rdma) fn new(rails: &[Arc<Rail>], limit: u64) -> Cache {
+    pub(crate) fn new(rails: &[Arc<Rail>], limit: u64) -> Cache {
         Cache {
             rails: rails.to_vec(),
             entries: BTreeMap::new(),
@@ -86,7 +83,7 @@ impl Cache {
 
     /// Returns the registration of the mapping that contains `region`; returns `None` if the region
     /// cannot be registered. The caller must hold the result while the region is in use.
-    pub(in crate::backend::rdma) fn get(&mut self, region: Region) -> Option<Arc<Registered>> {
+    pub(crate) fn get(&mut self, region: Region) -> Option<Arc<Registered>> {
         self.forget_returned();
         self.clock += 1;
         let (at, end) = (region.addr().get(), region.addr().get().checked_add(region.len())?);
@@ -129,7 +126,7 @@ impl Cache {
     }
 
     /// Drops unused registrations until `bytes` more bytes fit the limit; returns true if they fit.
-    pub(in crate::backend::rdma) fn make_room(&mut self, bytes: u64) -> bool {
+    pub(crate) fn make_room(&mut self, bytes: u64) -> bool {
         while bytes <= self.limit && self.bytes() + bytes > self.limit {
             if !self.drop_any() {
                 return false;
@@ -139,11 +136,11 @@ impl Cache {
     }
 
     /// Drops one registration that is not in use; returns false if there is none.
-    pub(in crate::backend::rdma) fn drop_any(&mut self) -> bool {
+    pub(crate) fn drop_any(&mut self) -> bool {
         self.drop_oldest() || self.devices.drop_oldest()
     }
 
-    pub(in crate::backend::rdma) fn rails(&self) -> &[Arc<Rail>] {
+    pub(crate) fn rails(&self) -> &[Arc<Rail>] {
         &self.rails
     }
 
@@ -179,14 +176,14 @@ impl Cache {
     }
 
     /// Returns the number of bytes that this cache keeps registered.
-    pub(in crate::backend::rdma) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes + self.devices.bytes()
     }
 }
 
 impl RdmaEngine {
     /// Returns a readable report of the memory that is and was registered.
-    pub(in crate::backend::rdma) fn memory(&self) -> String {
+    pub(crate) fn memory(&self) -> String {
         let one = |rail: &Arc<Rail>| {
             let [now, most, times] = rail.memory();
             format!(

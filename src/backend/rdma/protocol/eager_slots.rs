@@ -12,16 +12,16 @@ const HEADER: usize = 16;
 /// Size of a note in bytes.
 const NOTE: usize = 48;
 /// Maximum number of bytes after header and note: one frame of `p2p_protocol`.
-pub(in crate::backend::rdma) const DATA: usize = 8192;
+pub(crate) const DATA: usize = 8192;
 /// Size of a slot in bytes, a multiple of the cache line size.
-pub(in crate::backend::rdma) const SLOT: usize = HEADER + NOTE + DATA;
+pub(crate) const SLOT: usize = HEADER + NOTE + DATA;
 const _: () = assert!(SLOT % 64 == 0);
 /// Maximum number of rails: a note has one key per rail.
-pub(in crate::backend::rdma) const RAILS: usize = 4;
+pub(crate) const RAILS: usize = 4;
 
 /// Kind of a message in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::backend::rdma) enum EagerKind {
+pub(crate) enum EagerKind {
     /// Frame of `p2p_protocol`.
     Frame = 1,
     /// Bytes of a payload, in order; more pieces follow.
@@ -34,7 +34,7 @@ pub(in crate::backend::rdma) enum EagerKind {
 
 /// Kind of a note about a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::backend::rdma) enum NoteKind {
+pub(crate) enum NoteKind {
     /// The receiver has posted this memory for the payload (clear to send).
     Landing = 1,
     /// The sender announces the payload (RTS), which can be read from this memory.
@@ -47,34 +47,29 @@ pub(in crate::backend::rdma) enum NoteKind {
 
 /// Note about a payload: memory of the note's sender and its purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::backend::rdma) struct Note {
-    pub(in crate::backend::rdma) about: NoteKind,
+pub(crate) struct Note {
+    pub(crate) about: NoteKind,
     /// Word that identifies the payload.
-    pub(in crate::backend::rdma) word: u32,
-    pub(in crate::backend::rdma) addr: u64,
-    pub(in crate::backend::rdma) len: u64,
+    pub(crate) word: u32,
+    pub(crate) addr: u64,
+    pub(crate) len: u64,
     /// Remote key (rkey) of the memory for each rail.
-    pub(in crate::backend::rdma) keys: [u32; RAILS],
+    pub(crate) keys: [u32; RAILS],
 }
 
 /// Header of a message in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::backend::rdma) struct EagerHeader {
-    pub(in crate::backend::rdma) consumed: u32,
-    pub(in crate::backend::rdma) kind: EagerKind,
-    pub(in crate::backend::rdma) word: u32,
-    pub(in crate::backend::rdma) len: usize,
-    pub(in crate::backend::rdma) note: Option<Note>,
+pub(crate) struct EagerHeader {
+    pub(crate) consumed: u32,
+    pub(crate) kind: EagerKind,
+    pub(crate) word: u32,
+    pub(crate) len: usize,
+    pub(crate) note: Option<Note>,
 }
 
 impl EagerHeader {
     /// Writes the header, `head` and `data` to a slot; returns the region to send.
-    pub(in crate::backend::rdma) fn write(
-        &self,
-        slot: Region,
-        head: &[u64],
-        data: Region,
-    ) -> Region {
+    pub(crate) fn write(&self, slot: Region, head: &[u64], data: Region) -> Region {
         let kinds = self.kind as u64 | u64::from(self.note.is_some()) << 8;
         let len = size_of_val(head) + data.len();
         let second = u64::from(self.word) | (len as u64) << 32;
@@ -100,10 +95,7 @@ impl EagerHeader {
 
     /// Reads the header of a received message of `len` bytes; returns the header and the region of
     /// the message's bytes, or `None` if the message is not valid.
-    pub(in crate::backend::rdma) fn read(
-        slot: Region,
-        len: usize,
-    ) -> Option<(EagerHeader, Region)> {
+    pub(crate) fn read(slot: Region, len: usize) -> Option<(EagerHeader, Region)> {
         if len < HEADER {
             return None;
         }
@@ -139,7 +131,7 @@ fn read_note(bytes: Region) -> Option<Note> {
 /// consumed messages (those that the peer writes, and those that are written to the peer), and
 /// words for the results of atomic operations.
 #[derive(Default)]
-pub(in crate::backend::rdma) struct Slab {
+pub(crate) struct Slab {
     memory: Scratch,
     receives: usize,
     sends: usize,
@@ -148,35 +140,35 @@ pub(in crate::backend::rdma) struct Slab {
 /// Size, in bytes, of the credit words of one direction, with one word for each queue pair.
 const WORDS: usize = 64;
 /// Maximum number of atomic requests in flight to a peer, each on one element.
-pub(in crate::backend::rdma) const RESULTS: usize = 64;
+pub(crate) const RESULTS: usize = 64;
 /// Maximum number of queue pairs per peer.
-pub(in crate::backend::rdma) const LANES: usize = WORDS / 4;
+pub(crate) const LANES: usize = WORDS / 4;
 
 impl Slab {
     /// Returns the size of a slab in bytes with `receives` and `sends` slots.
-    pub(in crate::backend::rdma) const fn bytes(receives: usize, sends: usize) -> usize {
+    pub(crate) const fn bytes(receives: usize, sends: usize) -> usize {
         (receives + sends) * SLOT + 2 * WORDS + RESULTS * 8
     }
 
     /// Allocates a slab; returns `None` if no memory is left.
-    pub(in crate::backend::rdma) fn new(receives: usize, sends: usize) -> Option<Slab> {
+    pub(crate) fn new(receives: usize, sends: usize) -> Option<Slab> {
         Some(Slab { memory: Scratch::new(Self::bytes(receives, sends))?, receives, sends })
     }
 
-    pub(in crate::backend::rdma) fn region(&self) -> Region {
+    pub(crate) fn region(&self) -> Region {
         self.memory.region()
     }
 
-    pub(in crate::backend::rdma) fn receive(&self, index: usize) -> Region {
+    pub(crate) fn receive(&self, index: usize) -> Region {
         self.region().part(index * SLOT, SLOT)
     }
 
-    pub(in crate::backend::rdma) fn send(&self, index: usize) -> Region {
+    pub(crate) fn send(&self, index: usize) -> Region {
         self.region().part((self.receives + index) * SLOT, SLOT)
     }
 
     /// Returns the word that a device writes the previous value of a peer's element to.
-    pub(in crate::backend::rdma) fn result(&self, index: usize) -> Region {
+    pub(crate) fn result(&self, index: usize) -> Region {
         let at = (self.receives + self.sends) * SLOT + 2 * WORDS;
         self.region().part(at + index * 8, 8)
     }
@@ -187,12 +179,12 @@ impl Slab {
     }
 
     /// Returns the word where the peer writes its count of consumed messages of a lane.
-    pub(in crate::backend::rdma) fn credit_word(&self, lane: usize) -> Region {
+    pub(crate) fn credit_word(&self, lane: usize) -> Region {
         self.word(0, lane)
     }
 
     /// Stores the count `consumed` of a lane in the word for the peer; returns that word.
-    pub(in crate::backend::rdma) fn write_credits(&self, lane: usize, consumed: u32) -> Region {
+    pub(crate) fn write_credits(&self, lane: usize, consumed: u32) -> Region {
         let word = self.word(1, lane);
         // SAFETY: the variable `consumed` outlives the copy, which only reads it.
         word.copy_from(unsafe { Region::new((&raw const consumed).cast_mut().cast(), 4) });
@@ -200,7 +192,7 @@ impl Slab {
     }
 
     /// Returns the count of consumed messages that the peer has written for a lane.
-    pub(in crate::backend::rdma) fn read_credits(&self, lane: usize) -> u32 {
+    pub(crate) fn read_credits(&self, lane: usize) -> u32 {
         let at = self.credit_word(lane).addr().ptr().cast::<u32>();
         // SAFETY: aligned memory of this slab, which the device may write at any time, 4 bytes at
         // once.

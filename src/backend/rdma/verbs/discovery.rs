@@ -26,7 +26,7 @@ pub struct Verbs {
 }
 
 /// List of devices; a device can be opened as long as its list exists.
-pub(in crate::backend::rdma) struct DeviceList {
+pub(crate) struct DeviceList {
     calls: &'static Functions,
     list: *mut *mut std::ffi::c_void,
     count: usize,
@@ -34,9 +34,7 @@ pub(in crate::backend::rdma) struct DeviceList {
 
 impl DeviceList {
     /// Lists the devices; `Err` is the reason why there are none.
-    pub(in crate::backend::rdma) fn get(
-        calls: &'static Functions,
-    ) -> std::result::Result<Self, String> {
+    pub(crate) fn get(calls: &'static Functions) -> std::result::Result<Self, String> {
         let mut count = 0;
         // SAFETY: `count` has room for an int.
         let list = unsafe { (calls.ibv_get_device_list)(&raw mut count) };
@@ -66,7 +64,7 @@ impl DeviceList {
     }
 
     /// Returns each device with its name.
-    pub(in crate::backend::rdma) fn devices(&self) -> Vec<(Addr, String)> {
+    pub(crate) fn devices(&self) -> Vec<(Addr, String)> {
         let of = |index| {
             // SAFETY: the list has `count` entries, and `index` is below `count`.
             let device = unsafe { self.list.add(index) };

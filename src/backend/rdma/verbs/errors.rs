@@ -8,7 +8,7 @@ use std::io;
 
 /// Creates the error of a call that failed with the errno value `code`.
 #[cold]
-pub(in crate::backend::rdma) fn call_failed(what: &str, code: i32) -> Error {
+pub(crate) fn call_failed(what: &str, code: i32) -> Error {
     let error = io::Error::from_raw_os_error(code);
     let (status, advice) = match code {
         libc::ENOMEM if what == "ibv_reg_mr" => (
@@ -35,14 +35,14 @@ pub(in crate::backend::rdma) fn call_failed(what: &str, code: i32) -> Error {
 }
 
 /// Creates the error of a failed call that sets errno.
-pub(in crate::backend::rdma) fn last_failed(what: &str) -> Error {
+pub(crate) fn last_failed(what: &str) -> Error {
     call_failed(what, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
 /// Returns true if the failure `status` may be transient: an interrupted path, or a failed queue
 /// pair. A later work request may succeed. Soft-RoCE reports a local operation error when the
 /// interface is down.
-pub(in crate::backend::rdma) fn may_pass(status: u32) -> bool {
+pub(crate) fn may_pass(status: u32) -> bool {
     matches!(
         status,
         WC_LOC_QP_OP_ERR
@@ -57,11 +57,7 @@ pub(in crate::backend::rdma) fn may_pass(status: u32) -> bool {
 }
 
 /// Formats a completion's status: the text of libibverbs, the numeric codes and advice.
-pub(in crate::backend::rdma) fn completion_text(
-    calls: &Functions,
-    status: u32,
-    vendor: u32,
-) -> String {
+pub(crate) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> String {
     // SAFETY: the function takes a number and returns a text that is never freed.
     let text = unsafe { (calls.ibv_wc_status_str)(status) };
     let said = match text.is_null() {
@@ -83,6 +79,6 @@ pub(in crate::backend::rdma) fn completion_text(
 }
 
 /// Marks an error as a local one, for the report on the peer that is lost because of it.
-pub(in crate::backend::rdma) fn here(error: Error) -> Error {
+pub(crate) fn here(error: Error) -> Error {
     error.within("on this rank")
 }

@@ -16,19 +16,19 @@ const READS: u8 = 16;
 /// Minimum RNR timer as an enumerator of verbs: 12 is 0.64 ms until the sender retries.
 const RECEIVER_PAUSE: u8 = 12;
 /// Number of work requests in flight for each receive that the peer has posted.
-pub(in crate::backend::rdma) const SENDS: u32 = 4;
+pub(crate) const SENDS: u32 = 4;
 /// Hop limit of a routed packet.
 const HOPS: u8 = 64;
 
 /// Queue pair, one side of a reliable connection to a peer; dropped before its completion queue.
-pub(in crate::backend::rdma) struct QueuePair {
+pub(crate) struct QueuePair {
     qp: *mut Qp,
     completions: Arc<Completions>,
-    pub(in crate::backend::rdma) number: u32,
+    pub(crate) number: u32,
     /// Maximum number of bytes that a work request carries inline.
-    pub(in crate::backend::rdma) inline: usize,
+    pub(crate) inline: usize,
     /// Maximum number of work requests in flight.
-    pub(in crate::backend::rdma) room: usize,
+    pub(crate) room: usize,
     first_packet: u32,
 }
 
@@ -39,35 +39,35 @@ unsafe impl Sync for QueuePair {}
 
 /// Attributes of this side's queue pair that the peer needs to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::backend::rdma) struct QpAttributes {
-    pub(in crate::backend::rdma) number: u32,
-    pub(in crate::backend::rdma) first_packet: u32,
-    pub(in crate::backend::rdma) lid: u16,
+pub(crate) struct QpAttributes {
+    pub(crate) number: u32,
+    pub(crate) first_packet: u32,
+    pub(crate) lid: u16,
     /// Number of the peer's reads and atomic requests that this side accepts at a time.
-    pub(in crate::backend::rdma) reads: u8,
-    pub(in crate::backend::rdma) mtu: u32,
-    pub(in crate::backend::rdma) gid: Gid,
+    pub(crate) reads: u8,
+    pub(crate) mtu: u32,
+    pub(crate) gid: Gid,
 }
 
 /// Piece of registered local memory.
 #[derive(Clone, Copy)]
-pub(in crate::backend::rdma) struct Piece {
-    pub(in crate::backend::rdma) region: Region,
-    pub(in crate::backend::rdma) lkey: u32,
+pub(crate) struct Piece {
+    pub(crate) region: Region,
+    pub(crate) lkey: u32,
     /// True for device memory, which the processor cannot read, so that it cannot be sent inline.
-    pub(in crate::backend::rdma) is_device: bool,
+    pub(crate) is_device: bool,
 }
 
 /// Memory of the peer.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::backend::rdma) struct Remote {
-    pub(in crate::backend::rdma) addr: u64,
-    pub(in crate::backend::rdma) rkey: u32,
+pub(crate) struct Remote {
+    pub(crate) addr: u64,
+    pub(crate) rkey: u32,
 }
 
 /// Kind of a work request with its operands.
 #[derive(Clone, Copy)]
-pub(in crate::backend::rdma) enum WorkRequest {
+pub(crate) enum WorkRequest {
     Send,
     /// Send with immediate data.
     SendNotify(u32),
@@ -80,7 +80,7 @@ pub(in crate::backend::rdma) enum WorkRequest {
 
 impl WorkRequest {
     /// Returns true if the request consumes a posted receive of the peer.
-    pub(in crate::backend::rdma) fn notifies(&self) -> bool {
+    pub(crate) fn notifies(&self) -> bool {
         matches!(
             self,
             WorkRequest::Send | WorkRequest::SendNotify(_) | WorkRequest::WriteNotify(..)
@@ -88,7 +88,7 @@ impl WorkRequest {
     }
 
     /// Returns true if the peer's response carries data.
-    pub(in crate::backend::rdma) fn asks(&self) -> bool {
+    pub(crate) fn asks(&self) -> bool {
         matches!(
             self,
             WorkRequest::Read(_) | WorkRequest::FetchAdd(..) | WorkRequest::CompareSwap(..)
@@ -98,7 +98,7 @@ impl WorkRequest {
 
 impl QueuePair {
     /// Creates a queue pair that is ready for posted receives; `receives` is their maximum number.
-    pub(in crate::backend::rdma) fn make(
+    pub(crate) fn make(
         completions: &Arc<Completions>,
         config: &Config,
         receives: u32,
@@ -153,7 +153,7 @@ impl QueuePair {
     }
 
     /// Returns true if `qp` is this queue pair.
-    pub(in crate::backend::rdma) fn is(&self, qp: QpIn) -> bool {
+    pub(crate) fn is(&self, qp: QpIn) -> bool {
         self.qp == qp
     }
 
@@ -162,19 +162,19 @@ impl QueuePair {
     }
 
     /// Returns the completion queue of this queue pair's work requests.
-    pub(in crate::backend::rdma) fn completions(&self) -> &Arc<Completions> {
+    pub(crate) fn completions(&self) -> &Arc<Completions> {
         &self.completions
     }
 
     /// Moves the queue pair to the error state: every work request in flight completes as failed.
-    pub(in crate::backend::rdma) fn stop(&self) -> Result<()> {
+    pub(crate) fn stop(&self) -> Result<()> {
         let mut attr = QpAttr::zeroed();
         attr.qp_state = STATE_ERR;
         self.modify(&mut attr, QP_STATE, "its end")
     }
 
     /// Returns the attributes of this side for the peer.
-    pub(in crate::backend::rdma) fn end(&self) -> QpAttributes {
+    pub(crate) fn end(&self) -> QpAttributes {
         let rail = self.rail();
         QpAttributes {
             number: self.number,
@@ -211,11 +211,7 @@ impl QueuePair {
     }
 
     /// Connects the queue pair to the peer's queue pair.
-    pub(in crate::backend::rdma) fn connect(
-        &self,
-        to: &QpAttributes,
-        config: &Config,
-    ) -> Result<()> {
+    pub(crate) fn connect(&self, to: &QpAttributes, config: &Config) -> Result<()> {
         let rail = self.rail();
         let mut attr = QpAttr::zeroed();
         attr.qp_state = STATE_RTR;
@@ -257,7 +253,7 @@ impl QueuePair {
     }
 
     /// Posts a receive; `into` is `None` for a receive that only takes immediate data.
-    pub(in crate::backend::rdma) fn receive(&self, id: u64, into: Option<Piece>) -> Result<()> {
+    pub(crate) fn receive(&self, id: u64, into: Option<Piece>) -> Result<()> {
         let mut sge = into.map_or(Sge { addr: 0, length: 0, lkey: 0 }, sge_of);
         let mut wr = RecvWr {
             wr_id: id,
@@ -278,7 +274,7 @@ impl QueuePair {
     /// not inlined, for callers off the fast path.
     #[cold]
     #[inline(never)]
-    pub(in crate::backend::rdma) fn start_rarely(
+    pub(crate) fn start_rarely(
         &self,
         id: u64,
         work: WorkRequest,
@@ -289,7 +285,7 @@ impl QueuePair {
     }
 
     /// Posts a work request; returns true if the bytes are inline and may change at once.
-    pub(in crate::backend::rdma) fn start(
+    pub(crate) fn start(
         &self,
         id: u64,
         work: WorkRequest,

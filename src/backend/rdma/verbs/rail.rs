@@ -20,33 +20,33 @@ const ACCESS: u32 =
 const DEVICE_ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
 
 /// Opened device and port.
-pub(in crate::backend::rdma) struct Rail {
-    pub(in crate::backend::rdma) calls: &'static Functions,
-    pub(in crate::backend::rdma) context: *mut Context,
+pub(crate) struct Rail {
+    pub(crate) calls: &'static Functions,
+    pub(crate) context: *mut Context,
     pd: PdIn,
     /// Channel for events of the completion queues; null if no thread ever sleeps.
-    pub(in crate::backend::rdma) channel: ChannelIn,
+    pub(crate) channel: ChannelIn,
     /// Name of the device.
-    pub(in crate::backend::rdma) name: String,
-    pub(in crate::backend::rdma) port: u8,
-    pub(in crate::backend::rdma) gid: Gid,
-    pub(in crate::backend::rdma) gid_index: u8,
-    pub(in crate::backend::rdma) lid: u16,
+    pub(crate) name: String,
+    pub(crate) port: u8,
+    pub(crate) gid: Gid,
+    pub(crate) gid_index: u8,
+    pub(crate) lid: u16,
     /// MTU as an enumerator of verbs: 1 for 256 bytes up to 5 for 4096 bytes.
-    pub(in crate::backend::rdma) mtu: u32,
-    pub(in crate::backend::rdma) layer: u8,
-    pub(in crate::backend::rdma) limits: DeviceAttr,
-    pub(in crate::backend::rdma) max_message: usize,
-    pub(in crate::backend::rdma) post_send: PostSend,
-    pub(in crate::backend::rdma) post_recv: PostRecv,
-    pub(in crate::backend::rdma) poll_cq: PollCq,
-    pub(in crate::backend::rdma) req_notify: ReqNotifyCq,
+    pub(crate) mtu: u32,
+    pub(crate) layer: u8,
+    pub(crate) limits: DeviceAttr,
+    pub(crate) max_message: usize,
+    pub(crate) post_send: PostSend,
+    pub(crate) post_recv: PostRecv,
+    pub(crate) poll_cq: PollCq,
+    pub(crate) req_notify: ReqNotifyCq,
     /// Number of bytes registered now; `most` is the maximum so far.
     registered: AtomicU64,
     most: AtomicU64,
     registrations: AtomicU64,
     /// True while the port is known to be down.
-    pub(in crate::backend::rdma) is_down: AtomicBool,
+    pub(crate) is_down: AtomicBool,
 }
 
 // SAFETY: objects of libibverbs may be used by any thread (verbs are thread safe).
@@ -56,7 +56,7 @@ unsafe impl Sync for Rail {}
 
 impl Rail {
     /// Opens a device for a port.
-    pub(in crate::backend::rdma) fn open(
+    pub(crate) fn open(
         verbs: &Verbs,
         device: &str,
         port: u8,
@@ -149,10 +149,7 @@ impl Rail {
     }
 
     /// Registers memory, which must stay mapped as long as the registration exists.
-    pub(in crate::backend::rdma) fn register(
-        self: &Arc<Self>,
-        region: Region,
-    ) -> Result<Registration> {
+    pub(crate) fn register(self: &Arc<Self>, region: Region) -> Result<Registration> {
         // SAFETY: this rail created the protection domain; the caller keeps the memory mapped.
         let mr = unsafe {
             (self.calls.ibv_reg_mr)(self.pd, region.addr().ptr(), region.len(), ACCESS as c_int)
@@ -162,7 +159,7 @@ impl Rail {
 
     /// Registers device memory by a dma-buf, in which the memory begins at `offset`. Remote
     /// addresses are the addresses of `region`.
-    pub(in crate::backend::rdma) fn register_dmabuf(
+    pub(crate) fn register_dmabuf(
         self: &Arc<Self>,
         fd: c_int,
         offset: u64,
@@ -201,17 +198,14 @@ impl Rail {
     }
 
     /// Returns an error if libibverbs cannot register device memory in the configured way.
-    pub(in crate::backend::rdma) fn check_devices(verbs: &Verbs, config: &Config) -> Result<()> {
+    pub(crate) fn check_devices(verbs: &Verbs, config: &Config) -> Result<()> {
         let is_there =
             config.device_memory != Devices::Dmabuf || verbs.calls.ibv_reg_dmabuf_mr.is_some();
         if is_there { Ok(()) } else { Err(no_dmabuf()) }
     }
 
     /// Creates a completion queue with room for `entries` completions, within the device's limit.
-    pub(in crate::backend::rdma) fn completions(
-        self: &Arc<Self>,
-        entries: usize,
-    ) -> Result<Completions> {
+    pub(crate) fn completions(self: &Arc<Self>, entries: usize) -> Result<Completions> {
         let entries = c_int::try_from(entries).unwrap_or(c_int::MAX).min(self.limits.max_cqe);
         // SAFETY: the context is an opened device; the channel is the rail's, or null for none.
         let cq = unsafe {
@@ -224,12 +218,12 @@ impl Rail {
     }
 
     /// Returns the protection domain in which queue pairs are created.
-    pub(in crate::backend::rdma) fn pd(&self) -> PdIn {
+    pub(crate) fn pd(&self) -> PdIn {
         self.pd
     }
 
     /// Returns the bytes registered now, their maximum so far, and the number of registrations.
-    pub(in crate::backend::rdma) fn memory(&self) -> [u64; 3] {
+    pub(crate) fn memory(&self) -> [u64; 3] {
         [&self.registered, &self.most, &self.registrations]
             .map(|count| count.load(Ordering::Relaxed))
     }
@@ -333,11 +327,11 @@ fn mtu_code(bytes: Option<u32>) -> Option<u32> {
 }
 
 /// Registered memory.
-pub(in crate::backend::rdma) struct Registration {
+pub(crate) struct Registration {
     rail: Arc<Rail>,
     mr: *mut Mr,
-    pub(in crate::backend::rdma) lkey: u32,
-    pub(in crate::backend::rdma) rkey: u32,
+    pub(crate) lkey: u32,
+    pub(crate) rkey: u32,
     bytes: u64,
 }
 
@@ -355,9 +349,9 @@ impl Drop for Registration {
 }
 
 /// Completion queue of a rail's queue pairs.
-pub(in crate::backend::rdma) struct Completions {
-    pub(in crate::backend::rdma) rail: Arc<Rail>,
-    pub(in crate::backend::rdma) cq: CqIn,
+pub(crate) struct Completions {
+    pub(crate) rail: Arc<Rail>,
+    pub(crate) cq: CqIn,
 }
 
 // SAFETY: verbs are thread safe.
@@ -367,7 +361,7 @@ unsafe impl Sync for Completions {}
 
 impl Completions {
     /// Polls completions into `into`; returns their number.
-    pub(in crate::backend::rdma) fn poll(&self, into: &mut [Wc]) -> Result<usize> {
+    pub(crate) fn poll(&self, into: &mut [Wc]) -> Result<usize> {
         let room = c_int::try_from(into.len()).unwrap_or(c_int::MAX);
         // SAFETY: this library created the completion queue; `into` has room for `room` entries.
         let got = unsafe { (self.rail.poll_cq)(self.cq, room, into.as_mut_ptr()) };

@@ -27,9 +27,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Size of a cell, in bytes. Measurements are in docs/explanation/large-messages.md.
-pub(in crate::backend::shm) const CELL: usize = sync::size(16 << 10, 64);
+pub(crate) const CELL: usize = sync::size(16 << 10, 64);
 /// Number of cells per rank.
-pub(in crate::backend::shm) const CELLS: u16 = sync::size(48, 2) as u16;
+pub(crate) const CELLS: u16 = sync::size(48, 2) as u16;
 /// Number of cells whose words share a cache line.
 const GROUP: u16 = sync::size(8, 2) as u16;
 const GROUPS: u16 = CELLS / GROUP;
@@ -40,8 +40,7 @@ const LOOKS: u16 = 2;
 /// Size of the area before the cells, in bytes; it has a word per cell.
 const HEADER: usize = sync::size(4096, 64);
 /// Distance between the pools of two ranks, in bytes; a multiple of the page size.
-pub(in crate::backend::shm) const STRIDE: usize =
-    (HEADER + CELLS as usize * CELL).next_multiple_of(4096);
+pub(crate) const STRIDE: usize = (HEADER + CELLS as usize * CELL).next_multiple_of(4096);
 
 /// Value for the last receiver of a cell that has none.
 const NOBODY: u16 = u16::MAX;
@@ -77,7 +76,7 @@ impl CellMemory {
 }
 
 /// Sender's side of a pool: this rank's own cells.
-pub(in crate::backend::shm) struct CellPool {
+pub(crate) struct CellPool {
     place: CellMemory,
     /// For each cell: number of times that it was sent, and the rank that received it last.
     sent: Vec<(u64, u16)>,
@@ -99,10 +98,7 @@ fn cells_of(group: u16) -> Range<u16> {
 
 impl CellPool {
     /// Creates a pool. Its memory must be committed, and no rank may have used it.
-    pub(in crate::backend::shm) fn new(
-        memory: &Arc<SharedMapping>,
-        offset: usize,
-    ) -> Result<CellPool> {
+    pub(crate) fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<CellPool> {
         let mut sent = Vec::new();
         if sent.try_reserve_exact(CELLS.into()).is_err() {
             return fail!(
@@ -115,7 +111,7 @@ impl CellPool {
     }
 
     /// Allocates a free cell; `None` if the few groups that are checked have none.
-    pub(in crate::backend::shm) fn take(&mut self) -> Option<u16> {
+    pub(crate) fn take(&mut self) -> Option<u16> {
         for _ in 0..=LOOKS {
             let found = cells_of(self.group).find(|&cell| self.free & bit(cell) != 0);
             if let Some(cell) = found {
@@ -141,7 +137,7 @@ impl CellPool {
     }
 
     /// Copies bytes into allocated cell `cell`.
-    pub(in crate::backend::shm) fn fill(&self, cell: u16, bytes: Region) {
+    pub(crate) fn fill(&self, cell: u16, bytes: Region) {
         if let Some(into) = self.place.part(cell, bytes.len()) {
             into.copy_across(bytes);
         }
@@ -149,7 +145,7 @@ impl CellPool {
 
     /// Records that allocated cell `cell` is sent to rank `to`. Returns the cell's send count,
     /// which the caller must put into the record.
-    pub(in crate::backend::shm) fn send(&mut self, cell: u16, to: usize) -> u64 {
+    pub(crate) fn send(&mut self, cell: u16, to: usize) -> u64 {
         self.held &= !bit(cell);
         let Some((sent, reader)) = self.sent.get_mut(usize::from(cell)) else { return 0 };
         (*sent, *reader) = (*sent + 1, u16::try_from(to).unwrap_or(NOBODY));
@@ -157,13 +153,13 @@ impl CellPool {
     }
 
     /// Frees allocated cell `cell`, which was not sent.
-    pub(in crate::backend::shm) fn give_back(&mut self, cell: u16) {
+    pub(crate) fn give_back(&mut self, cell: u16) {
         self.held &= !bit(cell);
         self.free |= bit(cell);
     }
 
     /// Reclaims the cells that were sent to `rank`, which died or left and will not read them.
-    pub(in crate::backend::shm) fn take_back_from(&mut self, rank: usize) {
+    pub(crate) fn take_back_from(&mut self, rank: usize) {
         for (cell, (sent, reader)) in (0..CELLS).zip(&mut self.sent) {
             if let (true, Some(word)) = (usize::from(*reader) == rank, self.place.word(cell)) {
                 (*sent, *reader) = (word.load(Acquire), NOBODY);
@@ -173,26 +169,23 @@ impl CellPool {
 }
 
 /// Receiver's side of a pool: view of another rank's cells.
-pub(in crate::backend::shm) struct PeerCells(CellMemory);
+pub(crate) struct PeerCells(CellMemory);
 
 impl PeerCells {
     /// Creates the view of a pool. Its memory must be committed.
-    pub(in crate::backend::shm) fn new(
-        memory: &Arc<SharedMapping>,
-        offset: usize,
-    ) -> Result<PeerCells> {
+    pub(crate) fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<PeerCells> {
         CellMemory::new(memory, offset).map(PeerCells)
     }
 
     /// Returns `len` bytes of a cell; `None` if `cell` or `len` is out of range. The bytes are
     /// valid until the cell is freed.
-    pub(in crate::backend::shm) fn bytes(&self, cell: u16, len: usize) -> Option<Region> {
+    pub(crate) fn bytes(&self, cell: u16, len: usize) -> Option<Region> {
         self.0.part(cell, len)
     }
 
     /// Frees a cell after its bytes were read. `number`: the send count in the record that referred
     /// to the cell.
-    pub(in crate::backend::shm) fn free(&self, cell: u16, number: u64) {
+    pub(crate) fn free(&self, cell: u16, number: u64) {
         if let Some(word) = self.0.word(cell) {
             word.store(number, Release);
         }

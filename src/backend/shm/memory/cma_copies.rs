@@ -29,7 +29,7 @@ const LONG_READ: usize = 4096;
 const LONGEST_WRITE: usize = 1 << 20;
 
 /// Opened memories of other ranks.
-pub(in crate::backend::shm) struct Copies {
+pub(crate) struct Copies {
     mode: Mode,
     open: Mutex<Vec<(usize, Weak<CmaMemory>)>>,
 }
@@ -41,18 +41,13 @@ struct CmaMemory {
 }
 
 impl Copies {
-    pub(in crate::backend::shm) fn new(mode: Mode) -> Self {
+    pub(crate) fn new(mode: Mode) -> Self {
         Copies { mode, open: Mutex::new(Vec::new()) }
     }
 
     /// Opens the memory of `rank`. Fails with RANK_FAILURE if process `pid` is no longer that rank,
     /// and with NOT_SUPPORTED if cross-process copies are disabled or not permitted.
-    pub(in crate::backend::shm) fn find(
-        &self,
-        segment: &Segment,
-        rank: usize,
-        pid: i32,
-    ) -> Result<Arc<dyn Remote>> {
+    pub(crate) fn find(&self, segment: &Segment, rank: usize, pid: i32) -> Result<Arc<dyn Remote>> {
         let probe = segment.probe(rank);
         match probe.0 {
             _ if self.mode == Mode::Off => return fail!(DTL_ERROR_NOT_SUPPORTED, "DTL_CMA=off"),

@@ -39,11 +39,7 @@ impl component::CollMailbox for ShmCollMailbox {
 
 /// Reserves a slot for the mailbox of rank `own` and allocates its memory. Returns `None` if no
 /// slot is free, memory is exhausted, or the segment has no mailboxes.
-pub(in crate::backend::shm) fn reserve(
-    segment: &Segment,
-    places: &mut Places,
-    own: usize,
-) -> Option<u32> {
+pub(crate) fn reserve(segment: &Segment, places: &mut Places, own: usize) -> Option<u32> {
     if !segment.has_boards() {
         return None;
     }
@@ -58,13 +54,13 @@ pub(in crate::backend::shm) fn reserve(
 }
 
 /// Allocates the memory of slot 0, which is never reserved: any rank may be its first user.
-pub(in crate::backend::shm) fn commit_first(segment: &Segment) -> Result<()> {
+pub(crate) fn commit_first(segment: &Segment) -> Result<()> {
     let commit = segment.commit_sheets(0, 0..segment.size());
     commit.map_err(|error| memory_error("memory for small collectives", &error))
 }
 
 /// Opens the mailboxes of `members` (ranks of the segment), which must include `own`.
-pub(in crate::backend::shm) fn open(
+pub(crate) fn open(
     segment: &Segment,
     places: &mut Places,
     own: usize,

@@ -37,10 +37,10 @@ const WORDS: usize = 16;
 /// Maximum size of a payload that fits into a slot, in bytes.
 const IN_SLOT: usize = sync::size(SLOT - WORDS, 32);
 /// Size of the byte ring for longer payloads, in bytes; a power of two.
-pub(in crate::backend::shm) const CAPACITY: usize = sync::size(128 << 10, 128);
+pub(crate) const CAPACITY: usize = sync::size(128 << 10, 128);
 /// Maximum payload of a record, in bytes. The byte ring has space for several such payloads, so
 /// producer and consumer can work at the same time.
-pub(in crate::backend::shm) const FRAGMENT: usize = sync::size(16 << 10, 112);
+pub(crate) const FRAGMENT: usize = sync::size(16 << 10, 112);
 /// Alignment of longer payloads in bytes: a cache line.
 const LINE: usize = 64;
 
@@ -52,15 +52,13 @@ const HEADER: usize = sync::size(4096, 256);
 const BYTES_AT: usize = HEADER + SLOTS as usize * SLOT;
 const CLAIMS_AT: usize = BYTES_AT + CAPACITY;
 /// Number of bytes that are committed when the ring is opened.
-pub(in crate::backend::shm) const FIRST_BYTES: usize =
-    (CLAIMS_AT + rndv_claims::FIRST_BYTES).next_multiple_of(4096);
+pub(crate) const FIRST_BYTES: usize = (CLAIMS_AT + rndv_claims::FIRST_BYTES).next_multiple_of(4096);
 /// Distance between two rings in bytes; a multiple of the page size.
-pub(in crate::backend::shm) const STRIDE: usize =
-    (CLAIMS_AT + rndv_claims::BYTES).next_multiple_of(4096);
+pub(crate) const STRIDE: usize = (CLAIMS_AT + rndv_claims::BYTES).next_multiple_of(4096);
 
 /// Kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::backend::shm) enum RecordKind {
+pub(crate) enum RecordKind {
     /// A complete message. Key: match bits.
     Eager = 2,
     /// Rendezvous request (RTS). Key: match bits; arguments: size, sender's operation, address or
@@ -98,21 +96,21 @@ impl RecordKind {
 
 /// Payload of a record to be written.
 #[derive(Clone, Copy)]
-pub(in crate::backend::shm) enum Payload {
+pub(crate) enum Payload {
     Bytes(Region),
     Words([u64; 4]),
 }
 
 /// A record, read in place. Its payload is valid until `pop` is called.
 #[derive(Clone, Copy)]
-pub(in crate::backend::shm) struct RingRecord {
-    pub(in crate::backend::shm) kind: RecordKind,
-    pub(in crate::backend::shm) claim: u16,
-    pub(in crate::backend::shm) key: u64,
+pub(crate) struct RingRecord {
+    pub(crate) kind: RecordKind,
+    pub(crate) claim: u16,
+    pub(crate) key: u64,
     /// Words of a control record.
-    pub(in crate::backend::shm) words: [u64; 4],
+    pub(crate) words: [u64; 4],
     /// Bytes of an Eager or Data record.
-    pub(in crate::backend::shm) payload: Region,
+    pub(crate) payload: Region,
     /// End of this record's payload in the byte ring, as a running byte count.
     end: u64,
 }
@@ -191,7 +189,7 @@ fn stamp(number: u64, kind: RecordKind, claim_or_len: u64) -> u64 {
 }
 
 /// Producer end of a ring.
-pub(in crate::backend::shm) struct Producer {
+pub(crate) struct Producer {
     ring: Ring,
     /// Number of records written.
     tail: u64,
@@ -201,23 +199,20 @@ pub(in crate::backend::shm) struct Producer {
     /// consumer has freed, as last read.
     filled: u64,
     freed: u64,
-    pub(in crate::backend::shm) offers: OwnClaims,
+    pub(crate) offers: OwnClaims,
 }
 
 impl Producer {
     /// Creates the producer end of a ring. Its memory must be committed, and no record may have
     /// been written.
-    pub(in crate::backend::shm) fn new(
-        memory: &Arc<SharedMapping>,
-        offset: usize,
-    ) -> Result<Producer> {
+    pub(crate) fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<Producer> {
         let (ring, offers) =
             (Ring::new(memory, offset)?, OwnClaims::new(claims_of(memory, offset)?));
         Ok(Producer { ring, tail: 0, head: 0, filled: 0, freed: 0, offers })
     }
 
     /// Writes a record; returns false if the ring has no space for it now.
-    pub(in crate::backend::shm) fn push(
+    pub(crate) fn push(
         &mut self,
         kind: RecordKind,
         claim: u16,
@@ -249,7 +244,7 @@ impl Producer {
     }
 
     /// Returns true if the ring has space for `count` records that fit into slots.
-    pub(in crate::backend::shm) fn has_slots(&mut self, count: usize) -> bool {
+    pub(crate) fn has_slots(&mut self, count: usize) -> bool {
         let fits = |producer: &Self| producer.tail - producer.head + count as u64 <= SLOTS;
         fits(self) || {
             self.look();
@@ -258,7 +253,7 @@ impl Producer {
     }
 
     /// Returns true if the ring has space for a record with `len` payload bytes.
-    pub(in crate::backend::shm) fn has_room(&mut self, len: usize) -> bool {
+    pub(crate) fn has_room(&mut self, len: usize) -> bool {
         self.has_slot() && (len <= IN_SLOT || self.room_for(len).is_some())
     }
 
@@ -313,7 +308,7 @@ impl Producer {
 }
 
 /// Consumer end of a ring.
-pub(in crate::backend::shm) struct Consumer {
+pub(crate) struct Consumer {
     ring: Ring,
     /// Number of records consumed.
     head: u64,
@@ -322,16 +317,13 @@ pub(in crate::backend::shm) struct Consumer {
     /// Last published value of `head`; `told_bytes` is that of `read`.
     told: u64,
     told_bytes: u64,
-    pub(in crate::backend::shm) offers: PeerClaims,
+    pub(crate) offers: PeerClaims,
 }
 
 impl Consumer {
     /// Creates the consumer end of a ring. Its memory must be committed, and no record may have
     /// been read.
-    pub(in crate::backend::shm) fn new(
-        memory: &Arc<SharedMapping>,
-        offset: usize,
-    ) -> Result<Consumer> {
+    pub(crate) fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<Consumer> {
         let (ring, offers) =
             (Ring::new(memory, offset)?, PeerClaims::new(claims_of(memory, offset)?));
         Ok(Consumer { ring, head: 0, read: 0, told: 0, told_bytes: 0, offers })
@@ -339,7 +331,7 @@ impl Consumer {
 
     /// Returns the next record, or `None` if there is none. `Err` means that the slot has an
     /// invalid record, because the producer is faulty.
-    pub(in crate::backend::shm) fn peek(&mut self) -> std::result::Result<Option<RingRecord>, ()> {
+    pub(crate) fn peek(&mut self) -> std::result::Result<Option<RingRecord>, ()> {
         let at = slot_of(self.head);
         let word = self.ring.slots.word(at).map_or(0, |word| word.load(Acquire));
         if word as u32 != self.head.wrapping_add(1) as u32 {
@@ -390,12 +382,12 @@ impl Consumer {
     }
 
     /// Returns the number of records consumed.
-    pub(in crate::backend::shm) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.head
     }
 
     /// Frees `record`, which must be the one that `peek` returned.
-    pub(in crate::backend::shm) fn pop(&mut self, record: &RingRecord) {
+    pub(crate) fn pop(&mut self, record: &RingRecord) {
         self.head += 1;
         self.read = record.end;
         // Publishing to the producer costs one transfer of a cache line, so it is done for a
@@ -408,7 +400,7 @@ impl Consumer {
     }
 
     /// Publishes the counts of freed slots and bytes to the producer.
-    pub(in crate::backend::shm) fn publish_free(&mut self) {
+    pub(crate) fn publish_free(&mut self) {
         if self.told != self.head {
             (self.told, self.told_bytes) = (self.head, self.read);
             self.ring.freed.store(self.read, Release);

@@ -27,8 +27,8 @@ const FIRST_CLAIMS: u16 = sync::size(256, 1) as u16;
 /// Size of a claim's two words, in bytes.
 const PAIR: usize = 16;
 /// Size of all claims in bytes. `FIRST_BYTES` is the size of the initially committed claims.
-pub(in crate::backend::shm) const BYTES: usize = PAIR * CLAIMS as usize;
-pub(in crate::backend::shm) const FIRST_BYTES: usize = PAIR * FIRST_CLAIMS as usize;
+pub(crate) const BYTES: usize = PAIR * CLAIMS as usize;
+pub(crate) const FIRST_BYTES: usize = PAIR * FIRST_CLAIMS as usize;
 
 /// Delay between two attempts to commit memory for more claims, in nanoseconds.
 const ASK_AGAIN_NS: u64 = 10_000_000;
@@ -87,7 +87,7 @@ fn take_some(
 }
 
 /// Sender's side of the claims on the requests to one rank.
-pub(in crate::backend::shm) struct OwnClaims {
+pub(crate) struct OwnClaims {
     words: Span,
     /// Free claims. 16-bit indices, because there is a list per peer.
     free: Vec<u16>,
@@ -102,7 +102,7 @@ pub(in crate::backend::shm) struct OwnClaims {
 }
 
 impl OwnClaims {
-    pub(in crate::backend::shm) fn new(words: Span) -> OwnClaims {
+    pub(crate) fn new(words: Span) -> OwnClaims {
         OwnClaims {
             words,
             free: (0..FIRST_CLAIMS).collect(),
@@ -115,19 +115,19 @@ impl OwnClaims {
 
     /// Returns true if committing all words would add claims, no canceled request is pending, and
     /// the retry delay has elapsed.
-    pub(in crate::backend::shm) fn can_grow(&self, now_ns: u64) -> bool {
+    pub(crate) fn can_grow(&self, now_ns: u64) -> bool {
         let is_wanted = !self.is_grown && CLAIMS > FIRST_CLAIMS && self.withdrawn.is_empty();
         is_wanted && now_ns >= self.not_before_ns
     }
 
     /// Records that memory for all words could not be committed. The next attempt is delayed,
     /// because waiting sends check often and a failing allocation is slow.
-    pub(in crate::backend::shm) fn refused(&mut self, now_ns: u64) {
+    pub(crate) fn refused(&mut self, now_ns: u64) {
         self.not_before_ns = now_ns + ASK_AGAIN_NS;
     }
 
     /// Adds the claims whose words have now been committed.
-    pub(in crate::backend::shm) fn grow(&mut self) {
+    pub(crate) fn grow(&mut self) {
         self.is_grown = true;
         self.free.extend(FIRST_CLAIMS..CLAIMS);
         self.withdrawn.reserve(CLAIMS.into());
@@ -135,17 +135,17 @@ impl OwnClaims {
 
     /// Returns true if the receiver should be requested to release canceled requests. Without that
     /// request, these keep their claims until the receiver matches such a message.
-    pub(in crate::backend::shm) fn should_ask(&self) -> bool {
+    pub(crate) fn should_ask(&self) -> bool {
         !self.is_asked && !self.withdrawn.is_empty()
     }
 
     /// Records that the receiver was requested to release canceled requests (Sweep).
-    pub(in crate::backend::shm) fn asked(&mut self) {
+    pub(crate) fn asked(&mut self) {
         self.is_asked = true;
     }
 
     /// Allocates a claim for a rendezvous request; `None` while all claims are in use.
-    pub(in crate::backend::shm) fn open(&mut self) -> Option<u16> {
+    pub(crate) fn open(&mut self) -> Option<u16> {
         if self.free.is_empty() {
             // Allocates no memory, because this is on the path of a send.
             let (words, free) = (&self.words, &mut self.free);
@@ -166,12 +166,12 @@ impl OwnClaims {
     }
 
     /// Frees the claim of a request that was not sent or is complete.
-    pub(in crate::backend::shm) fn close(&mut self, claim: u16) {
+    pub(crate) fn close(&mut self, claim: u16) {
         self.free.push(claim);
     }
 
     /// Cancels a request; returns false if the receiver has already accepted it.
-    pub(in crate::backend::shm) fn cancel(&mut self, claim: u16) -> bool {
+    pub(crate) fn cancel(&mut self, claim: u16) -> bool {
         let won = change(&self.words, claim, OFFERED, WITHDRAWN);
         if won {
             self.withdrawn.push(claim);
@@ -180,35 +180,35 @@ impl OwnClaims {
     }
 
     /// Claims the next piece for copying; `None` if no piece is left.
-    pub(in crate::backend::shm) fn take_piece(&self, claim: u16) -> Option<u32> {
+    pub(crate) fn take_piece(&self, claim: u16) -> Option<u32> {
         take_some(&self.words, claim, |left| left.start + 1..left.end)
             .map(|(before, _)| before.start)
     }
 
     /// Returns the range of unclaimed pieces.
-    pub(in crate::backend::shm) fn left(&self, claim: u16) -> Range<u32> {
+    pub(crate) fn left(&self, claim: u16) -> Range<u32> {
         share(&self.words, claim).map_or(0..0, |word| left(word.load(Relaxed)))
     }
 }
 
 /// Receiver's side of the claims on the requests from one rank.
-pub(in crate::backend::shm) struct PeerClaims {
+pub(crate) struct PeerClaims {
     words: Span,
 }
 
 impl PeerClaims {
-    pub(in crate::backend::shm) fn new(words: Span) -> PeerClaims {
+    pub(crate) fn new(words: Span) -> PeerClaims {
         PeerClaims { words }
     }
 
     /// Returns true if the request is neither accepted nor canceled.
-    pub(in crate::backend::shm) fn is_open(&self, claim: u16) -> bool {
+    pub(crate) fn is_open(&self, claim: u16) -> bool {
         state(&self.words, claim) == OFFERED
     }
 
     /// Accepts a request. Returns false if the sender has canceled it, and releases its claim in
     /// that case.
-    pub(in crate::backend::shm) fn take(&self, claim: u16) -> bool {
+    pub(crate) fn take(&self, claim: u16) -> bool {
         if change(&self.words, claim, OFFERED, TAKEN) {
             return true;
         }
@@ -217,25 +217,25 @@ impl PeerClaims {
     }
 
     /// Releases the claim of a canceled request; returns false if the request is not canceled.
-    pub(in crate::backend::shm) fn release_withdrawn(&self, claim: u16) -> bool {
+    pub(crate) fn release_withdrawn(&self, claim: u16) -> bool {
         change(&self.words, claim, WITHDRAWN, FREE)
     }
 
     /// Makes pieces of an accepted message claimable by both sides.
-    pub(in crate::backend::shm) fn share(&self, claim: u16, pieces: Range<u32>) {
+    pub(crate) fn share(&self, claim: u16, pieces: Range<u32>) {
         if let Some(word) = share(&self.words, claim) {
             word.store(word_of(&pieces), Relaxed); // published by the record that clears the sender
         }
     }
 
     /// Claims up to `most` pieces from the end; `None` if no piece is left.
-    pub(in crate::backend::shm) fn take_pieces(&self, claim: u16, most: u32) -> Option<Range<u32>> {
+    pub(crate) fn take_pieces(&self, claim: u16, most: u32) -> Option<Range<u32>> {
         let choose = |left: &Range<u32>| left.start..left.end - most.min(left.end - left.start);
         take_some(&self.words, claim, choose).map(|(before, after)| after.end..before.end)
     }
 
     /// Returns the last `count` claimed pieces to the sender.
-    pub(in crate::backend::shm) fn return_pieces(&self, claim: u16, count: u32) {
+    pub(crate) fn return_pieces(&self, claim: u16, count: u32) {
         if let Some(word) = share(&self.words, claim) {
             word.fetch_add(u64::from(count) << 32, Relaxed);
         }

@@ -35,7 +35,7 @@ pub const MOST_RANKS: usize = 1024;
 
 /// Liveness state of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::backend::shm) enum PeerState {
+pub(crate) enum PeerState {
     /// The rank has neither left nor is known to have died.
     Present,
     /// The rank has closed the communicator.
@@ -59,7 +59,7 @@ const PROCESSOR_WORDS: usize = 4;
 const PAGE: usize = 4096;
 
 /// Shared memory of a communicator, mapped in this process.
-pub(in crate::backend::shm) struct Segment {
+pub(crate) struct Segment {
     memory: Arc<SharedMapping>,
     control: Span,
     size: usize,
@@ -96,7 +96,7 @@ fn total(size: usize) -> usize {
 
 impl Segment {
     /// Creates the segment for `size` ranks (1 to MOST_RANKS).
-    pub(in crate::backend::shm) fn create(size: usize) -> Result<Segment> {
+    pub(crate) fn create(size: usize) -> Result<Segment> {
         let memory = SharedMapping::create(total(size))
             .map_err(|error| memory_error("making shared memory", &error))?;
         memory
@@ -106,7 +106,7 @@ impl Segment {
     }
 
     /// Maps the segment that rank 0 created, from its file descriptor.
-    pub(in crate::backend::shm) fn attach(fd: OwnedFd, size: usize) -> Result<Segment> {
+    pub(crate) fn attach(fd: OwnedFd, size: usize) -> Result<Segment> {
         let memory = SharedMapping::attach(fd)
             .map_err(|error| memory_error("mapping shared memory", &error))?;
         Segment::of(memory, size)
@@ -128,23 +128,23 @@ impl Segment {
 
     /// Returns another handle to the same memory, for threads that must not wait for the engine's
     /// lock.
-    pub(in crate::backend::shm) fn again(&self) -> Result<Segment> {
+    pub(crate) fn again(&self) -> Result<Segment> {
         Segment::of(Arc::clone(&self.memory), self.size)
     }
 
-    pub(in crate::backend::shm) fn memory(&self) -> &Arc<SharedMapping> {
+    pub(crate) fn memory(&self) -> &Arc<SharedMapping> {
         &self.memory
     }
 
     /// Returns the offset of the first window segment.
-    pub(in crate::backend::shm) fn parts_at(&self) -> usize {
+    pub(crate) fn parts_at(&self) -> usize {
         total(self.size).next_multiple_of(page_size())
     }
 
     /// Reserves a range of `bytes` bytes (whole pages) for a window segment. Returns its offset, or
     /// `None` if the file offset would overflow. Ranges are never reused: a file has room for 2^63
     /// bytes, and a range takes memory only while in use.
-    pub(in crate::backend::shm) fn reserve_part(&self, bytes: usize) -> Option<usize> {
+    pub(crate) fn reserve_part(&self, bytes: usize) -> Option<usize> {
         let begin = self.parts_at();
         let taken = self.word(PARTS_AT)?.checked_update(Relaxed, Relaxed, |taken| {
             let end = taken.checked_add(u64::try_from(bytes).ok()?)?;
@@ -153,11 +153,11 @@ impl Segment {
         begin.checked_add(usize::try_from(taken.ok()?).ok()?)
     }
 
-    pub(in crate::backend::shm) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.memory.descriptor()
     }
 
-    pub(in crate::backend::shm) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.size
     }
 
@@ -170,13 +170,13 @@ impl Segment {
     }
 
     /// Returns the number of state changes of ranks so far.
-    pub(in crate::backend::shm) fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.word(CHANGES_AT).map_or(0, |word| word.load(Acquire))
     }
 
     /// Returns the state of `rank`. A caller that reads Left or Dead also sees what the rank had
     /// written into its rings (Acquire; the writer of the state saw that before its Release).
-    pub(in crate::backend::shm) fn state(&self, rank: usize) -> PeerState {
+    pub(crate) fn state(&self, rank: usize) -> PeerState {
         match self.rank_word(rank, STATE).map_or(0, |word| word.load(Acquire)) {
             0 => PeerState::Present,
             1 => PeerState::Left,
@@ -185,7 +185,7 @@ impl Segment {
     }
 
     /// Publishes that `rank` left or died; only the first published state counts.
-    pub(in crate::backend::shm) fn mark(&self, rank: usize, state: PeerState) {
+    pub(crate) fn mark(&self, rank: usize, state: PeerState) {
         let number = if state == PeerState::Left { 1 } else { 2 };
         let word = self.rank_word(rank, STATE);
         if word.is_some_and(|word| word.compare_exchange(0, number, AcqRel, Relaxed).is_ok()) {
@@ -197,7 +197,7 @@ impl Segment {
 
     /// Publishes the address of a test word that other ranks can read, and the value that they must
     /// find.
-    pub(in crate::backend::shm) fn set_probe(&self, rank: usize, address: u64, value: u64) {
+    pub(crate) fn set_probe(&self, rank: usize, address: u64, value: u64) {
         for (field, content) in [(PROBE_VALUE, value), (PROBE_ADDRESS, address)] {
             if let Some(word) = self.rank_word(rank, field) {
                 word.store(content, Release);
@@ -206,7 +206,7 @@ impl Segment {
     }
 
     /// Publishes the logical cores on which this rank may run.
-    pub(in crate::backend::shm) fn set_processors(&self, rank: usize) {
+    pub(crate) fn set_processors(&self, rank: usize) {
         let mut bits = [0_u64; PROCESSOR_WORDS];
         for processor in hwinfo::affinity() {
             if let Some(word) = bits.get_mut(processor / 64 % PROCESSOR_WORDS) {
@@ -221,7 +221,7 @@ impl Segment {
     }
 
     /// Returns true if there are more ranks than logical cores on which any of them may run.
-    pub(in crate::backend::shm) fn is_oversubscribed(&self) -> bool {
+    pub(crate) fn is_oversubscribed(&self) -> bool {
         let all = |index: usize| {
             let of = |rank| self.rank_word(rank, PROCESSORS + 8 * index);
             (0..self.size).filter_map(of).fold(0, |bits, word| bits | word.load(Acquire))
@@ -232,28 +232,24 @@ impl Segment {
 
     /// Returns the address of `rank`'s test word and the value expected there; address 0 if there
     /// is none.
-    pub(in crate::backend::shm) fn probe(&self, rank: usize) -> (u64, u64) {
+    pub(crate) fn probe(&self, rank: usize) -> (u64, u64) {
         let read = |field| self.rank_word(rank, field).map_or(0, |word| word.load(Acquire));
         (read(PROBE_ADDRESS), read(PROBE_VALUE))
     }
 
     /// Returns true if the segment has collective mailboxes.
-    pub(in crate::backend::shm) fn has_boards(&self) -> bool {
+    pub(crate) fn has_boards(&self) -> bool {
         has_boards(self.size)
     }
 
     /// Allocates memory for the mailboxes of `ranks` in slot `place`.
-    pub(in crate::backend::shm) fn commit_sheets(
-        &self,
-        place: usize,
-        ranks: Range<usize>,
-    ) -> io::Result<()> {
+    pub(crate) fn commit_sheets(&self, place: usize, ranks: Range<usize>) -> io::Result<()> {
         let sheets = coll_mailbox::sheets_at(self.size, place, ranks);
         self.memory.commit(boards_at(self.size) + sheets.start, sheets.len())
     }
 
     /// Returns the mailboxes of all slots; `None` if the segment has none.
-    pub(in crate::backend::shm) fn sheets(&self) -> Option<Span> {
+    pub(crate) fn sheets(&self) -> Option<Span> {
         let bytes = coll_mailbox::PLACES * coll_mailbox::place_bytes(self.size);
         self.memory.span(boards_at(self.size), bytes).filter(|_| self.has_boards())
     }
@@ -268,7 +264,7 @@ impl Segment {
 
     /// Allocates memory for the rings between two ranks, in both directions (a large message needs
     /// replies), and returns the producer end of the ring from `from` to `to`.
-    pub(in crate::backend::shm) fn open_ring(&self, from: usize, to: usize) -> Result<Producer> {
+    pub(crate) fn open_ring(&self, from: usize, to: usize) -> Result<Producer> {
         for (from, to) in [(to, from), (from, to)] {
             self.memory.commit(self.ring_offset(from, to), ring::FIRST_BYTES).map_err(|error| {
                 memory_error(&format!("ring from rank {from} to rank {to}"), &error)
@@ -283,19 +279,19 @@ impl Segment {
 
     /// Allocates memory for the remaining claims of a ring, so that more rendezvous requests can be
     /// open.
-    pub(in crate::backend::shm) fn commit_claims(&self, from: usize, to: usize) -> io::Result<()> {
+    pub(crate) fn commit_claims(&self, from: usize, to: usize) -> io::Result<()> {
         let first = ring::FIRST_BYTES;
         self.memory.commit(self.ring_offset(from, to) + first, STRIDE - first)
     }
 
     /// Returns a bit set of the senders with an open ring to `to`, among the 64 ranks from 64 *
     /// `group` on.
-    pub(in crate::backend::shm) fn ready(&self, to: usize, group: usize) -> u64 {
+    pub(crate) fn ready(&self, to: usize, group: usize) -> u64 {
         self.ready_word(64 * group, to).map_or(0, |word| word.load(Acquire))
     }
 
     /// Returns the consumer end of a ring, which its sender must have opened.
-    pub(in crate::backend::shm) fn read_ring(&self, from: usize, to: usize) -> Result<Consumer> {
+    pub(crate) fn read_ring(&self, from: usize, to: usize) -> Result<Consumer> {
         Consumer::new(&self.memory, self.ring_offset(from, to))
     }
 
@@ -304,7 +300,7 @@ impl Segment {
     }
 
     /// Allocates memory for the cells of `rank`, and returns their sender's side.
-    pub(in crate::backend::shm) fn open_cells(&self, rank: usize) -> Result<CellPool> {
+    pub(crate) fn open_cells(&self, rank: usize) -> Result<CellPool> {
         let offset = self.cells_offset(rank);
         self.memory
             .commit(offset, cells::STRIDE)
@@ -313,7 +309,7 @@ impl Segment {
     }
 
     /// Returns the view of `rank`'s cells; that rank must have sent a cell already.
-    pub(in crate::backend::shm) fn read_cells(&self, rank: usize) -> Result<PeerCells> {
+    pub(crate) fn read_cells(&self, rank: usize) -> Result<PeerCells> {
         PeerCells::new(&self.memory, self.cells_offset(rank))
     }
 }

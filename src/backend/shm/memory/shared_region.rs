@@ -36,7 +36,7 @@ const DATA_AT: usize = WORDS_AT + 8 * PART_WORDS;
 
 /// Creates and maps shared window memory (parts of the segment's file) for one rank.
 #[derive(Clone)]
-pub(in crate::backend::shm) struct Parts {
+pub(crate) struct Parts {
     segment: Arc<Segment>,
     rank: usize,
     opener: u32,
@@ -64,25 +64,22 @@ fn room(bytes: usize) -> Option<usize> {
 }
 
 impl Parts {
-    pub(in crate::backend::shm) fn new(segment: Segment, rank: usize, opener: u32) -> Self {
+    pub(crate) fn new(segment: Segment, rank: usize, opener: u32) -> Self {
         Parts { segment: Arc::new(segment), rank, opener }
     }
 
     /// Returns the segment; for callers that must not wait for the engine's lock.
-    pub(in crate::backend::shm) fn segment(&self) -> &Segment {
+    pub(crate) fn segment(&self) -> &Segment {
         &self.segment
     }
 
     /// Returns true if no rank is known to have left or died.
-    pub(in crate::backend::shm) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.segment.changes() == 0
     }
 
     /// Allocates shared window memory of `bytes` bytes.
-    pub(in crate::backend::shm) fn offer(
-        &self,
-        bytes: usize,
-    ) -> Result<Box<dyn component::SharedRegion>> {
+    pub(crate) fn offer(&self, bytes: usize) -> Result<Box<dyn component::SharedRegion>> {
         let place = room(bytes).and_then(|room| Some((self.segment.reserve_part(room)?, room)));
         let Some((offset, room)) = place else {
             return fail!(
@@ -105,11 +102,7 @@ impl Parts {
     }
 
     /// Maps window memory of `rank`; fails with NOT_FOUND if `key` is no longer valid.
-    pub(in crate::backend::shm) fn find(
-        &self,
-        rank: i32,
-        key: PartKey,
-    ) -> Result<Box<dyn component::SharedRegion>> {
+    pub(crate) fn find(&self, rank: i32, key: PartKey) -> Result<Box<dyn component::SharedRegion>> {
         let failed = |error| memory_error(&format!("mapping memory of rank {rank}"), &error);
         let place = usize::try_from(key[0])
             .ok()

@@ -34,7 +34,7 @@ enum Looked {
 }
 
 impl Engine {
-    pub(in crate::backend::shm) fn help_on(&mut self) -> bool {
+    pub(crate) fn help_on(&mut self) -> bool {
         let mut moved = false;
         for _ in 0..self.helping.len().min(STEPS) {
             let Some(id) = self.helping.pop_front() else { break };

@@ -40,39 +40,39 @@ const BUDGET: usize = 256;
 
 /// Protocol engine of one rank: turns sends and receives into records in rings. Every method is
 /// short and none blocks.
-pub(in crate::backend::shm) struct Engine {
-    pub(in crate::backend::shm) rank: usize,
-    pub(in crate::backend::shm) segment: Segment,
-    pub(in crate::backend::shm) operations: Operations<ShmOperation>,
-    pub(in crate::backend::shm) matcher: Matcher<OpId, Arrival>,
-    pub(in crate::backend::shm) peers: Peers,
+pub(crate) struct Engine {
+    pub(crate) rank: usize,
+    pub(crate) segment: Segment,
+    pub(crate) operations: Operations<ShmOperation>,
+    pub(crate) matcher: Matcher<OpId, Arrival>,
+    pub(crate) peers: Peers,
     /// Ranks whose ring to this rank is open.
-    pub(in crate::backend::shm) incoming: Vec<usize>,
+    pub(crate) incoming: Vec<usize>,
     /// Ranks for which records are queued.
-    pub(in crate::backend::shm) outbound: Vec<usize>,
+    pub(crate) outbound: Vec<usize>,
     /// This rank's cells. `None`: not allocated yet; `Some(None)`: the allocation failed.
-    pub(in crate::backend::shm) pool: Option<Option<CellPool>>,
+    pub(crate) pool: Option<Option<CellPool>>,
     /// Receives that may read their sender's memory.
-    pub(in crate::backend::shm) helping: VecDeque<OpId>,
+    pub(crate) helping: VecDeque<OpId>,
     /// True if other ranks may read this process' memory.
-    pub(in crate::backend::shm) lends: bool,
-    pub(in crate::backend::shm) liveness: Liveness,
+    pub(crate) lends: bool,
+    pub(crate) liveness: Liveness,
     /// Number of sends and receives that tried the fast path (wraps around).
-    pub(in crate::backend::shm) short_ways: u32,
+    pub(crate) short_ways: u32,
 }
 
 /// State of the failure detector in `liveness`.
-pub(in crate::backend::shm) struct Liveness {
-    pub(in crate::backend::shm) poller: Poller,
+pub(crate) struct Liveness {
+    pub(crate) poller: Poller,
     /// Number of state changes of ranks that have been handled.
-    pub(in crate::backend::shm) settled: u64,
-    pub(in crate::backend::shm) idle: u32,
-    pub(in crate::backend::shm) looked_ns: u64,
-    pub(in crate::backend::shm) deaths: usize,
+    pub(crate) settled: u64,
+    pub(crate) idle: u32,
+    pub(crate) looked_ns: u64,
+    pub(crate) deaths: usize,
 }
 
 /// Operation in flight.
-pub(in crate::backend::shm) enum ShmOperation {
+pub(crate) enum ShmOperation {
     Send(Send),
     Receive(Receive),
     /// A message that a matched probe removed from the queue; it is received later.
@@ -84,7 +84,7 @@ pub(in crate::backend::shm) enum ShmOperation {
 
 impl ShmOperation {
     /// Returns true if the operation's message is being transferred in pieces.
-    pub(in crate::backend::shm) fn is_in_pieces(&self) -> bool {
+    pub(crate) fn is_in_pieces(&self) -> bool {
         match self {
             ShmOperation::Send(send) => matches!(send.stage, SendStage::Streaming { .. }),
             ShmOperation::Receive(receive) => receive.taken.is_some(),
@@ -93,18 +93,18 @@ impl ShmOperation {
     }
 }
 
-pub(in crate::backend::shm) struct Send {
-    pub(in crate::backend::shm) dest: usize,
-    pub(in crate::backend::shm) word: u64,
-    pub(in crate::backend::shm) data: Region,
-    pub(in crate::backend::shm) mode: SendMode,
-    pub(in crate::backend::shm) stage: SendStage,
+pub(crate) struct Send {
+    pub(crate) dest: usize,
+    pub(crate) word: u64,
+    pub(crate) data: Region,
+    pub(crate) mode: SendMode,
+    pub(crate) stage: SendStage,
     /// Progress of writing `data`; `None` if all bytes are available.
-    pub(in crate::backend::shm) filling: Option<Arc<PipelinedSource>>,
+    pub(crate) filling: Option<Arc<PipelinedSource>>,
 }
 
 #[derive(Clone, Copy)]
-pub(in crate::backend::shm) enum SendStage {
+pub(crate) enum SendStage {
     /// Waiting for space in the ring, or (if the destination is this rank) for a matching receive.
     Queued,
     /// The rendezvous request is in the receiver's ring.
@@ -115,69 +115,69 @@ pub(in crate::backend::shm) enum SendStage {
     Meeting { claim: u16 },
 }
 
-pub(in crate::backend::shm) struct Receive {
-    pub(in crate::backend::shm) into: Region,
+pub(crate) struct Receive {
+    pub(crate) into: Region,
     /// Source that the receive names (a rank or DTL_ANY_SOURCE).
-    pub(in crate::backend::shm) source: i32,
-    pub(in crate::backend::shm) taken: Option<TakenOffer>,
+    pub(crate) source: i32,
+    pub(crate) taken: Option<TakenOffer>,
 }
 
 /// Rendezvous request that a receive has accepted.
 #[derive(Clone, Copy)]
-pub(in crate::backend::shm) struct TakenOffer {
-    pub(in crate::backend::shm) source: usize,
-    pub(in crate::backend::shm) word: u64,
-    pub(in crate::backend::shm) offer: RndvOffer,
+pub(crate) struct TakenOffer {
+    pub(crate) source: usize,
+    pub(crate) word: u64,
+    pub(crate) offer: RndvOffer,
     /// Number of bytes at the front that have arrived through cells or the ring. `want` is the
     /// number of bytes that fit into the receive buffer.
-    pub(in crate::backend::shm) have: usize,
-    pub(in crate::backend::shm) want: usize,
-    pub(in crate::backend::shm) answer: ControlRecord,
-    pub(in crate::backend::shm) help: CmaProgress,
+    pub(crate) have: usize,
+    pub(crate) want: usize,
+    pub(crate) answer: ControlRecord,
+    pub(crate) help: CmaProgress,
 }
 
 /// Progress of a receive that reads pieces of the sender's memory, from the end.
 #[derive(Clone, Copy)]
-pub(in crate::backend::shm) struct CmaProgress {
+pub(crate) struct CmaProgress {
     /// All bytes from this offset on have been read.
-    pub(in crate::backend::shm) from: usize,
+    pub(crate) from: usize,
     /// Offset of the first claimed piece that is not completely read; equal to `from` if none.
-    pub(in crate::backend::shm) first: usize,
+    pub(crate) first: usize,
     /// Offset up to which the claimed pieces have been read.
-    pub(in crate::backend::shm) next: usize,
+    pub(crate) next: usize,
     /// Number of the sender's records at the last poll. `quiet` counts the polls since without a
     /// new record; `since_ns` is the time from which the sender's inactivity is measured.
-    pub(in crate::backend::shm) seen: u64,
-    pub(in crate::backend::shm) quiet: u32,
-    pub(in crate::backend::shm) since_ns: u64,
+    pub(crate) seen: u64,
+    pub(crate) quiet: u32,
+    pub(crate) since_ns: u64,
 }
 
 impl TakenOffer {
-    pub(in crate::backend::shm) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.have == self.help.from
     }
 
     /// Returns the number of pieces of the message that fit into the receive buffer.
-    pub(in crate::backend::shm) fn pieces(&self) -> u32 {
+    pub(crate) fn pieces(&self) -> u32 {
         pieces_of(self.want)
     }
 
     /// Returns true if all pieces are sent unrequested; the sender then waits for Finish.
-    pub(in crate::backend::shm) fn is_early(&self) -> bool {
+    pub(crate) fn is_early(&self) -> bool {
         self.pieces() <= self.offer.early
     }
 }
 
 /// Control record that a receive is still to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::backend::shm) enum ControlRecord {
+pub(crate) enum ControlRecord {
     None,
     Clear,
     Finish,
 }
 
 /// Unexpected message: no matching receive is posted yet.
-pub(in crate::backend::shm) enum Arrival {
+pub(crate) enum Arrival {
     Copied(Scratch),
     /// A rendezvous request, with the bytes of its unrequested pieces, if any.
     Offered(RndvOffer, Option<Scratch>),
@@ -187,30 +187,25 @@ pub(in crate::backend::shm) enum Arrival {
 
 /// Content of an Offer record (rendezvous request).
 #[derive(Clone, Copy)]
-pub(in crate::backend::shm) struct RndvOffer {
-    pub(in crate::backend::shm) size: u64,
-    pub(in crate::backend::shm) send: u64,
-    pub(in crate::backend::shm) address: u64,
+pub(crate) struct RndvOffer {
+    pub(crate) size: u64,
+    pub(crate) send: u64,
+    pub(crate) address: u64,
     /// Number of pieces that follow the Offer record unrequested.
-    pub(in crate::backend::shm) early: u32,
-    pub(in crate::backend::shm) claim: u16,
+    pub(crate) early: u32,
+    pub(crate) claim: u16,
 }
 
-pub(in crate::backend::shm) fn done(
-    source: usize,
-    status: dtl_status_t,
-    word: u64,
-    size: u64,
-) -> Completion {
+pub(crate) fn done(source: usize, status: dtl_status_t, word: u64, size: u64) -> Completion {
     Completion { source: i32::try_from(source).unwrap_or(i32::MAX), status, match_bits: word, size }
 }
 
-pub(in crate::backend::shm) fn fitting(size: u64, into: Region) -> dtl_status_t {
+pub(crate) fn fitting(size: u64, into: Region) -> dtl_status_t {
     if size > into.len() as u64 { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
 }
 
 impl Engine {
-    pub(in crate::backend::shm) fn new(
+    pub(crate) fn new(
         rank: usize,
         segment: Segment,
         peers: Peers,
@@ -233,11 +228,11 @@ impl Engine {
         }
     }
 
-    pub(in crate::backend::shm) fn own(&self) -> i32 {
+    pub(crate) fn own(&self) -> i32 {
         i32::try_from(self.rank).unwrap_or(i32::MAX)
     }
 
-    pub(in crate::backend::shm) fn rank_of(&self, rank: i32) -> Result<usize> {
+    pub(crate) fn rank_of(&self, rank: i32) -> Result<usize> {
         match usize::try_from(rank) {
             Ok(index) if index < self.peers.len() => Ok(index),
             _ => {
@@ -246,20 +241,20 @@ impl Engine {
         }
     }
 
-    pub(in crate::backend::shm) fn finish(&mut self, id: OpId, done: Completion) {
+    pub(crate) fn finish(&mut self, id: OpId, done: Completion) {
         if let Some(operation) = self.operations.get_mut(id) {
             *operation = ShmOperation::Done(done);
         }
     }
 
     /// Completes operation `id` with RANK_FAILURE, because rank `peer` died or left.
-    pub(in crate::backend::shm) fn finish_failed(&mut self, id: OpId, peer: usize) {
+    pub(crate) fn finish_failed(&mut self, id: OpId, peer: usize) {
         self.finish(id, done(peer, DTL_ERROR_RANK_FAILURE, 0, 0));
     }
 
     // ---- starting ----
 
-    pub(in crate::backend::shm) fn isend(
+    pub(crate) fn isend(
         &mut self,
         data: Region,
         dest: i32,
@@ -273,7 +268,7 @@ impl Engine {
         self.send_to(dest, data, word, mode, None)
     }
 
-    pub(in crate::backend::shm) fn send_to(
+    pub(crate) fn send_to(
         &mut self,
         dest: usize,
         data: Region,
@@ -306,12 +301,7 @@ impl Engine {
 
     /// Sends a short message if a ring to `dest` exists and has space, and no send to `dest` is
     /// queued. Otherwise returns false, and the caller must use `isend`.
-    pub(in crate::backend::shm) fn send_at_once(
-        &mut self,
-        data: Region,
-        dest: i32,
-        word: u64,
-    ) -> bool {
+    pub(crate) fn send_at_once(&mut self, data: Region, dest: i32, word: u64) -> bool {
         if data.len() > FRAGMENT {
             return false;
         }
@@ -345,11 +335,7 @@ impl Engine {
         Ok(id)
     }
 
-    pub(in crate::backend::shm) fn irecv(
-        &mut self,
-        into: Region,
-        select: Selector,
-    ) -> Result<OpId> {
+    pub(crate) fn irecv(&mut self, into: Region, select: Selector) -> Result<OpId> {
         if select.source != DTL_ANY_SOURCE {
             self.rank_of(select.source)?;
         }
@@ -373,7 +359,7 @@ impl Engine {
     }
 
     /// Starts the transfer of `message` to receive `id`.
-    pub(in crate::backend::shm) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
+    pub(crate) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = usize::try_from(message.source).unwrap_or(0);
         match message.what {
             Arrival::Copied(copy) => self.deliver(id, source, message.match_bits, copy.region()),
@@ -387,18 +373,12 @@ impl Engine {
     /// Returns `source` if that rank died or left, so that a receive from it cannot complete, else
     /// `None`. (The communicator decides whether a death ends an any-source receive, because it has
     /// the member list.)
-    pub(in crate::backend::shm) fn gone(&self, source: i32) -> Option<usize> {
+    pub(crate) fn gone(&self, source: i32) -> Option<usize> {
         let rank = usize::try_from(source).ok()?;
         self.peers.get(rank).filter(|peer| peer.state != PeerState::Present).map(|_| rank)
     }
 
-    pub(in crate::backend::shm) fn deliver(
-        &mut self,
-        id: OpId,
-        source: usize,
-        word: u64,
-        data: Region,
-    ) {
+    pub(crate) fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
         if let Some(&ShmOperation::Receive(Receive { into, .. })) = self.operations.get(id) {
             // A rank may receive into the buffer that it sends to itself, so the copy handles
             // overlap.
@@ -421,19 +401,19 @@ impl Engine {
 
     /// Accepts a rendezvous request for a receive; its sender can then no longer cancel it. Returns
     /// false if the sender has canceled it, and true for all other messages.
-    pub(in crate::backend::shm) fn claim(&self, message: &UnexpectedMessage<Arrival>) -> bool {
+    pub(crate) fn claim(&self, message: &UnexpectedMessage<Arrival>) -> bool {
         let Arrival::Offered(offer, _) = &message.what else { return true };
         self.claim_offer(usize::try_from(message.source).unwrap_or(0), *offer)
     }
 
-    pub(in crate::backend::shm) fn claim_offer(&self, source: usize, offer: RndvOffer) -> bool {
+    pub(crate) fn claim_offer(&self, source: usize, offer: RndvOffer) -> bool {
         let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
         consumer.is_some_and(|consumer| consumer.offers.take(offer.claim))
     }
 
     /// Starts the transfer of an accepted rendezvous request to receive `id`. `early`: bytes of its
     /// unrequested pieces, if they have arrived.
-    pub(in crate::backend::shm) fn begin(
+    pub(crate) fn begin(
         &mut self,
         id: OpId,
         source: usize,
@@ -470,14 +450,14 @@ impl Engine {
         }
     }
 
-    pub(in crate::backend::shm) fn queue_answer(&mut self, source: usize, id: OpId) {
+    pub(crate) fn queue_answer(&mut self, source: usize, id: OpId) {
         if let Some(link) = self.peers.link_mut(source) {
             link.answers.push_back(id);
         }
         self.list(source);
     }
 
-    pub(in crate::backend::shm) fn list(&mut self, rank: usize) {
+    pub(crate) fn list(&mut self, rank: usize) {
         if let Some(link) = self.peers.link_mut(rank).filter(|link| !link.is_listed) {
             link.is_listed = true;
             self.outbound.push(rank);
@@ -485,7 +465,7 @@ impl Engine {
     }
 
     /// Cancels an operation if that is still possible; then the operation completes with CANCELED.
-    pub(in crate::backend::shm) fn cancel(&mut self, id: OpId) {
+    pub(crate) fn cancel(&mut self, id: OpId) {
         let withdrawn = match self.operations.get(id) {
             Some(&ShmOperation::Receive(Receive { source, taken: None, .. })) => {
                 self.matcher.cancel(source, &id)
@@ -517,7 +497,7 @@ impl Engine {
     // ---- progress ----
 
     /// Advances all operations that can advance; returns true if any did.
-    pub(in crate::backend::shm) fn progress(&mut self) -> bool {
+    pub(crate) fn progress(&mut self) -> bool {
         self.settle_changes();
         self.find_rings();
         let mut moved = false;
@@ -532,7 +512,7 @@ impl Engine {
     }
 
     /// Finds senders that have opened their ring to this rank.
-    pub(in crate::backend::shm) fn find_rings(&mut self) {
+    pub(crate) fn find_rings(&mut self) {
         for group in 0..self.peers.len().div_ceil(64) {
             let mut bits = self.segment.ready(self.rank, group);
             while bits != 0 {

@@ -17,10 +17,7 @@ use crate::sys::memory::buf::Region;
 impl Engine {
     /// Returns the status of the message that a receive with `select` would match now; `None` if
     /// there is none. Drops rendezvous requests that were canceled.
-    pub(in crate::backend::shm) fn probe(
-        &mut self,
-        select: Selector,
-    ) -> Result<Option<Completion>> {
+    pub(crate) fn probe(&mut self, select: Selector) -> Result<Option<Completion>> {
         if select.source != DTL_ANY_SOURCE {
             self.rank_of(select.source)?;
         }
@@ -59,7 +56,7 @@ impl Engine {
     }
 
     /// Drops all canceled requests of rank `source`, which needs their claims.
-    pub(in crate::backend::shm) fn drop_all_withdrawn(&mut self, source: usize) {
+    pub(crate) fn drop_all_withdrawn(&mut self, source: usize) {
         let Some(consumer) = self.peers.link(source).and_then(|link| link.consumer.as_ref()) else {
             return;
         };
@@ -75,7 +72,7 @@ impl Engine {
     }
 
     /// Cancels send `id` to this rank itself. Returns false if its receive has started.
-    pub(in crate::backend::shm) fn cancel_own(&mut self, id: OpId) -> bool {
+    pub(crate) fn cancel_own(&mut self, id: OpId) -> bool {
         let own = self.own();
         let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
         let matcher = &mut self.matcher;
@@ -94,7 +91,7 @@ impl Engine {
 
     /// Removes the message that a receive with `select` would match now and reserves it for one
     /// receive; `None` if there is none.
-    pub(in crate::backend::shm) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
+    pub(crate) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
         let Some(done) = self.probe(select)? else { return Ok(None) };
         // The slot is allocated first, so that no message is lost if there is no memory.
         let message = self.operations.add(ShmOperation::Done(done))?;
@@ -107,11 +104,7 @@ impl Engine {
     }
 
     /// Starts the receive of reserved message `message`; the receive has the same ID.
-    pub(in crate::backend::shm) fn receive_matched(
-        &mut self,
-        message: OpId,
-        into: Region,
-    ) -> Result<OpId> {
+    pub(crate) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         let place = self.operations.get_mut(message);
         let Some(place @ (ShmOperation::Taken(_) | ShmOperation::Withdrawn(_))) = place else {
             return fail!(

@@ -16,19 +16,19 @@ use crate::runtime::log::warning;
 use crate::sys::memory::buf::Region;
 
 /// Size of a piece in bytes: a cell, or the payload of a record if that is smaller.
-pub(in crate::backend::shm) const PIECE: usize = if CELL < FRAGMENT { CELL } else { FRAGMENT };
+pub(crate) const PIECE: usize = if CELL < FRAGMENT { CELL } else { FRAGMENT };
 /// Number of first pieces that are sent unrequested; the receiver's answer arrives while they are
 /// copied.
 const FIRST: usize = 4;
 /// Maximum size of a message that is sent without a rendezvous request, in bytes.
-pub(in crate::backend::shm) const LONG: usize = FIRST * PIECE;
+pub(crate) const LONG: usize = FIRST * PIECE;
 /// Maximum number of pieces copied per call of `stream_to`; incoming records are read in between.
 const PIECES: usize = 8;
 /// Number of pieces of a message after which another message is served.
 const TURN: u32 = 64;
 
 /// Returns the number of pieces of a message of `len` bytes.
-pub(in crate::backend::shm) fn pieces_of(len: usize) -> u32 {
+pub(crate) fn pieces_of(len: usize) -> u32 {
     u32::try_from(len.div_ceil(PIECE)).unwrap_or(u32::MAX)
 }
 
@@ -54,12 +54,7 @@ fn ready(filling: &PipelinedSource) -> Result<usize, dtl_status_t> {
 impl Engine {
     /// Sends a complete message through cells; returns false, having sent nothing, if too few cells
     /// are free or the ring has too little space for the records.
-    pub(in crate::backend::shm) fn send_long(
-        &mut self,
-        dest: usize,
-        word: u64,
-        data: Region,
-    ) -> bool {
+    pub(crate) fn send_long(&mut self, dest: usize, word: u64, data: Region) -> bool {
         let count = data.len().div_ceil(PIECE);
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
         if !producer.is_some_and(|producer| producer.has_slots(count)) {
@@ -72,11 +67,7 @@ impl Engine {
 
     /// Allocates cells for the pieces that are sent right after a rendezvous request. Returns count
     /// 0 if the message is not large, too few cells are free, or the ring has too little space.
-    pub(in crate::backend::shm) fn cells_for_first(
-        &mut self,
-        dest: usize,
-        len: usize,
-    ) -> ([u16; FIRST], usize) {
+    pub(crate) fn cells_for_first(&mut self, dest: usize, len: usize) -> ([u16; FIRST], usize) {
         let count = if len > FRAGMENT { len.div_ceil(PIECE).min(FIRST) } else { 0 };
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
         if !producer.is_some_and(|producer| producer.has_slots(1 + count)) {
@@ -101,7 +92,7 @@ impl Engine {
 
     /// Fills cells with the first pieces and announces each as soon as it is full. The caller must
     /// have checked that the ring has space for the records.
-    pub(in crate::backend::shm) fn send_first(
+    pub(crate) fn send_first(
         &mut self,
         dest: usize,
         first: RecordKind,
@@ -119,7 +110,7 @@ impl Engine {
     }
 
     /// Sends pieces of large messages to `dest`; returns true if any was sent.
-    pub(in crate::backend::shm) fn stream_to(&mut self, dest: usize) -> bool {
+    pub(crate) fn stream_to(&mut self, dest: usize) -> bool {
         let mut count = 0;
         for _ in 0..PIECES {
             let Some(id) = self.peers.link_mut(dest).and_then(|link| link.streams.pop_front())

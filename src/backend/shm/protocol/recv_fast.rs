@@ -21,7 +21,7 @@ const TURN: u32 = 64;
 impl Engine {
     /// Counts a fast-path message, and calls `progress` for every `TURN`-th one: fast-path messages
     /// alone make no other progress, so a stream of them would starve other ranks.
-    pub(in crate::backend::shm) fn progress_others(&mut self) {
+    pub(crate) fn progress_others(&mut self) {
         self.short_ways = self.short_ways.wrapping_add(1);
         if self.short_ways % TURN == 0 {
             self.progress();
@@ -31,7 +31,7 @@ impl Engine {
     /// Receives the next message from the named rank, if it has arrived or arrives while polling,
     /// and fills the caller's completion. Returns `None`, with no message consumed, if the message
     /// did not arrive or needs `engine`.
-    pub(in crate::backend::shm) fn receive_at_once(
+    pub(crate) fn receive_at_once(
         &mut self,
         into: Region,
         select: &Selector,

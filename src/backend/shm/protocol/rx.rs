@@ -28,7 +28,7 @@ fn warn_of_memory(source: usize) {
 }
 
 /// A message whose unrequested pieces are arriving.
-pub(in crate::backend::shm) struct PipelineReceive {
+pub(crate) struct PipelineReceive {
     into: Into,
     word: u64,
     /// Number of bytes that have arrived; `size` is the number expected.
@@ -49,7 +49,7 @@ enum Into {
 impl Engine {
     /// Reads up to `most` records from the ring of rank `source` and returns their number. If
     /// memory for a message is exhausted, the message stays in the ring.
-    pub(in crate::backend::shm) fn read_ring(&mut self, source: usize, most: usize) -> usize {
+    pub(crate) fn read_ring(&mut self, source: usize, most: usize) -> usize {
         let mut count = 0;
         while count < most {
             let Some(consumer) =
@@ -245,7 +245,7 @@ impl Engine {
     }
 
     /// Returns the receive of a message whose sender died or left before the last piece, if any.
-    pub(in crate::backend::shm) fn forsaken(&mut self, source: usize) -> Option<OpId> {
+    pub(crate) fn forsaken(&mut self, source: usize) -> Option<OpId> {
         match self.peers.link_mut(source)?.long.take()?.into {
             Into::Posted(id) => Some(id),
             // Receives that have accepted a rendezvous request are completed by `bound_to`.
@@ -275,7 +275,7 @@ impl Engine {
     }
 
     /// Stores the next piece of the rendezvous request that receive `id` has accepted.
-    pub(in crate::backend::shm) fn accept_piece(&mut self, source: usize, id: OpId, bytes: Region) {
+    pub(crate) fn accept_piece(&mut self, source: usize, id: OpId, bytes: Region) {
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else {
             return;
@@ -308,7 +308,7 @@ impl Engine {
     }
 
     /// Returns the number of leading bytes that have arrived for unfinished receive `id`.
-    pub(in crate::backend::shm) fn arrived(&self, id: OpId) -> usize {
+    pub(crate) fn arrived(&self, id: OpId) -> usize {
         match self.operations.get(id) {
             Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) => taken.have,
             _ => 0,
@@ -334,7 +334,7 @@ impl Engine {
 
     /// Ends the transfer of receive `id`, which has all its pieces. Sends Finish first if it read
     /// some pieces itself or if all came unrequested, because the sender then waits for Finish.
-    pub(in crate::backend::shm) fn end_pieces(&mut self, id: OpId) {
+    pub(crate) fn end_pieces(&mut self, id: OpId) {
         let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)
         else {
@@ -350,7 +350,7 @@ impl Engine {
     }
 
     /// Completes receive `id`, which has all its bytes.
-    pub(in crate::backend::shm) fn finish_receive(&mut self, id: OpId) {
+    pub(crate) fn finish_receive(&mut self, id: OpId) {
         let Some(&ShmOperation::Receive(Receive { into, taken: Some(taken), .. })) =
             self.operations.get(id)
         else {

@@ -9,7 +9,7 @@ use crate::runtime::component::{OpId, SendMode};
 use crate::sys::{memory::buf::Region, sync::wait::now_ns};
 
 impl Engine {
-    pub(in crate::backend::shm) fn write_on(&mut self) -> bool {
+    pub(crate) fn write_on(&mut self) -> bool {
         let mut moved = false;
         let mut index = 0;
         while let Some(&dest) = self.outbound.get(index) {
@@ -47,7 +47,7 @@ impl Engine {
         moved | self.stream_to(dest)
     }
 
-    pub(in crate::backend::shm) fn push(
+    pub(crate) fn push(
         &mut self,
         dest: usize,
         kind: RecordKind,
@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// Starts send `id`; returns false if the ring has no space or no claim is free.
-    pub(in crate::backend::shm) fn start(&mut self, dest: usize, id: OpId) -> bool {
+    pub(crate) fn start(&mut self, dest: usize, id: OpId) -> bool {
         let Some(&ShmOperation::Send(Send { word, data, mode, ref filling, .. })) =
             self.operations.get(id)
         else {
@@ -164,7 +164,7 @@ impl Engine {
         offers.open()
     }
 
-    pub(in crate::backend::shm) fn finish_send(&mut self, id: OpId, claim: u16) {
+    pub(crate) fn finish_send(&mut self, id: OpId, claim: u16) {
         let Some(&ShmOperation::Send(Send { dest, word, data, .. })) = self.operations.get(id)
         else {
             return;

@@ -52,11 +52,7 @@ fn refusal(name: &str, why: &str) -> Error {
 }
 
 /// Starts the collective if it is not started, and polls it for completion.
-pub(in crate::runtime::comm) fn advance(
-    comm: &Comm,
-    args: &CollArgs,
-    started: &mut Option<u64>,
-) -> Result<Advance> {
+pub(crate) fn advance(comm: &Comm, args: &CollArgs, started: &mut Option<u64>) -> Result<Advance> {
     let Some(part) = &comm.device else {
         return fail!(DTL_ERROR_INTERNAL, "a communicator without a device");
     };
@@ -68,21 +64,21 @@ pub(in crate::runtime::comm) fn advance(
 }
 
 /// Aborts all running collectives of the device communicator: no buffer is accessed any more.
-pub(in crate::runtime::comm) fn give_up(comm: &Comm) {
+pub(crate) fn give_up(comm: &Comm) {
     if let Some(part) = &comm.device {
         part.comm.give_up();
     }
 }
 
 /// Disconnects from the device communicators of the other ranks.
-pub(in crate::runtime::comm) fn leave(comm: &Comm) {
+pub(crate) fn leave(comm: &Comm) {
     if let Some(part) = &comm.device {
         part.comm.leave();
     }
 }
 
 /// Attaches device collectives to `made`, derived from `from`. Collective over the ranks of `made`.
-pub(in crate::runtime::comm) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
+pub(crate) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
     let Some(DeviceCommPart { comm, wanted, .. }) = from.device.as_deref() else { return Ok(made) };
     let wanted = DeviceCommSpec { backend: Arc::clone(&wanted.backend), ..*wanted };
     attach(made, wanted, comm.another())
@@ -90,7 +86,7 @@ pub(in crate::runtime::comm) fn pass_on(from: &Comm, made: Comm) -> Result<Comm>
 
 /// Attaches device collectives to a communicator, on all ranks or on none. Collective over the
 /// ranks of `comm`, including ranks that have no device communicator.
-pub(in crate::runtime::comm) fn attach(
+pub(crate) fn attach(
     mut comm: Comm,
     wanted: DeviceCommSpec,
     mine: Result<Box<dyn DeviceComm>>,

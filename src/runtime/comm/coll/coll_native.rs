@@ -120,11 +120,7 @@ fn failed(comm: &Comm, begun: CollSetup, args: &CollArgs, error: Error) -> Error
 }
 
 /// Starts the native collective if it is not in flight, and polls it for completion.
-pub(in crate::runtime::comm) fn advance(
-    comm: &Comm,
-    args: &CollArgs,
-    op: &mut Option<OpId>,
-) -> Result<Advance> {
+pub(crate) fn advance(comm: &Comm, args: &CollArgs, op: &mut Option<OpId>) -> Result<Advance> {
     let (transport, native) = (&comm.link.transport, &comm.native_collectives);
     let id = match (*op, native) {
         (Some(id), _) => id,

@@ -41,7 +41,7 @@ impl Access {
 
 /// Staging buffers in host memory for the buffers of one collective.
 #[derive(Default)]
-pub(in crate::runtime::comm) struct StagedBuffers {
+pub(crate) struct StagedBuffers {
     memory: Vec<Scratch>,
     /// Device buffers that receive results, each with the host region of its result.
     results: Vec<(Region, Region)>,
@@ -54,7 +54,7 @@ impl StagedBuffers {
     }
 
     /// Copies the results of the completed collective to the device buffers.
-    pub(in crate::runtime::comm) fn deliver(&self) -> Result<()> {
+    pub(crate) fn deliver(&self) -> Result<()> {
         self.results.iter().try_for_each(|(device, host)| transfer::stage_in(*device, *host))
     }
 

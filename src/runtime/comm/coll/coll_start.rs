@@ -116,7 +116,7 @@ fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<Starte
 
 /// Starts a barrier of kind `kind` by the library's own algorithms, so that this rank serves
 /// requests of other ranks while it waits.
-pub(in crate::runtime::comm) fn meet(comm: &Comm, kind: Kind) -> Result<StartedColl> {
+pub(crate) fn meet(comm: &Comm, kind: Kind) -> Result<StartedColl> {
     let args = CollArgs::new(kind);
     match &comm.flat {
         Some(flat) => comm.prepare_flat(&args, flat),
@@ -180,11 +180,7 @@ impl Comm {
 
 /// Gathers a few words of each rank on all ranks and returns the words in rank order. Uses Bruck's
 /// algorithm, because a ring needs as many rounds, and as many steps, as there are ranks.
-pub(in crate::runtime::comm) fn allgather_words(
-    comm: &Comm,
-    kind: Kind,
-    mine: &[u64],
-) -> Result<Vec<u64>> {
+pub(crate) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
     let memory =
         |scratch| Posted::lent(&comm.link, scratch, "an allgather of a few words per rank");
     let all = memory(Scratch::new(size_of_val(mine) * comm.size as usize))?;

@@ -5,7 +5,7 @@ use crate::runtime::comm::op_desc::OpDesc;
 
 impl OpDesc {
     /// Returns the operation record of a collective.
-    pub(in crate::runtime::comm) fn of(args: &CollArgs) -> OpDesc {
+    pub(crate) fn of(args: &CollArgs) -> OpDesc {
         OpDesc {
             peer: args.root,
             op: args.reduction.map_or(-1, |reduction| reduction.op),
@@ -15,7 +15,7 @@ impl OpDesc {
 
     /// Returns true if the calls of two ranks can belong to one collective. Counts may differ if
     /// each rank passes its own count.
-    pub(in crate::runtime::comm) fn goes_with(&self, other: &OpDesc) -> bool {
+    pub(crate) fn goes_with(&self, other: &OpDesc) -> bool {
         let uniform = !self.kind.row().is_varied();
         let compared = |call: &OpDesc| {
             let call = call.portable();

@@ -12,25 +12,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Backend of a rank's device communicator, and how the communicator uses it.
-pub(in crate::runtime::comm) struct DeviceCommSpec {
+pub(crate) struct DeviceCommSpec {
     /// Shared ownership that keeps the backend loaded.
-    pub(in crate::runtime::comm) backend: Arc<Backend>,
+    pub(crate) backend: Arc<Backend>,
     /// True if collectives that the device library does not support are staged.
-    pub(in crate::runtime::comm) stages: bool,
+    pub(crate) stages: bool,
     /// True if reductions must be bitwise equal to the reductions of other kinds.
-    pub(in crate::runtime::comm) is_deterministic: bool,
+    pub(crate) is_deterministic: bool,
 }
 
 /// Device communicator of one rank, and how the communicator uses it.
-pub(in crate::runtime::comm) struct DeviceCommPart {
+pub(crate) struct DeviceCommPart {
     pub(super) comm: Box<dyn DeviceComm>,
-    pub(in crate::runtime::comm) kind: &'static CStr,
+    pub(crate) kind: &'static CStr,
     pub(super) wanted: DeviceCommSpec,
     pub(super) explained: AtomicBool,
 }
 
 impl DeviceCommPart {
-    pub(in crate::runtime::comm) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         self.comm.describe()
     }
 

@@ -7,7 +7,7 @@ use crate::sys::memory::buf::Scratch;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Mailboxes of a communicator, and this rank's progress on them.
-pub(in crate::runtime::comm) struct Mailboxes {
+pub(crate) struct Mailboxes {
     pub(super) board: Box<dyn CollMailbox>,
     /// Maximum bytes of each rank's part. Each rank reads the parts of all ranks.
     most: usize,
@@ -27,14 +27,14 @@ const MOST_BYTES: usize = 32 << 10;
 pub(super) const PARTIAL_BYTES: usize = 8 << 10;
 
 /// Returns the maximum bytes of each rank's part, if a mailbox has room for `room` bytes.
-pub(in crate::runtime::comm) fn most_bytes(room: usize, ranks: i32) -> usize {
+pub(crate) fn most_bytes(room: usize, ranks: i32) -> usize {
     let ranks = ranks.unsigned_abs().max(1);
     let levels = ranks.ilog2().max(1) as usize;
     room.min(MOST_BYTES / ranks as usize).min(PARTIAL_BYTES / levels)
 }
 
 impl Mailboxes {
-    pub(in crate::runtime::comm) fn new(board: Box<dyn CollMailbox>, ranks: i32) -> Result<Self> {
+    pub(crate) fn new(board: Box<dyn CollMailbox>, ranks: i32) -> Result<Self> {
         let Some(room) = Scratch::unwritten(PARTIAL_BYTES) else {
             return fail!(
                 DTL_ERROR_OUT_OF_MEMORY,
@@ -47,17 +47,17 @@ impl Mailboxes {
     }
 
     /// Returns true if parts of `bytes` bytes are small enough for the mailboxes.
-    pub(in crate::runtime::comm) fn takes(&self, bytes: usize) -> bool {
+    pub(crate) fn takes(&self, bytes: usize) -> bool {
         bytes <= self.most
     }
 
     /// Marks in the mailbox that this rank destroys the communicator.
-    pub(in crate::runtime::comm) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.board.leave();
     }
 
     /// Returns true if `rank` has marked that it destroys the communicator.
-    pub(in crate::runtime::comm) fn has_left(&self, rank: i32) -> bool {
+    pub(crate) fn has_left(&self, rank: i32) -> bool {
         self.board.has_left(rank)
     }
 

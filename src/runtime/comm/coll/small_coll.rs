@@ -22,7 +22,7 @@ use crate::sys::{memory::buf::Region, sync::wait::Backoff};
 use std::sync::atomic::Ordering;
 
 /// Small collective in progress.
-pub(in crate::runtime::comm) struct SmallColl {
+pub(crate) struct SmallColl {
     kind: Kind,
     root: i32,
     send: Region,
@@ -41,12 +41,7 @@ pub(in crate::runtime::comm) struct SmallColl {
 
 impl SmallColl {
     /// Creates the state of a small collective; `what` distinguishes it from other collectives.
-    pub(in crate::runtime::comm) fn new(
-        comm: &Comm,
-        flat: &Mailboxes,
-        args: &CollArgs,
-        what: u32,
-    ) -> Self {
+    pub(crate) fn new(comm: &Comm, flat: &Mailboxes, args: &CollArgs, what: u32) -> Self {
         let CollArgs { kind, root, bytes: len, reduction, .. } = *args;
         let (next, end) = match kind {
             Kind::Bcast if root != comm.rank => (root, root + 1),
@@ -70,11 +65,7 @@ impl SmallColl {
     }
 
     /// Advances the collective as far as possible without waiting.
-    pub(in crate::runtime::comm) fn advance(
-        &mut self,
-        comm: &Comm,
-        flat: &Mailboxes,
-    ) -> Result<Advance> {
+    pub(crate) fn advance(&mut self, comm: &Comm, flat: &Mailboxes) -> Result<Advance> {
         if !self.is_posted && !self.post(comm, flat)? {
             return Ok(Advance::Waiting);
         }
@@ -95,7 +86,7 @@ impl SmallColl {
     }
 
     /// Returns true if all previous small collectives are complete.
-    pub(in crate::runtime::comm) fn is_next(&self, flat: &Mailboxes) -> bool {
+    pub(crate) fn is_next(&self, flat: &Mailboxes) -> bool {
         self.is_posted || self.is_its_turn(flat)
     }
 
@@ -166,11 +157,7 @@ impl SmallColl {
     }
 
     /// Returns the ranks that the collective currently waits for.
-    pub(in crate::runtime::comm) fn awaited(
-        &self,
-        comm: &Comm,
-        flat: &Mailboxes,
-    ) -> impl Iterator<Item = i32> {
+    pub(crate) fn awaited(&self, comm: &Comm, flat: &Mailboxes) -> impl Iterator<Item = i32> {
         let (from, to) = match self.is_posted {
             true => (self.next, self.end),
             false if self.is_its_turn(flat) => (0, comm.size),
@@ -182,12 +169,7 @@ impl SmallColl {
 
     /// Returns true if the awaited rank died or left without posting its part. `looks`: also checks
     /// the marks of ranks that have destroyed the communicator.
-    pub(in crate::runtime::comm) fn is_lost(
-        &self,
-        comm: &Comm,
-        flat: &Mailboxes,
-        looks: bool,
-    ) -> bool {
+    pub(crate) fn is_lost(&self, comm: &Comm, flat: &Mailboxes, looks: bool) -> bool {
         // The departure is checked before the mailbox: posts before the departure are then visible.
         self.awaited(comm, flat).next().is_some_and(|rank| {
             let has_gone = comm.has_closed(rank) || (looks && comm.has_left(rank));
@@ -196,12 +178,7 @@ impl SmallColl {
     }
 
     /// Pauses between two polls of a waiting call.
-    pub(in crate::runtime::comm) fn pause(
-        &self,
-        comm: &Comm,
-        flat: &Mailboxes,
-        backoff: &mut Backoff,
-    ) {
+    pub(crate) fn pause(&self, comm: &Comm, flat: &Mailboxes, backoff: &mut Backoff) {
         if !self.is_posted && !self.is_its_turn(flat) {
             let over = flat.over.load(Ordering::Relaxed);
             self.progress_others(comm, flat);
@@ -224,7 +201,7 @@ impl SmallColl {
     }
 
     /// Makes progress on the transport and on earlier collectives, after a poll without a new post.
-    pub(in crate::runtime::comm) fn progress_others(&self, comm: &Comm, flat: &Mailboxes) {
+    pub(crate) fn progress_others(&self, comm: &Comm, flat: &Mailboxes) {
         comm.link.transport.progress();
         if !self.is_its_turn(flat) && !flat.is_moving.swap(true, Ordering::Acquire) {
             progress::others(comm);

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 impl Comm {
     /// Records that collective `number` of `parent` created this communicator. Both are on one
     /// link.
-    pub(in crate::runtime::comm) fn made_by(mut self, parent: &Comm, number: u64) -> Comm {
+    pub(crate) fn made_by(mut self, parent: &Comm, number: u64) -> Comm {
         let (context, absences) = (parent.context, Arc::clone(&parent.reports.absences));
         self.origin =
             Some(Box::new(CommOrigin { parent: parent.handle().id, context, number, absences }));
@@ -31,12 +31,12 @@ impl Comm {
     }
 
     /// Returns the number of the latest collective that was started.
-    pub(in crate::runtime::comm) fn latest_number(&self) -> u64 {
+    pub(crate) fn latest_number(&self) -> u64 {
         u64::from(self.sequence.load(Ordering::Relaxed).wrapping_sub(1) & i32::MAX as u32)
     }
 
     /// Returns the members that are known to be absent.
-    pub(in crate::runtime::comm) fn absent_ranks(&self) -> Vec<i32> {
+    pub(crate) fn absent_ranks(&self) -> Vec<i32> {
         let mut absent = self.reports.absences.of(HERE);
         if let Some(origin) = &self.origin {
             absent.extend(origin.absences.of(origin.number));
@@ -48,12 +48,12 @@ impl Comm {
     }
 
     /// Returns true if a member is known to have died or to be absent.
-    pub(in crate::runtime::comm) fn has_gone(&self) -> bool {
+    pub(crate) fn has_gone(&self) -> bool {
         self.has_died() || !self.absent_ranks().is_empty()
     }
 
     /// Returns the members that are known to have failed or to be absent.
-    pub(in crate::runtime::comm) fn gone(&self) -> MissingRanks {
+    pub(crate) fn gone(&self) -> MissingRanks {
         let failed = self.failed_ranks();
         let all: BTreeSet<_> = self.absent_ranks().into_iter().chain(self.left_ranks()).collect();
         let absent = all.into_iter().filter(|rank| !failed.contains(rank)).collect();
@@ -67,7 +67,7 @@ impl Comm {
 
     /// Returns the reason why an operation with rank `peer` cannot complete. Other failed or absent
     /// ranks are named only if nothing is recorded about `peer`.
-    pub(in crate::runtime::comm) fn peer_gone_text(&self, peer: i32) -> String {
+    pub(crate) fn peer_gone_text(&self, peer: i32) -> String {
         if self.failed_ranks().contains(&peer) {
             return format!("because of rank {peer} ({}){}", self.failed_how(), self.failed_why());
         }
@@ -78,7 +78,7 @@ impl Comm {
     }
 
     /// Returns the reason why an operation cannot complete because of the members `gone`.
-    pub(in crate::runtime::comm) fn gone_text_of(&self, gone: &MissingRanks) -> String {
+    pub(crate) fn gone_text_of(&self, gone: &MissingRanks) -> String {
         let absent = match &*gone.absent {
             [] => String::new(),
             [rank] => format!(
@@ -108,7 +108,7 @@ impl Comm {
 
     /// Returns true if the member `rank` is known to be absent. For DTL_ANY_SOURCE, returns true if
     /// at least one member is absent and all other members are absent or failed.
-    pub(in crate::runtime::comm) fn is_absent(&self, rank: i32) -> bool {
+    pub(crate) fn is_absent(&self, rank: i32) -> bool {
         if rank != DTL_ANY_SOURCE {
             return self.has_left(rank) || self.absent_ranks().contains(&rank);
         }
@@ -122,7 +122,7 @@ impl Comm {
     }
 
     /// Receives the earlier messages of rank `peer` if `peer` has destroyed this communicator.
-    pub(in crate::runtime::comm) fn catch_up(&self, peer: i32) {
+    pub(crate) fn catch_up(&self, peer: i32) {
         if peer != DTL_ANY_SOURCE && self.has_left(peer) {
             self.receive_earlier(peer);
         }
@@ -131,7 +131,7 @@ impl Comm {
     /// Receives the messages that rank `peer` has sent so far. Needed because this rank may observe
     /// in shared memory a later action of `peer` before it receives those messages. Does nothing on
     /// a transport without shared memory.
-    pub(in crate::runtime::comm) fn receive_earlier(&self, peer: i32) {
+    pub(crate) fn receive_earlier(&self, peer: i32) {
         if let Some(shared) = &self.link.shared_memory {
             shared.part().catch_up(self.to_world(peer));
         }
@@ -139,7 +139,7 @@ impl Comm {
 
     /// Makes progress. Also checks for failed ranks now if the transport does not detect them
     /// itself.
-    pub(in crate::runtime::comm) fn look_around(&self) {
+    pub(crate) fn look_around(&self) {
         match &self.link.shared_memory {
             Some(shared) => shared.part().look_around(),
             None => self.link.transport.progress(),
@@ -147,7 +147,7 @@ impl Comm {
     }
 
     /// Returns true if shared memory shows that a rank's process has died or closed the transport.
-    pub(in crate::runtime::comm) fn has_closed(&self, rank: i32) -> bool {
+    pub(crate) fn has_closed(&self, rank: i32) -> bool {
         self.link
             .shared_memory
             .as_ref()
@@ -156,6 +156,6 @@ impl Comm {
 }
 
 /// Returns the completion of an operation with an absent rank: RANK_FAILURE.
-pub(in crate::runtime::comm) fn failed(peer: i32) -> Completion {
+pub(crate) fn failed(peer: i32) -> Completion {
     Completion { source: peer, status: DTL_ERROR_RANK_FAILURE, match_bits: 0, size: 0 }
 }

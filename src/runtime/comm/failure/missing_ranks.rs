@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Collective number in a notice of a rank that is absent from the notice's own communicator.
-pub(in crate::runtime::comm) const HERE: u64 = u64::MAX;
+pub(crate) const HERE: u64 = u64::MAX;
 
 /// Returns the value that replaces a collective's number in a notice: the rank is absent from the
 /// result of shrink number `completed + 1`.
-pub(in crate::runtime::comm) fn of_shrink(completed: u32) -> u64 {
+pub(crate) fn of_shrink(completed: u32) -> u64 {
     HERE - 1 - u64::from(completed)
 }
 
 /// Absences reported on one communicator.
 #[derive(Default)]
-pub(in crate::runtime::comm) struct Absences {
+pub(crate) struct Absences {
     /// Pairs of the collective's number and the absent rank, as the transport numbers ranks.
     list: Mutex<BTreeSet<(u64, i32)>>,
     /// Length of `list`; lets waiting calls read one word instead of locking `list`.
@@ -24,14 +24,14 @@ pub(in crate::runtime::comm) struct Absences {
 }
 
 impl Absences {
-    pub(in crate::runtime::comm) fn note(&self, number: u64, outer: i32) {
+    pub(crate) fn note(&self, number: u64, outer: i32) {
         let mut list = self.list.lock();
         list.insert((number, outer));
         self.count.store(list.len(), Ordering::Release);
     }
 
     /// Returns the ranks reported for collective `number`, as the transport numbers ranks.
-    pub(in crate::runtime::comm) fn of(&self, number: u64) -> Vec<i32> {
+    pub(crate) fn of(&self, number: u64) -> Vec<i32> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
@@ -42,40 +42,38 @@ impl Absences {
 
 /// Members that no longer take part, as ranks of the communicator.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(in crate::runtime::comm) struct MissingRanks {
+pub(crate) struct MissingRanks {
     /// Ranks that died or left.
-    pub(in crate::runtime::comm) failed: Vec<i32>,
+    pub(crate) failed: Vec<i32>,
     /// Live ranks that are absent or known to have destroyed the communicator.
-    pub(in crate::runtime::comm) absent: Vec<i32>,
+    pub(crate) absent: Vec<i32>,
 }
 
 impl MissingRanks {
-    pub(in crate::runtime::comm) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.failed.is_empty() && self.absent.is_empty()
     }
 
     /// Returns this set of ranks, or the result of `other` if this set is empty.
-    pub(in crate::runtime::comm) fn or(self, other: impl FnOnce() -> MissingRanks) -> MissingRanks {
+    pub(crate) fn or(self, other: impl FnOnce() -> MissingRanks) -> MissingRanks {
         if self.is_empty() { other() } else { self }
     }
 }
 
 /// Origin of a communicator: its parent and the collective of the parent that created it.
-pub(in crate::runtime::comm) struct CommOrigin {
+pub(crate) struct CommOrigin {
     /// Handle of the parent, which may have been destroyed.
-    pub(in crate::runtime::comm) parent: u64,
-    pub(in crate::runtime::comm) context: u32,
+    pub(crate) parent: u64,
+    pub(crate) context: u32,
     /// Number of the collective, or the value of `of_shrink`.
-    pub(in crate::runtime::comm) number: u64,
-    pub(in crate::runtime::comm) absences: Arc<Absences>,
+    pub(crate) number: u64,
+    pub(crate) absences: Arc<Absences>,
 }
 
 /// Contexts of the latest communicators of a transport that this rank has destroyed, each with its
 /// absences; the oldest first (`hang_report::retire`).
 #[derive(Default)]
-pub(in crate::runtime::comm) struct Retired(
-    pub(in crate::runtime::comm) Mutex<VecDeque<(u32, Arc<Absences>)>>,
-);
+pub(crate) struct Retired(pub(crate) Mutex<VecDeque<(u32, Arc<Absences>)>>);
 
 #[cfg(test)]
 #[path = "tests/missing_ranks.rs"]

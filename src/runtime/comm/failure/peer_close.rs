@@ -16,11 +16,11 @@ const LOOK_EVERY: u8 = 64;
 
 /// Counter of the polls between two reads of the marks.
 #[derive(Default)]
-pub(in crate::runtime::comm) struct PollCounter(u8);
+pub(crate) struct PollCounter(u8);
 
 impl PollCounter {
     /// Counts a poll. Returns true if this poll has to read the marks.
-    pub(in crate::runtime::comm) fn is_turn(&mut self) -> bool {
+    pub(crate) fn is_turn(&mut self) -> bool {
         self.0 = self.0.wrapping_add(1);
         self.0 % LOOK_EVERY == 0
     }
@@ -28,17 +28,17 @@ impl PollCounter {
 
 impl Comm {
     /// Returns true if `rank` is another member that is known to have destroyed this communicator.
-    pub(in crate::runtime::comm) fn has_left(&self, rank: i32) -> bool {
+    pub(crate) fn has_left(&self, rank: i32) -> bool {
         rank != self.rank && self.flat.as_ref().is_some_and(|flat| flat.has_left(rank))
     }
 
     /// Returns the members that are known to have destroyed this communicator.
-    pub(in crate::runtime::comm) fn left_ranks(&self) -> Vec<i32> {
+    pub(crate) fn left_ranks(&self) -> Vec<i32> {
         (0..self.size).filter(|rank| self.has_left(*rank)).collect()
     }
 
     /// Returns the number of members that died, left, or destroyed this communicator.
-    pub(in crate::runtime::comm) fn gone_count(&self) -> usize {
+    pub(crate) fn gone_count(&self) -> usize {
         let mut gone = self.failed_ranks();
         gone.extend(self.left_ranks());
         gone.sort_unstable();

@@ -270,24 +270,14 @@ impl Agreement {
 const MEMORY: &str = "the survivors' agreement";
 
 /// Starts a send of a copy of `words` to rank `dest`.
-pub(in crate::runtime::comm) fn post_send(
-    comm: &Comm,
-    words: &[u64],
-    dest: i32,
-    tag: i32,
-) -> Result<Posted> {
+pub(crate) fn post_send(comm: &Comm, words: &[u64], dest: i32, tag: i32) -> Result<Posted> {
     post(Posted::of_words(&comm.link, words, MEMORY)?, |data| {
         comm.start_send(Class::Agreement, data, dest, tag, SendMode::Standard)
     })
 }
 
 /// Starts a receive of `count` words of 8 bytes from rank `source`.
-pub(in crate::runtime::comm) fn post_recv(
-    comm: &Comm,
-    count: usize,
-    source: i32,
-    tag: i32,
-) -> Result<Posted> {
+pub(crate) fn post_recv(comm: &Comm, count: usize, source: i32, tag: i32) -> Result<Posted> {
     post(Posted::for_words(&comm.link, count, MEMORY)?, |data| {
         comm.start_recv(Class::Agreement, data, source, tag)
     })

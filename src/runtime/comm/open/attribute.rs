@@ -100,11 +100,7 @@ impl Attributes {
 
     /// Copies the attributes to those of a duplicate of the communicator; the copy callback of each
     /// key decides whether its attribute is copied. If a callback fails, deletes all copies.
-    pub(in crate::runtime::comm) fn copy_to(
-        &self,
-        to: &Attributes,
-        handle: dtl_comm_t,
-    ) -> Result<()> {
+    pub(crate) fn copy_to(&self, to: &Attributes, handle: dtl_comm_t) -> Result<()> {
         let all: Vec<_> = self.0.lock().iter().map(|(number, entry)| (*number, *entry)).collect();
         for (number, (key, value)) in all {
             let before = Mark::now();
@@ -126,7 +122,7 @@ impl Attributes {
     }
 
     /// Deletes all attributes of a communicator that is destroyed.
-    pub(in crate::runtime::comm) fn delete_all(&self, handle: dtl_comm_t) {
+    pub(crate) fn delete_all(&self, handle: dtl_comm_t) {
         let all = std::mem::take(&mut *self.0.lock());
         for (number, (key, value)) in all {
             callback::delete_attribute(key.delete, (handle, number), (key.user, value));
@@ -136,6 +132,6 @@ impl Attributes {
 
 /// Clears all keys, at finalize and in a forked child. In a child the attributes point to copied
 /// memory, so no callback is called.
-pub(in crate::runtime) fn forget_all() {
+pub(crate) fn forget_all() {
     KEYS.lock().clear();
 }

@@ -48,7 +48,7 @@ fn or_absent<T>(comm: &Comm, number: u64, made: Result<T>) -> Result<T> {
 /// Creates a communicator of the members `ranks` of `comm`, which include this process. `seats`:
 /// this rank's mailbox reservation, and the slot numbers of all ranks. `number`: number of the
 /// collective that creates the communicator.
-pub(in crate::runtime::comm) fn derive(
+pub(crate) fn derive(
     comm: &Comm,
     ranks: &[i32],
     context: u32,
@@ -97,7 +97,7 @@ pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
 }
 
 /// Creates a communicator of the same ranks with a context of its own. Copies no attributes.
-pub(in crate::runtime::comm) fn internal_dup(comm: &Comm, kind: Kind) -> Result<Comm> {
+pub(crate) fn internal_dup(comm: &Comm, kind: Kind) -> Result<Comm> {
     Ok(dup_and_exchange(comm, kind, [])?.0)
 }
 
@@ -125,7 +125,7 @@ fn dup_and_exchange<const N: usize>(
 
 /// Creates a communicator of the same ranks for internal use; its handle is never returned to the
 /// program. Also exchanges `N` words of each rank, and returns these words in rank order.
-pub(in crate::runtime::comm) fn private<const N: usize>(
+pub(crate) fn private<const N: usize>(
     comm: &Comm,
     kind: Kind,
     says: [u64; N],

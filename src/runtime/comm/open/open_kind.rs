@@ -384,11 +384,7 @@ fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<(
     )
 }
 
-pub(in crate::runtime::comm) fn connect(
-    backend: Arc<Backend>,
-    args: &OpenArgs,
-    timeout_ns: u64,
-) -> Result<Comm> {
+pub(crate) fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
     let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     progress::before_open();
     let transport = progress::while_opening(|| provider.open(args))?;
@@ -396,7 +392,7 @@ pub(in crate::runtime::comm) fn connect(
 }
 
 /// Creates a communicator of all ranks of an open transport.
-pub(in crate::runtime::comm) fn assemble(
+pub(crate) fn assemble(
     backend: Arc<Backend>,
     transport: Box<dyn Transport>,
     flags: u32,

@@ -32,11 +32,7 @@ impl Exchange for Comm {
 
 /// Opens a communicator as described, on all ranks or on none; its default time limit is `over`'s.
 /// Collective over the ranks of `over`: a rank that cannot use the backend notifies the others.
-pub(in crate::runtime::comm) fn make(
-    backend: Arc<Backend>,
-    over: &Arc<Comm>,
-    raw: &dtl_comm_desc_t,
-) -> Result<Comm> {
+pub(crate) fn make(backend: Arc<Backend>, over: &Arc<Comm>, raw: &dtl_comm_desc_t) -> Result<Comm> {
     let dtl_comm_desc_t { flags, timeout_ns, native, .. } = *raw;
     let timeout_ns = if timeout_ns == 0 { over.timeout_ns } else { timeout_ns };
     let limit_ns = timeout_ns.min(BOOTSTRAP_NS);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// State of the shrinks of one communicator.
 #[derive(Default)]
-pub(in crate::runtime::comm) struct Shrinking {
+pub(crate) struct Shrinking {
     /// Number of shrinks that succeeded on this rank, equal and in the same order on all ranks.
     pub(super) completed: u32,
     /// True while a call of `shrink` is in progress; that call then owns the agreement.
@@ -17,13 +17,13 @@ pub(in crate::runtime::comm) struct Shrinking {
 
 impl Shrinking {
     /// Returns the number of successful shrinks, and true if one is in progress or suspended.
-    pub(in crate::runtime::comm) fn state(&self) -> (u32, bool) {
+    pub(crate) fn state(&self) -> (u32, bool) {
         (self.completed, self.is_busy || self.suspended.is_some())
     }
 }
 
 /// Agreement in progress.
-pub(in crate::runtime::comm) struct Agreement {
+pub(crate) struct Agreement {
     /// Tag of round 0.
     pub(super) first_tag: u32,
     pub(super) round: u32,
@@ -96,14 +96,14 @@ impl AgreeMessage {
 /// Reservation of a mailbox slot for this rank. The slot is reserved before the ranks exchange
 /// their slot numbers, so that another thread that creates a communicator at the same time cannot
 /// obtain the slot. Drop releases the slot, unless the communicator's mailboxes have acquired it.
-pub(in crate::runtime::comm) struct MailboxReservation {
+pub(crate) struct MailboxReservation {
     link: Arc<SharedTransport>,
     /// Number of the reserved mailbox slot; 0 if no slot is reserved.
-    pub(in crate::runtime::comm) place: u32,
+    pub(crate) place: u32,
 }
 
 impl MailboxReservation {
-    pub(in crate::runtime::comm) fn reserve(link: &Arc<SharedTransport>) -> Self {
+    pub(crate) fn reserve(link: &Arc<SharedTransport>) -> Self {
         let shared = link.shared_memory.as_ref();
         let place = shared.and_then(|shared| shared.part().reserve_place()).unwrap_or(0);
         MailboxReservation { link: Arc::clone(link), place }

@@ -20,7 +20,7 @@ const KEPT: &str = "the transport has not given the buffer back and may access i
 
 /// Repeats `attempt` until it returns Ready. If the transport may keep canceled operations and the
 /// time limit passes, marks the link as having lost an operation and fails with TIMEOUT.
-pub(in crate::runtime::comm) fn until<T>(
+pub(crate) fn until<T>(
     link: &SharedTransport,
     mut attempt: impl FnMut() -> Result<Poll<T>>,
 ) -> Result<T> {
@@ -44,14 +44,14 @@ pub(in crate::runtime::comm) fn until<T>(
 }
 
 /// Returns the error of a failed operation whose buffer the transport has not released.
-pub(in crate::runtime::comm) fn kept(error: &Error) -> Error {
+pub(crate) fn kept(error: &Error) -> Error {
     Error::new(error.status(), format!("{}; {KEPT}", error.text()))
 }
 
 impl SharedTransport {
     /// Cancels an operation and waits until the transport releases its buffer (see `until`).
     /// Returns `Some` if the operation completed before it could be canceled.
-    pub(in crate::runtime::comm) fn cancel(&self, op: OpId) -> Result<Option<Completion>> {
+    pub(crate) fn cancel(&self, op: OpId) -> Result<Option<Completion>> {
         until(self, || self.try_cancel(op))
     }
 
@@ -82,19 +82,13 @@ impl SharedTransport {
 impl Comm {
     /// Cancels a started operation, waiting for a matched one (see `until`). Returns `Some` if it
     /// completed before it could be canceled.
-    pub(in crate::runtime::comm) fn cancel_started(
-        &self,
-        started: OpHandle,
-    ) -> Result<Option<Completion>> {
+    pub(crate) fn cancel_started(&self, started: OpHandle) -> Result<Option<Completion>> {
         until(&self.link, || self.try_cancel_started(started))
     }
 
     /// Cancels a started operation without waiting. Returns `Some` if the operation completed
     /// first, and Pending if it is matched but not complete; the caller then retries.
-    pub(in crate::runtime::comm) fn try_cancel_started(
-        &self,
-        started: OpHandle,
-    ) -> Result<Poll<Option<Completion>>> {
+    pub(crate) fn try_cancel_started(&self, started: OpHandle) -> Result<Poll<Option<Completion>>> {
         Ok(match started {
             OpHandle::Nothing => Poll::Ready(Some(Completion::NOBODY)),
             OpHandle::Sent => Poll::Ready(Some(self.sent())),

@@ -24,10 +24,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Creates the host shadow of a device buffer; `None` if the message has to be staged.
-pub(in crate::runtime::comm) fn host_shadow(
-    comm: &Comm,
-    buffer: Region,
-) -> Result<Option<Arc<HostShadow>>> {
+pub(crate) fn host_shadow(comm: &Comm, buffer: Region) -> Result<Option<Arc<HostShadow>>> {
     let Some(direct) = comm.link.direct() else { return Ok(None) };
     if buffer.len() <= direct.above() || direct.refusal().is_some() {
         return Ok(None);
@@ -79,7 +76,7 @@ fn export(all: Region) -> Result<(OwnedFd, u64)> {
 }
 
 /// Returns the text for `dtl_explain` that describes how device buffers are transferred.
-pub(in crate::runtime::comm) fn text(direct: &dyn Direct) -> String {
+pub(crate) fn text(direct: &dyn Direct) -> String {
     if let Some(why) = direct.refusal() {
         return refused(&why);
     }
@@ -92,13 +89,13 @@ pub(in crate::runtime::comm) fn text(direct: &dyn Direct) -> String {
 }
 
 /// Returns the text for `dtl_explain` if no buffer is transferred directly because of `why`.
-pub(in crate::runtime::comm) fn refused(why: &str) -> String {
+pub(crate) fn refused(why: &str) -> String {
     format!("staged through host memory, each message as a whole: {why}")
 }
 
 impl Comm {
     /// Starts a send by a host shadow, or from `host` if the link has no direct path.
-    pub(in crate::runtime::comm) fn start_send_shadow(
+    pub(crate) fn start_send_shadow(
         &self,
         host: Region,
         twin: &Arc<HostShadow>,
@@ -114,7 +111,7 @@ impl Comm {
     }
 
     /// Starts a receive by a host shadow, or into `host` if the link has no direct path.
-    pub(in crate::runtime::comm) fn start_recv_shadow(
+    pub(crate) fn start_recv_shadow(
         &self,
         host: Region,
         twin: &Arc<HostShadow>,
@@ -129,7 +126,7 @@ impl Comm {
     }
 
     /// Returns true if `rank` is this process.
-    pub(in crate::runtime::comm) fn is_self(&self, rank: i32) -> bool {
+    pub(crate) fn is_self(&self, rank: i32) -> bool {
         rank != DTL_PROC_NULL && self.to_world(rank) == self.link.transport.rank()
     }
 }

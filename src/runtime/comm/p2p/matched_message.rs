@@ -99,7 +99,7 @@ pub fn mrecv(message: &MatchedMessage, data: Data) -> Result<(Completion, Arc<Co
 }
 
 /// Starts the receive of a matched message into `into`.
-pub(in crate::runtime::comm) fn start(message: &MatchedMessage, into: Region) -> Result<OpHandle> {
+pub(crate) fn start(message: &MatchedMessage, into: Region) -> Result<OpHandle> {
     if let Err(error) = message.comm.check_open() {
         message.discard(Deadline::after(LONGEST_END_NS));
         return Err(error);
@@ -112,26 +112,23 @@ pub(in crate::runtime::comm) fn start(message: &MatchedMessage, into: Region) ->
 
 /// Starts the receive of a matched message into memory that the host may not be able to access.
 #[cold]
-pub(in crate::runtime::comm) fn start_staged(
-    message: &MatchedMessage,
-    data: Data,
-) -> Result<Staged> {
+pub(crate) fn start_staged(message: &MatchedMessage, data: Data) -> Result<Staged> {
     let path = BufferPath::of_matched(&message.comm, data.bytes)?;
     Staged::recv_with(path, data.bytes, |into, _| start(message, into))
 }
 
 impl MatchedMessage {
-    pub(in crate::runtime::comm) fn comm(&self) -> &Comm {
+    pub(crate) fn comm(&self) -> &Comm {
         &self.comm
     }
 
-    pub(in crate::runtime::comm) fn source(&self) -> i32 {
+    pub(crate) fn source(&self) -> i32 {
         self.source
     }
 }
 
 /// Discards the matched messages of a communicator that were not received.
-pub(in crate::runtime::comm) fn drop_all(comm: &Arc<Comm>) {
+pub(crate) fn drop_all(comm: &Arc<Comm>) {
     let limit = Deadline::after(LONGEST_END_NS);
     for id in TABLE.handles() {
         let inside = epoch::enter();

@@ -5,7 +5,7 @@ use crate::runtime::component::OpId;
 
 /// Operation that was started.
 #[derive(Clone, Copy)]
-pub(in crate::runtime::comm) enum OpHandle {
+pub(crate) enum OpHandle {
     /// Operation with DTL_PROC_NULL, which is complete without a start.
     Nothing,
     /// Send that completed at once.
@@ -32,7 +32,7 @@ impl OpHandle {
     }
 
     /// Returns this operation handle marked as an operation of a persistent request.
-    pub(in crate::runtime::comm) fn kept(self) -> OpHandle {
+    pub(crate) fn kept(self) -> OpHandle {
         match self {
             OpHandle::Op(op) => OpHandle::Kept(op),
             OpHandle::Sent => OpHandle::Nothing,
@@ -40,7 +40,7 @@ impl OpHandle {
         }
     }
 
-    pub(in crate::runtime::comm) fn op(self) -> Option<OpId> {
+    pub(crate) fn op(self) -> Option<OpId> {
         match self {
             OpHandle::Op(op) | OpHandle::FromAny(op) | OpHandle::Kept(op) => Some(op),
             OpHandle::Nothing | OpHandle::Sent => None,

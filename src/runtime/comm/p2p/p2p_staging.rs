@@ -54,7 +54,7 @@ fn memory_for(path: &BufferPath, device: Region) -> Result<StagingMemory> {
 }
 
 /// Path of a message's bytes between the message's buffer and the transport.
-pub(in crate::runtime::comm) enum BufferPath {
+pub(crate) enum BufferPath {
     /// The transport accesses the buffer itself, which may be host memory or accepted device
     /// memory.
     Host,
@@ -68,7 +68,7 @@ pub(in crate::runtime::comm) enum BufferPath {
 
 impl BufferPath {
     /// Returns the buffer path of a message that this rank sends.
-    pub(in crate::runtime::comm) fn of_send(
+    pub(crate) fn of_send(
         comm: &Comm,
         data: Region,
         dest: i32,
@@ -85,7 +85,7 @@ impl BufferPath {
     }
 
     /// Returns the buffer path of a message that this rank receives.
-    pub(in crate::runtime::comm) fn of_recv(comm: &Comm, into: Region) -> Result<BufferPath> {
+    pub(crate) fn of_recv(comm: &Comm, into: Region) -> Result<BufferPath> {
         if device_only::may_be(into) {
             Self::of_hidden(comm, into, true, true)
         } else {
@@ -95,7 +95,7 @@ impl BufferPath {
 
     /// Returns the buffer path of a matched message. The direct path is excluded, because the
     /// library itself accesses the bytes of a matched message.
-    pub(in crate::runtime::comm) fn of_matched(comm: &Comm, into: Region) -> Result<BufferPath> {
+    pub(crate) fn of_matched(comm: &Comm, into: Region) -> Result<BufferPath> {
         Ok(if is_hidden(comm, into)? { Self::through_host(comm, true) } else { BufferPath::Host })
     }
 
@@ -119,7 +119,7 @@ impl BufferPath {
     }
 
     /// Returns true if the transport accesses the buffer itself.
-    pub(in crate::runtime::comm) fn is_host(&self) -> bool {
+    pub(crate) fn is_host(&self) -> bool {
         matches!(self, BufferPath::Host)
     }
 }
@@ -137,25 +137,21 @@ enum Reach {
 
 /// Returns true if a buffer has to be staged. Called only while device-only memory exists.
 #[cold]
-pub(in crate::runtime::comm) fn is_staged(comm: &Comm, buffer: Region) -> Result<bool> {
+pub(crate) fn is_staged(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? == Reach::Staged)
 }
 
 /// Returns true if the host cannot access the buffer. This condition decides where the library
 /// itself accesses the bytes: in collectives and in matched messages.
 #[cold]
-pub(in crate::runtime::comm) fn is_hidden(comm: &Comm, buffer: Region) -> Result<bool> {
+pub(crate) fn is_hidden(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? != Reach::Plain)
 }
 
 /// Returns true if the host cannot access the buffer of a message that starts after its buffer was
 /// specified. Fails if the host could not access the buffer then (`was`) but can now: it was freed.
 #[cold]
-pub(in crate::runtime::comm) fn is_still_hidden(
-    comm: &Comm,
-    buffer: Region,
-    was: bool,
-) -> Result<bool> {
+pub(crate) fn is_still_hidden(comm: &Comm, buffer: Region, was: bool) -> Result<bool> {
     let is_so = is_hidden(comm, buffer)?;
     if was && !is_so {
         return fail!(
@@ -234,11 +230,7 @@ fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
 /// Reports to `dtl_explain` that a buffer is staged although the direct path is enabled. With a
 /// `refusal`, all buffers are staged from now on for that reason. Otherwise only some allocations
 /// are staged, which is reported once per communicator.
-pub(in crate::runtime::comm) fn explain_staged(
-    comm: &Comm,
-    allocation: &Allocation,
-    refusal: Option<String>,
-) {
+pub(crate) fn explain_staged(comm: &Comm, allocation: &Allocation, refusal: Option<String>) {
     const SOME: u8 = 1 << 7;
     let is_new = || comm.explained.fetch_or(SOME, Ordering::Relaxed) & SOME == 0;
     let text = match refusal {
@@ -266,14 +258,14 @@ fn explain_how(comm: &Comm, allocation: &Allocation, text: &str) {
 }
 
 /// Copies the bytes of a device buffer to new host memory, and returns that memory.
-pub(in crate::runtime::comm) fn copy_out(device: Region) -> Result<Scratch> {
+pub(crate) fn copy_out(device: Region) -> Result<Scratch> {
     let host = host_memory(device.len())?;
     transfer::stage_out(host.region(), device)?;
     Ok(host)
 }
 
 /// Message in flight whose buffer the host may not be able to access.
-pub(in crate::runtime::comm) struct Staged {
+pub(crate) struct Staged {
     started: OpHandle,
     path: BufferPath,
     /// True if the message is a receive.
@@ -286,7 +278,7 @@ pub(in crate::runtime::comm) struct Staged {
     filling: Option<Arc<PipelinedSource>>,
     /// Error of the copy that failed, if any.
     failed: Option<Error>,
-    pub(in crate::runtime::comm) ticket: Option<Ticket>,
+    pub(crate) ticket: Option<Ticket>,
     is_over: bool,
 }
 
@@ -308,7 +300,7 @@ impl Staged {
     }
 
     /// Starts a send. If the first copy fails, no message is sent.
-    pub(in crate::runtime::comm) fn send(
+    pub(crate) fn send(
         comm: &Comm,
         path: BufferPath,
         data: Region,
@@ -345,7 +337,7 @@ impl Staged {
     }
 
     /// Starts a receive on the given buffer path.
-    pub(in crate::runtime::comm) fn recv(
+    pub(crate) fn recv(
         comm: &Comm,
         path: BufferPath,
         into: Region,
@@ -359,7 +351,7 @@ impl Staged {
     }
 
     /// Starts a receive by calling `start` with the memory to receive into and the buffer path.
-    pub(in crate::runtime::comm) fn recv_with(
+    pub(crate) fn recv_with(
         path: BufferPath,
         into: Region,
         start: impl FnOnce(Region, &BufferPath) -> Result<OpHandle>,
@@ -373,7 +365,7 @@ impl Staged {
 
     /// Makes progress on the message. Returns the completion and the result of the copies once the
     /// message is complete. `Err`: the poll failed, and the message is still in flight.
-    pub(in crate::runtime::comm) fn poll(&mut self, comm: &Comm) -> Result<Option<Ended>> {
+    pub(crate) fn poll(&mut self, comm: &Comm) -> Result<Option<Ended>> {
         for _ in 0..TURN {
             let is_moved = self.copy_some(comm);
             if let Some(done) = comm.poll(self.started)? {
@@ -463,25 +455,19 @@ impl Staged {
     }
 
     /// Requests the transport to cancel the message, which then completes through `poll`.
-    pub(in crate::runtime::comm) fn cancel(&self, comm: &Comm) -> Result<()> {
+    pub(crate) fn cancel(&self, comm: &Comm) -> Result<()> {
         self.started.op().map_or(Ok(()), |op| comm.link.transport.cancel(op))
     }
 
     /// Cancels the message and waits until the transport releases its buffer. Returns `Some` if the
     /// message had been matched and is now complete.
-    pub(in crate::runtime::comm) fn cancel_and_wait(
-        &mut self,
-        comm: &Comm,
-    ) -> Result<Option<Ended>> {
+    pub(crate) fn cancel_and_wait(&mut self, comm: &Comm) -> Result<Option<Ended>> {
         cancel::until(&comm.link, || self.try_cancel(comm))
     }
 
     /// Cancels the message without waiting. Returns `Some` if the message was matched and is
     /// complete. Returns Pending if the message is matched but not complete.
-    pub(in crate::runtime::comm) fn try_cancel(
-        &mut self,
-        comm: &Comm,
-    ) -> Result<Poll<Option<Ended>>> {
+    pub(crate) fn try_cancel(&mut self, comm: &Comm) -> Result<Poll<Option<Ended>>> {
         let mut ended = self.poll(comm)?;
         if ended.is_none() {
             self.cancel(comm)?;
@@ -496,7 +482,7 @@ impl Staged {
     }
 
     /// Waits for the message, with the same time limit and cancellation rules as `Comm::complete`.
-    pub(in crate::runtime::comm) fn complete(
+    pub(crate) fn complete(
         &mut self,
         comm: &Comm,
         peer: i32,

@@ -14,7 +14,7 @@ use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
 /// Persistent operation of the transport. It is freed together with its request.
-pub(in crate::runtime::comm) struct Persistent {
+pub(crate) struct Persistent {
     group: OwningRef<dyn PersistentOps, SharedTransport>,
     op: OpId,
     started: fn(OpId) -> OpHandle,
@@ -22,7 +22,7 @@ pub(in crate::runtime::comm) struct Persistent {
 
 impl Comm {
     /// Creates a persistent send in the transport. `None`: each start posts an ordinary send.
-    pub(in crate::runtime::comm) fn make_send(
+    pub(crate) fn make_send(
         &self,
         data: Region,
         dest: i32,
@@ -38,7 +38,7 @@ impl Comm {
     }
 
     /// Creates a persistent receive in the transport. `None`: each start posts an ordinary receive.
-    pub(in crate::runtime::comm) fn make_recv(
+    pub(crate) fn make_recv(
         &self,
         data: Region,
         source: i32,
@@ -71,7 +71,7 @@ fn persistent(
 
 impl Persistent {
     /// Starts the persistent operation, which must be inactive. Returns the started operation.
-    pub(in crate::runtime::comm) fn start(&self) -> Result<OpHandle> {
+    pub(crate) fn start(&self) -> Result<OpHandle> {
         self.group.part().start(self.op).map(|()| (self.started)(self.op))
     }
 }

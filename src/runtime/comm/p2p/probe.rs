@@ -29,7 +29,7 @@ pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Completion>> 
 /// Probes for a message from `source` by calling `look`. Fails with RANK_FAILURE if there is none
 /// and none can be expected: after a rank's death the message awaited from any rank may be one that
 /// the dead rank did not send, and an absent rank sends no messages.
-pub(in crate::runtime::comm) fn find<T>(
+pub(crate) fn find<T>(
     comm: &Comm,
     source: i32,
     look: impl Fn() -> Result<Option<T>>,
@@ -67,10 +67,7 @@ pub(in crate::runtime::comm) fn find<T>(
 
 /// Repeats `look` until it returns a result. Fails at the communicator's time limit, or if the
 /// communicator is closed or revoked.
-pub(in crate::runtime::comm) fn until<T>(
-    comm: &Comm,
-    look: impl Fn() -> Result<Option<T>>,
-) -> Result<T> {
+pub(crate) fn until<T>(comm: &Comm, look: impl Fn() -> Result<Option<T>>) -> Result<T> {
     let (deadline, mut backoff) = (comm.deadline(), Backoff::new());
     loop {
         if let Some(found) = look()? {

@@ -35,7 +35,7 @@ impl Comm {
     }
 
     #[inline(always)] // row: send_recv_8
-    pub(in crate::runtime::comm) fn start_send(
+    pub(crate) fn start_send(
         &self,
         class: Class,
         data: Region,
@@ -52,7 +52,7 @@ impl Comm {
     }
 
     /// Starts a standard send of bytes that are still being written; `None` if unsupported.
-    pub(in crate::runtime::comm) fn start_pipelined(
+    pub(crate) fn start_pipelined(
         &self,
         data: Region,
         dest: i32,
@@ -66,7 +66,7 @@ impl Comm {
     }
 
     #[inline(always)] // row: send_recv_8
-    pub(in crate::runtime::comm) fn start_recv(
+    pub(crate) fn start_recv(
         &self,
         class: Class,
         data: Region,
@@ -120,7 +120,7 @@ impl Comm {
 
     /// Makes progress and polls an operation. Returns `None` if the operation is in flight.
     #[inline(always)] // row: send_recv_8
-    pub(in crate::runtime::comm) fn poll(&self, started: OpHandle) -> Result<Option<Completion>> {
+    pub(crate) fn poll(&self, started: OpHandle) -> Result<Option<Completion>> {
         let (op, is_from_any) = match started {
             OpHandle::Op(op) | OpHandle::Kept(op) => (op, false),
             OpHandle::FromAny(op) => (op, true),
@@ -137,11 +137,7 @@ impl Comm {
 
     /// Polls an operation with rank `peer`. If `peer` is absent, completes it as if `peer` had
     /// died.
-    pub(in crate::runtime::comm) fn poll_peer(
-        &self,
-        started: OpHandle,
-        peer: i32,
-    ) -> Result<Option<Completion>> {
+    pub(crate) fn poll_peer(&self, started: OpHandle, peer: i32) -> Result<Option<Completion>> {
         match self.poll(started)? {
             None => self.end_if_absent(started, peer),
             done => Ok(done),
@@ -149,11 +145,7 @@ impl Comm {
     }
 
     /// If rank `peer` is absent, cancels and completes an operation as if `peer` had died.
-    pub(in crate::runtime::comm) fn end_if_absent(
-        &self,
-        started: OpHandle,
-        peer: i32,
-    ) -> Result<Option<Completion>> {
+    pub(crate) fn end_if_absent(&self, started: OpHandle, peer: i32) -> Result<Option<Completion>> {
         if !self.is_absent(peer) {
             return Ok(None);
         }
@@ -167,13 +159,13 @@ impl Comm {
 
     /// Fills in the completion of a completed send if requested. None of its values is significant.
     #[inline(always)] // row: send_recv_8
-    pub(in crate::runtime::comm) fn tell_sent(&self, told: &mut Completion) {
+    pub(crate) fn tell_sent(&self, told: &mut Completion) {
         if !told.is_unasked() {
             *told = self.sent();
         }
     }
 
-    pub(in crate::runtime::comm) fn sent(&self) -> Completion {
+    pub(crate) fn sent(&self) -> Completion {
         Completion { source: self.rank, status: DTL_SUCCESS, match_bits: 0, size: 0 }
     }
 
@@ -191,7 +183,7 @@ impl Comm {
     /// Waits for an operation with rank `peer` or with any rank. Cancels the operation at the
     /// deadline, if the communicator is closed or revoked, or if `peer` is found to be absent, so
     /// that no buffer is accessed after the return. A matched operation completes first.
-    pub(in crate::runtime::comm) fn complete(
+    pub(crate) fn complete(
         &self,
         started: OpHandle,
         peer: i32,
@@ -226,7 +218,7 @@ impl Comm {
 
     /// Returns the error of a wait that ended before its operation completed.
     #[cold]
-    pub(in crate::runtime::comm) fn gave_up(&self) -> Error {
+    pub(crate) fn gave_up(&self) -> Error {
         if !self.is_open() {
             return self.ended();
         }
@@ -239,12 +231,7 @@ impl Comm {
 
     /// Converts an unsuccessful completion to an error that names the operation and the peer.
     #[inline(always)] // row: send_recv_8
-    pub(in crate::runtime::comm) fn check_done(
-        &self,
-        done: &Completion,
-        what: &str,
-        peer: i32,
-    ) -> Result<()> {
+    pub(crate) fn check_done(&self, done: &Completion, what: &str, peer: i32) -> Result<()> {
         if done.status == DTL_SUCCESS { Ok(()) } else { Err(self.bad_done(done, what, peer)) }
     }
 

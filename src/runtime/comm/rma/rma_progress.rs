@@ -133,7 +133,7 @@ fn clear() {
 }
 
 /// Serves the next few windows, in turn.
-pub(in crate::runtime::comm) fn serve_some() {
+pub(crate) fn serve_some() {
     if SERVED.len() > 0 {
         for way in SERVED.turns().iter().flatten() {
             way.serve();

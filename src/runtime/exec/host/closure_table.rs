@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 type Once = Box<dyn FnOnce() -> dtl_status_t + Send>;
 /// Loop body of the library's own code.
-pub(in crate::runtime::exec) type Piece = Arc<dyn Fn(u64, u64) -> dtl_status_t + Send + Sync>;
+pub(crate) type Piece = Arc<dyn Fn(u64, u64) -> dtl_status_t + Send + Sync>;
 
 struct ClosureTable<T> {
     next: usize,
@@ -39,13 +39,13 @@ impl<T> ClosureTable<T> {
 
 /// Registers a task and returns its C function and user pointer. The task is run once or removed by
 /// [`take_unrun`].
-pub(in crate::runtime::exec) fn issue(task: Once) -> (dtl_task_fn_t, Addr) {
+pub(crate) fn issue(task: Once) -> (dtl_task_fn_t, Addr) {
     let number = ONCE.lock().put(task);
     (Some(redeem), Addr::new(without_provenance_mut(number)))
 }
 
 /// Removes a task that will not be run. Returns true if the task had not run.
-pub(in crate::runtime::exec) fn take_unrun(user: Addr) -> bool {
+pub(crate) fn take_unrun(user: Addr) -> bool {
     let task = ONCE.lock().waiting.remove(&user.get());
     task.is_some()
 }
@@ -57,14 +57,14 @@ extern "C" fn redeem(user: *mut c_void) -> dtl_status_t {
 }
 
 /// Loop body that is registered under a number until this object is dropped.
-pub(in crate::runtime::exec) struct RegisteredBody(usize);
+pub(crate) struct RegisteredBody(usize);
 
 impl RegisteredBody {
-    pub(in crate::runtime::exec) fn new(piece: Piece) -> Self {
+    pub(crate) fn new(piece: Piece) -> Self {
         RegisteredBody(PIECES.lock().put(piece))
     }
 
-    pub(in crate::runtime::exec) fn user(&self) -> Addr {
+    pub(crate) fn user(&self) -> Addr {
         Addr::new(without_provenance_mut(self.0))
     }
 }
@@ -76,11 +76,7 @@ impl Drop for RegisteredBody {
 }
 
 /// Calls the loop body that is registered under the number `user`, see [`RegisteredBody::user`].
-pub(in crate::runtime::exec) extern "C" fn piece(
-    begin: u64,
-    end: u64,
-    user: *mut c_void,
-) -> dtl_status_t {
+pub(crate) extern "C" fn piece(begin: u64, end: u64, user: *mut c_void) -> dtl_status_t {
     let body = PIECES.lock().waiting.get(&user.addr()).cloned();
     body.map_or(DTL_ERROR_INTERNAL, |body| body(begin, end))
 }

@@ -120,10 +120,7 @@ impl HostStream {
     }
 
     /// Appends the work that `make` returns. Calls `make` only when the append can no longer fail.
-    pub(in crate::runtime::exec) fn push_with(
-        &self,
-        make: impl FnOnce() -> StreamWork,
-    ) -> Result<()> {
+    pub(crate) fn push_with(&self, make: impl FnOnce() -> StreamWork) -> Result<()> {
         self.append(&mut self.shared.state.lock(), || StreamTask::Work(make()))
     }
 
@@ -210,7 +207,7 @@ impl HostStream {
     }
 
     /// Records this queue as the owner of a fence's work.
-    pub(in crate::runtime::exec) fn own(&self, fence: Arc<Fence>) -> Arc<Fence> {
+    pub(crate) fn own(&self, fence: Arc<Fence>) -> Arc<Fence> {
         fence.belongs_to(self.id());
         fence
     }

@@ -8,7 +8,7 @@ impl Visit {
     /// Leaves the epoch to run a function of the program. Until the result is dropped, the thread
     /// counts as being in a call; no object is kept alive.
     #[inline]
-    pub(in crate::sys) fn into_running(self) -> CallbackGuard {
+    pub(crate) fn into_running(self) -> CallbackGuard {
         let record = self.inside.record;
         // Before the number becomes even: a thread that sees it even sees this store (release).
         record.running.store(record.running.load(Ordering::Relaxed) + 1, Ordering::Release);

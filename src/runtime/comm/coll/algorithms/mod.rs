@@ -47,23 +47,21 @@
 //! - `two_level`: two-level collectives
 
 mod alltoall;
-pub(in crate::runtime::comm) mod args;
+pub(crate) mod args;
 mod broadcast;
-pub(in crate::runtime::comm) mod choice;
+pub(crate) mod choice;
 mod gather;
-pub(in crate::runtime::comm) mod levels;
-pub(in crate::runtime::comm) mod reduce;
+pub(crate) mod levels;
+pub(crate) mod reduce;
 mod scan;
-pub(in crate::runtime::comm) mod table;
-pub(in crate::runtime::comm) mod two_level;
+pub(crate) mod table;
+pub(crate) mod two_level;
 
-pub(in crate::runtime::comm) use alltoall::{alltoall, alltoallv, neighbor_alltoallv};
-pub(in crate::runtime::comm) use broadcast::{barrier, bcast};
-pub(in crate::runtime::comm) use gather::{
-    allgather, allgatherv, gather, gatherv, scatter, scatterv,
-};
-pub(in crate::runtime::comm) use reduce::{allreduce, reduce, reduce_scatter};
-pub(in crate::runtime::comm) use scan::{exscan, scan};
+pub(crate) use alltoall::{alltoall, alltoallv, neighbor_alltoallv};
+pub(crate) use broadcast::{barrier, bcast};
+pub(crate) use gather::{allgather, allgatherv, gather, gatherv, scatter, scatterv};
+pub(crate) use reduce::{allreduce, reduce, reduce_scatter};
+pub(crate) use scan::{exscan, scan};
 
 use super::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
@@ -73,8 +71,8 @@ use levels::Levels;
 /// This rank's number in a collective, and the number of ranks.
 #[derive(Clone, Copy)]
 pub(crate) struct Group {
-    pub(in crate::runtime::comm) rank: i32,
-    pub(in crate::runtime::comm) size: i32,
+    pub(crate) rank: i32,
+    pub(crate) size: i32,
 }
 
 impl Group {
@@ -93,22 +91,22 @@ impl Group {
 #[derive(Clone, Copy)]
 pub(crate) struct ReductionInfo {
     /// Size of an element in bytes.
-    pub(in crate::runtime::comm) element: usize,
+    pub(crate) element: usize,
     /// True if the operation commutes: operands may be combined in any order.
-    pub(in crate::runtime::comm) commutes: bool,
+    pub(crate) commutes: bool,
 }
 
 /// Algorithm of a collective, and the nodes for two-level algorithms.
 #[derive(Clone, Copy)]
 pub(crate) struct AlgorithmChoice<'a> {
-    pub(in crate::runtime::comm) how: Algorithm,
+    pub(crate) how: Algorithm,
     /// Nodes of the communicator; `None` if the communicator has no two-level algorithms.
-    pub(in crate::runtime::comm) levels: Option<&'a Levels>,
+    pub(crate) levels: Option<&'a Levels>,
 }
 
 impl<'a> AlgorithmChoice<'a> {
     /// Returns the nodes if the algorithm is a two-level algorithm.
-    pub(in crate::runtime::comm) fn nodes(self) -> Option<&'a Levels> {
+    pub(crate) fn nodes(self) -> Option<&'a Levels> {
         self.levels.filter(|_| self.how == Algorithm::TwoLevel)
     }
 }

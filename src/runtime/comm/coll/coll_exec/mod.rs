@@ -52,7 +52,7 @@ pub enum StartedColl {
 }
 
 impl StartedColl {
-    pub(in crate::runtime::comm) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         match self {
             StartedColl::Over(kind) => *kind,
             StartedColl::Going(run) => run.call().kind,
@@ -71,7 +71,7 @@ impl StartedColl {
     }
 
     /// Starts the collective as a request, without waiting. Returns `None` if it is complete.
-    pub(in crate::runtime::comm) fn start(self, comm: &Comm) -> Result<Option<Run>> {
+    pub(crate) fn start(self, comm: &Comm) -> Result<Option<Run>> {
         match self {
             StartedColl::Over(_) => Ok(None),
             StartedColl::Going(run) => run.start(comm),
@@ -123,10 +123,10 @@ pub struct Run {
 }
 
 /// Collective that has its number and its record in the flight recorder, but has not started.
-pub(in crate::runtime::comm) struct CollSetup {
-    pub(in crate::runtime::comm) ticket: Ticket,
-    pub(in crate::runtime::comm) call: OpDesc,
-    pub(in crate::runtime::comm) turn: LockWord,
+pub(crate) struct CollSetup {
+    pub(crate) ticket: Ticket,
+    pub(crate) call: OpDesc,
+    pub(crate) turn: LockWord,
 }
 
 impl CollSetup {
@@ -157,18 +157,18 @@ impl CollSetup {
     }
 
     /// Returns a run of a native collective that has not started.
-    pub(in crate::runtime::comm) fn native(self, args: CollArgs) -> Run {
+    pub(crate) fn native(self, args: CollArgs) -> Run {
         self.run(CollWork::Native(args, None))
     }
 }
 
 impl Comm {
-    pub(in crate::runtime::comm) fn group(&self) -> Group {
+    pub(crate) fn group(&self) -> Group {
         Group { rank: self.rank, size: self.size }
     }
 
     #[cold]
-    pub(in crate::runtime::comm) fn refuse(&self, name: &str) -> Error {
+    pub(crate) fn refuse(&self, name: &str) -> Error {
         let why = self.broken.lock().clone().unwrap_or_default();
         Error::new(
             DTL_ERROR_INVALID_STATE,
@@ -182,13 +182,13 @@ impl Comm {
     /// Returns the error of a collective that began after the first failed collective. After the
     /// death of a rank, both fail with the same status.
     #[cold]
-    pub(in crate::runtime::comm) fn fail_with_first(&self) -> Error {
+    pub(crate) fn fail_with_first(&self) -> Error {
         let error = self.refuse("it was begun, but cannot go on");
         if self.has_gone() { Error::new(DTL_ERROR_RANK_FAILURE, error.text()) } else { error }
     }
 
     /// Returns true if a collective on this communicator has failed.
-    pub(in crate::runtime::comm) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
     }
 
@@ -201,7 +201,7 @@ impl Comm {
     }
 
     /// Starts a collective that uses the library's own algorithms; `generate` appends its steps.
-    pub(in crate::runtime::comm) fn prepare(
+    pub(crate) fn prepare(
         &self,
         call: OpDesc,
         reduction: Option<Reduction>,
@@ -220,11 +220,7 @@ impl Comm {
 
     /// Starts a small collective over the mailboxes. A collective that completes at once never
     /// becomes a `Run`, because creating a `Run` would take longer than the collective.
-    pub(in crate::runtime::comm) fn prepare_flat(
-        &self,
-        args: &CollArgs,
-        flat: &Mailboxes,
-    ) -> Result<StartedColl> {
+    pub(crate) fn prepare_flat(&self, args: &CollArgs, flat: &Mailboxes) -> Result<StartedColl> {
         let call = OpDesc::of(args);
         let turn = self.enter(&call)?;
         let begin = self.begin(call, turn);
@@ -239,10 +235,7 @@ impl Comm {
     }
 
     /// Starts a collective on device memory.
-    pub(in crate::runtime::comm) fn prepare_on_device(
-        &self,
-        args: CollArgs,
-    ) -> Result<StartedColl> {
+    pub(crate) fn prepare_on_device(&self, args: CollArgs) -> Result<StartedColl> {
         let call = OpDesc::of(&args);
         let turn = self.enter(&call)?;
         Ok(StartedColl::Going(self.begin(call.on_device(), turn).run(CollWork::Device(args, None))))
@@ -250,13 +243,13 @@ impl Comm {
 
     /// Enters a collective on this communicator and returns the lock, which only one thread has
     /// at a time. Fails if the thread may not call the transport.
-    pub(in crate::runtime::comm) fn enter(&self, call: &OpDesc) -> Result<LockWord> {
+    pub(crate) fn enter(&self, call: &OpDesc) -> Result<LockWord> {
         self.try_enter().map_or_else(|| self.enter_checked(call.kind.name()), Ok)
     }
 
     /// Enters a collective on the fast path. Returns `None` if a check of `enter_checked` may fail,
     /// so that the caller must use `enter_checked`.
-    pub(in crate::runtime::comm) fn try_enter(&self) -> Option<LockWord> {
+    pub(crate) fn try_enter(&self) -> Option<LockWord> {
         let is_well =
             self.is_open() && !self.is_broken.load(Ordering::Relaxed) && !self.is_for_some;
         if usually(is_well) { self.in_collective.try_take(epoch::thread_mark()) } else { None }
@@ -286,11 +279,11 @@ impl Comm {
     }
 
     /// Releases the lock that `enter` returned, so that other threads may enter a collective.
-    pub(in crate::runtime::comm) fn leave(&self, turn: LockWord) {
+    pub(crate) fn leave(&self, turn: LockWord) {
         self.in_collective.give_back(turn);
     }
 
-    pub(in crate::runtime::comm) fn begin(&self, call: OpDesc, turn: LockWord) -> CollSetup {
+    pub(crate) fn begin(&self, call: OpDesc, turn: LockWord) -> CollSetup {
         let call = self.numbered(call);
         CollSetup { ticket: self.recorder.begin(call.words()), call, turn }
     }
@@ -316,7 +309,7 @@ impl Comm {
 }
 
 impl Run {
-    pub(in crate::runtime::comm) fn advance(&mut self, comm: &Comm) -> Result<Advance> {
+    pub(crate) fn advance(&mut self, comm: &Comm) -> Result<Advance> {
         let advance = match &mut self.work {
             CollWork::Steps(schedule) => schedule.advance(comm, self.tag),
             CollWork::Native(args, op) => coll_native::advance(comm, args, op),
@@ -334,7 +327,7 @@ impl Run {
     }
 
     /// Advances a collective that is polled as a request; fails it if it can no longer complete.
-    pub(in crate::runtime::comm) fn progress(&mut self, comm: &Comm) -> Result<Advance> {
+    pub(crate) fn progress(&mut self, comm: &Comm) -> Result<Advance> {
         let advance = self
             .advance(comm)
             .map_err(|error| self.placed(comm, error, &DeadlineQuery::never()))?;
@@ -348,7 +341,7 @@ impl Run {
         Ok(advance)
     }
 
-    pub(in crate::runtime::comm) fn start(mut self, comm: &Comm) -> Result<Option<Self>> {
+    pub(crate) fn start(mut self, comm: &Comm) -> Result<Option<Self>> {
         let advance = self.advance(comm);
         // Other collectives may start while this one is in progress.
         comm.leave(self.turn);
@@ -377,7 +370,7 @@ impl Run {
     }
 
     /// Copies the results of a completed collective to buffers that the host cannot reach.
-    pub(in crate::runtime::comm) fn deliver(&mut self) -> Result<()> {
+    pub(crate) fn deliver(&mut self) -> Result<()> {
         if self.stage.is_none() { Ok(()) } else { self.deliver_stage() }
     }
 
@@ -389,28 +382,28 @@ impl Run {
             .map_or(Ok(()), |stage| stage.deliver().map_err(|error| error.within(name)))
     }
 
-    pub(in crate::runtime::comm) fn call(&self) -> &OpDesc {
+    pub(crate) fn call(&self) -> &OpDesc {
         &self.call
     }
 
     /// Returns the run with staged buffers, which receive their results when the run completes.
-    pub(in crate::runtime::comm) fn with(self, stage: StagedBuffers) -> Run {
+    pub(crate) fn with(self, stage: StagedBuffers) -> Run {
         Run { stage: Some(Box::new(stage)), ..self }
     }
 
     /// Returns the schedule to the communicator for reuse by a later collective.
-    pub(in crate::runtime::comm) fn recycle(&mut self, comm: &Comm) {
+    pub(crate) fn recycle(&mut self, comm: &Comm) {
         if let CollWork::Steps(schedule) = &mut self.work {
             comm.put_back(std::mem::take(schedule));
         }
     }
 
     /// Returns true if the collective was passed to the transport, which cannot cancel it.
-    pub(in crate::runtime::comm) fn is_irrevocable(&self) -> bool {
+    pub(crate) fn is_irrevocable(&self) -> bool {
         matches!(self.work, CollWork::Native(_, Some(_)))
     }
 
-    pub(in crate::runtime::comm) fn wait(mut self, comm: &Comm) -> Result<()> {
+    pub(crate) fn wait(mut self, comm: &Comm) -> Result<()> {
         let result = self.wait_in_turn(comm);
         if let Err(error) = &result {
             self.fail(comm, error);
@@ -482,12 +475,12 @@ impl Run {
     }
 
     /// Returns true if the collective has failed with operations still in flight in the transport.
-    pub(in crate::runtime::comm) fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         matches!(&self.work, CollWork::Steps(schedule) if schedule.is_in_use())
     }
 
     /// Cancels the operations in flight, and notifies all ranks of the abandoned collective.
-    pub(in crate::runtime::comm) fn fail(&mut self, comm: &Comm, error: &Error) {
+    pub(crate) fn fail(&mut self, comm: &Comm, error: &Error) {
         match &mut self.work {
             CollWork::Steps(schedule) => schedule.abandon(comm),
             CollWork::Device(..) => coll_device::give_up(comm),

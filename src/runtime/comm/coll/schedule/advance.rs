@@ -10,7 +10,7 @@ use crate::runtime::component::{Completion, SendMode};
 
 impl Schedule {
     /// Advances the schedule as far as possible without waiting.
-    pub(in crate::runtime::comm) fn advance(&mut self, comm: &Comm, tag: i32) -> Result<Advance> {
+    pub(crate) fn advance(&mut self, comm: &Comm, tag: i32) -> Result<Advance> {
         let mut moved = false;
         while self.at < self.steps.len() {
             if !self.is_started {
@@ -59,7 +59,7 @@ impl Schedule {
     }
 
     /// Removes completed operations from the list, polled by `ask`. Returns true if there were any.
-    pub(in crate::runtime::comm) fn poll_with(
+    pub(crate) fn poll_with(
         &mut self,
         comm: &Comm,
         ask: impl Fn(OpHandle, i32) -> Result<Option<Completion>>,
@@ -101,7 +101,7 @@ impl Schedule {
 
     /// Cancels all operations in flight, so that nothing accesses the caller's buffers any more. An
     /// operation that the transport cannot cancel stays in the list, and the scratch memory in use.
-    pub(in crate::runtime::comm) fn abandon(&mut self, comm: &Comm) {
+    pub(crate) fn abandon(&mut self, comm: &Comm) {
         self.pending.retain(|pending| match pending.started {
             OpHandle::Op(op) => comm.link.cancel(op).is_err(),
             _ => false,
@@ -111,7 +111,7 @@ impl Schedule {
 
     /// Completes the operations of this schedule with ranks that have destroyed the communicator.
     /// Fails with the error of the first such rank that has sent no message for the schedule.
-    pub(in crate::runtime::comm) fn end_with_left(&mut self, comm: &Comm) -> Result<()> {
+    pub(crate) fn end_with_left(&mut self, comm: &Comm) -> Result<()> {
         let ask = |started, peer| match comm.has_left(peer) {
             true => comm.poll_peer(started, peer),
             false => Ok(None),

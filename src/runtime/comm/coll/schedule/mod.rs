@@ -52,7 +52,7 @@ pub(super) enum Step {
 }
 
 /// Memory of one step in a schedule, in bytes.
-pub(in crate::runtime::comm) const STEP_BYTES: usize = size_of::<Step>();
+pub(crate) const STEP_BYTES: usize = size_of::<Step>();
 
 /// Operation of a round in flight.
 pub(super) struct Pending {
@@ -64,7 +64,7 @@ pub(super) struct Pending {
 
 /// Progress that one call of `advance` made.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::runtime::comm) enum Advance {
+pub(crate) enum Advance {
     Done,
     /// At least one operation completed.
     Moved,
@@ -73,7 +73,7 @@ pub(in crate::runtime::comm) enum Advance {
 
 /// Steps, their scratch memory, and the reduction that they use. Retained for reuse.
 #[derive(Default)]
-pub(in crate::runtime::comm) struct Schedule {
+pub(crate) struct Schedule {
     pub(super) steps: Vec<Step>,
     /// Index of the first step of the current round.
     pub(super) at: usize,
@@ -88,7 +88,7 @@ impl Schedule {
     /// Clears the schedule. Retains the memory of its lists and the largest of its scratch buffers,
     /// within bounds. The largest buffers fit every collective that ran before, so a repeated
     /// collective allocates no memory.
-    pub(in crate::runtime::comm) fn reset(&mut self, reduction: Option<Reduction>) {
+    pub(crate) fn reset(&mut self, reduction: Option<Reduction>) {
         self.steps.clear();
         self.pending.clear();
         (self.at, self.is_started, self.reduction) = (0, false, reduction);
@@ -100,7 +100,7 @@ impl Schedule {
     }
 
     /// Returns the bytes of the step list and the scratch memory.
-    pub(in crate::runtime::comm) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let scratch = self.spare.iter().chain(&self.scratch).map(|scratch| scratch.region().len());
         let pending = self.pending.capacity() * size_of::<Pending>();
         self.steps.capacity() * STEP_BYTES + pending + scratch.sum::<usize>()
@@ -120,12 +120,12 @@ impl Schedule {
     }
 
     /// Returns the ranks that the current round waits for, possibly with duplicates.
-    pub(in crate::runtime::comm) fn awaited(&self) -> impl Iterator<Item = i32> {
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = i32> {
         self.pending.iter().map(|pending| pending.peer)
     }
 
     /// Returns true if posted operations still use the scratch memory or the caller's buffers.
-    pub(in crate::runtime::comm) fn is_in_use(&self) -> bool {
+    pub(crate) fn is_in_use(&self) -> bool {
         !self.pending.is_empty()
     }
 }

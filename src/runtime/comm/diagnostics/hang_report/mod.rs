@@ -10,7 +10,7 @@
 //! - `retired`: notices to communicators that were destroyed meanwhile
 
 mod notice;
-pub(in crate::runtime::comm) mod reports;
+pub(crate) mod reports;
 mod retired;
 
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -29,7 +29,7 @@ use crate::sys::{
 };
 use notice::{Notice, NoticeKind, TOLD, WORDS};
 use reports::{CollFailure, Notices};
-pub(in crate::runtime::comm) use retired::retire;
+pub(crate) use retired::retire;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -41,14 +41,14 @@ const PATIENCE_NS: u64 = 500_000_000;
 /// that no call exceeds its limit by much more.
 const MOMENT_NS: u64 = 50_000_000;
 /// Wait in nanoseconds before a collective queries the other ranks for their collective.
-pub(in crate::runtime::comm) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
-pub(in crate::runtime::comm) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
+pub(crate) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
+pub(crate) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 
 impl CollFailure {
     /// Returns the failed and absent ranks that are the reason, as named by the abandoning rank:
     /// ranks known here may have destroyed the communicator only after the failure. Returns `None`
     /// if the collective has another reason.
-    pub(in crate::runtime::comm) fn cause(&self, comm: &Comm) -> Option<MissingRanks> {
+    pub(crate) fn cause(&self, comm: &Comm) -> Option<MissingRanks> {
         let is_failure = self.status == DTL_ERROR_RANK_FAILURE;
         Some(self.gone.clone().or(|| comm.gone())).filter(|gone| is_failure && !gone.is_empty())
     }
@@ -97,13 +97,13 @@ const NONE: u64 = HERE;
 /// Queries the ranks that this rank waits for, which reply when they are in a call. Querying all
 /// ranks is unnecessary: of the ranks that wait in vain, some wait for a rank that is elsewhere,
 /// and they notify the others.
-pub(in crate::runtime::comm) fn query(comm: &Comm, awaited: impl Iterator<Item = i32>) {
+pub(crate) fn query(comm: &Comm, awaited: impl Iterator<Item = i32>) {
     let notice = own(comm, NoticeKind::Ask, DTL_SUCCESS, NONE);
     awaited.collect::<BTreeSet<_>>().into_iter().for_each(|rank| notify(comm, rank, &notice));
 }
 
 /// Notifies all other ranks that this rank abandons collective `number` and all later ones.
-pub(in crate::runtime::comm) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
+pub(crate) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
     let first = comm.reports.heard.lock().own.replace(number);
     if let Some(first) = first.filter(|first| *first <= number) {
         comm.reports.heard.lock().own = Some(first);
@@ -127,18 +127,18 @@ pub(in crate::runtime::comm) fn give_up(comm: &Comm, number: u64, status: dtl_st
 }
 
 /// Notifies all other ranks that the communicator is being shrunk.
-pub(in crate::runtime::comm) fn revoke(comm: &Comm) {
+pub(crate) fn revoke(comm: &Comm) {
     notify_present(comm, &own(comm, NoticeKind::Revoke, DTL_SUCCESS, NONE));
 }
 
 /// Notifies all others that this rank is absent from the communicator of collective `number`.
-pub(in crate::runtime::comm) fn absent(comm: &Comm, number: u64) {
+pub(crate) fn absent(comm: &Comm, number: u64) {
     let notice = own(comm, NoticeKind::Absent, DTL_SUCCESS, number);
     if number == HERE { notify_present(comm, &notice) } else { notify_all(comm, &notice) }
 }
 
 /// Reads notices and replies to queries.
-pub(in crate::runtime::comm) fn serve(comm: &Comm) {
+pub(crate) fn serve(comm: &Comm) {
     read_notices(comm);
     serve_own(comm);
 }
@@ -155,7 +155,7 @@ fn read_notices(comm: &Comm) {
 }
 
 /// Reads only the notices on this communicator's own context, and replies to queries.
-pub(in crate::runtime::comm) fn serve_own(comm: &Comm) {
+pub(crate) fn serve_own(comm: &Comm) {
     if comm.size < 2 {
         return;
     }
@@ -175,7 +175,7 @@ pub(in crate::runtime::comm) fn serve_own(comm: &Comm) {
 }
 
 /// Reads notices on the context of a destroyed communicator, on behalf of a derived communicator.
-pub(in crate::runtime::comm) fn read_absences(comm: &Comm, context: u32, absences: &Absences) {
+pub(crate) fn read_absences(comm: &Comm, context: u32, absences: &Absences) {
     while let Some((outer, notice)) = next_notice(comm, context) {
         note_absence(absences, outer, &notice);
     }
@@ -190,7 +190,7 @@ thread_local! {
 
 /// Counts an unsuccessful poll of a nonblocking call, which a program may repeat indefinitely. So
 /// every `LOOKS`-th poll reads notices, as a waiting call does. Returns true if this poll did.
-pub(in crate::runtime::comm) fn looked_in_vain(comm: &Comm) -> bool {
+pub(crate) fn looked_in_vain(comm: &Comm) -> bool {
     let looks = IN_VAIN.try_with(|looks| looks.replace(looks.get().wrapping_add(1)));
     let is_due = looks.is_ok_and(|looks| looks % LOOKS == LOOKS - 1);
     if is_due {
@@ -201,7 +201,7 @@ pub(in crate::runtime::comm) fn looked_in_vain(comm: &Comm) -> bool {
 
 impl Comm {
     /// Receives the notices that departed ranks sent before they destroyed this communicator.
-    pub(in crate::runtime::comm) fn catch_up_with_left(&self) {
+    pub(crate) fn catch_up_with_left(&self) {
         self.left_ranks().into_iter().for_each(|rank| self.catch_up(rank));
         serve(self);
     }
@@ -260,7 +260,7 @@ fn handle_notice(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
 }
 
 /// Returns true if another rank is known to be in a different collective with the same number.
-pub(in crate::runtime::comm) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
+pub(crate) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
     let heard = comm.reports.heard.lock();
     let same_number = |other: &OpDesc| other.kind.is_collective() && other.tag == call.tag;
     let calls = heard.latest.values().flat_map(|notice| notice.calls.iter().map(|(call, _)| call));
@@ -269,7 +269,7 @@ pub(in crate::runtime::comm) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
 
 /// Queries all ranks, also about collective `about`, and waits for their replies: at most half a
 /// second, and at most 50 ms beyond a time limit.
-pub(in crate::runtime::comm) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
+pub(crate) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
     comm.reports.heard.lock().since_asked.clear();
     query_silent(comm, about);
     await_replies(comm, limit.left_ns().clamp(MOMENT_NS, PATIENCE_NS));
@@ -313,7 +313,7 @@ fn await_replies(comm: &Comm, limit_ns: u64) {
 /// Query to all ranks before a time limit passes, so that the replies have arrived when it does. It
 /// is sent half a second before the limit, or at half of the time. The notice of a rank that
 /// abandons the collective meanwhile counts as its reply.
-pub(in crate::runtime::comm) struct DeadlineQuery {
+pub(crate) struct DeadlineQuery {
     limit: Deadline,
     due: Deadline,
     /// Time of the query, and the collective that the query was about.
@@ -322,17 +322,17 @@ pub(in crate::runtime::comm) struct DeadlineQuery {
 
 impl DeadlineQuery {
     /// Creates the query for deadline `limit`, which is a limit of `limit_ns` nanoseconds.
-    pub(in crate::runtime::comm) fn before(limit: Deadline, limit_ns: u64) -> Self {
+    pub(crate) fn before(limit: Deadline, limit_ns: u64) -> Self {
         DeadlineQuery { limit, due: limit.earlier(PATIENCE_NS.min(limit_ns / 2)), asked: None }
     }
 
     /// Creates the query of a wait without a limit, which is never due.
-    pub(in crate::runtime::comm) fn never() -> Self {
+    pub(crate) fn never() -> Self {
         DeadlineQuery::before(Deadline::NEVER, u64::MAX)
     }
 
     /// Sends the query, once, when it is due.
-    pub(in crate::runtime::comm) fn send_when_due(&mut self, comm: &Comm, about: Option<i32>) {
+    pub(crate) fn send_when_due(&mut self, comm: &Comm, about: Option<i32>) {
         if self.asked.is_none() && self.due.passed() {
             self.asked = Some((now_ns(), about));
             query_others(comm, about);
@@ -341,7 +341,7 @@ impl DeadlineQuery {
 
     /// Waits for replies before a report: half a second from the query, until the limit if that is
     /// earlier, or 50 ms from the query if the limit has passed.
-    pub(in crate::runtime::comm) fn end(&self, comm: &Comm, about: Option<i32>) {
+    pub(crate) fn end(&self, comm: &Comm, about: Option<i32>) {
         match self.asked {
             Some((at, asked)) if asked == about => {
                 let since = now_ns().saturating_sub(at);
@@ -357,7 +357,7 @@ impl DeadlineQuery {
 }
 
 /// Returns one line: the current operation of all ranks, and their calls of collective `about`.
-pub(in crate::runtime::comm) fn summary(comm: &Comm, about: Option<i32>) -> String {
+pub(crate) fn summary(comm: &Comm, about: Option<i32>) -> String {
     let mut groups: Vec<(String, Vec<i32>)> = Vec::new();
     for (rank, text) in states(comm, about) {
         match groups.iter_mut().find(|(known, _)| *known == text) {
@@ -453,7 +453,7 @@ pub fn dump(comm: &Comm) -> String {
 }
 
 /// Returns `error` with the report appended to its text; `about` is the number of its collective.
-pub(in crate::runtime::comm) fn attach(comm: &Comm, error: &Error, about: Option<i32>) -> Error {
+pub(crate) fn attach(comm: &Comm, error: &Error, about: Option<i32>) -> Error {
     Error::new(error.status(), format!("{}: {}", error.text(), summary(comm, about)))
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Reports of the other ranks' operations on a communicator.
 #[derive(Default)]
-pub(in crate::runtime::comm) struct Reports {
+pub(crate) struct Reports {
     pub(super) heard: Mutex<Notices>,
     /// Number of notices received.
     pub(super) news: AtomicU64,
@@ -19,7 +19,7 @@ pub(in crate::runtime::comm) struct Reports {
     pub(super) sending: Mutex<Vec<Posted>>,
     pub(super) is_sending: AtomicBool,
     /// Absences, shared with the communicators that were created from this one.
-    pub(in crate::runtime::comm) absences: Arc<Absences>,
+    pub(crate) absences: Arc<Absences>,
 }
 
 #[derive(Default)]
@@ -36,28 +36,28 @@ pub(super) struct Notices {
 
 /// Collective that a rank has abandoned.
 #[derive(Clone)]
-pub(in crate::runtime::comm) struct CollFailure {
-    pub(in crate::runtime::comm) number: u64,
-    pub(in crate::runtime::comm) rank: i32,
-    pub(in crate::runtime::comm) status: dtl_status_t,
+pub(crate) struct CollFailure {
+    pub(crate) number: u64,
+    pub(crate) rank: i32,
+    pub(crate) status: dtl_status_t,
     /// Failed and absent ranks that are the reason, as far as the abandoning rank knew them.
-    pub(in crate::runtime::comm) gone: MissingRanks,
+    pub(crate) gone: MissingRanks,
 }
 
 impl Reports {
-    pub(in crate::runtime::comm) fn news(&self) -> u64 {
+    pub(crate) fn news(&self) -> u64 {
         self.news.load(Ordering::Relaxed)
     }
 
     /// Returns the notice that collective `number`, or an earlier collective, was abandoned.
-    pub(in crate::runtime::comm) fn given_up(&self, number: u64) -> Option<CollFailure> {
+    pub(crate) fn given_up(&self, number: u64) -> Option<CollFailure> {
         self.heard.lock().given_up.as_ref().filter(|first| first.number <= number).cloned()
     }
 
     /// Stores the failed and absent ranks that are the reason of a failure, for the notice to the
     /// other ranks. Later, more ranks may be missing, because they abandoned the collective and
     /// left.
-    pub(in crate::runtime::comm) fn note_cause(&self, gone: &MissingRanks) {
+    pub(crate) fn note_cause(&self, gone: &MissingRanks) {
         self.heard.lock().cause.get_or_insert_with(|| gone.clone());
     }
 }

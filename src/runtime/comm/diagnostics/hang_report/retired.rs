@@ -16,7 +16,7 @@ use std::sync::Arc;
 const MOST: usize = 16;
 
 /// Stores the context of a destroyed communicator, and receives messages to all stored contexts.
-pub(in crate::runtime::comm) fn retire(comm: &Comm) {
+pub(crate) fn retire(comm: &Comm) {
     let retired = &comm.link.retired.0;
     // No lock is held while the transport is called.
     let mut all = std::mem::take(&mut *retired.lock());

@@ -18,22 +18,22 @@
 mod non_p2p;
 mod progress;
 mod start;
-pub(in crate::runtime::comm) mod state;
+pub(crate) mod state;
 mod teardown;
 mod test;
 pub mod wait;
 
 use self::non_p2p::Other;
 pub use self::non_p2p::isend_on;
-pub(in crate::runtime::comm) use self::progress::standing;
+pub(crate) use self::progress::standing;
 pub use self::start::begin;
-pub(in crate::runtime::comm) use self::state::PollState;
+pub(crate) use self::state::PollState;
 use self::state::RequestPhase;
-pub(in crate::runtime::comm) use self::teardown::{
+pub(crate) use self::teardown::{
     cancel_all, check_revocable, end_all, end_if_absent, end_with_comm,
 };
 pub use self::teardown::{destroy, destroy_all, forget_all};
-pub(in crate::runtime::comm) use self::test::{RequestState, poll_request};
+pub(crate) use self::test::{RequestState, poll_request};
 use super::op_handle::OpHandle;
 use super::p2p_staging::BufferPath;
 use super::persistent::Persistent;
@@ -298,7 +298,7 @@ pub fn collective(comm: &Comm, begun: StartedColl) -> Result<dtl_request_t> {
 }
 
 /// Inserts a started operation on a window into the handle table. Returns the request's handle.
-pub(in crate::runtime::comm) fn of_window(
+pub(crate) fn of_window(
     comm: &Comm,
     (kind, peer): (Kind, i32),
     way: &Arc<dyn rma_path::RmaPath>,
@@ -316,23 +316,23 @@ pub(in crate::runtime::comm) fn of_window(
 }
 
 /// Returns the outcome of waiting for an inactive persistent request: success, without a message.
-pub(in crate::runtime::comm) fn at_rest() -> Outcome {
+pub(crate) fn at_rest() -> Outcome {
     (Completion::NOBODY, Ok(()))
 }
 
 /// Returns a reference-counted pointer to the request's communicator, for a caller that may wait.
-pub(in crate::runtime::comm) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
+pub(crate) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
     let comm = TABLE.group_of(handle.id)?;
     crate::runtime::comm::comm_table::TABLE.pin(&epoch::enter(), comm)
 }
 
 /// Returns the communicator of a request, borrowed for the lifetime of the guard `inside`.
-pub(in crate::runtime::comm) fn comm_here(inside: &Guard, handle: dtl_request_t) -> Option<&Comm> {
+pub(crate) fn comm_here(inside: &Guard, handle: dtl_request_t) -> Option<&Comm> {
     crate::runtime::comm::comm_table::TABLE.get(inside, TABLE.group_of(handle.id)?)
 }
 
 /// Returns the name of a request for error texts, and the kind of its operation.
-pub(in crate::runtime::comm) fn name_of(handle: dtl_request_t) -> (String, Option<Kind>) {
+pub(crate) fn name_of(handle: dtl_request_t) -> (String, Option<Kind>) {
     match TABLE.try_look(handle.id) {
         Ok(request) => (request.name(), Some(request.what.kind())),
         Err(LookupFailure::Stale) => ("completed meanwhile".to_owned(), None),
@@ -363,7 +363,7 @@ fn missed_by(handle: dtl_request_t, missed: &LookupFailure) -> Error {
 
 /// Returns the error for a request that an outer call on this thread is polling.
 #[cold]
-pub(in crate::runtime::comm) fn in_own_hands(handle: dtl_request_t) -> Error {
+pub(crate) fn in_own_hands(handle: dtl_request_t) -> Error {
     let text = format!(
         "request {:#x} is moved on by a call further up this thread, which has called the function \
          of the program that calls \
@@ -375,13 +375,13 @@ pub(in crate::runtime::comm) fn in_own_hands(handle: dtl_request_t) -> Error {
 
 /// Returns true if an outer call on this thread is polling the request. The request cannot complete
 /// before that call returns.
-pub(in crate::runtime::comm) fn is_in_own_hands(handle: dtl_request_t) -> bool {
+pub(crate) fn is_in_own_hands(handle: dtl_request_t) -> bool {
     TABLE.is_own(handle.id)
 }
 
 /// Returns the error of a handle that refers to no request.
 #[cold]
-pub(in crate::runtime::comm) fn stale(handle: dtl_request_t) -> Error {
+pub(crate) fn stale(handle: dtl_request_t) -> Error {
     invalid_handle("request", TAG, handle.id)
 }
 
@@ -492,7 +492,7 @@ fn poll(comm: &Comm, of: (Kind, i32), operation: &mut RequestOp) -> Result<Optio
     }
 }
 
-pub(in crate::runtime::comm) fn failed(error: Error) -> Outcome {
+pub(crate) fn failed(error: Error) -> Outcome {
     (Completion { status: error.status(), ..Completion::NOBODY }, Err(error))
 }
 

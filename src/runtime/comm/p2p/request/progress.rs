@@ -10,7 +10,7 @@ use crate::sys::handles::slot_map::{LookupFailure, SlotMap};
 
 /// Makes progress on a request and returns its state; `None` if the handle is stale. An outcome
 /// remains in the request.
-pub(in crate::runtime::comm) fn standing(handle: dtl_request_t) -> Result<Option<PollState>> {
+pub(crate) fn standing(handle: dtl_request_t) -> Result<Option<PollState>> {
     standing_if(handle, |_, _| true)
 }
 

@@ -8,7 +8,7 @@
 use std::task::Poll;
 
 /// Phase of a request with operation `A` and outcome `O`.
-pub(in crate::runtime::comm) enum RequestPhase<A, O> {
+pub(crate) enum RequestPhase<A, O> {
     /// Persistent request that is not started.
     AtRest,
     Active(A),
@@ -18,7 +18,7 @@ pub(in crate::runtime::comm) enum RequestPhase<A, O> {
 
 /// State of a request, returned by a poll.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::runtime::comm) enum PollState {
+pub(crate) enum PollState {
     AtRest,
     Active,
     Over,
@@ -27,7 +27,7 @@ pub(in crate::runtime::comm) enum PollState {
 impl<A, O> RequestPhase<A, O> {
     /// Starts an inactive request, which stays inactive if `begin` fails. Returns `None` if the
     /// request was not inactive.
-    pub(in crate::runtime::comm) fn start<E>(
+    pub(crate) fn start<E>(
         &mut self,
         begin: impl FnOnce() -> Result<A, E>,
     ) -> Option<Result<(), E>> {
@@ -39,7 +39,7 @@ impl<A, O> RequestPhase<A, O> {
 
     /// Makes progress on the request without waiting. `poll` returns the outcome of a complete
     /// operation, otherwise `None`. If `poll` fails, the request remains active.
-    pub(in crate::runtime::comm) fn settle<E>(
+    pub(crate) fn settle<E>(
         &mut self,
         poll: impl FnOnce(&mut A) -> Result<Option<O>, E>,
     ) -> Result<PollState, E> {
@@ -57,7 +57,7 @@ impl<A, O> RequestPhase<A, O> {
 
     /// Returns the outcome of a complete request and makes the request inactive, so that no other
     /// caller obtains the outcome. Returns `None` if the request is not complete.
-    pub(in crate::runtime::comm) fn take_outcome(&mut self) -> Option<O> {
+    pub(crate) fn take_outcome(&mut self) -> Option<O> {
         match std::mem::replace(self, RequestPhase::AtRest) {
             RequestPhase::Over(outcome) => Some(outcome),
             other => {
@@ -70,7 +70,7 @@ impl<A, O> RequestPhase<A, O> {
     /// Cancels the request, which becomes inactive. If `withdraw`, called with an active operation,
     /// fails or returns Pending, the request stays active. Returns `None` if the operation was
     /// canceled, otherwise its outcome. The outcome of an inactive request is `resting`.
-    pub(in crate::runtime::comm) fn cancel<E>(
+    pub(crate) fn cancel<E>(
         &mut self,
         resting: O,
         withdraw: impl FnOnce(&mut A) -> Result<Poll<Option<O>>, E>,

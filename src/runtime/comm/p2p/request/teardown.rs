@@ -27,7 +27,7 @@ fn handles_of(comm: &Comm) -> Vec<u64> {
 }
 
 /// Fails with BUSY while a collective that cannot be canceled is running on the communicator.
-pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
+pub(crate) fn check_revocable(comm: &Comm) -> Result<()> {
     for id in handles_of(comm) {
         let stays = TABLE.with(id, |request| {
             let is_stuck = match &request.life {
@@ -53,7 +53,7 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
 
 /// Cancels all operations of a communicator, so that no buffer is accessed afterwards. The handles
 /// of its requests become stale. Pending: some operations are matched but not complete.
-pub(in crate::runtime::comm) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
+pub(crate) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
     let mut all = Poll::Ready(());
     for id in handles_of(comm) {
         let withdrawn = TABLE.with(id, |request| match request.cancel(comm) {
@@ -77,10 +77,7 @@ pub(in crate::runtime::comm) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
 /// Cancels the operation of an active request whose communicator is closed or revoked. Fails if it
 /// was canceled; returns its outcome if it completed. Returns `None` if it cannot be canceled
 /// (yet); the operation and the communicator then continue.
-pub(in crate::runtime::comm) fn end_with_comm(
-    comm: &Comm,
-    handle: dtl_request_t,
-) -> Result<Option<Outcome>> {
+pub(crate) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option<Outcome>> {
     let taken = TABLE.with(handle.id, |request| {
         let taken = request.cancel(comm);
         if matches!(taken, Ok(Poll::Ready(_))) && request.again.is_none() {
@@ -100,7 +97,7 @@ pub(in crate::runtime::comm) fn end_with_comm(
 
 /// Completes a message to or from an absent rank as if the rank had died. The next test or wait
 /// returns that completion.
-pub(in crate::runtime::comm) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
+pub(crate) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
     let Ok(mut request) = TABLE.try_look(handle.id) else { return };
     request.set_owner();
     let is_message = match &request.life {
@@ -167,7 +164,7 @@ const PATIENCE: usize = 64;
 /// canceled. This may run during a poll of another communicator's request, on a thread that made
 /// progress on `comm` and holds its last reference. Therefore the wait for a polling call is
 /// bounded. A call that polls a request of `comm` finds no communicator and returns at once.
-pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
+pub(crate) fn end_all(comm: &Comm) {
     for id in handles_of(comm) {
         for _ in 0..PATIENCE {
             match TABLE.try_look(id) {

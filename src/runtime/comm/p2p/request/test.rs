@@ -19,7 +19,7 @@ use crate::sys::{
 use std::task::Poll;
 
 /// State of a request, returned by a poll to the caller.
-pub(in crate::runtime::comm) enum RequestState {
+pub(crate) enum RequestState {
     /// Complete: the caller has the outcome; the handle is stale unless the request is persistent.
     Over,
     /// Persistent request that is not started.
@@ -43,7 +43,7 @@ impl RequestState {
 /// request at the same time. With `waits`, the caller waits for nothing else, and the poll may
 /// spend some microseconds on a message.
 #[inline(always)] // row: wait
-pub(in crate::runtime::comm) fn poll_request(
+pub(crate) fn poll_request(
     inside: &Guard,
     handle: dtl_request_t,
     told: &mut Outcome,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Runs the schedules to completion. Returns the sender, receiver and bytes of each message. Panics
 /// on deadlock, if sizes do not match, or if messages remain unreceived.
-pub(in crate::runtime::comm) fn simulate(all: &mut [Schedule]) -> Vec<(i32, i32, usize)> {
+pub(crate) fn simulate(all: &mut [Schedule]) -> Vec<(i32, i32, usize)> {
     let (mut sent, mut wires) = (Vec::new(), BTreeMap::<(i32, i32), VecDeque<Scratch>>::new());
     loop {
         let mut moved = false;
