@@ -12,7 +12,7 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
             "backend/bootstrap/job_id.rs MEMBERS",
             "backend/cuda/discovery.rs LIBRARY",
             "backend/cuda/modules/nvrtc.rs LIBRARY",
-            "backend/mpi/reduce_op.rs NAMED",
+            "backend/mpi/coll/reduce_op.rs NAMED",
             "backend/mpi/library/mpi_library.rs FAILED",
             "backend/mpi/library/mpi_library.rs LOADED",
             "backend/nccl/discovery.rs LIBRARY",
@@ -117,8 +117,8 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
     (
         "also in the program's own MPI calls: fold and release_all in backend/mpi",
         &[
-            "backend/mpi/reduce_op.rs OPERATIONS",
-            "backend/mpi/reduce_op.rs OWN",
+            "backend/mpi/coll/reduce_op.rs OPERATIONS",
+            "backend/mpi/coll/reduce_op.rs OWN",
             "backend/mpi/window.rs LEFT",
         ],
     ),

@@ -1,9 +1,10 @@
 //! MPI communicators: duplication, release, and this process' rank and size.
 
 use super::library::functions::Handle;
-use super::library::mpi_library::Mpi;
-use super::stale_messages;
-use crate::error::Result;
+use super::library::mpi_library::{Mpi, PendingFree};
+use super::{message, stale_messages};
+use crate::abi::word::DTL_OP_MAX;
+use crate::error::{Result, fail};
 use std::ffi::c_int;
 
 /// Duplicates a communicator; errors on the copy are returned. Collective. Requires an `MpiGuard`.
@@ -46,4 +47,32 @@ pub(super) fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
     // SAFETY: the library created the communicator, which is freed once.
     let code = unsafe { (mpi.call.MPI_Comm_free)(&raw mut comm) };
     mpi.check("MPI_Comm_free", code).and(received)
+}
+
+/// Returns true if `own` is true on any rank; collective, with the same result on all ranks.
+pub(super) fn agree(mpi: &Mpi, comm: Handle, own: bool) -> Result<bool> {
+    let mut any = c_int::from(own);
+    let (at, in_place, int) = ((&raw mut any).cast(), mpi.k.in_place.ptr(), mpi.k.int);
+    let Some(max) = mpi.k.op(DTL_OP_MAX) else {
+        return fail!(DTL_ERROR_INTERNAL, "MPI without MPI_MAX");
+    };
+    // SAFETY: one int is reduced in place, on a communicator that all ranks have just created.
+    let code = unsafe { (mpi.call.MPI_Allreduce)(in_place, at, 1, int, max, comm) };
+    mpi.check("MPI_Allreduce", code).map(|()| any != 0)
+}
+
+impl Mpi {
+    /// Frees an object of the library. Requires an `MpiGuard`.
+    pub(super) fn free_now(&self, left: PendingFree) -> Result<()> {
+        match left {
+            PendingFree::Comm(comm) => free(self, comm),
+            PendingFree::Over(request) => message::wait(self, request),
+            PendingFree::Request(mut request) => {
+                // SAFETY: the library created the persistent request, which is freed once.
+                self.check("MPI_Request_free", unsafe {
+                    (self.call.MPI_Request_free)(&raw mut request)
+                })
+            }
+        }
+    }
 }

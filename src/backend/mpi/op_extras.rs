@@ -1,13 +1,37 @@
 //! Side state of the few operations that are more than an MPI_Request.
 
-use super::coll::collective::RetainedArgs;
-use super::library::functions::Handle;
+use super::library::functions::{Count, Handle};
 use crate::sys::{
     compute::callback::ForeignTester,
     memory::buf::{Region, Scratch},
     sync::lock::Mutex,
 };
+use std::ffi::c_int;
 use std::sync::Arc;
+
+/// Arguments that MPI reads until a collective completes.
+#[derive(Default)]
+pub(crate) struct RetainedArgs(Vec<Item>);
+
+#[allow(dead_code, reason = "read by MPI only")]
+pub(crate) enum Item {
+    List(Vec<c_int>),
+    Counts(Vec<Count>),
+    Places(Vec<isize>),
+    Data(Scratch),
+}
+
+impl RetainedArgs {
+    /// Returns true if no argument is retained.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Retains an argument; the memory that `item` owns does not move.
+    pub(crate) fn push(&mut self, item: Item) {
+        self.0.push(item);
+    }
+}
 
 /// Side state of an operation.
 pub(super) enum OpExtra {

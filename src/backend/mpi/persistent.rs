@@ -10,9 +10,8 @@ use super::ids;
 use super::library::functions::{Count, Handle};
 use super::library::mpi_library::{Mpi, PendingFree};
 use super::message::LARGE;
-use super::transport::MpiTransport;
 use crate::error::Result;
-use crate::runtime::component::{OpId, Selector};
+use crate::runtime::component::OpId;
 use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,47 +87,21 @@ fn fits(mpi: &Mpi, data: Region) -> bool {
         || (mpi.call.MPI_Send_init_c.is_some() && mpi.call.MPI_Recv_init_c.is_some())
 }
 
-/// Creates a persistent send; returns `None` if MPI cannot count its bytes.
-pub(super) fn make_send(
-    endpoint: &MpiTransport,
+/// Creates a persistent send or receive; returns `None` if MPI cannot count its bytes. `place`: the
+/// peer, the tag and the communicator.
+pub(super) fn make(
+    mpi: &Mpi,
+    is_send: bool,
     data: Region,
-    dest: i32,
-    word: u64,
+    place: Result<(c_int, c_int, Handle)>,
 ) -> Option<Result<OpId>> {
-    fits(endpoint.mpi, data).then(|| {
-        let (comm, tag) = endpoint.place(word)?;
-        lend(
-            endpoint,
-            PersistentRequest {
-                request: AtomicU64::new(0),
-                is_send: true,
-                data,
-                peer: dest,
-                tag,
-                comm,
-            },
-        )
+    fits(mpi, data).then(|| {
+        let (peer, tag, comm) = place?;
+        let request = AtomicU64::new(0);
+        let kept = PersistentRequest { request, is_send, data, peer, tag, comm };
+        let _turn = mpi.enter()?;
+        kept.make(mpi).map(|()| ids::lend(Box::new(kept)))
     })
-}
-
-/// Creates a persistent receive; returns `None` if MPI cannot count its bytes.
-pub(super) fn make_recv(
-    endpoint: &MpiTransport,
-    data: Region,
-    select: Selector,
-) -> Option<Result<OpId>> {
-    fits(endpoint.mpi, data).then(|| {
-        let (peer, tag, comm) = endpoint.wanted(select)?;
-        lend(
-            endpoint,
-            PersistentRequest { request: AtomicU64::new(0), is_send: false, data, peer, tag, comm },
-        )
-    })
-}
-
-fn lend(endpoint: &MpiTransport, kept: PersistentRequest) -> Result<OpId> {
-    let _turn = endpoint.mpi.enter()?;
-    kept.make(endpoint.mpi).map(|()| ids::lend(Box::new(kept)))
 }
 
 /// Starts an inactive persistent request.

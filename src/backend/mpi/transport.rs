@@ -430,11 +430,12 @@ impl Transport for MpiTransport {
 
 impl PersistentOps for MpiTransport {
     fn make_send(&self, data: Region, dest: i32, word: u64) -> Option<Result<OpId>> {
-        persistent::make_send(self, data, dest, word)
+        let place = self.place(word).map(|(comm, tag)| (dest, tag, comm));
+        persistent::make(self.mpi, true, data, place)
     }
 
     fn make_recv(&self, data: Region, select: Selector) -> Option<Result<OpId>> {
-        persistent::make_recv(self, data, select)
+        persistent::make(self.mpi, false, data, self.wanted(select))
     }
 
     fn start(&self, op: OpId) -> Result<()> {
@@ -452,7 +453,7 @@ impl Rma for MpiTransport {
     }
 
     fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
-        Ok(Box::new(window::make(self, part)?))
+        Ok(Box::new(window::make(self.mpi, self.user, self.rank, part)?))
     }
 }
 

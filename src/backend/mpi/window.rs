@@ -8,10 +8,10 @@
 //! MPI's windows are used only if all threads may call MPI: a thread must make MPI progress while
 //! the program computes, and calls block here.
 
+use super::comm;
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, OVER_TEXT};
 use super::message::TypedCount;
-use super::transport::MpiTransport;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::component::{FlushScope, OpId, Swap, TargetRange, Window, WindowPart};
@@ -78,28 +78,31 @@ pub(super) struct MpiWindow {
     _hold: Hold,
 }
 
-/// Creates a window; collective over the endpoint's ranks.
-pub(super) fn make(endpoint: &MpiTransport, part: WindowPart<'_>) -> Result<MpiWindow> {
-    let (mpi, comm) = (endpoint.mpi, endpoint.user);
+/// Creates a window; collective over the ranks of `on`.
+pub(super) fn make(
+    mpi: &'static Mpi,
+    on: Handle,
+    rank: c_int,
+    part: WindowPart<'_>,
+) -> Result<MpiWindow> {
     let _turn = mpi.enter()?;
-    let rank = endpoint.rank;
     let is_off = |memory: Region, by: usize| memory.addr().get() % by != 0;
     let (win, memory) = match part.memory {
-        Some(memory) if super::agree(mpi, comm, is_off(memory, ALIGN_OF_GIVEN))? => {
+        Some(memory) if comm::agree(mpi, on, is_off(memory, ALIGN_OF_GIVEN))? => {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "memory for MPI's windows is to be {ALIGN_OF_GIVEN}-byte aligned, on all ranks"
             );
         }
-        Some(memory) => (create(mpi, comm, memory)?, memory),
+        Some(memory) => (create(mpi, on, memory)?, memory),
         None => {
             let size = usize::try_from(rank).ok().and_then(|rank| part.sizes.get(rank)).copied();
-            allocate(mpi, comm, usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX))?
+            allocate(mpi, on, usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX))?
         }
     };
     mpi.make_window_quiet(win)?;
     let is_wrong = !is_unified(mpi, win)? || (part.memory.is_none() && is_off(memory, ALIGN));
-    if super::agree(mpi, comm, is_wrong)? {
+    if comm::agree(mpi, on, is_wrong)? {
         free(mpi, win)?;
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
@@ -455,13 +458,15 @@ impl Window for MpiWindow {
 /// Windows that their ranks have not closed together, the oldest first.
 static LEFT: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
 
-/// Frees the windows that were not closed together; all ranks call it in MPI_Finalize.
-pub(super) fn release_all(mpi: &Mpi) {
-    let _aside = epoch::aside(); // inside MPI_Finalize, which the program may have called
-    let left = std::mem::take(&mut *LEFT.lock());
-    for win in left {
-        // MPI_Finalize releases every window that MPI does not free now.
-        let _ = end(mpi, win);
+impl Mpi {
+    /// Frees the windows that were not closed together; all ranks call it in MPI_Finalize.
+    pub(super) fn free_windows(&self) {
+        let _aside = epoch::aside(); // inside MPI_Finalize, which the program may have called
+        let left = std::mem::take(&mut *LEFT.lock());
+        for win in left {
+            // MPI_Finalize releases every window that MPI does not free now.
+            let _ = end(self, win);
+        }
     }
 }
 

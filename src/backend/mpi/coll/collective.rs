@@ -4,12 +4,11 @@
 //! displacements from the block with the lowest address. `large_count` handles counts that exceed
 //! `int`.
 
-use super::large_count;
+use super::{large_count, reduce_op};
 use crate::backend::mpi::ids::id_of;
-use crate::backend::mpi::library::functions::{Count, Handle};
+use crate::backend::mpi::library::functions::Handle;
 use crate::backend::mpi::message::{self, TypedCount};
-use crate::backend::mpi::op_extras::OpExtra;
-use crate::backend::mpi::reduce_op;
+use crate::backend::mpi::op_extras::{Item, OpExtra, RetainedArgs};
 use crate::backend::mpi::transport::MpiTransport;
 use crate::error::{Result, fail};
 use crate::runtime::comm::coll::{Buffer, CollArgs, Extent, Kind};
@@ -75,7 +74,7 @@ impl NativeCollectives for MpiTransport {
         let mut call =
             MpiCall { endpoint: self, request: Some(&mut request), kept: &mut kept, is_large };
         call.make(args)?;
-        if !kept.0.is_empty() {
+        if !kept.is_empty() {
             self.odd.add(request, OpExtra::Keeps(kept));
         }
         Ok(id_of(request, false))
@@ -108,25 +107,6 @@ pub(crate) struct MpiCall<'a> {
     pub(crate) kept: &'a mut RetainedArgs,
     /// True if `int` cannot hold the number of bytes.
     is_large: bool,
-}
-
-/// Arguments that MPI reads until a collective completes.
-#[derive(Default)]
-pub(crate) struct RetainedArgs(Vec<Item>);
-
-#[allow(dead_code, reason = "read by MPI only")]
-pub(crate) enum Item {
-    List(Vec<c_int>),
-    Counts(Vec<Count>),
-    Places(Vec<isize>),
-    Data(Scratch),
-}
-
-impl RetainedArgs {
-    /// Retains an argument; the memory that `item` owns does not move.
-    pub(crate) fn push(&mut self, item: Item) {
-        self.0.push(item);
-    }
 }
 
 /// Calls the blocking or the nonblocking function. The last arguments of all these functions are

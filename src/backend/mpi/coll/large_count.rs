@@ -5,10 +5,11 @@
 //! functions cannot be used, the library's own algorithms run instead; blocks of different sizes
 //! get a larger unit.
 
-use super::collective::{Item, MOST, MpiCall, at, bytes};
+use super::collective::{MOST, MpiCall, at, bytes};
+use super::reduce_op;
 use crate::backend::mpi::library::functions::{Count, Handle};
 use crate::backend::mpi::library::mpi_library::Mpi;
-use crate::backend::mpi::reduce_op;
+use crate::backend::mpi::op_extras::Item;
 use crate::backend::mpi::transport::MpiTransport;
 use crate::error::{Result, fail};
 use crate::runtime::comm::coll::{Buffer, CollArgs, Kind};

@@ -16,7 +16,6 @@ use super::discovery::{self, FoundLibrary};
 use super::functions::{Functions, Handle};
 use super::launcher;
 pub use super::thread_level::ThreadLevel;
-use crate::backend::mpi::{comm, message};
 use crate::backend::symbol_table::SymbolTable as _;
 use crate::error::{Error, Result, fail};
 use crate::runtime::{explain, log, settings};
@@ -340,19 +339,6 @@ impl Mpi {
         }
     }
 
-    fn free_now(&self, left: PendingFree) -> Result<()> {
-        match left {
-            PendingFree::Comm(comm) => comm::free(self, comm),
-            PendingFree::Over(request) => message::wait(self, request),
-            PendingFree::Request(mut request) => {
-                // SAFETY: the library created the persistent request, which is freed once.
-                self.check("MPI_Request_free", unsafe {
-                    (self.call.MPI_Request_free)(&raw mut request)
-                })
-            }
-        }
-    }
-
     fn admit(&self, state: u32) -> Result<MpiGuard<'_>> {
         match state {
             MULTIPLE => Ok(MpiGuard { _others_wait: None }),
@@ -504,8 +490,8 @@ unsafe extern "C" fn note_end(
 ) -> c_int {
     // SAFETY: the value is the `Mpi` that set the attribute, which is never freed.
     let mpi = unsafe { &*value.cast::<Mpi>().cast_const() };
-    crate::backend::mpi::reduce_op::release_all(mpi);
-    crate::backend::mpi::window::release_all(mpi);
+    mpi.free_reductions();
+    mpi.free_windows();
     mpi.state.store(OVER, Ordering::Release);
     0
 }

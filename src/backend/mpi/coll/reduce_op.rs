@@ -106,17 +106,19 @@ fn operation(mpi: &Mpi, commutes: bool) -> Result<Handle> {
     Ok(operation)
 }
 
-/// Frees the datatypes and operations created for MPI, when MPI is about to be finalized.
-pub(crate) fn release_all(mpi: &Mpi) {
-    let _aside = epoch::aside(); // inside MPI_Finalize, which the program may have called
-    for own in OWN.write().drain(..) {
-        // MPI_Finalize releases every datatype that MPI does not free now.
-        let _ = message::free(mpi, own.datatype);
-    }
-    for slot in &mut *OPERATIONS.write() {
-        if let Some(mut operation) = slot.take() {
-            // SAFETY: `operation` created this operation, which is freed once.
-            unsafe { (mpi.call.MPI_Op_free)(&raw mut operation) };
+impl Mpi {
+    /// Frees the datatypes and operations created for MPI, when MPI is about to be finalized.
+    pub(crate) fn free_reductions(&self) {
+        let _aside = epoch::aside(); // inside MPI_Finalize, which the program may have called
+        for own in OWN.write().drain(..) {
+            // MPI_Finalize releases every datatype that MPI does not free now.
+            let _ = message::free(self, own.datatype);
+        }
+        for slot in &mut *OPERATIONS.write() {
+            if let Some(mut operation) = slot.take() {
+                // SAFETY: `operation` created this operation, which is freed once.
+                unsafe { (self.call.MPI_Op_free)(&raw mut operation) };
+            }
         }
     }
 }
