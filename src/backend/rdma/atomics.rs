@@ -18,184 +18,23 @@
 //! requests. So no operation starts on elements of an unfinished loop or of an operation that has
 //! started only some of its elements.
 
+use super::atomic_op::{Atomic, AtomicKind, ELEMENT, Try, element_value};
 use super::engine::RdmaEngine;
 use super::operation::RdmaOperation;
 use super::rndv::done;
 use crate::abi::status::DTL_ERROR_CONNECTION_LOST;
-use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t};
+use crate::abi::word::dtl_dtype_t;
 use crate::backend::op_table::Operations;
 use crate::backend::p2p_protocol::Change;
 use crate::backend::rdma::endpoint::connect::busy;
 use crate::backend::rdma::endpoint::peer::Peer;
 use crate::backend::rdma::endpoint::qp_state::{InFlightWork, OnCompletion};
-use crate::backend::rdma::protocol::eager_slots::RESULTS;
 use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
-use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
-use crate::error::{Result, fail};
+use crate::backend::rdma::verbs::qp::{Piece, Remote};
+use crate::error::Result;
 use crate::runtime::component::{Completion, OpId, Swap, TargetRange};
 use crate::sys::compute::reduce;
-use crate::sys::compute::shared_atomics::{self, Update};
 use crate::sys::memory::buf::{Addr, Region};
-use std::ops::Range;
-
-/// Size of an element in bytes.
-const ELEMENT: usize = 8;
-
-/// Atomic operation in flight.
-pub(crate) struct Atomic {
-    pub(crate) target: usize,
-    pub(crate) window: usize,
-    /// Remote address and key of the first element.
-    at: Remote,
-    how: How,
-    from: Region,
-    result: Region,
-    count: usize,
-    /// Number of elements that have been tried at least once; `over` counts the completed elements.
-    begun: usize,
-    over: usize,
-}
-
-/// Method of changing an element.
-#[derive(Clone, Copy)]
-enum How {
-    Look,
-    Add,
-    /// Swaps in the new value if the element equals this expected value.
-    Swap(Region),
-    Loop(&'static Update),
-}
-
-/// Work request in flight whose result arrives in a result slot.
-#[derive(Clone, Copy)]
-struct Try {
-    op: OpId,
-    /// Index of the element within the operation.
-    index: usize,
-    work: WorkRequest,
-}
-
-/// Result slots of a peer, and the order of operations on the peer's elements.
-#[derive(Default)]
-pub(crate) struct Results {
-    tries: Vec<Try>,
-    free: Vec<usize>,
-    /// Result slots whose results have arrived.
-    pub(crate) heard: Vec<usize>,
-    /// Result slots whose work requests must be posted again because the queue pair had no room.
-    again: Vec<usize>,
-    /// Element addresses on which no other operation may start, with the blocking operation.
-    held: Vec<(OpId, Range<u64>)>,
-    /// Address of the element whose loop completed last, and its value afterwards.
-    known: (u64, u64),
-}
-
-fn word(region: Region) -> u64 {
-    let [word] = region.first_words();
-    word
-}
-
-impl How {
-    fn of(change: &Change) -> Result<How> {
-        let (dtype, op) = (change.dtype, change.op);
-        match shared_atomics::update(dtype, op).filter(|update| update.size() == ELEMENT) {
-            Some(_) if op == DTL_OP_NO_OP => Ok(How::Look),
-            Some(_) if shared_atomics::is_counter(dtype, op) => Ok(How::Add),
-            Some(update) => Ok(How::Loop(update)),
-            None => {
-                fail!(
-                    DTL_ERROR_NOT_SUPPORTED,
-                    "the device does not apply operation {op} to dtype {dtype}"
-                )
-            }
-        }
-    }
-}
-
-impl Atomic {
-    fn operand(&self, index: usize) -> Region {
-        self.from.part(index * ELEMENT, ELEMENT)
-    }
-
-    fn is_loop(&self) -> bool {
-        matches!(self.how, How::Loop(_))
-    }
-
-    /// Returns the first work request for element `index`; `known` is an address and its value.
-    fn first(&self, index: usize, known: (u64, u64)) -> WorkRequest {
-        let there = Remote { addr: self.at.addr + (index * ELEMENT) as u64, rkey: self.at.rkey };
-        match self.how {
-            How::Look => WorkRequest::FetchAdd(there, 0),
-            How::Add => WorkRequest::FetchAdd(there, word(self.operand(index))),
-            How::Swap(expected) => WorkRequest::CompareSwap(there, word(expected), word(self.from)),
-            How::Loop(update) => {
-                let guess = if known.0 == there.addr { known.1 } else { 0 };
-                WorkRequest::CompareSwap(there, guess, update.made(guess, self.operand(index)))
-            }
-        }
-    }
-
-    /// Returns the next work request for the element at `index` after `tried` returned the value
-    /// `found`; `None` if the element is completed.
-    fn next(&self, index: usize, tried: WorkRequest, found: u64) -> Option<WorkRequest> {
-        let (How::Loop(update), WorkRequest::CompareSwap(there, expected, _)) = (self.how, tried)
-        else {
-            return None;
-        };
-        let made = update.made(found, self.operand(index));
-        // If the operation leaves the value unchanged, the value was correct when it was read.
-        (found != expected && found != made).then_some(WorkRequest::CompareSwap(there, found, made))
-    }
-}
-
-impl Results {
-    fn has_place(&self) -> bool {
-        !self.free.is_empty() || self.tries.len() < RESULTS
-    }
-
-    fn add(&mut self, one: Try) -> Option<usize> {
-        if !self.has_place() {
-            return None;
-        }
-        let slot = self.free.pop().unwrap_or(self.tries.len());
-        match self.tries.get_mut(slot) {
-            Some(known) => *known = one,
-            None => self.tries.push(one),
-        }
-        Some(slot)
-    }
-
-    /// Returns true if a result slot is free and no other operation blocks any of `elements`.
-    fn admits(&self, elements: &Range<u64>) -> bool {
-        let is_apart = |held: &Range<u64>| held.end <= elements.start || elements.end <= held.start;
-        self.has_place() && self.held.iter().all(|(_, held)| is_apart(held))
-    }
-
-    /// Allows later operations on the elements of `op`.
-    fn release(&mut self, op: OpId) {
-        if let Some(at) = self.held.iter().position(|(held, _)| *held == op) {
-            self.held.swap_remove(at);
-        }
-    }
-
-    /// Frees all result slots of `op`, removes its pending retries and unblocks its elements.
-    fn forget(&mut self, op: OpId) {
-        self.again.retain(|slot| self.tries.get(*slot).is_none_or(|one| one.op != op));
-        let slots = (0..self.tries.len()).filter(|slot| !self.free.contains(slot));
-        let its: Vec<_> =
-            slots.filter(|slot| self.tries.get(*slot).is_some_and(|one| one.op == op)).collect();
-        self.free.extend(its);
-        self.release(op);
-    }
-
-    /// Frees the result slot of a completed element; for a loop, records the element's last value.
-    fn end(&mut self, slot: usize, is_loop: bool, tried: WorkRequest, found: u64) {
-        self.free.push(slot);
-        if let (true, WorkRequest::CompareSwap(there, expected, made)) = (is_loop, tried) {
-            self.known = (there.addr, if found == expected { made } else { found });
-        }
-    }
-}
 
 impl Peer {
     /// Returns the operation that waits for the result of a work request that may have changed an
@@ -209,7 +48,7 @@ impl Peer {
         let op = self.results.tries.get(slot)?.op;
         let looks = matches!(
             operations.get(op),
-            Some(RdmaOperation::Atomic(Atomic { how: How::Look, .. }))
+            Some(RdmaOperation::Atomic(Atomic { how: AtomicKind::Look, .. }))
         );
         (!looks).then_some(op)
     }
@@ -237,7 +76,7 @@ impl RdmaEngine {
     }
 
     pub(crate) fn accumulate(&mut self, window: Addr, change: &Change) -> Result<OpId> {
-        self.begin_atomic(window, change.to, How::of(change)?, (change.from, change.result))
+        self.begin_atomic(window, change.to, AtomicKind::of(change)?, (change.from, change.result))
     }
 
     pub(crate) fn compare_and_swap(
@@ -246,14 +85,14 @@ impl RdmaEngine {
         swap: Swap,
         to: TargetRange,
     ) -> Result<OpId> {
-        self.begin_atomic(window, to, How::Swap(swap.expected), (swap.value, swap.result))
+        self.begin_atomic(window, to, AtomicKind::Swap(swap.expected), (swap.value, swap.result))
     }
 
     fn begin_atomic(
         &mut self,
         window: Addr,
         to: TargetRange,
-        how: How,
+        how: AtomicKind,
         (from, result): (Region, Region),
     ) -> Result<OpId> {
         let (target, place) = self.place(window, to)?;
@@ -331,7 +170,7 @@ impl RdmaEngine {
 
     fn hear_answer(&mut self, rank: usize, slot: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
-        let found = word(peer.slab.result(slot));
+        let found = element_value(peer.slab.result(slot));
         let Some(one) = peer.results.tries.get_mut(slot) else { return Ok(()) };
         let Try { op, index, work } = *one;
         let Some(RdmaOperation::Atomic(atomic)) = self.operations.get_mut(op) else {
@@ -357,7 +196,3 @@ impl RdmaEngine {
         Ok(())
     }
 }
-
-#[cfg(test)]
-#[path = "tests/atomics.rs"]
-mod tests;

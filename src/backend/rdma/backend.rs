@@ -2,6 +2,7 @@
 
 use super::config::Config;
 use super::engine::RdmaEngine;
+use super::events;
 use super::verbs::discovery::{self, Verbs};
 use super::verbs::port_select::{self, Choice, PortInfo};
 use super::verbs::rail::Rail;
@@ -225,7 +226,8 @@ fn join(prepared: Prepared, met: Records, config: Config) -> Result<Box<dyn Tran
     let size = usize::try_from(met.size).unwrap_or(1);
     let description = describe(&rails, &config);
     let rank = usize::try_from(met.rank).unwrap_or(0);
-    let state = RdmaEngine::new(rank, size, rails, oob, config)?;
+    let bell = if config.sleeps { Some(events::bell(&rails, &oob)?) } else { None };
+    let state = RdmaEngine::new(rank, size, rails, (oob, bell), config);
     let properties = Arc::new(Properties {
         answers_late: true, // Both ranks re-establish a broken connection.
         is_oversubscribed,

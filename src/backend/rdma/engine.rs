@@ -1,9 +1,9 @@
 //! State of an rdma communicator, and its progress.
 
-use super::cq::CqSet;
+use super::cq::{BATCH, CqSet};
 use super::operation::{RdmaOperation, part_over};
 use super::protocol::eager_slots::{DATA, EagerHeader, EagerKind, Note, NoteKind};
-use super::{events, window};
+use super::window_memory::RdmaWindow;
 use crate::abi::status::*;
 use crate::backend::bootstrap::liveness::Oob;
 use crate::backend::op_table::Operations;
@@ -15,7 +15,7 @@ use crate::backend::rdma::endpoint::qp_state::WorkId;
 use crate::backend::rdma::memory::reg_cache::Cache;
 use crate::backend::rdma::verbs::errors;
 use crate::backend::rdma::verbs::functions::*;
-use crate::backend::rdma::verbs::rail::Rail;
+use crate::backend::rdma::verbs::rail::{Completions, Rail};
 use crate::backend::rdma::verbs::types::Wc;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Completion, OpId};
@@ -35,6 +35,8 @@ const LONGEST: usize = 1 << 20;
 /// Maximum number of rounds in which arrived messages are read before a peer is closed. Each round
 /// handles more messages than one peer can have in flight.
 const DRAIN: usize = 128;
+/// Maximum number of batches polled from a queue in one round.
+const BATCHES: usize = 8;
 /// Number of consecutive empty rounds after which no more arrivals are expected: a device may
 /// report an arrival shortly after it has completed the sender's request.
 const QUIET: usize = 24;
@@ -81,7 +83,7 @@ pub(crate) struct RdmaEngine {
     pub(crate) dead_device: Option<String>,
     pub(crate) oob: Oob,
     pub(crate) cache: Cache,
-    pub(crate) windows: Vec<window::RdmaWindow>,
+    pub(crate) windows: Vec<RdmaWindow>,
     pub(crate) last_window: usize,
     /// Text of the last failure.
     pub(crate) said: Option<String>,
@@ -92,12 +94,11 @@ impl RdmaEngine {
         rank: usize,
         size: usize,
         rails: Vec<Arc<Rail>>,
-        oob: Oob,
+        (oob, bell): (Oob, Option<Arc<Poller>>),
         config: Config,
-    ) -> Result<RdmaEngine> {
-        let bell = if config.sleeps { Some(events::bell(&rails, &oob)?) } else { None };
+    ) -> RdmaEngine {
         let cache = Cache::new(&rails, config.cache_bytes);
-        Ok(RdmaEngine {
+        RdmaEngine {
             rank,
             config,
             rails,
@@ -123,7 +124,7 @@ impl RdmaEngine {
             windows: Vec::new(),
             last_window: 0,
             said: None,
-        })
+        }
     }
 
     /// Returns the maximum number of bytes per work request on `rail`.
@@ -133,6 +134,41 @@ impl RdmaEngine {
 
     pub(crate) fn longest_of_all(&self) -> usize {
         (0..self.rails.len()).map(|rail| self.longest(rail)).min().unwrap_or(LONGEST)
+    }
+
+    /// Returns a completion queue of `rail` with room for one more peer's queue pair.
+    pub(crate) fn completions(&mut self, rail: usize) -> Result<Arc<Completions>> {
+        match self.rails.get(rail) {
+            Some(of) => self.polling.share((rail, of), &self.config, self.peers.ranks()),
+            None => fail!(DTL_ERROR_INTERNAL, "there is no rail {rail}"),
+        }
+    }
+
+    /// Polls and handles completions of all queues; returns true if any completed.
+    pub(crate) fn poll(&mut self) -> Result<bool> {
+        let mut something = false;
+        for index in 0..self.polling.queues.len() {
+            something |= self.take_from(index)?;
+        }
+        if !something {
+            self.post_again(); // Posts the receives while no completion has to be handled.
+        }
+        Ok(something)
+    }
+
+    /// Polls and handles up to `BATCHES` batches of queue `index`; returns true if there were any.
+    fn take_from(&mut self, index: usize) -> Result<bool> {
+        for before in 0..BATCHES {
+            let count = self.polling.take(index)?;
+            for at in 0..count {
+                let Some(entry) = self.polling.batch.get(at).copied() else { break };
+                self.completed(&entry);
+            }
+            if count < BATCH {
+                return Ok(before + count > 0);
+            }
+        }
+        Ok(true)
     }
 
     // ---- completed operations ----
@@ -461,5 +497,30 @@ impl RdmaEngine {
     /// alive even if its own device does not reach it any more.
     fn gone_status(&self, rank: usize) -> dtl_status_t {
         if rank == self.rank { DTL_ERROR_CONNECTION_LOST } else { DTL_ERROR_RANK_FAILURE }
+    }
+
+    /// Returns a readable report of the memory that is and was registered.
+    pub(crate) fn memory(&self) -> String {
+        let one = |rail: &Arc<Rail>| {
+            let [now, most, times] = rail.memory();
+            format!(
+                "{now} bytes registered with {} (at most {most}; {times} registrations so far)",
+                rail.name
+            )
+        };
+        let rails: Vec<_> = self.rails.iter().map(one).collect();
+        let peers = (0..self.peers.ranks()).filter_map(|rank| self.peers.get(rank));
+        let slabs: usize =
+            peers.filter(|peer| !peer.lanes.is_empty()).map(|peer| peer.slab.region().len()).sum();
+        format!(
+            "{}, of which {slabs} for slots and {} for large messages{} (DTL_RDMA_CACHE_BYTES={})",
+            rails.join(", "),
+            self.cache.bytes(),
+            match self.cache.devices.bytes() {
+                0 => String::new(),
+                bytes => format!(", {bytes} of them of devices"),
+            },
+            self.config.cache_bytes
+        )
     }
 }

@@ -7,6 +7,8 @@
 //! - `memory`: registered memory
 //! - `protocol`: eager slots for small messages
 //! - `endpoint`: connection to a peer
+//! - `atomic_op`: atomic operations in flight
+//! - `window_memory`: memory of windows
 //! - `operation`: operations in flight
 //! - `engine`: state of a communicator, and its progress
 //! - `rndv`: rendezvous of large messages
@@ -18,6 +20,7 @@
 //! - `wire`: interface to `p2p_protocol`
 //! - `backend`: opens communicators
 
+mod atomic_op;
 mod atomics;
 mod backend;
 pub mod config;
@@ -32,6 +35,7 @@ mod rndv;
 pub mod verbs;
 mod watchdog;
 mod window;
+mod window_memory;
 mod wire;
 pub use self::backend::backend;
 

@@ -1,8 +1,8 @@
 //! Operations of a communicator in flight.
 
-use super::atomics::Atomic;
+use super::atomic_op::Atomic;
 use super::protocol::eager_slots::Note;
-use super::window;
+use super::window_memory::RemoteRegion;
 use crate::backend::op_table::Operations;
 use crate::backend::rdma::memory::reg_cache::Registered;
 use crate::runtime::component::{Completion, HostShadow, OpId};
@@ -80,14 +80,21 @@ impl RdmaOperation {
     }
 }
 
+/// Direction of a one-sided transfer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RmaDirection {
+    Put,
+    Get,
+}
+
 /// Put or get operation.
 pub(crate) struct OneSided {
     pub(crate) target: usize,
     pub(crate) window: usize,
     /// Remote memory that is written (put) or read (get).
-    pub(crate) place: window::RemoteRegion,
+    pub(crate) place: RemoteRegion,
     pub(crate) local: Region,
-    pub(crate) way: window::RmaDirection,
+    pub(crate) way: RmaDirection,
     pub(crate) begun: usize,
     pub(crate) parts: u32,
     pub(crate) hold: Option<Arc<Registered>>,

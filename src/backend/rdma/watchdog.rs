@@ -9,7 +9,7 @@
 use super::engine::RdmaEngine;
 use crate::backend::rdma::config::Config;
 use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer};
-use crate::backend::rdma::endpoint::qp_state::{InFlightWork, Lane, OnCompletion};
+use crate::backend::rdma::endpoint::qp_state::{InFlightWork, Lane, OnCompletion, WatchdogState};
 use crate::backend::rdma::verbs::qp::{Piece, WorkRequest};
 use crate::error::Result;
 use crate::sys::{memory::buf::Region, sync::wait::now_ns};
@@ -22,15 +22,6 @@ const PROD_NS: u64 = 500_000_000;
 const SLACK_NS: u64 = 1_000_000_000;
 /// Factor by which devices may exceed their configured timeout.
 const LENIENCE: u64 = 4;
-
-/// Last observed progress of a lane.
-#[derive(Default)]
-pub(crate) struct WatchdogState {
-    /// Last completed work request; `since` is the time when it was first seen, in nanoseconds.
-    over: u32,
-    since: u64,
-    is_prodded: bool,
-}
 
 impl Config {
     /// Returns the time, in nanoseconds, after which a device must have failed a work request.

@@ -6,7 +6,8 @@
 //! bytes are in `atomics`; the library executes all others by active messages.
 
 use super::engine::RdmaEngine;
-use super::operation::{OneSided, RdmaOperation};
+use super::operation::{OneSided, RdmaOperation, RmaDirection};
+use super::window_memory::{RdmaWindow, RemoteRegion};
 use super::wire::{COMPLETED, RdmaWire};
 use crate::abi::word::dtl_dtype_t;
 use crate::backend::p2p_protocol::{Change, WireWindows};
@@ -25,30 +26,6 @@ use crate::sys::{
 const KEY: usize = 1 + RAILS / 2;
 /// Maximum time, in nanoseconds, that a closing window waits for its operations.
 const CLOSE_NS: u64 = 5_000_000_000;
-
-/// Open window.
-pub(crate) struct RdmaWindow {
-    number: usize,
-    pub(crate) memory: Region,
-    #[allow(dead_code, reason = "keeps its memory registered")]
-    registered: Option<Registered>,
-    /// Memory of the other ranks, by rank.
-    remotes: Vec<Option<RemoteRegion>>,
-}
-
-/// Window memory of a rank.
-#[derive(Clone, Copy)]
-pub(crate) struct RemoteRegion {
-    pub(crate) addr: u64,
-    pub(crate) keys: [u32; RAILS],
-}
-
-/// Direction of a one-sided transfer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RmaDirection {
-    Put,
-    Get,
-}
 
 fn handle(number: usize) -> Addr {
     Addr::new(std::ptr::without_provenance_mut(number))

@@ -5,24 +5,30 @@ use super::operation::RdmaOperation;
 use super::protocol::eager_slots::DATA;
 use crate::abi::status::*;
 use crate::backend::p2p_protocol::{
-    FRAME_BYTES, FRAME_WORDS, RxFrame, SleepMode, Wire, WireDevices, WireFrames, WireWindows,
+    DeviceMapping, FRAME_BYTES, FRAME_WORDS, RxFrame, SleepMode, Wire, WireDevices, WireFrames,
+    WireWindows,
 };
 use crate::backend::rdma::config::Devices;
 use crate::backend::rdma::endpoint::connect::busy;
 use crate::backend::rdma::endpoint::peer::ConnectStage;
 use crate::backend::rdma::endpoint::qp_state::WorkId;
 use crate::error::{Result, fail};
-use crate::runtime::component::{Completion, HostShadow, OpId, Properties};
+use crate::runtime::component::{Completion, DeviceMemory, Hold, HostShadow, OpId, Properties};
 use crate::sys::{
     memory::buf::Region,
     sync::wait::{Backoff, Deadline},
 };
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Identifier of an operation that completed immediately.
 pub(crate) const COMPLETED: OpId = OpId(u64::MAX);
 /// Maximum time, in nanoseconds, that closing waits for operations in flight.
 const FLUSH_NS: u64 = 5_000_000_000;
+
+/// Backend whose addresses a kernel module (nvidia_peermem) resolves. Handles of other backends may
+/// not be addresses at all.
+const BY_ADDRESS: &str = "cuda";
 
 /// Wire over RDMA verbs, on which `p2p_protocol` builds complete communication.
 pub(crate) struct RdmaWire {
@@ -256,5 +262,62 @@ impl RdmaEngine {
             }
         }
         is_busy
+    }
+}
+
+impl WireDevices for RdmaWire {
+    fn find(&mut self, memory: &DeviceMemory<'_>) -> DeviceMapping {
+        let Some(state) = &self.state else { return DeviceMapping::No };
+        let by_dmabuf = state.config.device_memory == Devices::Dmabuf;
+        match state.cache.devices.find(memory.serial) {
+            Some(Some(registered)) => DeviceMapping::Yes(registered),
+            Some(None) => DeviceMapping::No,
+            None if memory.region.len() as u64 > state.config.cache_bytes => DeviceMapping::No,
+            None if by_dmabuf || memory.backend == BY_ADDRESS => DeviceMapping::New { by_dmabuf },
+            None => DeviceMapping::No,
+        }
+    }
+
+    fn add(
+        &mut self,
+        memory: &DeviceMemory<'_>,
+        by: Option<Result<(OwnedFd, u64)>>,
+    ) -> Option<Hold> {
+        let cache = &mut self.state.as_mut()?.cache;
+        // Another thread's message may have registered the allocation meanwhile.
+        if let Some(known) = cache.devices.find(memory.serial) {
+            return known.map(|registered| registered as Hold);
+        }
+        match by.transpose() {
+            Ok(by) => cache.add_device(memory, by.as_ref()).map(|registered| registered as Hold),
+            Err(error) => {
+                cache.has_no_dmabuf(memory, &error);
+                None
+            }
+        }
+    }
+
+    fn refusal(&self) -> Option<String> {
+        self.state.as_ref().and_then(|state| state.cache.devices.refusal())
+    }
+
+    fn isend(
+        &mut self,
+        host: Region,
+        twin: &Arc<HostShadow>,
+        dest: i32,
+        word: u64,
+    ) -> Result<OpId> {
+        self.send(host, Some(twin), dest, word)
+    }
+
+    fn irecv(
+        &mut self,
+        host: Region,
+        twin: &Arc<HostShadow>,
+        source: i32,
+        word: u64,
+    ) -> Result<OpId> {
+        self.receive(host, Some(twin), source, word)
     }
 }

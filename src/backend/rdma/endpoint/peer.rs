@@ -5,10 +5,9 @@
 //! count into a word of the local slab. So no message meets an empty receive queue, and no message
 //! is sent only to return credits.
 
-use super::qp_state::{InFlightWork, Lane, OnCompletion, WorkId};
-use super::reconnect::Repair;
+use super::qp_state::{InFlightWork, Lane, OnCompletion, Repair, WorkId};
 use crate::backend::p2p_protocol::{FRAME_WORDS, eager_word};
-use crate::backend::rdma::atomics::Results;
+use crate::backend::rdma::atomic_op::Results;
 use crate::backend::rdma::config::Config;
 use crate::backend::rdma::protocol::eager_slots::{EagerHeader, EagerKind, Note, Slab};
 use crate::backend::rdma::protocol::header_cache::HeaderCache;

@@ -2,7 +2,6 @@
 
 use crate::backend::rdma::protocol::eager_slots::LANES;
 use crate::backend::rdma::verbs::qp::{Piece, QueuePair, WorkRequest};
-use crate::backend::rdma::watchdog::WatchdogState;
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::Region;
 use std::collections::VecDeque;
@@ -166,3 +165,31 @@ impl WorkId {
 }
 
 const _: () = assert!(LANES <= 16);
+
+/// Last observed progress of a lane.
+#[derive(Default)]
+pub(crate) struct WatchdogState {
+    /// Last completed work request; `since` is the time when it was first seen, in nanoseconds.
+    pub(crate) over: u32,
+    pub(crate) since: u64,
+    pub(crate) is_prodded: bool,
+}
+
+/// Progress of the re-establishment of a connection.
+#[derive(Default)]
+pub(crate) struct Repair {
+    /// Number of repairs so far, which identifies the attributes that the peer has to send.
+    pub(crate) generation: u32,
+    /// Queue pair attributes of the peer, as received.
+    pub(crate) heard: Option<Vec<u64>>,
+    /// True if the peer is connected.
+    pub(crate) is_other_ready: bool,
+    /// Earliest time of the next step; `until` is the retry deadline, 0 before a failure.
+    pub(crate) at: u64,
+    pub(crate) until: u64,
+    /// Time since when the connection has made no progress; 0 if it has made progress.
+    pub(crate) stuck_since: u64,
+    pub(crate) pause: u64,
+    /// Time when the connection last became ready.
+    pub(crate) ready_at: u64,
+}

@@ -14,14 +14,13 @@
 //! peer's queue pair, which stops before the peer reports its count of received messages.
 
 use super::peer::{ConnectStage, Peer};
-use super::qp_state::{InFlightWork, Lane, WorkId};
+use super::qp_state::{InFlightWork, Lane, Repair, WatchdogState, WorkId};
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::backend::rdma::config::Config;
 use crate::backend::rdma::engine::RdmaEngine;
 use crate::backend::rdma::operation::part_over;
 use crate::backend::rdma::verbs::errors::here;
 use crate::backend::rdma::verbs::qp::{Piece, QueuePair, Remote, WorkRequest};
-use crate::backend::rdma::watchdog::WatchdogState;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 use crate::runtime::log;
@@ -35,25 +34,6 @@ const PAUSE_NS: u64 = 10_000_000;
 const LONGEST_PAUSE_NS: u64 = 500_000_000;
 /// Interval, in nanoseconds, between attempts to connect.
 const AGAIN_NS: u64 = 20_000_000;
-
-/// Progress of the re-establishment of a connection.
-#[derive(Default)]
-pub(crate) struct Repair {
-    /// Number of repairs so far, which identifies the attributes that the peer has to send.
-    pub(crate) generation: u32,
-    /// Queue pair attributes of the peer, as received.
-    pub(crate) heard: Option<Vec<u64>>,
-    /// True if the peer is connected.
-    pub(crate) is_other_ready: bool,
-    /// Earliest time of the next step; `until` is the retry deadline, 0 before a failure.
-    pub(crate) at: u64,
-    pub(crate) until: u64,
-    /// Time since when the connection has made no progress; 0 if it has made progress.
-    stuck_since: u64,
-    pause: u64,
-    /// Time when the connection last became ready.
-    ready_at: u64,
-}
 
 impl Repair {
     /// Schedules another attempt after a failure; returns false if the time `limit`, in nanoseconds

@@ -13,23 +13,15 @@
 
 use super::reg_cache::{Cache, Registered};
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
-use crate::backend::p2p_protocol::{DeviceMapping, WireDevices};
-use crate::backend::rdma::config::Devices;
 use crate::backend::rdma::verbs::rail::Rail;
-use crate::backend::rdma::wire::RdmaWire;
 use crate::error::{Error, Result};
-use crate::runtime::component::{DeviceMemory, Hold, HostShadow, OpId};
+use crate::runtime::component::{DeviceMemory, HostShadow};
 use crate::runtime::log;
 use crate::runtime::memory::device_only::{self, Watcher};
-use crate::sys::memory::buf::Region;
 use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-
-/// Backend whose addresses a kernel module (nvidia_peermem) resolves. Handles of other backends may
-/// not be addresses at all.
-const BY_ADDRESS: &str = "cuda";
 
 /// Registrations of device memory, by allocation. Innermost lock: no other is acquired while held.
 #[derive(Default)]
@@ -69,7 +61,7 @@ impl Registrations {
         self.0.lock().bytes
     }
 
-    fn find(&self, serial: u64) -> Option<Option<Arc<Registered>>> {
+    pub(crate) fn find(&self, serial: u64) -> Option<Option<Arc<Registered>>> {
         let mut known = self.0.lock();
         known.clock += 1;
         let now = known.clock;
@@ -111,7 +103,7 @@ impl Registrations {
         self.0.lock().refusal = Some(why);
     }
 
-    fn refusal(&self) -> Option<String> {
+    pub(crate) fn refusal(&self) -> Option<String> {
         self.0.lock().refusal.clone()
     }
 }
@@ -129,7 +121,7 @@ impl Watcher for Registrations {
 impl Cache {
     /// Registers an allocation by the dma-buf `by`, or by its address if `by` is `None`; returns
     /// `None` if the registration fails.
-    fn add_device(
+    pub(crate) fn add_device(
         &mut self,
         memory: &DeviceMemory<'_>,
         by: Option<&(OwnedFd, u64)>,
@@ -171,7 +163,7 @@ impl Cache {
         self.devices.refuse(why);
     }
 
-    fn has_no_dmabuf(&self, memory: &DeviceMemory<'_>, error: &Error) {
+    pub(crate) fn has_no_dmabuf(&self, memory: &DeviceMemory<'_>, error: &Error) {
         self.devices.put(memory.serial, 0, None);
         if !std::mem::replace(&mut self.devices.0.lock().has_said, true) {
             log::warning!(
@@ -182,63 +174,6 @@ impl Cache {
                 error.text()
             );
         }
-    }
-}
-
-impl WireDevices for RdmaWire {
-    fn find(&mut self, memory: &DeviceMemory<'_>) -> DeviceMapping {
-        let Some(state) = &self.state else { return DeviceMapping::No };
-        let by_dmabuf = state.config.device_memory == Devices::Dmabuf;
-        match state.cache.devices.find(memory.serial) {
-            Some(Some(registered)) => DeviceMapping::Yes(registered),
-            Some(None) => DeviceMapping::No,
-            None if memory.region.len() as u64 > state.config.cache_bytes => DeviceMapping::No,
-            None if by_dmabuf || memory.backend == BY_ADDRESS => DeviceMapping::New { by_dmabuf },
-            None => DeviceMapping::No,
-        }
-    }
-
-    fn add(
-        &mut self,
-        memory: &DeviceMemory<'_>,
-        by: Option<Result<(OwnedFd, u64)>>,
-    ) -> Option<Hold> {
-        let cache = &mut self.state.as_mut()?.cache;
-        // Another thread's message may have registered the allocation meanwhile.
-        if let Some(known) = cache.devices.find(memory.serial) {
-            return known.map(|registered| registered as Hold);
-        }
-        match by.transpose() {
-            Ok(by) => cache.add_device(memory, by.as_ref()).map(|registered| registered as Hold),
-            Err(error) => {
-                cache.has_no_dmabuf(memory, &error);
-                None
-            }
-        }
-    }
-
-    fn refusal(&self) -> Option<String> {
-        self.state.as_ref().and_then(|state| state.cache.devices.refusal())
-    }
-
-    fn isend(
-        &mut self,
-        host: Region,
-        twin: &Arc<HostShadow>,
-        dest: i32,
-        word: u64,
-    ) -> Result<OpId> {
-        self.send(host, Some(twin), dest, word)
-    }
-
-    fn irecv(
-        &mut self,
-        host: Region,
-        twin: &Arc<HostShadow>,
-        source: i32,
-        word: u64,
-    ) -> Result<OpId> {
-        self.receive(host, Some(twin), source, word)
     }
 }
 

@@ -7,7 +7,6 @@
 //! program's own memory are copied through slots.
 
 use super::device_mr::Registrations;
-use crate::backend::rdma::engine::RdmaEngine;
 use crate::backend::rdma::protocol::eager_slots::RAILS;
 use crate::backend::rdma::verbs::rail::{Rail, Registration};
 use crate::error::Result;
@@ -178,32 +177,5 @@ impl Cache {
     /// Returns the number of bytes that this cache keeps registered.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes + self.devices.bytes()
-    }
-}
-
-impl RdmaEngine {
-    /// Returns a readable report of the memory that is and was registered.
-    pub(crate) fn memory(&self) -> String {
-        let one = |rail: &Arc<Rail>| {
-            let [now, most, times] = rail.memory();
-            format!(
-                "{now} bytes registered with {} (at most {most}; {times} registrations so far)",
-                rail.name
-            )
-        };
-        let rails: Vec<_> = self.rails.iter().map(one).collect();
-        let peers = (0..self.peers.ranks()).filter_map(|rank| self.peers.get(rank));
-        let slabs: usize =
-            peers.filter(|peer| !peer.lanes.is_empty()).map(|peer| peer.slab.region().len()).sum();
-        format!(
-            "{}, of which {slabs} for slots and {} for large messages{} (DTL_RDMA_CACHE_BYTES={})",
-            rails.join(", "),
-            self.cache.bytes(),
-            match self.cache.devices.bytes() {
-                0 => String::new(),
-                bytes => format!(", {bytes} of them of devices"),
-            },
-            self.config.cache_bytes
-        )
     }
 }

@@ -1,12 +1,14 @@
-//! Tests of `atomics`.
+//! Tests of `atomic_op`.
 
 use super::*;
 use crate::abi::word::*;
+use crate::runtime::component::TargetRange;
+use crate::sys::compute::reduce;
 use crate::sys::memory::buf::Scratch;
 
 const AT: Remote = Remote { addr: 4096, rkey: 7 };
 
-fn atomic(how: How, from: &Scratch) -> Atomic {
+fn atomic(how: AtomicKind, from: &Scratch) -> Atomic {
     let (from, result) = (from.region(), Region::EMPTY);
     Atomic { target: 0, window: 1, at: AT, how, from, result, count: 1, begun: 0, over: 0 }
 }
@@ -36,12 +38,12 @@ fn loops_end_with_what_the_library_computes() {
             let (Some(update), true) =
                 (shared_atomics::update(dtype, op), reduce::dtype_size(dtype) == Some(8))
             else {
-                assert!(How::of(&change(dtype, op)).is_err());
+                assert!(AtomicKind::of(&change(dtype, op)).is_err());
                 continue;
             };
-            let how = How::of(&change(dtype, op)).expect("a way");
+            let how = AtomicKind::of(&change(dtype, op)).expect("a way");
             assert_eq!(
-                matches!(how, How::Add | How::Look),
+                matches!(how, AtomicKind::Add | AtomicKind::Look),
                 op == DTL_OP_NO_OP || shared_atomics::is_counter(dtype, op)
             );
             for (before, operand) in
@@ -74,7 +76,7 @@ fn loops_end_with_what_the_library_computes() {
 #[test]
 fn a_guess_that_is_right_needs_one_round() {
     let from = Scratch::of_words(&[5]).expect("memory");
-    let how = How::of(&change(DTL_DTYPE_UINT64, DTL_OP_PROD)).expect("a way");
+    let how = AtomicKind::of(&change(DTL_DTYPE_UINT64, DTL_OP_PROD)).expect("a way");
     let (mut element, atomic, mut results) = (3, atomic(how, &from), Results::default());
     let work = atomic.first(0, (AT.addr, 3));
     let found = card(&mut element, work);
@@ -94,7 +96,7 @@ fn a_guess_that_is_right_needs_one_round() {
 fn who_swaps_tries_once() {
     let (from, expected) =
         (Scratch::of_words(&[5]).expect("memory"), Scratch::of_words(&[2]).expect("memory"));
-    let atomic = atomic(How::Swap(expected.region()), &from);
+    let atomic = atomic(AtomicKind::Swap(expected.region()), &from);
     for (before, after) in [(2, 5), (3, 3)] {
         let (mut element, work) = (before, atomic.first(0, (AT.addr, before)));
         let found = card(&mut element, work);

@@ -1,0 +1,178 @@
+//! Atomic operations in flight, and the result slots of a peer (`atomics`).
+
+use crate::abi::word::DTL_OP_NO_OP;
+use crate::backend::p2p_protocol::Change;
+use crate::backend::rdma::protocol::eager_slots::RESULTS;
+use crate::backend::rdma::verbs::qp::{Remote, WorkRequest};
+use crate::error::{Result, fail};
+use crate::runtime::component::OpId;
+use crate::sys::compute::shared_atomics::{self, Update};
+use crate::sys::memory::buf::Region;
+use std::ops::Range;
+
+/// Size of an element in bytes.
+pub(crate) const ELEMENT: usize = 8;
+
+/// Atomic operation in flight.
+pub(crate) struct Atomic {
+    pub(crate) target: usize,
+    pub(crate) window: usize,
+    /// Remote address and key of the first element.
+    pub(crate) at: Remote,
+    pub(crate) how: AtomicKind,
+    pub(crate) from: Region,
+    pub(crate) result: Region,
+    pub(crate) count: usize,
+    /// Number of elements that have been tried at least once; `over` counts the completed elements.
+    pub(crate) begun: usize,
+    pub(crate) over: usize,
+}
+
+/// Method of changing an element.
+#[derive(Clone, Copy)]
+pub(crate) enum AtomicKind {
+    Look,
+    Add,
+    /// Swaps in the new value if the element equals this expected value.
+    Swap(Region),
+    Loop(&'static Update),
+}
+
+/// Work request in flight whose result arrives in a result slot.
+#[derive(Clone, Copy)]
+pub(crate) struct Try {
+    pub(crate) op: OpId,
+    /// Index of the element within the operation.
+    pub(crate) index: usize,
+    pub(crate) work: WorkRequest,
+}
+
+/// Result slots of a peer, and the order of operations on the peer's elements.
+#[derive(Default)]
+pub(crate) struct Results {
+    pub(crate) tries: Vec<Try>,
+    pub(crate) free: Vec<usize>,
+    /// Result slots whose results have arrived.
+    pub(crate) heard: Vec<usize>,
+    /// Result slots whose work requests must be posted again because the queue pair had no room.
+    pub(crate) again: Vec<usize>,
+    /// Element addresses on which no other operation may start, with the blocking operation.
+    pub(crate) held: Vec<(OpId, Range<u64>)>,
+    /// Address of the element whose loop completed last, and its value afterwards.
+    pub(crate) known: (u64, u64),
+}
+
+/// Returns the value of an element.
+pub(crate) fn element_value(region: Region) -> u64 {
+    let [word] = region.first_words();
+    word
+}
+
+impl AtomicKind {
+    pub(crate) fn of(change: &Change) -> Result<AtomicKind> {
+        let (dtype, op) = (change.dtype, change.op);
+        match shared_atomics::update(dtype, op).filter(|update| update.size() == ELEMENT) {
+            Some(_) if op == DTL_OP_NO_OP => Ok(AtomicKind::Look),
+            Some(_) if shared_atomics::is_counter(dtype, op) => Ok(AtomicKind::Add),
+            Some(update) => Ok(AtomicKind::Loop(update)),
+            None => {
+                fail!(
+                    DTL_ERROR_NOT_SUPPORTED,
+                    "the device does not apply operation {op} to dtype {dtype}"
+                )
+            }
+        }
+    }
+}
+
+impl Atomic {
+    pub(crate) fn operand(&self, index: usize) -> Region {
+        self.from.part(index * ELEMENT, ELEMENT)
+    }
+
+    pub(crate) fn is_loop(&self) -> bool {
+        matches!(self.how, AtomicKind::Loop(_))
+    }
+
+    /// Returns the first work request for element `index`; `known` is an address and its value.
+    pub(crate) fn first(&self, index: usize, known: (u64, u64)) -> WorkRequest {
+        let there = Remote { addr: self.at.addr + (index * ELEMENT) as u64, rkey: self.at.rkey };
+        match self.how {
+            AtomicKind::Look => WorkRequest::FetchAdd(there, 0),
+            AtomicKind::Add => WorkRequest::FetchAdd(there, element_value(self.operand(index))),
+            AtomicKind::Swap(expected) => {
+                WorkRequest::CompareSwap(there, element_value(expected), element_value(self.from))
+            }
+            AtomicKind::Loop(update) => {
+                let guess = if known.0 == there.addr { known.1 } else { 0 };
+                WorkRequest::CompareSwap(there, guess, update.made(guess, self.operand(index)))
+            }
+        }
+    }
+
+    /// Returns the next work request for the element at `index` after `tried` returned the value
+    /// `found`; `None` if the element is completed.
+    pub(crate) fn next(&self, index: usize, tried: WorkRequest, found: u64) -> Option<WorkRequest> {
+        let (AtomicKind::Loop(update), WorkRequest::CompareSwap(there, expected, _)) =
+            (self.how, tried)
+        else {
+            return None;
+        };
+        let made = update.made(found, self.operand(index));
+        // If the operation leaves the value unchanged, the value was correct when it was read.
+        (found != expected && found != made).then_some(WorkRequest::CompareSwap(there, found, made))
+    }
+}
+
+impl Results {
+    pub(crate) fn has_place(&self) -> bool {
+        !self.free.is_empty() || self.tries.len() < RESULTS
+    }
+
+    pub(crate) fn add(&mut self, one: Try) -> Option<usize> {
+        if !self.has_place() {
+            return None;
+        }
+        let slot = self.free.pop().unwrap_or(self.tries.len());
+        match self.tries.get_mut(slot) {
+            Some(known) => *known = one,
+            None => self.tries.push(one),
+        }
+        Some(slot)
+    }
+
+    /// Returns true if a result slot is free and no other operation blocks any of `elements`.
+    pub(crate) fn admits(&self, elements: &Range<u64>) -> bool {
+        let is_apart = |held: &Range<u64>| held.end <= elements.start || elements.end <= held.start;
+        self.has_place() && self.held.iter().all(|(_, held)| is_apart(held))
+    }
+
+    /// Allows later operations on the elements of `op`.
+    pub(crate) fn release(&mut self, op: OpId) {
+        if let Some(at) = self.held.iter().position(|(held, _)| *held == op) {
+            self.held.swap_remove(at);
+        }
+    }
+
+    /// Frees all result slots of `op`, removes its pending retries and unblocks its elements.
+    pub(crate) fn forget(&mut self, op: OpId) {
+        self.again.retain(|slot| self.tries.get(*slot).is_none_or(|one| one.op != op));
+        let slots = (0..self.tries.len()).filter(|slot| !self.free.contains(slot));
+        let its: Vec<_> =
+            slots.filter(|slot| self.tries.get(*slot).is_some_and(|one| one.op == op)).collect();
+        self.free.extend(its);
+        self.release(op);
+    }
+
+    /// Frees the result slot of a completed element; for a loop, records the element's last value.
+    pub(crate) fn end(&mut self, slot: usize, is_loop: bool, tried: WorkRequest, found: u64) {
+        self.free.push(slot);
+        if let (true, WorkRequest::CompareSwap(there, expected, made)) = (is_loop, tried) {
+            self.known = (there.addr, if found == expected { made } else { found });
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/atomic_op.rs"]
+mod tests;
