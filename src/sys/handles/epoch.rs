@@ -24,14 +24,11 @@
 //! access happens before the free. Entering is a release store, too (an identical instruction on
 //! x86): a destroyer that finds a later entry than it saw has seen the leave between them.
 
-#[path = "epoch/callback_guard.rs"]
-mod callback_guard;
 #[path = "epoch/deferred_work.rs"]
 mod deferred_work;
 #[path = "epoch/fork.rs"] // also where tests/models compiles this file
 mod fork;
 
-pub use self::callback_guard::CallbackGuard;
 pub use self::deferred_work::until_done;
 pub use fork::{ForkGuard, another_was_inside, aside, forget_other_threads, is_aside};
 
@@ -267,6 +264,29 @@ impl Visit {
     /// [`Guard::into_hazard`]. Returns `None` if an outer call uses the hazard pointer.
     pub(super) fn into_hazard(self, object: *const ()) -> Option<HazardPointer> {
         HazardPointer::publish(self.inside.record, object)
+    }
+
+    /// Leaves the epoch to run a function of the program. Until the result is dropped, the thread
+    /// counts as being in a call; no object is kept alive.
+    #[inline]
+    pub(crate) fn into_running(self) -> CallbackGuard {
+        let record = self.inside.record;
+        // Before the number becomes even: a thread that sees it even sees this store (release).
+        record.running.store(record.running.load(Ordering::Relaxed) + 1, Ordering::Release);
+        CallbackGuard { record }
+    }
+}
+
+/// Guard of [`Visit::into_running`]. Its drop leaves deferred work to others or the next entry.
+pub struct CallbackGuard {
+    record: &'static ThreadRecord,
+}
+
+impl Drop for CallbackGuard {
+    #[inline]
+    fn drop(&mut self) {
+        let running = self.record.running.load(Ordering::Relaxed);
+        self.record.running.store(running.wrapping_sub(1), Ordering::Release);
     }
 }
 
