@@ -51,7 +51,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "lines of src",
         budget: 92_000,
-        ceiling: 112_297,
+        ceiling: 112_220,
         mend: "simplify or delete before you add",
         measure: |tree| {
             Measured(tree.files.iter().map(|file| file.text.lines().count()).sum(), vec![])
@@ -60,9 +60,19 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "code lines of the library",
         budget: 62_000,
-        ceiling: 75_996,
+        ceiling: 75_463,
         mend: "simplify or delete before you add; tests, comments and blanks do not count",
         measure: |tree| Measured(tree.without_tests().map(code_lines).sum(), vec![]),
+    },
+    Budget {
+        name: "code lines of the programs, without the kit's tests",
+        budget: 20_000,
+        ceiling: 20_000,
+        mend: "use the library's C interface, or one module for what several programs do",
+        measure: |_| {
+            let files = super::programs();
+            Measured(files.iter().filter(|file| !file.is_test()).map(code_lines).sum(), vec![])
+        },
     },
     Budget {
         name: "folders in import cycles",
@@ -80,7 +90,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "modules in one import cycle",
         budget: 5,
-        ceiling: 41,
+        ceiling: 5,
         mend: "pass what is needed as a parameter, or split the module that all import",
         measure: |tree| {
             let cycles = tree.graph.cycles();
@@ -145,7 +155,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "modules of sys that runtime names",
         budget: 12,
-        ceiling: 23,
+        ceiling: 21,
         mend: "let the folder's mod.rs give runtime what it needs",
         measure: |tree| {
             let named: BTreeSet<String> = tree.graph.imports_from("runtime", "sys");
