@@ -269,8 +269,7 @@ pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
 pub(super) fn too_large(path: &Path) -> Error {
     let text = format!(
         "what kernels are compiled to cannot be kept: {} would be more than the largest file that \
-         this process may make \
-         ({} bytes); raise that limit (ulimit -f)",
+         this process may make ({} bytes); raise that limit (ulimit -f)",
         path.display(),
         process::file_size_limit()
     );

@@ -71,8 +71,7 @@ impl<F: SymbolTable> VendorLib<F> {
         if dl::is_privileged() {
             return Err(format!(
                 "this program runs with raised privileges, and variables of its user decide what \
-                 {} loads: it is not \
-                 used",
+                 {} loads: it is not used",
                 self.names.name
             ));
         }
@@ -80,8 +79,7 @@ impl<F: SymbolTable> VendorLib<F> {
         if used_by != 0 && used_by != process::own_pid() {
             return Err(format!(
                 "this process is a fork of one that used {}, which does not survive that: use it \
-                 after the fork only, \
-                 or start the process with exec",
+                 after the fork only, or start the process with exec",
                 self.names.name
             ));
         }

@@ -109,8 +109,7 @@ unsafe extern "C" fn host_environment_require(name: *const c_char) -> dtl_status
             fail!(
                 DTL_ERROR_INVALID_STATE,
                 "dtl_host_api_t.environment_require inside a plugin's load: name what backends \
-                 need in dtl_plugin_t, or \
-                 require it in a slot"
+                 need in dtl_plugin_t, or require it in a slot"
             )
         });
     }

@@ -156,8 +156,7 @@ fn launch(
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "environment of {launcher}: {local_size} ranks on this node but {size} in the job; \
-             unset what is left \
-             over from another launcher"
+             unset what is left over from another launcher"
         );
     }
     Ok(Some(Launch { rank, size, local_rank, local_size, job, launcher }))

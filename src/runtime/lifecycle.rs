@@ -217,8 +217,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
         return fail!(
             DTL_ERROR_BUSY,
             "dtl_finalize in a stream's or an executor's function, on a thread of the library that \
-             it would have to wait \
-             for: let the function return and call it elsewhere"
+             it would have to wait for: let the function return and call it elsewhere"
         );
     }
     let mut count = COUNT.lock();
@@ -234,8 +233,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
         return fail!(
             DTL_ERROR_BUSY,
             "dtl_finalize in a callback of the library (a log, trace or destroy function, or a \
-             backend's thread): let it \
-             return first"
+             backend's thread): let it return first"
         );
     }
     // Close before the check: a thread that was admitted before is inside and the check finds it.

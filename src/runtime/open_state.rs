@@ -63,9 +63,8 @@ pub(super) fn forked_inside() -> Result<()> {
     fail!(
         DTL_ERROR_INVALID_STATE,
         "at the fork another thread was inside a dtl_ call (or a stream or executor was at work): \
-         what it had locked and \
-         half done stays so in this process, which cannot use the library; fork while nobody uses \
-         it"
+         what it had locked and half done stays so in this process, which cannot use the library; \
+         fork while nobody uses it"
     )
 }
 

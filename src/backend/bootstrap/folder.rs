@@ -141,8 +141,7 @@ impl FolderOpening<'_> {
             DTL_ERROR_ALREADY_EXISTS,
             format!(
                 "another process is rank {} of this job in {}; start each rank once, give each job \
-                 a name of its own, or another \
-                 folder",
+                 a name of its own, or another folder",
                 self.opening.rank,
                 self.shown()
             ),

@@ -111,9 +111,8 @@ fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
             Some(peer) => fail!(
                 DTL_ERROR_ALREADY_EXISTS,
                 "process {} (user {}) is rank {rank} of this job already; a program started by a \
-                 rank inherits its \
-                 environment: unset DTL_RANK (or the launcher's variables) for it, or name another \
-                 job",
+                 rank inherits its environment: unset DTL_RANK (or the launcher's variables) for \
+                 it, or name another job",
                 peer.pid,
                 peer.uid
             ),

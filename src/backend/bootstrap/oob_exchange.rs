@@ -147,8 +147,7 @@ fn below(over: Option<&Arc<dyn Exchange>>) -> Result<&Arc<dyn Exchange>> {
         None => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "the ranks are to meet over the communicator that \"over\" names (meeting, \
-             DTL_RDMA_MEETING), but it names none: \
-             set it, or another way to meet"
+             DTL_RDMA_MEETING), but it names none: set it, or another way to meet"
         ),
     }
 }
@@ -162,8 +161,7 @@ fn known(name: &str) -> Result<Arc<Backend>> {
         None => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "no kind \"{name}\" is there for the ranks to meet over (meeting, DTL_RDMA_MEETING): \
-             use auto, over, mpi, shm or \
-             the name of a registered kind, file:PATH or tcp:HOST:PORT"
+             use auto, over, mpi, shm or the name of a registered kind, file:PATH or tcp:HOST:PORT"
         ),
     }
 }
@@ -175,8 +173,7 @@ fn find(name: &str) -> Result<Arc<Backend>> {
         Err(error) => fail!(
             DTL_ERROR_UNAVAILABLE,
             "the ranks cannot meet over kind \"{name}\": {}; see to that, or name another way: \
-             file:PATH (a folder that \
-             all ranks see) or tcp:HOST:PORT (where rank 0 listens)",
+             file:PATH (a folder that all ranks see) or tcp:HOST:PORT (where rank 0 listens)",
             error.text()
         ),
     }

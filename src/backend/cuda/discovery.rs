@@ -84,8 +84,7 @@ impl driver::Driver for CudaDriver {
         let code = unsafe { (cuda.cuInit)(0) };
         if code == CUDA_ERROR_NO_DEVICE {
             return Err("the CUDA driver finds no device: permissions of /dev/nvidia…, \
-                CUDA_VISIBLE_DEVICES, or none is \
-                        plugged in"
+                CUDA_VISIBLE_DEVICES, or none is plugged in"
                 .into());
         }
         cuda.check(code, "cuInit").map_err(|error| error.text().to_owned())?;

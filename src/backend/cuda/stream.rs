@@ -65,8 +65,7 @@ impl CudaStream {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "the CUstream is of CUDA's device {ordinal}, and the current one is {device}: make \
-                 that current first \
-                 (dtl_backend_set_device)"
+                 that current first (dtl_backend_set_device)"
             );
         }
         Ok(CudaStream::new(driver, id, context, device, true))

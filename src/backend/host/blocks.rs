@@ -207,8 +207,7 @@ impl Location {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "handle comes from another container (PID namespace), whose processes cannot be \
-                 reached from here: \
-                 start all ranks of the node in one"
+                 reached from here: start all ranks of the node in one"
             );
         }
         match process::start_time(self.pid) {
@@ -216,8 +215,7 @@ impl Location {
             Ok(_) => fail!(
                 DTL_ERROR_INVALID_HANDLE,
                 "handle is stale: {self} has ended (its id is another's now), and whoever had not \
-                 imported the memory \
-                 cannot any more"
+                 imported the memory cannot any more"
             ),
             Err(error) if is_missing(&error) => fail!(
                 DTL_ERROR_INVALID_HANDLE,
@@ -269,8 +267,7 @@ impl Location {
         if is_refusal {
             let text = format!(
                 "handle is of {self}: {what}: {error}; run both with the same privileges \
-                 (capabilities, setuid, \
-                 prctl(PR_SET_DUMPABLE), security modules)"
+                 (capabilities, setuid, prctl(PR_SET_DUMPABLE), security modules)"
             );
             return Error::new(DTL_ERROR_MEMORY, text);
         }

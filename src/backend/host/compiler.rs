@@ -66,8 +66,7 @@ impl Compiler {
                 return fail!(
                     DTL_ERROR_UNAVAILABLE,
                     "DTL_CC={name} is no program that can be run: give the path of a C compiler, \
-                     or a name in PATH, \
-                     without options (those go into dtl_source_t)"
+                     or a name in PATH, without options (those go into dtl_source_t)"
                 );
             };
             return Self::checked(program, limit);
@@ -77,8 +76,7 @@ impl Compiler {
             None => fail!(
                 DTL_ERROR_UNAVAILABLE,
                 "there is no C compiler: no cc, gcc or clang in PATH ({}); install one (apt-get \
-                 install gcc libc6-dev, \
-                 dnf install gcc) or set DTL_CC",
+                 install gcc libc6-dev, dnf install gcc) or set DTL_CC",
                 settings.search_path
             ),
         }

@@ -68,8 +68,7 @@ impl Modules for HostModules {
             return fail!(
                 DTL_ERROR_UNAVAILABLE,
                 "this program runs with raised privileges: it starts no compiler and loads nothing \
-                 from a folder of its \
-                 user's; use dtl_kernel_from_function"
+                 from a folder of its user's; use dtl_kernel_from_function"
             );
         }
         let settings = settings::current().compiler;
@@ -159,8 +158,7 @@ fn load(entry: &kernel_cache::CachedObject) -> Result<dl::SharedObject> {
         }
         let text = format!(
             "what the compiler made cannot be loaded: {why}; if the folder forbids programs \
-             (noexec), set DTL_CACHE_DIR \
-             to another"
+             (noexec), set DTL_CACHE_DIR to another"
         );
         Error::new(DTL_ERROR_UNAVAILABLE, text)
     })

@@ -22,8 +22,7 @@ impl Comm for Threads {
         fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "kind \"threads\" opens all its ranks at once, in one process: call dtl_comm_threads \
-             and give \
-             each thread its communicator"
+             and give each thread its communicator"
         )
     }
 

@@ -67,8 +67,7 @@ fn of_fortran(mpi: &Mpi, fint: i32) -> Result<Handle> {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "comm {fint} is MPI_COMM_NULL, and this process none of its ranks, or the number is no \
-             communicator's: pass \
-             what MPI_Comm_c2f (libmpi_abi: MPI_Comm_toint) gives"
+             communicator's: pass what MPI_Comm_c2f (libmpi_abi: MPI_Comm_toint) gives"
         );
     }
     let mut is_inter = 0;

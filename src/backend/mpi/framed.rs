@@ -42,8 +42,7 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "time limits and deterministic collectives need tags up to {DTL_TAG_MAX}; {} has them \
-             up to {highest}: \
-             open the communicator without",
+             up to {highest}: open the communicator without",
             mpi.version
         );
     }
@@ -148,8 +147,7 @@ impl Wire for MpiWire {
 
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
         Err("MPI's windows are used without a time limit, determinism and MPI_THREAD_SERIALIZED, \
-             on all ranks: they may wait \
-             for ever inside MPI")
+             on all ranks: they may wait for ever inside MPI")
     }
 
     fn close(&mut self) -> Result<()> {

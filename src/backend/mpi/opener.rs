@@ -77,8 +77,7 @@ fn connect(mpi: &'static Mpi, comm: Handle, args: &OpenArgs) -> Result<Box<dyn T
     fail!(
         DTL_ERROR_NOT_SUPPORTED,
         "DTL_COMM_NO_DUP with a time limit, determinism or MPI_THREAD_SERIALIZED (on some rank): \
-         messages are the \
-         library's own then, and cannot be those of the program's communicator; leave one of the \
-         two out"
+         messages are the library's own then, and cannot be those of the program's communicator; \
+         leave one of the two out"
     )
 }

@@ -405,8 +405,7 @@ impl Transport for MpiTransport {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "{} does not give a message back once its send has begun: wait for it (its \
-                 receiver must take \
-                 it), or use communicators with a time limit",
+                 receiver must take it), or use communicators with a time limit",
                 self.mpi.version
             );
         }

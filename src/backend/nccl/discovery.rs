@@ -61,8 +61,7 @@ pub fn find() -> std::result::Result<Nccl, String> {
     if !(OLDEST..TOO_NEW).contains(&version) {
         return Err(format!(
             "it is NCCL {} ({}), and a version from {} up to, without, {} is needed: install one, \
-             or name it with \
-             DTL_NCCL_LIBRARY",
+             or name it with DTL_NCCL_LIBRARY",
             number(version),
             nccl.file().display(),
             number(OLDEST),

@@ -32,8 +32,7 @@ impl Functions {
             ncclInvalidUsage => (
                 DTL_ERROR_INVALID_ARGUMENT,
                 "; each rank needs a device of its own: choose it with dtl_backend_set_device (or \
-                 CUDA_VISIBLE_DEVICES) before \
-                 the communicator is opened",
+                 CUDA_VISIBLE_DEVICES) before the communicator is opened",
             ),
             ncclRemoteError => (
                 DTL_ERROR_CONNECTION_LOST,

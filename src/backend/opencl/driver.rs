@@ -192,8 +192,7 @@ impl Drop for ClDriver {
 
 fn list(cl: &'static Functions, generation: u64) -> std::result::Result<ClDriver, String> {
     let no_driver = "the OpenCL loader finds no driver (a file *.icd in /etc/OpenCL/vendors names \
-        one): install the one of \
-                     your device, or PoCL for the CPU (Debian: pocl-opencl-icd)";
+        one): install the one of your device, or PoCL for the CPU (Debian: pocl-opencl-icd)";
     let ids = ids(|room, out, count| {
         // SAFETY: `out` is valid for writing `room` entries.
         unsafe { (cl.clGetPlatformIDs)(room, out, count) }

@@ -251,8 +251,7 @@ impl ClKernel {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "shared_bytes is {bytes} for each of {parts} __local arguments of kernel '{}', and \
-                 device {} has {} bytes \
-                 for them in a block",
+                 device {} has {} bytes for them in a block",
                 self.shown,
                 self.program.device,
                 self.shared_room
@@ -277,8 +276,7 @@ impl ClKernel {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
                     "argument {index} of kernel '{}' is memory of the block (__local): say how \
-                     many bytes in \
-                     dtl_launch_t.shared_bytes",
+                     many bytes in dtl_launch_t.shared_bytes",
                     self.shown
                 );
             }
@@ -317,8 +315,7 @@ impl driver::Kernel<ClDriver> for ClKernel {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "kernel '{}' was compiled for device {compiled} and the stream is of device \
-                 {here}: compile its source \
-                 for that one, too",
+                 {here}: compile its source for that one, too",
                 self.shown
             );
         }

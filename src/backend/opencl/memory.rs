@@ -55,8 +55,7 @@ fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<cl_ulong> {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "device {} has no shared virtual memory (SVM, OpenCL 2.0), so no pointer can name its \
-             memory: use another \
-             device or driver, or backend host",
+             memory: use another device or driver, or backend host",
             card.name
         );
     }
@@ -173,8 +172,7 @@ fn no_memory(driver: &ClDriver, card: &Card, size: u64, align: u64) -> Result<Ad
     fail!(
         DTL_ERROR_OUT_OF_MEMORY,
         "clSVMAlloc gave no {size} bytes aligned to {align} (it tells no code): device {} has \
-         {total} bytes and gives \
-         {most} at once (CL_DEVICE_MAX_MEM_ALLOC_SIZE)",
+         {total} bytes and gives {most} at once (CL_DEVICE_MAX_MEM_ALLOC_SIZE)",
         card.name
     )
 }

@@ -52,8 +52,7 @@ impl BackendProbe for Arc<OpenCl> {
         if settings::current().device_library.is_none() && !may_have_a_gpu() {
             return Some(
                 "no GPU's device file is in /dev (dri/render…, nvidia…, kfd, mali… and the like), \
-                 and OpenCL on a CPU \
-                 comes behind the host"
+                 and OpenCL on a CPU comes behind the host"
                     .into(),
             );
         }

@@ -50,8 +50,7 @@ impl driver::Module<ClDriver> for Arc<Program> {
             other => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "backend opencl does not compile language {}: give it DTL_LANGUAGE_OPENCL, \
-                 DTL_LANGUAGE_SPIRV, \
-                 DTL_LANGUAGE_BINARY, or 0 with dtl_kernel.h",
+                 DTL_LANGUAGE_SPIRV, DTL_LANGUAGE_BINARY, or 0 with dtl_kernel.h",
                 describe(other)
             ),
         }?;
@@ -209,8 +208,7 @@ fn from_spirv(driver: &ClDriver, card: &Card, source: &Source) -> Result<Addr> {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "the text is no SPIR-V module that device {} takes (CL_DEVICE_IL_VERSION is \
-             \"{taken}\"): \
-             clCreateProgramWithIL returned CL_INVALID_VALUE (-30)",
+             \"{taken}\"): clCreateProgramWithIL returned CL_INVALID_VALUE (-30)",
             card.name
         );
     }

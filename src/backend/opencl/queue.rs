@@ -96,8 +96,7 @@ impl ClQueue {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "the command queue is of another context than the library's: make it in that of a \
-                 stream \
-                 (dtl_stream_native, clGetCommandQueueInfo with CL_QUEUE_CONTEXT)"
+                 stream (dtl_stream_native, clGetCommandQueueInfo with CL_QUEUE_CONTEXT)"
             );
         }
         if properties & u64::from(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0 {

@@ -71,9 +71,8 @@ impl Engine {
         let (status, text) = if self.is_other(index_of(source)) {
             let text = format!(
                 "{who} completed a receive of {len} bytes from rank {source} that are not a frame \
-                 of this library: \
-                 the receive was reported complete before all of its bytes had arrived, or the \
-                 bytes were changed"
+                 of this library: the receive was reported complete before all of its bytes had \
+                 arrived, or the bytes were changed"
             );
             (DTL_ERROR_COMMUNICATION, text)
         } else {

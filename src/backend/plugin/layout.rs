@@ -51,8 +51,7 @@ pub(super) fn check(row: LayoutRow) -> Result<()> {
         None => fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
             "{}.{field} lies at offset {} ({} bytes) in the plugin and is not known to this \
-             library, whose {} has {} \
-             bytes: {REBUILD}",
+             library, whose {} has {} bytes: {REBUILD}",
             row.name,
             row.offset,
             row.size,

@@ -154,8 +154,7 @@ fn environments(raw: &dtl_plugin_t) -> Result<Vec<Requirement>> {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "dtl_plugin_t.environment_count is {count} (at most {MOST_ENVIRONMENTS}), environments \
-             {}NULL, reserved {} (must \
-             be 0)",
+             {}NULL, reserved {} (must be 0)",
             if raw.environments.is_null() { "" } else { "not " },
             raw.reserved
         );

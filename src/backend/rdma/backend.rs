@@ -138,8 +138,7 @@ fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "rank {rank} has {name} {}, this rank {}{more}: all ranks of kind \"rdma\" need the \
-             same (DTL_RDMA_{}, \
-             dtl_rdma_config_t.{name})",
+             same (DTL_RDMA_{}, dtl_rdma_config_t.{name})",
             text(its),
             text(own),
             name.to_uppercase()

@@ -230,8 +230,7 @@ impl RdmaEngine {
             }
             DeviceEvent::PortDown if !rail.is_down.swap(true, Ordering::Relaxed) => log::warning!(
                 "rdma: port {name} is down ({said}): what is under way is tried again for as long \
-                 as DTL_RDMA_TIMEOUT and \
-                 DTL_RDMA_RETRIES say"
+                 as DTL_RDMA_TIMEOUT and DTL_RDMA_RETRIES say"
             ),
             DeviceEvent::PortUp => {
                 rail.is_down.store(false, Ordering::Relaxed);

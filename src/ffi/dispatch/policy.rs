@@ -261,8 +261,7 @@ unsafe fn create(
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "opts.kind is 0 with DTL_POLICY_DEFER, and whether a list will come is not known yet: \
-             set it to \
-             DTL_RESOURCES_GENERIC, _INLINE or _STREAMS"
+             set it to DTL_RESOURCES_GENERIC, _INLINE or _STREAMS"
         );
     }
     let make = PolicyArgs { rule, kind, list: in_list(given, opts), is_later };

@@ -215,8 +215,7 @@ unsafe fn take_over(source: &dtl_source_t) -> Result<Source> {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "dtl_source_t.text has a NUL at {at} of its {size} size_bytes, where some compilers \
-             would end it; give the bytes \
-             before it, or 0"
+             would end it; give the bytes before it, or 0"
         );
     }
     // SAFETY: a NUL-terminated text or null.

@@ -221,8 +221,7 @@ impl Array {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "for DLPack device {} of backend {} is the CPU, but the host cannot read memory of \
-                 kind {}: use one \
-                 whose properties have DTL_MEMORY_HOST_ACCESSIBLE",
+                 kind {}: use one whose properties have DTL_MEMORY_HOST_ACCESSIBLE",
                 self.device,
                 self.backend.name(),
                 crate::runtime::enums::describe(self.kind)
@@ -284,8 +283,7 @@ impl Array {
 fn no_pointer(backend: &Backend) -> Error {
     let text = format!(
         "DLPack names memory of such devices by an object of its own, memory of backend {} is \
-         named by \
-         pointers: copy to memory of the host (dtl_mem_copy) and hand that on",
+         named by pointers: copy to memory of the host (dtl_mem_copy) and hand that on",
         backend.name()
     );
     Error::new(crate::abi::status::DTL_ERROR_NOT_SUPPORTED, text)
@@ -323,8 +321,7 @@ pub fn import(backend: Arc<Backend>, given: &ForeignTensor<'_>) -> Result<u64> {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "no dtype is DLPack's type of {}: integers and floats of up to 64 bits, bfloat16, \
-             complex numbers and bool of \
-             one lane are",
+             complex numbers and bool of one lane are",
             dlpack::dtype_text(given.dtype)
         );
     };
@@ -453,8 +450,7 @@ pub fn refusal() -> Option<Error> {
     (lent > 0).then(|| {
         let text = format!(
             "dtl_finalize while other libraries have {lent} tensors of dtl_array_export: let them \
-             give those up (their \
-             deleters) first"
+             give those up (their deleters) first"
         );
         Error::new(DTL_ERROR_BUSY, text)
     })

@@ -409,8 +409,7 @@ impl Writer {
                 return fail!(
                     DTL_ERROR_ALREADY_EXISTS,
                     "\"{}\" is there for operation {}, {} already: pass DTL_DISPATCH_REPLACE to \
-                     stand before it, or give \
-                     \"{}\" a predicate",
+                     stand before it, or give \"{}\" a predicate",
                     known.name,
                     text::word(key.operation),
                     text::of_key(&slots_of(key)),

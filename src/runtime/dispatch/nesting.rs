@@ -43,8 +43,7 @@ impl Registration {
             DTL_ERROR_LIMIT,
             format!(
                 "{}: handler \"{}\" was not called, as {MOST_NESTED} handlers run within each \
-                 other on this thread: does one ask \
-                 for what it does itself?",
+                 other on this thread: does one ask for what it does itself?",
                 text::of_query(query),
                 self.name
             ),

@@ -130,8 +130,7 @@ fn add(template: &'static Member, values: &[Value], hash: u64) -> Result<dtl_enu
         return fail!(
             DTL_ERROR_LIMIT,
             "this process has made {LIMIT} instances of templates, no more are possible; they stay \
-             for ever, so do not put \
-             into one what differs each time ({})",
+             for ever, so do not put into one what differs each time ({})",
             template.full_name()
         );
     }

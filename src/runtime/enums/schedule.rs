@@ -34,8 +34,7 @@ pub fn check_memory_kind(kind: dtl_enum_word_t) -> Result<()> {
     fail!(
         DTL_ERROR_NOT_SUPPORTED,
         "kind is {is}, which is not a memory kind: use DTL_MEMORY_HOST, DTL_MEMORY_DEVICE or \
-         another member of \
-         DTL_ENUM_MEMORY"
+         another member of DTL_ENUM_MEMORY"
     )
 }
 

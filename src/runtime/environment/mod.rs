@@ -164,8 +164,7 @@ pub fn register(description: Description) -> Result<bool> {
         return fail!(
             DTL_ERROR_ALREADY_EXISTS,
             "environment {} is registered with another description (different: {what}): choose \
-             another name, or unregister \
-             the other one first",
+             another name, or unregister the other one first",
             description.name
         );
     }

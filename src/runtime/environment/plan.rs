@@ -100,8 +100,7 @@ pub(super) fn unknown(known: &[&str], name: &str, way: &str) -> crate::error::Er
         crate::abi::status::DTL_ERROR_NOT_FOUND,
         format!(
             "environment {name} is not registered{way}: register it (dtl_environment_register) or \
-             load the plugin that does; \
-             registered: {known}"
+             load the plugin that does; registered: {known}"
         ),
     )
 }

@@ -98,8 +98,7 @@ pub fn release(name: &str) -> Result<()> {
             return fail!(
                 DTL_ERROR_INVALID_STATE,
                 "environment {name} is not required by dtl_environment_require (held by {} \
-                 others): release it once for each \
-                 time that it was required",
+                 others): release it once for each time that it was required",
                 record.holds
             );
         }
@@ -225,8 +224,7 @@ fn refuse_circle(state: &EnvironmentState, name: &str) -> Result<()> {
     fail!(
         DTL_ERROR_INVALID_STATE,
         "environment {name} is required inside its own start or end: the function of {from} \
-         requires {}, which waits for it; \
-         name what is needed in depends",
+         requires {}, which waits for it; name what is needed in depends",
         way.join(", which requires ")
     )
 }

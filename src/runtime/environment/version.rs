@@ -53,8 +53,7 @@ pub fn check(name: &str, version: &str) -> Result<()> {
     fail!(
         DTL_ERROR_INVALID_ARGUMENT,
         "environment {name}, version \"{version}\": begin with a number and use at most 63 \
-         letters, digits, '.', '_', '-', \
-         '+' and '~'"
+         letters, digits, '.', '_', '-', '+' and '~'"
     )
 }
 

@@ -73,11 +73,9 @@ impl Executor {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
                     "executor kind {kind} is unknown; use DTL_EXECUTOR_INLINE \
-                     ({DTL_EXECUTOR_INLINE}), \
-                     DTL_EXECUTOR_SEQUENTIAL ({DTL_EXECUTOR_SEQUENTIAL}), DTL_EXECUTOR_POOL \
-                     ({DTL_EXECUTOR_POOL}), \
-                     DTL_EXECUTOR_BACKEND ({DTL_EXECUTOR_BACKEND}), or 0: the backend's own, else \
-                     POOL"
+                     ({DTL_EXECUTOR_INLINE}), DTL_EXECUTOR_SEQUENTIAL ({DTL_EXECUTOR_SEQUENTIAL}), \
+                     DTL_EXECUTOR_POOL ({DTL_EXECUTOR_POOL}), DTL_EXECUTOR_BACKEND \
+                     ({DTL_EXECUTOR_BACKEND}), or 0: the backend's own, else POOL"
                 );
             }
         };

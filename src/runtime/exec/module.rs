@@ -106,8 +106,7 @@ fn modules_of(home: &Backend) -> Result<&dyn Modules> {
         None => fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "backend '{}' compiles no source; make kernels from functions \
-             (dtl_kernel_from_function), or take a backend \
-             that supports \"modules\"",
+             (dtl_kernel_from_function), or take a backend that supports \"modules\"",
             home.name()
         ),
     }

@@ -90,8 +90,7 @@ fn misread(signature: &str, rest: &str) -> Error {
         crate::abi::status::DTL_ERROR_INVALID_ARGUMENT,
         format!(
             "signature \"{signature}\" at \"{rest}\": an argument is one of the letters {} with \
-             these sizes in bytes, or [n] \
-             for n bytes",
+             these sizes in bytes, or [n] for n bytes",
             letters.join(", ")
         ),
     )

@@ -174,8 +174,7 @@ fn refuse_hidden(name: &str, region: Region) -> Result<()> {
         Some(allocation) if allocation.hidden => fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "{name}: {:?} is device memory that the host cannot reach, and windows are made of \
-             host memory: copy \
-             through a host buffer (dtl_mem_copy), or send messages",
+             host memory: copy through a host buffer (dtl_mem_copy), or send messages",
             region.addr()
         ),
         _ => Ok(()),

@@ -46,8 +46,7 @@ pub fn adopt(
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "\"{who}\" gave {addr:?}, plain memory of the host: only the host's backend gives \
-                 that out; register memory \
-                 of a kind of its own"
+                 that out; register memory of a kind of its own"
             );
         }
         let becomes_owners =

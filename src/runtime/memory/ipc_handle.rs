@@ -253,8 +253,7 @@ fn read(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Extent, Ticket)
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "handle comes from another node (or from before this one booted): import it on its own \
-             node \
-             (dtl_comm_split_node), and send data between nodes"
+             node (dtl_comm_split_node), and send data between nodes"
         );
     }
     let align = 1_u64.checked_shl((head.align_and_name & 0xFF) as u32).unwrap_or(u64::MAX);

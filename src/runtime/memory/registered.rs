@@ -184,8 +184,7 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: RegisteredBy) -> Resu
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "{} bytes at {first:?} overlap memory of the library's allocator for host memory (from \
-             {at:#x} on): pass \
-             memory of another allocator",
+             {at:#x} on): pass memory of another allocator",
             region.len()
         );
     }

@@ -85,8 +85,7 @@ fn judge(file: &Path, program: &Path, said: &str) -> Result<()> {
         _ => fail!(
             DTL_ERROR_UNAVAILABLE,
             "not loaded, since it cannot be probed: {} gave no verdict (its reason is on standard \
-             error); \
-             mend that, or unset DTL_PLUGIN_PROBE",
+             error); mend that, or unset DTL_PLUGIN_PROBE",
             program.display()
         ),
     }

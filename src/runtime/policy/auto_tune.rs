@@ -141,8 +141,7 @@ impl Tuner {
         fail!(
             DTL_ERROR_LIMIT,
             "{MOST_TASKS} tasks are tuned by this policy, and {{{:#x}, {:#x}}} would be one more: \
-             give tasks that may \
-             share a resource the same key",
+             give tasks that may share a resource the same key",
             key.task,
             key.variant
         )

@@ -216,8 +216,7 @@ impl ResourceKind {
             ResourceKind::Generic => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "resources is NULL, and there are no default resources of kind generic: pass a \
-                 list, or leave \
-                 opts.kind 0 to have the streams of all devices"
+                 list, or leave opts.kind 0 to have the streams of all devices"
             ),
             ResourceKind::Inline => Ok((vec![plain(0)], Vec::new())),
             ResourceKind::Streams(backend) => {

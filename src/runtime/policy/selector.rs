@@ -88,8 +88,7 @@ impl Rule {
                 return fail!(
                     DTL_ERROR_NOT_FOUND,
                     "there is no policy \"{name}\": use fixed, round_robin, dynamic_load, \
-                     auto_tune or capacity, or \
-                     dtl_policy_create_custom"
+                     auto_tune or capacity, or dtl_policy_create_custom"
                 );
             }
         })

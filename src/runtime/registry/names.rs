@@ -15,8 +15,7 @@ pub(super) fn check_backend_name(name: &str) -> Result<()> {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "backend name \"{name}\" is an alias of \"{meant}\" in dtl_backend_get: choose a name \
-             other than \"cpu\", \
-             \"CPU\" and \"GPU\""
+             other than \"cpu\", \"CPU\" and \"GPU\""
         );
     }
     Ok(())

@@ -243,10 +243,8 @@ fn report(folder: &Path, files: &[File]) -> String {
     let folder = folder.display();
     text += &format!(
         "Next:\n  cmake -S {folder} -B {folder}/build && cmake --build {folder}/build && ctest \
-         --test-dir {folder}/build\n\
-         (with -DCMAKE_PREFIX_PATH=FOLDER for the first, if libdtl is installed in a folder of its \
-         own)\n\
-         Then write the slots, and let is_available say 1.\n"
+         --test-dir {folder}/build\n(with -DCMAKE_PREFIX_PATH=FOLDER for the first, if libdtl is \
+         installed in a folder of its own)\nThen write the slots, and let is_available say 1.\n"
     );
     text
 }

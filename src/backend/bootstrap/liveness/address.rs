@@ -139,8 +139,7 @@ fn named_ones(all: &[Interface], name: &str) -> Result<Vec<IpAddr>> {
             true => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "address (DTL_RDMA_ADDRESS) is \"{name}\", which has only link-local addresses, \
-                 which other nodes cannot use: name \
-                 another one"
+                 which other nodes cannot use: name another one"
             ),
         });
     }

@@ -127,8 +127,7 @@ impl driver::Module<CudaDriver> for CudaModule {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "signature is NULL, and the sizes of the arguments of '{}' are not known: drivers \
-                 before CUDA 12.4 do not \
-                 tell them of a binary; pass the signature",
+                 before CUDA 12.4 do not tell them of a binary; pass the signature",
                 wanted.name
             );
         }
@@ -158,8 +157,7 @@ impl CudaModule {
             return fail!(
                 DTL_ERROR_NOT_FOUND,
                 "it has no kernel '{name}'{known}: write it as DTL_KERNEL({name}, …) with \
-                 dtl_kernel.h or as extern \"C\" \
-                 __global__, or give the name as C++ mangles it"
+                 dtl_kernel.h or as extern \"C\" __global__, or give the name as C++ mangles it"
             );
         }
         cuda.check(code, "cuModuleGetFunction").map(|()| Addr::new(function))

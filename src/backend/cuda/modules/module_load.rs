@@ -37,8 +37,7 @@ pub(super) fn options(words: &[CString]) -> Result<Vec<Choice>> {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "option \"{word}\": the driver compiles PTX with --maxrregcount=N, --opt-level=N \
-                 (-ON), --device-debug (-g) \
-                 and --generate-line-info (-lineinfo) only"
+                 (-ON), --device-debug (-g) and --generate-line-info (-lineinfo) only"
             );
         }
     }
@@ -138,8 +137,7 @@ impl LoadOptions {
             ),
             CUDA_ERROR_UNSUPPORTED_PTX_VERSION => format!(
                 "; its PTX is newer than the driver's CUDA {}.{}: update the driver, or compile \
-                 with an older NVRTC \
-                 (DTL_NVRTC_LIBRARY)",
+                 with an older NVRTC (DTL_NVRTC_LIBRARY)",
                 version / 1000,
                 version % 1000 / 10
             ),
@@ -162,8 +160,7 @@ pub(super) fn not_launched(cuda: &Functions, code: CUresult) -> Error {
         }
         CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => {
             "launching a kernel (cuLaunchKernel; a block needs more registers or shared memory \
-             than there are: take \
-                smaller blocks)"
+             than there are: take smaller blocks)"
         }
         _ => "launching a kernel (cuLaunchKernel)",
     };

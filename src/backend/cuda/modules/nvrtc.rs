@@ -122,8 +122,7 @@ impl Nvrtc {
                 return fail!(
                     DTL_ERROR_UNAVAILABLE,
                     "NVRTC {major}.{minor} ({}) compiles nothing for a device of compute \
-                     capability {}.{}: name an older \
-                     one with DTL_NVRTC_LIBRARY",
+                     capability {}.{}: name an older one with DTL_NVRTC_LIBRARY",
                     self.file.display(),
                     capability / 10,
                     capability % 10

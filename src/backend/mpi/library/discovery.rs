@@ -98,8 +98,7 @@ pub fn locate(named: Option<&str>) -> Result<FoundLibrary> {
             Err(why) => fail!(
                 DTL_ERROR_UNAVAILABLE,
                 "no MPI: DTL_MPI_LIBRARY={name}: {why}; set it to the path or soname of an MPI \
-                 library of this \
-                 machine (libmpi.so.40, libmpich.so.12 …), or unset it"
+                 library of this machine (libmpi.so.40, libmpich.so.12 …), or unset it"
             ),
         },
         (None, None) => search(),
@@ -116,8 +115,7 @@ pub fn check_same(name: &str, file: &Path) -> Result<()> {
     fail!(
         DTL_ERROR_UNAVAILABLE,
         "DTL_MPI_LIBRARY={name} would be a second MPI in this process, which has {}: unset it, or \
-         set it to \
-         that file",
+         set it to that file",
         file.display()
     )
 }
@@ -227,8 +225,7 @@ fn unknown(version: &str) -> Error {
         crate::abi::status::DTL_ERROR_UNAVAILABLE,
         format!(
             "it calls itself \"{}\", whose binary interface is not known (Open MPI, the MPICH \
-             family and libmpi_abi are); \
-             use dtl_mpi (find_package(dtl COMPONENTS MPI)) with it",
+             family and libmpi_abi are); use dtl_mpi (find_package(dtl COMPONENTS MPI)) with it",
             first_line(version)
         ),
     )

@@ -291,8 +291,7 @@ impl Mpi {
         fail!(
             DTL_ERROR_INVALID_STATE,
             "MPI was started in process {process}, of which this one is a fork: MPI does not \
-             survive that; open kind \
-             \"mpi\" in processes of their own"
+             survive that; open kind \"mpi\" in processes of their own"
         )
     }
 
@@ -434,9 +433,8 @@ impl Mpi {
 
 /// Error text of every call after MPI_Finalize.
 pub const OVER_TEXT: &str = "MPI is finalised: it cannot be started twice in a process; use \
-    communicators over MPI \
-                             before MPI_Finalize, or the last dtl_finalize if MPI was initialised \
-                             by the library";
+    communicators over MPI before MPI_Finalize, or the last dtl_finalize if MPI was initialised by \
+    the library";
 
 fn over() -> Result<()> {
     fail!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}")

@@ -253,8 +253,7 @@ impl RdmaEngine {
             return fail!(
                 DTL_ERROR_COMMUNICATION,
                 "it tells {} words of connection {generation}, this rank has {} queue pairs of \
-                 connection {}: all need the same \
-                 configuration",
+                 connection {}: all need the same configuration",
                 ends.len(),
                 peer.lanes.len(),
                 peer.repair.generation

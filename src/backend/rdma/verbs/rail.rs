@@ -317,8 +317,7 @@ fn no_dmabuf() -> Error {
     Error::new(
         crate::abi::status::DTL_ERROR_NOT_SUPPORTED,
         "device_memory (DTL_RDMA_DEVICE_MEMORY) is dmabuf, and this libibverbs.so.1 has no \
-         ibv_reg_dmabuf_mr: use rdma-core 34 or \
-         newer, or DTL_RDMA_STAGED (staged)",
+         ibv_reg_dmabuf_mr: use rdma-core 34 or newer, or DTL_RDMA_STAGED (staged)",
     )
 }
 

@@ -21,8 +21,7 @@ fn warn_of_memory(source: usize) {
     if !SAID.swap(true, Ordering::Relaxed) {
         warning!(
             "no memory to keep a message of rank {source} that nobody has asked for yet: it and \
-             all later ones \
-             wait; post their receives earlier, or give the process more memory"
+             all later ones wait; post their receives earlier, or give the process more memory"
         );
     }
 }

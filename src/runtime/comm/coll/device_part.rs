@@ -51,8 +51,7 @@ impl DeviceCommPart {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
                     "{:?} is memory of another device than the communicator's, which is {}: \
-                     allocate on that one, or open \
-                     a communicator on the other",
+                     allocate on that one, or open a communicator on the other",
                     buffer.addr(),
                     self.comm.describe()
                 );
@@ -63,8 +62,7 @@ impl DeviceCommPart {
             (Some(hidden), Some(plain)) => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "{:?} is device memory and {:?} is memory that the host reaches: over kind \"{}\" \
-                 all buffers of a \
-                 collective are of one sort, on all ranks",
+                 all buffers of a collective are of one sort, on all ranks",
                 hidden.addr(),
                 plain.addr(),
                 self.kind.to_string_lossy()

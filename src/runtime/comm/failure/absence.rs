@@ -83,13 +83,11 @@ impl Comm {
             [] => String::new(),
             [rank] => format!(
                 "because rank {rank} does not take part in this communicator: the call that made \
-                 it failed there, \
-                 or that rank destroyed it; dtl_comm_shrink leaves it out"
+                 it failed there, or that rank destroyed it; dtl_comm_shrink leaves it out"
             ),
             ranks => format!(
                 "because ranks {} do not take part in this communicator: the call that made it \
-                 failed there, \
-                 or these ranks destroyed it; dtl_comm_shrink leaves them out",
+                 failed there, or these ranks destroyed it; dtl_comm_shrink leaves them out",
                 rank_list(ranks)
             ),
         };

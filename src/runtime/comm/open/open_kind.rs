@@ -173,8 +173,7 @@ fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "over with kind \"{kind}\": only a kind that stands beside another, or whose ranks can \
-             meet over one, is \
-             opened over one"
+             meet over one, is opened over one"
         );
     };
     let raw = &description.raw;
@@ -379,8 +378,7 @@ fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<(
     fail!(
         DTL_ERROR_INVALID_ARGUMENT,
         "native with kind \"{kind}\": only \"mpi\", \"rdma\" and registered kinds read it; use \
-         kind \"mpi\" or \
-         dtl_comm_from_mpi_fint for a communicator of MPI's, else leave native NULL"
+         kind \"mpi\" or dtl_comm_from_mpi_fint for a communicator of MPI's, else leave native NULL"
     )
 }
 

@@ -82,8 +82,7 @@ pub(crate) fn text(direct: &dyn Direct) -> String {
     }
     format!(
         "direct: messages of more than {} bytes of memory that was allocated here; others, and \
-         collectives, are staged through \
-         host memory",
+         collectives, are staged through host memory",
         direct.above()
     )
 }

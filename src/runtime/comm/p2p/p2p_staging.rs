@@ -213,8 +213,7 @@ fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
         gpu_direct::text(direct)
     } else if comm.link.direct == Some(allocation.backend) {
         "staged through host memory, each message as a whole: only memory of kind SHARED that was \
-         allocated here goes \
-         directly"
+         allocated here goes directly"
             .to_owned()
     } else if comm.link.transport.groups().pipeline.is_some() {
         format!(
@@ -236,8 +235,7 @@ pub(crate) fn explain_staged(comm: &Comm, allocation: &Allocation, refusal: Opti
     let text = match refusal {
         Some(why) => gpu_direct::refused(&why),
         None if is_new() => "staged through host memory where an allocation cannot be registered, \
-            or not beside what is: each \
-                             message as a whole"
+            or not beside what is: each message as a whole"
             .to_owned(),
         None => return,
     };

@@ -254,10 +254,8 @@ impl Comm {
             DTL_ERROR_CANCELED if what == "receive from" => {
                 format!(
                     "{what} {name}: the request was cancelled, or the sender cancelled a message \
-                     that was probed \
-                     and not yet received (the sender's time limit passed, or its request was \
-                     cancelled or \
-                     destroyed)"
+                     that was probed and not yet received (the sender's time limit passed, or its \
+                     request was cancelled or destroyed)"
                 )
             }
             DTL_ERROR_RANK_FAILURE => {

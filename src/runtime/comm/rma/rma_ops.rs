@@ -86,8 +86,7 @@ fn outside(
 ) -> Error {
     let text = format!(
         "{name}: {len} bytes at displacement {disp} of target {target} (steps of {disp_unit} \
-         bytes) are not in its window, \
-         which has {size} bytes"
+         bytes) are not in its window, which has {size} bytes"
     );
     Error::new(DTL_ERROR_OUT_OF_BOUNDS, text)
 }
@@ -130,8 +129,7 @@ fn no_change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
         ),
         Ok(_) => format!(
             "{name}: {} is a dtype of this program, which the target may not know: use a built-in \
-             one (dtl_win_put and \
-             dtl_win_get take any)",
+             one (dtl_win_put and dtl_win_get take any)",
             types::dtype_text(dtype)
         ),
     };

@@ -32,8 +32,7 @@ pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "source {:?} and destination {:?} overlap: {} bytes are to be copied, and the ranges \
-             begin {} bytes apart; copy \
-             through a third buffer",
+             begin {} bytes apart; copy through a third buffer",
             src.addr(),
             dst.addr(),
             dst.len(),

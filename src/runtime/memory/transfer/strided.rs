@@ -102,8 +102,7 @@ impl StridedPlan {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "destination strides {:?} of shape {:?}, elements of {} bytes: elements lie on \
-                 each other, or their axes \
-                 are woven into each other",
+                 each other, or their axes are woven into each other",
                 axes.dst_strides,
                 axes.shape,
                 axes.element_bytes
@@ -195,8 +194,7 @@ impl Strided {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "source {:?} and destination {:?} of shape {:?} overlap, or have other strides \
-                 within one area: copy \
-                 through a third buffer",
+                 within one area: copy through a third buffer",
                 axes.src,
                 axes.dst,
                 axes.shape

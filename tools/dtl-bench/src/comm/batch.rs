@@ -244,8 +244,7 @@ pub(crate) fn verify<E: Endpoint>(
         None => Ok(()),
         Some((at, byte)) => Err(format!(
             "{} of {} bytes over {}: rank {} got {byte:#04x} as byte {at}, expected {:#04x}: a bug \
-             of that \
-             communicator, no value would mean anything",
+             of that communicator, no value would mean anything",
             row.test.name(),
             row.bytes,
             end.name(),

@@ -39,8 +39,7 @@ pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
     if wanted.kind == "self" {
         return Err(Stop::Misused(
             "--kind self has one rank, which has nobody to talk to: --kind threads measures ranks \
-             of one process, --kind \
-             shm (or none named) processes of this node"
+             of one process, --kind shm (or none named) processes of this node"
                 .to_owned(),
         ));
     }
@@ -175,8 +174,7 @@ fn one(
         if place.is_crowded {
             complain!(
                 "dtl-bench: {} ranks on {processors} processor(s): they wait for each other's \
-                 turn, and values say \
-                 how well that goes",
+                 turn, and values say how well that goes",
                 place.ranks
             );
         } else if let Err(why) = &probe {

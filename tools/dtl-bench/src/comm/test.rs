@@ -81,8 +81,7 @@ impl Row {
                 if test.is_of_floats() && bytes % super::endpoint::ELEMENT != 0 {
                     return Err(format!(
                         "--sizes {bytes}: {} adds floats of 4 bytes, give multiples of 4 or leave \
-                         the test out \
-                         with --only",
+                         the test out with --only",
                         test.name()
                     ));
                 }

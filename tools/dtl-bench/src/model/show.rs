@@ -34,8 +34,7 @@ const NOTES: [(Meant, &str); 3] = [
     (
         |row| row.has_board,
         "* goes over a board in shared memory, without messages; the row is of what is sent where \
-         a communicator has \
-         none (there are 64)",
+         a communicator has none (there are 64)",
     ),
     (
         |row| row.op == "neighbor_alltoallv",

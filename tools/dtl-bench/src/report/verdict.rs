@@ -46,8 +46,7 @@ pub(crate) fn text(runs: &[Run], notes: &Notes) -> String {
     );
     if has_floor {
         text += " *Floor*: a bare program that only moves the bytes, without matching or handles, \
-            on the machine that the \
-                 project is developed on; it shows what is easy there.";
+            on the machine that the project is developed on; it shows what is easy there.";
     }
     text += "\n\n| test | size | regime | dtl | best peer | peer | dtl / peer | target | |";
     text += if has_floor {

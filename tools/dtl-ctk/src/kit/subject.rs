@@ -215,8 +215,7 @@ pub(crate) fn keeps_no_addresses(what: &str, mut round: impl FnMut() -> Outcome)
     }
     wrong!(
         "{} KiB of addresses stay mapped for each {what} that was made and destroyed (VmSize): \
-         threads that have ended \
-         and were not joined keep their stacks",
+         threads that have ended and were not joined keep their stacks",
         (least / ROUNDS) >> 10
     )
 }

@@ -6,8 +6,7 @@ use super::*;
 fn reads_what_is_there() {
     let all = parse(
         "name = \"mine\"\nfile = \"libmine.so\"\nentry = \"dtl_plugin_entry_v1\"\nabi = [1, \
-         2]\n\
-         components = [\"memory\", \"comm\"]\nenvironments = [\"openblas\"]\ndescription = \
+         2]\ncomponents = [\"memory\", \"comm\"]\nenvironments = [\"openblas\"]\ndescription = \
          \"d\"\nfuture = 1\n",
     );
     let all = all.expect("a good manifest");

@@ -10,11 +10,9 @@ fn found(text: &str) -> Option<Vec<String>> {
 #[test]
 fn names_are_found_wherever_they_are() {
     let text = "#include \"a.h\"\n  #  include<b/b.h>\n/* x */ # /* y */ include /* z\n */ \
-        \"c.h\"\n#inc\\\nlude \"d.h\"\n\
-                %:include <e.h>\n#if 0\n#include \"f.h\"\n#endif\nconst char* s = \
-                \"/*\";\n#include \"g.h\"\n// */ #include \"h.h\"\n\
-                #if defined(__has_include) && __has_include( <i.h> )\n# define X #x\n#ifdef \
-                __has_include\n#pragma once\n";
+        \"c.h\"\n#inc\\\nlude \"d.h\"\n%:include <e.h>\n#if 0\n#include \"f.h\"\n#endif\nconst \
+        char* s = \"/*\";\n#include \"g.h\"\n// */ #include \"h.h\"\n#if defined(__has_include) && \
+        __has_include( <i.h> )\n# define X #x\n#ifdef __has_include\n#pragma once\n";
     let names = ["a.h", "b/b.h", "c.h", "d.h", "e.h", "f.h", "g.h", "h.h", "i.h"];
     assert_eq!(found(text).unwrap(), names);
     assert!(

@@ -366,8 +366,7 @@ fn missed_by(handle: dtl_request_t, missed: &LookupFailure) -> Error {
 pub(crate) fn in_own_hands(handle: dtl_request_t) -> Error {
     let text = format!(
         "request {:#x} is moved on by a call further up this thread, which has called the function \
-         of the program that calls \
-         this: let that function return first",
+         of the program that calls this: let that function return first",
         handle.id
     );
     Error::new(DTL_ERROR_BUSY, text)

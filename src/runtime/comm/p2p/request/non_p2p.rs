@@ -165,8 +165,7 @@ fn check_home(data: Data, event: &Event) -> Result<()> {
             fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "event: it is of backend {}, and buf is device memory of another one, whose work \
-                 it does not wait for: use an \
-             event of that one",
+                 it does not wait for: use an event of that one",
                 event.home().name()
             )
         }
