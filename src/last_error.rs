@@ -115,22 +115,24 @@ impl Mark {
     /// Appends the text of the dtl_ call that failed inside a function of the program, if one did,
     /// to the function's `error`. Must be called in the thread that called the function.
     pub fn explain(self, error: Error) -> Error {
-        match self.said(error.status()) {
+        match self.recorded(error.status()) {
             // Nested functions that pass a failure on would repeat its text.
-            Some(said) if said.starts_with(error.text()) => Error::new(error.status(), said),
-            Some(said) => Error::new(error.status(), format!("{}: {said}", error.text())),
+            Some(recorded) if recorded.starts_with(error.text()) => {
+                Error::new(error.status(), recorded)
+            }
+            Some(recorded) => Error::new(error.status(), format!("{}: {recorded}", error.text())),
             None => error,
         }
     }
 
     /// Returns the text of the thread's last failure if it is after this mark and has this status.
-    pub fn said(self, status: dtl_status_t) -> Option<String> {
-        let said = LAST.try_with(|last| {
+    pub fn recorded(self, status: dtl_status_t) -> Option<String> {
+        let recorded = LAST.try_with(|last| {
             let last = last.try_borrow().ok()?;
             let last = last.as_ref()?;
             let is_its = last.number > self.0 && last.status == status && !last.text().is_empty();
             is_its.then(|| last.text().to_string_lossy().into_owned())
         });
-        said.ok().flatten()
+        recorded.ok().flatten()
     }
 }

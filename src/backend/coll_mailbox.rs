@@ -67,7 +67,7 @@ pub(super) const SHEET: usize = (PAGES_AT + PAGES as usize * ROOM).next_multiple
 /// View that one rank of a communicator has of the mailboxes of all its ranks.
 pub(super) struct MailboxView {
     /// Memory of the mailboxes of all slots.
-    sheets: Span,
+    memory: Span,
     /// Offset of each rank's mailbox, indexed by rank in the communicator (at most `MOST_RANKS`).
     members: Box<[u32]>,
     /// Offset of this rank's own mailbox.
@@ -77,34 +77,34 @@ pub(super) struct MailboxView {
     known: AtomicU64,
 }
 
-fn user_word(sheets: &Span, sheet: usize) -> Option<&AtomicU64> {
-    sheets.word(sheet + USER_AT)
+fn user_word(memory: &Span, mailbox: usize) -> Option<&AtomicU64> {
+    memory.word(mailbox + USER_AT)
 }
 
-/// Returns a mailbox's user word without `LEFT`; 0 if offset `sheet` is out of bounds.
-fn user(sheets: &Span, sheet: usize) -> u64 {
-    user_word(sheets, sheet).map_or(0, |word| word.load(Acquire) & !LEFT)
+/// Returns a mailbox's user word without `LEFT`; 0 if offset `mailbox` is out of bounds.
+fn user(memory: &Span, mailbox: usize) -> u64 {
+    user_word(memory, mailbox).map_or(0, |word| word.load(Acquire) & !LEFT)
 }
 
 impl MailboxView {
     /// Creates the view and stores `context` in the user word of this rank's mailbox. `members[i]`
     /// is the offset of the mailbox of rank i of the communicator; `own` is the offset of this
     /// rank's mailbox.
-    pub(super) fn new(sheets: Span, members: Box<[u32]>, own: usize, context: u32) -> Self {
-        if let Some(word) = user_word(&sheets, own) {
+    pub(super) fn new(memory: Span, members: Box<[u32]>, own: usize, context: u32) -> Self {
+        if let Some(word) = user_word(&memory, own) {
             word.store(u64::from(context) + 1, Release);
         }
-        MailboxView { sheets, members, own, context, known: AtomicU64::new(0) }
+        MailboxView { memory, members, own, context, known: AtomicU64::new(0) }
     }
 
-    fn block(sheet: usize, number: u64) -> usize {
-        sheet + BLOCKS_AT + (number % BLOCKS) as usize * BLOCK
+    fn block(mailbox: usize, number: u64) -> usize {
+        mailbox + BLOCKS_AT + (number % BLOCKS) as usize * BLOCK
     }
 
-    fn page(&self, sheet: usize, number: u64, len: usize) -> Region {
-        self.sheets
+    fn page(&self, mailbox: usize, number: u64, len: usize) -> Region {
+        self.memory
             .region()
-            .part(sheet + PAGES_AT + (number % PAGES) as usize * ROOM, len.min(ROOM))
+            .part(mailbox + PAGES_AT + (number % PAGES) as usize * ROOM, len.min(ROOM))
     }
 
     /// Returns the stamp of message `number`: the communicator's ID and the low 32 bits of
@@ -123,7 +123,7 @@ impl MailboxView {
         if self.known.load(Relaxed) + ahead < number && !self.is_free(number, ahead) {
             return false;
         }
-        let block = self.sheets.block(Self::block(self.own, number), SMALL);
+        let block = self.memory.block(Self::block(self.own, number), SMALL);
         let Some(([stamp, words], bytes)) = block else { return false };
         match is_small {
             true => bytes.part(0, data.len()).copy_from(data),
@@ -134,7 +134,7 @@ impl MailboxView {
         // Prefetches the block of `number + 2` for writing, because its cache lines are in the
         // caches of the other ranks since the previous round. The block of `number + 1` is not
         // prefetched, because other ranks may already poll it.
-        self.sheets.will_write(Self::block(self.own, number + 2));
+        self.memory.will_write(Self::block(self.own, number + 2));
         true
     }
 
@@ -142,16 +142,20 @@ impl MailboxView {
     /// ahead`.
     #[cold]
     fn is_free(&self, number: u64, ahead: u64) -> bool {
-        let known =
-            self.members.iter().map(|sheet| self.over(*sheet as usize, number)).min().unwrap_or(0);
+        let known = self
+            .members
+            .iter()
+            .map(|mailbox| self.over(*mailbox as usize, number))
+            .min()
+            .unwrap_or(0);
         self.known.store(known, Relaxed);
         known + ahead >= number
     }
 
-    /// Returns the last message number that the owner of mailbox `sheet` has finished; 0 if it has
+    /// Returns the last message number that the mailbox's owner has finished; 0 if it has
     /// finished none for this communicator. This rank has reached `number`.
-    fn over(&self, sheet: usize, number: u64) -> u64 {
-        let word = self.sheets.word(sheet + OVER_AT).map_or(0, |word| word.load(Acquire));
+    fn over(&self, mailbox: usize, number: u64) -> u64 {
+        let word = self.memory.word(mailbox + OVER_AT).map_or(0, |word| word.load(Acquire));
         if word >> 32 != u64::from(self.context) {
             // The word was written for an earlier communicator.
             return 0;
@@ -165,15 +169,15 @@ impl MailboxView {
     /// Returns message `number` of `rank`, or `None` if it is not published. The data is valid
     /// until this rank calls `finish(number)`.
     pub(super) fn look(&self, rank: i32, number: u64) -> Option<Post> {
-        let sheet = *self.members.get(rank as usize)? as usize;
-        let at = Self::block(sheet, number);
-        let ([stamp, words], bytes) = self.sheets.block(at, SMALL)?;
+        let mailbox = *self.members.get(rank as usize)? as usize;
+        let at = Self::block(mailbox, number);
+        let ([stamp, words], bytes) = self.memory.block(at, SMALL)?;
         if stamp.load(Acquire) != self.stamp(number) {
             return None;
         }
         let words = words.load(Relaxed);
         let len = words as u32 as usize;
-        let data = if len <= SMALL { bytes.part(0, len) } else { self.page(sheet, number, len) };
+        let data = if len <= SMALL { bytes.part(0, len) } else { self.page(mailbox, number, len) };
         Some(Post { what: (words >> 32) as u32, data })
     }
 
@@ -183,13 +187,13 @@ impl MailboxView {
         if met {
             self.known.store(number - 1, Relaxed);
         }
-        if let Some(word) = self.sheets.word(self.own + OVER_AT) {
+        if let Some(word) = self.memory.word(self.own + OVER_AT) {
             word.store(self.stamp(number), Release);
         }
     }
 
     fn add_to_user(&self, mark: u64) {
-        if let Some(word) = user_word(&self.sheets, self.own) {
+        if let Some(word) = user_word(&self.memory, self.own) {
             word.fetch_or(mark, Release);
         }
     }
@@ -206,7 +210,7 @@ impl MailboxView {
         let word = self
             .members
             .get(rank as usize)
-            .and_then(|sheet| user_word(&self.sheets, *sheet as usize));
+            .and_then(|mailbox| user_word(&self.memory, *mailbox as usize));
         let user = LEFT | (u64::from(self.context) + 1);
         word.is_some_and(|word| word.load(Acquire) & !GONE == user)
     }
@@ -222,11 +226,11 @@ impl Drop for MailboxView {
 #[derive(Default)]
 pub(super) struct Places {
     /// State of each slot, up to the highest slot that was used.
-    all: Vec<SheetState>,
+    all: Vec<SlotState>,
 }
 
 #[derive(Default)]
-enum SheetState {
+enum SlotState {
     /// No other rank reads this rank's mailbox in the slot.
     #[default]
     Free,
@@ -237,7 +241,7 @@ enum SheetState {
 }
 
 struct Last {
-    sheets: Span,
+    memory: Span,
     /// User word of a member while it uses the communicator: the communicator's ID plus 1.
     user: u64,
     members: Box<[Reader]>,
@@ -247,7 +251,7 @@ struct Last {
 struct Reader {
     /// The reader's rank in the transport.
     rank: usize,
-    sheet: usize,
+    mailbox: usize,
     /// The reader's user word at the time when this rank created its own view. The word has this
     /// value until the reader creates its view.
     before: u64,
@@ -257,7 +261,7 @@ impl Last {
     /// Returns true if no member, except those for which `is_gone` is true, can use the mailbox.
     fn is_over(&self, is_gone: impl Fn(usize) -> bool) -> bool {
         self.members.iter().all(|member| {
-            let now = user(&self.sheets, member.sheet);
+            let now = user(&self.memory, member.mailbox);
             now == GONE | self.user
                 || (now != self.user && now != member.before)
                 || is_gone(member.rank)
@@ -271,25 +275,25 @@ impl Places {
     /// communicator of all ranks.
     pub(super) fn reserve(&mut self, is_gone: impl Fn(usize) -> bool) -> Option<(usize, bool)> {
         let known = self.all.len().max(1);
-        self.all.resize_with(known, SheetState::default);
-        let is_free = |place: &SheetState| match place {
-            SheetState::Free => true,
-            SheetState::Reserved => false,
-            SheetState::Used(last) => last.is_over(&is_gone),
+        self.all.resize_with(known, SlotState::default);
+        let is_free = |place: &SlotState| match place {
+            SlotState::Free => true,
+            SlotState::Reserved => false,
+            SlotState::Used(last) => last.is_over(&is_gone),
         };
         let place = match self.all.iter().skip(1).position(is_free) {
             Some(before) => before + 1,
             None if known < PLACES => known,
             None => return None,
         };
-        self.set(place, SheetState::Reserved);
+        self.set(place, SlotState::Reserved);
         Some((place, place == known))
     }
 
     /// Releases a slot that was reserved but is not used by a communicator.
     pub(super) fn release(&mut self, place: u32) {
-        if let Some(reserved @ SheetState::Reserved) = self.all.get_mut(place as usize) {
-            *reserved = SheetState::Free;
+        if let Some(reserved @ SlotState::Reserved) = self.all.get_mut(place as usize) {
+            *reserved = SlotState::Free;
         }
     }
 
@@ -298,34 +302,34 @@ impl Places {
         self.all.truncate(place);
     }
 
-    fn set(&mut self, place: usize, content: SheetState) {
+    fn set(&mut self, place: usize, content: SlotState) {
         if self.all.len() <= place {
-            self.all.resize_with(place + 1, SheetState::default);
+            self.all.resize_with(place + 1, SlotState::default);
         }
-        if let Some(slot) = self.all.get_mut(place) {
-            *slot = content;
+        if let Some(entry) = self.all.get_mut(place) {
+            *entry = content;
         }
     }
 
     /// Creates a view in a reserved slot, or in slot 0, which only one communicator ever uses.
-    /// `ranks`: number of ranks of the transport; `own`: this rank. `sheets`: two spans over the
+    /// `ranks`: number of ranks of the transport; `own`: this rank. `memory`: two spans over the
     /// memory of all slots.
     pub(super) fn open(
         &mut self,
-        sheets: [Option<Span>; 2],
+        memory: [Option<Span>; 2],
         (ranks, own): (usize, usize),
         context: u32,
         members: &[Member],
     ) -> Result<MailboxView> {
         let at = |member: &Member| (member.rank.unsigned_abs() as usize, member.place as usize);
-        let sheet = |member: &Member| {
+        let mailbox = |member: &Member| {
             let (rank, place) = at(member);
-            sheets_at(ranks, place, rank..rank + 1).start
+            mailboxes_at(ranks, place, rank..rank + 1).start
         };
         let Some(mine) = members.iter().find(|member| at(member).0 == own) else {
             return fail!(DTL_ERROR_INTERNAL, "rank {own} is not a member of its own board");
         };
-        let [Some(first), Some(again)] = sheets else {
+        let [Some(first), Some(again)] = memory else {
             self.release(mine.place);
             return fail!(
                 DTL_ERROR_INTERNAL,
@@ -334,27 +338,29 @@ impl Places {
         };
         // Offsets are far below 4 GiB (`MOST_RANKS`); an offset outside the span resolves to no
         // memory.
-        let sheets =
-            members.iter().map(|member| u32::try_from(sheet(member)).unwrap_or(u32::MAX)).collect();
-        let board = MailboxView::new(first, sheets, sheet(mine), context);
+        let offsets = members
+            .iter()
+            .map(|member| u32::try_from(mailbox(member)).unwrap_or(u32::MAX))
+            .collect();
+        let view = MailboxView::new(first, offsets, mailbox(mine), context);
         let (_, place) = at(mine);
         if place > 0 {
             let reader = |member: &Member| {
-                let ((rank, _), sheet) = (at(member), sheet(member));
-                Reader { rank, sheet, before: user(&again, sheet) }
+                let ((rank, _), mailbox) = (at(member), mailbox(member));
+                Reader { rank, mailbox, before: user(&again, mailbox) }
             };
             let members = members.iter().map(reader).collect();
             self.set(
                 place,
-                SheetState::Used(Last { sheets: again, user: u64::from(context) + 1, members }),
+                SlotState::Used(Last { memory: again, user: u64::from(context) + 1, members }),
             );
         }
-        Ok(board)
+        Ok(view)
     }
 }
 
 /// Returns the byte range of the mailboxes of ranks `of` in slot `place`.
-pub(super) fn sheets_at(ranks: usize, place: usize, of: Range<usize>) -> Range<usize> {
+pub(super) fn mailboxes_at(ranks: usize, place: usize, of: Range<usize>) -> Range<usize> {
     let first = place * place_bytes(ranks);
     first + of.start * SHEET..first + of.end * SHEET
 }

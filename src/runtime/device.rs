@@ -137,7 +137,7 @@ pub fn info(backend: &Backend, device: i32, out: &mut dtl_device_info_t) -> Resu
 /// Returns the free and total memory of a device in bytes. For a backend with memory but no
 /// devices, device 0 stands for all of its memory.
 pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
-    let told = if backend.device.is_some() || backend.memory.is_none() {
+    let info = if backend.device.is_some() || backend.memory.is_none() {
         check(backend, device)?;
         let own = backend.device()?.memory_info(device);
         own.or_else(|| backend.memory.as_ref().and_then(|memory| memory.memory_info()))
@@ -150,7 +150,7 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
             backend.name()
         );
     };
-    told.unwrap_or_else(|| Err(backend.lacks("memory information")))
+    info.unwrap_or_else(|| Err(backend.lacks("memory information")))
 }
 
 /// Describes a memory kind of a backend.

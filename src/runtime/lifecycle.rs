@@ -127,14 +127,14 @@ fn warn(complaints: &[String]) {
 
 /// Returns the settings from environment variables, and complaints about the variables.
 fn read_environment() -> Result<(Settings, Vec<String>)> {
-    let (mut variables, mut odd) = (std::collections::BTreeMap::new(), Vec::new());
+    let (mut variables, mut unusual) = (std::collections::BTreeMap::new(), Vec::new());
     for (name, value) in std::env::vars_os() {
         let Ok(name) = name.into_string() else { continue };
         match value.into_string() {
             Ok(value) => drop(variables.insert(name, value)),
             // Only a warning, like all other reasons that prevent a trace.
             Err(value) if name == "DTL_TRACE" => {
-                odd.push(format!(
+                unusual.push(format!(
                     "DTL_TRACE={value:?} is no text (UTF-8): name another file; nothing is traced"
                 ));
             }
@@ -148,7 +148,7 @@ fn read_environment() -> Result<(Settings, Vec<String>)> {
         }
     }
     let mut complaints = settings::complaints(&variables);
-    complaints.append(&mut odd);
+    complaints.append(&mut unusual);
     complaints.extend(settings::withhold(&mut variables, dl::is_privileged()));
     let settings = settings::from_environment(&variables)?;
     log::set_level(settings.log_level.unwrap_or(crate::abi::runtime::DTL_LOG_WARN));

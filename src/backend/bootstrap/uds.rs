@@ -277,8 +277,8 @@ impl<'a> NodeRoot<'a> {
         let deadline = Deadline::after(self.root.left_ns().max(GRACE_NS / 2));
         let mut failure: Option<Error> = None;
         for (rank, channel) in self.root.seated() {
-            let said = receive(channel, deadline).unwrap_or_else(|error| Err(died(rank, &error)));
-            let Err(error) = said else { continue };
+            let answer = receive(channel, deadline).unwrap_or_else(|error| Err(died(rank, &error)));
+            let Err(error) = answer else { continue };
             // A rank that failed has ended by now, and the other ranks report its death; its own
             // failure takes precedence.
             if failure.as_ref().is_none_or(|first| first.status() == DTL_ERROR_RANK_FAILURE) {

@@ -79,7 +79,7 @@ impl Functions {
 
     /// Formats a driver code as "CUDA_ERROR_X (17), text of the driver".
     pub fn words(&self, code: CUresult) -> String {
-        let told = |ask: unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult| {
+        let text_of = |ask: unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult| {
             let mut text = std::ptr::null();
             // SAFETY: `text` is valid for writing a pointer. The driver sets it to null or to a
             // string that it never frees.
@@ -88,9 +88,9 @@ impl Functions {
             // never frees.
             known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
         };
-        let name = told(self.cuGetErrorName)
+        let name = text_of(self.cuGetErrorName)
             .unwrap_or_else(|| "a code that the driver has no name for".into());
-        match told(self.cuGetErrorString) {
+        match text_of(self.cuGetErrorString) {
             Some(text) => format!("CUDA says {name} ({code}), {text}"),
             None => format!("CUDA says {name} ({code})"),
         }

@@ -50,7 +50,7 @@ enum HierOperation {
     At(HierLevel, OpId),
     /// Operation of a transport: a deferred receive whose message has been found.
     Found {
-        way: HierLevel,
+        level: HierLevel,
         op: OpId,
         held: DeferredReceive,
         is_withdrawn: bool,
@@ -92,15 +92,15 @@ impl Router {
         }
     }
 
-    fn side(&self, way: HierLevel) -> &dyn Transport {
-        match way {
+    fn side(&self, level: HierLevel) -> &dyn Transport {
+        match level {
             HierLevel::Node => self.node.as_ref(),
             HierLevel::Across => self.across.as_ref(),
         }
     }
 
     /// Returns the level of the transport to `rank`, and the rank's number on that transport.
-    pub(super) fn way(&self, rank: i32) -> Result<(HierLevel, i32)> {
+    pub(super) fn level(&self, rank: i32) -> Result<(HierLevel, i32)> {
         let index = usize::try_from(rank).unwrap_or(usize::MAX);
         let Some(node) = self.nodes.of.get(index) else {
             return fail!(
@@ -118,15 +118,15 @@ impl Router {
 
     /// Opens the memory of `rank` for copies by the OS kernel; `None` if not on this node.
     pub(super) fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
-        match self.way(rank).ok()? {
+        match self.level(rank).ok()? {
             (HierLevel::Node, local) => self.node.groups().cross_memory?.remote(local),
             (HierLevel::Across, _) => None,
         }
     }
 
-    /// Converts the source of a completion at level `way` to the rank in this communicator.
-    fn outward(&self, way: HierLevel, done: Completion) -> Completion {
-        let source = match way {
+    /// Converts the source of a completion at level `level` to the rank in this communicator.
+    fn outward(&self, level: HierLevel, done: Completion) -> Completion {
+        let source = match level {
             HierLevel::Node => self.outer(done.source),
             HierLevel::Across => done.source,
         };
@@ -145,16 +145,16 @@ impl Router {
     /// so that no started operation is lost if memory is exhausted.
     fn start(
         &mut self,
-        way: HierLevel,
+        level: HierLevel,
         act: impl FnOnce(&dyn Transport) -> Result<OpId>,
     ) -> Result<OpId> {
         let id = self.operations.add(HierOperation::Held)?;
-        match act(self.side(way)) {
+        match act(self.side(level)) {
             Ok(OpId::COMPLETED) => {
                 self.operations.remove(id);
                 return Ok(OpId::COMPLETED);
             }
-            Ok(op) => self.set(id, HierOperation::At(way, op)),
+            Ok(op) => self.set(id, HierOperation::At(level, op)),
             Err(error) => {
                 self.operations.remove(id);
                 return Err(error);
@@ -176,8 +176,8 @@ impl Router {
         word: u64,
         mode: SendMode,
     ) -> Result<OpId> {
-        let (way, rank) = self.way(dest)?;
-        self.start(way, |side| side.isend(data, rank, word, mode))
+        let (level, rank) = self.level(dest)?;
+        self.start(level, |side| side.isend(data, rank, word, mode))
     }
 
     /// Starts a pipelined send; returns `None`, with nothing sent, if the transport does not
@@ -189,12 +189,12 @@ impl Router {
         word: u64,
         by: &Arc<PipelinedSource>,
     ) -> Result<Option<OpId>> {
-        let (way, rank) = self.way(dest)?;
+        let (level, rank) = self.level(dest)?;
         let id = self.operations.add(HierOperation::Held)?;
-        let pipeline = self.side(way).groups().pipeline;
+        let pipeline = self.side(level).groups().pipeline;
         match pipeline.and_then(|side| side.isend_pipelined(data, rank, word, by)).transpose() {
             Ok(Some(op)) => {
-                self.set(id, HierOperation::At(way, op));
+                self.set(id, HierOperation::At(level, op));
                 Ok(Some(id))
             }
             refused => {
@@ -206,8 +206,8 @@ impl Router {
 
     pub(super) fn arrived(&self, id: OpId) -> usize {
         match self.operations.get(id) {
-            Some(HierOperation::At(way, op)) => {
-                self.side(*way).groups().pipeline.map_or(0, |side| side.arrived(*op))
+            Some(HierOperation::At(level, op)) => {
+                self.side(*level).groups().pipeline.map_or(0, |side| side.arrived(*op))
             }
             _ => 0,
         }
@@ -219,9 +219,9 @@ impl Router {
                 return self.start(HierLevel::Node, |side| side.irecv(into, select));
             }
         } else {
-            let (way, source) = self.way(select.source)?;
+            let (level, source) = self.level(select.source)?;
             if !self.held.iter().any(|held| overlap(&held.select, &select)) {
-                return self.start(way, |side| side.irecv(into, Selector { source, ..select }));
+                return self.start(level, |side| side.irecv(into, Selector { source, ..select }));
             }
         }
         if self.held.try_reserve(1).is_err() {
@@ -243,21 +243,21 @@ impl Router {
     /// transport on which it arrived; `None` if there is none.
     fn find(&mut self, select: Selector) -> Result<Option<(HierLevel, Completion)>> {
         if select.source != DTL_ANY_SOURCE {
-            let (way, source) = self.way(select.source)?;
-            let found = self.side(way).probe(Selector { source, ..select })?;
-            return Ok(found.map(|done| (way, self.outward(way, done))));
+            let (level, source) = self.level(select.source)?;
+            let found = self.side(level).probe(Selector { source, ..select })?;
+            return Ok(found.map(|done| (level, self.outward(level, done))));
         }
         // The transports alternate, so that a busy transport cannot starve the other.
         let order = match self.turn {
             HierLevel::Node => [HierLevel::Node, HierLevel::Across],
             HierLevel::Across => [HierLevel::Across, HierLevel::Node],
         };
-        for way in order {
-            match self.side(way).probe(select) {
+        for level in order {
+            match self.side(level).probe(select) {
                 Ok(Some(done)) => {
                     self.turn =
-                        if way == HierLevel::Node { HierLevel::Across } else { HierLevel::Node };
-                    return Ok(Some((way, self.outward(way, done))));
+                        if level == HierLevel::Node { HierLevel::Across } else { HierLevel::Node };
+                    return Ok(Some((level, self.outward(level, done))));
                 }
                 // The communicator decides what the death of a rank means for a receive from any
                 // source.
@@ -270,9 +270,10 @@ impl Router {
     }
 
     /// Reserves the oldest message with the source and match bits of `found`.
-    fn take_found(&self, way: HierLevel, found: &Completion) -> Result<Option<Matched>> {
-        let source = if way == HierLevel::Node { self.way(found.source)?.1 } else { found.source };
-        self.side(way).take(Selector { source, match_bits: found.match_bits, ignore: 0 })
+    fn take_found(&self, level: HierLevel, found: &Completion) -> Result<Option<Matched>> {
+        let source =
+            if level == HierLevel::Node { self.level(found.source)?.1 } else { found.source };
+        self.side(level).take(Selector { source, match_bits: found.match_bits, ignore: 0 })
     }
 
     /// Starts the deferred receives for which a message has arrived.
@@ -287,14 +288,14 @@ impl Router {
             }
             match self.find(held.select) {
                 Ok(None) => index += 1,
-                Ok(Some((way, found))) => {
+                Ok(Some((level, found))) => {
                     // An earlier deferred receive could match this message, which arrived after
                     // that receive was checked. The search continues at the earlier receive,
                     // because an older message for it may exist.
                     let owner = before_of(&self.held, index, &found);
                     match owner {
                         Some(owner) => index = owner,
-                        None => index += usize::from(!self.receive(index, &held, way, &found)),
+                        None => index += usize::from(!self.receive(index, &held, level, &found)),
                     }
                 }
                 Err(error) => self.end(index, &held, error.status()),
@@ -304,13 +305,15 @@ impl Router {
 
     /// Posts the deferred receive at `index`, which no earlier deferred receive may precede.
     fn post(&mut self, index: usize, held: &DeferredReceive) {
-        let started = self.way(held.select.source).and_then(|(way, source)| {
-            self.side(way).irecv(held.into, Selector { source, ..held.select }).map(|op| (way, op))
+        let started = self.level(held.select.source).and_then(|(level, source)| {
+            self.side(level)
+                .irecv(held.into, Selector { source, ..held.select })
+                .map(|op| (level, op))
         });
         match started {
-            Ok((way, op)) => {
+            Ok((level, op)) => {
                 self.held.remove(index);
-                self.set(held.id, HierOperation::At(way, op));
+                self.set(held.id, HierOperation::At(level, op));
             }
             Err(error) => self.end(index, held, error.status()),
         }
@@ -321,11 +324,11 @@ impl Router {
         &mut self,
         index: usize,
         held: &DeferredReceive,
-        way: HierLevel,
+        level: HierLevel,
         found: &Completion,
     ) -> bool {
-        let started = self.take_found(way, found).and_then(|matched| match matched {
-            Some(matched) => self.side(way).receive_matched(matched.message, held.into).map(Some),
+        let started = self.take_found(level, found).and_then(|matched| match matched {
+            Some(matched) => self.side(level).receive_matched(matched.message, held.into).map(Some),
             None => Ok(None),
         });
         match started {
@@ -334,7 +337,7 @@ impl Router {
                 self.held.remove(index);
                 self.set(
                     held.id,
-                    HierOperation::Found { way, op, held: *held, is_withdrawn: false },
+                    HierOperation::Found { level, op, held: *held, is_withdrawn: false },
                 );
             }
             Err(error) => self.end(index, held, error.status()),
@@ -357,9 +360,9 @@ impl Router {
             if !self.held.is_empty() {
                 self.look_for_held();
             }
-            let Some((way, found)) = self.find(select)? else { return Ok(None) };
+            let Some((level, found)) = self.find(select)? else { return Ok(None) };
             if before_of(&self.held, self.held.len(), &found).is_none() {
-                return Ok(Some((way, found)));
+                return Ok(Some((level, found)));
             }
         }
         Ok(None)
@@ -372,12 +375,12 @@ impl Router {
 
     pub(super) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
         self.progress();
-        let Some((way, found)) = self.free_message(select)? else { return Ok(None) };
+        let Some((level, found)) = self.free_message(select)? else { return Ok(None) };
         let id = self.operations.add(HierOperation::Held)?;
-        match self.take_found(way, &found) {
+        match self.take_found(level, &found) {
             Ok(Some(matched)) => {
-                self.set(id, HierOperation::Taken(way, matched.message));
-                Ok(Some(Matched { message: id, done: self.outward(way, matched.done) }))
+                self.set(id, HierOperation::Taken(level, matched.message));
+                Ok(Some(Matched { message: id, done: self.outward(level, matched.done) }))
             }
             nothing => {
                 self.operations.remove(id);
@@ -388,15 +391,15 @@ impl Router {
 
     /// Starts the receive of reserved message `message`; the receive has the same ID.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
-        let Some(&HierOperation::Taken(way, taken)) = self.operations.get(message) else {
+        let Some(&HierOperation::Taken(level, taken)) = self.operations.get(message) else {
             return fail!(
                 DTL_ERROR_INVALID_HANDLE,
                 "message {:#x} was received or never taken",
                 message.0
             );
         };
-        let op = self.side(way).receive_matched(taken, into)?;
-        self.set(message, HierOperation::At(way, op));
+        let op = self.side(level).receive_matched(taken, into)?;
+        self.set(message, HierOperation::At(level, op));
         Ok(message)
     }
 
@@ -415,20 +418,20 @@ impl Router {
                 );
             }
             Some(&HierOperation::Done(done)) => Some(done),
-            Some(&(HierOperation::At(way, op) | HierOperation::Found { way, op, .. })) => {
-                self.side(way).outcome(op)?.map(|done| self.outward(way, done))
+            Some(&(HierOperation::At(level, op) | HierOperation::Found { level, op, .. })) => {
+                self.side(level).outcome(op)?.map(|done| self.outward(level, done))
             }
             Some(HierOperation::Held | HierOperation::Taken(..)) => None,
         };
         match (over, self.operations.get(id)) {
             (None, what) => {
-                let asked = match what {
-                    Some(&(HierOperation::At(way, _) | HierOperation::Found { way, .. })) => {
-                        Some(way)
+                let waiting = match what {
+                    Some(&(HierOperation::At(level, _) | HierOperation::Found { level, .. })) => {
+                        Some(level)
                     }
                     _ => None,
                 };
-                self.progress_but(asked);
+                self.progress_but(waiting);
                 Ok(None)
             }
             (Some(done), Some(&HierOperation::Found { held, is_withdrawn: false, .. }))
@@ -453,10 +456,10 @@ impl Router {
 
     pub(super) fn cancel(&mut self, id: OpId) -> Result<()> {
         match self.operations.get_mut(id) {
-            Some(&mut HierOperation::At(way, op)) => self.side(way).cancel(op),
-            Some(&mut HierOperation::Found { way, op, ref mut is_withdrawn, .. }) => {
+            Some(&mut HierOperation::At(level, op)) => self.side(level).cancel(op),
+            Some(&mut HierOperation::Found { level, op, ref mut is_withdrawn, .. }) => {
                 *is_withdrawn = true;
-                self.side(way).cancel(op)
+                self.side(level).cancel(op)
             }
             Some(HierOperation::Held) => {
                 self.held.retain(|held| held.id != id);
@@ -477,11 +480,11 @@ impl Router {
     }
 
     /// Makes progress on both transports, except on the one that was tested just before.
-    fn progress_but(&self, asked: Option<HierLevel>) {
-        for way in [HierLevel::Node, HierLevel::Across] {
+    fn progress_but(&self, waiting: Option<HierLevel>) {
+        for level in [HierLevel::Node, HierLevel::Across] {
             // With one node, no message uses the transport between nodes.
-            if asked != Some(way) && (way == HierLevel::Node || self.nodes.count > 1) {
-                self.side(way).progress();
+            if waiting != Some(level) && (level == HierLevel::Node || self.nodes.count > 1) {
+                self.side(level).progress();
             }
         }
     }

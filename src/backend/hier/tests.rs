@@ -110,9 +110,9 @@ fn a_router_knows_the_ways() {
     let nodes = Nodes::new(2, &[0, 1, 0]);
     let node = fabric(2).pop().expect("rank 1");
     let router = super::router::Router::new(node, fabric(3).pop().expect("rank 2"), nodes);
-    let way = |rank| router.way(rank).expect("a rank");
+    let level = |rank| router.level(rank).expect("a rank");
     assert_eq!(
-        (way(0), way(1), way(2)),
+        (level(0), level(1), level(2)),
         ((HierLevel::Node, 0), (HierLevel::Across, 1), (HierLevel::Node, 1))
     );
 }

@@ -111,8 +111,8 @@ impl Transport for HierTransport {
         self.with(|router| router.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
-        poll_of(self.with(|router| Ok(router.test(op)?.map(|done| *told = done).is_some())))
+    fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
+        poll_of(self.with(|router| Ok(router.test(op)?.map(|done| *completion = done).is_some())))
     }
 
     fn progress(&self) {

@@ -98,9 +98,9 @@ impl Exports for HostBlocks {
             );
         };
         let pid = process::own_pid();
-        let told =
+        let owner =
             process::start_time(pid).and_then(|started| Ok((started, process::pid_namespace()?)));
-        let (started, namespace) = told.map_err(|error| {
+        let (started, namespace) = owner.map_err(|error| {
             os_error(DTL_ERROR_MEMORY, "what names this process cannot be read (/proc)", &error)
         })?;
         let descriptor = descriptor.as_raw_fd();

@@ -73,14 +73,14 @@ impl Mailboxes {
                 "there is no such place for a board: {members:?}"
             ));
         };
-        let sheets = || room.memory.span(0, room.memory.len());
-        let board = places.open([sheets(), sheets()], (self.ranks, own), context, members);
-        Some(board.map(|board| Box::new(Local { board, bell: Arc::clone(bell) }) as _))
+        let slots = || room.memory.span(0, room.memory.len());
+        let mailbox = places.open([slots(), slots()], (self.ranks, own), context, members);
+        Some(mailbox.map(|mailbox| Box::new(Local { mailbox, bell: Arc::clone(bell) }) as _))
     }
 }
 
 struct Local {
-    board: MailboxView,
+    mailbox: MailboxView,
     bell: Arc<Doorbell>,
 }
 
@@ -90,7 +90,7 @@ impl component::CollMailbox for Local {
     }
 
     fn post(&self, number: u64, what: u32, data: Region) -> bool {
-        let is_up = self.board.post(number, what, data);
+        let is_up = self.mailbox.post(number, what, data);
         if is_up {
             self.bell.ring();
         }
@@ -98,24 +98,24 @@ impl component::CollMailbox for Local {
     }
 
     fn look(&self, rank: i32, number: u64) -> Option<Post> {
-        self.board.look(rank, number)
+        self.mailbox.look(rank, number)
     }
 
     fn finish(&self, number: u64, met: bool) {
-        self.board.finish(number, met);
+        self.mailbox.finish(number, met);
     }
 
     fn leave(&self) {
-        self.board.leave();
+        self.mailbox.leave();
         self.bell.ring();
     }
 
     fn has_left(&self, rank: i32) -> bool {
-        self.board.has_left(rank)
+        self.mailbox.has_left(rank)
     }
 
     fn rest(&self, rank: i32, number: u64, limit: Duration) -> bool {
-        self.bell.sleep(|| self.board.look(rank, number).is_some(), limit);
+        self.bell.sleep(|| self.mailbox.look(rank, number).is_some(), limit);
         true
     }
 }

@@ -367,7 +367,7 @@ impl Transport for InprocTransport {
         Ok(message)
     }
 
-    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
         let mut test = || -> Result<bool> {
             let operations = &mut self.own()?.state.lock().operations;
             match operations.get(op) {
@@ -376,7 +376,7 @@ impl Transport for InprocTransport {
                 }
                 Some(&InprocOperation::Done(done)) => {
                     operations.remove(op);
-                    *told = done;
+                    *completion = done;
                     Ok(true)
                 }
                 Some(_) => Ok(false),
@@ -457,7 +457,7 @@ impl SharedMemory for InprocTransport {
         self.places.lock().release(place);
     }
 
-    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>> {
+    fn mailbox(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>> {
         let own = self.rank.unsigned_abs() as usize;
         self.fabric.boards.open(&mut self.places.lock(), own, context, members)
     }

@@ -15,25 +15,30 @@ use std::task::Poll;
 
 thread_local! {
     /// MPI's error text for the operation that failed last in this thread.
-    static SAID: Cell<Option<Box<str>>> = const { Cell::new(None) };
+    static FAILURE_TEXT: Cell<Option<Box<str>>> = const { Cell::new(None) };
 }
 
 /// Removes and returns MPI's error text for the operation that failed last in this thread.
-pub(super) fn said() -> Option<String> {
-    SAID.take().map(String::from)
+pub(super) fn take_failure_text() -> Option<String> {
+    FAILURE_TEXT.take().map(String::from)
 }
 
 impl MpiTransport {
     /// Writes the outcome of a completed operation to the caller's `Completion`: a failure always,
     /// a success only if requested.
-    pub(super) fn fill_completion(&self, op: OpId, heard: &TestOutputs, told: &mut Completion) {
-        if heard.code != 0 {
-            *told = self.end_failed(op, heard.request, heard.code, &heard.status);
-        } else if !told.is_unasked() {
+    pub(super) fn fill_completion(
+        &self,
+        op: OpId,
+        outputs: &TestOutputs,
+        completion: &mut Completion,
+    ) {
+        if outputs.code != 0 {
+            *completion = self.end_failed(op, outputs.request, outputs.code, &outputs.status);
+        } else if !completion.is_unasked() {
             if op.0 & SEND != 0 {
-                *told = self.sent();
+                *completion = self.sent();
             } else {
-                self.reader.tell(self.mpi, &heard.status, told);
+                self.reader.tell(self.mpi, &outputs.status, completion);
             }
         }
     }
@@ -41,26 +46,26 @@ impl MpiTransport {
     /// Tests an operation of any kind: an operation with side state beyond MPI's request, a
     /// persistent operation, or any operation if MPI may be called only while an `MpiGuard` is
     /// held. Writes the outcome to the caller's `Completion` once the operation has completed.
-    pub(super) fn test_one(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
+    pub(super) fn test_one(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
         let (mut request, is_send) = request_of(op);
         let Some(_turn) = self.mpi.enter_unless_over()? else {
-            *told = self.gone(request);
+            *completion = self.gone(request);
             return Poll::Ready(Ok(()));
         };
-        let (asked, mut status, mut over) = (request, Status::new(), 0);
+        let (tested, mut status, mut over) = (request, Status::new(), 0);
         // The side state is removed before the test: once the operation has completed, MPI may
         // assign the same request to an operation of another thread.
-        let odd = self.odd.any().then(|| self.odd.take(asked)).flatten();
+        let extras = self.extras.any().then(|| self.extras.take(tested)).flatten();
         // SAFETY: the library created the request, and no other caller tests it now; the other
         // arguments are writable locals.
         let code =
             unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
-        *told = match (code, over, odd) {
-            (0, 0, odd) => {
-                odd.into_iter().for_each(|odd| self.odd.add(asked, odd));
+        *completion = match (code, over, extras) {
+            (0, 0, extras) => {
+                extras.into_iter().for_each(|extras| self.extras.add(tested, extras));
                 return Poll::Pending;
             }
-            (0, _, Some(odd)) => self.finish_odd(odd, is_send, &status)?,
+            (0, _, Some(extras)) => self.finish_extra(extras, is_send, &status)?,
             (0, _, None) => self.done(is_send, &status),
             _ => self.end_failed(op, request, code, &status),
         };
@@ -99,15 +104,15 @@ impl MpiTransport {
 
     /// Returns the outcome of an operation that was in flight when MPI was finalized.
     fn gone(&self, request: Handle) -> Completion {
-        drop(self.odd.take(request));
-        SAID.set(Some(OVER_TEXT.into()));
+        drop(self.extras.take(request));
+        FAILURE_TEXT.set(Some(OVER_TEXT.into()));
         Completion { source: self.rank, status: DTL_ERROR_INVALID_STATE, match_bits: 0, size: 0 }
     }
 
     /// Returns the outcome of an operation that MPI reports as failed.
     pub(super) fn failed(&self, call: &'static str, code: c_int, status: &Status) -> Completion {
         let error = self.mpi.failure(call, code);
-        SAID.set(Some(error.text().into()));
+        FAILURE_TEXT.set(Some(error.text().into()));
         let done = self.done(false, status);
         if self.mpi.class(code) != self.mpi.k.err_truncate {
             return Completion { status: error.status(), ..done };
@@ -119,9 +124,9 @@ impl MpiTransport {
 
     /// Completes an operation that has side state beyond its MPI request.
     #[cold]
-    fn finish_odd(&self, odd: OpExtra, is_send: bool, status: &Status) -> Result<Completion> {
+    fn finish_extra(&self, extras: OpExtra, is_send: bool, status: &Status) -> Result<Completion> {
         let done = self.done(is_send, status);
-        match odd {
+        match extras {
             OpExtra::Canceled => {
                 let mut canceled = 0;
                 // SAFETY: `status` is the status of a completed request.

@@ -24,7 +24,7 @@ struct MpiWire {
     /// Receives whose cancellation has been requested from MPI.
     canceled: Mutex<Vec<Handle>>,
     /// MPI's error text for the operation that failed last.
-    said: Mutex<Option<String>>,
+    failure: Mutex<Option<String>>,
     /// Dropped last: MPI is finalized with the last hold if the library initialized it.
     _hold: Hold,
 }
@@ -56,14 +56,14 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
         allows_progress_thread: mpi.is_multiple(),
         ..Properties::new(rank, size, description)
     });
-    let (canceled, said) = (Mutex::new(Vec::new()), Mutex::new(None));
+    let (canceled, failure) = (Mutex::new(Vec::new()), Mutex::new(None));
     p2p_protocol::open(Box::new(MpiWire {
         mpi,
         comm,
         properties,
         reader,
         canceled,
-        said,
+        failure,
         _hold: Hold::new(),
     }))
 }
@@ -91,7 +91,7 @@ impl Wire for MpiWire {
 
     fn test(&mut self, op: OpId) -> Result<Option<Completion>> {
         let Some(_turn) = self.mpi.enter_unless_over()? else {
-            *self.said.lock() = Some(OVER_TEXT.to_owned());
+            *self.failure.lock() = Some(OVER_TEXT.to_owned());
             return Ok(Some(Completion {
                 source: 0,
                 status: DTL_ERROR_INVALID_STATE,
@@ -111,7 +111,7 @@ impl Wire for MpiWire {
         let done = self.reader.done(self.mpi, &status);
         if code != 0 {
             let error = self.mpi.failure("MPI_Test", code);
-            *self.said.lock() = Some(error.text().to_owned());
+            *self.failure.lock() = Some(error.text().to_owned());
             return Ok(Some(Completion { status: error.status(), ..done }));
         }
         let mut canceled = 0;
@@ -142,7 +142,7 @@ impl Wire for MpiWire {
     }
 
     fn failure_text(&self) -> Option<String> {
-        self.said.lock().take()
+        self.failure.lock().take()
     }
 
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {

@@ -31,9 +31,9 @@ impl Node {
         // SAFETY: a communicator of the library, MPI's own constants, and a writable local.
         let code = unsafe { (mpi.call.MPI_Comm_split_type)(comm, kind, rank, info, &raw mut here) };
         mpi.check("MPI_Comm_split_type", code)?;
-        let told = count(mpi, here);
+        let counted = count(mpi, here);
         free(mpi, here)?;
-        let (ranks, processors) = told?;
+        let (ranks, processors) = counted?;
         Ok(Node {
             has_all: ranks == size,
             is_oversubscribed: i64::from(ranks) > i64::from(processors),

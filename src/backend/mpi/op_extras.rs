@@ -59,22 +59,22 @@ impl OpExtras {
 
     /// Returns true if the list may have entries.
     pub(super) fn any(&self) -> bool {
-        self.asking.has_odd()
+        self.asking.has_extras()
     }
 
-    pub(super) fn add(&self, request: Handle, odd: OpExtra) {
+    pub(super) fn add(&self, request: Handle, extras: OpExtra) {
         let mut list = self.list.lock();
-        list.push((request, odd));
-        self.asking.set_odd(list.len());
+        list.push((request, extras));
+        self.asking.set_extras(list.len());
     }
 
     /// Removes and returns the side state of a completed request; returns `None` if it has none.
     pub(super) fn take(&self, request: Handle) -> Option<OpExtra> {
         let mut list = self.list.lock();
         let at = list.iter().position(|(known, _)| *known == request)?;
-        let (_, odd) = list.swap_remove(at);
-        self.asking.set_odd(list.len());
-        Some(odd)
+        let (_, extras) = list.swap_remove(at);
+        self.asking.set_extras(list.len());
+        Some(extras)
     }
 
     /// Marks a receive as canceled; returns false if it already has side state, because it was
@@ -85,7 +85,7 @@ impl OpExtras {
             return false;
         }
         list.push((request, OpExtra::Canceled));
-        self.asking.set_odd(list.len());
+        self.asking.set_extras(list.len());
         true
     }
 }

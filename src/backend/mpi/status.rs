@@ -29,17 +29,17 @@ impl Reader {
 
     /// Converts the status of a completed receive to a `Completion`.
     pub(super) fn done(self, mpi: &Mpi, status: &Status) -> Completion {
-        let mut told = Completion::NOBODY;
-        self.tell(mpi, status, &mut told);
-        told
+        let mut completion = Completion::NOBODY;
+        self.tell(mpi, status, &mut completion);
+        completion
     }
 
     /// Writes the outcome of a completed receive to the caller's `Completion`.
-    pub(super) fn tell(self, mpi: &Mpi, status: &Status, told: &mut Completion) {
-        told.source = status.int(self.source.into());
-        told.status = DTL_SUCCESS;
-        told.match_bits = u64::from(status.int(self.tag.into()).unsigned_abs());
-        told.size = self.counter.size(mpi, status);
+    pub(super) fn tell(self, mpi: &Mpi, status: &Status, completion: &mut Completion) {
+        completion.source = status.int(self.source.into());
+        completion.status = DTL_SUCCESS;
+        completion.match_bits = u64::from(status.int(self.tag.into()).unsigned_abs());
+        completion.size = self.counter.size(mpi, status);
     }
 }
 
@@ -86,17 +86,17 @@ fn written(mpi: &Mpi, size: i64, counter: Counter) -> bool {
     let Some(set) = set else { return false };
     let mut status = Status::new();
     // SAFETY: the status is a local, and the datatype is MPI's.
-    let told = unsafe { set(&raw mut status, mpi.k.byte, size) };
-    told == 0 && Ok(counter.size(mpi, &status)) == u64::try_from(size)
+    let completion = unsafe { set(&raw mut status, mpi.k.byte, size) };
+    completion == 0 && Ok(counter.size(mpi, &status)) == u64::try_from(size)
 }
 
 fn ask(mpi: &Mpi, status: &Status) -> u64 {
     let (mut count, call) = (0, &mpi.call);
     let ask = call.MPI_Get_elements_c.or(call.MPI_Get_elements_x);
-    let told = match ask {
+    let completion = match ask {
         // SAFETY: MPI has filled in the status; `count` is a writable number.
         Some(ask) => unsafe { ask(status, mpi.k.byte, &raw mut count) },
         None => return 0,
     };
-    if told == 0 { u64::try_from(count).unwrap_or(0) } else { 0 }
+    if completion == 0 { u64::try_from(count).unwrap_or(0) } else { 0 }
 }

@@ -54,7 +54,7 @@ pub(super) struct MpiTransport {
     pub(super) reader: Reader,
     /// Tester of this transport's operations.
     pub(super) asking: Arc<ForeignTester>,
-    pub(super) odd: OpExtras,
+    pub(super) extras: OpExtras,
     /// Communicator of the library's messages.
     inner: Handle,
     pub(super) size: c_int,
@@ -104,7 +104,7 @@ impl MpiTransport {
             reader: Reader::of(mpi),
             tag_limit,
             user_limit: tag_limit.min(DTL_TAG_MAX).unsigned_abs(),
-            odd: OpExtras::new(Arc::clone(&asking)),
+            extras: OpExtras::new(Arc::clone(&asking)),
             asking,
             over_at_once: over_at_once.unwrap_or(mpi.k.request_null),
             is_intel: mpi.version.starts_with("Intel"),
@@ -248,12 +248,12 @@ impl MpiTransport {
         mode: RecvMode<'_>,
     ) -> Result<OpId> {
         match mode {
-            RecvMode::Block(told) if data.len() <= LARGE => {
+            RecvMode::Block(completion) if data.len() <= LARGE => {
                 let mut status = Status::new();
                 match message::recv(self.mpi, comm, data, source, tag, &mut status) {
-                    0 if told.is_unasked() => {}
-                    0 => self.reader.tell(self.mpi, &status, told),
-                    code => *told = self.failed("MPI_Recv", code, &status),
+                    0 if completion.is_unasked() => {}
+                    0 => self.reader.tell(self.mpi, &status, completion),
+                    code => *completion = self.failed("MPI_Recv", code, &status),
                 }
                 Ok(OpId::COMPLETED)
             }
@@ -374,13 +374,13 @@ impl Transport for MpiTransport {
         let into = room.as_ref().map_or(data, Scratch::region);
         let request = message::start_matched(self.mpi, taken.0, into)?;
         if let Some(room) = room {
-            self.odd.add(request, OpExtra::Roomy { room, into: data });
+            self.extras.add(request, OpExtra::Roomy { room, into: data });
         }
         Ok(id_of(request, false))
     }
 
-    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
-        self.test_one(op, told)
+    fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
+        self.test_one(op, completion)
     }
 
     fn progress(&self) {
@@ -410,7 +410,7 @@ impl Transport for MpiTransport {
             );
         }
         let Some(_turn) = self.mpi.enter_unless_over()? else { return Ok(()) };
-        if !self.odd.cancel(request) {
+        if !self.extras.cancel(request) {
             return Ok(());
         }
         // SAFETY: the request is a receive in flight.
@@ -462,8 +462,8 @@ impl ForeignTest for MpiTransport {
     }
 
     #[cold]
-    fn fill_completion(&self, op: OpId, heard: &TestOutputs, told: &mut Completion) {
-        MpiTransport::fill_completion(self, op, heard, told);
+    fn fill_completion(&self, op: OpId, outputs: &TestOutputs, completion: &mut Completion) {
+        MpiTransport::fill_completion(self, op, outputs, completion);
     }
 }
 
@@ -475,7 +475,7 @@ impl ThreadCheck for MpiTransport {
 
 impl Diagnostics for MpiTransport {
     fn failure_text(&self) -> Option<String> {
-        completion::said()
+        completion::take_failure_text()
     }
 
     fn memory_text(&self) -> Option<String> {

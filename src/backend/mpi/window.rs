@@ -330,7 +330,7 @@ impl Window for MpiWindow {
         true
     }
 
-    fn put(&self, to: TargetRange, from: Region, asked: bool) -> Result<Option<OpId>> {
+    fn put(&self, to: TargetRange, from: Region, wants_op: bool) -> Result<Option<OpId>> {
         if let Some(own) = self.own(to) {
             own.copy_from(from);
             return Ok(None);
@@ -339,7 +339,7 @@ impl Window for MpiWindow {
         let bytes = TypedCount::of(self.mpi, to.len)?;
         let (n, kind, call, mut request) = (bytes.count, bytes.datatype, &self.mpi.call, 0);
         let (at, place, rank, win) = (from.addr().ptr(), to.offset as isize, to.target, self.win);
-        let code = if asked {
+        let code = if wants_op {
             // SAFETY: both buffers are valid until the operation completes, per `Window`.
             unsafe { (call.MPI_Rput)(at, n, kind, rank, place, n, kind, win, &raw mut request) }
         } else {
@@ -347,10 +347,10 @@ impl Window for MpiWindow {
             unsafe { (call.MPI_Put)(at, n, kind, rank, place, n, kind, win) }
         };
         bytes.release(self.mpi)?;
-        self.mpi.check("MPI_Put", code).map(|()| asked.then_some(OpId(request)))
+        self.mpi.check("MPI_Put", code).map(|()| wants_op.then_some(OpId(request)))
     }
 
-    fn get(&self, into: Region, from: TargetRange, asked: bool) -> Result<Option<OpId>> {
+    fn get(&self, into: Region, from: TargetRange, wants_op: bool) -> Result<Option<OpId>> {
         if let Some(own) = self.own(from) {
             into.copy_from(own);
             return Ok(None);
@@ -360,7 +360,7 @@ impl Window for MpiWindow {
         let (n, kind, call, mut request) = (bytes.count, bytes.datatype, &self.mpi.call, 0);
         let (at, place, rank, win) =
             (into.addr().ptr(), from.offset as isize, from.target, self.win);
-        let code = if asked {
+        let code = if wants_op {
             // SAFETY: both buffers are valid until the operation completes, per `Window`.
             unsafe { (call.MPI_Rget)(at, n, kind, rank, place, n, kind, win, &raw mut request) }
         } else {
@@ -368,7 +368,7 @@ impl Window for MpiWindow {
             unsafe { (call.MPI_Get)(at, n, kind, rank, place, n, kind, win) }
         };
         bytes.release(self.mpi)?;
-        self.mpi.check("MPI_Get", code).map(|()| asked.then_some(OpId(request)))
+        self.mpi.check("MPI_Get", code).map(|()| wants_op.then_some(OpId(request)))
     }
 
     fn test(&self, OpId(mut request): OpId) -> Result<bool> {

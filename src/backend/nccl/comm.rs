@@ -90,9 +90,9 @@ impl NcclComm {
     fn ask(&self, state: &NcclState) -> ncclResult_t {
         let mut code = ncclSuccess;
         // SAFETY: NCCL's communicator is alive, and `code` has room for a result.
-        let asked =
+        let queried =
             unsafe { (self.nccl.calls.ncclCommGetAsyncError)(state.comm.ptr(), &raw mut code) };
-        if asked == ncclSuccess { code } else { asked }
+        if queried == ncclSuccess { code } else { queried }
     }
 
     fn error(&self, code: ncclResult_t, what: &str) -> Error {

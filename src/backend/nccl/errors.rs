@@ -50,21 +50,21 @@ impl Functions {
             .find(|(known, _)| *known == code)
             .map_or("a code without a name", |(_, name)| name);
         // SAFETY: the function takes a number and returns null or a text that is never freed.
-        let text = told(unsafe { (self.ncclGetErrorString)(code) });
+        let text = text_of(unsafe { (self.ncclGetErrorString)(code) });
         // SAFETY: the function takes no communicator, by nccl.h; it returns null or a library text.
-        let last = self.ncclGetLastError.and_then(|last| told(unsafe { last(ptr::null_mut()) }));
+        let last = self.ncclGetLastError.and_then(|last| text_of(unsafe { last(ptr::null_mut()) }));
         let mut words = format!("NCCL says {name} ({code})");
-        for (before, said) in [(", ", text), (": ", last)] {
-            if let Some(said) = said.filter(|said| !said.trim().is_empty()) {
+        for (before, part) in [(", ", text), (": ", last)] {
+            if let Some(part) = part.filter(|part| !part.trim().is_empty()) {
                 words.push_str(before);
-                words.push_str(said.trim());
+                words.push_str(part.trim());
             }
         }
         words
     }
 }
 
-fn told(text: *const c_char) -> Option<String> {
+fn text_of(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }

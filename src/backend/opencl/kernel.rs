@@ -77,13 +77,13 @@ impl Instance {
     /// Queries the passing mode and the size in bytes (0 if unknown) of argument `index`. Returns
     /// an error if the driver has no information on the program's arguments.
     fn argument(&self, index: cl_uint) -> Result<(Pass, u64)> {
-        let place = self.told(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER)?;
+        let place = self.arg_info(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER)?;
         if place == CL_KERNEL_ARG_ADDRESS_LOCAL {
             return Ok((Pass::Shared, POINTER));
         }
         // Images have a "global" qualifier too, but are objects that are passed by value.
         let is_object =
-            self.told(index, CL_KERNEL_ARG_ACCESS_QUALIFIER)? != CL_KERNEL_ARG_ACCESS_NONE;
+            self.arg_info(index, CL_KERNEL_ARG_ACCESS_QUALIFIER)? != CL_KERNEL_ARG_ACCESS_NONE;
         if place != CL_KERNEL_ARG_ADDRESS_PRIVATE && !is_object {
             return Ok((Pass::Pointer, POINTER));
         }
@@ -96,7 +96,7 @@ impl Instance {
         Ok((Pass::Value, source::size_of_type(&name)))
     }
 
-    fn told(&self, index: cl_uint, what: cl_uint) -> Result<cl_uint> {
+    fn arg_info(&self, index: cl_uint, what: cl_uint) -> Result<cl_uint> {
         let mut word: cl_uint = 0;
         let (room, out) = (size_of::<cl_uint>(), (&raw mut word).cast());
         // SAFETY: the kernel is alive, `index` is one of its arguments, and `word` is valid for
@@ -148,11 +148,11 @@ impl ClKernel {
         let count = first.argument_count()?;
         let shared_own: u64 = first.group_info(program.card, CL_KERNEL_LOCAL_MEM_SIZE)?;
         let shared_room = shared_room(program, &shown, shared_own)?;
-        let told: Result<Vec<_>> = (0..count).map(|index| first.argument(index)).collect();
-        let (arguments, sizes) = match (told, pointers) {
-            (Ok(told), pointers) => {
-                agree(&shown, &told, &pointers.unwrap_or_default())?;
-                told.into_iter().unzip()
+        let arg_info: Result<Vec<_>> = (0..count).map(|index| first.argument(index)).collect();
+        let (arguments, sizes) = match (arg_info, pointers) {
+            (Ok(arg_info), pointers) => {
+                agree(&shown, &arg_info, &pointers.unwrap_or_default())?;
+                arg_info.into_iter().unzip()
             }
             (Err(_), Some(pointers)) => {
                 let pass =
@@ -405,8 +405,8 @@ fn check_argument(code: cl_int, index: cl_uint, kernel: &str) -> Result<()> {
 
 /// Returns an error if the caller's signature and the kernel's source disagree on which arguments
 /// are pointers. Only arguments that both contain are compared.
-fn agree(kernel: &str, told: &[(Pass, u64)], pointers: &[bool]) -> Result<()> {
-    let differs = told
+fn agree(kernel: &str, arg_info: &[(Pass, u64)], pointers: &[bool]) -> Result<()> {
+    let differs = arg_info
         .iter()
         .zip(pointers)
         .position(|((pass, _), pointer)| (*pass != Pass::Value) != *pointer);

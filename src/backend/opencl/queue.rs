@@ -80,9 +80,9 @@ impl ClQueue {
         if id.is_null() {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "NULL is no cl_command_queue");
         }
-        let context: usize = told(driver.cl, id, CL_QUEUE_CONTEXT)?;
-        let device: usize = told(driver.cl, id, CL_QUEUE_DEVICE)?;
-        let properties: u64 = told(driver.cl, id, CL_QUEUE_PROPERTIES)?;
+        let context: usize = info(driver.cl, id, CL_QUEUE_CONTEXT)?;
+        let device: usize = info(driver.cl, id, CL_QUEUE_DEVICE)?;
+        let properties: u64 = info(driver.cl, id, CL_QUEUE_PROPERTIES)?;
         let place = driver.devices.iter().position(|card| card.id.get() == device);
         let known = place.and_then(|place| Some((place, driver.devices.get(place)?)));
         let Some((place, card)) = known else {
@@ -391,7 +391,7 @@ impl Drop for ClQueue {
 }
 
 /// Queries a property of a queue.
-fn told<T: super::driver::Pod>(cl: &Functions, queue: Addr, what: cl_uint) -> Result<T> {
+fn info<T: super::driver::Pod>(cl: &Functions, queue: Addr, what: cl_uint) -> Result<T> {
     let mut value = T::default();
     let out = (&raw mut value).cast();
     // SAFETY: the program guarantees that the queue is alive, `out` is valid for writing the passed

@@ -41,14 +41,19 @@ pub trait WireDevices {
     /// Returns why no further allocations can be registered; `None` if they can.
     fn refusal(&self) -> Option<String>;
     /// Starts a send like [`super::Wire::isend`]. `host` is host memory of the payload's size;
-    /// `twin` is the shadow of the message that starts with it.
-    fn isend(&mut self, host: Region, twin: &Arc<HostShadow>, dest: i32, word: u64)
-    -> Result<OpId>;
-    /// Starts a receive like [`super::Wire::irecv`] into `host`, whose shadow is `twin`.
+    /// `shadow` is the shadow of the message that starts with it.
+    fn isend(
+        &mut self,
+        host: Region,
+        shadow: &Arc<HostShadow>,
+        dest: i32,
+        word: u64,
+    ) -> Result<OpId>;
+    /// Starts a receive like [`super::Wire::irecv`] into `host`, whose shadow is `shadow`.
     fn irecv(
         &mut self,
         host: Region,
-        twin: &Arc<HostShadow>,
+        shadow: &Arc<HostShadow>,
         source: i32,
         word: u64,
     ) -> Result<OpId>;
@@ -80,22 +85,22 @@ impl Direct for P2pTransport {
     fn isend(
         &self,
         host: Region,
-        twin: &Arc<HostShadow>,
+        shadow: &Arc<HostShadow>,
         dest: i32,
         word: u64,
         mode: SendMode,
     ) -> Result<OpId> {
         self.with(|engine| {
             let op = engine.isend(host, dest, word, mode)?;
-            engine.add_shadow(op, twin);
+            engine.add_shadow(op, shadow);
             Ok(op)
         })
     }
 
-    fn irecv(&self, host: Region, twin: &Arc<HostShadow>, select: Selector) -> Result<OpId> {
+    fn irecv(&self, host: Region, shadow: &Arc<HostShadow>, select: Selector) -> Result<OpId> {
         self.with(|engine| {
             let op = engine.irecv(host, select)?;
-            engine.add_shadow(op, twin);
+            engine.add_shadow(op, shadow);
             Ok(op)
         })
     }
@@ -108,13 +113,13 @@ fn devices(engine: &mut Engine) -> Option<&mut dyn WireDevices> {
 impl Engine {
     /// Attaches a shadow to an operation. The caller must not make progress in between: the payload
     /// transfer starts in the next call of `progress` at the earliest.
-    fn add_shadow(&mut self, op: OpId, twin: &Arc<HostShadow>) {
-        self.twins.retain(|(_, twin)| twin.strong_count() > 0);
-        self.twins.push((op, Arc::downgrade(twin)));
+    fn add_shadow(&mut self, op: OpId, shadow: &Arc<HostShadow>) {
+        self.twins.retain(|(_, shadow)| shadow.strong_count() > 0);
+        self.twins.push((op, Arc::downgrade(shadow)));
     }
 
     pub(super) fn shadow_of(&self, op: OpId) -> Option<Arc<HostShadow>> {
-        let (_, twin) = self.twins.iter().find(|(of, _)| *of == op)?;
-        Weak::upgrade(twin)
+        let (_, shadow) = self.twins.iter().find(|(of, _)| *of == op)?;
+        Weak::upgrade(shadow)
     }
 }

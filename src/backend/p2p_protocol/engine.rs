@@ -64,7 +64,7 @@ pub(super) struct Engine {
     /// Status with which all operations fail; `None` while the `Wire` works.
     pub(super) broken: Option<dtl_status_t>,
     /// Error text of the last failure.
-    pub(super) said: Option<String>,
+    pub(super) reason: Option<String>,
     /// Open windows, each with its number.
     pub(super) windows: Vec<(u64, OpenWindow)>,
 }
@@ -249,17 +249,17 @@ impl Engine {
             deaths: 0,
             lost_receives: 0,
             broken: None,
-            said: None,
+            reason: None,
             windows: Vec::new(),
         }
     }
 
     pub(super) fn check_working(&self) -> Result<()> {
         let Some(status) = self.broken else { return Ok(()) };
-        let said = self.said.as_deref().unwrap_or("it gives no reason");
+        let reason = self.reason.as_deref().unwrap_or("it gives no reason");
         Err(Error::new(
             status,
-            format!("{}: the transport has failed: {said}", self.wire.properties().description),
+            format!("{}: the transport has failed: {reason}", self.wire.properties().description),
         ))
     }
 

@@ -15,14 +15,15 @@ impl Engine {
     pub(super) fn receive_failed(&mut self, got: &Completion) {
         let source = index_of(got.source);
         if got.status != DTL_ERROR_RANK_FAILURE {
-            let said = self.reason("a receive", got.status);
-            return self.break_down(got.status, Some(said));
+            let reason = self.reason("a receive", got.status);
+            return self.break_down(got.status, Some(reason));
         }
         if !self.is_other(source) {
-            let said = self.wire.failure_text().map_or(String::new(), |said| format!(": {said}"));
+            let reason =
+                self.wire.failure_text().map_or(String::new(), |reason| format!(": {reason}"));
             let text = format!(
                 "{} reported a failed rank and named rank {}, which is not another rank of the \
-                 communicator{said}",
+                 communicator{reason}",
                 self.wire.completes(),
                 got.source
             );
@@ -44,7 +45,7 @@ impl Engine {
     pub(super) fn has_left(&mut self, rank: usize) {
         if !self.is_dead(rank) && !self.dying.contains(&rank) {
             self.dying.push(rank);
-            self.said = Some(format!("dtl_comm_open failed on rank {rank}"));
+            self.reason = Some(format!("dtl_comm_open failed on rank {rank}"));
         }
     }
 
@@ -87,9 +88,10 @@ impl Engine {
 
     /// Handles a frame receive that completed with another tag than the posted one.
     #[cold]
-    pub(super) fn wrong_word(&mut self, asked: u64, got: u64) {
+    pub(super) fn wrong_word(&mut self, expected: u64, got: u64) {
         let who = self.wire.completes();
-        let text = format!("{who} completed a receive of match word {asked} with match word {got}");
+        let text =
+            format!("{who} completed a receive of match word {expected} with match word {got}");
         self.distrust(DTL_ERROR_NATIVE_BACKEND, text);
     }
 
@@ -114,24 +116,24 @@ impl Engine {
 
     /// Completes all operations with `status`, now and later, because the `Wire` has failed. It
     /// must no longer access any buffer, unless `status` is NATIVE_BACKEND (see `distrust`).
-    pub(super) fn break_down(&mut self, status: dtl_status_t, said: Option<String>) {
-        self.stop(status, said, status != DTL_ERROR_NATIVE_BACKEND);
+    pub(super) fn break_down(&mut self, status: dtl_status_t, reason: Option<String>) {
+        self.stop(status, reason, status != DTL_ERROR_NATIVE_BACKEND);
     }
 
     /// Stops all operations because the `Wire` reported an impossible result. The `Wire` may still
     /// access the buffers passed to it, so operations on these buffers do not complete, and testing
     /// them fails.
-    fn distrust(&mut self, status: dtl_status_t, said: String) {
-        self.stop(status, Some(said), false);
+    fn distrust(&mut self, status: dtl_status_t, reason: String) {
+        self.stop(status, Some(reason), false);
     }
 
-    fn stop(&mut self, status: dtl_status_t, said: Option<String>, gives_back: bool) {
+    fn stop(&mut self, status: dtl_status_t, reason: Option<String>, gives_back: bool) {
         if self.broken.is_some() {
             return;
         }
         self.broken = Some(status);
-        if said.is_some() {
-            self.said = said;
+        if reason.is_some() {
+            self.reason = reason;
         }
         let own = self.rank;
         let unfinished = |(id, operation): (OpId, &mut Operation)| match operation {
@@ -150,7 +152,7 @@ impl Engine {
     /// if other ranks failed later.
     #[cold]
     pub(super) fn say_of(&mut self, rank: i32) {
-        self.said = self.wire.why_gone(rank).or_else(|| self.said.take());
+        self.reason = self.wire.why_gone(rank).or_else(|| self.reason.take());
     }
 
     pub(super) fn is_dead(&self, rank: usize) -> bool {

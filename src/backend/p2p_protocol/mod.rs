@@ -271,8 +271,8 @@ impl Transport for P2pTransport {
     #[inline]
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId> {
         self.with(|engine| {
-            if let Some(told) = mode.poll() {
-                if engine.receive_at_once(data, &select, told)? {
+            if let Some(completion) = mode.poll() {
+                if engine.receive_at_once(data, &select, completion)? {
                     return Ok(OpId::COMPLETED);
                 }
             }
@@ -292,7 +292,7 @@ impl Transport for P2pTransport {
         self.with(|engine| engine.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
         poll_of(self.with(|engine| {
             let mut done = engine.outcome(op)?;
             if done.is_none() {
@@ -302,7 +302,7 @@ impl Transport for P2pTransport {
             if done.is_none() {
                 engine.check_working()?;
             }
-            Ok(done.map(|done| *told = done).is_some())
+            Ok(done.map(|done| *completion = done).is_some())
         }))
     }
 
@@ -370,7 +370,7 @@ impl ThreadCheck for P2pTransport {
 
 impl Diagnostics for P2pTransport {
     fn failure_text(&self) -> Option<String> {
-        self.with(|engine| Ok(engine.said.clone())).ok().flatten()
+        self.with(|engine| Ok(engine.reason.clone())).ok().flatten()
     }
 
     fn memory_text(&self) -> Option<String> {

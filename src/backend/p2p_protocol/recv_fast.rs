@@ -36,7 +36,7 @@ impl Engine {
         &mut self,
         into: Region,
         select: &Selector,
-        told: &mut Completion,
+        completion: &mut Completion,
     ) -> Result<bool> {
         for _ in 0..self.rounds {
             if !self.is_free_for(select.source) {
@@ -50,7 +50,7 @@ impl Engine {
             };
             into.copy_from(lent.bytes);
             self.give_back(&lent);
-            *told =
+            *completion =
                 done(index_of(lent.source), fitting(header.size, into), header.word, header.size);
             return Ok(true);
         }

@@ -94,7 +94,7 @@ impl Begin {
 #[derive(Clone, Copy)]
 struct Under<T> {
     number: u64,
-    asked: bool,
+    wants_op: bool,
     what: T,
 }
 
@@ -175,22 +175,22 @@ impl OpenWindow {
 
     fn move_lane(&mut self, rank: usize, hand: &mut Hand) -> Result<()> {
         let Some(lane) = self.lanes.get_mut(rank) else { return Ok(()) };
-        while let Some(&Under { number, asked, what }) = lane.in_flight.front() {
+        while let Some(&Under { number, wants_op, what }) = lane.in_flight.front() {
             let Some(done) = hand.wire.test(what)? else { break };
             lane.in_flight.pop_front();
             let outcome = match done.status {
                 DTL_SUCCESS => Ok(()),
                 status => Err(failure(hand, rank, status)),
             };
-            end(lane, &mut self.ended, number, asked, outcome);
+            end(lane, &mut self.ended, number, wants_op, outcome);
         }
-        while let Some(&Under { number, asked, what }) = lane.waiting.front() {
+        while let Some(&Under { number, wants_op, what }) = lane.waiting.front() {
             match what.start(hand.wire, self.wire) {
-                Ok(op) => lane.in_flight.push_back(Under { number, asked, what: op }),
+                Ok(op) => lane.in_flight.push_back(Under { number, wants_op, what: op }),
                 Err(error) if error.status() == DTL_ERROR_BUSY => break,
                 Err(error) => {
                     hand.note(rank, error.status());
-                    end(lane, &mut self.ended, number, asked, Err(error));
+                    end(lane, &mut self.ended, number, wants_op, Err(error));
                 }
             }
             lane.waiting.pop_front();
@@ -206,7 +206,7 @@ impl OpenWindow {
     }
 
     /// Starts or queues an operation. Returns its number, by which it is tested.
-    fn begin(&mut self, begin: Begin, asked: bool, hand: &mut Hand) -> Result<u64> {
+    fn begin(&mut self, begin: Begin, wants_op: bool, hand: &mut Hand) -> Result<u64> {
         let rank = index_of(begin.target());
         self.list(rank);
         let Some(lane) = self.lanes.get_mut(rank) else {
@@ -219,9 +219,9 @@ impl OpenWindow {
         self.last += 1;
         let number = self.last;
         match started {
-            Ok(op) => lane.in_flight.push_back(Under { number, asked, what: op }),
+            Ok(op) => lane.in_flight.push_back(Under { number, wants_op, what: op }),
             Err(error) if error.status() == DTL_ERROR_BUSY => {
-                lane.waiting.push_back(Under { number, asked, what: begin });
+                lane.waiting.push_back(Under { number, wants_op, what: begin });
             }
             Err(error) => {
                 hand.note(rank, error.status());
@@ -230,7 +230,7 @@ impl OpenWindow {
         }
         // Bytes of a get have arrived when it completes, so a get needs no flush.
         lane.is_dirty |= !matches!(begin, Begin::Get(..) | Begin::Flush(_));
-        if asked || lane.in_flight.len() > UNASKED {
+        if wants_op || lane.in_flight.len() > UNASKED {
             // An error means that the wire could not be called. The operation has started
             // nevertheless, so its buffer is in use; the next test or flush reports the error.
             drop(self.move_lane(rank, hand));
@@ -323,13 +323,13 @@ fn end(
     lane: &mut Lane,
     ended: &mut Vec<(u64, Result<()>)>,
     number: u64,
-    asked: bool,
+    wants_op: bool,
     outcome: Result<()>,
 ) {
     if let (Err(error), true) = (&outcome, lane.failed.is_none()) {
         lane.failed = Some(error.clone());
     }
-    if asked {
+    if wants_op {
         ended.push((number, outcome));
     }
 }
@@ -337,9 +337,9 @@ fn end(
 /// Converts the status of a failed operation on target `rank` to an error.
 fn failure(hand: &mut Hand, rank: usize, status: dtl_status_t) -> Error {
     hand.note(rank, status);
-    let said = hand.wire.failure_text();
+    let reason = hand.wire.failure_text();
     let meaning = || error::status_message(status).to_string_lossy().into_owned();
-    Error::new(status, format!("an operation on target {rank}: {}", said.unwrap_or_else(meaning)))
+    Error::new(status, format!("an operation on target {rank}: {}", reason.unwrap_or_else(meaning)))
 }
 
 impl Engine {
@@ -395,12 +395,12 @@ impl Engine {
         &mut self,
         number: u64,
         begin: Begin,
-        asked: bool,
+        wants_op: bool,
     ) -> Result<Option<OpId>> {
         self.check_working()?;
         self.on_window(number, |open, hand| {
-            let began = OpId(open.begin(begin, asked, hand)?);
-            if !asked {
+            let began = OpId(open.begin(begin, wants_op, hand)?);
+            if !wants_op {
                 return Ok(None);
             }
             open.test(began).map(|is_over| (!is_over).then_some(began))

@@ -50,8 +50,8 @@ pub(super) fn open(engine: &SharedEngine, part: WindowPart<'_>) -> Result<Box<dy
 }
 
 impl RmaAdapter {
-    fn begin(&self, begin: Begin, asked: bool) -> Result<Option<OpId>> {
-        self.engine.with(|engine| engine.begin_on_window(self.number, begin, asked))
+    fn begin(&self, begin: Begin, wants_op: bool) -> Result<Option<OpId>> {
+        self.engine.with(|engine| engine.begin_on_window(self.number, begin, wants_op))
     }
 
     /// Returns the bit set of the datatypes for which this rank has native atomics.
@@ -90,9 +90,9 @@ impl Window for RmaAdapter {
         Ok(words)
     }
 
-    fn set_records(&self, said: &[u64]) -> Result<()> {
+    fn set_records(&self, records: &[u64]) -> Result<()> {
         let mut common = u64::MAX;
-        for (rank, words) in (0..).zip(said.chunks_exact(WORDS)) {
+        for (rank, words) in (0..).zip(records.chunks_exact(WORDS)) {
             let [atomics, bytes, key @ ..] = words else { continue };
             common &= atomics;
             let attach = |windows: &mut dyn super::WireWindows, window| {
@@ -104,12 +104,12 @@ impl Window for RmaAdapter {
         Ok(())
     }
 
-    fn put(&self, to: TargetRange, from: Region, asked: bool) -> Result<Option<OpId>> {
-        self.begin(Begin::Put(from, to), asked)
+    fn put(&self, to: TargetRange, from: Region, wants_op: bool) -> Result<Option<OpId>> {
+        self.begin(Begin::Put(from, to), wants_op)
     }
 
-    fn get(&self, into: Region, from: TargetRange, asked: bool) -> Result<Option<OpId>> {
-        self.begin(Begin::Get(into, from), asked)
+    fn get(&self, into: Region, from: TargetRange, wants_op: bool) -> Result<Option<OpId>> {
+        self.begin(Begin::Get(into, from), wants_op)
     }
 
     fn test(&self, op: OpId) -> Result<bool> {

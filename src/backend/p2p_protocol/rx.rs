@@ -276,7 +276,7 @@ impl Engine {
             Mover::Send(Some(id), _) | Mover::Receive(id, _) => *id,
         };
         if let Some(wrong) = self.impossible(id, got) {
-            self.said = Some(wrong);
+            self.reason = Some(wrong);
             return self.finish_failed(id, self.rank, DTL_ERROR_NATIVE_BACKEND);
         }
         let (peer, outcome) = match self.operations.get(id) {
@@ -311,7 +311,7 @@ impl Engine {
 
     /// Records the error text, and `peer` as failed if `status` is RANK_FAILURE.
     pub(super) fn note_failure(&mut self, status: dtl_status_t, peer: usize) {
-        self.said = self.wire.failure_text();
+        self.reason = self.wire.failure_text();
         if status == DTL_ERROR_RANK_FAILURE && !self.dying.contains(&peer) {
             self.dying.push(peer);
         }
@@ -319,7 +319,7 @@ impl Engine {
 
     pub(super) fn note_error(&mut self, error: &Error, peer: usize) {
         self.note_failure(error.status(), peer);
-        self.said = Some(error.text().to_owned());
+        self.reason = Some(error.text().to_owned());
     }
 }
 

@@ -388,11 +388,11 @@ fn a_wire_that_fails_ends_everything_and_says_why() {
         world.net.lock().fail_receive(0, Completion { source, status, match_bits: 0, size: 0 });
         world.settle();
         ops.into_iter().for_each(|op| assert_eq!(over(a, op), Some(status)));
-        let said = a.groups().diagnostics.and_then(|own| own.failure_text()).unwrap_or_default();
+        let reason = a.groups().diagnostics.and_then(|own| own.failure_text()).unwrap_or_default();
         let unnamed = source == 0; // this rank itself: no other rank died
         assert!(
-            said.ends_with("the mock says why") && said.contains("named rank 0") == unnamed,
-            "{said}"
+            reason.ends_with("the mock says why") && reason.contains("named rank 0") == unnamed,
+            "{reason}"
         );
         let error = a.isend(data.region(), 1, 1, Standard).expect_err("failed");
         assert_eq!(

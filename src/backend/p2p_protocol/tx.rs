@@ -62,8 +62,8 @@ impl Engine {
                 DTL_ERROR_RANK_FAILURE => self.note_failure(done.status, dest),
                 // A send that was reported as complete is lost: no later message may arrive.
                 status => {
-                    let said = self.reason("a send", status);
-                    self.break_down(status, Some(said));
+                    let reason = self.reason("a send", status);
+                    self.break_down(status, Some(reason));
                 }
             }
         }
@@ -222,10 +222,10 @@ impl Engine {
             stand_in.as_ref().map_or(into, Scratch::region).part(0, wanted(size, into.len()));
         self.last_payload = (self.last_payload + 1) & (PAYLOAD - 1);
         let word = self.last_payload | PAYLOAD;
-        let twin = if stand_in.is_none() { self.shadow_of(id) } else { None };
-        let op = match (&twin, twin.as_ref().and_then(|_| self.wire.devices())) {
-            (Some(twin), Some(devices)) => {
-                devices.irecv(room, twin, rank_of(source), u64::from(word))?
+        let shadow = if stand_in.is_none() { self.shadow_of(id) } else { None };
+        let op = match (&shadow, shadow.as_ref().and_then(|_| self.wire.devices())) {
+            (Some(shadow), Some(devices)) => {
+                devices.irecv(room, shadow, rank_of(source), u64::from(word))?
             }
             _ => self.wire.irecv(room, rank_of(source), u64::from(word))?,
         };
@@ -252,10 +252,10 @@ impl Engine {
         // An empty payload would mean that the rendezvous request was canceled.
         let stand_in = if send.is_some() && data.is_empty() { Scratch::new(1) } else { None };
         let data = stand_in.as_ref().map_or(data, Scratch::region);
-        let twin = if stand_in.is_none() { send.and_then(|id| self.shadow_of(id)) } else { None };
-        let sent = match (&twin, twin.as_ref().and_then(|_| self.wire.devices())) {
-            (Some(twin), Some(devices)) => {
-                devices.isend(data, twin, rank_of(dest), u64::from(word))
+        let shadow = if stand_in.is_none() { send.and_then(|id| self.shadow_of(id)) } else { None };
+        let sent = match (&shadow, shadow.as_ref().and_then(|_| self.wire.devices())) {
+            (Some(shadow), Some(devices)) => {
+                devices.isend(data, shadow, rank_of(dest), u64::from(word))
             }
             _ => self.wire.isend(data, rank_of(dest), u64::from(word)),
         };

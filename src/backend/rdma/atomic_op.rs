@@ -53,7 +53,7 @@ pub(crate) struct Results {
     pub(crate) tries: Vec<Try>,
     pub(crate) free: Vec<usize>,
     /// Result slots whose results have arrived.
-    pub(crate) heard: Vec<usize>,
+    pub(crate) answered: Vec<usize>,
     /// Result slots whose work requests must be posted again because the queue pair had no room.
     pub(crate) again: Vec<usize>,
     /// Element addresses on which no other operation may start, with the blocking operation.

@@ -147,7 +147,7 @@ impl RdmaEngine {
             let Some(peer) = self.peers.get_mut(rank) else { return };
             let Some(RdmaOperation::Atomic(_)) = self.operations.get(*op) else { continue };
             peer.results.forget(*op);
-            self.said = Some(format!(
+            self.failure = Some(format!(
                 "rank {rank}: the connection broke while an element there was being changed: \
                  whether it was is not known (it is not changed \
                  any more); look at it, and change it again if it was not"
@@ -161,7 +161,8 @@ impl RdmaEngine {
 
     /// Processes the results that a peer's card has returned.
     pub(crate) fn poll_results(&mut self, rank: usize) {
-        while let Some(slot) = self.peers.get_mut(rank).and_then(|peer| peer.results.heard.pop()) {
+        while let Some(slot) = self.peers.get_mut(rank).and_then(|peer| peer.results.answered.pop())
+        {
             if let Err(error) = self.hear_answer(rank, slot) {
                 self.fail_here(rank, error);
             }

@@ -86,7 +86,7 @@ pub(crate) struct RdmaEngine {
     pub(crate) windows: Vec<RdmaWindow>,
     pub(crate) last_window: usize,
     /// Text of the last failure.
-    pub(crate) said: Option<String>,
+    pub(crate) failure: Option<String>,
 }
 
 impl RdmaEngine {
@@ -123,7 +123,7 @@ impl RdmaEngine {
             cache,
             windows: Vec::new(),
             last_window: 0,
-            said: None,
+            failure: None,
         }
     }
 
@@ -266,7 +266,7 @@ impl RdmaEngine {
                 ended.push(op);
             }
         });
-        let has_answers = !peer.results.heard.is_empty();
+        let has_answers = !peer.results.answered.is_empty();
         ended.into_iter().for_each(|op| self.all_parts_over(op));
         if has_answers {
             self.poll_results(id.rank);
@@ -401,13 +401,13 @@ impl RdmaEngine {
     fn send_pending_notes(&mut self) {
         let mut index = 0;
         while let Some(&rank) = self.listed.get(index) {
-            let told = match self.peers.get_mut(rank) {
+            let flushed = match self.peers.get_mut(rank) {
                 Some(peer) if peer.stage != ConnectStage::Gone => peer
                     .send_notes(rank)
                     .and_then(|no_notes| Ok(peer.return_credits(rank)? && no_notes)),
                 _ => Ok(true),
             };
-            match told {
+            match flushed {
                 Ok(true) => {}
                 Ok(false) => {
                     index += 1;
@@ -470,7 +470,7 @@ impl RdmaEngine {
                 operation.end(done);
             }
         }
-        self.said = Some(gone(rank, why).text().to_owned());
+        self.failure = Some(gone(rank, why).text().to_owned());
         if rank == self.rank {
             return;
         }

@@ -110,7 +110,7 @@ impl Rail {
             Some(text_of) => unsafe { text_of(event.event_type) },
             None => std::ptr::null(),
         };
-        let said = match text.is_null() {
+        let description = match text.is_null() {
             true => format!("event {}", event.event_type),
             // SAFETY: the pointer is not null, so it refers to a NUL-terminated text.
             false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
@@ -130,7 +130,7 @@ impl Rail {
         // SAFETY: `event` is the event returned by `ibv_get_async_event`; from here on only the
         // address of its objects is used.
         unsafe { (self.calls.ibv_ack_async_event)(&raw mut event) };
-        Some((news, said))
+        Some((news, description))
     }
 }
 
@@ -192,18 +192,18 @@ impl RdmaEngine {
     #[cold]
     pub(crate) fn look_at_devices(&mut self) {
         for rail in self.rails.clone() {
-            while let Some((news, said)) = rail.next_news() {
-                self.handle_device_event(&rail, &news, &said);
+            while let Some((news, description)) = rail.next_news() {
+                self.handle_device_event(&rail, &news, &description);
             }
         }
     }
 
-    fn handle_device_event(&mut self, rail: &Rail, news: &DeviceEvent, said: &str) {
+    fn handle_device_event(&mut self, rail: &Rail, news: &DeviceEvent, description: &str) {
         let name = format!("{}:{}", rail.name, rail.port);
         match news {
             DeviceEvent::Device => {
                 let why = format!(
-                    "device {} of this rank has failed ({said}): dmesg may tell why",
+                    "device {} of this rank has failed ({description}): dmesg may tell why",
                     rail.name
                 );
                 log::error!("rdma: {why}");
@@ -221,7 +221,7 @@ impl RdmaEngine {
                 };
                 let of =
                     (0..self.peers.ranks()).find(|rank| self.peers.get(*rank).is_some_and(is_its));
-                let why = format!("its queue pair on {name} has failed ({said})");
+                let why = format!("its queue pair on {name} has failed ({description})");
                 match of {
                     Some(rank) if *by_itself => self.broke(rank, &why),
                     Some(rank) => self.fail(rank, &why),
@@ -229,14 +229,16 @@ impl RdmaEngine {
                 }
             }
             DeviceEvent::PortDown if !rail.is_down.swap(true, Ordering::Relaxed) => log::warning!(
-                "rdma: port {name} is down ({said}): what is under way is tried again for as long \
-                 as DTL_RDMA_TIMEOUT and DTL_RDMA_RETRIES say"
+                "rdma: port {name} is down ({description}): what is under way is tried again for \
+                 as long as DTL_RDMA_TIMEOUT and DTL_RDMA_RETRIES say"
             ),
             DeviceEvent::PortUp => {
                 rail.is_down.store(false, Ordering::Relaxed);
                 log::info!("rdma: port {name} is active again");
             }
-            DeviceEvent::PortDown | DeviceEvent::Other => log::debug!("rdma: {name}: {said}"),
+            DeviceEvent::PortDown | DeviceEvent::Other => {
+                log::debug!("rdma: {name}: {description}")
+            }
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct PayloadReceive {
     pub(crate) into: Region,
     /// Buffer that devices write to: `into`, or the device memory that `into` shadows.
     pub(crate) place: Region,
-    pub(crate) twin: Option<Arc<HostShadow>>,
+    pub(crate) shadow: Option<Arc<HostShadow>>,
     /// Number of bytes that have arrived, or whose read has been posted.
     pub(crate) got: usize,
     /// Memory of the peer that is read from, if any; `parts` counts the reads in flight.
@@ -45,11 +45,11 @@ pub(crate) struct PayloadSend {
     pub(crate) data: Region,
     /// Buffer that devices read from: `data`, or the device memory that `data` shadows.
     pub(crate) place: Region,
-    pub(crate) twin: Option<Arc<HostShadow>>,
+    pub(crate) shadow: Option<Arc<HostShadow>>,
     /// Number of bytes passed to the device or copied to slots.
     pub(crate) begun: usize,
     pub(crate) parts: u32,
-    pub(crate) way: PayloadPath,
+    pub(crate) path: PayloadPath,
     pub(crate) hold: Option<Arc<Registered>>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct OneSided {
     /// Remote memory that is written (put) or read (get).
     pub(crate) place: RemoteRegion,
     pub(crate) local: Region,
-    pub(crate) way: RmaDirection,
+    pub(crate) path: RmaDirection,
     pub(crate) begun: usize,
     pub(crate) parts: u32,
     pub(crate) hold: Option<Arc<Registered>>,

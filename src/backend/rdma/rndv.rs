@@ -46,12 +46,12 @@ impl RdmaEngine {
     pub(crate) fn receive_payload(
         &mut self,
         into: Region,
-        twin: Option<&Arc<HostShadow>>,
+        shadow: Option<&Arc<HostShadow>>,
         source: usize,
         word: u32,
     ) -> Result<OpId> {
-        let place = place_of(into, twin);
-        let hold = if self.config.reads { None } else { self.hold_of(into, twin) };
+        let place = place_of(into, shadow);
+        let hold = if self.config.reads { None } else { self.hold_of(into, shadow) };
         let note = hold.as_ref().map(|hold| Note {
             about: NoteKind::Landing,
             word,
@@ -59,9 +59,18 @@ impl RdmaEngine {
             len: into.len() as u64,
             keys: hold.rkeys(),
         });
-        let twin = twin.cloned();
-        let receive =
-            PayloadReceive { source, word, into, place, twin, got: 0, from: None, parts: 0, hold };
+        let shadow = shadow.cloned();
+        let receive = PayloadReceive {
+            source,
+            word,
+            into,
+            place,
+            shadow,
+            got: 0,
+            from: None,
+            parts: 0,
+            hold,
+        };
         let op = self.operations.add(RdmaOperation::Receive(receive))?;
         if let Some(peer) = self.peers.get_mut(source) {
             peer.awaited.push((word, op));
@@ -77,18 +86,18 @@ impl RdmaEngine {
     pub(crate) fn send_payload(
         &mut self,
         data: Region,
-        twin: Option<&Arc<HostShadow>>,
+        shadow: Option<&Arc<HostShadow>>,
         dest: usize,
         word: u32,
     ) -> Result<OpId> {
-        let place = place_of(data, twin);
+        let place = place_of(data, shadow);
         let landing = self.peers.get_mut(dest).and_then(|peer| {
             let at = peer.landings.iter().position(|note| note.word == word)?;
             Some(peer.landings.swap_remove(at))
         });
         let wants = !data.is_empty() && (landing.is_some() || self.config.reads);
-        let hold = if wants { self.hold_of(data, twin) } else { None };
-        let (way, note) = match (&hold, landing) {
+        let hold = if wants { self.hold_of(data, shadow) } else { None };
+        let (path, note) = match (&hold, landing) {
             (Some(_), Some(landing)) if landing.len == data.len() as u64 => {
                 (PayloadPath::Write(landing), None)
             }
@@ -101,8 +110,8 @@ impl RdmaEngine {
             }
             _ => (PayloadPath::Pieces, None),
         };
-        let twin = twin.cloned();
-        let send = PayloadSend { dest, word, data, place, twin, begun: 0, parts: 0, way, hold };
+        let shadow = shadow.cloned();
+        let send = PayloadSend { dest, word, data, place, shadow, begun: 0, parts: 0, path, hold };
         let op = self.operations.add(RdmaOperation::Send(send))?;
         if let Some(note) = note {
             if let Some(peer) = self.peers.get_mut(dest) {
@@ -117,9 +126,13 @@ impl RdmaEngine {
     }
 
     /// Returns the registration of the payload's buffer; `None` if it is not registered.
-    fn hold_of(&mut self, host: Region, twin: Option<&Arc<HostShadow>>) -> Option<Arc<Registered>> {
-        match twin {
-            Some(twin) => registration(twin),
+    fn hold_of(
+        &mut self,
+        host: Region,
+        shadow: Option<&Arc<HostShadow>>,
+    ) -> Option<Arc<Registered>> {
+        match shadow {
+            Some(shadow) => registration(shadow),
             None => self.cache.get(host),
         }
     }
@@ -136,7 +149,7 @@ impl RdmaEngine {
     /// Starts as many parts of an operation as there is room for; the others start later.
     pub(crate) fn start_more(&mut self, op: OpId) {
         let (rank, started) = match self.operations.get(op) {
-            Some(RdmaOperation::Send(send)) => match send.way {
+            Some(RdmaOperation::Send(send)) => match send.path {
                 PayloadPath::Pieces => (send.dest, self.start_pieces(op)),
                 PayloadPath::Write(landing) => (send.dest, self.start_writes(op, landing)),
                 PayloadPath::Offered => return,
@@ -164,12 +177,12 @@ impl RdmaEngine {
             };
             let Some(peer) = self.peers.get_mut(send.dest) else { return Ok(true) };
             let (mut piece, mut status) = (send.data.part(send.begun, DATA), DTL_SUCCESS);
-            match send.twin.as_ref().map(|twin| twin.bytes()) {
+            match send.shadow.as_ref().map(|shadow| shadow.bytes()) {
                 None | Some(DataLocation::Host) => {}
                 // No piece has been sent; a last piece without bytes cancels the message.
                 Some(DataLocation::Stuck) => (piece, status) = (Region::EMPTY, DTL_ERROR_BACKEND),
                 Some(_) => {
-                    send.twin.iter().for_each(|twin| twin.want());
+                    send.shadow.iter().for_each(|shadow| shadow.want());
                     return Ok(false);
                 }
             }
@@ -197,7 +210,7 @@ impl RdmaEngine {
         while send.begun < send.data.len() {
             let Some((lane, rail)) = quietest(peer) else { return Ok(true) };
             let len = part_len(send.data.len(), peer.lanes.len(), longest);
-            let is_device = send.twin.is_some();
+            let is_device = send.shadow.is_some();
             let local = Piece {
                 region: send.place.part(send.begun, len),
                 lkey: hold.lkey(rail),
@@ -235,7 +248,7 @@ impl RdmaEngine {
             let local = Piece {
                 region: receive.place.part(receive.got, part.min(len - receive.got)),
                 lkey: hold.lkey(rail),
-                is_device: receive.twin.is_some(),
+                is_device: receive.shadow.is_some(),
             };
             let from = remote(&offer, receive.got, rail);
             if !peer.start(
@@ -272,7 +285,7 @@ impl RdmaEngine {
                     .from
                     .is_some_and(|offer| (offer.len as usize).min(receive.into.len()) == got)
                 {
-                    receive.twin.iter().for_each(|twin| twin.land());
+                    receive.shadow.iter().for_each(|shadow| shadow.land());
                     self.finish(op, done(rank, word, got));
                     self.send_note(rank, NoteKind::Fetched, word);
                 }
@@ -298,7 +311,7 @@ impl RdmaEngine {
         let Some(RdmaOperation::Receive(receive)) = self.operations.get_mut(op) else { return };
         receive.got += len;
         if receive.got >= receive.into.len() {
-            receive.twin.iter().for_each(|twin| twin.land());
+            receive.shadow.iter().for_each(|shadow| shadow.land());
             let over = done(rank, word, receive.got);
             take(&mut peer.awaited, word);
             self.finish(op, over);
@@ -328,8 +341,8 @@ impl RdmaEngine {
         let Some(RdmaOperation::Receive(receive)) = self.operations.get_mut(op) else {
             return Ok(());
         };
-        let hold = match &receive.twin {
-            Some(twin) => registration(twin),
+        let hold = match &receive.shadow {
+            Some(shadow) => registration(shadow),
             None => self.cache.get(receive.into),
         };
         match hold {
@@ -363,7 +376,7 @@ impl RdmaEngine {
         if let Some((op, RdmaOperation::Send(send))) =
             op.and_then(|op| Some((op, self.operations.get_mut(op)?)))
         {
-            send.way = PayloadPath::Pieces;
+            send.path = PayloadPath::Pieces;
             self.start_more(op);
         }
         Ok(())
@@ -371,8 +384,8 @@ impl RdmaEngine {
 }
 
 /// Returns the buffer that devices access: the device memory that `host` shadows, else `host`.
-fn place_of(host: Region, twin: Option<&Arc<HostShadow>>) -> Region {
-    twin.map_or(host, |twin| twin.device().part(0, host.len()))
+fn place_of(host: Region, shadow: Option<&Arc<HostShadow>>) -> Region {
+    shadow.map_or(host, |shadow| shadow.device().part(0, host.len()))
 }
 
 /// Returns the lane with the fewest work requests in flight, and its rail.

@@ -67,12 +67,12 @@ impl RdmaEngine {
         window: Addr,
         local: Region,
         spot: TargetRange,
-        way: RmaDirection,
+        path: RmaDirection,
     ) -> Result<OpId> {
         let (target, place) = self.place(window, spot)?;
         if target == self.rank {
             let there = self.window(window)?.memory.part(spot.offset, spot.len);
-            match way {
+            match path {
                 RmaDirection::Put => there.copy_from(local),
                 RmaDirection::Get => local.copy_from(there),
             }
@@ -81,7 +81,7 @@ impl RdmaEngine {
         self.reach(target)?;
         let hold = self.cache.get(local);
         let window = window.get();
-        let one_sided = OneSided { target, window, place, local, way, begun: 0, parts: 0, hold };
+        let one_sided = OneSided { target, window, place, local, path, begun: 0, parts: 0, hold };
         let op = self.operations.add(RdmaOperation::OneSided(one_sided))?;
         self.start_more(op);
         Ok(op)
@@ -100,7 +100,7 @@ impl RdmaEngine {
                 addr: one.place.addr + one.begun as u64,
                 rkey: one.place.keys.first().copied().unwrap_or(0),
             };
-            let started = match (one.way, &one.hold) {
+            let started = match (one.path, &one.hold) {
                 (RmaDirection::Put, Some(hold)) => {
                     let local = Piece {
                         region: rest.part(0, longest),

@@ -48,26 +48,26 @@ impl RdmaWire {
     pub(crate) fn send(
         &mut self,
         data: Region,
-        twin: Option<&Arc<HostShadow>>,
+        shadow: Option<&Arc<HostShadow>>,
         dest: i32,
         word: u64,
     ) -> Result<OpId> {
         self.with(|state| {
             state.reach(index(dest))?;
-            state.send_payload(data, twin, index(dest), word as u32)
+            state.send_payload(data, shadow, index(dest), word as u32)
         })
     }
 
     pub(crate) fn receive(
         &mut self,
         into: Region,
-        twin: Option<&Arc<HostShadow>>,
+        shadow: Option<&Arc<HostShadow>>,
         source: i32,
         word: u64,
     ) -> Result<OpId> {
         self.with(|state| {
             state.reach(index(source))?;
-            state.receive_payload(into, twin, index(source), word as u32)
+            state.receive_payload(into, shadow, index(source), word as u32)
         })
     }
 }
@@ -151,7 +151,7 @@ impl Wire for RdmaWire {
     }
 
     fn failure_text(&self) -> Option<String> {
-        self.state.as_ref().and_then(|state| state.said.clone())
+        self.state.as_ref().and_then(|state| state.failure.clone())
     }
 
     fn why_gone(&self, rank: i32) -> Option<String> {
@@ -304,20 +304,20 @@ impl WireDevices for RdmaWire {
     fn isend(
         &mut self,
         host: Region,
-        twin: &Arc<HostShadow>,
+        shadow: &Arc<HostShadow>,
         dest: i32,
         word: u64,
     ) -> Result<OpId> {
-        self.send(host, Some(twin), dest, word)
+        self.send(host, Some(shadow), dest, word)
     }
 
     fn irecv(
         &mut self,
         host: Region,
-        twin: &Arc<HostShadow>,
+        shadow: &Arc<HostShadow>,
         source: i32,
         word: u64,
     ) -> Result<OpId> {
-        self.receive(host, Some(twin), source, word)
+        self.receive(host, Some(shadow), source, word)
     }
 }

@@ -141,8 +141,8 @@ impl Transport for ShmTransport {
 
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId> {
         self.with(|engine| {
-            if let Some(told) = mode.poll() {
-                if engine.receive_at_once(data, &select, told).is_some() {
+            if let Some(completion) = mode.poll() {
+                if engine.receive_at_once(data, &select, completion).is_some() {
                     return Ok(OpId::COMPLETED);
                 }
             }
@@ -168,7 +168,7 @@ impl Transport for ShmTransport {
         self.with(|engine| engine.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
         poll_of(self.with(|engine| {
             let (mut rounds, mut fruitless) = (0, 0);
             loop {
@@ -182,7 +182,7 @@ impl Transport for ShmTransport {
                     }
                     Some(&ShmOperation::Done(done)) => {
                         engine.operations.remove(op);
-                        *told = done;
+                        *completion = done;
                         return Ok(true);
                     }
                     Some(_) if rounds == ROUNDS => return Ok(false),
@@ -264,7 +264,7 @@ impl SharedMemory for ShmTransport {
         self.boards.lock().release(place);
     }
 
-    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>> {
+    fn mailbox(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>> {
         let (segment, own) = (self.parts.segment(), usize::try_from(self.rank).unwrap_or(0));
         let open = || coll_mailbox::open(segment, &mut self.boards.lock(), own, context, members);
         segment.has_boards().then(|| self.with(|_| Ok(())).and_then(|()| open()))

@@ -10,20 +10,20 @@ fn memory(ranks: usize) -> Arc<SharedMapping> {
     SharedMapping::private(place_bytes(ranks)).expect("memory")
 }
 
-fn sheets(memory: &Arc<SharedMapping>) -> Span {
+fn slots(memory: &Arc<SharedMapping>) -> Span {
     memory.span(0, memory.len()).expect("inside")
 }
 
-fn board(memory: &Arc<SharedMapping>, own: usize, context: u32) -> MailboxView {
-    MailboxView::new(sheets(memory), Box::new([0, SHEET as u32]), own * SHEET, context)
+fn mailbox(memory: &Arc<SharedMapping>, own: usize, context: u32) -> MailboxView {
+    MailboxView::new(slots(memory), Box::new([0, SHEET as u32]), own * SHEET, context)
 }
 
-fn post(board: &MailboxView, number: u64, word: u64) -> bool {
-    board.post(number, 5, Scratch::of_words(&[word]).expect("memory").region())
+fn post(mailbox: &MailboxView, number: u64, word: u64) -> bool {
+    mailbox.post(number, 5, Scratch::of_words(&[word]).expect("memory").region())
 }
 
-fn read(board: &MailboxView, rank: i32, number: u64) -> Option<u64> {
-    let post = board.look(rank, number)?;
+fn read(mailbox: &MailboxView, rank: i32, number: u64) -> Option<u64> {
+    let post = mailbox.look(rank, number)?;
     assert_eq!((post.what, post.data.len()), (5, 8));
     Scratch::copy_of(post.data).expect("memory").words().first().copied()
 }
@@ -31,7 +31,7 @@ fn read(board: &MailboxView, rank: i32, number: u64) -> Option<u64> {
 #[test]
 fn a_block_is_not_used_again_before_all_have_done_with_it() {
     let memory = memory(2);
-    let (one, two) = (board(&memory, 0, 3), board(&memory, 1, 3));
+    let (one, two) = (mailbox(&memory, 0, 3), mailbox(&memory, 1, 3));
     for number in 1..=BLOCKS {
         assert!(post(&one, number, number));
         one.finish(number, false);
@@ -48,7 +48,7 @@ fn a_block_is_not_used_again_before_all_have_done_with_it() {
 #[test]
 fn a_page_is_not_used_again_before_all_have_done_with_it() {
     let memory = memory(2);
-    let (one, two) = (board(&memory, 0, 3), board(&memory, 1, 3));
+    let (one, two) = (mailbox(&memory, 0, 3), mailbox(&memory, 1, 3));
     let long = |number: u64| Scratch::of_words(&[number; SMALL / 8 + 1]).expect("memory");
     for number in 1..=PAGES {
         assert!(one.post(number, 5, long(number).region()));
@@ -69,7 +69,7 @@ fn a_page_is_not_used_again_before_all_have_done_with_it() {
 #[test]
 fn numbers_go_on_past_what_a_stamp_holds() {
     let memory = memory(2);
-    let (one, two) = (board(&memory, 0, 3), board(&memory, 1, 3));
+    let (one, two) = (mailbox(&memory, 0, 3), mailbox(&memory, 1, 3));
     let begin = u64::from(u32::MAX) - 20;
     one.finish(begin, true);
     two.finish(begin, true);
@@ -85,10 +85,10 @@ fn numbers_go_on_past_what_a_stamp_holds() {
 #[test]
 fn what_an_earlier_communicator_posted_is_not_seen() {
     let memory = memory(2);
-    let (one, two) = (board(&memory, 0, 3), board(&memory, 1, 3));
+    let (one, two) = (mailbox(&memory, 0, 3), mailbox(&memory, 1, 3));
     assert!(post(&one, 1, 4));
     assert_eq!(read(&two, 0, 1), Some(4));
-    let (one, two) = (board(&memory, 0, 4), board(&memory, 1, 4));
+    let (one, two) = (mailbox(&memory, 0, 4), mailbox(&memory, 1, 4));
     assert_eq!(read(&two, 0, 1), None);
     for number in 1..=BLOCKS {
         assert!(post(&one, number, 1));
@@ -113,10 +113,10 @@ impl Two {
     }
 
     fn open(&mut self, own: usize, context: u32, places: [u32; 2]) -> MailboxView {
-        let sheets = || Some(sheets(&self.memory));
+        let slots = || Some(slots(&self.memory));
         let member = |(rank, place)| Member { rank, place };
         let members: Vec<_> = (0..).zip(places).map(member).collect();
-        self.places[own].open([sheets(), sheets()], (2, own), context, &members).expect("board")
+        self.places[own].open([slots(), slots()], (2, own), context, &members).expect("board")
     }
 
     fn is_free(&mut self, rank: usize, place: u32, is_gone: bool) -> bool {
@@ -190,8 +190,8 @@ fn places_are_given_back_and_end() {
     assert!(all.iter().copied().eq(1..PLACES as u32) && two.places[0].reserve(|_| true).is_none());
     two.places[0].release(7);
     assert_eq!(two.reserve(0), 7);
-    let board = two.open(0, 3, [7, 1]);
+    let mailbox = two.open(0, 3, [7, 1]);
     two.places[0].release(7);
     assert!(two.places[0].reserve(|_| false).is_none(), "a board has it");
-    drop(board);
+    drop(mailbox);
 }

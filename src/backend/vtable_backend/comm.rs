@@ -250,7 +250,7 @@ impl Wire for NativeWire {
     }
 
     fn failure_text(&self) -> Option<String> {
-        Some(take_error_text()).filter(|said| !said.is_empty())
+        Some(take_error_text()).filter(|text| !text.is_empty())
     }
 
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {

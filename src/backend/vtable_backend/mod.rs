@@ -172,7 +172,7 @@ pub(super) fn take_error_text() -> String {
 fn keep_said(before: Mark, status: dtl_status_t) {
     let _ = ERROR_TEXT.try_with(|left| {
         let text = left.take();
-        left.set(if text.is_empty() { before.said(status).unwrap_or_default() } else { text });
+        left.set(if text.is_empty() { before.recorded(status).unwrap_or_default() } else { text });
     });
 }
 
@@ -182,16 +182,16 @@ fn keep_said(before: Mark, status: dtl_status_t) {
 #[cold]
 pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Error {
     let left = take_error_text();
-    let said = if left.is_empty() { String::new() } else { format!(": {left}") };
+    let suffix = if left.is_empty() { String::new() } else { format!(": {left}") };
     if !error::is_status(status) {
-        let text = format!("{who} answered {status}, which is no status{said}");
+        let text = format!("{who} answered {status}, which is no status{suffix}");
         return Error::new(DTL_ERROR_NATIVE_BACKEND, text);
     }
     let meaning = match status {
         DTL_ERROR_INTERNAL => "it reports an error of its own (DTL_ERROR_INTERNAL)".into(),
         status => error::status_message(status).to_string_lossy(),
     };
-    let error = Error::new(status, format!("{who}: {meaning}{said}"));
+    let error = Error::new(status, format!("{who}: {meaning}{suffix}"));
     if left.is_empty() { before.explain(error) } else { error }
 }
 

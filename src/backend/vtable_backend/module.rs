@@ -91,8 +91,8 @@ impl Modules for NativeModules {
             file_count: files.len() as u32,
             environment_count: 0,
         };
-        let (mut said, mut module) = (Vec::<u8>::new(), std::ptr::null_mut());
-        let user: *mut c_void = (&raw mut said).cast();
+        let (mut log_bytes, mut module) = (Vec::<u8>::new(), std::ptr::null_mut());
+        let user: *mut c_void = (&raw mut log_bytes).cast();
         let slot = slot!(self, module_compile);
         let result = call!(
             self.owner,
@@ -104,7 +104,7 @@ impl Modules for NativeModules {
             user,
             &raw mut module
         );
-        log.push_str(&String::from_utf8_lossy(&said));
+        log.push_str(&String::from_utf8_lossy(&log_bytes));
         result?;
         self.owner.not_null("exec.module_compile", module)
     }

@@ -16,7 +16,7 @@ use crate::sys::sync::hints;
 use std::ffi::c_void;
 
 /// Returns a completion to fill in; only the fields that `info` needs are requested.
-pub(crate) fn asked(info: *mut dtl_recv_info_t) -> Completion {
+pub(crate) fn completion_for(info: *mut dtl_recv_info_t) -> Completion {
     // In pieces: a constant of that size would be read from memory.
     let source =
         if info.is_null() { Completion::UNASKED.source } else { Completion::NOBODY.source };
@@ -179,7 +179,7 @@ unsafe fn recv_general(
 }
 
 fn recv(comm: &Comm, data: Data, source: i32, tag: i32, info: *mut dtl_recv_info_t) -> Result<()> {
-    let mut done = asked(info);
+    let mut done = completion_for(info);
     send_recv::recv(comm, data, source, tag, &mut done)?;
     tell(comm, &done, source, info)
 }

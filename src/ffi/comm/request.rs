@@ -1,6 +1,6 @@
 //! Requests: start, wait, test, cancel, end.
 
-use super::p2p::{asked, put_info};
+use super::p2p::{completion_for, put_info};
 use crate::abi::comm::communicator::{DTL_NO_INDEX, dtl_recv_info_t};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::dtl_status_t;
@@ -40,15 +40,15 @@ pub unsafe extern "C" fn dtl_request_wait(
     ) -> dtl_status_t {
         Entry("dtl_request_wait").wait(
             |inside| {
-                let mut told = (asked(info), Ok(()));
-                let is_over = wait::test(inside, request, &mut told)?;
-                Ok((is_over, told))
+                let mut outcome = (completion_for(info), Ok(()));
+                let is_over = wait::test(inside, request, &mut outcome)?;
+                Ok((is_over, outcome))
             },
-            |(is_over, mut told)| {
+            |(is_over, mut outcome)| {
                 if !is_over {
-                    wait::wait_on(request, timeout_ns, &mut told)?;
+                    wait::wait_on(request, timeout_ns, &mut outcome)?;
                 }
-                let (done, result) = told;
+                let (done, result) = outcome;
                 put_info(info, &done)?;
                 result
             },
@@ -58,9 +58,9 @@ pub unsafe extern "C" fn dtl_request_wait(
     guard::quick(
         OpenCheck::Library,
         move |visit| {
-            let mut told = (asked(info), Ok(()));
-            match wait::is_over(&visit, request, timeout_ns, &mut told) {
-                Ok(true) => Some(put_info(info, &told.0).and(told.1)),
+            let mut outcome = (completion_for(info), Ok(()));
+            match wait::is_over(&visit, request, timeout_ns, &mut outcome) {
+                Ok(true) => Some(put_info(info, &outcome.0).and(outcome.1)),
                 Ok(false) => None,
                 Err(error) => Some(Err(error)),
             }
@@ -82,13 +82,13 @@ pub unsafe extern "C" fn dtl_request_test(
 ) -> dtl_status_t {
     Entry("dtl_request_test").call(|inside| {
         let out_done = Out::new(out_done, "out_done")?;
-        let mut told = wait::empty_outcome();
-        let is_over = wait::test(inside, request, &mut told)?;
+        let mut outcome = wait::empty_outcome();
+        let is_over = wait::test(inside, request, &mut outcome)?;
         out_done.set(i32::from(is_over));
         if !is_over {
             return Ok(());
         }
-        let (done, result) = told;
+        let (done, result) = outcome;
         put_info(info, &done)?;
         result
     })

@@ -44,13 +44,14 @@ unsafe fn alloc(out: *mut dtl_dispatch_alloc_t, by: Option<&Arc<Backend>>) -> Re
     // SAFETY: the caller's contract.
     let args = unsafe { args::take(out) }?;
     let order = if args.stream.id == 0 { None } else { Some(stream::find(&inside, args.stream)?) };
-    let asked = match order {
+    let requested = match order {
         Some(stream) => stream.home(),
         None => device::backend(&inside, args.backend)?,
     };
     let wanted = memory::Request { kind: args.kind, size: args.size_bytes, align: args.alignment };
-    let from = by.map_or(asked, |by| by);
-    let addr = memory::handlers::alloc_from(memory::Owner::Program, asked, from, &wanted, order)?;
+    let from = by.map_or(requested, |by| by);
+    let addr =
+        memory::handlers::alloc_from(memory::Owner::Program, requested, from, &wanted, order)?;
     give!(out.ptr = addr.ptr());
     Ok(())
 }

@@ -133,14 +133,14 @@ fn compile_by(handler: &Registration, mut wanted: dtl_dispatch_compile_t) -> Res
 /// # Safety
 /// `source` is null or as long as its struct_size; its pointers are null or valid as it describes.
 pub(crate) unsafe fn compile(
-    asked: dtl_backend_t,
+    requested: dtl_backend_t,
     by: Option<&Arc<Backend>>,
     device: i32,
     source: *const dtl_source_t,
 ) -> Result<dtl_module_t> {
     let home = match by {
         Some(by) => Arc::clone(by),
-        None => handles::home(&epoch::enter(), asked)?,
+        None => handles::home(&epoch::enter(), requested)?,
     };
     handles::check_device(&home, device)?;
     // SAFETY: the caller's contract: a struct as long as its struct_size.
@@ -163,10 +163,10 @@ fn failed(source: &Source, error: Error, log: String) -> Error {
         return error;
     }
     let first = first_errors(&log);
-    let (name, said) = (source.name.to_string_lossy(), error.text());
+    let (name, text) = (source.name.to_string_lossy(), error.text());
     let text = match first.as_str() {
-        "" => format!("{name}: {said}"),
-        first => format!("{name}: {said}: {first} (all of the log: dtl_module_log)"),
+        "" => format!("{name}: {text}"),
+        first => format!("{name}: {text}: {first} (all of the log: dtl_module_log)"),
     };
     let _ = LAST_LOG.try_with(|last| last.replace(log));
     Error::new(DTL_ERROR_COMPILE_FAILED, text)

@@ -113,8 +113,8 @@ fn has_failed(comm: &Comm) -> bool {
 /// would exclude this rank from the shrunk communicator, of which this rank is a member.
 fn leave(comm: &Comm, has_failed: bool) {
     let (completed, is_pending) = comm.shrinking.lock().state();
-    if let Some(flat) = comm.flat.as_ref().filter(|_| completed == 0) {
-        flat.leave();
+    if let Some(mailboxes) = comm.mailboxes.as_ref().filter(|_| completed == 0) {
+        mailboxes.leave();
     }
     if !has_failed {
         return;

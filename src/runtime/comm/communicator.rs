@@ -60,7 +60,7 @@ pub struct Comm {
     /// Ranks grouped by node; `None` where the grouping does not make collectives faster.
     pub(super) levels: Option<Levels>,
     /// Mailboxes for small collectives; `None` unless the ranks share memory and are few.
-    pub(super) flat: Option<super::coll::mailboxes::Mailboxes>,
+    pub(super) mailboxes: Option<super::coll::mailboxes::Mailboxes>,
     /// Reason for which further collectives fail; set once a collective has failed.
     pub(super) broken: Mutex<Option<String>>,
     /// Schedules (step lists) for reuse.
@@ -103,7 +103,7 @@ impl Comm {
             rank,
             timeout_ns,
             levels: None,
-            flat: None,
+            mailboxes: None,
             device: None,
             broken: Mutex::new(None),
             is_broken: AtomicBool::new(false),
@@ -123,15 +123,15 @@ impl Comm {
 
     /// Opens the communicator's mailboxes if its transport supports mailboxes. `places`: the
     /// number of the mailbox slot that each rank has reserved, in rank order.
-    pub(super) fn with_board(mut self, places: impl Iterator<Item = u32>) -> Result<Self> {
+    pub(super) fn with_mailboxes(mut self, places: impl Iterator<Item = u32>) -> Result<Self> {
         if self.size > 1 {
             let member = |(rank, place)| Member { rank: self.to_world(rank), place };
             let members: Vec<Member> = (0..self.size).zip(places).map(member).collect();
             let shared = self.link.shared_memory.as_ref();
-            let board = shared.and_then(|shared| shared.part().board(self.context, &members));
-            self.flat = board
+            let mailbox = shared.and_then(|shared| shared.part().mailbox(self.context, &members));
+            self.mailboxes = mailbox
                 .transpose()?
-                .map(|board| super::coll::mailboxes::Mailboxes::new(board, self.size))
+                .map(|mailbox| super::coll::mailboxes::Mailboxes::new(mailbox, self.size))
                 .transpose()?;
         }
         Ok(self)
@@ -291,7 +291,7 @@ impl Comm {
 
     /// Returns the transport's text about the failure, to append to an error text.
     pub(super) fn failed_why(&self) -> String {
-        self.link.failure_text().map_or(String::new(), |said| format!(": {said}"))
+        self.link.failure_text().map_or(String::new(), |text| format!(": {text}"))
     }
 
     /// Fails with BUSY if the current call runs inside a callback of the program that a collective

@@ -88,7 +88,7 @@ pub(crate) trait RmaPath: Send + Sync {
     /// Returns a human-readable description of the path.
     fn describe(&self) -> &'static str;
     /// Starts an operation on the bytes `at`, at least one; its buffers have as many bytes.
-    fn start(&self, at: TargetRange, op: &RmaOp, asked: TicketRequest) -> Result<RmaStart>;
+    fn start(&self, at: TargetRange, op: &RmaOp, wants_ticket: TicketRequest) -> Result<RmaStart>;
     /// Waits for the locks of `targets` and acquires them; this rank holds none of them before.
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()>;
     /// Flushes `targets` ([`FlushScope::Target`]) and releases their locks. After TIMEOUT the locks

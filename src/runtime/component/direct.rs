@@ -34,20 +34,20 @@ pub trait Direct {
     fn hold(&self, memory: &DeviceMemory<'_>) -> Result<Option<Hold>>;
     /// Returns the reason why the transport can reach no allocation any more, or `None`.
     fn refusal(&self) -> Option<String>;
-    /// Starts a send of the bytes of `twin`, without waiting; `host` is the host memory of the
+    /// Starts a send of the bytes of `shadow`, without waiting; `host` is the host memory of the
     /// shadow. Otherwise like [`super::Transport::start_send`].
     fn isend(
         &self,
         host: Region,
-        twin: &Arc<HostShadow>,
+        shadow: &Arc<HostShadow>,
         dest: i32,
         word: u64,
         mode: SendMode,
     ) -> Result<OpId>;
-    /// Starts a receive into `twin`. After completion the bytes are in the host memory or in the
+    /// Starts a receive into `shadow`. After completion the bytes are in the host memory or in the
     /// device memory, see [`HostShadow::has_landed`]. Otherwise like
     /// [`super::Transport::start_recv`].
-    fn irecv(&self, host: Region, twin: &Arc<HostShadow>, select: Selector) -> Result<OpId>;
+    fn irecv(&self, host: Region, shadow: &Arc<HostShadow>, select: Selector) -> Result<OpId>;
 }
 
 /// Device memory of a message in flight, and the location of its bytes. Shared by the transport and

@@ -120,7 +120,7 @@ pub trait ForeignTest: Send + Sync {
     fn foreign_tester(&self) -> Arc<ForeignTester>;
     /// Fills in the completion of operation `op` from the outputs of the foreign function that has
     /// completed `op`. Needed if the operation failed, or if the caller reads more than success.
-    fn fill_completion(&self, op: OpId, heard: &TestOutputs, told: &mut Completion);
+    fn fill_completion(&self, op: OpId, outputs: &TestOutputs, completion: &mut Completion);
 }
 
 /// Restriction of a transport to some threads.

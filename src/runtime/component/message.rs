@@ -93,7 +93,7 @@ impl<'a> RecvMode<'a> {
     pub fn poll(self) -> Option<&'a mut Completion> {
         match self {
             RecvMode::Request => None,
-            RecvMode::Poll(told) | RecvMode::Block(told) => Some(told),
+            RecvMode::Poll(completion) | RecvMode::Block(completion) => Some(completion),
         }
     }
 }

@@ -88,7 +88,7 @@ pub trait SharedMemory: Send + Sync {
     /// communicator's order. Either all members have slot 0 (the first communicator), or this rank
     /// has reserved its slot, which the mailbox takes over. Returns `None` on all ranks if no room
     /// is left.
-    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>>;
+    fn mailbox(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>>;
     /// Shares memory of this rank, which the other ranks then find by its key, load and store.
     /// Returns `None` if such memory cannot be shared.
     fn offer_part(&self, offer: SharedOffer) -> Option<Result<Box<dyn SharedRegion>>>;

@@ -34,7 +34,7 @@ pub trait Transport: Send + Sync {
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId>;
     /// Makes progress and tests operation `op`. If `op` is complete, returns `Ready` and fills in
     /// the completion; the id is not used again. Otherwise leaves the completion unchanged.
-    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>>;
+    fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>>;
     /// Makes progress and returns, without removing it, the message that a receive would match.
     fn probe(&self, select: Selector) -> Result<Option<Completion>>;
     /// Makes progress and removes from the queue the message that a receive with `select` would
@@ -79,12 +79,12 @@ impl dyn Transport + '_ {
     /// Tests operation `op` by [`Transport::test`] and returns its completion, also for
     /// [`OpId::COMPLETED`]; `None` if the operation is incomplete.
     pub fn outcome(&self, op: OpId) -> Result<Option<Completion>> {
-        let mut told = Completion::NOBODY;
+        let mut completion = Completion::NOBODY;
         if op == OpId::COMPLETED {
-            return Ok(Some(told));
+            return Ok(Some(completion));
         }
-        match self.test(op, &mut told)? {
-            Poll::Ready(()) => Ok(Some(told)),
+        match self.test(op, &mut completion)? {
+            Poll::Ready(()) => Ok(Some(completion)),
             Poll::Pending => Ok(None),
         }
     }

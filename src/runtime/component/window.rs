@@ -88,10 +88,10 @@ pub trait Window: Send + Sync {
     }
     /// Copies `from`, which has `to.len` (> 0) bytes, to the target. The flag must be true if the
     /// caller polls the operation by `test`. Returns `None` if `from` may be reused already.
-    fn put(&self, to: TargetRange, from: Region, asked: bool) -> Result<Option<OpId>>;
+    fn put(&self, to: TargetRange, from: Region, wants_op: bool) -> Result<Option<OpId>>;
     /// Copies `from` at the target into `into`. The flag must be true if the caller polls
     /// the operation by `test`. Returns `None` if the data is in `into` already.
-    fn get(&self, into: Region, from: TargetRange, asked: bool) -> Result<Option<OpId>>;
+    fn get(&self, into: Region, from: TargetRange, wants_op: bool) -> Result<Option<OpId>>;
     /// Returns true if the put, get or flush with id `op` is complete (locally, for a put). After
     /// true or an error the id is invalid.
     fn test(&self, op: OpId) -> Result<bool>;

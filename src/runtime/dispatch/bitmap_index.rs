@@ -40,16 +40,16 @@ pub fn rank(key: &Slots) -> u32 {
 pub fn fits(key: &Slots, query: &Slots) -> bool {
     key.iter()
         .zip(query)
-        .all(|(key, &asked)| [DTL_DISPATCH_ANY, asked, template(asked)].contains(key))
+        .all(|(key, &queried)| [DTL_DISPATCH_ANY, queried, template(queried)].contains(key))
 }
 
 /// Returns true if a key would match the query once each slot that the query leaves open has the
 /// value in the key.
-pub fn may_fit(key: &Slots, asked: &Slots) -> bool {
-    let mut said = *asked;
-    let open = said.iter_mut().zip(key).filter(|(said, _)| **said == DTL_DISPATCH_ANY);
-    open.for_each(|(said, wanted)| *said = *wanted);
-    fits(key, &said)
+pub fn may_fit(key: &Slots, queried: &Slots) -> bool {
+    let mut filled = *queried;
+    let open = filled.iter_mut().zip(key).filter(|(filled, _)| **filled == DTL_DISPATCH_ANY);
+    open.for_each(|(filled, wanted)| *filled = *wanted);
+    fits(key, &filled)
 }
 
 /// Hash table of values by word, with linear probing. `new` chooses a multiplier for which every
@@ -163,10 +163,10 @@ impl SlotRows {
         named.sort_unstable();
         named.dedup();
         let mut rows = vec![0; (named.len() + 1) * width].into_boxed_slice();
-        let asked = std::iter::once(DTL_DISPATCH_ANY).chain(named.iter().copied());
-        for (row, asked) in rows.chunks_mut(width).zip(asked) {
+        let queried = std::iter::once(DTL_DISPATCH_ANY).chain(named.iter().copied());
+        for (row, queried) in rows.chunks_mut(width).zip(queried) {
             for (index, &key) in keys.iter().enumerate() {
-                let fits = key == DTL_DISPATCH_ANY || key == asked || key == template(asked);
+                let fits = key == DTL_DISPATCH_ANY || key == queried || key == template(queried);
                 if let Some(word) = row.get_mut(index / 64).filter(|_| fits) {
                     *word |= 1 << (index % 64);
                 }

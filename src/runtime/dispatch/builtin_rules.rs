@@ -22,8 +22,8 @@ pub(super) fn ways(query: &Query) -> Vec<Way> {
         DTL_OPERATION_COMPILE => of_backends(compiles),
         _ => Vec::new(),
     };
-    let asked = super::slots(query);
-    ways.retain(|(key, _)| bitmap_index::may_fit(key, &asked));
+    let queried = super::slots(query);
+    ways.retain(|(key, _)| bitmap_index::may_fit(key, &queried));
     ways
 }
 

@@ -62,17 +62,17 @@ pub fn explain(dispatcher: &Dispatcher, inside: &Guard, query: &Query) -> String
 }
 
 fn walk(text: &mut String, operation: &OperationHandlers, query: &Query) {
-    let asked = slots(query);
-    for (_, entry) in operation.predicated.fitting(&asked) {
+    let queried = slots(query);
+    for (_, entry) in operation.predicated.fitting(&queried) {
         let of = &entry.registration;
-        let says = match of.accepts(query) {
+        let verdict = match of.accepts(query) {
             Ok(true) => "its predicate is true".to_owned(),
             Ok(false) => "its predicate is false".to_owned(),
             Err(error) => format!("its predicate fails ({error})"),
         };
-        line(text, entry, &format!("priority {}, {says}", of.priority));
+        line(text, entry, &format!("priority {}, {verdict}", of.priority));
     }
-    for (_, entry) in operation.plain.fitting(&asked) {
+    for (_, entry) in operation.plain.fitting(&queried) {
         line(text, entry, "no predicate");
     }
     if let Some(default) = &operation.default {
@@ -85,8 +85,8 @@ fn walk(text: &mut String, operation: &OperationHandlers, query: &Query) {
     }
     // Handlers that could match if the open slots of the query had values.
     for chain in [&operation.predicated, &operation.plain] {
-        for entry in chain.entries().filter(|entry| bitmap_index::may_fit(&entry.key, &asked)) {
-            if !bitmap_index::fits(&entry.key, &asked) {
+        for entry in chain.entries().filter(|entry| bitmap_index::may_fit(&entry.key, &queried)) {
+            if !bitmap_index::fits(&entry.key, &queried) {
                 let of = &entry.registration;
                 let _ =
                     writeln!(text, "elsewhere: {} \"{}\"{}", of_key(&entry.key), of.name, what(of));

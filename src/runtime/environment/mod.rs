@@ -225,19 +225,19 @@ pub fn state(name: &str) -> Result<Addr> {
 /// dependency that is not started reports that it is available. Starts no environment.
 pub fn availability(need: &Requirement) -> Result<()> {
     let (order, mut state) = ordered(need)?;
-    let mut asked = Vec::new();
+    let mut required = Vec::new();
     for step in order {
         let record =
             state.find(&step.name).filter(|record| !matches!(record.phase, Phase::Started(_)));
         if let Some(record) = record {
             record.holds += 1; // the environment must not end during its probe
-            asked.push((step, Arc::clone(&record.description)));
+            required.push((step, Arc::clone(&record.description)));
         }
     }
     let _held =
-        EnvironmentRefs::of(&state, asked.iter().map(|(step, _)| step.name.clone()).collect());
+        EnvironmentRefs::of(&state, required.iter().map(|(step, _)| step.name.clone()).collect());
     drop(state);
-    asked.iter().try_for_each(|(step, description)| probe(step, description))
+    required.iter().try_for_each(|(step, description)| probe(step, description))
 }
 
 /// Returns the environments to start, in order. If an environment is not registered, loads the

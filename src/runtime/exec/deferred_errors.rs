@@ -99,10 +99,10 @@ impl DeferredErrors {
             return None;
         }
         let mut state = self.state.lock();
-        let told = state.first.lock().clone().map(|(_, error)| error)?;
+        let first = state.first.lock().clone().map(|(_, error)| error)?;
         state.first = First::default();
         self.open.fetch_sub(1, Ordering::Relaxed);
-        Some(told)
+        Some(first)
     }
 
     /// Returns the mark for an event that is recorded now; `None` if no piece is open and no

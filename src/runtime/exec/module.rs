@@ -57,7 +57,7 @@ impl Module {
 
     /// Finds a kernel of the module. Fails if its signature does not match the source.
     pub fn kernel(self: &Arc<Self>, wanted: KernelQuery<'_>) -> Result<Kernel> {
-        let told = wanted.signature.map(signature::parse).transpose()?;
+        let declared = wanted.signature.map(signature::parse).transpose()?;
         let (compiled, known) = modules_of(&self.home)?
             .kernel(self.token, wanted)
             .map_err(|error| error.within(&format!("module '{}'", self.name)))?;
@@ -73,11 +73,11 @@ impl Module {
             name: wanted.name.to_owned(),
             arguments: None,
         };
-        if let (Some(told), Some(known)) = (&told, &known) {
-            signature::fit(wanted.name, told, known)?;
+        if let (Some(declared), Some(known)) = (&declared, &known) {
+            signature::fit(wanted.name, declared, known)?;
         }
         let sizes = || known.map(|sizes| sizes.into_iter().map(Argument::of_size).collect());
-        part.arguments = told.or_else(sizes);
+        part.arguments = declared.or_else(sizes);
         Ok(match compiled {
             Compiled::Blocks(function) => Kernel::of_blocks(Arc::clone(&self.home), function, part),
             Compiled::Own(_) => Kernel::of_module(Arc::clone(&self.home), part),

@@ -107,15 +107,15 @@ pub(super) fn check(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Resu
 }
 
 /// Checks a signature against the argument sizes in the source. A size of 0 in `known` is unknown.
-pub(super) fn fit(kernel: &str, told: &[Argument], known: &[u64]) -> Result<()> {
-    let (wanted, count) = (told.len(), known.len());
+pub(super) fn fit(kernel: &str, declared: &[Argument], known: &[u64]) -> Result<()> {
+    let (wanted, count) = (declared.len(), known.len());
     if wanted != count {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "the signature has {wanted} arguments; kernel '{kernel}' has {count} in its source"
         );
     }
-    let wrong = told
+    let wrong = declared
         .iter()
         .zip(known)
         .enumerate()

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Requested backend by the address of the first byte. Contains only live allocations in the
 /// ledger.
-static ASKED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap::new());
+static REQUESTED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap::new());
 /// True once a requested backend was recorded, so that most programs never take the lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
@@ -23,7 +23,7 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// does not meet the request.
 pub fn adopt(
     owner: Owner,
-    asked: dtl_backend_t,
+    requested: dtl_backend_t,
     addr: Addr,
     wanted: &Request,
     who: &str,
@@ -42,7 +42,7 @@ pub fn adopt(
         return unfit();
     }
     if let Some(block) = heap::find(addr) {
-        if asked != host_alloc::home() {
+        if requested != host_alloc::home() {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "\"{who}\" gave {addr:?}, plain memory of the host: only the host's backend gives \
@@ -62,7 +62,7 @@ pub fn adopt(
         _ => return unfit(),
     }
     ANY.store(true, Ordering::Relaxed);
-    ASKED.write().insert(addr.get(), asked);
+    REQUESTED.write().insert(addr.get(), requested);
     drop(ledger);
     Ok(())
 }
@@ -97,24 +97,24 @@ pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
 /// request was made to it.
 pub(super) fn is_of(backend: dtl_backend_t, addr: Addr, allocation: &Allocation) -> bool {
     let was_asked =
-        || ANY.load(Ordering::Relaxed) && ASKED.read().get(&addr.get()) == Some(&backend);
+        || ANY.load(Ordering::Relaxed) && REQUESTED.read().get(&addr.get()) == Some(&backend);
     allocation.backend == backend || was_asked()
 }
 
 /// Removes and returns the requested backend of an allocation that is about to be freed; `None` if
 /// the requested backend allocated the memory itself.
 pub(super) fn take(addr: Addr) -> Option<dtl_backend_t> {
-    if ANY.load(Ordering::Relaxed) { ASKED.write().remove(&addr.get()) } else { None }
+    if ANY.load(Ordering::Relaxed) { REQUESTED.write().remove(&addr.get()) } else { None }
 }
 
 /// Reverts [`take`] if the free failed.
-pub(super) fn put_back(addr: Addr, asked: Option<dtl_backend_t>) {
-    if let Some(asked) = asked {
-        ASKED.write().insert(addr.get(), asked);
+pub(super) fn put_back(addr: Addr, requested: Option<dtl_backend_t>) {
+    if let Some(requested) = requested {
+        REQUESTED.write().insert(addr.get(), requested);
     }
 }
 
 /// Clears the list of requested backends.
 pub(super) fn forget_all() {
-    ASKED.write().clear();
+    REQUESTED.write().clear();
 }

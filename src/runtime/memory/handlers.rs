@@ -48,7 +48,7 @@ pub struct Order<'a> {
 /// handler function may return memory that is usable at once or in the order of the stream.
 pub(super) fn by_handler(
     owner: Owner,
-    asked: &Backend,
+    requested: &Backend,
     wanted: &Request,
     order: Option<Order<'_>>,
 ) -> Result<Option<Addr>> {
@@ -57,7 +57,7 @@ pub(super) fn by_handler(
     let mut args = dtl_dispatch_alloc_t {
         struct_size: size_of::<dtl_dispatch_alloc_t>() as u32,
         reserved: 0,
-        backend: asked.handle(),
+        backend: requested.handle(),
         kind: wanted.kind,
         size_bytes: wanted.size,
         alignment: wanted.align,
@@ -69,11 +69,11 @@ pub(super) fn by_handler(
     let query = query(DTL_OPERATION_ALLOC, slots, std::ptr::from_mut(&mut args).cast());
     let Some(handler) = theirs(&inside, &query)? else { return Ok(None) };
     if let Action::Backend(backend) = &handler.action {
-        return alloc_from(owner, asked, backend, wanted, order).map(Some);
+        return alloc_from(owner, requested, backend, wanted, order).map(Some);
     }
     handler.invoke(&query, None)?;
     let addr = Addr::new(args.ptr);
-    adopt(owner, asked.handle(), addr, wanted, &handler.name)
+    adopt(owner, requested.handle(), addr, wanted, &handler.name)
         .inspect_err(|_| discard(&inside, addr, order))?;
     Ok(Some(addr))
 }
@@ -82,7 +82,7 @@ pub(super) fn by_handler(
 /// allocation is stream-ordered if the stream belongs to `from`.
 pub fn alloc_from(
     owner: Owner,
-    asked: &Backend,
+    requested: &Backend,
     from: &Backend,
     wanted: &Request,
     order: Option<&Stream>,
@@ -91,10 +91,10 @@ pub fn alloc_from(
         Some(stream) => stream_ordered::alloc_own(stream, wanted)?,
         None => super::alloc_own(owner, from, wanted)?,
     };
-    if asked.handle() == from.handle() {
+    if requested.handle() == from.handle() {
         return Ok(addr);
     }
-    let adopted = adopt(owner, asked.handle(), addr, wanted, from.name());
+    let adopted = adopt(owner, requested.handle(), addr, wanted, from.name());
     if adopted.is_err() {
         super::free(owner, from, addr)?;
     }

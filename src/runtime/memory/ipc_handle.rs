@@ -79,8 +79,8 @@ fn sum(head: &Head, ticket: &Ticket) -> u64 {
 }
 
 fn node() -> Result<u64> {
-    let told = hwinfo::node_id();
-    told.map_err(|error| match fd::shortage(&error) {
+    let node = hwinfo::node_id();
+    node.map_err(|error| match fd::shortage(&error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, text),
         None => Error::new(
             DTL_ERROR_UNAVAILABLE,

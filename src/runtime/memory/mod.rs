@@ -284,16 +284,16 @@ pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
 }
 
 /// Frees memory that was removed from the ledger, and updates the counters of its backend.
-fn settle(asked: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
+fn settle(requested: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
     let inside = epoch::enter();
     // Differs from the requested backend if a handler of the dispatcher provided the memory.
-    let backend = match asked.handle() == allocation.backend {
-        true => asked,
+    let backend = match requested.handle() == allocation.backend {
+        true => requested,
         false => registry::find(&inside, allocation.backend)?,
     };
     // Before the free, because afterwards the address may belong to another allocation.
-    let asked = foreign_owner::take(addr);
-    give(backend, allocation, addr).inspect_err(|_| foreign_owner::put_back(addr, asked))?;
+    let requested = foreign_owner::take(addr);
+    give(backend, allocation, addr).inspect_err(|_| foreign_owner::put_back(addr, requested))?;
     backend.memory_use.shrank(allocation.size, host_alloc::serves(backend.handle()));
     Ok(())
 }

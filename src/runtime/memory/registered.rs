@@ -54,11 +54,11 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     let device = device::get_or_first(&backend)?;
     reserve(&backend, region, RegisteredBy::Registered)?;
     let first = region.addr().get();
-    let told = kind_info(&backend, DTL_MEMORY_PINNED, &mut crate::runtime::zeroed_kind_info())
+    let described = kind_info(&backend, DTL_MEMORY_PINNED, &mut crate::runtime::zeroed_kind_info())
         .and_then(|()| {
             memory.register(region).unwrap_or_else(|| Err(backend.lacks("register_host")))
         });
-    if let Err(error) = told {
+    if let Err(error) = described {
         LIST.lock().remove(&first);
         return Err(error);
     }

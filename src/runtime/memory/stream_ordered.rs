@@ -122,10 +122,10 @@ impl Leaving {
             let Allocation { kind, room, align, .. } = self.allocation;
             // Before the free is queued, because afterwards the address may belong to another
             // allocation.
-            let asked = foreign_owner::take(self.addr);
+            let requested = foreign_owner::take(self.addr);
             let queued = memory.free_async(token, kind, self.addr, room, align);
             if !matches!(queued, Some(Ok(()))) {
-                foreign_owner::put_back(self.addr, asked);
+                foreign_owner::put_back(self.addr, requested);
             }
             queued
         };

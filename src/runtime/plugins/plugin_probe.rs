@@ -33,22 +33,21 @@ pub fn pass(file: &Path, step: Step) -> Result<()> {
     // Otherwise its trace would overwrite this process' trace.
     command.env_remove("DTL_TRACE");
     let limit = Duration::from_nanos(limit_ns) + GRACE;
-    let ChildOutput { output: said, in_time } =
-        match process::run(&mut command, Capture::Output, limit) {
-            Ok(answer) => answer,
-            Err(error) => {
-                return fail!(
-                    DTL_ERROR_UNAVAILABLE,
-                    "not loaded, since it cannot be probed: {}: {error}; mend that, or unset \
+    let ChildOutput { output, in_time } = match process::run(&mut command, Capture::Output, limit) {
+        Ok(answer) => answer,
+        Err(error) => {
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "not loaded, since it cannot be probed: {}: {error}; mend that, or unset \
                  DTL_PLUGIN_PROBE",
-                    program.display()
-                );
-            }
-        };
+                program.display()
+            );
+        }
+    };
     if !in_time {
         return fail!(DTL_ERROR_UNAVAILABLE, "the probe: hung: no word from {}", program.display());
     }
-    judge(file, &program, &String::from_utf8_lossy(&said))
+    judge(file, &program, &String::from_utf8_lossy(&output))
 }
 
 /// Returns the path of the dtl-info in this library's installation.
@@ -73,8 +72,8 @@ fn find(own: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// Parses the line "verdict FILE: reason".
-fn judge(file: &Path, program: &Path, said: &str) -> Result<()> {
-    let (verdict, rest) = said.split_once(' ').unwrap_or(("", ""));
+fn judge(file: &Path, program: &Path, output: &str) -> Result<()> {
+    let (verdict, rest) = output.split_once(' ').unwrap_or(("", ""));
     let reason =
         rest.trim_start().strip_prefix(&format!("{}: ", file.display())).map(str::trim_end);
     match (verdict, reason) {

@@ -17,24 +17,24 @@ fn count(value: usize) -> i32 {
 
 /// Returns the hardware topology of this node.
 pub fn node() -> dtl_topology_t {
-    let told = hwinfo::topology();
+    let hardware = hwinfo::topology();
     let mut hostname = [0; 256];
-    super::copy_text(&mut hostname, &told.hostname);
+    super::copy_text(&mut hostname, &hardware.hostname);
     dtl_topology_t {
         struct_size: size_of::<dtl_topology_t>() as u32,
-        cpus_online: count(told.cpus),
+        cpus_online: count(hardware.cpus),
         cpus_allowed: count(hwinfo::affinity().len()),
-        cores: count(told.cores),
-        threads_per_core: count(told.threads_per_core),
-        sockets: count(told.sockets),
-        numa_nodes: count(told.numa_nodes),
+        cores: count(hardware.cores),
+        threads_per_core: count(hardware.threads_per_core),
+        sockets: count(hardware.sockets),
+        numa_nodes: count(hardware.numa_nodes),
         reserved: 0,
-        cpu_quota_milli: told.quota_millicpus,
-        l1d_bytes: told.l1d_bytes,
-        l2_bytes: told.l2_bytes,
-        l3_bytes: told.l3_bytes,
-        memory_bytes: told.memory_bytes,
-        memory_limit_bytes: told.memory_limit_bytes,
+        cpu_quota_milli: hardware.quota_millicpus,
+        l1d_bytes: hardware.l1d_bytes,
+        l2_bytes: hardware.l2_bytes,
+        l3_bytes: hardware.l3_bytes,
+        memory_bytes: hardware.memory_bytes,
+        memory_limit_bytes: hardware.memory_limit_bytes,
         hostname,
     }
 }

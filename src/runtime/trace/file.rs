@@ -134,7 +134,7 @@ impl Trace {
                 path.display()
             );
         }
-        let file = create(&path).map_err(|error| said("make", &path, &error))?;
+        let file = create(&path).map_err(|error| file_error("make", &path, &error))?;
         let mut text = text::beginning(rank);
         if text.try_reserve(BLOCK + BLOCK / 8).is_err() {
             let _ = std::fs::remove_file(&path); // created above, and still empty
@@ -155,7 +155,7 @@ impl Trace {
         };
         if let Err(error) = state.write() {
             let _ = std::fs::remove_file(&path); // created above, and still empty
-            return Err(said("write to", &path, &error));
+            return Err(file_error("write to", &path, &error));
         }
         let trace = Arc::new(Trace {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
@@ -287,7 +287,7 @@ impl Trace {
 
     fn write(&self, state: &mut TraceFileState) {
         if let Err(error) = state.write() {
-            state.failure = Some(said("write to", &self.path, &error));
+            state.failure = Some(file_error("write to", &self.path, &error));
             self.has_failed.store(true, Ordering::Relaxed);
             super::HAS_FAILED.store(true, Ordering::Release);
         }
@@ -374,7 +374,7 @@ fn create(path: &Path) -> io::Result<File> {
 }
 
 /// Creates the error for a file that cannot be created or written.
-fn said(what: &str, path: &Path, error: &io::Error) -> Error {
+fn file_error(what: &str, path: &Path, error: &io::Error) -> Error {
     use crate::abi::status::*;
     let (status, advice) = match error.kind() {
         io::ErrorKind::AlreadyExists => {

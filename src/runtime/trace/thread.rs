@@ -189,9 +189,9 @@ pub(super) fn begin(kind: i32, category: &'static str, name: &'static str, args:
         }
         let id = mine.new_id();
         mine.open.push(OpenSpan { kind, category, name, id, file, tool, about: Args::NONE });
-        let told =
+        let event =
             SourceEvent { phase: Phase::Begin, category, name, id, status: DTL_SUCCESS, args };
-        (true, mine.tell(kind, &told, file, tool))
+        (true, mine.tell(kind, &event, file, tool))
     });
     let Some((is_open, telling)) = begun else { return false };
     telling.into_iter().for_each(ToolEvent::tell);
@@ -203,8 +203,8 @@ pub(super) fn end(status: dtl_status_t) {
     let telling = with_mine(|mine| {
         mine.refresh();
         let OpenSpan { kind, category, name, id, file, tool, about } = mine.open.pop()?;
-        let told = SourceEvent { phase: Phase::End, category, name, id, status, args: about };
-        mine.tell(kind, &told, file, tool)
+        let event = SourceEvent { phase: Phase::End, category, name, id, status, args: about };
+        mine.tell(kind, &event, file, tool)
     });
     telling.flatten().into_iter().for_each(ToolEvent::tell);
 }
@@ -223,7 +223,7 @@ pub(super) fn operation(begins: bool, id: u64, name: &'static str, args: &Args) 
     let telling = with_mine(|mine| {
         mine.refresh();
         let phase = if begins { Phase::OperationBegin } else { Phase::OperationEnd };
-        let told = SourceEvent {
+        let event = SourceEvent {
             phase,
             category: "operation",
             name,
@@ -232,7 +232,7 @@ pub(super) fn operation(begins: bool, id: u64, name: &'static str, args: &Args) 
             args: *args,
         };
         let (file, tool) = (mine.file_number(), mine.tool_number());
-        mine.tell(DTL_TRACE_OPERATION, &told, file, tool)
+        mine.tell(DTL_TRACE_OPERATION, &event, file, tool)
     });
     telling.flatten().into_iter().for_each(ToolEvent::tell);
 }

@@ -196,7 +196,7 @@ pub struct ForeignTester {
     /// Number of tests that one patient call makes.
     often: AtomicU32,
     /// Number of operations that may be more than their requests.
-    odd: AtomicUsize,
+    extras: AtomicUsize,
 }
 
 impl ForeignTester {
@@ -204,8 +204,9 @@ impl ForeignTester {
     ///
     /// # Safety
     /// `test` may be called with the request in any word of that transport that lacks [`OTHER`], as
-    /// long as `state` is `open`, `odd` is 0 and `test` has not reported this request as complete.
-    /// `test` accepts `nowhere` (or another value of that type with an equal meaning) as status.
+    /// long as `state` is `open`, `extras` is 0 and `test` has not reported this request as
+    /// complete. `test` accepts `nowhere` (or another value of that type with an equal meaning) as
+    /// status.
     pub unsafe fn new(
         test: Test,
         nowhere: Addr,
@@ -219,7 +220,7 @@ impl ForeignTester {
             state,
             open,
             often: AtomicU32::new(often),
-            odd: AtomicUsize::new(0),
+            extras: AtomicUsize::new(0),
         }
     }
 
@@ -229,24 +230,24 @@ impl ForeignTester {
     pub fn test(
         &self,
         word: u64,
-        heard: &mut TestOutputs,
+        outputs: &mut TestOutputs,
         is_patient: impl FnOnce() -> bool,
     ) -> TestOutcome {
         let is_open = self.state.load(Ordering::Acquire) == self.open;
-        if !crate::sys::sync::hints::usually(word & OTHER == 0 && !self.has_odd() && is_open) {
+        if !crate::sys::sync::hints::usually(word & OTHER == 0 && !self.has_extras() && is_open) {
             return TestOutcome::Unasked;
         }
-        heard.request = request_in(word);
+        outputs.request = request_in(word);
         // The foreign function writes less if the status is not needed.
         let status =
-            if word & SEND == 0 { &raw mut heard.status } else { self.nowhere.ptr().cast() };
+            if word & SEND == 0 { &raw mut outputs.status } else { self.nowhere.ptr().cast() };
         let (mut over, mut is_patient, mut left) = (0, Some(is_patient), 0);
         loop {
-            // SAFETY: the conditions of `new` hold: the word lacks OTHER, `odd` is 0 and `state` is
-            // `open` (all checked above), and callers pass no request that was reported as
+            // SAFETY: the conditions of `new` hold: the word lacks OTHER, `extras` is 0 and `state`
+            // is `open` (all checked above), and callers pass no request that was reported as
             // complete. The pointers are to writable locals here and in the caller, or `nowhere`.
-            heard.code = unsafe { (self.test)(&raw mut heard.request, &raw mut over, status) };
-            if over != 0 || heard.code != 0 {
+            outputs.code = unsafe { (self.test)(&raw mut outputs.request, &raw mut over, status) };
+            if over != 0 || outputs.code != 0 {
                 return TestOutcome::Over;
             }
             // Only now, because most operations have completed at the first test.
@@ -273,13 +274,13 @@ impl ForeignTester {
     /// Returns true if some operations may be more than their requests. Relaxed suffices: an
     /// operation is tested by the thread that started it, or by one that received it from that
     /// thread.
-    pub fn has_odd(&self) -> bool {
-        self.odd.load(Ordering::Relaxed) > 0
+    pub fn has_extras(&self) -> bool {
+        self.extras.load(Ordering::Relaxed) > 0
     }
 
     /// Sets the number of operations that may be more than their requests.
-    pub fn set_odd(&self, count: usize) {
-        self.odd.store(count, Ordering::Relaxed);
+    pub fn set_extras(&self, count: usize) {
+        self.extras.store(count, Ordering::Relaxed);
     }
 }
 

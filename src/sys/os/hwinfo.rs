@@ -147,24 +147,24 @@ impl Tree<'_> {
     fn topology(&self) -> Topology {
         let online = self.text("/sys/devices/system/cpu/online").unwrap_or_default();
         let online = listed(&online);
-        let mut told = Topology { cpus: online.len(), ..Topology::default() };
-        if told.cpus == 0 {
-            told.cpus = usable_cores() as usize;
+        let mut found = Topology { cpus: online.len(), ..Topology::default() };
+        if found.cpus == 0 {
+            found.cpus = usable_cores() as usize;
         }
-        self.cores(&online, &mut told);
-        self.caches(online.first().copied().unwrap_or(0), &mut told);
+        self.cores(&online, &mut found);
+        self.caches(online.first().copied().unwrap_or(0), &mut found);
         let nodes = self.text("/sys/devices/system/node/online").unwrap_or_default();
         // A kernel without NUMA has no such file, and one node.
-        told.numa_nodes = listed(&nodes).len().max(1);
-        told.memory_bytes = field(&self.text("/proc/meminfo").unwrap_or_default(), "MemTotal:");
-        told.memory_limit_bytes =
-            self.memory_limit().filter(|&limit| limit < told.memory_bytes).unwrap_or(0);
-        told.quota_millicpus = self.cpu_quota().unwrap_or(0);
-        told.hostname = self.text("/proc/sys/kernel/hostname").unwrap_or_default();
-        told
+        found.numa_nodes = listed(&nodes).len().max(1);
+        found.memory_bytes = field(&self.text("/proc/meminfo").unwrap_or_default(), "MemTotal:");
+        found.memory_limit_bytes =
+            self.memory_limit().filter(|&limit| limit < found.memory_bytes).unwrap_or(0);
+        found.quota_millicpus = self.cpu_quota().unwrap_or(0);
+        found.hostname = self.text("/proc/sys/kernel/hostname").unwrap_or_default();
+        found
     }
 
-    fn cores(&self, online: &[usize], told: &mut Topology) {
+    fn cores(&self, online: &[usize], found: &mut Topology) {
         let mut cores = Vec::new();
         for cpu in online {
             let folder = format!("/sys/devices/system/cpu/cpu{cpu}/topology");
@@ -173,28 +173,28 @@ impl Tree<'_> {
             let die = self.text(&format!("{folder}/die_id"));
             let core = self.text(&format!("{folder}/core_id"));
             let siblings = self.text(&format!("{folder}/thread_siblings_list")).unwrap_or_default();
-            told.threads_per_core = told.threads_per_core.max(listed(&siblings).len());
+            found.threads_per_core = found.threads_per_core.max(listed(&siblings).len());
             if let (Some(package), Some(core)) = (package, core) {
                 cores.push((package, die, core));
             }
         }
         cores.sort();
         cores.dedup();
-        told.cores = cores.len();
+        found.cores = cores.len();
         cores.dedup_by(|a, b| a.0 == b.0);
-        told.sockets = cores.len();
+        found.sockets = cores.len();
     }
 
-    fn caches(&self, cpu: usize, told: &mut Topology) {
+    fn caches(&self, cpu: usize, found: &mut Topology) {
         for index in 0..16 {
             let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}");
             let Some(level) = self.number(&format!("{folder}/level")) else { return };
             let kind = self.text(&format!("{folder}/type")).unwrap_or_default();
             let bytes = self.text(&format!("{folder}/size")).map_or(0, |size| bytes_of(&size));
             match level {
-                1 if kind != "Instruction" => told.l1d_bytes = bytes,
-                2 if kind != "Instruction" => told.l2_bytes = bytes,
-                3 => told.l3_bytes = bytes,
+                1 if kind != "Instruction" => found.l1d_bytes = bytes,
+                2 if kind != "Instruction" => found.l2_bytes = bytes,
+                3 => found.l3_bytes = bytes,
                 _ => {}
             }
         }

@@ -84,7 +84,7 @@ impl Address {
     }
 
     /// Returns the addresses at which rank `own` should try to reach this rank, best first.
-    pub(super) fn ways(&self, own: &Address) -> Vec<SocketAddr> {
+    pub(super) fn socket_addrs(&self, own: &Address) -> Vec<SocketAddr> {
         let is_here = self.node == own.node && self.node != 0;
         let mut ways = Vec::new();
         if is_here && self.is_everywhere {

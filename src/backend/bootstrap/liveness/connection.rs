@@ -78,9 +78,9 @@ pub(super) struct Connection {
     wanted: Interest,
     /// Frames to send once the connection is open.
     pub(super) waiting: Vec<Frame>,
-    /// Address that is being tried; `ways` are the peer's further addresses, best last.
-    way: Option<SocketAddr>,
-    ways: Vec<SocketAddr>,
+    /// Address that is being tried; `addresses` are the peer's further addresses, best last.
+    address: Option<SocketAddr>,
+    addresses: Vec<SocketAddr>,
     /// Number of connections to the current address that ended without a welcome.
     in_vain: u8,
 }
@@ -104,7 +104,7 @@ impl Connection {
 
     /// Returns `what`, prefixed with the address that is being tried, if any.
     pub(super) fn on_its_way(&self, what: &str) -> String {
-        self.way.map_or_else(|| what.to_owned(), |way| format!("{way}: {what}"))
+        self.address.map_or_else(|| what.to_owned(), |address| format!("{address}: {what}"))
     }
 }
 
@@ -112,15 +112,15 @@ impl Oob {
     /// Starts a connection to `rank` and queues the frames `waiting`. If `is_brief`, the connection
     /// is closed after these frames.
     pub(super) fn connect(&mut self, rank: i32, waiting: Vec<Frame>, is_brief: bool) -> Result<()> {
-        let mut ways = self.address(rank).ways(&self.own);
-        ways.reverse();
+        let mut addresses = self.address(rank).socket_addrs(&self.own);
+        addresses.reverse();
         let none = ConnectFailure { why: "it told no address".to_owned(), is_refused: true };
-        match self.attempt(&mut ways, none)? {
-            Ok((stream, way)) => {
+        match self.attempt(&mut addresses, none)? {
+            Ok((stream, address)) => {
                 let index = self.keep(stream, rank, ConnectionStage::Connecting);
                 if let Some(Some(one)) = self.connections.get_mut(index) {
-                    (one.is_brief, one.waiting, one.way, one.ways) =
-                        (is_brief, waiting, Some(way), ways);
+                    (one.is_brief, one.waiting, one.address, one.addresses) =
+                        (is_brief, waiting, Some(address), addresses);
                 }
                 if let Some(rank) = self.rank_mut(rank).filter(|_| !is_brief) {
                     rank.link = u32::try_from(index).ok();
@@ -142,19 +142,19 @@ impl Oob {
     /// reports that none is left. The outer error is a failure of this process.
     fn attempt(
         &self,
-        ways: &mut Vec<SocketAddr>,
+        addresses: &mut Vec<SocketAddr>,
         mut last: ConnectFailure,
     ) -> Result<std::result::Result<(TcpStream, SocketAddr), ConnectFailure>> {
-        while let Some(way) = ways.pop() {
-            let begun = tcp::connect(way)
+        while let Some(address) = addresses.pop() {
+            let begun = tcp::connect(address)
                 .and_then(|stream| tcp::end_if_silent(&stream, self.silent).map(|()| stream));
             match begun {
-                Ok(stream) => return Ok(Ok((stream, way))),
+                Ok(stream) => return Ok(Ok((stream, address))),
                 Err(error) if fd::shortage(&error).is_some() => {
                     let what = "a control socket";
                     return Err(os_error(crate::abi::status::DTL_ERROR_LIMIT, what, &error));
                 }
-                Err(error) => last = unreached(&format!("{way}: {error}"), error.kind()),
+                Err(error) => last = unreached(&format!("{address}: {error}"), error.kind()),
             }
         }
         Ok(Err(last))
@@ -176,8 +176,8 @@ impl Oob {
             since_ns: now_ns(),
             wanted: if is_ours { Interest::Both } else { Interest::Reading },
             waiting: Vec::new(),
-            way: None,
-            ways: Vec::new(),
+            address: None,
+            addresses: Vec::new(),
             in_vain: 0,
         };
         self.ask_after(&one);
@@ -373,7 +373,7 @@ impl Oob {
             _ => {
                 let is_last = one.in_vain == CHANCES;
                 one.in_vain = if is_last { 0 } else { one.in_vain + 1 };
-                one.ways.extend(one.way.filter(|_| !is_last));
+                one.addresses.extend(one.address.filter(|_| !is_last));
                 let (is_refused, why) = (!self.is_idle(peer, &one.waiting), one.on_its_way(&why));
                 self.try_on(one, ConnectFailure { why, is_refused });
             }
@@ -399,9 +399,9 @@ impl Oob {
         self.poller.remove(one.channel.as_fd());
         let (peer, is_brief, is_idle) =
             (one.peer, one.is_brief, self.is_idle(one.peer, &one.waiting));
-        let why = match self.attempt(&mut one.ways, why) {
-            Ok(Ok((stream, way))) => {
-                (one.channel, one.way) = (Channel::new(stream), Some(way));
+        let why = match self.attempt(&mut one.addresses, why) {
+            Ok(Ok((stream, address))) => {
+                (one.channel, one.address) = (Channel::new(stream), Some(address));
                 (one.stage, one.since_ns, one.wanted) =
                     (ConnectionStage::Connecting, now_ns(), Interest::Both);
                 self.ask_after(&one);

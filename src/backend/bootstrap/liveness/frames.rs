@@ -62,8 +62,8 @@ impl Oob {
         }
     }
 
-    fn welcome(&mut self, one: &mut Connection, said: &[u64]) -> Result<(), String> {
-        let &[MAGIC, cookie, from, to, brief] = said else { return Err("no hello".to_owned()) };
+    fn welcome(&mut self, one: &mut Connection, words: &[u64]) -> Result<(), String> {
+        let &[MAGIC, cookie, from, to, brief] = words else { return Err("no hello".to_owned()) };
         if cookie != self.cookie {
             return Err("another job's cookie".to_owned());
         }

@@ -214,10 +214,10 @@ impl Oob {
         let mut knows = false;
         // Includes connections on which no answer to the hello has arrived: the answer may be in
         // transit.
-        let heard = |one: &&mut super::Connection| {
+        let watched = |one: &&mut super::Connection| {
             !one.is_brief && matches!(one.stage, ConnectionStage::Open | ConnectionStage::Unwelcome)
         };
-        for one in self.connections.iter_mut().flatten().filter(heard) {
+        for one in self.connections.iter_mut().flatten().filter(watched) {
             one.channel.queue(kind::BYE, &run);
             knows |= watcher == Some(one.peer);
         }

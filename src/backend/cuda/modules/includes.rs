@@ -25,20 +25,20 @@ const MOST_BYTES: usize = 256 << 20;
 /// be determined.
 pub(super) fn add(inputs: &mut Inputs, source: &Source) -> bool {
     let options: Vec<&[u8]> = source.options.iter().map(|option| option.as_bytes()).collect();
-    let Some(told) = read_options(&options) else { return false };
+    let Some(options) = read_options(&options) else { return false };
     inputs.add("folder", std::env::current_dir().unwrap_or_default().as_os_str().as_bytes());
     let name = Path::new(OsStr::from_bytes(source.name.as_bytes()));
     let home = name.parent().unwrap_or(Path::new("")).to_path_buf();
     let mut walk = Walk {
         inputs,
-        folders: told.folders,
+        folders: options.folders,
         seen: BTreeSet::new(),
         waiting: VecDeque::new(),
         bytes: 0,
     };
     // NVRTC also searches the current folder for files that the options name.
     let first =
-        told.names.iter().all(|name| walk.look(Path::new(""), name) && walk.look(&home, name));
+        options.names.iter().all(|name| walk.look(Path::new(""), name) && walk.look(&home, name));
     // Files that are passed with the source are inputs already; the files that they include may be
     // on disk.
     let files = source.files.iter();
@@ -136,28 +136,28 @@ struct IncludeOptions {
 }
 
 fn read_options(options: &[&[u8]]) -> Option<IncludeOptions> {
-    let mut told = IncludeOptions { folders: Vec::new(), names: Vec::new() };
+    let mut found = IncludeOptions { folders: Vec::new(), names: Vec::new() };
     let mut options = options.iter();
     while let Some(&option) = options.next() {
         let value =
             |long: &[u8]| option.strip_prefix(long).and_then(|rest| rest.strip_prefix(b"="));
         let place = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
         if let Some(folder) = value(b"--include-path") {
-            told.folders.push(place(folder));
+            found.folders.push(place(folder));
         } else if let Some(name) = value(b"--pre-include").or_else(|| value(b"-include")) {
-            told.names.push(name.to_vec());
+            found.names.push(name.to_vec());
         } else if option == b"--include-path" || option == b"-I" {
-            told.folders.push(place(options.next()?));
+            found.folders.push(place(options.next()?));
         } else if option == b"--pre-include" || option == b"-include" {
-            told.names.push(options.next()?.to_vec());
+            found.names.push(options.next()?.to_vec());
         } else if let Some(folder) = option.strip_prefix(b"-I") {
-            told.folders.push(place(folder.trim_ascii_start()));
-            told.folders.extend(folder.strip_prefix(b"=").map(place));
+            found.folders.push(place(folder.trim_ascii_start()));
+            found.folders.extend(folder.strip_prefix(b"=").map(place));
         } else if names_a_file(option) {
             return None;
         }
     }
-    Some(told)
+    Some(found)
 }
 
 /// Returns true if `option` may name a file in another way: precompiled headers, a trace, or a

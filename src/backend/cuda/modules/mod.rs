@@ -104,8 +104,8 @@ impl driver::Module<CudaDriver> for CudaModule {
             }
         };
         let inside = driver.enter(device)?;
-        let asked = module_load::LoadOptions { cuda: driver.cuda, capability, version };
-        let module = asked.load(&code, &options, log)?;
+        let loader = module_load::LoadOptions { cuda: driver.cuda, capability, version };
+        let module = loader.load(&code, &options, log)?;
         drop(inside);
         Ok(CudaModule { driver: Arc::clone(driver), device, module, entries })
     }

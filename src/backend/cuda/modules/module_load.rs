@@ -60,9 +60,9 @@ impl LoadOptions {
     pub(super) fn load(&self, code: &[u8], choices: &[Choice], log: &mut String) -> Result<Addr> {
         let mut room = LOG_BYTES;
         loop {
-            let (result, module, said) = self.try_load(code, choices, room);
+            let (result, module, logs) = self.try_load(code, choices, room);
             // A log that fills its buffer is truncated: load again with larger buffers.
-            if said.iter().any(|log| log.len() + 1 >= room) && room < MOST_LOG_BYTES {
+            if logs.iter().any(|log| log.len() + 1 >= room) && room < MOST_LOG_BYTES {
                 if result == CUDA_SUCCESS {
                     // SAFETY: this function loaded the module and has not returned it, so nothing
                     // uses the module.
@@ -71,7 +71,7 @@ impl LoadOptions {
                 room *= 32;
                 continue;
             }
-            for text in said.iter().map(|text| String::from_utf8_lossy(text)) {
+            for text in logs.iter().map(|text| String::from_utf8_lossy(text)) {
                 if !log.is_empty() && !text.is_empty() && !log.ends_with('\n') {
                     log.push('\n');
                 }

@@ -182,8 +182,9 @@ impl Nvrtc {
                 options.as_ptr(),
             )
         };
-        let said = program.bytes(self.calls.nvrtcGetProgramLogSize, self.calls.nvrtcGetProgramLog);
-        log.push_str(String::from_utf8_lossy(&said).trim_end_matches(['\0', '\n']));
+        let log_bytes =
+            program.bytes(self.calls.nvrtcGetProgramLogSize, self.calls.nvrtcGetProgramLog);
+        log.push_str(String::from_utf8_lossy(&log_bytes).trim_end_matches(['\0', '\n']));
         self.check(code, "nvrtcCompileProgram").map_err(|error| match error.status() {
             DTL_ERROR_TIMEOUT => error.within(&format!("after {} ms", limit_ns / 1_000_000)),
             _ => error,

@@ -75,7 +75,7 @@ impl NativeCollectives for MpiTransport {
             MpiCall { endpoint: self, request: Some(&mut request), kept: &mut kept, is_large };
         call.make(args)?;
         if !kept.is_empty() {
-            self.odd.add(request, OpExtra::Keeps(kept));
+            self.extras.add(request, OpExtra::Keeps(kept));
         }
         Ok(id_of(request, false))
     }

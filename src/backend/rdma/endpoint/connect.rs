@@ -111,7 +111,7 @@ impl RdmaEngine {
     pub(crate) fn send_ends(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let words = ends_of(peer);
-        peer.lanes.iter_mut().for_each(|lane| lane.said = lane.consumed);
+        peer.lanes.iter_mut().for_each(|lane| lane.reported = lane.consumed);
         self.say_over_socket(rank, &words)
     }
 
@@ -259,7 +259,7 @@ impl RdmaEngine {
                 peer.repair.generation
             );
         }
-        peer.repair.heard = Some(ends.to_vec());
+        peer.repair.answered = Some(ends.to_vec());
         if peer.stage == ConnectStage::Asked { self.connect(rank) } else { Ok(()) }
     }
 
@@ -267,13 +267,13 @@ impl RdmaEngine {
     /// repeated for as long as the reconnection of a broken connection.
     pub(crate) fn connect(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
-        let Some(ends) = peer.repair.heard.take() else { return Ok(()) };
+        let Some(ends) = peer.repair.answered.take() else { return Ok(()) };
         if let Err(error) = peer.connect(&ends, &self.config) {
             if !peer.repair.tries_again(self.config.reconnect_ns()) {
                 return Err(here(error));
             }
             log::debug!("rdma: rank {rank} is not connected yet: {error}");
-            peer.repair.heard = Some(ends);
+            peer.repair.answered = Some(ends);
             self.mending.push(rank);
             return Ok(());
         }
@@ -289,8 +289,8 @@ impl RdmaEngine {
 
 impl Peer {
     /// Connects this peer's queue pairs to the attributes that the other side has sent.
-    fn connect(&mut self, told: &[u64], config: &Config) -> Result<()> {
-        let [told_at, key, ends @ ..] = told else { return Ok(()) };
+    fn connect(&mut self, peer_consumed: &[u64], config: &Config) -> Result<()> {
+        let [told_at, key, ends @ ..] = peer_consumed else { return Ok(()) };
         for (lane, words) in self.lanes.iter_mut().zip(ends.chunks_exact(END)) {
             let (Some(end), Some(messages)) = (end_of(words), words.first()) else { continue };
             if !lane.mending.is_connected {

@@ -182,7 +182,7 @@ impl Peer {
     /// Returns true if the connection is ready, the lane has room for one more work request and, if
     /// the request `notifies`, the peer has a receive posted for it.
     fn has_room(&mut self, lane: usize, notifies: bool) -> bool {
-        let is_out = |of: &Lane, depth: u32| of.sent.wrapping_sub(of.told) >= depth;
+        let is_out = |of: &Lane, depth: u32| of.sent.wrapping_sub(of.peer_consumed) >= depth;
         let depth = self.depth;
         if notifies && self.lanes.get(lane).is_some_and(|of| is_out(of, depth)) {
             self.add_credits(lane, self.slab.read_credits(lane));
@@ -298,9 +298,9 @@ impl Peer {
 
     /// Records the low 16 bits of the peer's count of consumed messages.
     pub(crate) fn add_brief_credits(&mut self, consumed: u16) {
-        let told = self.lanes.first().map_or(0, |lane| lane.told);
-        let more = consumed.wrapping_sub(told as u16) as i16;
-        self.add_credits(0, told.wrapping_add_signed(i32::from(more)));
+        let peer_consumed = self.lanes.first().map_or(0, |lane| lane.peer_consumed);
+        let more = consumed.wrapping_sub(peer_consumed as u16) as i16;
+        self.add_credits(0, peer_consumed.wrapping_add_signed(i32::from(more)));
     }
 
     /// Sends a frame; returns false if there is no room. An eager message whose match word is
@@ -339,7 +339,7 @@ impl Peer {
                 OnCompletion::Nothing,
             )?;
             if let (true, Some(lane)) = (sent, self.lanes.first_mut()) {
-                lane.said = consumed;
+                lane.reported = consumed;
             }
             return Ok(sent);
         }
@@ -361,7 +361,7 @@ impl Peer {
         let local = Piece { region, lkey: self.lkey(), is_device: false };
         let started = self.start(rank, 0, work, local, OnCompletion::Slot(slot));
         match (&started, self.lanes.first_mut()) {
-            (Ok(true), Some(lane)) => lane.said = consumed,
+            (Ok(true), Some(lane)) => lane.reported = consumed,
             _ => self.free.push(slot),
         }
         started
@@ -440,7 +440,7 @@ impl Peer {
 
     /// Returns true if at least half of the credits of a lane have not been returned to the peer.
     pub(crate) fn owes_credits(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.consumed.wrapping_sub(lane.said) >= self.depth / 2)
+        self.lanes.iter().any(|lane| lane.consumed.wrapping_sub(lane.reported) >= self.depth / 2)
     }
 
     /// Returns credits to the peer for each lane whose unreturned credits are at least half of the
@@ -453,7 +453,7 @@ impl Peer {
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get(index) else { break };
             let consumed = lane.consumed;
-            if consumed.wrapping_sub(lane.said) < self.depth / 2 {
+            if consumed.wrapping_sub(lane.reported) < self.depth / 2 {
                 continue;
             }
             let region = self.slab.write_credits(index, consumed);
@@ -461,7 +461,7 @@ impl Peer {
             let to = Remote { addr: tell.addr + 4 * index as u64, rkey: tell.rkey };
             if self.start(rank, 0, WorkRequest::Write(to), local, OnCompletion::Nothing)? {
                 if let Some(lane) = self.lanes.get_mut(index) {
-                    lane.said = consumed;
+                    lane.reported = consumed;
                 }
             } else {
                 all_told = false;
@@ -490,7 +490,7 @@ impl Peer {
             OnCompletion::Nothing | OnCompletion::Mark => {}
             OnCompletion::Slot(slot) => self.free.push(slot),
             OnCompletion::Part(op) => part(op),
-            OnCompletion::Answer(slot) => self.results.heard.push(slot),
+            OnCompletion::Answer(slot) => self.results.answered.push(slot),
             OnCompletion::Sent(op, slot) => {
                 self.free.push(slot);
                 part(op);

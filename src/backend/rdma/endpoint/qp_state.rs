@@ -14,10 +14,11 @@ pub(crate) struct Lane {
     /// Number of messages sent that used a receive of the peer. The next field is the number of
     /// these messages that the peer has reported as consumed.
     pub(crate) sent: u32,
-    pub(crate) told: u32,
-    /// Number of the peer's messages consumed here; `said` is the count last reported to the peer.
+    pub(crate) peer_consumed: u32,
+    /// Number of the peer's messages consumed here; `reported` is the count that the peer has last
+    /// received.
     pub(crate) consumed: u32,
-    pub(crate) said: u32,
+    pub(crate) reported: u32,
     /// Number of the peer's messages that have arrived on this side.
     pub(crate) received: u32,
     /// Number of the last posted work request.
@@ -58,9 +59,9 @@ impl Lane {
         Lane {
             rail,
             sent: 0,
-            told: 0,
+            peer_consumed: 0,
             consumed: 0,
-            said: 0,
+            reported: 0,
             received: 0,
             number: 0,
             quiet: every - 1,
@@ -85,8 +86,8 @@ impl Lane {
 
     /// Records the peer's count of consumed messages, which never decreases.
     pub(crate) fn add_credits(&mut self, consumed: u32) {
-        if (consumed.wrapping_sub(self.told) as i32) > 0 {
-            self.told = consumed;
+        if (consumed.wrapping_sub(self.peer_consumed) as i32) > 0 {
+            self.peer_consumed = consumed;
         }
     }
 
@@ -181,7 +182,7 @@ pub(crate) struct Repair {
     /// Number of repairs so far, which identifies the attributes that the peer has to send.
     pub(crate) generation: u32,
     /// Queue pair attributes of the peer, as received.
-    pub(crate) heard: Option<Vec<u64>>,
+    pub(crate) answered: Option<Vec<u64>>,
     /// True if the peer is connected.
     pub(crate) is_other_ready: bool,
     /// Earliest time of the next step; `until` is the retry deadline, 0 before a failure.

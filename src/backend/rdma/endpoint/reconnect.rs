@@ -191,7 +191,7 @@ impl Peer {
         }
         (repair.at, repair.until) =
             (now.saturating_add(repair.pause), now.saturating_add(STOP_NS + repair.pause));
-        (repair.heard, repair.is_other_ready) = (None, false);
+        (repair.answered, repair.is_other_ready) = (None, false);
         repair.generation = repair.generation.wrapping_add(1);
         true
     }

@@ -178,6 +178,6 @@ impl Cache {
 }
 
 /// Returns the registration that a message of device memory came with.
-pub(crate) fn registration(twin: &HostShadow) -> Option<Arc<Registered>> {
-    Arc::clone(twin.hold()).downcast().ok()
+pub(crate) fn registration(shadow: &HostShadow) -> Option<Arc<Registered>> {
+    Arc::clone(shadow.hold()).downcast().ok()
 }

@@ -60,7 +60,7 @@ pub(crate) fn may_pass(status: u32) -> bool {
 pub(crate) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> String {
     // SAFETY: the function takes a number and returns a text that is never freed.
     let text = unsafe { (calls.ibv_wc_status_str)(status) };
-    let said = match text.is_null() {
+    let meaning = match text.is_null() {
         true => "unknown".into(),
         // SAFETY: the pointer is not null, so it refers to a NUL-terminated text.
         false => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
@@ -75,7 +75,7 @@ pub(crate) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> St
         WC_FATAL_ERR => ": the device has failed",
         _ => "",
     };
-    format!("{said} (status {status}, vendor's {vendor:#x}){advice}")
+    format!("{meaning} (status {status}, vendor's {vendor:#x}){advice}")
 }
 
 /// Marks an error as a local one, for the report on the peer that is lost because of it.

@@ -231,13 +231,19 @@ fn ports_of(calls: &Functions, context: ContextIn, name: &str, sys: &Path) -> Ve
     }
     let (unfit, is_near) = (unfit(sys, name), is_near(sys, name, &hwinfo::affinity()));
     let port = |port| {
-        let mut told = PortAttr::zeroed();
+        let mut attributes = PortAttr::zeroed();
         // SAFETY: the device belongs to the caller, is open and outlives this call; the last
         // argument has room for the port's attributes.
-        let answer = unsafe { (calls.ibv_query_port)(context, port, &raw mut told) };
+        let answer = unsafe { (calls.ibv_query_port)(context, port, &raw mut attributes) };
         let (device, unfit) = (name.to_owned(), unfit.clone());
-        let seen =
-            PortInfo { device, port, state: told.state, layer: told.link_layer, is_near, unfit };
+        let seen = PortInfo {
+            device,
+            port,
+            state: attributes.state,
+            layer: attributes.link_layer,
+            is_near,
+            unfit,
+        };
         (answer == 0).then_some(seen)
     };
     (1..=device.phys_port_cnt).filter_map(port).collect()
@@ -316,8 +322,9 @@ fn gids_in(
                 // SAFETY: the device is open; `gid` has room for an address.
                 let answer =
                     unsafe { (calls.ibv_query_gid)(context, port, index as i32, &raw mut gid) };
-                let told = attribute(device, &format!("ports/{port}/gid_attrs/types/{index}"));
-                let kind = match told.as_deref() {
+                let attributes =
+                    attribute(device, &format!("ports/{port}/gid_attrs/types/{index}"));
+                let kind = match attributes.as_deref() {
                     Some("RoCE v2") => GidKind::RoceV2,
                     Some("IB/RoCE v1") => GidKind::RoceV1,
                     _ => GidKind::Unknown,

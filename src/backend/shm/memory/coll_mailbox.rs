@@ -46,7 +46,7 @@ pub(crate) fn reserve(segment: &Segment, places: &mut Places, own: usize) -> Opt
     let (place, is_first) = places.reserve(|rank| segment.state(rank) != PeerState::Present)?;
     // Commit before the place is sent to the other ranks, because they read the mailbox without
     // checking whether it has pages.
-    if is_first && segment.commit_sheets(place, own..own + 1).is_err() {
+    if is_first && segment.commit_mailboxes(place, own..own + 1).is_err() {
         places.forget(place);
         return None;
     }
@@ -55,7 +55,7 @@ pub(crate) fn reserve(segment: &Segment, places: &mut Places, own: usize) -> Opt
 
 /// Allocates the memory of slot 0, which is never reserved: any rank may be its first user.
 pub(crate) fn commit_first(segment: &Segment) -> Result<()> {
-    let commit = segment.commit_sheets(0, 0..segment.size());
+    let commit = segment.commit_mailboxes(0, 0..segment.size());
     commit.map_err(|error| memory_error("memory for small collectives", &error))
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn open(
     if members.iter().any(|member| member.place == 0) {
         commit_first(segment)?;
     }
-    let sheets = [segment.sheets(), segment.sheets()];
-    let board = places.open(sheets, (segment.size(), own), context, members)?;
-    Ok(Box::new(ShmCollMailbox(board)))
+    let slots = [segment.slots(), segment.slots()];
+    let mailbox = places.open(slots, (segment.size(), own), context, members)?;
+    Ok(Box::new(ShmCollMailbox(mailbox)))
 }

@@ -314,9 +314,9 @@ pub(crate) struct Consumer {
     head: u64,
     /// Number of payload bytes consumed from the byte ring.
     read: u64,
-    /// Last published value of `head`; `told_bytes` is that of `read`.
-    told: u64,
-    told_bytes: u64,
+    /// Last published value of `head`; `reported_bytes` is that of `read`.
+    reported: u64,
+    reported_bytes: u64,
     pub(crate) offers: PeerClaims,
 }
 
@@ -326,7 +326,7 @@ impl Consumer {
     pub(crate) fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<Consumer> {
         let (ring, offers) =
             (Ring::new(memory, offset)?, PeerClaims::new(claims_of(memory, offset)?));
-        Ok(Consumer { ring, head: 0, read: 0, told: 0, told_bytes: 0, offers })
+        Ok(Consumer { ring, head: 0, read: 0, reported: 0, reported_bytes: 0, offers })
     }
 
     /// Returns the next record, or `None` if there is none. `Err` means that the slot has an
@@ -392,8 +392,8 @@ impl Consumer {
         self.read = record.end;
         // Publishing to the producer costs one transfer of a cache line, so it is done for a
         // quarter of the ring at a time.
-        if self.head - self.told >= SLOTS / 4
-            || self.read - self.told_bytes >= (CAPACITY / 4) as u64
+        if self.head - self.reported >= SLOTS / 4
+            || self.read - self.reported_bytes >= (CAPACITY / 4) as u64
         {
             self.publish_free();
         }
@@ -401,8 +401,8 @@ impl Consumer {
 
     /// Publishes the counts of freed slots and bytes to the producer.
     pub(crate) fn publish_free(&mut self) {
-        if self.told != self.head {
-            (self.told, self.told_bytes) = (self.head, self.read);
+        if self.reported != self.head {
+            (self.reported, self.reported_bytes) = (self.head, self.read);
             self.ring.freed.store(self.read, Release);
             self.ring.head.store(self.head, Release);
         }

@@ -94,7 +94,7 @@ pub(crate) struct OwnClaims {
     /// Claims of canceled requests that the receiver has not released yet.
     withdrawn: Vec<u16>,
     /// True if the receiver was requested (Sweep) to release canceled requests.
-    is_asked: bool,
+    is_sweep_requested: bool,
     /// True if the words of all claims are committed.
     is_grown: bool,
     /// Earliest time of the next attempt to commit all words, in nanoseconds; set when one fails.
@@ -107,7 +107,7 @@ impl OwnClaims {
             words,
             free: (0..FIRST_CLAIMS).collect(),
             withdrawn: Vec::with_capacity(FIRST_CLAIMS.into()),
-            is_asked: false,
+            is_sweep_requested: false,
             is_grown: false,
             not_before_ns: 0,
         }
@@ -135,13 +135,13 @@ impl OwnClaims {
 
     /// Returns true if the receiver should be requested to release canceled requests. Without that
     /// request, these keep their claims until the receiver matches such a message.
-    pub(crate) fn should_ask(&self) -> bool {
-        !self.is_asked && !self.withdrawn.is_empty()
+    pub(crate) fn should_request_sweep(&self) -> bool {
+        !self.is_sweep_requested && !self.withdrawn.is_empty()
     }
 
     /// Records that the receiver was requested to release canceled requests (Sweep).
-    pub(crate) fn asked(&mut self) {
-        self.is_asked = true;
+    pub(crate) fn sweep_requested(&mut self) {
+        self.is_sweep_requested = true;
     }
 
     /// Allocates a claim for a rendezvous request; `None` while all claims are in use.
@@ -156,7 +156,7 @@ impl OwnClaims {
                 }
                 !is_seen
             });
-            self.is_asked &= self.free.is_empty();
+            self.is_sweep_requested &= self.free.is_empty();
         }
         let claim = self.free.pop()?;
         if let Some(word) = word(&self.words, claim) {

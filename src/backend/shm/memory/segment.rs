@@ -81,7 +81,7 @@ fn cells_at(size: usize) -> usize {
     rings_at(size) + size * size * STRIDE
 }
 
-fn boards_at(size: usize) -> usize {
+fn mailboxes_at(size: usize) -> usize {
     cells_at(size) + size * cells::STRIDE
 }
 
@@ -91,7 +91,7 @@ fn has_boards(size: usize) -> bool {
 
 fn total(size: usize) -> usize {
     let places = if has_boards(size) { coll_mailbox::PLACES } else { 0 };
-    boards_at(size) + places * coll_mailbox::place_bytes(size)
+    mailboxes_at(size) + places * coll_mailbox::place_bytes(size)
 }
 
 impl Segment {
@@ -243,15 +243,15 @@ impl Segment {
     }
 
     /// Allocates memory for the mailboxes of `ranks` in slot `place`.
-    pub(crate) fn commit_sheets(&self, place: usize, ranks: Range<usize>) -> io::Result<()> {
-        let sheets = coll_mailbox::sheets_at(self.size, place, ranks);
-        self.memory.commit(boards_at(self.size) + sheets.start, sheets.len())
+    pub(crate) fn commit_mailboxes(&self, place: usize, ranks: Range<usize>) -> io::Result<()> {
+        let slots = coll_mailbox::mailboxes_at(self.size, place, ranks);
+        self.memory.commit(mailboxes_at(self.size) + slots.start, slots.len())
     }
 
     /// Returns the mailboxes of all slots; `None` if the segment has none.
-    pub(crate) fn sheets(&self) -> Option<Span> {
+    pub(crate) fn slots(&self) -> Option<Span> {
         let bytes = coll_mailbox::PLACES * coll_mailbox::place_bytes(self.size);
-        self.memory.span(boards_at(self.size), bytes).filter(|_| self.has_boards())
+        self.memory.span(mailboxes_at(self.size), bytes).filter(|_| self.has_boards())
     }
 
     fn ring_offset(&self, from: usize, to: usize) -> usize {

@@ -35,7 +35,7 @@ impl Engine {
         &mut self,
         into: Region,
         select: &Selector,
-        told: &mut Completion,
+        completion: &mut Completion,
     ) -> Option<()> {
         let source = usize::try_from(select.source).ok()?;
         self.progress_others();
@@ -55,7 +55,7 @@ impl Engine {
             into.copy_across(record.payload);
             let size = record.payload.len() as u64;
             consumer.pop(&record);
-            *told = done(source, fitting(size, into), record.key, size);
+            *completion = done(source, fitting(size, into), record.key, size);
             return Some(());
         }
         None

@@ -147,14 +147,16 @@ impl Engine {
     fn more_claims(&mut self, dest: usize) -> Option<u16> {
         let (own, now) = (self.rank, now_ns());
         let offers = &self.peers.link_mut(dest)?.producer.as_mut()?.offers;
-        let (should_ask, can_grow) = (offers.should_ask(), offers.can_grow(now));
-        if should_ask && !self.push(dest, RecordKind::Sweep, 0, 0, Payload::Words([0; 4])) {
+        let (should_request_sweep, can_grow) =
+            (offers.should_request_sweep(), offers.can_grow(now));
+        if should_request_sweep && !self.push(dest, RecordKind::Sweep, 0, 0, Payload::Words([0; 4]))
+        {
             return None;
         }
         let is_grown = can_grow && self.segment.commit_claims(own, dest).is_ok();
         let offers = &mut self.peers.link_mut(dest)?.producer.as_mut()?.offers;
-        if should_ask {
-            offers.asked();
+        if should_request_sweep {
+            offers.sweep_requested();
         }
         if is_grown {
             offers.grow();

@@ -132,6 +132,6 @@ pub(crate) fn advance(comm: &Comm, args: &CollArgs, op: &mut Option<OpId>) -> Re
     if done.status == DTL_SUCCESS {
         return Ok(Advance::Done);
     }
-    let said = comm.link.failure_text().unwrap_or_else(|| "no reason given".to_owned());
-    Err(Error::new(done.status, said))
+    let reason = comm.link.failure_text().unwrap_or_else(|| "no reason given".to_owned());
+    Err(Error::new(done.status, reason))
 }

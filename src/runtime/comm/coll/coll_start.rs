@@ -102,24 +102,24 @@ fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Started
         }
     }
     let how = comm.choose(args);
-    if let Some(flat) = comm.flat.as_ref().filter(|_| how == Algorithm::Flat) {
-        return comm.prepare_flat(args, flat);
+    if let Some(mailboxes) = comm.mailboxes.as_ref().filter(|_| how == Algorithm::Flat) {
+        return comm.prepare_flat(args, mailboxes);
     }
     begin_by_steps(comm, how, args)
 }
 
 #[inline(never)]
 fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<StartedColl> {
-    let way = AlgorithmChoice { how, levels: comm.levels.as_ref() };
-    comm.prepare(OpDesc::of(args), args.reduction, |s, g| (args.row.list)(s, g, way, args))
+    let choice = AlgorithmChoice { how, levels: comm.levels.as_ref() };
+    comm.prepare(OpDesc::of(args), args.reduction, |s, g| (args.row.list)(s, g, choice, args))
 }
 
 /// Starts a barrier of kind `kind` by the library's own algorithms, so that this rank serves
 /// requests of other ranks while it waits.
 pub(crate) fn meet(comm: &Comm, kind: Kind) -> Result<StartedColl> {
     let args = CollArgs::new(kind);
-    match &comm.flat {
-        Some(flat) => comm.prepare_flat(&args, flat),
+    match &comm.mailboxes {
+        Some(mailboxes) => comm.prepare_flat(&args, mailboxes),
         None => comm.prepare(OpDesc::of(&args), None, |s, g| algorithm::barrier(s, g)),
     }
 }
@@ -155,7 +155,7 @@ impl Comm {
                 .levels
                 .as_ref()
                 .is_some_and(|levels| levels.suit(kind, commutes, self.link.is_deterministic)),
-            flat: self.flat.as_ref().is_some_and(|flat| flat.takes(bytes)),
+            mailboxes: self.mailboxes.as_ref().is_some_and(|mailboxes| mailboxes.takes(bytes)),
         };
         let algorithm = choose(kind, self.size, bytes, commutes, allowed);
         let bit = 1_u32 << (algorithm as u32);

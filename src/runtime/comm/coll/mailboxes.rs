@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Mailboxes of a communicator, and this rank's progress on them.
 pub(crate) struct Mailboxes {
-    pub(super) board: Box<dyn CollMailbox>,
+    pub(super) mailbox: Box<dyn CollMailbox>,
     /// Maximum bytes of each rank's part. Each rank reads the parts of all ranks.
     most: usize,
     begun: AtomicU64,
@@ -34,16 +34,16 @@ pub(crate) fn most_bytes(room: usize, ranks: i32) -> usize {
 }
 
 impl Mailboxes {
-    pub(crate) fn new(board: Box<dyn CollMailbox>, ranks: i32) -> Result<Self> {
+    pub(crate) fn new(mailbox: Box<dyn CollMailbox>, ranks: i32) -> Result<Self> {
         let Some(room) = Scratch::unwritten(PARTIAL_BYTES) else {
             return fail!(
                 DTL_ERROR_OUT_OF_MEMORY,
                 "no memory for partial results of small collectives"
             );
         };
-        let most = most_bytes(board.room(), ranks);
+        let most = most_bytes(mailbox.room(), ranks);
         let (begun, over) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Mailboxes { board, most, begun, over, is_moving: AtomicBool::new(false), room })
+        Ok(Mailboxes { mailbox, most, begun, over, is_moving: AtomicBool::new(false), room })
     }
 
     /// Returns true if parts of `bytes` bytes are small enough for the mailboxes.
@@ -53,12 +53,12 @@ impl Mailboxes {
 
     /// Marks in the mailbox that this rank destroys the communicator.
     pub(crate) fn leave(&self) {
-        self.board.leave();
+        self.mailbox.leave();
     }
 
     /// Returns true if `rank` has marked that it destroys the communicator.
     pub(crate) fn has_left(&self, rank: i32) -> bool {
-        self.board.has_left(rank)
+        self.mailbox.has_left(rank)
     }
 
     /// Returns the number of the next small collective. Only one thread calls it at a time.

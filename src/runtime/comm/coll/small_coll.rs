@@ -41,7 +41,7 @@ pub(crate) struct SmallColl {
 
 impl SmallColl {
     /// Creates the state of a small collective; `what` distinguishes it from other collectives.
-    pub(crate) fn new(comm: &Comm, flat: &Mailboxes, args: &CollArgs, what: u32) -> Self {
+    pub(crate) fn new(comm: &Comm, mailboxes: &Mailboxes, args: &CollArgs, what: u32) -> Self {
         let CollArgs { kind, root, bytes: len, reduction, .. } = *args;
         let (next, end) = match kind {
             Kind::Bcast if root != comm.rank => (root, root + 1),
@@ -55,7 +55,7 @@ impl SmallColl {
             send: args.send.whole(),
             recv: args.recv.whole(),
             reduction,
-            number: flat.next_number(),
+            number: mailboxes.next_number(),
             len,
             what,
             is_posted: false,
@@ -65,37 +65,37 @@ impl SmallColl {
     }
 
     /// Advances the collective as far as possible without waiting.
-    pub(crate) fn advance(&mut self, comm: &Comm, flat: &Mailboxes) -> Result<Advance> {
-        if !self.is_posted && !self.post(comm, flat)? {
+    pub(crate) fn advance(&mut self, comm: &Comm, mailboxes: &Mailboxes) -> Result<Advance> {
+        if !self.is_posted && !self.post(comm, mailboxes)? {
             return Ok(Advance::Waiting);
         }
         while self.next < self.end {
             if self.next != comm.rank {
-                match flat.board.look(self.next, self.number) {
+                match mailboxes.mailbox.look(self.next, self.number) {
                     Some(post) => self.check(&post)?,
                     None => return Ok(Advance::Waiting),
                 }
             }
             self.next += 1;
         }
-        self.conclude(comm, flat);
+        self.conclude(comm, mailboxes);
         let met = !matches!(self.kind, Kind::Bcast | Kind::Reduce);
-        flat.board.finish(self.number, met);
-        flat.over.store(self.number, Ordering::Release);
+        mailboxes.mailbox.finish(self.number, met);
+        mailboxes.over.store(self.number, Ordering::Release);
         Ok(Advance::Done)
     }
 
     /// Returns true if all previous small collectives are complete.
-    pub(crate) fn is_next(&self, flat: &Mailboxes) -> bool {
-        self.is_posted || self.is_its_turn(flat)
+    pub(crate) fn is_next(&self, mailboxes: &Mailboxes) -> bool {
+        self.is_posted || self.is_its_turn(mailboxes)
     }
 
-    fn is_its_turn(&self, flat: &Mailboxes) -> bool {
-        flat.over.load(Ordering::Acquire) + 1 == self.number
+    fn is_its_turn(&self, mailboxes: &Mailboxes) -> bool {
+        mailboxes.over.load(Ordering::Acquire) + 1 == self.number
     }
 
-    fn post(&mut self, comm: &Comm, flat: &Mailboxes) -> Result<bool> {
-        if !self.is_its_turn(flat) {
+    fn post(&mut self, comm: &Comm, mailboxes: &Mailboxes) -> Result<bool> {
+        if !self.is_its_turn(mailboxes) {
             // A previous collective has failed, so the turn of this one never comes.
             return if comm.is_broken() { Err(comm.fail_with_first()) } else { Ok(false) };
         }
@@ -103,7 +103,7 @@ impl SmallColl {
             Kind::Bcast if self.root == comm.rank => self.recv,
             _ => self.send,
         };
-        self.is_posted = flat.board.post(self.number, self.what, data);
+        self.is_posted = mailboxes.mailbox.post(self.number, self.what, data);
         Ok(self.is_posted)
     }
 
@@ -135,9 +135,10 @@ impl SmallColl {
     }
 
     /// Computes the result from the parts of the other ranks, all of which have arrived.
-    fn conclude(&self, comm: &Comm, flat: &Mailboxes) {
-        let part =
-            |rank: i32| flat.board.look(rank, self.number).map_or(Region::EMPTY, |post| post.data);
+    fn conclude(&self, comm: &Comm, mailboxes: &Mailboxes) {
+        let part = |rank: i32| {
+            mailboxes.mailbox.look(rank, self.number).map_or(Region::EMPTY, |post| post.data)
+        };
         let (recv, root, len) = (self.recv, self.root, self.len);
         match (self.kind, &self.reduction) {
             (Kind::Bcast, _) if root != comm.rank => recv.copy_from(part(root)),
@@ -147,20 +148,20 @@ impl SmallColl {
                 }
             }
             (Kind::Reduce, Some(by)) if root == comm.rank => {
-                fold_all(by, comm.group(), Some(root), part, recv, flat.room.region());
+                fold_all(by, comm.group(), Some(root), part, recv, mailboxes.room.region());
             }
             (Kind::Allreduce, Some(by)) => {
-                fold_all(by, comm.group(), None, part, recv, flat.room.region());
+                fold_all(by, comm.group(), None, part, recv, mailboxes.room.region());
             }
             _ => {}
         }
     }
 
     /// Returns the ranks that the collective currently waits for.
-    pub(crate) fn awaited(&self, comm: &Comm, flat: &Mailboxes) -> impl Iterator<Item = i32> {
+    pub(crate) fn awaited(&self, comm: &Comm, mailboxes: &Mailboxes) -> impl Iterator<Item = i32> {
         let (from, to) = match self.is_posted {
             true => (self.next, self.end),
-            false if self.is_its_turn(flat) => (0, comm.size),
+            false if self.is_its_turn(mailboxes) => (0, comm.size),
             false => (0, 0),
         };
         let own = comm.rank;
@@ -169,20 +170,20 @@ impl SmallColl {
 
     /// Returns true if the awaited rank died or left without posting its part. `looks`: also checks
     /// the marks of ranks that have destroyed the communicator.
-    pub(crate) fn is_lost(&self, comm: &Comm, flat: &Mailboxes, looks: bool) -> bool {
+    pub(crate) fn is_lost(&self, comm: &Comm, mailboxes: &Mailboxes, looks: bool) -> bool {
         // The departure is checked before the mailbox: posts before the departure are then visible.
-        self.awaited(comm, flat).next().is_some_and(|rank| {
+        self.awaited(comm, mailboxes).next().is_some_and(|rank| {
             let has_gone = comm.has_closed(rank) || (looks && comm.has_left(rank));
-            has_gone && flat.board.look(rank, self.number).is_none()
+            has_gone && mailboxes.mailbox.look(rank, self.number).is_none()
         })
     }
 
     /// Pauses between two polls of a waiting call.
-    pub(crate) fn pause(&self, comm: &Comm, flat: &Mailboxes, backoff: &mut Backoff) {
-        if !self.is_posted && !self.is_its_turn(flat) {
-            let over = flat.over.load(Ordering::Relaxed);
-            self.progress_others(comm, flat);
-            if flat.over.load(Ordering::Relaxed) != over {
+    pub(crate) fn pause(&self, comm: &Comm, mailboxes: &Mailboxes, backoff: &mut Backoff) {
+        if !self.is_posted && !self.is_its_turn(mailboxes) {
+            let over = mailboxes.over.load(Ordering::Relaxed);
+            self.progress_others(comm, mailboxes);
+            if mailboxes.over.load(Ordering::Relaxed) != over {
                 *backoff = Backoff::new();
                 return;
             }
@@ -190,7 +191,7 @@ impl SmallColl {
         let awaited = (self.is_posted, self.next);
         comm.link.pause_with(backoff, |_, limit| match awaited {
             (true, rank) if !progress_count::has_running() => {
-                flat.board.rest(rank, self.number, limit)
+                mailboxes.mailbox.rest(rank, self.number, limit)
             }
             _ => false,
         });
@@ -201,11 +202,11 @@ impl SmallColl {
     }
 
     /// Makes progress on the transport and on earlier collectives, after a poll without a new post.
-    pub(crate) fn progress_others(&self, comm: &Comm, flat: &Mailboxes) {
+    pub(crate) fn progress_others(&self, comm: &Comm, mailboxes: &Mailboxes) {
         comm.link.transport.progress();
-        if !self.is_its_turn(flat) && !flat.is_moving.swap(true, Ordering::Acquire) {
+        if !self.is_its_turn(mailboxes) && !mailboxes.is_moving.swap(true, Ordering::Acquire) {
             progress::others(comm);
-            flat.is_moving.store(false, Ordering::Release);
+            mailboxes.is_moving.store(false, Ordering::Release);
         }
     }
 }

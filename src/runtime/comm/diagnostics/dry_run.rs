@@ -99,8 +99,8 @@ impl CollectivePlan {
         Some(CollectivePlan { how: plan.choose(false), ..plan })
     }
 
-    /// Selects the algorithm; `flat` allows the algorithm over mailboxes.
-    fn choose(&self, flat: bool) -> Algorithm {
+    /// Selects the algorithm; `has_mailboxes` allows the algorithm over mailboxes.
+    fn choose(&self, has_mailboxes: bool) -> Algorithm {
         let (kind, job) = (self.row.kind, &self.job);
         let two_level =
             self.levels.as_ref().is_some_and(|levels| levels.suit(kind, job.commutes, false));
@@ -110,13 +110,13 @@ impl CollectivePlan {
             job.ranks,
             self.row.deciding_bytes(self.job.bytes),
             commutes,
-            Allowed { two_level, flat },
+            Allowed { two_level, mailboxes: has_mailboxes },
         )
     }
 
     /// Returns true if a communicator runs this collective over its mailboxes, each with `room`
     /// bytes for a rank's data. Then no message of this plan is sent.
-    pub fn prefers_board(&self, room: usize) -> bool {
+    pub fn prefers_mailboxes(&self, room: usize) -> bool {
         let takes =
             self.row.deciding_bytes(self.job.bytes) <= mailboxes::most_bytes(room, self.job.ranks);
         self.choose(takes) == Algorithm::Flat
@@ -143,17 +143,17 @@ impl CollectivePlan {
     ///
     /// # Errors
     /// Returns errors of the functions that generate steps; there are none today.
-    pub fn for_each_step(&mut self, rank: i32, heard: &mut impl FnMut(PlanStep)) -> Result<Size> {
+    pub fn for_each_step(&mut self, rank: i32, visit: &mut impl FnMut(PlanStep)) -> Result<Size> {
         if let Some(levels) = &mut self.levels {
             levels.set_rank(rank);
         }
-        let mut told =
-            StepSink { heard, waiting: Vec::new(), depth: 0, next: FIRST, size: Size::default() };
+        let mut sink =
+            StepSink { visit, waiting: Vec::new(), depth: 0, next: FIRST, size: Size::default() };
         let g = Group { rank, size: self.job.ranks };
-        let way = AlgorithmChoice { how: self.how, levels: self.levels.as_ref() };
-        let args = self.args(&mut told, g)?;
-        (self.row.list)(&mut told, g, way, &args)?;
-        Ok(told.size)
+        let choice = AlgorithmChoice { how: self.how, levels: self.levels.as_ref() };
+        let args = self.args(&mut sink, g)?;
+        (self.row.list)(&mut sink, g, choice, &args)?;
+        Ok(sink.size)
     }
 
     fn args<F: FnMut(PlanStep)>(&self, s: &mut StepSink<'_, F>, g: Group) -> Result<CollArgs> {
@@ -197,7 +197,7 @@ const FIRST: usize = 4096;
 
 /// Sink that passes steps to the callback, delayed by `renamed` until its list ends.
 struct StepSink<'a, F> {
-    heard: &'a mut F,
+    visit: &'a mut F,
     waiting: Vec<PlanStep>,
     depth: u32,
     /// Address of the next imaginary buffer.
@@ -216,7 +216,7 @@ impl<F: FnMut(PlanStep)> StepSink<'_, F> {
     fn step(&mut self, step: PlanStep) {
         self.size.steps += 1;
         match self.depth {
-            0 => (self.heard)(step),
+            0 => (self.visit)(step),
             _ => self.waiting.push(step),
         }
     }
@@ -272,7 +272,7 @@ impl<F: FnMut(PlanStep)> Steps for StepSink<'_, F> {
             }
         }
         if self.depth == 0 {
-            self.waiting.drain(..).for_each(&mut *self.heard);
+            self.waiting.drain(..).for_each(&mut *self.visit);
         }
         listed
     }

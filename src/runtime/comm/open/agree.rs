@@ -91,14 +91,14 @@ fn continue_shrink(
         (decision.survivors(), decision.context, of_shrink(completed));
     let place = |rank: &i32| decision.places.get(*rank as usize).copied().unwrap_or(0);
     let places = survivors.iter().map(place).collect();
-    let Some(seat) = agreement.seat.take() else {
+    let Some(reservation) = agreement.reservation.take() else {
         return fail!(
             DTL_ERROR_RANK_FAILURE,
             "an earlier call failed to make the communicator that the ranks had agreed on, and the \
              others have been told"
         );
     };
-    let made = derive(comm, &survivors, context, Some((seat, places)), number)?;
+    let made = derive(comm, &survivors, context, Some((reservation, places)), number)?;
     insert(coll_device::pass_on(comm, made)?)
 }
 
@@ -108,9 +108,9 @@ impl Agreement {
         let own_context = comm.link.new_context()?;
         let (failed, places) = (vec![false; size], vec![0; places_told(size)]);
         let mut mine = AgreeMessage { decided: false, context: own_context, failed, places };
-        let seat = MailboxReservation::reserve(&comm.link);
+        let reservation = MailboxReservation::reserve(&comm.link);
         if let Some(place) = mine.places.get_mut(comm.rank as usize) {
-            *place = seat.place;
+            *place = reservation.place;
         }
         for rank in
             comm.failed_ranks().into_iter().chain(comm.absent_ranks()).chain(comm.left_ranks())
@@ -121,9 +121,9 @@ impl Agreement {
             first_tag: completed % 0xFFFF * ROUNDS,
             round: 0,
             own_context,
-            seat: Some(seat),
+            reservation: Some(reservation),
             mine,
-            heard: Vec::new(),
+            received: Vec::new(),
             to_receive: Vec::new(),
             to_send: Vec::new(),
             receiving: Vec::new(),
@@ -136,7 +136,7 @@ impl Agreement {
     fn begin_round(&mut self, comm: &Comm) {
         let mut others = self.mine.survivors();
         others.retain(|rank| *rank != comm.rank);
-        self.heard = vec![None; comm.size as usize];
+        self.received = vec![None; comm.size as usize];
         self.to_receive = if self.mine.decided { Vec::new() } else { others.clone() };
         self.to_send = others;
     }
@@ -204,7 +204,7 @@ impl Agreement {
                 continue;
             };
             let (rank, posted) = self.receiving.swap_remove(at);
-            if let Some(slot) = self.heard.get_mut(rank as usize).filter(|_| arrived) {
+            if let Some(slot) = self.received.get_mut(rank as usize).filter(|_| arrived) {
                 *slot = Some(AgreeMessage::parse(&posted.words(), comm.size as usize));
             }
         }
@@ -222,16 +222,16 @@ impl Agreement {
     /// Concludes a round whose messages have all arrived: decides, or begins the next round with
     /// the failures that the messages reported.
     fn conclude_round(&mut self, comm: &Comm) -> Result<()> {
-        let (mine, heard) = (&self.mine, &self.heard);
-        let decided = heard.iter().flatten().find(|word| word.decided);
+        let (mine, received) = (&self.mine, &self.received);
+        let decided = received.iter().flatten().find(|word| word.decided);
         let (mut failed, mut places) = (mine.failed.clone(), mine.places.clone());
-        for word in heard.iter().flatten() {
+        for word in received.iter().flatten() {
             places
                 .iter_mut()
                 .zip(&word.places)
-                .for_each(|(known, told)| *known = (*known).max(*told));
+                .for_each(|(known, theirs)| *known = (*known).max(*theirs));
         }
-        for (rank, word) in (0..).zip(heard) {
+        for (rank, word) in (0..).zip(received) {
             match word {
                 Some(word) => word
                     .survivors_missing_from(&failed)
@@ -241,14 +241,14 @@ impl Agreement {
                 None => {}
             }
         }
-        let agreed =
-            heard.iter().flatten().all(|word| word.failed == mine.failed) && failed == mine.failed;
+        let agreed = received.iter().flatten().all(|word| word.failed == mine.failed)
+            && failed == mine.failed;
         self.mine = match decided {
             Some(word) => word.clone(),
             None if agreed => {
                 let leader = mine.survivors().first().copied().unwrap_or(comm.rank);
                 let theirs =
-                    heard.get(leader as usize).and_then(Option::as_ref).map(|word| word.context);
+                    received.get(leader as usize).and_then(Option::as_ref).map(|word| word.context);
                 let context =
                     if leader == comm.rank { self.own_context } else { theirs.unwrap_or(0) };
                 AgreeMessage { decided: true, context, failed, places }

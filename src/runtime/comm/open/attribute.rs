@@ -107,12 +107,12 @@ impl Attributes {
             match callback::copy_attribute(key.copy, (handle, number), (key.user, value)) {
                 Ok(Some(copy)) => drop(to.0.lock().insert(number, (key, copy))),
                 Ok(None) => {}
-                Err(said) => {
+                Err(status) => {
                     let what = format!(
                         "no duplicate was made: the copy function of attribute key {number} \
                          returned"
                     );
-                    let error = before.explain(Error::told(&what, said));
+                    let error = before.explain(Error::told(&what, status));
                     to.delete_all(dtl_comm_t::NULL);
                     return Err(error);
                 }

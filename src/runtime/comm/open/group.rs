@@ -21,12 +21,12 @@ fn proposal(comm: &Comm) -> u64 {
 
 /// Opens the mailboxes of a communicator if all its ranks have a slot. `places`: slot number of
 /// each rank; 0 = the rank has no slot.
-fn open_mailboxes(mut seat: MailboxReservation, comm: Comm, places: &[u32]) -> Result<Comm> {
+fn open_mailboxes(mut reservation: MailboxReservation, comm: Comm, places: &[u32]) -> Result<Comm> {
     if places.contains(&0) {
         return Ok(comm);
     }
-    seat.place = 0;
-    comm.with_board(places.iter().copied())
+    reservation.place = 0;
+    comm.with_mailboxes(places.iter().copied())
 }
 
 fn context_of(proposal: u64) -> Result<u32> {
@@ -45,24 +45,24 @@ fn or_absent<T>(comm: &Comm, number: u64, made: Result<T>) -> Result<T> {
     made.inspect_err(|_| hang_report::absent(comm, number))
 }
 
-/// Creates a communicator of the members `ranks` of `comm`, which include this process. `seats`:
-/// this rank's mailbox reservation, and the slot numbers of all ranks. `number`: number of the
-/// collective that creates the communicator.
+/// Creates a communicator of the members `ranks` of `comm`, which include this process.
+/// `mailboxes`: this rank's mailbox reservation, and the slot numbers of all ranks. `number`:
+/// number of the collective that creates the communicator.
 pub(crate) fn derive(
     comm: &Comm,
     ranks: &[i32],
     context: u32,
-    seats: Option<(MailboxReservation, Vec<u32>)>,
+    mailboxes: Option<(MailboxReservation, Vec<u32>)>,
     number: u64,
 ) -> Result<Comm> {
-    or_absent(comm, number, derive_part(comm, ranks, context, seats, number))
+    or_absent(comm, number, derive_part(comm, ranks, context, mailboxes, number))
 }
 
 fn derive_part(
     comm: &Comm,
     ranks: &[i32],
     context: u32,
-    seats: Option<(MailboxReservation, Vec<u32>)>,
+    mailboxes: Option<(MailboxReservation, Vec<u32>)>,
     number: u64,
 ) -> Result<Comm> {
     let Some(rank) =
@@ -74,13 +74,13 @@ fn derive_part(
     let size = i32::try_from(ranks.len()).unwrap_or(i32::MAX);
     if let Some(own) = comm.link.subset(&outer, context)? {
         return Comm::new(own, 0, None, (rank, size), comm.timeout_ns)
-            .with_board(std::iter::repeat(0));
+            .with_mailboxes(std::iter::repeat(0));
     }
     let members = Members::new(outer, comm.link.transport.size());
     let made = Comm::new(Arc::clone(&comm.link), context, members, (rank, size), comm.timeout_ns);
     let made = made.made_by(comm, number);
-    match seats {
-        Some((seat, places)) => open_mailboxes(seat, made, &places),
+    match mailboxes {
+        Some((reservation, places)) => open_mailboxes(reservation, made, &places),
         None => Ok(made),
     }
 }
@@ -106,21 +106,25 @@ pub(crate) fn internal_dup(comm: &Comm, kind: Kind) -> Result<Comm> {
 fn dup_and_exchange<const N: usize>(
     comm: &Comm,
     kind: Kind,
-    says: [u64; N],
+    payload: [u64; N],
 ) -> Result<(Comm, Vec<[u64; N]>)> {
-    let seat = MailboxReservation::reserve(&comm.link);
-    let mine: Vec<u64> = [proposal(comm), u64::from(seat.place)].into_iter().chain(says).collect();
+    let reservation = MailboxReservation::reserve(&comm.link);
+    let mine: Vec<u64> =
+        [proposal(comm), u64::from(reservation.place)].into_iter().chain(payload).collect();
     let words = allgather_words(comm, kind, &mine)?;
     let context = context_of(words.first().copied().unwrap_or(0))?;
     let places = words.iter().skip(1).step_by(mine.len()).map(|place| *place as u32).collect();
-    let said = words.chunks_exact(mine.len()).map(|words| {
-        let mut said = [0; N];
-        said.iter_mut().zip(words.iter().skip(2)).for_each(|(to, from)| *to = *from);
-        said
+    let exchanged = words.chunks_exact(mine.len()).map(|words| {
+        let mut exchanged = [0; N];
+        exchanged.iter_mut().zip(words.iter().skip(2)).for_each(|(to, from)| *to = *from);
+        exchanged
     });
-    let said = said.collect();
+    let exchanged = exchanged.collect();
     let ranks: Vec<i32> = (0..comm.size).collect();
-    Ok((derive(comm, &ranks, context, Some((seat, places)), comm.latest_number())?, said))
+    Ok((
+        derive(comm, &ranks, context, Some((reservation, places)), comm.latest_number())?,
+        exchanged,
+    ))
 }
 
 /// Creates a communicator of the same ranks for internal use; its handle is never returned to the
@@ -128,14 +132,14 @@ fn dup_and_exchange<const N: usize>(
 pub(crate) fn private<const N: usize>(
     comm: &Comm,
     kind: Kind,
-    says: [u64; N],
+    payload: [u64; N],
 ) -> Result<(Arc<Comm>, Vec<[u64; N]>)> {
-    let (made, said) = dup_and_exchange(comm, kind, says)?;
+    let (made, exchanged) = dup_and_exchange(comm, kind, payload)?;
     let number = comm.latest_number();
     let made = Arc::new(made);
     OPEN.add(&made);
     or_absent(comm, number, put(&made))?;
-    Ok((made, said))
+    Ok((made, exchanged))
 }
 
 /// Creates a communicator per color, ranks ordered by key. Returns `None` for DTL_UNDEFINED.
@@ -147,8 +151,9 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
     if color < 0 && color != DTL_UNDEFINED {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "color {color}: use 0 or more, or DTL_UNDEFINED");
     }
-    let seat = MailboxReservation::reserve(&comm.link);
-    let mine = [color as u32 as u64, key as u32 as u64, proposal(comm), u64::from(seat.place)];
+    let reservation = MailboxReservation::reserve(&comm.link);
+    let mine =
+        [color as u32 as u64, key as u32 as u64, proposal(comm), u64::from(reservation.place)];
     let words = allgather_words(comm, kind, &mine)?;
     let context = context_of(words.get(2).copied().unwrap_or(0))?;
     if color == DTL_UNDEFINED {
@@ -167,7 +172,7 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
     let (ranks, places): (Vec<i32>, Vec<u32>) =
         same.into_iter().map(|(_, rank, place)| (rank, place)).unzip();
     let number = comm.latest_number();
-    let made = derive(comm, &ranks, context, Some((seat, places)), number)?;
+    let made = derive(comm, &ranks, context, Some((reservation, places)), number)?;
     or_absent(comm, number, coll_device::pass_on(comm, made).and_then(insert)).map(Some)
 }
 

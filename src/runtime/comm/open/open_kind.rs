@@ -400,7 +400,7 @@ pub(crate) fn assemble(
     let place = (transport.rank(), transport.size());
     let link = SharedTransport::new(transport, backend, is_deterministic);
     let link = if flags & DTL_COMM_STAGE == 0 { link.with_direct() } else { link };
-    Comm::new(Arc::new(link), 0, None, place, timeout_ns).with_board(std::iter::repeat(0))
+    Comm::new(Arc::new(link), 0, None, place, timeout_ns).with_mailboxes(std::iter::repeat(0))
 }
 
 #[cfg(test)]

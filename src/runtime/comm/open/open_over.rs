@@ -37,9 +37,9 @@ pub(crate) fn make(backend: Arc<Backend>, over: &Arc<Comm>, raw: &dtl_comm_desc_
     let timeout_ns = if timeout_ns == 0 { over.timeout_ns } else { timeout_ns };
     let limit_ns = timeout_ns.min(BOOTSTRAP_NS);
     // An internal communicator of the same ranks, used only for this bootstrap.
-    let mut twin = group::internal_dup(over, Kind::Open)?;
-    twin.timeout_ns = limit_ns;
-    all_or_none(&twin, backend.ready(), &[], |rank, status| {
+    let mut copy = group::internal_dup(over, Kind::Open)?;
+    copy.timeout_ns = limit_ns;
+    all_or_none(&copy, backend.ready(), &[], |rank, status| {
         failed_elsewhere(rank, status, &format!("cannot use kind \"{}\"", backend.name()))
     })?;
     let is_deterministic = flags & DTL_COMM_DETERMINISTIC != 0 || over.link.is_deterministic;
@@ -52,7 +52,7 @@ pub(crate) fn make(backend: Arc<Backend>, over: &Arc<Comm>, raw: &dtl_comm_desc_
         timeout_ns: limit_ns,
         native: Addr::new(native),
         own_algorithms: timeout_ns != u64::MAX || is_deterministic,
-        over: Some(Arc::new(twin)),
+        over: Some(Arc::new(copy)),
     };
     open_kind::connect(backend, &args, timeout_ns)
 }

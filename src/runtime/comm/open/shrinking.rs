@@ -29,11 +29,11 @@ pub(crate) struct Agreement {
     pub(super) round: u32,
     pub(super) own_context: u32,
     /// Reservation of this rank's mailbox slot, until the new communicator acquires the slot.
-    pub(super) seat: Option<MailboxReservation>,
+    pub(super) reservation: Option<MailboxReservation>,
     /// Message of this rank in this round. A decided message is the result, sent to the survivors.
     pub(super) mine: AgreeMessage,
     /// Received messages of this round, by rank.
-    pub(super) heard: Vec<Option<AgreeMessage>>,
+    pub(super) received: Vec<Option<AgreeMessage>>,
     /// Ranks for which this round's receive, or this round's send, is still to be posted.
     pub(super) to_receive: Vec<i32>,
     pub(super) to_send: Vec<i32>,

@@ -97,7 +97,7 @@ impl Comm {
     pub(crate) fn start_send_shadow(
         &self,
         host: Region,
-        twin: &Arc<HostShadow>,
+        shadow: &Arc<HostShadow>,
         dest: i32,
         tag: i32,
         mode: SendMode,
@@ -106,21 +106,21 @@ impl Comm {
             return self.start_send(Class::User, host, dest, tag, mode);
         };
         let word = self.match_bits(Class::User, tag);
-        direct.isend(host, twin, self.to_world(dest), word, mode).map(OpHandle::Op)
+        direct.isend(host, shadow, self.to_world(dest), word, mode).map(OpHandle::Op)
     }
 
     /// Starts a receive by a host shadow, or into `host` if the link has no direct path.
     pub(crate) fn start_recv_shadow(
         &self,
         host: Region,
-        twin: &Arc<HostShadow>,
+        shadow: &Arc<HostShadow>,
         source: i32,
         tag: i32,
     ) -> Result<OpHandle> {
         let Some(direct) = self.link.direct().filter(|_| source != DTL_PROC_NULL) else {
             return self.start_recv(Class::User, host, source, tag);
         };
-        let op = direct.irecv(host, twin, self.selector(Class::User, source, tag))?;
+        let op = direct.irecv(host, shadow, self.selector(Class::User, source, tag))?;
         Ok(if source == DTL_ANY_SOURCE { OpHandle::FromAny(op) } else { OpHandle::Op(op) })
     }
 

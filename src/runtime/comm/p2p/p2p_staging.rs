@@ -109,8 +109,8 @@ impl BufferPath {
         if !is_staged(comm, buffer)? {
             return Ok(BufferPath::Host);
         }
-        let twin = if may_be_direct { gpu_direct::host_shadow(comm, buffer)? } else { None };
-        Ok(twin.map_or_else(|| Self::through_host(comm, in_parts), BufferPath::Direct))
+        let shadow = if may_be_direct { gpu_direct::host_shadow(comm, buffer)? } else { None };
+        Ok(shadow.map_or_else(|| Self::through_host(comm, in_parts), BufferPath::Direct))
     }
 
     fn through_host(comm: &Comm, in_parts: bool) -> BufferPath {
@@ -312,8 +312,8 @@ impl Staged {
                 staged.started = comm.start_send(Class::User, data, dest, tag, mode)?;
                 return Ok(staged);
             }
-            BufferPath::Direct(twin) => {
-                staged.started = comm.start_send_shadow(room, twin, dest, tag, mode)?;
+            BufferPath::Direct(shadow) => {
+                staged.started = comm.start_send_shadow(room, shadow, dest, tag, mode)?;
                 return Ok(staged);
             }
             BufferPath::Pipelined => {
@@ -343,7 +343,7 @@ impl Staged {
         tag: i32,
     ) -> Result<Staged> {
         Self::recv_with(path, into, |into, path| match path {
-            BufferPath::Direct(twin) => comm.start_recv_shadow(into, twin, source, tag),
+            BufferPath::Direct(shadow) => comm.start_recv_shadow(into, shadow, source, tag),
             _ => comm.start_recv(Class::User, into, source, tag),
         })
     }
@@ -381,9 +381,9 @@ impl Staged {
     fn copy_some(&mut self, comm: &Comm) -> bool {
         match &self.path {
             BufferPath::Host | BufferPath::Staged => return false,
-            BufferPath::Direct(twin) => {
-                let twin = Arc::clone(twin);
-                return self.copy_wanted(&twin);
+            BufferPath::Direct(shadow) => {
+                let shadow = Arc::clone(shadow);
+                return self.copy_wanted(&shadow);
             }
             BufferPath::Pipelined => {}
         }
@@ -412,12 +412,12 @@ impl Staged {
 
     /// Copies the whole buffer of a direct send to host memory if the transport needs the bytes
     /// there. Returns true if the bytes were needed.
-    fn copy_wanted(&mut self, twin: &HostShadow) -> bool {
-        if twin.bytes() != DataLocation::Wanted {
+    fn copy_wanted(&mut self, shadow: &HostShadow) -> bool {
+        if shadow.bytes() != DataLocation::Wanted {
             return false;
         }
         self.copy_to(self.device.len());
-        twin.copied(self.failed.is_none());
+        shadow.copied(self.failed.is_none());
         true
     }
 
@@ -438,7 +438,7 @@ impl Staged {
         let is_staged = self.receives && !self.path.is_host();
         if is_staged && matches!(done.status, DTL_SUCCESS | DTL_ERROR_TRUNCATED) {
             let end = usize::try_from(done.size).unwrap_or(usize::MAX).min(self.device.len());
-            let is_there = matches!(&self.path, BufferPath::Direct(twin) if twin.has_landed());
+            let is_there = matches!(&self.path, BufferPath::Direct(shadow) if shadow.has_landed());
             if self.failed.is_none() && end > self.copied && !is_there {
                 self.copy_to(end);
             }
@@ -522,8 +522,8 @@ impl Drop for Staged {
     fn drop(&mut self) {
         let is_started = self.started.op().is_some();
         if is_started && !self.is_over && !self.path.is_host() {
-            if let BufferPath::Direct(twin) = &self.path {
-                twin.give_up();
+            if let BufferPath::Direct(shadow) = &self.path {
+                shadow.give_up();
             }
             // The transport could not release the memory, so the memory is leaked; a program's own
             // buffer would also have to stay valid.

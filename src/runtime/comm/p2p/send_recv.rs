@@ -100,21 +100,31 @@ impl Comm {
     /// Receives a message and fills in its completion. Blocks in the transport if no other object
     /// needs progress meanwhile; otherwise polls, unless the message has already arrived.
     #[inline(always)] // row: send_recv_8
-    fn receive(&self, data: Region, source: i32, tag: i32, told: &mut Completion) -> Result<()> {
+    fn receive(
+        &self,
+        data: Region,
+        source: i32,
+        tag: i32,
+        completion: &mut Completion,
+    ) -> Result<()> {
         let select = self.selector(Class::User, source, tag);
-        let mode = if progress::may_block() { RecvMode::Block(told) } else { RecvMode::Poll(told) };
+        let mode = if progress::may_block() {
+            RecvMode::Block(completion)
+        } else {
+            RecvMode::Poll(completion)
+        };
         match self.link.part().start_recv(data, select, mode)? {
             OpId::COMPLETED => {
-                self.localize(told);
+                self.localize(completion);
                 Ok(())
             }
-            op => self.wait_for_receive(op, source, told),
+            op => self.wait_for_receive(op, source, completion),
         }
     }
 
     #[inline(never)]
-    fn wait_for_receive(&self, op: OpId, source: i32, told: &mut Completion) -> Result<()> {
-        *told = self.complete(OpHandle::recv(op, source), source, self.deadline())?;
+    fn wait_for_receive(&self, op: OpId, source: i32, completion: &mut Completion) -> Result<()> {
+        *completion = self.complete(OpHandle::recv(op, source), source, self.deadline())?;
         Ok(())
     }
 
@@ -159,9 +169,9 @@ impl Comm {
 
     /// Fills in the completion of a completed send if requested. None of its values is significant.
     #[inline(always)] // row: send_recv_8
-    pub(crate) fn tell_sent(&self, told: &mut Completion) {
-        if !told.is_unasked() {
-            *told = self.sent();
+    pub(crate) fn fill_sent(&self, completion: &mut Completion) {
+        if !completion.is_unasked() {
+            *completion = self.sent();
         }
     }
 
@@ -264,7 +274,7 @@ impl Comm {
             status => {
                 let meaning = crate::error::status_message(status).to_string_lossy();
                 match self.link.failure_text() {
-                    Some(said) => format!("{what} {name}: {meaning}: {said}"),
+                    Some(reason) => format!("{what} {name}: {meaning}: {reason}"),
                     None => format!("{what} {name}: {meaning}"),
                 }
             }
@@ -354,13 +364,19 @@ fn send_checked(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) ->
 
 /// Receives a message and fills in its completion, whose status may be TRUNCATED or RANK_FAILURE.
 #[inline(always)] // row: send_recv_8
-pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Completion) -> Result<()> {
+pub fn recv(
+    comm: &Comm,
+    data: Data,
+    source: i32,
+    tag: i32,
+    completion: &mut Completion,
+) -> Result<()> {
     if !comm.is_plain(data.bytes, source, tag) {
-        return recv_checked(comm, data, source, tag, told);
+        return recv_checked(comm, data, source, tag, completion);
     }
     // Not written with `during`, because its closure would not be inlined.
     let ticket = comm.recorder.begin(data.words(Kind::Recv, source, tag));
-    let received = comm.receive(data.bytes, source, tag, told);
+    let received = comm.receive(data.bytes, source, tag, completion);
     comm.recorder.end(ticket);
     received
 }
@@ -374,17 +390,17 @@ fn recv_checked(
     data: Data,
     source: i32,
     tag: i32,
-    told: &mut Completion,
+    completion: &mut Completion,
 ) -> Result<()> {
     check_recv(comm, source, tag)?;
     let path = BufferPath::of_recv(comm, data.bytes)?;
     comm.recorder.during(data.words(Kind::Recv, source, tag), || {
         match path {
-            BufferPath::Host if source == DTL_PROC_NULL => *told = Completion::NOBODY,
-            BufferPath::Host => return comm.receive(data.bytes, source, tag, told),
+            BufferPath::Host if source == DTL_PROC_NULL => *completion = Completion::NOBODY,
+            BufferPath::Host => return comm.receive(data.bytes, source, tag, completion),
             path => {
                 let mut staged = Staged::recv(comm, path, data.bytes, source, tag)?;
-                *told = staged.complete(comm, source, comm.deadline())?;
+                *completion = staged.complete(comm, source, comm.deadline())?;
             }
         }
         Ok(())

@@ -322,7 +322,7 @@ impl RmaPath for Direct {
     }
 
     #[inline]
-    fn start(&self, at: TargetRange, op: &RmaOp, asked: TicketRequest) -> Result<RmaStart> {
+    fn start(&self, at: TargetRange, op: &RmaOp, wants_ticket: TicketRequest) -> Result<RmaStart> {
         let memory = self.target(at.target)?.memory.part(at.offset, at.len);
         match *op {
             RmaOp::Put(from) => copy(memory, from),
@@ -347,7 +347,7 @@ impl RmaPath for Direct {
                 }
             }
         }
-        if asked {
+        if wants_ticket {
             // No flush follows that would detect a dead target.
             self.check_alive(&(at.target..at.target + 1))?;
         }

@@ -73,9 +73,9 @@ struct RankWindow {
 pub struct Window {
     /// Private communicator of the window.
     comm: Arc<Comm>,
-    way: Arc<dyn RmaPath>,
-    /// `way` as a `Direct`, if every rank reaches all memory by loads and stores. The concrete type
-    /// saves a virtual call in operations of about ten nanoseconds.
+    path: Arc<dyn RmaPath>,
+    /// `path` as a `Direct`, if every rank reaches all memory by loads and stores. The concrete
+    /// type saves a virtual call in operations of about ten nanoseconds.
     direct: Option<Arc<Direct>>,
     /// Parts of all ranks, by rank.
     parts: Vec<RankWindow>,
@@ -143,9 +143,10 @@ pub fn create(comm: &Comm, offer: Result<WindowOffer>) -> Result<(dtl_win_t, Add
     let had = offer.and_then(|offer| OfferMemory::of(comm, offer));
     let status = had.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
     let [size, unit, place, check, windows, base] = had.as_ref().map_or([0; 6], OfferMemory::words);
-    let says = [status as u32 as u64, process_mark(), size, unit, place, check, windows, base];
-    let (own, said) = group::private(comm, Kind::WinCreate, says)?;
-    match build(&own, had, &said) {
+    let own_record =
+        [status as u32 as u64, process_mark(), size, unit, place, check, windows, base];
+    let (own, records) = group::private(comm, Kind::WinCreate, own_record)?;
+    match build(&own, had, &records) {
         Ok(window) => Ok(window),
         Err(error) => {
             drop(super::destroy(&own));
@@ -159,11 +160,11 @@ type PartRecord = [u64; 8];
 fn build(
     own: &Arc<Comm>,
     had: Result<OfferMemory>,
-    said: &[PartRecord],
+    records: &[PartRecord],
 ) -> Result<(dtl_win_t, Addr)> {
     let had = had?;
-    select::check_all("make its part of the window", said.iter().map(|[status, ..]| *status))?;
-    let mut parts: Vec<RankWindow> = said
+    select::check_all("make its part of the window", records.iter().map(|[status, ..]| *status))?;
+    let mut parts: Vec<RankWindow> = records
         .iter()
         .map(|&[_, process, size, disp_unit, ..]| RankWindow {
             size,
@@ -173,15 +174,15 @@ fn build(
         })
         .collect();
     let words: Vec<select::Words> =
-        said.iter().map(|&[_, _, a, b, c, d, e, f]| [a, b, c, d, e, f]).collect();
-    let PathChoice { way, direct, memory, kept } = select::choose(own, had, &parts, &words)?;
+        records.iter().map(|&[_, _, a, b, c, d, e, f]| [a, b, c, d, e, f]).collect();
+    let PathChoice { path, direct, memory, kept } = select::choose(own, had, &parts, &words)?;
     for (part, memory) in parts.iter_mut().zip(direct.iter().flat_map(|direct| direct.memories())) {
         part.memory = memory;
     }
     let epochs = Epochs::new(parts.len());
-    let needs_thread = way.needs_thread();
-    let served = Arc::clone(&way);
-    let window = Window { comm: Arc::clone(own), way, direct, parts, memory, _kept: kept, epochs };
+    let needs_thread = path.needs_thread();
+    let served = Arc::clone(&path);
+    let window = Window { comm: Arc::clone(own), path, direct, parts, memory, _kept: kept, epochs };
     let Some(id) = TABLE.insert(Arc::new(window)) else {
         hang_report::absent(own, HERE);
         return fail!(DTL_ERROR_LIMIT, "no handle left for another window: destroy some");
@@ -218,7 +219,7 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_win_t) -> Result<Option<Arc<Wi
 pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
     window.comm.check_open()?;
     if window.epochs.is_stuck() {
-        window.epochs.take_all(|targets| window.way.leave(targets));
+        window.epochs.take_all(|targets| window.path.leave(targets));
         window.epochs.set_broken();
     }
     let mut is_whole = !window.epochs.is_broken() && !window.comm.has_died();
@@ -231,11 +232,11 @@ pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
     if TABLE.remove(&inside_out::enter(), handle.id).is_none() {
         return Err(invalid_handle("window", TAG, handle.id));
     }
-    rma_progress::remove(&window.way);
-    if window.way.closes_alone() {
+    rma_progress::remove(&window.path);
+    if window.path.closes_alone() {
         wait_for_others(window);
     }
-    window.way.close(is_whole);
+    window.path.close(is_whole);
     super::destroy(&window.comm)
 }
 
@@ -292,7 +293,7 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         // Owners of the remaining references must not access the memory any more.
-        self.way.close(false);
+        self.path.close(false);
     }
 }
 
@@ -304,7 +305,7 @@ pub fn info(window: &Window, rank: i32, out: &mut dtl_win_info_t) -> Result<()> 
     if rank == window.comm.rank {
         out.base = window.memory.addr().ptr();
     }
-    copy_text(&mut out.way, window.way.describe());
+    copy_text(&mut out.way, window.path.describe());
     Ok(())
 }
 
@@ -315,8 +316,8 @@ pub fn destroy_all() {
     for id in TABLE.handles() {
         if let Some(window) = TABLE.remove(&inside, id) {
             // The other ranks must not wait for locks of a rank that has left.
-            window.epochs.take_all(|targets| window.way.leave(targets));
-            window.way.close(false);
+            window.epochs.take_all(|targets| window.path.leave(targets));
+            window.path.close(false);
         }
     }
 }

@@ -106,7 +106,7 @@ pub fn run_as_request(
 ) -> Result<dtl_request_t> {
     let kind = if let RmaOp::Put(_) = op { Kind::Put } else { Kind::Get };
     let begun = window.start(name, place, op, true)?;
-    request::of_window(&window.comm, (kind, place.target), &window.way, begun)
+    request::of_window(&window.comm, (kind, place.target), &window.path, begun)
 }
 
 /// Returns the update of a built-in dtype and operation, which every target can apply.
@@ -137,7 +137,7 @@ fn no_change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
 }
 
 impl Window {
-    fn start(&self, name: &str, place: TargetAddr, op: RmaOp, asked: bool) -> Result<RmaStart> {
+    fn start(&self, name: &str, place: TargetAddr, op: RmaOp, wants_op: bool) -> Result<RmaStart> {
         let buffers = op.buffers();
         buffers.into_iter().try_for_each(|buffer| device_only::refuse(name, buffer))?;
         let [result, from, expected] = buffers;
@@ -155,7 +155,7 @@ impl Window {
             _ => self.check_apart(name, spot, buffers).map(|()| spot)?,
         };
         let Some(spot) = spot else { return Ok(RmaStart::Over) };
-        self.way.start(spot, &op, asked).map_err(|error| error.within(name))
+        self.path.start(spot, &op, wants_op).map_err(|error| error.within(name))
     }
 
     /// Checks that no buffer of an accumulating operation overlaps the elements that it changes, if

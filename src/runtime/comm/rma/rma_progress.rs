@@ -50,20 +50,20 @@ const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 /// Adds the path of a new window.
-pub(super) fn add(way: &Arc<dyn RmaPath>, needs_thread: bool) -> Result<()> {
+pub(super) fn add(path: &Arc<dyn RmaPath>, needs_thread: bool) -> Result<()> {
     if needs_thread {
         let mut thread = THREAD.lock();
         thread.start()?;
         thread.needed += 1;
-        thread.tell(Some(way));
+        thread.tell(Some(path));
     }
-    SERVED.add(way);
+    SERVED.add(path);
     Ok(())
 }
 
 /// Removes the path of a window that is destroyed.
-pub(super) fn remove(way: &Arc<dyn RmaPath>) {
-    if SERVED.remove(Arc::as_ptr(way).addr()) && way.needs_thread() {
+pub(super) fn remove(path: &Arc<dyn RmaPath>) {
+    if SERVED.remove(Arc::as_ptr(path).addr()) && path.needs_thread() {
         let mut thread = THREAD.lock();
         thread.needed = thread.needed.saturating_sub(1);
         if thread.needed == 0 { thread.end() } else { thread.tell(None) }
@@ -75,10 +75,10 @@ impl Thread {
         if self.running.is_some() {
             return Ok(());
         }
-        let told = Arc::new(ThreadControl::default());
-        let its = Arc::clone(&told);
+        let control = Arc::new(ThreadControl::default());
+        let its = Arc::clone(&control);
         match spawn("dtl-window", move || work(&its)) {
-            Ok(handle) => self.running = Some((handle, told)),
+            Ok(handle) => self.running = Some((handle, control)),
             Err(error) => {
                 return fail!(
                     DTL_ERROR_LIMIT,
@@ -91,17 +91,17 @@ impl Thread {
 
     /// Passes a new window and the number of windows to the thread, and wakes it.
     fn tell(&self, new: Option<&Arc<dyn RmaPath>>) {
-        if let Some((handle, told)) = &self.running {
-            told.new.lock().extend(new.map(Arc::downgrade));
-            told.needed.store(self.needed, Ordering::Relaxed);
-            told.version.fetch_add(1, Ordering::Release);
+        if let Some((handle, control)) = &self.running {
+            control.new.lock().extend(new.map(Arc::downgrade));
+            control.needed.store(self.needed, Ordering::Relaxed);
+            control.version.fetch_add(1, Ordering::Release);
             handle.thread().unpark();
         }
     }
 
     fn end(&mut self) {
-        if let Some((handle, told)) = self.running.take() {
-            told.ends.store(true, Ordering::Release);
+        if let Some((handle, control)) = self.running.take() {
+            control.ends.store(true, Ordering::Release);
             handle.thread().unpark();
             if handle.join().is_err() {
                 crate::runtime::log::warning!(
@@ -135,8 +135,8 @@ fn clear() {
 /// Serves the next few windows, in turn.
 pub(crate) fn serve_some() {
     if SERVED.len() > 0 {
-        for way in SERVED.turns().iter().flatten() {
-            way.serve();
+        for path in SERVED.turns().iter().flatten() {
+            path.serve();
         }
     }
 }
@@ -148,20 +148,20 @@ pub(super) fn serve_all() {
 }
 
 /// Runs the thread until its end is requested.
-fn work(told: &ThreadControl) {
-    let (mut known, mut ways) = (0, Vec::<Weak<dyn RmaPath>>::new());
+fn work(control: &ThreadControl) {
+    let (mut known, mut paths) = (0, Vec::<Weak<dyn RmaPath>>::new());
     let mut vain = 0_u32;
-    while !told.ends.load(Ordering::Acquire) {
-        let version = told.version.load(Ordering::Acquire);
+    while !control.ends.load(Ordering::Acquire) {
+        let version = control.version.load(Ordering::Acquire);
         if version != known {
-            ways.append(&mut told.new.lock());
+            paths.append(&mut control.new.lock());
             // Destroyed windows are removed once they are as many as the live windows.
-            if ways.len() > 2 * told.needed.load(Ordering::Relaxed) {
-                ways.retain(|way| way.strong_count() > 0);
+            if paths.len() > 2 * control.needed.load(Ordering::Relaxed) {
+                paths.retain(|path| path.strong_count() > 0);
             }
             (known, vain) = (version, 0);
         }
-        if look(&ways, if sleep_after(vain) > BETWEEN_LOOKS { LOOKS } else { 1 }) {
+        if look(&paths, if sleep_after(vain) > BETWEEN_LOOKS { LOOKS } else { 1 }) {
             vain = 0;
             thread::yield_now();
         } else {
@@ -172,14 +172,14 @@ fn work(told: &ThreadControl) {
 }
 
 /// Serves all windows up to `times` times. Returns true once a request was served.
-fn look(ways: &[Weak<dyn RmaPath>], times: u32) -> bool {
+fn look(paths: &[Weak<dyn RmaPath>], times: u32) -> bool {
     (0..times).any(|number| {
         if number > 0 {
             thread::park_timeout(BETWEEN_LOOKS);
         }
         let _aside = epoch::aside();
-        let served = ways.iter().filter_map(Weak::upgrade).filter(|way| way.needs_thread());
-        served.fold(false, |any, way| way.serve() | any)
+        let served = paths.iter().filter_map(Weak::upgrade).filter(|path| path.needs_thread());
+        served.fold(false, |any, path| path.serve() | any)
     })
 }
 

@@ -107,21 +107,21 @@ pub(super) enum WindowMemory {
 
 /// Selected path of a window, and this rank's memory.
 pub(super) struct PathChoice {
-    pub(super) way: Arc<dyn RmaPath>,
-    /// `way` as a `Direct`, if every rank reaches all memory by loads and stores.
+    pub(super) path: Arc<dyn RmaPath>,
+    /// `path` as a `Direct`, if every rank reaches all memory by loads and stores.
     pub(super) direct: Option<Arc<Direct>>,
     pub(super) memory: Region,
     pub(super) kept: WindowMemory,
 }
 
-/// Selects the path and the memory of a window. `said` has the encoded offer of each rank.
+/// Selects the path and the memory of a window. `offers` has the encoded offer of each rank.
 pub(super) fn choose(
     own: &Arc<Comm>,
     mut had: OfferMemory,
     parts: &[RankWindow],
-    said: &[Words],
+    offers: &[Words],
 ) -> Result<PathChoice> {
-    let keys: Vec<_> = said.iter().map(|&[_, _, place, check, ..]| [place, check]).collect();
+    let keys: Vec<_> = offers.iter().map(|&[_, _, place, check, ..]| [place, check]).collect();
     if let Source::Shared(_) = &had.source {
         if keys.iter().all(|key| *key != [0; 2]) {
             return by_shared_memory(own, had, &keys);
@@ -129,16 +129,16 @@ pub(super) fn choose(
     }
     let is_one_process =
         parts.iter().all(|part| parts.first().is_some_and(|first| part.process == first.process));
-    let all = said.iter().fold(OF_ITS_OWN | LATER, |all, [.., word, _]| all & word);
+    let all = offers.iter().fold(OF_ITS_OWN | LATER, |all, [.., word, _]| all & word);
     let why = if own.members.is_some() {
-        have_memory(own, &mut had, said)?;
+        have_memory(own, &mut had, offers)?;
         "windows of the transport's own are for all ranks in their order".to_owned()
     } else if all & OF_GIVEN == 0 {
-        have_memory(own, &mut had, said)?;
-        why_none(own, &had, said)
+        have_memory(own, &mut had, offers)?;
+        why_none(own, &had, offers)
     } else {
         if all != OF_ITS_OWN | LATER {
-            have_memory(own, &mut had, said)?;
+            have_memory(own, &mut had, offers)?;
         }
         loop {
             let why = match by_transport(own, had, parts, is_one_process)? {
@@ -152,37 +152,37 @@ pub(super) fn choose(
             if !matches!(had.source, Source::Later(_)) {
                 break why;
             }
-            have_memory(own, &mut had, said)?;
+            have_memory(own, &mut had, offers)?;
         }
     };
     let memory = had.region();
-    let mut way = Active::new(Arc::clone(own), memory, is_one_process)?;
-    let bases: Vec<u64> = said.iter().map(|&[.., base]| base).collect();
-    let copies = way.use_copies(&bases);
-    let way = Arc::new(way);
-    record_choice(&*way, &format!("{why}{copies}"));
+    let mut path = Active::new(Arc::clone(own), memory, is_one_process)?;
+    let bases: Vec<u64> = offers.iter().map(|&[.., base]| base).collect();
+    let copies = path.use_copies(&bases);
+    let path = Arc::new(path);
+    record_choice(&*path, &format!("{why}{copies}"));
     let kept = match had.source {
         Source::Scratch(scratch) => WindowMemory::Scratch(scratch),
         Source::Shared(part) => WindowMemory::Shared(part),
         Source::Given(_) | Source::Later(_) => WindowMemory::Elsewhere,
     };
-    Ok(PathChoice { way, direct: None, memory, kept })
+    Ok(PathChoice { path, direct: None, memory, kept })
 }
 
 /// Records the selected path and the reason for `dtl_explain`.
-fn record_choice(way: &dyn RmaPath, why: &str) {
-    explain::chose("window", &format!("{} ({why})", way.describe()));
+fn record_choice(path: &dyn RmaPath, why: &str) {
+    explain::chose("window", &format!("{} ({why})", path.describe()));
 }
 
 /// Returns the reason why the transport of some rank cannot create this window.
-fn why_none(own: &Comm, had: &OfferMemory, said: &[Words]) -> String {
+fn why_none(own: &Comm, had: &OfferMemory, offers: &[Words]) -> String {
     match had.windows {
-        _ if !load_store::has_room(said.len()) => {
-            format!("{} ranks are too many to reach each other's memory", said.len())
+        _ if !load_store::has_room(offers.len()) => {
+            format!("{} ranks are too many to reach each other's memory", offers.len())
         }
         Err(why) => why.to_owned(),
         _ => {
-            let first = said.iter().position(|[.., word, _]| word & OF_GIVEN == 0).unwrap_or(0);
+            let first = offers.iter().position(|[.., word, _]| word & OF_GIVEN == 0).unwrap_or(0);
             format!(
                 "the transport of rank {first} makes no windows; rank {} has one that does",
                 own.rank
@@ -206,7 +206,7 @@ fn by_shared_memory(
     record_choice(&direct, "every rank reaches the memory of all parts by itself");
     let direct = Arc::new(direct);
     Ok(PathChoice {
-        way: Arc::clone(&direct) as _,
+        path: Arc::clone(&direct) as _,
         direct: Some(direct),
         memory,
         kept: WindowMemory::Elsewhere,
@@ -214,8 +214,8 @@ fn by_shared_memory(
 }
 
 /// Allocates the memory that was left to the transport on any rank. Collective.
-fn have_memory(own: &Comm, had: &mut OfferMemory, said: &[Words]) -> Result<()> {
-    if said.iter().all(|[.., word, _]| word & LATER == 0) {
+fn have_memory(own: &Comm, had: &mut OfferMemory, offers: &[Words]) -> Result<()> {
+    if offers.iter().all(|[.., word, _]| word & LATER == 0) {
         return Ok(());
     }
     let outcome = match had.source {
@@ -245,33 +245,33 @@ fn by_transport(
         window.iter().for_each(|window| window.close(false));
         return Ok(Err((had, why)));
     }
-    let way = window
+    let path = window
         .and_then(|window| BackendRma::new(Arc::clone(own), window, is_one_process).map(Arc::new));
-    let why = failure(own, &way)?;
-    let way = match (way, why) {
-        (Ok(way), None) => way,
-        (way, why) => {
-            way.iter().for_each(|way| way.close(false));
+    let why = failure(own, &path)?;
+    let path = match (path, why) {
+        (Ok(path), None) => path,
+        (path, why) => {
+            path.iter().for_each(|path| path.close(false));
             return Ok(Err((had, why.unwrap_or_default())));
         }
     };
-    record_choice(&*way, "the transport has windows of its own");
-    let memory = way.memory();
+    record_choice(&*path, "the transport has windows of its own");
+    let memory = path.memory();
     if let Source::Scratch(scratch) = had.source {
-        way.keep(scratch);
+        path.keep(scratch);
     }
-    Ok(Ok(PathChoice { way, direct: None, memory, kept: WindowMemory::Elsewhere }))
+    Ok(Ok(PathChoice { path, direct: None, memory, kept: WindowMemory::Elsewhere }))
 }
 
 /// Exchanges the local records of the transport's windows among all ranks, if the windows have
 /// records. Returns the reason if this fails on any rank.
 fn introduce(own: &Comm, window: &Result<Box<dyn component::Window>>) -> Result<Option<String>> {
-    let says = window.as_ref().map_err(Error::clone).and_then(|window| window.local_record());
-    let why = failure(own, &says)?;
-    match (window, says) {
-        (Ok(window), Ok(says)) if why.is_none() && !says.is_empty() => {
-            let said = coll::allgather_words(own, Kind::WinCreate, &says)?;
-            failure(own, &window.set_records(&said))
+    let record = window.as_ref().map_err(Error::clone).and_then(|window| window.local_record());
+    let why = failure(own, &record)?;
+    match (window, record) {
+        (Ok(window), Ok(record)) if why.is_none() && !record.is_empty() => {
+            let offers = coll::allgather_words(own, Kind::WinCreate, &record)?;
+            failure(own, &window.set_records(&offers))
         }
         _ => Ok(why),
     }
@@ -294,8 +294,8 @@ fn gather_status<T>(own: &Comm, outcome: &Result<T>) -> Result<Vec<u64>> {
 }
 
 /// Returns the first failure of the statuses of all ranks, given in rank order.
-pub(super) fn check_all(what: &str, said: impl Iterator<Item = u64>) -> Result<()> {
-    for (rank, status) in said.enumerate() {
+pub(super) fn check_all(what: &str, offers: impl Iterator<Item = u64>) -> Result<()> {
+    for (rank, status) in offers.enumerate() {
         let status = status as u32 as i32;
         if status != DTL_SUCCESS {
             let name = error::status_name(status).to_string_lossy();

@@ -30,7 +30,7 @@ impl Window {
     fn lock(&self, name: &str, target: Option<i32>, exclusive: bool) -> Result<()> {
         self.epochs.begin_lock(name, target)?;
         let targets = target.map_or_else(|| self.all(), |target| target..target + 1);
-        let locked = self.way.lock(targets, exclusive);
+        let locked = self.path.lock(targets, exclusive);
         match locked {
             Ok(()) => self.epochs.locked(target),
             Err(_) => self.epochs.unlocked(target),
@@ -41,7 +41,7 @@ impl Window {
     fn unlock(&self, name: &str, target: Option<i32>) -> Result<()> {
         self.epochs.begin_unlock(name, target)?;
         let targets = target.map_or_else(|| self.all(), |target| target..target + 1);
-        let unlocked = self.way.unlock(targets);
+        let unlocked = self.path.unlock(targets);
         let is_stuck =
             unlocked.as_ref().map_or_else(Error::status, |()| DTL_SUCCESS) == DTL_ERROR_TIMEOUT;
         self.epochs.set_stuck(is_stuck);
@@ -59,7 +59,7 @@ pub fn fence(window: &Window) -> Result<()> {
     const NAME: &str = "dtl_win_fence";
     window.comm.check_open()?;
     window.epochs.begin_fence(NAME)?;
-    let flushed = window.way.flush(window.all(), FlushScope::Target);
+    let flushed = window.path.flush(window.all(), FlushScope::Target);
     let met =
         flushed.and_then(|()| coll::wait(&window.comm, coll::meet(&window.comm, Kind::Fence)));
     window.epochs.end_fence(met.is_ok());
@@ -114,7 +114,7 @@ pub fn flush(window: &Window, target: i32, is_local: bool) -> Result<()> {
     };
     let Some(targets) = window.one(name, target)? else { return Ok(()) };
     window.epochs.check_flush(name, Some(target))?;
-    window.way.flush(targets, reach).map_err(|error| error.within(name))
+    window.path.flush(targets, reach).map_err(|error| error.within(name))
 }
 
 /// Waits for this rank's operations on all targets; `is_local`: only for their local completion.
@@ -125,5 +125,5 @@ pub fn flush_all(window: &Window, is_local: bool) -> Result<()> {
     };
     window.comm.check_open()?;
     window.epochs.check_flush(name, None)?;
-    window.way.flush(window.all(), reach).map_err(|error| error.within(name))
+    window.path.flush(window.all(), reach).map_err(|error| error.within(name))
 }

@@ -28,25 +28,25 @@ fn a_question_is_put_as_often_as_it_may() {
     let at = Addr::new((&raw mut nowhere).cast());
     // SAFETY: `third` accepts any request.
     let asking = unsafe { ForeignTester::new(third, at, &STATE, 4, 200) };
-    let mut heard = TestOutputs::nothing();
-    assert_eq!(asking.test(8 << 2, &mut heard, || false), TestOutcome::Pending);
-    assert_eq!(asking.test(8 << 2, &mut heard, || true), TestOutcome::Over);
-    assert_eq!((heard.request, heard.code, heard.status.0[0], nowhere.0[0]), (8, 0, 7, 0));
-    let mut heard = TestOutputs::nothing();
-    assert_eq!(asking.test(8 << 2 | SEND, &mut heard, || true), TestOutcome::Over);
-    assert_eq!((heard.status.0[0], nowhere.0[0]), (0, 7));
-    assert_eq!(asking.test(9 << 2, &mut heard, || true), TestOutcome::Over);
-    assert_eq!(heard.code, 5);
+    let mut outputs = TestOutputs::nothing();
+    assert_eq!(asking.test(8 << 2, &mut outputs, || false), TestOutcome::Pending);
+    assert_eq!(asking.test(8 << 2, &mut outputs, || true), TestOutcome::Over);
+    assert_eq!((outputs.request, outputs.code, outputs.status.0[0], nowhere.0[0]), (8, 0, 7, 0));
+    let mut outputs = TestOutputs::nothing();
+    assert_eq!(asking.test(8 << 2 | SEND, &mut outputs, || true), TestOutcome::Over);
+    assert_eq!((outputs.status.0[0], nowhere.0[0]), (0, 7));
+    assert_eq!(asking.test(9 << 2, &mut outputs, || true), TestOutcome::Over);
+    assert_eq!(outputs.code, 5);
     asking.limit(0);
     assert_eq!(
-        (asking.often(), asking.test(8 << 2, &mut heard, || true)),
+        (asking.often(), asking.test(8 << 2, &mut outputs, || true)),
         (1, TestOutcome::Pending)
     );
-    assert_eq!(asking.test(8 << 2 | OTHER, &mut heard, || true), TestOutcome::Unasked);
-    asking.set_odd(1);
-    assert_eq!(asking.test(8 << 2, &mut heard, || true), TestOutcome::Unasked);
-    asking.set_odd(0);
+    assert_eq!(asking.test(8 << 2 | OTHER, &mut outputs, || true), TestOutcome::Unasked);
+    asking.set_extras(1);
+    assert_eq!(asking.test(8 << 2, &mut outputs, || true), TestOutcome::Unasked);
+    asking.set_extras(0);
     STATE.store(1, Ordering::Relaxed);
-    assert_eq!(asking.test(8 << 2, &mut heard, || true), TestOutcome::Unasked);
+    assert_eq!(asking.test(8 << 2, &mut outputs, || true), TestOutcome::Unasked);
     assert_eq!(request_in(!0xFFF << 2 | 3), !0xFFF);
 }

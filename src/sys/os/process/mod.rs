@@ -302,9 +302,9 @@ pub fn run(command: &mut Command, hear: Capture, limit: Duration) -> io::Result<
     // Without a pid fd (the child is reaped already, or the kernel is older than 5.3) the end of
     // the output counts as the end of the program.
     let held = PidFd::open(i32::try_from(child.id()).unwrap_or(0)).ok();
-    let heard = listen(pipe, held.as_ref(), begin, limit);
+    let read = listen(pipe, held.as_ref(), begin, limit);
     if hear == Capture::Everything {
-        if held.is_none() && matches!(heard, Ok((_, true))) {
+        if held.is_none() && matches!(read, Ok((_, true))) {
             wait_by_looking(child.id(), begin, limit);
         }
         // The process id is still the child's: not reaped yet, or reaped just now by the program.
@@ -319,8 +319,8 @@ pub fn run(command: &mut Command, hear: Capture, limit: Duration) -> io::Result<
         }
         None => drop(child.try_wait()), // it may be reaped already
     }
-    let (said, in_time) = heard?;
-    Ok(ChildOutput { output: said, in_time })
+    let (output, in_time) = read?;
+    Ok(ChildOutput { output, in_time })
 }
 
 /// Waits for a child whose output has ended, where the kernel has no pid fd. Does not reap it.
@@ -377,17 +377,17 @@ fn listen(
     begin: Instant,
     limit: Duration,
 ) -> io::Result<(Vec<u8>, bool)> {
-    let (mut pipe, mut said) = (Some(File::from(pipe)), Vec::new());
+    let (mut pipe, mut output) = (Some(File::from(pipe)), Vec::new());
     loop {
         // In this order: all bytes that the program wrote before its end are in the pipe by then.
         let has_ended = held.is_some_and(PidFd::exited);
-        pipe = pipe.take().and_then(|mut pipe| drain(&mut pipe, &mut said).then_some(pipe));
+        pipe = pipe.take().and_then(|mut pipe| drain(&mut pipe, &mut output).then_some(pipe));
         if has_ended || (held.is_none() && pipe.is_none()) {
-            return Ok((said, true));
+            return Ok((output, true));
         }
         let left = limit.saturating_sub(begin.elapsed());
         if left.is_zero() {
-            return Ok((said, false));
+            return Ok((output, false));
         }
         let fds: Vec<_> =
             pipe.iter().map(AsFd::as_fd).chain(held.iter().map(|held| held.as_fd())).collect();
@@ -396,8 +396,8 @@ fn listen(
 }
 
 /// Reads the bytes that have arrived. Returns false at the end of the output.
-fn drain(pipe: &mut File, said: &mut Vec<u8>) -> bool {
-    match pipe.read_to_end(said) {
+fn drain(pipe: &mut File, output: &mut Vec<u8>) -> bool {
+    match pipe.read_to_end(output) {
         Ok(_) => false,
         Err(error) => error.kind() == ErrorKind::WouldBlock,
     }

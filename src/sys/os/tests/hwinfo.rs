@@ -89,7 +89,7 @@ fn a_machine_of_two_sockets_under_the_unified_groups() {
 
 #[test]
 fn groups_of_the_first_version() {
-    let told = Folder::new(
+    let found = Folder::new(
         "first",
         &[
             ("proc/self/cgroup", "4:memory:/job/1\n1:cpu,cpuacct:/\n0::/\n"),
@@ -101,19 +101,19 @@ fn groups_of_the_first_version() {
         ],
     )
     .topology();
-    assert_eq!((told.memory_limit_bytes, told.quota_millicpus), (5000, 0));
+    assert_eq!((found.memory_limit_bytes, found.quota_millicpus), (5000, 0));
 }
 
 #[test]
 fn nothing_there_is_no_failure() {
-    let told = Folder::new("none", &[]).topology();
-    assert!(told.cpus >= 1);
-    assert_eq!(told, Topology { cpus: told.cpus, numa_nodes: 1, ..Topology::default() });
+    let found = Folder::new("none", &[]).topology();
+    assert!(found.cpus >= 1);
+    assert_eq!(found, Topology { cpus: found.cpus, numa_nodes: 1, ..Topology::default() });
 }
 
 #[test]
 fn this_machine_agrees_with_itself() {
-    let (told, own) = (topology(), affinity());
-    assert!(!own.is_empty() && own.len() <= told.cpus && own.is_sorted(), "{own:?} {told:?}");
-    assert!(told.memory_bytes > 1 << 20 && told.cores <= told.cpus, "{told:?}");
+    let (found, own) = (topology(), affinity());
+    assert!(!own.is_empty() && own.len() <= found.cpus && own.is_sorted(), "{own:?} {found:?}");
+    assert!(found.memory_bytes > 1 << 20 && found.cores <= found.cpus, "{found:?}");
 }

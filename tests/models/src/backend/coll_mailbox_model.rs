@@ -1,7 +1,7 @@
 //! Models of the board: what is posted is read whole, and its block is not written again before all
 //! have read it.
 //!
-//! A sheet has two blocks of one word here, and a page for two. A block that is read too early or
+//! A mailbox has two blocks of one word here, and a page for two. A block that is read too early or
 //! taken back too early is an unordered access to its bytes, which loom refuses.
 
 use super::coll_mailbox::{MailboxView, Places, SHEET, place_bytes};
@@ -140,7 +140,7 @@ fn turns() {
     });
 }
 
-/// Rank 0's sheet is reserved for another board as soon as rank 1 no longer reads it there.
+/// Rank 0's mailbox is reserved for another communicator as soon as rank 1 no longer reads it there.
 fn used_again() {
     let memory = SharedMapping::create(3 * place_bytes(2));
     let open = |places: &mut Places,

@@ -13,7 +13,7 @@ pub(crate) const SHM_RANKS: i32 = shm::MOST_RANKS as i32;
 /// Whether a board of this kind, on so many ranks, is used for a collective.
 pub(crate) fn has_board(kind: Kind, job: &DryRunJob, plan: &CollectivePlan) -> bool {
     let ranks = job.ranks.unsigned_abs() as usize;
-    kind == Kind::Shm && ranks <= shm::BOARD_RANKS && plan.prefers_board(shm::BOARD_ROOM)
+    kind == Kind::Shm && ranks <= shm::BOARD_RANKS && plan.prefers_mailboxes(shm::BOARD_ROOM)
 }
 
 /// Bytes of one rank.

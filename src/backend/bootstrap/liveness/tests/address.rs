@@ -44,14 +44,14 @@ fn addresses_survive_the_way_and_no_way_leads_back() {
     let (here, there) =
         (at(1, true, &["10.0.0.1", "172.17.0.1"]), at(2, true, &["10.0.0.2", "172.17.0.1"]));
     assert_eq!(Address::parse(&there.words()), there);
-    let ways = |to: &Address, from| {
-        to.ways(from).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    let socket_addrs = |to: &Address, from| {
+        to.socket_addrs(from).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(ways(&there, &here), "10.0.0.2:4711");
-    assert_eq!(ways(&here, &here), "127.0.0.1:4711 10.0.0.1:4711 172.17.0.1:4711");
+    assert_eq!(socket_addrs(&there, &here), "10.0.0.2:4711");
+    assert_eq!(socket_addrs(&here, &here), "127.0.0.1:4711 10.0.0.1:4711 172.17.0.1:4711");
     let six = at(2, false, &["fd00::2"]);
     assert_eq!(
-        (ways(&six, &here), Address::parse(&six.words())),
+        (socket_addrs(&six, &here), Address::parse(&six.words())),
         ("[fd00::2]:4711".to_owned(), six)
     );
 }

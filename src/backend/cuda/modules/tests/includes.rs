@@ -38,7 +38,7 @@ fn options_name_folders_and_files() {
         let bytes: Vec<&[u8]> = options.iter().map(|option| option.as_bytes()).collect();
         read_options(&bytes)
     };
-    let told = read(&[
+    let options = read(&[
         "-Ione",
         "-I",
         "two",
@@ -49,9 +49,9 @@ fn options_name_folders_and_files() {
         "-I four",
         "--pre-include=y.h",
     ]);
-    let told = told.unwrap();
-    assert_eq!(told.folders, ["one", "two", "three", "four"].map(PathBuf::from));
-    assert_eq!(told.names, [b"x.h", b"y.h"]);
+    let options = options.unwrap();
+    assert_eq!(options.folders, ["one", "two", "three", "four"].map(PathBuf::from));
+    assert_eq!(options.names, [b"x.h", b"y.h"]);
     assert_eq!(read(&["-I=five"]).unwrap().folders, ["=five", "five"].map(PathBuf::from));
     for unknown in [&["-pch"][..], &["--use-pch=a"], &["-I"], &["--options-file=/proc/self/exe"]] {
         assert!(read(unknown).is_none(), "{unknown:?}");

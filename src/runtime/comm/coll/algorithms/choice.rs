@@ -120,7 +120,7 @@ pub(crate) struct Allowed {
     /// True if two-level algorithms are allowed.
     pub(crate) two_level: bool,
     /// True if algorithms over a collective mailbox are allowed.
-    pub(crate) flat: bool,
+    pub(crate) mailboxes: bool,
 }
 
 /// Returns the algorithm for collective `kind` over `ranks` ranks with `bytes` bytes.
@@ -138,7 +138,7 @@ pub(crate) fn choose(
             && (commutes || !row.commutes)
             && match row.algorithm {
                 Algorithm::TwoLevel => allowed.two_level,
-                Algorithm::Flat => allowed.flat,
+                Algorithm::Flat => allowed.mailboxes,
                 _ => true,
             }
     };

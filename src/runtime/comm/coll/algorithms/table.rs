@@ -95,7 +95,7 @@ const fn reduction(
 use Extent::{All, Nothing, Own, Varied};
 
 const BARRIER: CollectiveRow =
-    row(Kind::Barrier, Nothing, Nothing, Root::None, |s, g, way, _| match way.nodes() {
+    row(Kind::Barrier, Nothing, Nothing, Root::None, |s, g, choice, _| match choice.nodes() {
         Some(levels) => two_level::barrier(s, levels),
         None => super::barrier(s, g),
     });
@@ -103,41 +103,41 @@ const BARRIER: CollectiveRow =
 /// Rows in the order of `Kind`.
 static TABLE: [CollectiveRow; 17] = [
     BARRIER,
-    row(Kind::Bcast, Nothing, Own, Root::Everywhere, |s, g, way, a| match way.nodes() {
+    row(Kind::Bcast, Nothing, Own, Root::Everywhere, |s, g, choice, a| match choice.nodes() {
         Some(levels) => two_level::bcast(s, levels, a.root, a.recv.whole()),
-        None => super::bcast(s, g, way.how, a.root, a.recv.whole()),
+        None => super::bcast(s, g, choice.how, a.root, a.recv.whole()),
     }),
-    reduction(Kind::Reduce, Own, Own, Root::Recv, |s, g, way, a| match way.nodes() {
+    reduction(Kind::Reduce, Own, Own, Root::Recv, |s, g, choice, a| match choice.nodes() {
         Some(levels) => two_level::reduce(s, levels, g, a.root, a.folding(), a.pair()),
-        None => super::reduce(s, g, way.how, a.root, a.folding(), a.pair()),
+        None => super::reduce(s, g, choice.how, a.root, a.folding(), a.pair()),
     }),
-    reduction(Kind::Allreduce, Own, Own, Root::None, |s, g, way, a| match way.nodes() {
+    reduction(Kind::Allreduce, Own, Own, Root::None, |s, g, choice, a| match choice.nodes() {
         Some(levels) => two_level::allreduce(s, levels, a.folding(), a.pair()),
-        None => super::allreduce(s, g, way.how, a.element(), a.pair()),
+        None => super::allreduce(s, g, choice.how, a.element(), a.pair()),
     }),
-    row(Kind::Gather, Own, All, Root::Recv, |s, g, way, a| match way.nodes() {
+    row(Kind::Gather, Own, All, Root::Recv, |s, g, choice, a| match choice.nodes() {
         Some(levels) => two_level::gather(s, levels, g, a.root, a.pair()),
-        None => super::gather(s, g, way.how, a.root, a.pair()),
+        None => super::gather(s, g, choice.how, a.root, a.pair()),
     }),
     row(Kind::Gatherv, Own, Varied, Root::Recv, |s, g, _, a| {
         super::gatherv(s, g, a.root, a.send.whole(), |rank| a.recv.block(rank, a.bytes))
     }),
-    row(Kind::Scatter, All, Own, Root::Send, |s, g, way, a| match way.nodes() {
+    row(Kind::Scatter, All, Own, Root::Send, |s, g, choice, a| match choice.nodes() {
         Some(levels) => two_level::scatter(s, levels, g, a.root, a.pair()),
-        None => super::scatter(s, g, way.how, a.root, a.pair()),
+        None => super::scatter(s, g, choice.how, a.root, a.pair()),
     }),
     row(Kind::Scatterv, Varied, Own, Root::Send, |s, g, _, a| {
         super::scatterv(s, g, a.root, |rank| a.send.block(rank, a.bytes), a.recv.whole())
     }),
-    row(Kind::Allgather, Own, All, Root::None, |s, g, way, a| match way.nodes() {
+    row(Kind::Allgather, Own, All, Root::None, |s, g, choice, a| match choice.nodes() {
         Some(levels) => two_level::allgather(s, levels, a.pair()),
-        None => super::allgather(s, g, way.how, a.pair()),
+        None => super::allgather(s, g, choice.how, a.pair()),
     }),
     row(Kind::Allgatherv, Own, Varied, Root::None, |s, g, _, a| {
         super::allgatherv(s, g, a.send.whole(), |rank| a.recv.block(rank, a.bytes))
     }),
-    row(Kind::Alltoall, All, All, Root::None, |s, g, way, a| {
-        super::alltoall(s, g, way.how, a.bytes, a.pair(), a.in_place)
+    row(Kind::Alltoall, All, All, Root::None, |s, g, choice, a| {
+        super::alltoall(s, g, choice.how, a.bytes, a.pair(), a.in_place)
     }),
     row(Kind::Alltoallv, Varied, Varied, Root::None, |s, g, _, a| {
         let out = |rank| a.send.block(rank, a.bytes);

@@ -159,8 +159,8 @@ impl Case {
         for rank in 0..self.ranks {
             let mut s = Recorder::default();
             let levels = Levels::new(rank, self.nodes.iter().copied());
-            let way = AlgorithmChoice { how: self.how, levels: levels.as_ref() };
-            self.list(&mut s, Group { rank, size: self.ranks }, way).unwrap();
+            let choice = AlgorithmChoice { how: self.how, levels: levels.as_ref() };
+            self.list(&mut s, Group { rank, size: self.ranks }, choice).unwrap();
             writeln!(text, "rank {rank}").unwrap();
             for line in s.lines {
                 text.push_str(&line);
@@ -170,17 +170,19 @@ impl Case {
         text
     }
 
-    fn list(&self, s: &mut Recorder, g: Group, way: AlgorithmChoice) -> Result<()> {
+    fn list(&self, s: &mut Recorder, g: Group, choice: AlgorithmChoice) -> Result<()> {
         let (recv, root) = (buffer(1, self.bytes), self.root);
         let send = if self.in_place { recv } else { buffer(0, self.bytes) };
         match self.kind {
-            Kind::Barrier | Kind::Bcast => self.list_pair(s, g, way, (Region::EMPTY, recv)),
+            Kind::Barrier | Kind::Bcast => self.list_pair(s, g, choice, (Region::EMPTY, recv)),
             Kind::Reduce => {
                 let send = if g.rank == root { send } else { buffer(0, self.bytes) };
-                self.list_pair(s, g, way, (send, recv))
+                self.list_pair(s, g, choice, (send, recv))
             }
-            Kind::Allreduce | Kind::Scan | Kind::Exscan => self.list_pair(s, g, way, (send, recv)),
-            _ => self.list_blocks(s, g, way),
+            Kind::Allreduce | Kind::Scan | Kind::Exscan => {
+                self.list_pair(s, g, choice, (send, recv))
+            }
+            _ => self.list_blocks(s, g, choice),
         }
     }
 
@@ -189,7 +191,7 @@ impl Case {
         &self,
         s: &mut Recorder,
         g: Group,
-        way: AlgorithmChoice,
+        choice: AlgorithmChoice,
         (send, recv): (Region, Region),
     ) -> Result<()> {
         let mut by = reduction(DTL_DTYPE_BYTE, DTL_OP_REPLACE)?;
@@ -202,12 +204,12 @@ impl Case {
             recv: Buffer::Whole(recv),
             ..CollArgs::new(self.kind)
         };
-        (args.row.list)(s, g, way, &args)
+        (args.row.list)(s, g, choice, &args)
     }
 
     /// Appends the steps of a collective with a block for each rank. In place, the block of this
     /// rank is in the buffer of all blocks.
-    fn list_blocks(&self, s: &mut Recorder, g: Group, way: AlgorithmChoice) -> Result<()> {
+    fn list_blocks(&self, s: &mut Recorder, g: Group, choice: AlgorithmChoice) -> Result<()> {
         let (len, root, ranks) = (self.bytes, self.root, g.size as usize);
         let all = |index| buffer(index, len * ranks);
         let block = |whole: Region| move |rank: i32| whole.part(rank as usize * len, len);
@@ -221,10 +223,10 @@ impl Case {
             |whole: Region, other: Region| if in_place { block(whole)(g.rank) } else { other };
         let own_send = own(r_all, buffer(0, len));
         match self.kind {
-            Kind::Gather => self.list_pair(s, g, way, (own_send, r_all))?,
-            Kind::Scatter => self.list_pair(s, g, way, (s_all, own(s_all, buffer(1, len))))?,
-            Kind::Allgather => self.list_pair(s, g, way, (own_send, r_all))?,
-            Kind::Alltoall => self.list_pair(s, g, way, (s_all, r_all))?,
+            Kind::Gather => self.list_pair(s, g, choice, (own_send, r_all))?,
+            Kind::Scatter => self.list_pair(s, g, choice, (s_all, own(s_all, buffer(1, len))))?,
+            Kind::Allgather => self.list_pair(s, g, choice, (own_send, r_all))?,
+            Kind::Alltoall => self.list_pair(s, g, choice, (s_all, r_all))?,
             Kind::ReduceScatter | Kind::ReduceScatterBlock => {
                 let recv = buffer(
                     1,
@@ -434,12 +436,13 @@ fn selection(lines: &mut Vec<String>) {
     for (kind, name) in KINDS {
         let has_algorithms = kind.row().kind == *kind;
         for bits in 0..8 {
-            let (commutes, two_level, flat) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+            let (commutes, two_level, mailboxes) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
             let by_ranks = |ranks| {
                 let mut last = None;
                 let mut text = String::new();
                 for bytes in &edges {
-                    let how = choose(*kind, ranks, *bytes, commutes, Allowed { two_level, flat });
+                    let how =
+                        choose(*kind, ranks, *bytes, commutes, Allowed { two_level, mailboxes });
                     if last.replace(how) != Some(how) {
                         write!(text, " {bytes}:{how:?}").unwrap();
                     }
@@ -458,7 +461,7 @@ fn selection(lines: &mut Vec<String>) {
                 of.dedup_by(|next, one| next.1 == one.1);
                 for (ranks, text) in of {
                     lines.push(format!(
-                        "select {name} commutes={commutes} two_level={two_level} flat={flat} \
+                        "select {name} commutes={commutes} two_level={two_level} flat={mailboxes} \
                          ranks>={ranks}:{text}"
                     ));
                 }

@@ -220,12 +220,16 @@ impl Comm {
 
     /// Starts a small collective over the mailboxes. A collective that completes at once never
     /// becomes a `Run`, because creating a `Run` would take longer than the collective.
-    pub(crate) fn prepare_flat(&self, args: &CollArgs, flat: &Mailboxes) -> Result<StartedColl> {
+    pub(crate) fn prepare_flat(
+        &self,
+        args: &CollArgs,
+        mailboxes: &Mailboxes,
+    ) -> Result<StartedColl> {
         let call = OpDesc::of(args);
         let turn = self.enter(&call)?;
         let begin = self.begin(call, turn);
-        let mut steps = SmallColl::new(self, flat, args, begin.tag());
-        if let Ok(Advance::Done) = steps.advance(self, flat) {
+        let mut steps = SmallColl::new(self, mailboxes, args, begin.tag());
+        if let Ok(Advance::Done) = steps.advance(self, mailboxes) {
             self.recorder.end(begin.ticket);
             self.leave(turn);
             return Ok(StartedColl::Over(call.kind));
@@ -314,8 +318,8 @@ impl Run {
             CollWork::Steps(schedule) => schedule.advance(comm, self.tag),
             CollWork::Native(args, op) => coll_native::advance(comm, args, op),
             CollWork::Device(args, started) => coll_device::advance(comm, args, started),
-            CollWork::Flat(steps) => match &comm.flat {
-                Some(flat) => steps.advance(comm, flat),
+            CollWork::Flat(steps) => match &comm.mailboxes {
+                Some(mailboxes) => steps.advance(comm, mailboxes),
                 None => Ok(Advance::Done),
             },
         };
@@ -334,8 +338,8 @@ impl Run {
         if advance == Advance::Waiting {
             let looks = self.turns.is_turn();
             self.check_hope(comm, &DeadlineQuery::never(), looks)?;
-            if let (CollWork::Flat(steps), Some(flat)) = (&self.work, &comm.flat) {
-                steps.progress_others(comm, flat);
+            if let (CollWork::Flat(steps), Some(mailboxes)) = (&self.work, &comm.mailboxes) {
+                steps.progress_others(comm, mailboxes);
             }
         }
         Ok(advance)
@@ -427,8 +431,10 @@ impl Run {
                 Ok(Advance::Waiting) => {}
                 Err(error) => return Err(self.placed(comm, error, &inquiry)),
             }
-            match (&self.work, &comm.flat) {
-                (CollWork::Flat(steps), Some(flat)) => steps.pause(comm, flat, &mut backoff),
+            match (&self.work, &comm.mailboxes) {
+                (CollWork::Flat(steps), Some(mailboxes)) => {
+                    steps.pause(comm, mailboxes, &mut backoff)
+                }
                 // No event of the transport completes a device collective.
                 (CollWork::Device(..), _) => backoff.pause(),
                 _ => comm.pause(&mut backoff),
@@ -440,16 +446,16 @@ impl Run {
                     return Err(self.too_late(comm, &inquiry));
                 }
                 inquiry.send_when_due(comm, Some(self.call.tag));
-                match (&self.work, &comm.flat) {
+                match (&self.work, &comm.mailboxes) {
                     (CollWork::Steps(schedule), _) => {
                         questions.send_due(comm, &self.call, &inquiry, schedule.awaited())?;
                     }
-                    (CollWork::Flat(steps), Some(flat)) => {
+                    (CollWork::Flat(steps), Some(mailboxes)) => {
                         questions.send_due(
                             comm,
                             &self.call,
                             &inquiry,
-                            steps.awaited(comm, flat),
+                            steps.awaited(comm, mailboxes),
                         )?;
                     }
                     (CollWork::Device(..), _) => {

@@ -44,16 +44,16 @@ impl Run {
     /// Returns true if no earlier collective is in progress, so that the ranks are executing this
     /// one. A later collective fails with the earlier one and names the earlier one in its error.
     fn is_next(&self, comm: &Comm) -> bool {
-        match (&self.work, &comm.flat) {
-            (CollWork::Flat(steps), Some(flat)) => steps.is_next(flat),
+        match (&self.work, &comm.mailboxes) {
+            (CollWork::Flat(steps), Some(mailboxes)) => steps.is_next(mailboxes),
             _ => true,
         }
     }
 
     /// Returns true if a rank died or left without contributing its part.
     fn is_lost(&mut self, comm: &Comm, looks: bool) -> Result<bool> {
-        match (&mut self.work, &comm.flat) {
-            (CollWork::Flat(steps), Some(flat)) => Ok(steps.is_lost(comm, flat, looks)),
+        match (&mut self.work, &comm.mailboxes) {
+            (CollWork::Flat(steps), Some(mailboxes)) => Ok(steps.is_lost(comm, mailboxes, looks)),
             (CollWork::Steps(schedule), Some(_)) if looks => {
                 schedule.end_with_left(comm).map(|()| false)
             }
@@ -67,11 +67,11 @@ impl Run {
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();
         comm.catch_up_with_left();
-        let told = comm
+        let reported = comm
             .reports
             .given_up(self.number)
             .map_or_else(MissingRanks::default, |first| first.gone);
-        self.cannot_complete(comm, &told.or(|| gone))
+        self.cannot_complete(comm, &reported.or(|| gone))
     }
 
     fn cannot_complete(&self, comm: &Comm, gone: &MissingRanks) -> Error {
@@ -103,9 +103,9 @@ impl Run {
         }
         comm.catch_up_with_left();
         let failed = comm.failed_ranks();
-        let told = comm.reports.given_up(self.number);
-        let told = told.and_then(|first| Some((first.rank, first.cause(comm)?)));
-        match told {
+        let reported = comm.reports.given_up(self.number);
+        let reported = reported.and_then(|first| Some((first.rank, first.cause(comm)?)));
+        match reported {
             Some((_, gone))
                 if gone.absent.is_empty()
                     && gone.failed.iter().all(|rank| failed.contains(rank)) =>

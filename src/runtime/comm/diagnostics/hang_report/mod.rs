@@ -104,18 +104,18 @@ pub(crate) fn query(comm: &Comm, awaited: impl Iterator<Item = i32>) {
 
 /// Notifies all other ranks that this rank abandons collective `number` and all later ones.
 pub(crate) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
-    let first = comm.reports.heard.lock().own.replace(number);
+    let first = comm.reports.notices.lock().own.replace(number);
     if let Some(first) = first.filter(|first| *first <= number) {
-        comm.reports.heard.lock().own = Some(first);
+        comm.reports.notices.lock().own = Some(first);
         return;
     }
     let mut notice = own(comm, NoticeKind::GaveUp, status, number);
     if status == DTL_ERROR_RANK_FAILURE {
         // The other ranks may not have detected these failures.
-        let told =
+        let reported =
             || comm.reports.given_up(number).map_or_else(MissingRanks::default, |first| first.gone);
-        let cause = comm.reports.heard.lock().cause.clone();
-        notice.gone = cause.unwrap_or_default().or(told).or(|| comm.gone());
+        let cause = comm.reports.notices.lock().cause.clone();
+        notice.gone = cause.unwrap_or_default().or(reported).or(|| comm.gone());
     }
     let call = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
     match call {
@@ -246,31 +246,32 @@ fn handle_notice(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
         comm.standing.revoke();
     }
     note_absence(&comm.reports.absences, outer, &notice);
-    let mut heard = comm.reports.heard.lock();
+    let mut notices = comm.reports.notices.lock();
     if notice.why == NoticeKind::GaveUp
-        && heard.given_up.as_ref().is_none_or(|first| notice.number < first.number)
+        && notices.given_up.as_ref().is_none_or(|first| notice.number < first.number)
     {
         let (number, status, gone) = (notice.number, notice.status, notice.gone.clone());
-        heard.given_up = Some(CollFailure { number, rank: from, status, gone });
+        notices.given_up = Some(CollFailure { number, rank: from, status, gone });
     }
-    heard.since_asked.insert(from);
-    heard.latest.insert(from, notice);
-    drop(heard);
+    notices.since_query.insert(from);
+    notices.latest.insert(from, notice);
+    drop(notices);
     comm.reports.news.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Returns true if another rank is known to be in a different collective with the same number.
 pub(crate) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
-    let heard = comm.reports.heard.lock();
+    let notices = comm.reports.notices.lock();
     let same_number = |other: &OpDesc| other.kind.is_collective() && other.tag == call.tag;
-    let calls = heard.latest.values().flat_map(|notice| notice.calls.iter().map(|(call, _)| call));
+    let calls =
+        notices.latest.values().flat_map(|notice| notice.calls.iter().map(|(call, _)| call));
     calls.into_iter().any(|other| same_number(other) && !other.goes_with(call))
 }
 
 /// Queries all ranks, also about collective `about`, and waits for their replies: at most half a
 /// second, and at most 50 ms beyond a time limit.
 pub(crate) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
-    comm.reports.heard.lock().since_asked.clear();
+    comm.reports.notices.lock().since_query.clear();
     query_silent(comm, about);
     await_replies(comm, limit.left_ns().clamp(MOMENT_NS, PATIENCE_NS));
 }
@@ -279,18 +280,18 @@ pub(crate) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
 fn query_silent(comm: &Comm, about: Option<i32>) {
     let number = about.and_then(|number| u64::try_from(number).ok()).unwrap_or(NONE);
     let notice = own(comm, NoticeKind::Ask, DTL_SUCCESS, number);
-    let answered = comm.reports.heard.lock().since_asked.clone();
+    let answered = comm.reports.notices.lock().since_query.clone();
     let silent = (0..comm.size).filter(|rank| *rank != comm.rank && !answered.contains(rank));
     silent.filter(|rank| !comm.is_absent(*rank)).for_each(|rank| notify(comm, rank, &notice));
 }
 
 /// Queries all ranks except the ranks that abandoned a collective: their state at that time counts.
 fn query_others(comm: &Comm, about: Option<i32>) {
-    let mut heard = comm.reports.heard.lock();
-    let Notices { latest, since_asked, .. } = &mut *heard;
-    since_asked
+    let mut notices = comm.reports.notices.lock();
+    let Notices { latest, since_query, .. } = &mut *notices;
+    since_query
         .retain(|rank| latest.get(rank).is_some_and(|notice| notice.why == NoticeKind::GaveUp));
-    drop(heard);
+    drop(notices);
     query_silent(comm, about);
 }
 
@@ -302,7 +303,7 @@ fn await_replies(comm: &Comm, limit_ns: u64) {
     let gone: BTreeSet<i32> = failed.into_iter().chain(absent).collect();
     let expected: Vec<i32> =
         (0..comm.size).filter(|rank| *rank != comm.rank && !gone.contains(rank)).collect();
-    let is_silent = |rank: &i32| !comm.reports.heard.lock().since_asked.contains(rank);
+    let is_silent = |rank: &i32| !comm.reports.notices.lock().since_query.contains(rank);
     while expected.iter().any(is_silent) && !deadline.passed() {
         comm.link.transport.progress();
         serve(comm);
@@ -317,13 +318,13 @@ pub(crate) struct DeadlineQuery {
     limit: Deadline,
     due: Deadline,
     /// Time of the query, and the collective that the query was about.
-    asked: Option<(u64, Option<i32>)>,
+    sent: Option<(u64, Option<i32>)>,
 }
 
 impl DeadlineQuery {
     /// Creates the query for deadline `limit`, which is a limit of `limit_ns` nanoseconds.
     pub(crate) fn before(limit: Deadline, limit_ns: u64) -> Self {
-        DeadlineQuery { limit, due: limit.earlier(PATIENCE_NS.min(limit_ns / 2)), asked: None }
+        DeadlineQuery { limit, due: limit.earlier(PATIENCE_NS.min(limit_ns / 2)), sent: None }
     }
 
     /// Creates the query of a wait without a limit, which is never due.
@@ -333,8 +334,8 @@ impl DeadlineQuery {
 
     /// Sends the query, once, when it is due.
     pub(crate) fn send_when_due(&mut self, comm: &Comm, about: Option<i32>) {
-        if self.asked.is_none() && self.due.passed() {
-            self.asked = Some((now_ns(), about));
+        if self.sent.is_none() && self.due.passed() {
+            self.sent = Some((now_ns(), about));
             query_others(comm, about);
         }
     }
@@ -342,8 +343,8 @@ impl DeadlineQuery {
     /// Waits for replies before a report: half a second from the query, until the limit if that is
     /// earlier, or 50 ms from the query if the limit has passed.
     pub(crate) fn end(&self, comm: &Comm, about: Option<i32>) {
-        match self.asked {
-            Some((at, asked)) if asked == about => {
+        match self.sent {
+            Some((at, sent)) if sent == about => {
                 let since = now_ns().saturating_sub(at);
                 let left = self.limit.left_ns().min(PATIENCE_NS.saturating_sub(since));
                 await_replies(comm, left.max(MOMENT_NS.saturating_sub(since)));
@@ -382,17 +383,17 @@ const ABSENT: &str =
 /// Returns the current operation of each rank, as far as it is known.
 fn states(comm: &Comm, about: Option<i32>) -> Vec<(i32, String)> {
     let MissingRanks { failed, absent } = comm.gone();
-    let heard = comm.reports.heard.lock();
+    let notices = comm.reports.notices.lock();
     // The rank that is furthest behind is in the collective at which the ranks diverged.
-    let answers = heard.latest.iter().filter(|(rank, _)| heard.since_asked.contains(rank));
+    let answers = notices.latest.iter().filter(|(rank, _)| notices.since_query.contains(rank));
     let behind = answers.filter_map(|(_, notice)| notice.stuck()).map(|call| call.tag).min();
     let about = about.map(|number| behind.map_or(number, |behind| number.min(behind)));
     let number = about.and_then(|number| u64::try_from(number).ok()).unwrap_or(NONE);
     let own = own(comm, NoticeKind::Answer, DTL_SUCCESS, number);
     let state = |rank: i32| {
-        let notice = if rank == comm.rank { Some(&own) } else { heard.latest.get(&rank) };
+        let notice = if rank == comm.rank { Some(&own) } else { notices.latest.get(&rank) };
         let place = notice.map(|notice| notice.place(about));
-        let answers = rank == comm.rank || heard.since_asked.contains(&rank);
+        let answers = rank == comm.rank || notices.since_query.contains(&rank);
         match place {
             Some(place) if failed.contains(&rank) => {
                 format!("gone (died or left; last heard of {place})")
@@ -438,10 +439,10 @@ pub fn dump(comm: &Comm) -> String {
     if let Some(memory) = diagnostics.and_then(|diagnostics| diagnostics.memory_text()) {
         let _ = writeln!(text, "memory of rank {}: {memory}", comm.rank);
     }
-    let heard = comm.reports.heard.lock();
+    let notices = comm.reports.notices.lock();
     let own = own(comm, NoticeKind::Answer, DTL_SUCCESS, NONE);
     let known =
-        heard.latest.iter().map(|(rank, notice)| (*rank, notice)).chain([(comm.rank, &own)]);
+        notices.latest.iter().map(|(rank, notice)| (*rank, notice)).chain([(comm.rank, &own)]);
     let _ = writeln!(text, "last operations, the latest first (* = not over):");
     for (rank, notice) in known.collect::<BTreeMap<_, _>>() {
         let mark =

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Reports of the other ranks' operations on a communicator.
 #[derive(Default)]
 pub(crate) struct Reports {
-    pub(super) heard: Mutex<Notices>,
+    pub(super) notices: Mutex<Notices>,
     /// Number of notices received.
     pub(super) news: AtomicU64,
     /// Notices that are still being sent.
@@ -25,7 +25,7 @@ pub(crate) struct Reports {
 #[derive(Default)]
 pub(super) struct Notices {
     pub(super) latest: BTreeMap<i32, Notice>,
-    pub(super) since_asked: BTreeSet<i32>,
+    pub(super) since_query: BTreeSet<i32>,
     /// First collective that another rank abandoned.
     pub(super) given_up: Option<CollFailure>,
     /// Number of the first collective that this rank has abandoned.
@@ -51,13 +51,13 @@ impl Reports {
 
     /// Returns the notice that collective `number`, or an earlier collective, was abandoned.
     pub(crate) fn given_up(&self, number: u64) -> Option<CollFailure> {
-        self.heard.lock().given_up.as_ref().filter(|first| first.number <= number).cloned()
+        self.notices.lock().given_up.as_ref().filter(|first| first.number <= number).cloned()
     }
 
     /// Stores the failed and absent ranks that are the reason of a failure, for the notice to the
     /// other ranks. Later, more ranks may be missing, because they abandoned the collective and
     /// left.
     pub(crate) fn note_cause(&self, gone: &MissingRanks) {
-        self.heard.lock().cause.get_or_insert_with(|| gone.clone());
+        self.notices.lock().cause.get_or_insert_with(|| gone.clone());
     }
 }

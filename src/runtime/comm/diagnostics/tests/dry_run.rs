@@ -89,7 +89,7 @@ impl Transport for Wire {
         net.receives.insert(id, (data, select));
         Ok(OpId(id))
     }
-    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
         let mut test = || -> Result<bool> {
             let mut net = self.net.lock();
             let done = |source, word, size| Completion {
@@ -99,7 +99,7 @@ impl Transport for Wire {
                 size,
             };
             if op == SENT {
-                *told = done(self.rank, 0, 0);
+                *completion = done(self.rank, 0, 0);
                 return Ok(true);
             }
             let (data, select) = net.receives[&op.0];
@@ -109,7 +109,7 @@ impl Transport for Wire {
             data.copy_from(message.region());
             let bytes = message.region().len() as u64;
             net.counts[self.rank as usize].receives(select.source, bytes);
-            *told = done(select.source, select.match_bits, bytes);
+            *completion = done(select.source, select.match_bits, bytes);
             Ok(true)
         };
         poll_of(test())
@@ -232,7 +232,7 @@ impl Ranks {
     }
 }
 
-fn told(plan: &mut CollectivePlan, rank: i32) -> Count {
+fn completion(plan: &mut CollectivePlan, rank: i32) -> Count {
     let mut count = Count::default();
     plan.for_each_step(rank, &mut |step| match step {
         PlanStep::Send { to, bytes } => count.sends(to, bytes),
@@ -261,7 +261,8 @@ fn compare(
             let job = DryRunJob { root, ..job };
             let mut plan = CollectivePlan::new(name, job).unwrap();
             met.insert((name, plan.algorithm()));
-            let expected: Vec<Count> = (0..job.ranks).map(|rank| told(&mut plan, rank)).collect();
+            let expected: Vec<Count> =
+                (0..job.ranks).map(|rank| completion(&mut plan, rank)).collect();
             assert_eq!(
                 Ranks::new(job).run(name),
                 expected,
@@ -317,7 +318,7 @@ fn what_is_sent_is_received() {
         for (ranks, bytes) in [(2, 3 << 20), (7, 1 << 30), (64, 5_000_001), (100, 1 << 30)] {
             let job = DryRunJob { ranks, bytes, root: 1, element: 1, commutes: true, per_node: 0 };
             let mut plan = CollectivePlan::new(name, job).unwrap().by(how);
-            let counts: Vec<Count> = (0..ranks).map(|rank| told(&mut plan, rank)).collect();
+            let counts: Vec<Count> = (0..ranks).map(|rank| completion(&mut plan, rank)).collect();
             let sum = |of: fn(&Count) -> u64| counts.iter().map(of).sum::<u64>();
             assert_eq!(sum(|count| count.sent), sum(|count| count.received));
             assert_eq!(sum(|count| count.sent_bytes), sum(|count| count.received_bytes));
@@ -381,7 +382,7 @@ fn only_what_is_one_list_of_steps_is_offered() {
 fn few_bytes_of_few_ranks_go_over_a_board() {
     let prefers = |name: &str, ranks, bytes, commutes| {
         let job = DryRunJob { ranks, bytes, root: 0, element: 8, commutes, per_node: 0 };
-        CollectivePlan::new(name, job).unwrap().prefers_board(2048)
+        CollectivePlan::new(name, job).unwrap().prefers_mailboxes(2048)
     };
     for name in ["barrier", "bcast", "reduce", "allreduce", "allgather"] {
         assert!(prefers(name, 2, 8, true) && prefers(name, 64, 512, false), "{name}");

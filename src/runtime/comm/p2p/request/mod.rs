@@ -301,14 +301,14 @@ pub fn collective(comm: &Comm, begun: StartedColl) -> Result<dtl_request_t> {
 pub(crate) fn of_window(
     comm: &Comm,
     (kind, peer): (Kind, i32),
-    way: &Arc<dyn rma_path::RmaPath>,
+    path: &Arc<dyn rma_path::RmaPath>,
     begun: rma_path::RmaStart,
 ) -> Result<dtl_request_t> {
     insert(epoch::spare_slots(), comm, || {
         let life = match begun {
             rma_path::RmaStart::Over => RequestPhase::Over(at_rest()),
             rma_path::RmaStart::Pending(ticket) => RequestPhase::Active(RequestOp::Other(
-                Box::new(Other::Window(Arc::clone(way), ticket)),
+                Box::new(Other::Window(Arc::clone(path), ticket)),
             )),
         };
         Request { place: comm.slot.get(), what: Tagged::new(kind, 0), peer, again: None, life }

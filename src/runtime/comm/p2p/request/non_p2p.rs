@@ -180,7 +180,7 @@ impl Other {
     pub(super) fn poll(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Option<Outcome>> {
         match self {
             Other::Collective(run) => Ok(poll_collective(comm, run)),
-            Other::Window(way, ticket) => Ok(match way.is_over(*ticket) {
+            Other::Window(path, ticket) => Ok(match path.is_over(*ticket) {
                 Ok(is_over) => is_over.then(at_rest),
                 Err(error) => Some(failed(error)),
             }),
@@ -213,7 +213,7 @@ impl Other {
                 );
                 None
             }
-            Other::Window(way, ticket) => way.cancel(*ticket).map(|()| None)?,
+            Other::Window(path, ticket) => path.cancel(*ticket).map(|()| None)?,
             Other::Staged(staged) => {
                 let Poll::Ready(ended) = staged.try_cancel(comm)? else {
                     return Ok(Poll::Pending);

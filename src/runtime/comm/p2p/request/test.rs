@@ -46,7 +46,7 @@ impl RequestState {
 pub(crate) fn poll_request(
     inside: &Guard,
     handle: dtl_request_t,
-    told: &mut Outcome,
+    out: &mut Outcome,
     waits: bool,
 ) -> Result<RequestState> {
     let request = match TABLE.try_look(handle.id) {
@@ -62,9 +62,9 @@ pub(crate) fn poll_request(
     };
     let Some(comm) = request.comm(inside) else { return Ok(RequestState::Closed) };
     let Some(message) = hints::usual(request.message()) else {
-        return poll_other(inside, request, comm, told);
+        return poll_other(inside, request, comm, out);
     };
-    Ok(match end_message(inside, request, comm, message, told, waits)? {
+    Ok(match end_message(inside, request, comm, message, out, waits)? {
         Poll::Ready(()) => RequestState::Over,
         Poll::Pending => RequestState::active(comm),
     })
@@ -78,30 +78,30 @@ fn end_message(
     request: Locked<Request>,
     comm: &Comm,
     (op, ticket): (Option<OpId>, Ticket),
-    told: &mut Outcome,
+    out: &mut Outcome,
     waits: bool,
 ) -> Poll<Result<()>> {
     match op {
         Some(op) => {
-            match comm.ask_foreign_test(op, &mut told.0, waits) {
+            match comm.ask_foreign_test(op, &mut out.0, waits) {
                 TestOutcome::Over => {}
                 TestOutcome::Pending => return Poll::Pending,
                 TestOutcome::Unasked => {
-                    let tested = comm.link.part().test(op, &mut told.0);
+                    let tested = comm.link.part().test(op, &mut out.0);
                     if !matches!(tested, Poll::Ready(Ok(()))) {
                         hints::rarely();
                         return tested;
                     }
                 }
             }
-            comm.localize(&mut told.0);
+            comm.localize(&mut out.0);
         }
-        None => comm.tell_sent(&mut told.0),
+        None => comm.fill_sent(&mut out.0),
     }
     comm.recorder.end(ticket);
-    if told.0.status != DTL_SUCCESS {
+    if out.0.status != DTL_SUCCESS {
         hints::rarely();
-        request.report_failure(comm, told);
+        request.report_failure(comm, out);
     }
     request.forget(inside.spare_slots());
     Poll::Ready(Ok(()))
@@ -111,12 +111,12 @@ impl Comm {
     /// Polls an operation by the transport's foreign test function, if any. With `waits`, and if no
     /// other object needs progress, repeats the test for some microseconds.
     #[inline(always)] // row: wait
-    fn ask_foreign_test(&self, op: OpId, told: &mut Completion, waits: bool) -> TestOutcome {
+    fn ask_foreign_test(&self, op: OpId, out: &mut Completion, waits: bool) -> TestOutcome {
         let Some(asking) = &self.asking else { return TestOutcome::Unasked };
-        let mut heard = TestOutputs::nothing();
-        let answer = asking.test(op.0, &mut heard, || waits && progress_count::is_idle());
-        if answer == TestOutcome::Over && !hints::usually(heard.code == 0 && told.is_unasked()) {
-            self.tell_tested(op, &heard, told);
+        let mut outputs = TestOutputs::nothing();
+        let answer = asking.test(op.0, &mut outputs, || waits && progress_count::is_idle());
+        if answer == TestOutcome::Over && !hints::usually(outputs.code == 0 && out.is_unasked()) {
+            self.fill_tested(op, &outputs, out);
         }
         answer
     }
@@ -124,9 +124,9 @@ impl Comm {
     /// Fills the completion of an operation that the foreign test function reports as complete.
     #[cold]
     #[inline(never)]
-    fn tell_tested(&self, op: OpId, heard: &TestOutputs, told: &mut Completion) {
+    fn fill_tested(&self, op: OpId, outputs: &TestOutputs, out: &mut Completion) {
         if let Some(test) = &self.link.foreign_test {
-            test.part().fill_completion(op, heard, told);
+            test.part().fill_completion(op, outputs, out);
         }
     }
 }
@@ -138,7 +138,7 @@ fn poll_other(
     inside: &Guard,
     mut request: Locked<Request>,
     comm: &Comm,
-    told: &mut Outcome,
+    out: &mut Outcome,
 ) -> Result<RequestState> {
     request.set_owner();
     let is_active = matches!(request.life, RequestPhase::Active(_));
@@ -146,10 +146,10 @@ fn poll_other(
         return Ok(RequestState::active(comm));
     }
     let Some(outcome) = request.life.take_outcome() else {
-        *told = at_rest();
+        *out = at_rest();
         return Ok(RequestState::AtRest);
     };
-    *told = outcome;
+    *out = outcome;
     if request.again.is_none() {
         request.end(inside.spare_slots());
     }
@@ -159,8 +159,8 @@ fn poll_other(
 impl Request {
     #[cold]
     #[inline(never)]
-    fn report_failure(&self, comm: &Comm, told: &mut Outcome) {
-        told.1 = outcome(comm, (self.what.kind(), self.peer), &told.0);
+    fn report_failure(&self, comm: &Comm, out: &mut Outcome) {
+        out.1 = outcome(comm, (self.what.kind(), self.peer), &out.0);
     }
 
     /// Returns the operation and the ticket of a nonpersistent message from or to one rank, else

@@ -35,16 +35,16 @@ pub fn is_over(
     inside: &Guard,
     handle: dtl_request_t,
     timeout_ns: u64,
-    told: &mut Outcome,
+    out: &mut Outcome,
 ) -> Result<bool> {
-    let asked = request::poll_request(inside, handle, told, timeout_ns >= SHORT_NS)?;
-    Ok(matches!(asked, RequestState::Over | RequestState::AtRest))
+    let state = request::poll_request(inside, handle, out, timeout_ns >= SHORT_NS)?;
+    Ok(matches!(state, RequestState::Over | RequestState::AtRest))
 }
 
 /// Polls a request without waiting. Returns true if the request is complete. The outcome is then
 /// stored in the caller's `Outcome`, and the handle is stale unless the request is persistent.
-pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<bool> {
-    match request::poll_request(inside, handle, told, false)? {
+pub fn test(inside: &Guard, handle: dtl_request_t, out: &mut Outcome) -> Result<bool> {
+    match request::poll_request(inside, handle, out, false)? {
         RequestState::Over | RequestState::AtRest => Ok(true),
         RequestState::Active | RequestState::Closed => {
             progress::running();
@@ -61,18 +61,18 @@ pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result
 
 /// Waits for a request. `Err`: still in flight (TIMEOUT), stale handle, or failed poll.
 fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
-    let mut told = empty_outcome();
+    let mut out = empty_outcome();
     let inside = epoch::enter();
-    if is_over(&inside, handle, timeout_ns, &mut told)? || test(&inside, handle, &mut told)? {
-        return Ok(told);
+    if is_over(&inside, handle, timeout_ns, &mut out)? || test(&inside, handle, &mut out)? {
+        return Ok(out);
     }
     drop(inside);
-    wait_on(handle, timeout_ns, &mut told)?;
-    Ok(told)
+    wait_on(handle, timeout_ns, &mut out)?;
+    Ok(out)
 }
 
 /// Waits for a request that was just active, and fills in the outcome. Call outside of the epoch.
-pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Result<()> {
+pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, out: &mut Outcome) -> Result<()> {
     let deadline = Deadline::after(timeout_ns);
     let mut backoff = Backoff::new();
     let Some(comm) = request::comm_of(handle) else {
@@ -88,7 +88,7 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
         if backoff.is_long() || timeout_ns == 0 {
             if !comm.is_open() {
                 if let Some(outcome) = request::end_with_comm(&comm, handle)? {
-                    *told = outcome;
+                    *out = outcome;
                     return Ok(());
                 }
             }
@@ -106,8 +106,8 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
                 inquiry.send_when_due(&comm, None);
             }
         }
-        let asked = request::poll_request(&epoch::enter(), handle, told, false)?;
-        match asked {
+        let state = request::poll_request(&epoch::enter(), handle, out, false)?;
+        match state {
             RequestState::Over | RequestState::AtRest => return Ok(()),
             RequestState::Active | RequestState::Closed => {}
             RequestState::Stale if !comm.is_open() => return Err(comm.ended()),
@@ -241,9 +241,9 @@ pub fn test_all(
         if handle.id == 0 {
             continue;
         }
-        let mut told = empty_outcome();
-        let (done, result) = match request::poll_request(&inside, handle, &mut told, false) {
-            Ok(RequestState::Over) => told,
+        let mut out = empty_outcome();
+        let (done, result) = match request::poll_request(&inside, handle, &mut out, false) {
+            Ok(RequestState::Over) => out,
             Ok(RequestState::AtRest | RequestState::Active | RequestState::Closed) => continue,
             // The handle was listed twice, or another thread has completed the request meanwhile.
             Ok(RequestState::Stale) => request::failed(request::stale(handle)),
@@ -261,7 +261,7 @@ pub fn test_all(
 fn take_over(
     requests: &mut [dtl_request_t],
     most: usize,
-    told: &mut impl FnMut(usize, Outcome),
+    out: &mut impl FnMut(usize, Outcome),
 ) -> Result<(usize, usize)> {
     let (mut taken, mut active) = (0, 0);
     for index in 0..requests.len() {
@@ -273,9 +273,9 @@ fn take_over(
             continue;
         }
         let mut outcome = empty_outcome();
-        let asked = request::poll_request(&epoch::enter(), handle, &mut outcome, false)
+        let state = request::poll_request(&epoch::enter(), handle, &mut outcome, false)
             .map_err(at(index))?;
-        let outcome = match asked {
+        let outcome = match state {
             RequestState::AtRest => continue,
             RequestState::Active => {
                 active += 1;
@@ -293,7 +293,7 @@ fn take_over(
             RequestState::Stale => return Err(at(index)(request::stale(handle))),
         };
         clear_if_over(requests, index);
-        told(index, outcome);
+        out(index, outcome);
         taken += 1;
     }
     Ok((taken, active))
@@ -322,13 +322,13 @@ pub fn wait_some(
     requests: &mut [dtl_request_t],
     most: usize,
     timeout_ns: u64,
-    mut told: impl FnMut(usize, Outcome),
+    mut out: impl FnMut(usize, Outcome),
 ) -> Result<usize> {
     check_all(requests)?;
     let deadline = Deadline::after(timeout_ns);
     let mut backoff = Backoff::new();
     loop {
-        let (taken, active) = take_over(requests, most, &mut told)?;
+        let (taken, active) = take_over(requests, most, &mut out)?;
         if taken > 0 || active == 0 {
             return Ok(taken);
         }

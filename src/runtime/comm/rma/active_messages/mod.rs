@@ -273,7 +273,7 @@ impl Active {
         (head, data, target): (Head, &[Region], i32),
         into: Region,
         what: &'static str,
-        asked: TicketRequest,
+        wants_ticket: TicketRequest,
     ) -> Result<RmaStart> {
         self.make_room(target)?;
         let mut origin = self.lock_origin()?;
@@ -284,7 +284,7 @@ impl Active {
             self.comm.cancel_started(started)?;
             return Err(error);
         }
-        Ok(origin.add(number, (what, target), started, asked))
+        Ok(origin.add(number, (what, target), started, wants_ticket))
     }
 
     /// Performs an operation on this rank's own memory.
@@ -304,7 +304,7 @@ impl Active {
         }
     }
 
-    fn put(&self, to: TargetRange, from: Region, asked: TicketRequest) -> Result<RmaStart> {
+    fn put(&self, to: TargetRange, from: Region, wants_ticket: TicketRequest) -> Result<RmaStart> {
         self.make_room(to.target)?;
         let mut origin = self.lock_origin()?;
         let head = Head::new(RequestKind::Put).at(to.offset, to.len);
@@ -318,7 +318,7 @@ impl Active {
         origin.post_counted(&self.comm, to.target, &head, &[])?;
         let started =
             self.comm.start_send(Class::User, from, to.target, tag, SendMode::Standard)?;
-        Ok(origin.add(number, ("put to", to.target), started, asked))
+        Ok(origin.add(number, ("put to", to.target), started, wants_ticket))
     }
 
     /// Sends an accumulation in pieces. The target applies each piece as a whole.
@@ -377,17 +377,17 @@ impl RmaPath for Active {
         }
     }
 
-    fn start(&self, at: TargetRange, op: &RmaOp, asked: TicketRequest) -> Result<RmaStart> {
+    fn start(&self, at: TargetRange, op: &RmaOp, wants_ticket: TicketRequest) -> Result<RmaStart> {
         if at.target == self.comm.rank {
             self.apply_here(self.memory.part(at.offset, at.len), op);
             return Ok(RmaStart::Over);
         }
         match *op {
             RmaOp::Put(_) | RmaOp::Get(_) if self.copy(at, op)? => Ok(RmaStart::Over),
-            RmaOp::Put(from) => self.put(at, from, asked),
+            RmaOp::Put(from) => self.put(at, from, wants_ticket),
             RmaOp::Get(into) => {
                 let head = Head::new(RequestKind::Get).at(at.offset, at.len);
-                self.fetch((head, &[], at.target), into, "get from", asked)
+                self.fetch((head, &[], at.target), into, "get from", wants_ticket)
             }
             RmaOp::Accumulate { from, result, by } => self.accumulate(at, from, result, &by),
             RmaOp::CompareAndSwap(swap) => {
@@ -426,8 +426,8 @@ impl RmaPath for Active {
     }
 
     fn is_over(&self, ticket: Ticket) -> Result<bool> {
-        let asked = self.origin.lock().poll(&self.comm, ticket);
-        match asked {
+        let wants_ticket = self.origin.lock().poll(&self.comm, ticket);
+        match wants_ticket {
             Some(Ok(false)) => {
                 self.serve_here();
                 Ok(false)

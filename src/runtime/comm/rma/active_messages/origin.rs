@@ -27,7 +27,7 @@ struct Pending {
     target: i32,
     what: &'static str,
     started: OpHandle,
-    asked: TicketRequest,
+    wants_ticket: TicketRequest,
 }
 
 /// Number of requests to a target that were sent, and that are known to be done by a flush.
@@ -196,13 +196,13 @@ impl Origin {
         number: u64,
         (what, target): (&'static str, i32),
         started: OpHandle,
-        asked: TicketRequest,
+        wants_ticket: TicketRequest,
     ) -> RmaStart {
         if !matches!(started, OpHandle::Op(_)) {
             return RmaStart::Over;
         }
         let ticket = Ticket(number);
-        self.pending.push_back(Pending { ticket, target, what, started, asked });
+        self.pending.push_back(Pending { ticket, target, what, started, wants_ticket });
         RmaStart::Pending(ticket)
     }
 
@@ -231,7 +231,7 @@ impl Origin {
 
     fn settle(&mut self, at: usize, end: Result<()>) {
         let Some(pending) = self.pending.remove(at) else { return };
-        if pending.asked {
+        if pending.wants_ticket {
             self.over.push((pending.ticket, end));
         } else if let Err(error) = end {
             self.failed.push((pending.target, error));

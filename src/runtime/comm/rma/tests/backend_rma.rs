@@ -157,14 +157,14 @@ impl Transport for Loop {
             RecvMode::Request,
         )
     }
-    fn test(&self, op: OpId, told: &mut Completion) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
         let mut test = || -> Result<bool> {
             if op.0 == 0 {
-                *told = Completion { source: 0, ..Completion::NOBODY };
+                *completion = Completion { source: 0, ..Completion::NOBODY };
                 return Ok(true);
             }
             let known = self.receives.lock()[op.0 as usize - 1].unwrap();
-            Ok(self.receive(known.0, known.1).map(|done| *told = done).is_some())
+            Ok(self.receive(known.0, known.1).map(|done| *completion = done).is_some())
         };
         poll_of(test())
     }
@@ -215,7 +215,7 @@ fn make(
     let part = RankWindow { size: words[0], disp_unit: 1, process: 1, memory: Region::EMPTY };
     let chosen = choose(&comm, had, &[part], &[words]).unwrap();
     // Any waiting call serves all windows in the list.
-    serving::add(&chosen.way, false).unwrap();
+    serving::add(&chosen.path, false).unwrap();
     (chosen, log)
 }
 
@@ -227,63 +227,64 @@ const FIRST: TargetRange = TargetRange { target: 0, offset: 0, len: 8 };
 
 #[test]
 fn data_and_some_atomics_are_the_transports() {
-    let (PathChoice { way, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(16));
-    assert_eq!((way.describe(), memory.len()), ("a mock", 16));
+    let (PathChoice { path, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(16));
+    assert_eq!((path.describe(), memory.len()), ("a mock", 16));
     let (from, into) = (words(&[5]), words(&[0]));
     let int = change("test", DTL_DTYPE_INT64, DTL_OP_SUM).unwrap();
     let real = change("test", DTL_DTYPE_FLOAT64, DTL_OP_NO_OP).unwrap();
-    way.lock(0..1, true).unwrap();
-    assert!(way.start(FIRST, &RmaOp::Put(from.region()), false).is_ok());
-    way.flush(0..1, FlushScope::Target).unwrap();
+    path.lock(0..1, true).unwrap();
+    assert!(path.start(FIRST, &RmaOp::Put(from.region()), false).is_ok());
+    path.flush(0..1, FlushScope::Target).unwrap();
     let result = into.region();
     let add = RmaOp::Accumulate { from: from.region(), result, by: int };
-    way.start(FIRST, &add, false).unwrap();
+    path.start(FIRST, &add, false).unwrap();
     assert_eq!(into.words(), [5]);
     let read = RmaOp::Accumulate { from: Region::EMPTY, result, by: real };
-    way.start(FIRST, &read, false).unwrap();
+    path.start(FIRST, &read, false).unwrap();
     assert_eq!(into.words(), [10]);
     let (value, expected, result) = (words(&[3]), words(&[10]), words(&[0]));
     let [value, expected, result] = [&value, &expected, &result].map(Scratch::region);
     for dtype in [DTL_DTYPE_INT64, DTL_DTYPE_UINT64] {
         let swap = RmaOp::CompareAndSwap(Swap { value, expected, result, dtype });
-        way.start(FIRST, &swap, false).unwrap();
+        path.start(FIRST, &swap, false).unwrap();
     }
-    way.unlock(0..1).unwrap();
+    path.unlock(0..1).unwrap();
     assert_eq!(log.lock().calls, ["put", "flush", "accumulate", "swap", "flush"]);
-    way.start(FIRST, &RmaOp::Get(into.region()), false).unwrap();
-    way.flush(0..1, FlushScope::Local).unwrap();
+    path.start(FIRST, &RmaOp::Get(into.region()), false).unwrap();
+    path.flush(0..1, FlushScope::Local).unwrap();
     assert_eq!(into.words(), [3], "what was swapped by a message is in the same memory");
 }
 
 #[test]
 fn who_asks_hears_and_nobody_after_the_end() {
     for together in [true, false] {
-        let (PathChoice { way, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(8));
+        let (PathChoice { path, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(8));
         let (first, second) = (words(&[1]), words(&[2]));
         let RmaStart::Pending(ticket) =
-            way.start(FIRST, &RmaOp::Put(first.region()), true).unwrap()
+            path.start(FIRST, &RmaOp::Put(first.region()), true).unwrap()
         else {
             panic!("over")
         };
-        assert!(!way.is_over(ticket).unwrap() && way.is_over(ticket).unwrap());
+        assert!(!path.is_over(ticket).unwrap() && path.is_over(ticket).unwrap());
         let RmaStart::Pending(ticket) =
-            way.start(FIRST, &RmaOp::Put(second.region()), true).unwrap()
+            path.start(FIRST, &RmaOp::Put(second.region()), true).unwrap()
         else {
             panic!("over")
         };
-        way.cancel(ticket).unwrap();
+        path.cancel(ticket).unwrap();
         let into = words(&[0]);
         into.region().copy_from(memory);
         assert_eq!(into.words(), [2]);
-        let RmaStart::Pending(ticket) = way.start(FIRST, &RmaOp::Get(into.region()), true).unwrap()
+        let RmaStart::Pending(ticket) =
+            path.start(FIRST, &RmaOp::Get(into.region()), true).unwrap()
         else {
             panic!("over")
         };
-        way.flush(0..1, FlushScope::Target).unwrap();
-        way.close(together);
-        way.close(!together);
+        path.flush(0..1, FlushScope::Target).unwrap();
+        path.close(together);
+        path.close(!together);
         assert_eq!(log.lock().calls.last(), Some(&if together { "end" } else { "drop" }));
-        match way.is_over(ticket) {
+        match path.is_over(ticket) {
             Ok(is_over) => assert!(is_over && together),
             Err(error) => assert!(error.status() == DTL_ERROR_CANCELED && !together),
         }
@@ -292,15 +293,15 @@ fn who_asks_hears_and_nobody_after_the_end() {
 
 #[test]
 fn without_a_window_of_the_transports_there_are_messages() {
-    for (windows, way) in [
+    for (windows, path) in [
         (Ok(false), "a mock"),
         // The mock window has no memory of its own, so it gets memory of the library.
         (Ok(true), "a mock"),
         (Err("as it is one"), "messages, served by whoever waits in this process"),
     ] {
-        let (PathChoice { way: chosen, memory, kept: _kept, .. }, _) =
+        let (PathChoice { path: chosen, memory, kept: _kept, .. }, _) =
             make(windows, Memory::Fresh(24));
-        assert_eq!((chosen.describe(), memory.len()), (way, 24));
+        assert_eq!((chosen.describe(), memory.len()), (path, 24));
         let from = words(&[4]);
         chosen.start(FIRST, &RmaOp::Put(from.region()), false).unwrap();
         chosen.flush(0..1, FlushScope::Target).unwrap();

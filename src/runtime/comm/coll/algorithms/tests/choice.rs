@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn every_collective_has_an_algorithm_for_every_size() {
     let none = Allowed::default();
-    let levels = Allowed { two_level: true, flat: false };
+    let levels = Allowed { two_level: true, mailboxes: false };
     for row in TABLE {
         for (bytes, commutes) in [(0, false), (100, true), (1 << 30, false), (1 << 30, true)] {
             for ranks in [1, 3, 4, 5, 1000] {
@@ -20,7 +20,7 @@ fn every_collective_has_an_algorithm_for_every_size() {
     assert_eq!(choose(Kind::Allreduce, 4, 1 << 20, false, none), Algorithm::PairwiseRing);
     assert_eq!(choose(Kind::Allreduce, 4, 8, true, none), Algorithm::RecursiveDoubling);
     assert_eq!(choose(Kind::Allreduce, 4, 8, true, levels), Algorithm::TwoLevel);
-    let both = Allowed { two_level: true, flat: true };
+    let both = Allowed { two_level: true, mailboxes: true };
     assert_eq!(choose(Kind::Allreduce, 4, 1 << 10, true, both), Algorithm::Flat);
     assert_eq!(choose(Kind::Allreduce, 4, 1 << 11, true, both), Algorithm::TwoLevel);
     assert_eq!(choose(Kind::Reduce, 4, 1 << 20, true, none), Algorithm::HalvingGather);

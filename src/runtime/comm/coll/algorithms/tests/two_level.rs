@@ -169,7 +169,7 @@ fn blocks_get_to_their_places() {
 
 #[test]
 fn fewer_messages_cross_nodes_than_on_one_level() {
-    let flat = |nodes: &'static [i32], words: usize, how: Algorithm| {
+    let mailboxes = |nodes: &'static [i32], words: usize, how: Algorithm| {
         Job::new(nodes, words, words).run(with(DTL_OP_SUM), |s, _, g, io| {
             crate::runtime::comm::coll::algorithms::allreduce(s, g, how, 8, io)
         })
@@ -180,11 +180,11 @@ fn fewer_messages_cross_nodes_than_on_one_level() {
     };
     let (two_nodes, dealt): (&[i32], &[i32]) =
         (&[0, 0, 0, 0, 1, 1, 1, 1], &[0, 1, 0, 1, 0, 1, 0, 1]);
-    assert_eq!(flat(two_nodes, 1, Algorithm::RecursiveDoubling), (8, 64));
-    assert_eq!(flat(dealt, 1, Algorithm::RecursiveDoubling), (8, 64));
+    assert_eq!(mailboxes(two_nodes, 1, Algorithm::RecursiveDoubling), (8, 64));
+    assert_eq!(mailboxes(dealt, 1, Algorithm::RecursiveDoubling), (8, 64));
     assert_eq!((levels(two_nodes, 1), levels(dealt, 1)), ((2, 16), (2, 16)));
     // 1 MiB, in two pieces: each of the two leaders sends all its data to the other leader once.
-    let (_, flat_bytes) = flat(two_nodes, 1 << 17, Algorithm::Rabenseifner);
+    let (_, flat_bytes) = mailboxes(two_nodes, 1 << 17, Algorithm::Rabenseifner);
     let (messages, bytes) = levels(two_nodes, 1 << 17);
     assert!(
         bytes <= 2 << 20 && bytes < flat_bytes && messages == 8,
