@@ -33,6 +33,11 @@ impl<T> Out<T> {
         // SAFETY: by the caller's contract, a non-null pointer passed as an output is writable.
         unsafe { self.0.write(value) }
     }
+
+    /// Writes the value of a successful result; returns the error of a failed one.
+    pub(super) fn put(&self, result: Result<T>) -> Result<()> {
+        result.map(|value| self.set(value))
+    }
 }
 
 /// Reads a plain value, for which every bit pattern is valid.

@@ -2,8 +2,8 @@
 //! above it. Exports no symbol: plugins call these functions through dtl_host_api_t.
 
 use super::args;
-use super::dispatch::library_ops;
-use super::guard::{Locks, UNTRACED, always};
+use super::dispatch::handler;
+use super::guard::{Entry, Locks, UNTRACED, always};
 use super::library::{backend, enums, environment};
 use crate::abi::backend::environment::dtl_environment_desc_t;
 use crate::abi::backend::plugin::dtl_host_api_t;
@@ -14,7 +14,7 @@ use crate::abi::runtime::{DTL_ABI_VERSION, DTL_LOG_DEBUG, DTL_LOG_ERROR};
 use crate::abi::status::dtl_status_t;
 use crate::backend::vtable_backend;
 use crate::error::{Result, fail};
-use crate::runtime::dispatch::DEFAULT;
+use crate::runtime::dispatch::{self, DEFAULT};
 use crate::runtime::registry::Backend;
 use crate::runtime::{log, plugins};
 use crate::sys::memory::buf::Addr;
@@ -126,16 +126,16 @@ unsafe extern "C" fn host_dispatch_register(
 ) -> dtl_status_t {
     UNTRACED.call(|inside| {
         let out = args::Out::new(out, "out")?;
-        out.set(plugins::register_handler(|| {
+        out.put(plugins::register_handler(|| {
             // SAFETY: the caller's contract is that of dtl_dispatch_register.
-            unsafe { library_ops::register(inside, DEFAULT, (keys, key_count), handler) }
-        })?);
-        Ok(())
+            unsafe { handler::register(inside, DEFAULT, (keys, key_count), handler) }
+        }))
     })
 }
 
 unsafe extern "C" fn host_dispatch_unregister(registration: dtl_registration_t) -> dtl_status_t {
-    library_ops::dtl_dispatch_unregister(DEFAULT, registration)
+    Entry("dtl_dispatch_unregister")
+        .call(|inside| dispatch::find(inside, DEFAULT)?.unregister(inside, DEFAULT, registration))
 }
 
 unsafe extern "C" fn host_log(level: i32, text: *const c_char) -> dtl_status_t {

@@ -30,8 +30,7 @@ unsafe fn start(
         // SAFETY: passed on.
         unsafe { arguments::set(&mut checked, comm, args) }?;
         let begun = coll::begin(comm, CallMode::Request, &checked)?;
-        out.set(request::collective(comm, begun)?);
-        Ok(())
+        out.put(request::collective(comm, begun))
     })
 }
 

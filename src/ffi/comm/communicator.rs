@@ -61,10 +61,7 @@ pub unsafe extern "C" fn dtl_comm_open(
             // SAFETY: the caller's contract.
             Ok((out, unsafe { take_description(inside, desc) }?))
         },
-        |(out, description)| {
-            out.set(open_kind::open(&description)?);
-            Ok(())
-        },
+        |(out, description)| out.put(open_kind::open(&description)),
     )
 }
 
@@ -124,8 +121,7 @@ pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> dtl_status_t {
     Entry("dtl_comm_rank").call(|inside| {
-        let out = Out::new(out_rank, "out_rank")?;
-        out.set(comm::pin(inside, comm)?.rank());
+        Out::new(out_rank, "out_rank")?.set(comm::pin(inside, comm)?.rank());
         Ok(())
     })
 }
@@ -134,8 +130,7 @@ pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_size(comm: dtl_comm_t, out_size: *mut i32) -> dtl_status_t {
     Entry("dtl_comm_size").call(|inside| {
-        let out = Out::new(out_size, "out_size")?;
-        out.set(comm::pin(inside, comm)?.size());
+        Out::new(out_size, "out_size")?.set(comm::pin(inside, comm)?.size());
         Ok(())
     })
 }

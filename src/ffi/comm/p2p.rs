@@ -403,7 +403,6 @@ pub unsafe extern "C" fn dtl_comm_imrecv(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::imrecv(inside, &*matched_message::claim(inside, message, &data)?, data)?);
-        Ok(())
+        out.put(request::imrecv(inside, &*matched_message::claim(inside, message, &data)?, data))
     })
 }

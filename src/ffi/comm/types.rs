@@ -30,8 +30,7 @@ pub unsafe extern "C" fn dtl_dtype_create(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        out.set(types::create_dtype(size_bytes, name)?);
-        Ok(())
+        out.put(types::create_dtype(size_bytes, name))
     })
 }
 
@@ -52,8 +51,7 @@ pub extern "C" fn dtl_dtype_destroy(dtype: dtl_dtype_t) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dtype_size(dtype: dtl_dtype_t, size_bytes: *mut u64) -> dtl_status_t {
     Entry("dtl_dtype_size").call(|_| {
-        let out = Out::new(size_bytes, "size_bytes")?;
-        out.set(types::element_size(dtype)? as u64);
+        Out::new(size_bytes, "size_bytes")?.set(types::element_size(dtype)? as u64);
         Ok(())
     })
 }
@@ -68,8 +66,7 @@ pub unsafe extern "C" fn dtl_dtype_name(
     name: *mut *const c_char,
 ) -> dtl_status_t {
     Entry("dtl_dtype_name").call(|_| {
-        let out = Out::new(name, "name")?;
-        out.set(types::dtype_name(dtype)?.as_ptr());
+        Out::new(name, "name")?.set(types::dtype_name(dtype)?.as_ptr());
         Ok(())
     })
 }
@@ -101,8 +98,7 @@ pub unsafe extern "C" fn dtl_op_create(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        out.set(types::create_op(r#fn, Addr::new(user), flags, name)?);
-        Ok(())
+        out.put(types::create_op(r#fn, Addr::new(user), flags, name))
     })
 }
 
@@ -127,8 +123,7 @@ pub unsafe extern "C" fn dtl_op_name(
     name: *mut *const c_char,
 ) -> dtl_status_t {
     Entry("dtl_op_name").call(|_| {
-        let out = Out::new(name, "name")?;
-        out.set(types::op_name(op)?.as_ptr());
+        Out::new(name, "name")?.set(types::op_name(op)?.as_ptr());
         Ok(())
     })
 }

@@ -52,8 +52,7 @@ pub unsafe extern "C" fn dtl_policy_create(
         let opts = unsafe { options(opts) }?;
         let rule = Rule::named(name, &opts)?;
         // SAFETY: the caller's contract: `count` elements.
-        out.set(unsafe { create(inside, rule, resources, count, &opts) }?);
-        Ok(())
+        out.put(unsafe { create(inside, rule, resources, count, &opts) })
     })
 }
 
@@ -88,8 +87,7 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
         check_info(ops.needed_info, "ops.needed_info")?;
         let rule = Rule::custom(ops, Addr::new(self_));
         // SAFETY: the caller's contract: `count` elements.
-        out.set(unsafe { create(inside, rule, resources, count, &opts) }?);
-        Ok(())
+        out.put(unsafe { create(inside, rule, resources, count, &opts) })
     })
 }
 

@@ -1,6 +1,6 @@
 //! Queries of dispatchers as C programs hand them over.
 
-use super::library_ops::{check_operation, check_slots};
+use super::handler::{check_operation, check_slots};
 use crate::abi::devices::dispatch::dtl_dispatch_query_t;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_registration_t};
 use crate::error::{Result, fail};

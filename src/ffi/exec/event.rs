@@ -91,8 +91,11 @@ pub extern "C" fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_sta
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_event_query(event: dtl_event_t, out_state: *mut i32) -> dtl_status_t {
     Entry("dtl_event_query").call(|inside| {
-        let out = Out::new(out_state, "out_state")?;
-        out.set(if find(inside, event)?.query()? { DTL_EVENT_COMPLETE } else { DTL_EVENT_PENDING });
+        Out::new(out_state, "out_state")?.set(if find(inside, event)?.query()? {
+            DTL_EVENT_COMPLETE
+        } else {
+            DTL_EVENT_PENDING
+        });
         Ok(())
     })
 }
@@ -110,8 +113,6 @@ pub unsafe extern "C" fn dtl_event_elapsed_ns(
     out_ns: *mut u64,
 ) -> dtl_status_t {
     Entry("dtl_event_elapsed_ns").call(|inside| {
-        let out = Out::new(out_ns, "out_ns")?;
-        out.set(find(inside, start)?.elapsed_ns(find(inside, stop)?)?);
-        Ok(())
+        Out::new(out_ns, "out_ns")?.put(find(inside, start)?.elapsed_ns(find(inside, stop)?))
     })
 }

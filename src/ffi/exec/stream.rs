@@ -101,8 +101,7 @@ pub unsafe extern "C" fn dtl_stream_query(
     out_done: *mut i32,
 ) -> dtl_status_t {
     Entry("dtl_stream_query").call(|inside| {
-        let out = Out::new(out_done, "out_done")?;
-        out.set(i32::from(find(inside, stream)?.query()?));
+        Out::new(out_done, "out_done")?.set(i32::from(find(inside, stream)?.query()?));
         Ok(())
     })
 }
@@ -173,8 +172,7 @@ pub unsafe extern "C" fn dtl_stream_native(
     out_native: *mut *mut c_void,
 ) -> dtl_status_t {
     Entry("dtl_stream_native").call(|inside| {
-        let out = Out::new(out_native, "out_native")?;
-        out.set(find(inside, stream)?.native()?.ptr());
+        Out::new(out_native, "out_native")?.set(find(inside, stream)?.native()?.ptr());
         Ok(())
     })
 }

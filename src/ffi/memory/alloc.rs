@@ -231,8 +231,7 @@ pub unsafe extern "C" fn dtl_mem_export(
         if ptr.is_null() {
             return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL");
         }
-        out.set(ipc_handle::export(inside, Addr::new(ptr.cast_mut()))?);
-        Ok(())
+        out.put(ipc_handle::export(inside, Addr::new(ptr.cast_mut())))
     })
 }
 

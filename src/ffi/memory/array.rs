@@ -94,9 +94,7 @@ pub unsafe extern "C" fn dtl_array_view(
     out_tensor: *mut dtl_dlpack_tensor_t,
 ) -> dtl_status_t {
     Entry("dtl_array_view").call(|inside| {
-        let out = Out::new(out_tensor, "out_tensor")?;
-        out.set(array::find(inside, array.id)?.view()?);
-        Ok(())
+        Out::new(out_tensor, "out_tensor")?.put(array::find(inside, array.id)?.view())
     })
 }
 
@@ -125,11 +123,8 @@ pub unsafe extern "C" fn dtl_array_export(
     array: dtl_array_t,
     out: *mut *mut dtl_dlpack_versioned_t,
 ) -> dtl_status_t {
-    Entry("dtl_array_export").call(|inside| {
-        let out = Out::new(out, "out")?;
-        out.set(array::find(inside, array.id)?.export(array.id)?);
-        Ok(())
-    })
+    Entry("dtl_array_export")
+        .call(|inside| Out::new(out, "out")?.put(array::find(inside, array.id)?.export(array.id)))
 }
 
 /// As dtl_array_export, for consumers of before DLPack 1.0 (NumPy before 2.1): in Python inside a
@@ -144,9 +139,7 @@ pub unsafe extern "C" fn dtl_array_export_unversioned(
     out: *mut *mut dtl_dlpack_managed_t,
 ) -> dtl_status_t {
     Entry("dtl_array_export_unversioned").call(|inside| {
-        let out = Out::new(out, "out")?;
-        out.set(array::find(inside, array.id)?.export_unversioned(array.id)?);
-        Ok(())
+        Out::new(out, "out")?.put(array::find(inside, array.id)?.export_unversioned(array.id))
     })
 }
 

@@ -89,8 +89,8 @@ pub unsafe extern "C" fn dtl_pool_alloc(
         out: *mut *mut c_void,
     ) -> dtl_status_t {
         Entry("dtl_pool_alloc").call(|inside| {
-            let out = Out::new(out, "out")?;
-            out.set(mem_pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr());
+            Out::new(out, "out")?
+                .set(mem_pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr());
             Ok(())
         })
     }

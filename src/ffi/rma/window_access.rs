@@ -167,8 +167,7 @@ pub unsafe extern "C" fn dtl_win_rput(
             // SAFETY: the caller's contract: it stays until the operation is over.
             let from = unsafe { elements("dtl_win_rput", (buf, count, dtype), "buf") }?;
             let (place, op) = (TargetAddr { target, disp }, RmaOp::Put(from));
-            out.set(rma_ops::run_as_request(window, "dtl_win_rput", place, op)?);
-            Ok(())
+            out.put(rma_ops::run_as_request(window, "dtl_win_rput", place, op))
         },
     )
 }
@@ -195,8 +194,7 @@ pub unsafe extern "C" fn dtl_win_rget(
             // SAFETY: the caller's contract: it stays until the operation is over.
             let into = unsafe { elements("dtl_win_rget", (buf, count, dtype), "buf") }?;
             let (place, op) = (TargetAddr { target, disp }, RmaOp::Get(into));
-            out.set(rma_ops::run_as_request(window, "dtl_win_rget", place, op)?);
-            Ok(())
+            out.put(rma_ops::run_as_request(window, "dtl_win_rget", place, op))
         },
     )
 }
