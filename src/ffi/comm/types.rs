@@ -7,7 +7,7 @@ use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::types;
 use crate::sys::memory::buf::Addr;
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 
 /// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call
 /// that takes a dtype. Reduce it with an operation of dtl_op_create, DTL_OP_REPLACE or
@@ -51,8 +51,7 @@ pub extern "C" fn dtl_dtype_destroy(dtype: dtl_dtype_t) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dtype_size(dtype: dtl_dtype_t, size_bytes: *mut u64) -> dtl_status_t {
     Entry("dtl_dtype_size").call(|_| {
-        Out::new(size_bytes, "size_bytes")?.set(types::element_size(dtype)? as u64);
-        Ok(())
+        Out::new(size_bytes, "size_bytes")?.put(types::element_size(dtype).map(|size| size as u64))
     })
 }
 
@@ -65,10 +64,8 @@ pub unsafe extern "C" fn dtl_dtype_name(
     dtype: dtl_dtype_t,
     name: *mut *const c_char,
 ) -> dtl_status_t {
-    Entry("dtl_dtype_name").call(|_| {
-        Out::new(name, "name")?.set(types::dtype_name(dtype)?.as_ptr());
-        Ok(())
-    })
+    Entry("dtl_dtype_name")
+        .call(|_| Out::new(name, "name")?.put(types::dtype_name(dtype).map(CStr::as_ptr)))
 }
 
 /// Makes a reduction operation of the program's own. It applies to every dtype, built-in or not:
@@ -122,8 +119,5 @@ pub unsafe extern "C" fn dtl_op_name(
     op: dtl_reduce_op_t,
     name: *mut *const c_char,
 ) -> dtl_status_t {
-    Entry("dtl_op_name").call(|_| {
-        Out::new(name, "name")?.set(types::op_name(op)?.as_ptr());
-        Ok(())
-    })
+    Entry("dtl_op_name").call(|_| Out::new(name, "name")?.put(types::op_name(op).map(CStr::as_ptr)))
 }

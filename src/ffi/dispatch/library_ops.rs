@@ -129,8 +129,7 @@ pub unsafe extern "C" fn dtl_dispatch_find(
             let found = dispatch::find(inside, dispatcher)?;
             // SAFETY: the caller's contract: a struct as long as its struct_size.
             let query = unsafe { take_query(query) }?;
-            out.set(found.choose(inside, &query)?.handle());
-            Ok(())
+            out.put(found.choose(inside, &query).map(Registration::handle))
         })
     }
 

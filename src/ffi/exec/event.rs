@@ -29,8 +29,7 @@ pub unsafe extern "C" fn dtl_event_create(
     Entry("dtl_event_create").call(|inside| {
         let out = Out::new(out, "out")?;
         let event = Event::create(handles::home(inside, backend)?, flags)?;
-        out.set(dtl_event_t { id: handles::insert(event)? });
-        Ok(())
+        out.put(handles::insert(event).map(|id| dtl_event_t { id }))
     })
 }
 

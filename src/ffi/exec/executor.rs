@@ -60,8 +60,7 @@ pub unsafe extern "C" fn dtl_executor_create(
             (desc.kind, desc.threads)
         };
         let executor = Executor::create(handles::home(inside, backend)?, kind, threads)?;
-        out.set(dtl_executor_t { id: handles::insert(executor)? });
-        Ok(())
+        out.put(handles::insert(executor).map(|id| dtl_executor_t { id }))
     })
 }
 

@@ -460,7 +460,6 @@ pub unsafe extern "C" fn dtl_kernel_get(
         // SAFETY: as above.
         let signature = unsafe { args::text_or_null(signature, "signature") }?;
         let kernel = module.kernel(KernelQuery { name, signature })?;
-        out.set(dtl_kernel_t { id: handles::insert(kernel)? });
-        Ok(())
+        out.put(handles::insert(kernel).map(|id| dtl_kernel_t { id }))
     })
 }

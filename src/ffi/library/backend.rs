@@ -253,8 +253,7 @@ pub unsafe extern "C" fn dtl_backend_supports(
             Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?, feature?))
         },
         |(backend, out, feature): (Arc<registry::Backend>, _, _)| {
-            out.set(i32::from(backend.supports(feature)?));
-            Ok(())
+            out.put(backend.supports(feature).map(i32::from))
         },
     )
 }

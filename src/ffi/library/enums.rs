@@ -11,7 +11,7 @@ use crate::ffi::args::{self, Out};
 use crate::ffi::guard;
 use crate::runtime::enums::attrs::{Attr, FIELD_LIMIT, Value, bits_of, check_count};
 use crate::runtime::enums::{self, json, schedule};
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 
 /// Makes an enumeration of the program's own.
 ///
@@ -171,8 +171,7 @@ pub unsafe extern "C" fn dtl_enum_count(
     out_count: *mut u64,
 ) -> dtl_status_t {
     guard::always(guard::Locks::Some, || {
-        Out::new(out_count, "out_count")?.set(enums::count(enumeration)? as u64);
-        Ok(())
+        Out::new(out_count, "out_count")?.put(enums::count(enumeration).map(|count| count as u64))
     })
 }
 
@@ -272,8 +271,7 @@ pub unsafe extern "C" fn dtl_ev_name(
     out_name: *mut *const c_char,
 ) -> dtl_status_t {
     guard::always(guard::Locks::None, || {
-        Out::new(out_name, "out_name")?.set(enums::name(word)?.as_ptr());
-        Ok(())
+        Out::new(out_name, "out_name")?.put(enums::name(word).map(CStr::as_ptr))
     })
 }
 

@@ -7,6 +7,7 @@ use crate::error::{Error, Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::environment::{self, Description, EnvironmentInfo, Lists, Requirement};
+use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 
 const MOST_STATE: u64 = 1 << 30;
@@ -193,8 +194,7 @@ pub unsafe extern "C" fn dtl_environment_state(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a NUL-terminated text or null.
         let name = unsafe { args::text(name, "name") }?;
-        out.set(environment::state(name)?.ptr());
-        Ok(())
+        out.put(environment::state(name).map(Addr::ptr))
     })
 }
 

@@ -52,8 +52,7 @@ pub unsafe extern "C" fn dtl_mem_alloc(
         Entry("dtl_mem_alloc").call(|inside| {
             let out = Out::new(out, "out")?;
             let (owner, backend) = (memory::Owner::Program, device::backend(inside, backend)?);
-            out.set(memory::alloc(owner, backend, kind, size_bytes, alignment)?.ptr());
-            Ok(())
+            out.put(memory::alloc(owner, backend, kind, size_bytes, alignment).map(Addr::ptr))
         })
     }
 

@@ -45,8 +45,8 @@ pub unsafe extern "C" fn dtl_array_alloc(
         let backend = device::pin_backend(inside, backend)?;
         // SAFETY: the caller's contract: `ndim` values.
         let shape = unsafe { numbers(shape, array::check_ndim(ndim)?, "shape") }?;
-        out.set(dtl_array_t { id: array::alloc(inside, backend, kind, shape, dtype, flags)? });
-        Ok(())
+        let array = array::alloc(inside, backend, kind, shape, dtype, flags);
+        out.put(array.map(|id| dtl_array_t { id }))
     })
 }
 
@@ -189,8 +189,7 @@ pub unsafe extern "C" fn dtl_array_import(
         // SAFETY: the caller's contract.
         let given =
             unsafe { given(&whole.tensor, whole.flags & DTL_DLPACK_READ_ONLY != 0, taken) }?;
-        out.set(dtl_array_t { id: array::import(backend, &given)? });
-        Ok(())
+        out.put(array::import(backend, &given).map(|id| dtl_array_t { id }))
     })
 }
 
@@ -212,8 +211,7 @@ pub unsafe extern "C" fn dtl_array_import_unversioned(
         let taken = unsafe { TakenTensor::new(tensor.cast(), whole.deleter) };
         // SAFETY: the caller's contract.
         let given = unsafe { given(&whole.tensor, false, taken) }?;
-        out.set(dtl_array_t { id: array::import(backend, &given)? });
-        Ok(())
+        out.put(array::import(backend, &given).map(|id| dtl_array_t { id }))
     })
 }
 

@@ -57,8 +57,8 @@ pub unsafe extern "C" fn dtl_pool_create(
             Ok((out, device::pin_backend(inside, backend)?, keep))
         },
         |(out, backend, keep)| {
-            out.set(dtl_pool_t { id: mem_pool::insert(MemPool::create(backend, kind, keep)?)? });
-            Ok(())
+            let pool = MemPool::create(backend, kind, keep)?;
+            out.put(mem_pool::insert(pool).map(|id| dtl_pool_t { id }))
         },
     )
 }
