@@ -26,9 +26,6 @@ pub(in crate::ffi) struct BufferArgs {
 }
 
 impl BufferArgs {
-    /// A buffer that the collective does not have.
-    pub(in crate::ffi) const NONE: BufferArgs = BufferArgs::new(ptr::null(), 0);
-
     /// One with `count` elements, or with so many for each rank.
     pub(in crate::ffi) const fn new(buf: *const c_void, count: u64) -> BufferArgs {
         BufferArgs { buf, count, counts: ptr::null(), displs: ptr::null(), ranks: ptr::null() }
@@ -61,7 +58,19 @@ pub(in crate::ffi) struct CArgs {
 }
 
 impl CArgs {
+    /// Arguments with `count` elements in both buffers, or with so many for each rank. A buffer
+    /// that the collective does not have is null.
     pub(in crate::ffi) const fn new(
+        kind: Kind,
+        (sbuf, rbuf): (*const c_void, *mut c_void),
+        count: u64,
+        dtype: dtl_dtype_t,
+    ) -> CArgs {
+        CArgs::varied(kind, BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count), dtype)
+    }
+
+    /// Arguments of a collective whose buffers differ in their counts.
+    pub(in crate::ffi) const fn varied(
         kind: Kind,
         send: BufferArgs,
         recv: BufferArgs,
