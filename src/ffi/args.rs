@@ -50,6 +50,14 @@ pub(super) unsafe fn read<T: Copy>(pointer: *const T, name: &str) -> Result<T> {
     Ok(unsafe { pointer.read() })
 }
 
+/// Checks that a reserved field is 0.
+pub(super) fn check_reserved(value: impl Into<u64>, name: &str) -> Result<()> {
+    match value.into() {
+        0 => Ok(()),
+        value => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is {value}; set it to 0"),
+    }
+}
+
 /// Reads a mandatory text. Returns an error if `pointer` is null.
 ///
 /// # Safety

@@ -23,10 +23,7 @@ use crate::sys::handles::epoch::Guard;
 pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
     Entry("dtl_comm_world").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, DTL_COMM_WORLD)?)),
-        |(out, _opened)| {
-            out.set(DTL_COMM_WORLD);
-            Ok(())
-        },
+        |(out, _opened)| out.put(Ok(DTL_COMM_WORLD)),
     )
 }
 
@@ -121,8 +118,7 @@ pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> dtl_status_t {
     Entry("dtl_comm_rank").call(|inside| {
-        Out::new(out_rank, "out_rank")?.set(comm::pin(inside, comm)?.rank());
-        Ok(())
+        Out::new(out_rank, "out_rank")?.put(comm::pin(inside, comm).map(|comm| comm.rank()))
     })
 }
 
@@ -130,8 +126,7 @@ pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_size(comm: dtl_comm_t, out_size: *mut i32) -> dtl_status_t {
     Entry("dtl_comm_size").call(|inside| {
-        Out::new(out_size, "out_size")?.set(comm::pin(inside, comm)?.size());
-        Ok(())
+        Out::new(out_size, "out_size")?.put(comm::pin(inside, comm).map(|comm| comm.size()))
     })
 }
 

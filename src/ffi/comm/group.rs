@@ -50,8 +50,7 @@ pub unsafe extern "C" fn dtl_comm_split(
     Entry("dtl_comm_split").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
         |(out, comm)| {
-            out.set(group::split(&comm, color, key)?.unwrap_or(dtl_comm_t::NULL));
-            Ok(())
+            out.put(group::split(&comm, color, key).map(|part| part.unwrap_or(dtl_comm_t::NULL)))
         },
     )
 }
@@ -109,8 +108,7 @@ pub unsafe extern "C" fn dtl_comm_group_create(
             Ok((Out::new(out, "out")?, pinned, ranks))
         },
         |(out, comm, ranks)| {
-            out.set(group::create(&comm, &ranks)?.unwrap_or(dtl_comm_t::NULL));
-            Ok(())
+            out.put(group::create(&comm, &ranks).map(|part| part.unwrap_or(dtl_comm_t::NULL)))
         },
     )
 }

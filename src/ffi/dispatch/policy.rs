@@ -6,6 +6,7 @@ use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
+use crate::from_c::check_pointer;
 use crate::runtime::policy::{
     self, Adapter, CustomKind, Policy, PolicyArgs, ResourceKind, ResourceList, Rule,
 };
@@ -78,7 +79,7 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
         let ops = unsafe { args::take(ops) }?;
         // SAFETY: as above.
         let opts = unsafe { options(opts) }?;
-        unused(ops.reserved, "ops.reserved")?;
+        args::check_reserved(ops.reserved, "ops.reserved")?;
         required(ops.select.is_some(), "ops.select")?;
         required(
             ops.report.is_some() || ops.needed_info == 0,
@@ -231,7 +232,7 @@ unsafe fn options(opts: *const dtl_policy_opts_t) -> Result<dtl_policy_opts_t> {
             opts.flags
         );
     }
-    unused(opts.reserved, "opts.reserved")?;
+    args::check_reserved(opts.reserved, "opts.reserved")?;
     Ok(opts)
 }
 
@@ -281,24 +282,17 @@ unsafe fn list<'a>(
     count: u64,
 ) -> Result<Option<&'a [dtl_resource_t]>> {
     policy::check_count(count)?;
-    if resources.is_null() {
-        required(count == 0, "resources")?;
-        return Ok(None);
-    }
     if count == 0 {
+        if resources.is_null() {
+            return Ok(None);
+        }
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "count is 0, and resources is not NULL: pass at least one resource, or NULL for the \
              defaults"
         );
     }
-    if !resources.is_aligned() {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "resources is not aligned to {} bytes",
-            align_of::<dtl_resource_t>()
-        );
-    }
+    check_pointer(resources, "resources")?;
     // SAFETY: neither null nor misaligned, `count` elements by the contract.
     Ok(Some(unsafe { std::slice::from_raw_parts(resources, count as usize) }))
 }
@@ -329,7 +323,7 @@ unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<ResourceKind>
             required(has_table, "opts.ops")?;
             // SAFETY: passed on.
             let ops = unsafe { args::take(opts.ops) }?;
-            unused(ops.reserved, "opts.ops->reserved")?;
+            args::check_reserved(ops.reserved, "opts.ops->reserved")?;
             required(ops.submit.is_some(), "opts.ops->submit")?;
             check_info(ops.supported_info, "opts.ops->supported_info")?;
             ResourceKind::Custom(CustomKind { ops, own: Addr::new(opts.ops_self) })
@@ -352,14 +346,6 @@ fn check_info(info: u64, name: &str) -> Result<()> {
         );
     }
     Ok(())
-}
-
-fn unused(reserved: u32, name: &str) -> Result<()> {
-    if reserved == 0 {
-        Ok(())
-    } else {
-        fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is {reserved}; set it to 0")
-    }
 }
 
 fn required(is_there: bool, name: &str) -> Result<()> {

@@ -50,13 +50,7 @@ pub unsafe extern "C" fn dtl_executor_create(
         } else {
             // SAFETY: the caller's contract: a struct as long as its struct_size.
             let desc = unsafe { args::take(desc) }?;
-            if desc.reserved != 0 {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "desc.reserved is {}; set it to 0",
-                    desc.reserved
-                );
-            }
+            args::check_reserved(desc.reserved, "desc.reserved")?;
             (desc.kind, desc.threads)
         };
         let executor = Executor::create(handles::home(inside, backend)?, kind, threads)?;

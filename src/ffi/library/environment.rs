@@ -48,13 +48,7 @@ pub(in crate::ffi) unsafe fn describe(desc: *const dtl_environment_desc_t) -> Re
     // SAFETY: as above.
     let version = unsafe { args::text_or_null(desc.version, "dtl_environment_desc_t.version") }?;
     version.map_or(Ok(()), |version| environment::check_version(name, version))?;
-    if desc.reserved != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_environment_desc_t.reserved is {}; set it to 0",
-            desc.reserved
-        );
-    }
+    args::check_reserved(desc.reserved, "dtl_environment_desc_t.reserved")?;
     check_state(name, desc.state_size, desc.state_align)?;
     // SAFETY: as many texts as are said, or null.
     let depends =

@@ -4,7 +4,6 @@ use crate::abi::devices::device::{dtl_mem_stats_t, dtl_pool_desc_t};
 use crate::abi::handle::{dtl_backend_t, dtl_pool_t};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::dtl_enum_word_t;
-use crate::error::fail;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::{self, Entry, OpenCheck, UNTRACED};
 use crate::runtime::device;
@@ -45,13 +44,7 @@ pub unsafe extern "C" fn dtl_pool_create(
             if !desc.is_null() {
                 // SAFETY: the caller's contract: a struct as long as its struct_size.
                 let desc = unsafe { args::take(desc) }?;
-                if desc.reserved != 0 {
-                    return fail!(
-                        DTL_ERROR_INVALID_ARGUMENT,
-                        "desc.reserved is {}; set it to 0",
-                        desc.reserved
-                    );
-                }
+                args::check_reserved(desc.reserved, "desc.reserved")?;
                 keep = desc.keep_bytes;
             }
             Ok((out, device::pin_backend(inside, backend)?, keep))
