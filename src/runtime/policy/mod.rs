@@ -41,9 +41,10 @@ use crate::sys::{
     },
     sync::{AtomicUpdate, lock::Mutex, wait::TscTimer},
 };
-use resources::{Resource, close_streams, info_names};
+use resources::{Resource, info_names};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use streams::close_streams;
 
 pub use self::auto_tune::Run;
 pub use self::selector::{Rule, TaskEnd};
@@ -81,8 +82,6 @@ struct ReadyPolicy {
     counts: Counts,
     /// Number of failed tasks, by resource index.
     failed: Box<[AtomicU64]>,
-    /// Unused events of stream resources, by resource index.
-    events: Box<[streams::Events]>,
     flights: Flights,
     scratch_bytes: u64,
     /// True if tasks run in the submitting thread and the rule is built in (fast path).
@@ -269,7 +268,6 @@ impl Policy {
             chooser,
             counts: Counts::new(count),
             failed: (0..count).map(|_| AtomicU64::new(0)).collect(),
-            events: (0..count).map(|_| streams::Events::default()).collect(),
             flights: Flights::new(count, scratch_bytes),
             scratch_bytes,
             own_streams,
@@ -378,19 +376,11 @@ impl Drop for Policy {
         if self.id.load(Ordering::Relaxed) == 0 {
             return; // `create` failed: the caller still owns the tables
         }
-        if let Rule::Custom(CustomRule {
-            ops: dtl_policy_ops_t { destroy: Some(destroy), .. },
-            own,
-        }) = &self.rule
-        {
-            destroy(own.ptr());
+        if let Rule::Custom(CustomRule { ops, own }) = &self.rule {
+            ops.destroy.into_iter().for_each(|destroy| destroy(own.ptr()));
         }
-        if let ResourceKind::Custom(CustomKind {
-            ops: dtl_resource_ops_t { destroy: Some(destroy), .. },
-            own,
-        }) = &self.kind
-        {
-            destroy(own.ptr());
+        if let ResourceKind::Custom(CustomKind { ops, own }) = &self.kind {
+            ops.destroy.into_iter().for_each(|destroy| destroy(own.ptr()));
         }
     }
 }
@@ -434,8 +424,6 @@ pub fn destroy_all() {
 pub fn forget_all() {
     let inside = epoch::enter();
     for id in POLICIES.handles() {
-        if let Some(policy) = POLICIES.remove(&inside, id) {
-            std::mem::forget(policy);
-        }
+        std::mem::forget(POLICIES.remove(&inside, id));
     }
 }
