@@ -66,11 +66,8 @@ unsafe fn take_description(
     inside: &Guard,
     desc: *const dtl_comm_desc_t,
 ) -> Result<open_kind::Description> {
-    if desc.is_null() {
-        return Ok(open_kind::Description::default());
-    }
-    // SAFETY: the caller's contract: a struct as long as its struct_size.
-    let raw = unsafe { args::take(desc) }?;
+    // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
+    let raw = unsafe { args::take_or_zero(desc) }?;
     // SAFETY: the caller's contract: NULL or a NUL-terminated text.
     let kind = unsafe { args::text_or_null(raw.kind, "desc.kind") }?.map(str::to_owned);
     // SAFETY: as above.

@@ -191,9 +191,7 @@ pub unsafe extern "C" fn dtl_dispatch_invoke(
     let taken = Cell::new(None);
     Entry("dtl_dispatch_invoke").hold(
         |inside| {
-            if !out_event.is_null() {
-                Out::new(out_event, "out_event")?;
-            }
+            Out::optional(out_event, "out_event")?;
             dispatch::find(&inside, dispatcher)?;
             // SAFETY: the caller's contract: a struct as long as its struct_size.
             let query = unsafe { take_query(query) }?;

@@ -200,31 +200,11 @@ pub unsafe extern "C" fn dtl_policy_traits(
     })
 }
 
-const NO_OPTIONS: dtl_policy_opts_t = dtl_policy_opts_t {
-    struct_size: size_of::<dtl_policy_opts_t>() as u32,
-    flags: 0,
-    kind: 0,
-    fixed_index: 0,
-    ops: std::ptr::null(),
-    ops_self: std::ptr::null_mut(),
-    backend: crate::abi::handle::dtl_backend_t::NULL,
-    adapter: None,
-    adapter_user: std::ptr::null_mut(),
-    capacity: 0,
-    samples: 0,
-    warmups: 0,
-    reserved: 0,
-    resample_submits: 0,
-};
-
 /// # Safety
 /// `opts` is null or points to a struct as long as its struct_size.
 unsafe fn options(opts: *const dtl_policy_opts_t) -> Result<dtl_policy_opts_t> {
-    if opts.is_null() {
-        return Ok(NO_OPTIONS);
-    }
     // SAFETY: passed on.
-    let opts = unsafe { args::take(opts) }?;
+    let opts = unsafe { args::take_or_zero(opts) }?;
     if opts.flags & !DTL_POLICY_DEFER != 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -360,8 +340,8 @@ unsafe fn give<T: Copy>(from: &[T], out: *mut T, cap: u64, out_len: *mut u64) ->
     if is_wanted {
         Out::new(out, "out")?;
     }
-    if !out_len.is_null() {
-        Out::new(out_len, "out_len")?.set(count);
+    if let Some(out_len) = Out::optional(out_len, "out_len")? {
+        out_len.set(count);
     }
     if is_wanted {
         if cap < count {

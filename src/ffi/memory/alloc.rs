@@ -272,10 +272,7 @@ pub unsafe extern "C" fn dtl_mem_import(
 ) -> dtl_status_t {
     Entry("dtl_mem_import").call(|inside| {
         let out = Out::new(out, "out")?;
-        let out_size = match out_size_bytes.is_null() {
-            true => None,
-            false => Some(Out::new(out_size_bytes, "out_size_bytes")?),
-        };
+        let out_size = Out::optional(out_size_bytes, "out_size_bytes")?;
         // SAFETY: the caller's contract: a handle that is not null can be read.
         let handle = unsafe { args::read(handle, "handle") }?;
         let (addr, size) = ipc_handle::import(device::backend(inside, backend)?, &handle)?;

@@ -40,14 +40,10 @@ pub unsafe extern "C" fn dtl_pool_create(
     Entry("dtl_pool_create").wait(
         |inside| {
             let out = Out::new(out, "out")?;
-            let mut keep = 0;
-            if !desc.is_null() {
-                // SAFETY: the caller's contract: a struct as long as its struct_size.
-                let desc = unsafe { args::take(desc) }?;
-                args::check_reserved(desc.reserved, "desc.reserved")?;
-                keep = desc.keep_bytes;
-            }
-            Ok((out, device::pin_backend(inside, backend)?, keep))
+            // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
+            let desc = unsafe { args::take_or_zero(desc) }?;
+            args::check_reserved(desc.reserved, "desc.reserved")?;
+            Ok((out, device::pin_backend(inside, backend)?, desc.keep_bytes))
         },
         |(out, backend, keep)| {
             let pool = MemPool::create(backend, kind, keep)?;
