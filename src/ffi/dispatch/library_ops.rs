@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::{self, Entry, OpenCheck};
 use crate::runtime::dispatch::{
-    self, Action, Dispatcher, FastLookup, Query, Registration, Tables, text,
+    self, Action, Dispatcher, FastLookup, Query, Registration, Tables, explain,
 };
 use std::cell::Cell;
 use std::ffi::c_char;
@@ -253,6 +253,6 @@ pub unsafe extern "C" fn dtl_dispatch_explain(
         // SAFETY: the caller's contract: a struct as long as its struct_size.
         let query = unsafe { take_query(query) }?;
         // SAFETY: the caller's contract: `cap` bytes of room, a place for the length.
-        unsafe { args::put_text(&text::explain(found, inside, &query), buf, cap, out_len) }
+        unsafe { args::put_text(&explain::explain(found, inside, &query), buf, cap, out_len) }
     })
 }

@@ -5,7 +5,7 @@
 //! `Watch` out of the slot, so only one thread polls a task at a time. If the task has not ended,
 //! the thread puts the `Watch` back.
 
-use super::ResourceChoice;
+use super::selector::ResourceChoice;
 use super::streams::Events;
 use crate::abi::devices::policy::dtl_waitable_fn_t;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT, DTL_SUCCESS, dtl_status_t};

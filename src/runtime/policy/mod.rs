@@ -47,7 +47,7 @@ use std::sync::{Arc, OnceLock};
 use streams::close_streams;
 
 pub use self::auto_tune::Run;
-pub use self::selector::{Rule, TaskEnd};
+pub use self::selector::{ResourceChoice, Rule, TaskEnd};
 pub use resources::{
     ALL_INFO, Adapter, CustomKind, ListElement, ResourceKind, ResourceList, check_count,
 };
@@ -89,24 +89,6 @@ struct ReadyPolicy {
     own_streams: Vec<u64>,
     /// First task failure that no call has reported.
     failure: Mutex<Option<Error>>,
-}
-
-/// Resource that a policy selected for a task.
-#[derive(Clone, Copy)]
-pub struct ResourceChoice {
-    /// Index of the selected resource.
-    pub index: u32,
-    /// Report that is due when the task ends.
-    pub end: TaskEnd,
-    /// Timer started at the selection; `None` if the task is not timed.
-    pub started: Option<TscTimer>,
-}
-
-impl ResourceChoice {
-    /// Returns true if the end of the task must be reported to the policy.
-    fn has_end(&self) -> bool {
-        !matches!(self.end, TaskEnd::Nothing)
-    }
 }
 
 /// Policy with a fast path (tasks run in the submitting thread), borrowed for one short visit of

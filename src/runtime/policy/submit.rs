@@ -6,7 +6,8 @@
 
 use super::in_flight::{TaskCompletion, TaskOutcome, Watch, time_since};
 use super::resources::{CustomKind, ListElement, Resource, ResourceKind, slot, slot_failed};
-use super::{Policy, ReadyPolicy, ResourceChoice};
+use super::selector::ResourceChoice;
+use super::{Policy, ReadyPolicy};
 use crate::abi::devices::policy::*;
 use crate::abi::handle::{dtl_event_t, dtl_policy_t};
 use crate::abi::status::*;
