@@ -90,12 +90,9 @@ pub extern "C" fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_sta
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_event_query(event: dtl_event_t, out_state: *mut i32) -> dtl_status_t {
     Entry("dtl_event_query").call(|inside| {
-        Out::new(out_state, "out_state")?.set(if find(inside, event)?.query()? {
-            DTL_EVENT_COMPLETE
-        } else {
-            DTL_EVENT_PENDING
-        });
-        Ok(())
+        let out = Out::new(out_state, "out_state")?;
+        let state = |done| if done { DTL_EVENT_COMPLETE } else { DTL_EVENT_PENDING };
+        out.put(find(inside, event)?.query().map(state))
     })
 }
 

@@ -78,9 +78,8 @@ pub unsafe extern "C" fn dtl_pool_alloc(
         out: *mut *mut c_void,
     ) -> dtl_status_t {
         Entry("dtl_pool_alloc").call(|inside| {
-            Out::new(out, "out")?
-                .set(mem_pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr());
-            Ok(())
+            let out = Out::new(out, "out")?;
+            out.put(mem_pool::find(inside, pool.id)?.alloc(size_bytes, alignment).map(Addr::ptr))
         })
     }
 
