@@ -44,7 +44,7 @@ unsafe fn alloc(out: *mut dtl_dispatch_alloc_t, by: Option<&Arc<Backend>>) -> Re
     let from = by.map_or(asked, |by| by);
     let addr = memory::handlers::alloc_from(memory::Owner::Program, asked, from, &wanted, order)?;
     // SAFETY: `take` has read the struct here, and the field is in every version of it.
-    unsafe { (&raw mut (*out).ptr).write(addr.ptr()) };
+    unsafe { (*out).ptr = addr.ptr() };
     Ok(())
 }
 
@@ -97,6 +97,6 @@ unsafe fn compile(out: *mut dtl_dispatch_compile_t, by: Option<&Arc<Backend>>) -
     // SAFETY: the caller's contract: a source as for dtl_module_compile.
     let module = unsafe { module::compile(args.backend, by, args.device, args.source) }?;
     // SAFETY: `take` has read the struct here, and the field is in every version of it.
-    unsafe { (&raw mut (*out).module).write(module) };
+    unsafe { (*out).module = module };
     Ok(())
 }
