@@ -23,6 +23,11 @@ impl<T> Out<T> {
         Ok(Out(pointer))
     }
 
+    /// Checks an output that may be omitted; `None` if `pointer` is null.
+    pub(super) fn optional(pointer: *mut T, name: &str) -> Result<Option<Self>> {
+        if pointer.is_null() { Ok(None) } else { Out::new(pointer, name).map(Some) }
+    }
+
     /// Returns the output; `None`, without an error text, if `pointer` is null or misaligned.
     pub(super) fn usual(pointer: *mut T) -> Option<Self> {
         hints::usually(!pointer.is_null() && pointer.is_aligned()).then_some(Out(pointer))
@@ -32,6 +37,11 @@ impl<T> Out<T> {
     pub(super) fn set(&self, value: T) {
         // SAFETY: by the caller's contract, a non-null pointer passed as an output is writable.
         unsafe { self.0.write(value) }
+    }
+
+    /// Writes the value of a successful result; returns the error of a failed one.
+    pub(super) fn put(&self, result: Result<T>) -> Result<()> {
+        result.map(|value| self.set(value))
     }
 }
 
@@ -43,6 +53,14 @@ pub(super) unsafe fn read<T: Copy>(pointer: *const T, name: &str) -> Result<T> {
     check_pointer(pointer, name)?;
     // SAFETY: `pointer` is neither null nor misaligned, so it is readable by the contract.
     Ok(unsafe { pointer.read() })
+}
+
+/// Checks that a reserved field is 0.
+pub(super) fn check_reserved(value: impl Into<u64>, name: &str) -> Result<()> {
+    match value.into() {
+        0 => Ok(()),
+        value => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is {value}; set it to 0"),
+    }
 }
 
 /// Reads a mandatory text. Returns an error if `pointer` is null.
@@ -129,8 +147,8 @@ pub(super) unsafe fn put_text(
     if !only_length {
         check_pointer(buf, "buf")?;
     }
-    if !out_len.is_null() {
-        Out::new(out_len, "out_len")?.set(text.len() as u64);
+    if let Some(out_len) = Out::optional(out_len, "out_len")? {
+        out_len.set(text.len() as u64);
     }
     if only_length {
         return Ok(());
@@ -152,6 +170,20 @@ pub(super) unsafe fn put_text(
     Ok(())
 }
 
+/// Copies a struct; if `pointer` is null, all fields are 0, their default.
+///
+/// # Safety
+/// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
+pub(super) unsafe fn take_or_zero<T: Described>(pointer: *const T) -> Result<T> {
+    // SAFETY: the caller guarantees that `pointer` points to a sized struct unless it is null.
+    if pointer.is_null() { Ok(zeroed()) } else { unsafe { take(pointer) } }
+}
+
+fn zeroed<T: Described>() -> T {
+    // SAFETY: zero is a valid value of every described struct.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
 /// Calls `fill` on a zeroed struct and copies the result to the caller, up to the caller's
 /// struct_size.
 ///
@@ -163,8 +195,7 @@ pub(super) unsafe fn fill<T: Described>(
 ) -> Result<()> {
     // SAFETY: the caller guarantees that `pointer` is null or points to a sized struct.
     let claimed = unsafe { claimed_size(pointer) }?;
-    // SAFETY: zero is a valid value of every described struct.
-    let mut value = unsafe { MaybeUninit::<T>::zeroed().assume_init() };
+    let mut value = zeroed();
     fill(&mut value)?;
     let known = claimed.min(size_of::<T>());
     // The copy begins behind the caller's struct_size, which remains unchanged.

@@ -125,11 +125,10 @@ unsafe extern "C" fn host_dispatch_register(
 ) -> dtl_status_t {
     UNTRACED.call(|inside| {
         let out = args::Out::new(out, "out")?;
-        out.set(plugins::register_handler(|| {
+        out.put(plugins::register_handler(|| {
             // SAFETY: the caller's contract is that of dtl_dispatch_register.
             unsafe { handler::register(inside, DEFAULT, (keys, key_count), handler) }
-        })?);
-        Ok(())
+        }))
     })
 }
 

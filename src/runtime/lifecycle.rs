@@ -176,7 +176,7 @@ static BACKEND_EVENTS: registry::Events = registry::Events {
         exec::handles::drop_defaults(inside, backend);
     },
     all_removed: drivers::forget_all,
-    handler_of: dispatch::text::handler_of,
+    handler_of: dispatch::explain::handler_of,
     advice: plugins::advice,
 };
 

@@ -1,8 +1,7 @@
 //! Adapter from a C comm table to [`Comm`]: the slots implement [`Wire`], and `p2p_protocol` makes
 //! a transport of the wire.
 
-use super::window::{self, NativeWindows};
-use super::{BackendObject, call, keep_said, required, take_error_text};
+use super::{BackendObject, call, keep_said, presence, required, take_error_text, whole};
 use crate::abi::backend::vtable::*;
 use crate::abi::status::{DTL_ERROR_NATIVE_BACKEND, DTL_SUCCESS};
 use crate::backend::p2p_protocol::{self, Wire, WireWindows};
@@ -10,59 +9,28 @@ use crate::error::{Result, fail, is_status};
 use crate::last_error::Mark;
 use crate::runtime::component::{Comm, Completion, OpId, OpenArgs, Properties, Transport};
 use crate::sys::memory::buf::{Addr, Region};
-use std::ffi::c_void;
 use std::sync::Arc;
-
-type Close = unsafe extern "C" fn(*mut c_void, *mut c_void) -> i32;
-type Isend =
-    unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void, u64, i32, u64, *mut u64) -> i32;
-type Irecv = unsafe extern "C" fn(
-    *mut c_void,
-    *mut c_void,
-    *mut c_void,
-    u64,
-    i32,
-    u64,
-    u64,
-    *mut u64,
-) -> i32;
-type Test =
-    unsafe extern "C" fn(*mut c_void, *mut c_void, u64, *mut i32, *mut dtl_comm_done_t) -> i32;
-type Open = unsafe extern "C" fn(
-    *mut c_void,
-    *const dtl_comm_open_t,
-    *mut *mut c_void,
-    *mut i32,
-    *mut i32,
-) -> i32;
-
-#[derive(Clone, Copy)]
-struct Slots {
-    table: dtl_comm_vtable_t,
-    open: Open,
-    close: Close,
-    isend: Isend,
-    irecv: Irecv,
-    test: Test,
-    windows: Option<window::Slots>,
-}
 
 pub(super) struct NativeComm {
     owner: Arc<BackendObject>,
-    slots: Slots,
+    table: dtl_comm_vtable_t,
+    /// True if the table has the slots for windows.
+    has_windows: bool,
 }
 
 impl NativeComm {
     pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_comm_vtable_t) -> Result<Self> {
-        let slots = Slots {
-            table: *table,
-            open: required!(table, "comm", open),
-            close: required!(table, "comm", close),
-            isend: required!(table, "comm", isend),
-            irecv: required!(table, "comm", irecv),
-            test: required!(table, "comm", test),
-            windows: window::Slots::of(table)?,
-        };
+        required("comm", presence!(table, open, close, isend, irecv, test))?;
+        let slots =
+            presence!(table, win_create, win_attach, win_destroy, win_put, win_get, win_flush);
+        let has_windows = whole("comm", "transfer", slots)?;
+        let slots = presence!(table, win_atomics, win_accumulate, win_compare_and_swap);
+        if whole("comm", "atomic", slots)? && !has_windows {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "comm.win_create is NULL: the atomic slots need the transfer slots beside them"
+            );
+        }
         let bits = table.match_bits;
         if bits != 0 && !(28..=64).contains(&bits) {
             return fail!(
@@ -77,7 +45,7 @@ impl NativeComm {
                 table.flags
             );
         }
-        Ok(NativeComm { owner, slots })
+        Ok(NativeComm { owner, table: *table, has_windows })
     }
 }
 
@@ -97,48 +65,35 @@ impl Comm for NativeComm {
             timeout_ns: args.timeout_ns,
             native: args.native.ptr(),
         };
-        let (mut comm, mut rank, mut size) = (std::ptr::null_mut(), -1, -1);
+        let (mut object, mut rank, mut size) = (std::ptr::null_mut(), -1, -1);
         drop(take_error_text()); // of an operation that was never tested again
-        call!(
-            self.owner,
-            "comm.open",
-            self.slots.open,
-            &raw const open,
-            &raw mut comm,
-            &raw mut rank,
-            &raw mut size
-        )?;
-        let (owner, comm) = (Arc::clone(&self.owner), Addr::new(comm));
-        let windows = self.slots.windows.map(|slots| NativeWindows {
-            owner: Arc::clone(&owner),
-            slots,
-            comm,
-        });
+        call!(self.comm.open(&raw const open, &raw mut object, &raw mut rank, &raw mut size))?;
+        let (owner, object) = (Arc::clone(&self.owner), Addr::new(object));
         let properties = Arc::new(Properties {
-            allows_progress_thread: self.slots.table.flags & DTL_COMM_ONLY_IN_CALLS == 0,
+            allows_progress_thread: self.table.flags & DTL_COMM_ONLY_IN_CALLS == 0,
             // True, because it is unknown how the program's slots treat cancelled operations.
             may_keep_cancelled: true,
             ..Properties::new(rank, size, format!("registered backend {}", owner.name))
         });
-        let mut wire = NativeWire { owner, slots: self.slots, comm, properties, windows };
+        let (table, has_windows) = (self.table, self.has_windows);
+        let mut wire = NativeWire { owner, table, object, properties, has_windows };
         if !(0..size).contains(&rank) {
             wire.close()?;
-            return fail!(
-                DTL_ERROR_NATIVE_BACKEND,
-                "backend {}: comm.open answered rank {rank} of {size}",
-                self.owner.name
-            );
+            let text = format!("answered rank {rank} of {size}");
+            return Err(self.owner.invalid("comm.open", &text));
         }
         p2p_protocol::open(Box::new(wire))
     }
 }
 
-struct NativeWire {
-    owner: Arc<BackendObject>,
-    slots: Slots,
-    comm: Addr,
+/// Open communicator of a registered backend.
+pub(super) struct NativeWire {
+    pub(super) owner: Arc<BackendObject>,
+    pub(super) table: dtl_comm_vtable_t,
+    /// Communicator object of the backend.
+    pub(super) object: Addr,
     properties: Arc<Properties>,
-    windows: Option<NativeWindows>,
+    has_windows: bool,
 }
 
 impl NativeWire {
@@ -175,35 +130,14 @@ impl Wire for NativeWire {
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
         let (buf, size) = (data.addr().ptr().cast_const(), data.len() as u64);
         let mut op = 0;
-        call!(
-            self.owner,
-            "comm.isend",
-            self.slots.isend,
-            self.comm.ptr(),
-            buf,
-            size,
-            dest,
-            word,
-            &raw mut op
-        )?;
+        call!(self.comm.isend(self.object.ptr(), buf, size, dest, word, &raw mut op))?;
         Ok(OpId(op))
     }
 
     fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId> {
         let (buf, size) = (data.addr().ptr(), data.len() as u64);
         let mut op = 0;
-        call!(
-            self.owner,
-            "comm.irecv",
-            self.slots.irecv,
-            self.comm.ptr(),
-            buf,
-            size,
-            source,
-            word,
-            0,
-            &raw mut op
-        )?;
+        call!(self.comm.irecv(self.object.ptr(), buf, size, source, word, 0, &raw mut op))?;
         Ok(OpId(op))
     }
 
@@ -212,15 +146,7 @@ impl Wire for NativeWire {
         let mut result =
             dtl_comm_done_t { source: 0, status: DTL_SUCCESS, match_word: 0, size_bytes: 0 };
         let before = Mark::now();
-        call!(
-            self.owner,
-            "comm.test",
-            self.slots.test,
-            self.comm.ptr(),
-            op.0,
-            &raw mut done,
-            &raw mut result
-        )?;
+        call!(self.comm.test(self.object.ptr(), op.0, &raw mut done, &raw mut result))?;
         if done == 0 {
             return Ok(None);
         }
@@ -241,12 +167,14 @@ impl Wire for NativeWire {
     }
 
     fn can_cancel(&self) -> bool {
-        self.slots.table.cancel.is_some()
+        self.table.cancel.is_some()
     }
 
     fn cancel(&mut self, op: OpId) -> Result<()> {
-        let Some(slot) = self.slots.table.cancel else { return Ok(()) };
-        call!(self.owner, "comm.cancel", slot, self.comm.ptr(), op.0)
+        if !self.can_cancel() {
+            return Ok(());
+        }
+        call!(self.comm.cancel(self.object.ptr(), op.0))
     }
 
     fn failure_text(&self) -> Option<String> {
@@ -254,12 +182,14 @@ impl Wire for NativeWire {
     }
 
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
-        let windows =
-            self.windows.as_mut().ok_or("the backend's table has no slots for windows")?;
-        Ok(windows)
+        if self.has_windows {
+            Ok(self)
+        } else {
+            Err("the backend's table has no slots for windows")
+        }
     }
 
     fn close(&mut self) -> Result<()> {
-        call!(self.owner, "comm.close", self.slots.close, self.comm.ptr())
+        call!(self.comm.close(self.object.ptr()))
     }
 }

@@ -1,6 +1,6 @@
 //! Adapter from a C device table to [`Device`].
 
-use super::{BackendObject, call, required};
+use super::{BackendObject, call, presence, required};
 use crate::abi::backend::vtable::dtl_device_vtable_t;
 use crate::abi::devices::device::dtl_device_info_t;
 use crate::error::{Error, Result};
@@ -8,33 +8,19 @@ use crate::runtime::component::Device;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-type Get = unsafe extern "C" fn(*mut std::ffi::c_void, *mut i32) -> i32;
-type Set = unsafe extern "C" fn(*mut std::ffi::c_void, i32) -> i32;
-
 pub(super) struct NativeDevice {
     owner: Arc<BackendObject>,
     table: dtl_device_vtable_t,
-    count: Get,
-    get: Get,
-    set: Set,
     /// Device count that `count` wrote last; 0 before the first call.
     known: AtomicI32,
 }
 
 impl NativeDevice {
     pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_device_vtable_t) -> Result<Self> {
-        Ok(NativeDevice {
-            owner,
-            table: *table,
-            known: AtomicI32::new(0),
-            count: required!(table, "device", count),
-            get: required!(table, "device", get),
-            set: required!(table, "device", set),
-        })
+        required("device", presence!(table, count, get, set))?;
+        Ok(NativeDevice { owner, table: *table, known: AtomicI32::new(0) })
     }
-}
 
-impl NativeDevice {
     fn not_device(&self, device: i32) -> Error {
         let count = self.known.load(Ordering::Relaxed);
         let text = format!(
@@ -47,7 +33,7 @@ impl NativeDevice {
 impl Device for NativeDevice {
     fn count(&self) -> Result<i32> {
         let mut count = 0;
-        call!(self.owner, "device.count", self.count, &raw mut count)?;
+        call!(self.device.count(&raw mut count))?;
         if count < 0 {
             return Err(self
                 .owner
@@ -60,12 +46,12 @@ impl Device for NativeDevice {
     }
 
     fn set(&self, device: i32) -> Result<()> {
-        call!(self.owner, "device.set", self.set, device)
+        call!(self.device.set(device))
     }
 
     fn get(&self) -> Result<i32> {
         let mut device = 0;
-        call!(self.owner, "device.get", self.get, &raw mut device)?;
+        call!(self.device.get(&raw mut device))?;
         let is_known = (0..self.known.load(Ordering::Relaxed)).contains(&device);
         if !is_known && !(0..self.count()?).contains(&device) {
             return Err(self.not_device(device));
@@ -74,9 +60,8 @@ impl Device for NativeDevice {
     }
 
     fn info(&self, device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
-        let slot = self.table.info?;
         out.struct_size = size_of::<dtl_device_info_t>() as u32;
-        let answer = call!(self.owner, "device.info", slot, device, &raw mut *out);
+        let answer = call!(self.device.info?(device, &raw mut *out));
         // Terminate the texts inside their fields, whatever the slot wrote.
         if let (Some(name), Some(pci)) = (out.name.last_mut(), out.pci.last_mut()) {
             (*name, *pci) = (0, 0);
@@ -85,22 +70,18 @@ impl Device for NativeDevice {
     }
 
     fn memory_info(&self, device: i32) -> Option<Result<(u64, u64)>> {
-        let slot = self.table.memory_info?;
         let (mut free, mut total) = (0, 0);
-        let answer =
-            call!(self.owner, "device.memory_info", slot, device, &raw mut free, &raw mut total);
+        let answer = call!(self.device.memory_info?(device, &raw mut free, &raw mut total));
         Some(answer.map(|()| (free, total)))
     }
 
     fn synchronize(&self, device: i32) -> Option<Result<()>> {
-        let slot = self.table.synchronize?;
-        Some(call!(self.owner, "device.synchronize", slot, device))
+        Some(call!(self.device.synchronize?(device)))
     }
 
     fn dlpack(&self, device: i32) -> Option<Result<(i32, i32)>> {
-        let slot = self.table.dlpack?;
         let (mut kind, mut id) = (0, 0);
-        let answer = call!(self.owner, "device.dlpack", slot, device, &raw mut kind, &raw mut id);
+        let answer = call!(self.device.dlpack?(device, &raw mut kind, &raw mut id));
         Some(answer.map(|()| (kind, id)))
     }
 }

@@ -21,6 +21,19 @@ pub fn environment_calls(desc: &dtl_environment_desc_t) -> Box<dyn Calls> {
     Box::new(NativeCalls { probe, init, finalize, user: Addr::new(user) })
 }
 
+impl NativeCalls {
+    fn run(&self, who: &str, function: dtl_environment_init_fn_t, state: Addr) -> Result<()> {
+        let Some(function) = function else { return Ok(()) };
+        let before = begin();
+        // SAFETY: the author of the environment guarantees the header's contract for the function,
+        // and `state` is a block of the requested size.
+        match unsafe { function(self.user.ptr(), state.ptr()) } {
+            DTL_SUCCESS => Ok(()),
+            status => Err(foreign_error(who, status, before)),
+        }
+    }
+}
+
 impl Calls for NativeCalls {
     fn probe(&self) -> Result<()> {
         let Some(probe) = self.probe else { return Ok(()) };
@@ -42,25 +55,11 @@ impl Calls for NativeCalls {
     }
 
     fn init(&self, state: Addr) -> Result<()> {
-        let Some(init) = self.init else { return Ok(()) };
-        let before = begin();
-        // SAFETY: the author of the environment guarantees the header's contract for the function,
-        // and `state` is a block of the requested size.
-        match unsafe { init(self.user.ptr(), state.ptr()) } {
-            DTL_SUCCESS => Ok(()),
-            status => Err(foreign_error("its init", status, before)),
-        }
+        self.run("its init", self.init, state)
     }
 
     fn finalize(&self, state: Addr) -> Result<()> {
-        let Some(finalize) = self.finalize else { return Ok(()) };
-        let before = begin();
-        // SAFETY: the author of the environment guarantees the header's contract for the function,
-        // and `state` is a block of the requested size.
-        match unsafe { finalize(self.user.ptr(), state.ptr()) } {
-            DTL_SUCCESS => Ok(()),
-            status => Err(foreign_error("its finalize", status, before)),
-        }
+        self.run("its finalize", self.finalize, state)
     }
 
     fn identity(&self) -> [usize; 4] {

@@ -1,6 +1,6 @@
 //! Adapter from a C exec table to [`Exec`].
 
-use super::{BackendObject, call, slot, whole};
+use super::{BackendObject, call, presence, whole};
 use crate::abi::backend::vtable::dtl_exec_vtable_t;
 use crate::abi::devices::exec::dtl_range_fn_t;
 use crate::abi::runtime::dtl_task_fn_t;
@@ -23,30 +23,17 @@ impl NativeExec {
         let streams = whole(
             "exec",
             "streams",
-            &[
-                ("stream_create", table.stream_create.is_some()),
-                ("stream_destroy", table.stream_destroy.is_some()),
-                ("stream_synchronize", table.stream_synchronize.is_some()),
-            ],
+            presence!(table, stream_create, stream_destroy, stream_synchronize),
         )?;
         let events = whole(
             "exec",
             "events",
-            &[
-                ("event_create", table.event_create.is_some()),
-                ("event_destroy", table.event_destroy.is_some()),
-                ("event_record", table.event_record.is_some()),
-                ("event_query", table.event_query.is_some()),
-            ],
+            presence!(table, event_create, event_destroy, event_record, event_query),
         )?;
         let has_host = whole(
             "exec",
             "host execution",
-            &[
-                ("execute", table.execute.is_some()),
-                ("parallel_for", table.parallel_for.is_some()),
-                ("max_parallelism", table.max_parallelism.is_some()),
-            ],
+            presence!(table, execute, parallel_for, max_parallelism),
         )?;
         if events && !streams {
             return Err(Error::new(
@@ -69,35 +56,26 @@ impl Exec for NativeExec {
 
     fn stream_create(&self, device: i32, flags: u64) -> Result<Token> {
         let mut stream = std::ptr::null_mut();
-        call!(
-            self.owner,
-            "exec.stream_create",
-            slot!(self, stream_create),
-            device,
-            flags,
-            &raw mut stream
-        )?;
+        call!(self.exec.stream_create(device, flags, &raw mut stream))?;
         self.owner.not_null("exec.stream_create", stream)
     }
 
     fn stream_destroy(&self, stream: Token) -> Result<()> {
-        call!(self.owner, "exec.stream_destroy", slot!(self, stream_destroy), stream.ptr())
+        call!(self.exec.stream_destroy(stream.ptr()))
     }
 
     fn stream_synchronize(&self, stream: Token) -> Result<()> {
-        call!(self.owner, "exec.stream_synchronize", slot!(self, stream_synchronize), stream.ptr())
+        call!(self.exec.stream_synchronize(stream.ptr()))
     }
 
     fn stream_query(&self, stream: Token) -> Option<Result<bool>> {
-        let slot = self.table.stream_query?;
         let mut done = 0;
-        let answer = call!(self.owner, "exec.stream_query", slot, stream.ptr(), &raw mut done);
+        let answer = call!(self.exec.stream_query?(stream.ptr(), &raw mut done));
         Some(answer.and_then(|()| self.owner.boolean("exec.stream_query", done)))
     }
 
     fn stream_wait_event(&self, stream: Token, event: Token) -> Option<Result<()>> {
-        let slot = self.table.stream_wait_event?;
-        Some(call!(self.owner, "exec.stream_wait_event", slot, stream.ptr(), event.ptr()))
+        Some(call!(self.exec.stream_wait_event?(stream.ptr(), event.ptr())))
     }
 
     fn stream_host_callback(
@@ -106,76 +84,56 @@ impl Exec for NativeExec {
         task: dtl_task_fn_t,
         user: Addr,
     ) -> Option<Result<()>> {
-        let slot = self.table.stream_host_callback?;
-        Some(call!(self.owner, "exec.stream_host_callback", slot, stream.ptr(), task, user.ptr()))
+        Some(call!(self.exec.stream_host_callback?(stream.ptr(), task, user.ptr())))
     }
 
     fn event_create(&self, flags: u64) -> Result<Token> {
         let mut event = std::ptr::null_mut();
-        call!(self.owner, "exec.event_create", slot!(self, event_create), flags, &raw mut event)?;
+        call!(self.exec.event_create(flags, &raw mut event))?;
         self.owner.not_null("exec.event_create", event)
     }
 
     fn event_destroy(&self, event: Token) -> Result<()> {
-        call!(self.owner, "exec.event_destroy", slot!(self, event_destroy), event.ptr())
+        call!(self.exec.event_destroy(event.ptr()))
     }
 
     #[inline]
     fn event_record(&self, event: Token, stream: Token) -> Result<()> {
-        call!(self.owner, "exec.event_record", slot!(self, event_record), event.ptr(), stream.ptr())
+        call!(self.exec.event_record(event.ptr(), stream.ptr()))
     }
 
     fn event_query(&self, event: Token) -> Result<bool> {
         let mut done = 0;
-        call!(
-            self.owner,
-            "exec.event_query",
-            slot!(self, event_query),
-            event.ptr(),
-            &raw mut done
-        )?;
+        call!(self.exec.event_query(event.ptr(), &raw mut done))?;
         self.owner.boolean("exec.event_query", done)
     }
 
     fn event_sync(&self, event: Token) -> Option<Result<()>> {
-        let slot = self.table.event_sync?;
-        Some(call!(self.owner, "exec.event_sync", slot, event.ptr()))
+        Some(call!(self.exec.event_sync?(event.ptr())))
     }
 
     fn event_elapsed(&self, start: Token, stop: Token) -> Option<Result<u64>> {
-        let slot = self.table.event_elapsed?;
         let mut ns = 0;
-        Some(
-            call!(self.owner, "exec.event_elapsed", slot, start.ptr(), stop.ptr(), &raw mut ns)
-                .map(|()| ns),
-        )
+        Some(call!(self.exec.event_elapsed?(start.ptr(), stop.ptr(), &raw mut ns)).map(|()| ns))
     }
 
     fn launch(&self, stream: Token, launch: &Launch<'_>) -> Option<Result<()>> {
-        let slot = self.table.launch?;
-        // An `Addr` has the layout of a pointer, so an array of them is an array of pointers.
-        let args: Vec<_> = launch.args.iter().map(|arg| arg.ptr().cast_const()).collect();
-        let (sizes, count) = (launch.sizes.as_ptr(), launch.args.len() as u32);
-        let shape = &raw const *launch.shape;
-        let user = launch.user.ptr();
-        Some(call!(
-            self.owner,
-            "exec.launch",
-            slot,
+        Some(call!(self.exec.launch?(
             stream.ptr(),
-            shape,
+            launch.shape,
             launch.function,
-            user,
-            args.as_ptr(),
-            sizes,
-            count
-        ))
+            launch.user.ptr(),
+            // An `Addr` has the layout of a pointer, so an array of them is an array of pointers.
+            launch.args.as_ptr().cast(),
+            launch.sizes.as_ptr(),
+            launch.args.len() as u32
+        )))
     }
 }
 
 impl HostExec for NativeExec {
     fn execute(&self, task: dtl_task_fn_t, user: Addr) -> Result<()> {
-        call!(self.owner, "exec.execute", slot!(self, execute), task, user.ptr())
+        call!(self.exec.execute(task, user.ptr()))
     }
 
     fn parallel_for(
@@ -186,28 +144,18 @@ impl HostExec for NativeExec {
         user: Addr,
     ) -> Result<()> {
         let (begin, end) = range;
-        call!(
-            self.owner,
-            "exec.parallel_for",
-            slot!(self, parallel_for),
-            begin,
-            end,
-            grain,
-            body,
-            user.ptr()
-        )
+        call!(self.exec.parallel_for(begin, end, grain, body, user.ptr()))
     }
 
     fn max_parallelism(&self) -> Result<u32> {
         let mut threads = 0;
-        call!(self.owner, "exec.max_parallelism", slot!(self, max_parallelism), &raw mut threads)?;
+        call!(self.exec.max_parallelism(&raw mut threads))?;
         Ok(threads.max(1))
     }
 
     fn suggested_parallelism(&self) -> Option<Result<u32>> {
-        let slot = self.table.suggested_parallelism?;
         let mut threads = 0;
-        let answer = call!(self.owner, "exec.suggested_parallelism", slot, &raw mut threads);
+        let answer = call!(self.exec.suggested_parallelism?(&raw mut threads));
         Some(answer.map(|()| threads.max(1)))
     }
 }

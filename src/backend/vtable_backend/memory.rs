@@ -1,6 +1,6 @@
 //! Adapters from C memory and transfer tables to [`Memory`] and [`Transfer`].
 
-use super::{BackendObject, call, required, status_of, whole};
+use super::{BackendObject, call, presence, required, status_of, whole};
 use crate::abi::backend::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
 use crate::abi::devices::device::{dtl_mem_info_t, dtl_mem_kind_info_t};
 use crate::abi::handle::dtl_backend_t;
@@ -15,68 +15,25 @@ use crate::runtime::enums::describe;
 use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::memory::MOST_ALIGNMENT;
 use crate::sys::memory::buf::{Addr, Region};
-use std::ffi::c_void;
 use std::sync::Arc;
-
-type Alloc = unsafe extern "C" fn(*mut c_void, u64, u64, u64, *mut *mut c_void) -> i32;
-type Free = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u64, u64) -> i32;
-type Export = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u64, u64, *mut c_void) -> i32;
-type Import =
-    unsafe extern "C" fn(*mut c_void, *const c_void, u64, u64, u64, *mut *mut c_void) -> i32;
-type Copy = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, *const c_void, u64, u64) -> i32;
 
 pub(super) struct NativeMemory {
     owner: Arc<BackendObject>,
     table: dtl_memory_vtable_t,
-    alloc: Alloc,
-    free: Free,
-    crossing: Option<Crossing>,
-}
-
-/// Slots for exporting memory to other processes and importing it.
-struct Crossing {
-    owner: Arc<BackendObject>,
-    export: Export,
-    import: Import,
-    close: Free,
-}
-
-impl Crossing {
-    fn new(owner: &Arc<BackendObject>, table: &dtl_memory_vtable_t) -> Result<Option<Self>> {
-        let slots = (table.export_handle, table.import_handle, table.close_handle);
-        let names = [
-            ("export_handle", slots.0.is_some()),
-            ("import_handle", slots.1.is_some()),
-            ("close_handle", slots.2.is_some()),
-        ];
-        whole("memory", "handle", &names)?;
-        let (Some(export), Some(import), Some(close)) = slots else { return Ok(None) };
-        Ok(Some(Crossing { owner: Arc::clone(owner), export, import, close }))
-    }
+    /// True if the table has the slots for exporting memory to other processes and importing it.
+    has_handles: bool,
 }
 
 impl NativeMemory {
     pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_memory_vtable_t) -> Result<Self> {
-        let pairs =
-            (table.alloc_async, table.free_async, table.register_host, table.unregister_host);
-        whole(
-            "memory",
-            "stream-ordered",
-            &[("alloc_async", pairs.0.is_some()), ("free_async", pairs.1.is_some())],
-        )?;
-        let host = [("register_host", pairs.2.is_some()), ("unregister_host", pairs.3.is_some())];
-        whole("memory", "registration", &host)?;
-        Ok(NativeMemory {
-            crossing: Crossing::new(&owner, table)?,
-            owner,
-            table: *table,
-            alloc: required!(table, "memory", alloc),
-            free: required!(table, "memory", free),
-        })
+        whole("memory", "stream-ordered", presence!(table, alloc_async, free_async))?;
+        whole("memory", "registration", presence!(table, register_host, unregister_host))?;
+        let handles = presence!(table, export_handle, import_handle, close_handle);
+        let has_handles = whole("memory", "handle", handles)?;
+        required("memory", presence!(table, alloc, free))?;
+        Ok(NativeMemory { owner, table: *table, has_handles })
     }
-}
 
-impl NativeMemory {
     /// Checks the alignment that `kind_info` declared. 0 declares no alignment and is replaced by
     /// 1.
     fn check_alignment(&self, kind: dtl_enum_word_t, info: &mut dtl_mem_kind_info_t) -> Result<()> {
@@ -129,13 +86,13 @@ fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
 impl Memory for NativeMemory {
     fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
         let mut out = std::ptr::null_mut();
-        call!(self.owner, "memory.alloc", self.alloc, size, align, kind, &raw mut out)
+        call!(self.memory.alloc(size, align, kind, &raw mut out))
             .map_err(|error| of_kind(error, kind))?;
         Ok(Addr::new(out))
     }
 
     fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
-        call!(self.owner, "memory.free", self.free, addr.ptr(), size, align, kind)
+        call!(self.memory.free(addr.ptr(), size, align, kind))
     }
 
     fn kind_info(
@@ -143,9 +100,8 @@ impl Memory for NativeMemory {
         kind: dtl_enum_word_t,
         out: &mut dtl_mem_kind_info_t,
     ) -> Option<Result<()>> {
-        let slot = self.table.kind_info?;
         out.struct_size = size_of::<dtl_mem_kind_info_t>() as u32;
-        let answer = call!(self.owner, "memory.kind_info", slot, kind, &raw mut *out);
+        let answer = call!(self.memory.kind_info?(kind, &raw mut *out));
         if let Some(end) = out.name.last_mut() {
             *end = 0;
         }
@@ -153,9 +109,8 @@ impl Memory for NativeMemory {
     }
 
     fn memory_info(&self) -> Option<Result<(u64, u64)>> {
-        let slot = self.table.memory_info?;
         let (mut free, mut total) = (0, 0);
-        let answer = call!(self.owner, "memory.memory_info", slot, &raw mut free, &raw mut total);
+        let answer = call!(self.memory.memory_info?(&raw mut free, &raw mut total));
         Some(answer.map(|()| (free, total)))
     }
 
@@ -166,9 +121,8 @@ impl Memory for NativeMemory {
         size: u64,
         align: u64,
     ) -> Option<Result<Addr>> {
-        let (slot, mut out) = (self.table.alloc_async?, std::ptr::null_mut());
-        let (owner, to) = (&self.owner, &raw mut out);
-        let answer = call!(owner, "memory.alloc_async", slot, stream.ptr(), size, align, kind, to);
+        let mut out = std::ptr::null_mut();
+        let answer = call!(self.memory.alloc_async?(stream.ptr(), size, align, kind, &raw mut out));
         Some(answer.map(|()| Addr::new(out)).map_err(|error| of_kind(error, kind)))
     }
 
@@ -180,28 +134,21 @@ impl Memory for NativeMemory {
         size: u64,
         align: u64,
     ) -> Option<Result<()>> {
-        let (slot, stream, at) = (self.table.free_async?, stream.ptr(), addr.ptr());
-        Some(call!(self.owner, "memory.free_async", slot, stream, at, size, align, kind))
+        Some(call!(self.memory.free_async?(stream.ptr(), addr.ptr(), size, align, kind)))
     }
 
     fn register(&self, region: Region) -> Option<Result<()>> {
-        let (slot, at, size) =
-            (self.table.register_host?, region.addr().ptr(), region.len() as u64);
-        Some(call!(self.owner, "memory.register_host", slot, at, size))
+        Some(call!(self.memory.register_host?(region.addr().ptr(), region.len() as u64)))
     }
 
     fn unregister(&self, region: Region) -> Option<Result<()>> {
-        let (slot, at, size) =
-            (self.table.unregister_host?, region.addr().ptr(), region.len() as u64);
-        Some(call!(self.owner, "memory.unregister_host", slot, at, size))
+        Some(call!(self.memory.unregister_host?(region.addr().ptr(), region.len() as u64)))
     }
 
     fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {
-        let (slot, at, size) =
-            (self.table.export_dmabuf?, region.addr().ptr(), region.len() as u64);
+        let (at, size) = (region.addr().ptr(), region.len() as u64);
         let (mut fd, mut offset) = (-1, 0);
-        let answer =
-            call!(self.owner, "memory.export_dmabuf", slot, at, size, &raw mut fd, &raw mut offset);
+        let answer = call!(self.memory.export_dmabuf?(at, size, &raw mut fd, &raw mut offset));
         Some(answer.map(|()| (fd, offset)))
     }
 
@@ -231,49 +178,40 @@ impl Memory for NativeMemory {
     }
 
     fn exports(&self) -> Option<&dyn Exports> {
-        self.crossing.as_ref().map(|crossing| crossing as &dyn Exports)
+        self.has_handles.then_some(self as _)
     }
 }
 
-impl Exports for Crossing {
+impl Exports for NativeMemory {
     fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket> {
         let mut ticket = Ticket::default();
         let (Extent { kind, size, align }, to) = (extent, ticket.as_mut_ptr().cast());
-        call!(self.owner, "memory.export_handle", self.export, addr.ptr(), size, align, kind, to)?;
+        call!(self.memory.export_handle(addr.ptr(), size, align, kind, to))?;
         Ok(ticket)
     }
 
     fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr> {
         let (Extent { kind, size, align }, from) = (extent, ticket.as_ptr().cast());
         let mut out = std::ptr::null_mut();
-        call!(
-            self.owner,
-            "memory.import_handle",
-            self.import,
-            from,
-            size,
-            align,
-            kind,
-            &raw mut out
-        )?;
+        call!(self.memory.import_handle(from, size, align, kind, &raw mut out))?;
         Ok(Addr::new(out))
     }
 
     fn close(&self, addr: Addr, extent: Extent) -> Result<()> {
         let Extent { kind, size, align } = extent;
-        call!(self.owner, "memory.close_handle", self.close, addr.ptr(), size, align, kind)
+        call!(self.memory.close_handle(addr.ptr(), size, align, kind))
     }
 }
 
 pub(super) struct NativeTransfer {
     owner: Arc<BackendObject>,
     table: dtl_transfer_vtable_t,
-    copy: Copy,
 }
 
 impl NativeTransfer {
     pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_transfer_vtable_t) -> Result<Self> {
-        Ok(NativeTransfer { owner, table: *table, copy: required!(table, "transfer", copy) })
+        required("transfer", presence!(table, copy))?;
+        Ok(NativeTransfer { owner, table: *table })
     }
 }
 
@@ -281,24 +219,13 @@ impl Transfer for NativeTransfer {
     fn copy(&self, dst: CopySide, src: CopySide) -> Result<()> {
         let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
         let size = src.region.len() as u64;
-        call!(self.owner, "transfer.copy", self.copy, to, dst.kind, from, src.kind, size)
+        call!(self.transfer.copy(to, dst.kind, from, src.kind, size))
     }
 
     fn copy_async(&self, stream: Token, dst: CopySide, src: CopySide) -> Option<Result<()>> {
-        let slot = self.table.copy_async?;
         let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
         let size = src.region.len() as u64;
-        Some(call!(
-            self.owner,
-            "transfer.copy_async",
-            slot,
-            stream.ptr(),
-            to,
-            dst.kind,
-            from,
-            src.kind,
-            size
-        ))
+        Some(call!(self.transfer.copy_async?(stream.ptr(), to, dst.kind, from, src.kind, size)))
     }
 
     fn copy_2d(
@@ -310,49 +237,20 @@ impl Transfer for NativeTransfer {
         width: u64,
         height: u64,
     ) -> Option<Result<()>> {
-        let slot = self.table.copy_2d?;
         let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
-        Some(call!(
-            self.owner,
-            "transfer.copy_2d",
-            slot,
-            to,
-            dst.kind,
-            dst_pitch,
-            from,
-            src.kind,
-            src_pitch,
-            width,
-            height
-        ))
+        Some(call!(self.transfer.copy_2d?(
+            to, dst.kind, dst_pitch, from, src.kind, src_pitch, width, height
+        )))
     }
 
     fn fill(&self, dst: CopySide, value: u8) -> Option<Result<()>> {
-        let slot = self.table.fill?;
         let size = dst.region.len() as u64;
-        Some(call!(
-            self.owner,
-            "transfer.fill",
-            slot,
-            dst.region.addr().ptr(),
-            dst.kind,
-            value,
-            size
-        ))
+        Some(call!(self.transfer.fill?(dst.region.addr().ptr(), dst.kind, value, size)))
     }
 
     fn prefetch(&self, stream: Token, place: CopySide, device: i32) -> Option<Result<()>> {
-        let (slot, at) = (self.table.prefetch?, place.region.addr().ptr());
+        let at = place.region.addr().ptr();
         let size = place.region.len() as u64;
-        Some(call!(
-            self.owner,
-            "transfer.prefetch",
-            slot,
-            stream.ptr(),
-            at,
-            place.kind,
-            size,
-            device
-        ))
+        Some(call!(self.transfer.prefetch?(stream.ptr(), at, place.kind, size, device)))
     }
 }

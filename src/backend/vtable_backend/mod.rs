@@ -97,11 +97,7 @@ impl BackendObject {
 
     #[cold]
     fn not_boolean(&self, slot: &str, value: i32) -> Error {
-        let text = format!(
-            "backend {}: {slot} wrote {value} into its boolean output: use 0 or 1",
-            self.name
-        );
-        Error::new(DTL_ERROR_NATIVE_BACKEND, text)
+        self.invalid(slot, &format!("wrote {value} into its boolean output: use 0 or 1"))
     }
 
     /// Returns the error for an invalid output of a slot.
@@ -114,8 +110,7 @@ impl BackendObject {
     /// the null object.
     fn not_null(&self, slot: &str, object: *mut std::ffi::c_void) -> Result<Addr> {
         if object.is_null() {
-            let text = format!("backend {}: {slot} succeeded and answered NULL", self.name);
-            return Err(Error::new(DTL_ERROR_NATIVE_BACKEND, text));
+            return Err(self.invalid(slot, "succeeded and answered NULL"));
         }
         Ok(Addr::new(object))
     }
@@ -197,7 +192,7 @@ pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Er
 
 /// Calls a slot with the backend's `self` and returns its status.
 macro_rules! status_of {
-    ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
+    ($owner:expr, $name:expr, $slot:expr $(, $arg:expr)* $(,)?) => {{
         let slot = $crate::backend::vtable_backend::slot_call::Slot::unwinding($slot);
         let inside = $crate::backend::vtable_backend::slot_call::SlotGuard::enter(&$owner, $name);
         // SAFETY: the author of the table guarantees the header's contract for the slot. The
@@ -209,46 +204,55 @@ macro_rules! status_of {
 }
 use status_of;
 
-/// Calls a slot with the backend's `self` and converts its status into a `Result`.
+/// Calls a slot of `self.table` with the backend's `self` and converts its status into a `Result`.
+/// If the slot is NULL, `call!(self.component.slot(arguments))` returns NOT_SUPPORTED from the
+/// calling function, and `call!(self.component.slot?(arguments))` returns `None` from it.
 macro_rules! call {
-    ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
+    ($self:ident.$component:ident.$slot:ident($($arg:expr),* $(,)?)) => {
+        $crate::backend::vtable_backend::call!(
+            $self,
+            concat!(stringify!($component), ".", stringify!($slot)),
+            $self.table.$slot.ok_or_else(|| {
+                $self.owner.absent(concat!(stringify!($component), ".", stringify!($slot)))
+            })?
+            $(, $arg)*
+        )
+    };
+    ($self:ident.$component:ident.$slot:ident?($($arg:expr),* $(,)?)) => {
+        $crate::backend::vtable_backend::call!(
+            $self,
+            concat!(stringify!($component), ".", stringify!($slot)),
+            $self.table.$slot?
+            $(, $arg)*
+        )
+    };
+    ($self:ident, $name:expr, $slot:expr $(, $arg:expr)* $(,)?) => {{
         let before = $crate::last_error::Mark::now();
-        let status = $crate::backend::vtable_backend::status_of!($owner, $name, $slot $(, $arg)*);
-        $owner.check($name, status, before)
+        let status =
+            $crate::backend::vtable_backend::status_of!($self.owner, $name, $slot $(, $arg)*);
+        $self.owner.check($name, status, before)
     }};
 }
 use call;
 
-/// Evaluates to a slot of an optional group of the exec table, or returns NOT_SUPPORTED.
-macro_rules! slot {
-    ($self:expr, $slot:ident) => {
-        $self.table.$slot.ok_or_else(|| $self.owner.absent(concat!("exec.", stringify!($slot))))?
+/// Evaluates to a list of the names of slots, each with whether the table has it.
+macro_rules! presence {
+    ($table:ident, $($slot:ident),+ $(,)?) => {
+        &[$((stringify!($slot), $table.$slot.is_some())),+]
     };
 }
-use slot;
+use presence;
 
-/// Evaluates to a mandatory slot, or returns INVALID_ARGUMENT if the slot is NULL.
-macro_rules! required {
-    ($table:expr, $component:literal, $slot:ident) => {
-        match $table.$slot {
-            Some(slot) => slot,
-            None => {
-                return $crate::error::fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    concat!(
-                        $component,
-                        ".",
-                        stringify!($slot),
-                        " is NULL: a ",
-                        $component,
-                        " table needs it"
-                    )
-                );
-            }
-        }
-    };
+/// Returns an error that names the first mandatory slot that is missing.
+fn required(component: &str, slots: &[(&str, bool)]) -> Result<()> {
+    match slots.iter().find(|(_, present)| !present) {
+        None => Ok(()),
+        Some((name, _)) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{component}.{name} is NULL: a {component} table needs it"
+        ),
+    }
 }
-use required;
 
 /// Returns true if all slots of a group are present and false if none is. Returns an error that
 /// names the first missing slot if only some are present.
@@ -390,7 +394,7 @@ impl BackendProbe for NativePresence {
         let slot = self.table.supports?;
         let Ok(feature) = CString::new(feature) else { return Some(Ok(false)) };
         let mut yes = 0;
-        let answer = call!(self.owner, "supports", slot, feature.as_ptr(), &raw mut yes);
+        let answer = call!(self, "supports", slot, feature.as_ptr(), &raw mut yes);
         Some(answer.and_then(|()| self.owner.boolean("supports", yes)))
     }
 }

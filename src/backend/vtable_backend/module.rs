@@ -1,6 +1,6 @@
 //! Adapter from the module slots of a C exec table to [`Modules`].
 
-use super::{BackendObject, call, slot, whole};
+use super::{BackendObject, call, presence, whole};
 use crate::abi::backend::vtable::dtl_exec_vtable_t;
 use crate::abi::devices::exec::{dtl_source_file_t, dtl_source_t};
 use crate::error::{Result, fail};
@@ -21,18 +21,15 @@ impl NativeModules {
         owner: Arc<BackendObject>,
         table: &dtl_exec_vtable_t,
     ) -> Result<Option<Box<dyn Modules>>> {
-        let is_there = whole(
-            "exec",
-            "modules",
-            &[
-                ("module_compile", table.module_compile.is_some()),
-                ("module_destroy", table.module_destroy.is_some()),
-                ("kernel_get", table.kernel_get.is_some()),
-                ("kernel_destroy", table.kernel_destroy.is_some()),
-                ("kernel_launch", table.kernel_launch.is_some()),
-            ],
-        )?;
-        if !is_there {
+        let slots = presence!(
+            table,
+            module_compile,
+            module_destroy,
+            kernel_get,
+            kernel_destroy,
+            kernel_launch
+        );
+        if !whole("exec", "modules", slots)? {
             return Ok(None);
         }
         if table.stream_create.is_none() {
@@ -93,24 +90,20 @@ impl Modules for NativeModules {
         };
         let (mut log_bytes, mut module) = (Vec::<u8>::new(), std::ptr::null_mut());
         let user: *mut c_void = (&raw mut log_bytes).cast();
-        let slot = slot!(self, module_compile);
-        let result = call!(
-            self.owner,
-            "exec.module_compile",
-            slot,
+        let result = call!(self.exec.module_compile(
             device,
             &raw const given,
             Some(note),
             user,
             &raw mut module
-        );
+        ));
         log.push_str(&String::from_utf8_lossy(&log_bytes));
         result?;
         self.owner.not_null("exec.module_compile", module)
     }
 
     fn destroy(&self, module: Token) -> Result<()> {
-        call!(self.owner, "exec.module_destroy", slot!(self, module_destroy), module.ptr())
+        call!(self.exec.module_destroy(module.ptr()))
     }
 
     fn kernel(
@@ -122,44 +115,23 @@ impl Modules for NativeModules {
         let signature = wanted.signature.map(c_text);
         let signature = signature.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
         let mut kernel = std::ptr::null_mut();
-        let slot = slot!(self, kernel_get);
-        call!(
-            self.owner,
-            "exec.kernel_get",
-            slot,
-            module.ptr(),
-            name.as_ptr(),
-            signature,
-            &raw mut kernel
-        )?;
+        call!(self.exec.kernel_get(module.ptr(), name.as_ptr(), signature, &raw mut kernel))?;
         Ok((Compiled::Own(self.owner.not_null("exec.kernel_get", kernel)?), None))
     }
 
     fn kernel_destroy(&self, kernel: Token) -> Result<()> {
-        call!(self.owner, "exec.kernel_destroy", slot!(self, kernel_destroy), kernel.ptr())
+        call!(self.exec.kernel_destroy(kernel.ptr()))
     }
 
     fn launch(&self, stream: Token, kernel: Token, launch: &ModuleLaunch<'_>) -> Result<()> {
-        let slot = slot!(self, kernel_launch);
-        let args: Vec<_> = launch.args.iter().map(|arg| arg.ptr().cast_const()).collect();
-        let (sizes, count) = (launch.sizes.as_ptr(), launch.args.len() as u32);
-        let shape = &raw const *launch.shape;
-        call!(
-            self.owner,
-            "exec.kernel_launch",
-            slot,
+        call!(self.exec.kernel_launch(
             stream.ptr(),
             kernel.ptr(),
-            shape,
-            args.as_ptr(),
-            sizes,
-            count
-        )
+            launch.shape,
+            // An `Addr` has the layout of a pointer, so an array of them is an array of pointers.
+            launch.args.as_ptr().cast(),
+            launch.sizes.as_ptr(),
+            launch.args.len() as u32
+        ))
     }
 }
-
-// SAFETY: the table holds function pointers; slots may be called from any thread by contract.
-unsafe impl Send for NativeModules {}
-// SAFETY: the table holds function pointers; slots may be called from any thread by contract; the
-// table is immutable.
-unsafe impl Sync for NativeModules {}

@@ -79,8 +79,7 @@ unsafe fn run(comm: &Comm, args: &CArgs) -> Result<()> {
 /// Equivalent: MPI_Barrier.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
-    let (send, recv) = (BufferArgs::NONE, BufferArgs::NONE);
-    let args = CArgs::new(Kind::Barrier, send, recv, -1);
+    let args = CArgs::new(Kind::Barrier, (ptr::null(), ptr::null_mut()), 0, -1);
     // SAFETY: it has no buffers.
     unsafe { wait(Entry("dtl_comm_barrier"), comm, &args) }
 }
@@ -96,8 +95,7 @@ pub unsafe extern "C" fn dtl_comm_bcast(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) = (BufferArgs::NONE, BufferArgs::new(buf, count));
-    let args = CArgs { root, ..CArgs::new(Kind::Bcast, send, recv, dtype) };
+    let args = CArgs { root, ..CArgs::new(Kind::Bcast, (ptr::null(), buf), count, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_bcast"), comm, &args) }
 }
@@ -120,8 +118,7 @@ pub unsafe extern "C" fn dtl_comm_reduce(
     op: dtl_reduce_op_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
-    let args = CArgs { op, root, ..CArgs::new(Kind::Reduce, send, recv, dtype) };
+    let args = CArgs { op, root, ..CArgs::new(Kind::Reduce, (sbuf, rbuf), count, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_reduce"), comm, &args) }
 }
@@ -140,10 +137,7 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let args = move || {
-        let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
-        CArgs { op, ..CArgs::new(Kind::Allreduce, send, recv, dtype) }
-    };
+    let args = move || CArgs { op, ..CArgs::new(Kind::Allreduce, (sbuf, rbuf), count, dtype) };
     guard::quick(
         OpenCheck::Library,
         move |visit| {
@@ -174,8 +168,7 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
-    let args = CArgs { op, ..CArgs::new(Kind::ReduceScatterBlock, send, recv, dtype) };
+    let args = CArgs { op, ..CArgs::new(Kind::ReduceScatterBlock, (sbuf, rbuf), count, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_reduce_scatter_block"), comm, &args) }
 }
@@ -197,7 +190,7 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
     let (send, recv) = (BufferArgs::blocks(sbuf, rcounts, ptr::null()), BufferArgs::new(rbuf, 0));
-    let args = CArgs { op, ..CArgs::new(Kind::ReduceScatter, send, recv, dtype) };
+    let args = CArgs { op, ..CArgs::varied(Kind::ReduceScatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_reduce_scatter"), comm, &args) }
 }
@@ -215,8 +208,7 @@ pub unsafe extern "C" fn dtl_comm_scan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
-    let args = CArgs { op, ..CArgs::new(Kind::Scan, send, recv, dtype) };
+    let args = CArgs { op, ..CArgs::new(Kind::Scan, (sbuf, rbuf), count, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_scan"), comm, &args) }
 }
@@ -234,8 +226,7 @@ pub unsafe extern "C" fn dtl_comm_exscan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
-    let args = CArgs { op, ..CArgs::new(Kind::Exscan, send, recv, dtype) };
+    let args = CArgs { op, ..CArgs::new(Kind::Exscan, (sbuf, rbuf), count, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_exscan"), comm, &args) }
 }
@@ -255,9 +246,7 @@ pub unsafe extern "C" fn dtl_comm_gather(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
-    let args = CArgs { root, ..CArgs::new(Kind::Gather, send, recv, dtype) };
+    let args = CArgs { root, ..CArgs::new(Kind::Gather, (sbuf, rbuf), count_per_rank, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_gather"), comm, &args) }
 }
@@ -280,7 +269,7 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
     root: i32,
 ) -> dtl_status_t {
     let (send, recv) = (BufferArgs::new(sbuf, scount), BufferArgs::blocks(rbuf, rcounts, rdispls));
-    let args = CArgs { root, ..CArgs::new(Kind::Gatherv, send, recv, dtype) };
+    let args = CArgs { root, ..CArgs::varied(Kind::Gatherv, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_gatherv"), comm, &args) }
 }
@@ -301,9 +290,7 @@ pub unsafe extern "C" fn dtl_comm_scatter(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
-    let args = CArgs { root, ..CArgs::new(Kind::Scatter, send, recv, dtype) };
+    let args = CArgs { root, ..CArgs::new(Kind::Scatter, (sbuf, rbuf), count_per_rank, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_scatter"), comm, &args) }
 }
@@ -325,7 +312,7 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
     root: i32,
 ) -> dtl_status_t {
     let (send, recv) = (BufferArgs::blocks(sbuf, scounts, sdispls), BufferArgs::new(rbuf, rcount));
-    let args = CArgs { root, ..CArgs::new(Kind::Scatterv, send, recv, dtype) };
+    let args = CArgs { root, ..CArgs::varied(Kind::Scatterv, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_scatterv"), comm, &args) }
 }
@@ -343,9 +330,7 @@ pub unsafe extern "C" fn dtl_comm_allgather(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
-    let args = CArgs::new(Kind::Allgather, send, recv, dtype);
+    let args = CArgs::new(Kind::Allgather, (sbuf, rbuf), count_per_rank, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_allgather"), comm, &args) }
 }
@@ -366,7 +351,7 @@ pub unsafe extern "C" fn dtl_comm_allgatherv(
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
     let (send, recv) = (BufferArgs::new(sbuf, scount), BufferArgs::blocks(rbuf, rcounts, rdispls));
-    let args = CArgs::new(Kind::Allgatherv, send, recv, dtype);
+    let args = CArgs::varied(Kind::Allgatherv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_allgatherv"), comm, &args) }
 }
@@ -384,9 +369,7 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
-    let args = CArgs::new(Kind::Alltoall, send, recv, dtype);
+    let args = CArgs::new(Kind::Alltoall, (sbuf, rbuf), count_per_rank, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_alltoall"), comm, &args) }
 }
@@ -413,7 +396,7 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
 ) -> dtl_status_t {
     let (send, recv) =
         (BufferArgs::blocks(sbuf, scounts, sdispls), BufferArgs::blocks(rbuf, rcounts, rdispls));
-    let args = CArgs::new(Kind::Alltoallv, send, recv, dtype);
+    let args = CArgs::varied(Kind::Alltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_alltoallv"), comm, &args) }
 }
@@ -446,7 +429,7 @@ pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
         BufferArgs::blocks(sbuf, scounts, sdispls).of(dest_count, dests),
         BufferArgs::blocks(rbuf, rcounts, rdispls).of(source_count, sources),
     );
-    let args = CArgs::new(Kind::NeighborAlltoallv, send, recv, dtype);
+    let args = CArgs::varied(Kind::NeighborAlltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_neighbor_alltoallv"), comm, &args) }
 }

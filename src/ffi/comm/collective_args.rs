@@ -26,9 +26,6 @@ pub(crate) struct BufferArgs {
 }
 
 impl BufferArgs {
-    /// A buffer that the collective does not have.
-    pub(crate) const NONE: BufferArgs = BufferArgs::new(ptr::null(), 0);
-
     /// One with `count` elements, or with so many for each rank.
     pub(crate) const fn new(buf: *const c_void, count: u64) -> BufferArgs {
         BufferArgs { buf, count, counts: ptr::null(), displs: ptr::null(), ranks: ptr::null() }
@@ -57,7 +54,19 @@ pub(crate) struct CArgs {
 }
 
 impl CArgs {
+    /// Arguments with `count` elements in both buffers, or with so many for each rank. A buffer
+    /// that the collective does not have is null.
     pub(crate) const fn new(
+        kind: Kind,
+        (sbuf, rbuf): (*const c_void, *mut c_void),
+        count: u64,
+        dtype: dtl_dtype_t,
+    ) -> CArgs {
+        CArgs::varied(kind, BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count), dtype)
+    }
+
+    /// Arguments of a collective whose buffers differ in their counts.
+    pub(crate) const fn varied(
         kind: Kind,
         send: BufferArgs,
         recv: BufferArgs,

@@ -30,8 +30,7 @@ unsafe fn start(
         // SAFETY: passed on.
         unsafe { arguments::set(&mut checked, comm, args) }?;
         let begun = coll::begin(comm, CallMode::Request, &checked)?;
-        out.set(request::collective(comm, begun)?);
-        Ok(())
+        out.put(request::collective(comm, begun))
     })
 }
 
@@ -51,8 +50,7 @@ pub unsafe extern "C" fn dtl_comm_ibarrier(
     comm: dtl_comm_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (BufferArgs::NONE, BufferArgs::NONE);
-    let args = CArgs::new(Kind::Barrier, send, recv, -1);
+    let args = CArgs::new(Kind::Barrier, (ptr::null(), ptr::null_mut()), 0, -1);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ibarrier"), comm, &args, out) }
 }
@@ -67,8 +65,7 @@ pub unsafe extern "C" fn dtl_comm_ibcast(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (BufferArgs::NONE, BufferArgs::new(buf, count));
-    let args = CArgs { root, ..CArgs::new(Kind::Bcast, send, recv, dtype) };
+    let args = CArgs { root, ..CArgs::new(Kind::Bcast, (ptr::null(), buf), count, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ibcast"), comm, &args, out) }
 }
@@ -85,8 +82,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
-    let args = CArgs { op, root, ..CArgs::new(Kind::Reduce, send, recv, dtype) };
+    let args = CArgs { op, root, ..CArgs::new(Kind::Reduce, (sbuf, rbuf), count, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ireduce"), comm, &args, out) }
 }
@@ -102,8 +98,7 @@ pub unsafe extern "C" fn dtl_comm_iallreduce(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
-    let args = CArgs { op, ..CArgs::new(Kind::Allreduce, send, recv, dtype) };
+    let args = CArgs { op, ..CArgs::new(Kind::Allreduce, (sbuf, rbuf), count, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iallreduce"), comm, &args, out) }
 }
@@ -120,8 +115,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
-    let args = CArgs { op, ..CArgs::new(Kind::ReduceScatterBlock, send, recv, dtype) };
+    let args = CArgs { op, ..CArgs::new(Kind::ReduceScatterBlock, (sbuf, rbuf), count, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ireduce_scatter_block"), comm, &args, out) }
 }
@@ -139,7 +133,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     let (send, recv) = (BufferArgs::blocks(sbuf, rcounts, ptr::null()), BufferArgs::new(rbuf, 0));
-    let args = CArgs { op, ..CArgs::new(Kind::ReduceScatter, send, recv, dtype) };
+    let args = CArgs { op, ..CArgs::varied(Kind::ReduceScatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ireduce_scatter"), comm, &args, out) }
 }
@@ -155,8 +149,7 @@ pub unsafe extern "C" fn dtl_comm_iscan(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
-    let args = CArgs { op, ..CArgs::new(Kind::Scan, send, recv, dtype) };
+    let args = CArgs { op, ..CArgs::new(Kind::Scan, (sbuf, rbuf), count, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iscan"), comm, &args, out) }
 }
@@ -172,8 +165,7 @@ pub unsafe extern "C" fn dtl_comm_iexscan(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (BufferArgs::new(sbuf, count), BufferArgs::new(rbuf, count));
-    let args = CArgs { op, ..CArgs::new(Kind::Exscan, send, recv, dtype) };
+    let args = CArgs { op, ..CArgs::new(Kind::Exscan, (sbuf, rbuf), count, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iexscan"), comm, &args, out) }
 }
@@ -189,9 +181,7 @@ pub unsafe extern "C" fn dtl_comm_igather(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
-    let args = CArgs { root, ..CArgs::new(Kind::Gather, send, recv, dtype) };
+    let args = CArgs { root, ..CArgs::new(Kind::Gather, (sbuf, rbuf), count_per_rank, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_igather"), comm, &args, out) }
 }
@@ -210,7 +200,7 @@ pub unsafe extern "C" fn dtl_comm_igatherv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     let (send, recv) = (BufferArgs::new(sbuf, scount), BufferArgs::blocks(rbuf, rcounts, rdispls));
-    let args = CArgs { root, ..CArgs::new(Kind::Gatherv, send, recv, dtype) };
+    let args = CArgs { root, ..CArgs::varied(Kind::Gatherv, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_igatherv"), comm, &args, out) }
 }
@@ -226,9 +216,7 @@ pub unsafe extern "C" fn dtl_comm_iscatter(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
-    let args = CArgs { root, ..CArgs::new(Kind::Scatter, send, recv, dtype) };
+    let args = CArgs { root, ..CArgs::new(Kind::Scatter, (sbuf, rbuf), count_per_rank, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iscatter"), comm, &args, out) }
 }
@@ -247,7 +235,7 @@ pub unsafe extern "C" fn dtl_comm_iscatterv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     let (send, recv) = (BufferArgs::blocks(sbuf, scounts, sdispls), BufferArgs::new(rbuf, rcount));
-    let args = CArgs { root, ..CArgs::new(Kind::Scatterv, send, recv, dtype) };
+    let args = CArgs { root, ..CArgs::varied(Kind::Scatterv, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iscatterv"), comm, &args, out) }
 }
@@ -262,9 +250,7 @@ pub unsafe extern "C" fn dtl_comm_iallgather(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
-    let args = CArgs::new(Kind::Allgather, send, recv, dtype);
+    let args = CArgs::new(Kind::Allgather, (sbuf, rbuf), count_per_rank, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iallgather"), comm, &args, out) }
 }
@@ -282,7 +268,7 @@ pub unsafe extern "C" fn dtl_comm_iallgatherv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     let (send, recv) = (BufferArgs::new(sbuf, scount), BufferArgs::blocks(rbuf, rcounts, rdispls));
-    let args = CArgs::new(Kind::Allgatherv, send, recv, dtype);
+    let args = CArgs::varied(Kind::Allgatherv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iallgatherv"), comm, &args, out) }
 }
@@ -297,9 +283,7 @@ pub unsafe extern "C" fn dtl_comm_ialltoall(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (BufferArgs::new(sbuf, count_per_rank), BufferArgs::new(rbuf, count_per_rank));
-    let args = CArgs::new(Kind::Alltoall, send, recv, dtype);
+    let args = CArgs::new(Kind::Alltoall, (sbuf, rbuf), count_per_rank, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ialltoall"), comm, &args, out) }
 }
@@ -319,7 +303,7 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
 ) -> dtl_status_t {
     let (send, recv) =
         (BufferArgs::blocks(sbuf, scounts, sdispls), BufferArgs::blocks(rbuf, rcounts, rdispls));
-    let args = CArgs::new(Kind::Alltoallv, send, recv, dtype);
+    let args = CArgs::varied(Kind::Alltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ialltoallv"), comm, &args, out) }
 }
@@ -346,7 +330,7 @@ pub unsafe extern "C" fn dtl_comm_ineighbor_alltoallv(
         BufferArgs::blocks(sbuf, scounts, sdispls).of(dest_count, dests),
         BufferArgs::blocks(rbuf, rcounts, rdispls).of(source_count, sources),
     );
-    let args = CArgs::new(Kind::NeighborAlltoallv, send, recv, dtype);
+    let args = CArgs::varied(Kind::NeighborAlltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ineighbor_alltoallv"), comm, &args, out) }
 }

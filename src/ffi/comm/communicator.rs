@@ -23,10 +23,7 @@ use crate::sys::handles::epoch::Guard;
 pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
     Entry("dtl_comm_world").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, DTL_COMM_WORLD)?)),
-        |(out, _opened)| {
-            out.set(DTL_COMM_WORLD);
-            Ok(())
-        },
+        |(out, _opened)| out.put(Ok(DTL_COMM_WORLD)),
     )
 }
 
@@ -61,10 +58,7 @@ pub unsafe extern "C" fn dtl_comm_open(
             // SAFETY: the caller's contract.
             Ok((out, unsafe { take_description(inside, desc) }?))
         },
-        |(out, description)| {
-            out.set(open_kind::open(&description)?);
-            Ok(())
-        },
+        |(out, description)| out.put(open_kind::open(&description)),
     )
 }
 
@@ -72,11 +66,8 @@ unsafe fn take_description(
     inside: &Guard,
     desc: *const dtl_comm_desc_t,
 ) -> Result<open_kind::Description> {
-    if desc.is_null() {
-        return Ok(open_kind::Description::default());
-    }
-    // SAFETY: the caller's contract: a struct as long as its struct_size.
-    let raw = unsafe { args::take(desc) }?;
+    // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
+    let raw = unsafe { args::take_or_zero(desc) }?;
     // SAFETY: the caller's contract: NULL or a NUL-terminated text.
     let kind = unsafe { args::text_or_null(raw.kind, "desc.kind") }?.map(str::to_owned);
     // SAFETY: as above.
@@ -124,9 +115,7 @@ pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> dtl_status_t {
     Entry("dtl_comm_rank").call(|inside| {
-        let out = Out::new(out_rank, "out_rank")?;
-        out.set(comm::pin(inside, comm)?.rank());
-        Ok(())
+        Out::new(out_rank, "out_rank")?.put(comm::pin(inside, comm).map(|comm| comm.rank()))
     })
 }
 
@@ -134,9 +123,7 @@ pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_size(comm: dtl_comm_t, out_size: *mut i32) -> dtl_status_t {
     Entry("dtl_comm_size").call(|inside| {
-        let out = Out::new(out_size, "out_size")?;
-        out.set(comm::pin(inside, comm)?.size());
-        Ok(())
+        Out::new(out_size, "out_size")?.put(comm::pin(inside, comm).map(|comm| comm.size()))
     })
 }
 

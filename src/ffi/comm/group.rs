@@ -30,10 +30,7 @@ use std::ffi::{c_char, c_void};
 pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
     Entry("dtl_comm_dup").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
-        |(out, pinned)| {
-            out.set(group::dup(&pinned, comm)?);
-            Ok(())
-        },
+        |(out, pinned)| out.put(group::dup(&pinned, comm)),
     )
 }
 
@@ -53,8 +50,7 @@ pub unsafe extern "C" fn dtl_comm_split(
     Entry("dtl_comm_split").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
         |(out, comm)| {
-            out.set(group::split(&comm, color, key)?.unwrap_or(dtl_comm_t::NULL));
-            Ok(())
+            out.put(group::split(&comm, color, key).map(|part| part.unwrap_or(dtl_comm_t::NULL)))
         },
     )
 }
@@ -74,10 +70,7 @@ pub unsafe extern "C" fn dtl_comm_split_node(
 ) -> dtl_status_t {
     Entry("dtl_comm_split_node").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
-        |(out, comm)| {
-            out.set(group::split_node(&comm, key)?);
-            Ok(())
-        },
+        |(out, comm)| out.put(group::split_node(&comm, key)),
     )
 }
 
@@ -115,8 +108,7 @@ pub unsafe extern "C" fn dtl_comm_group_create(
             Ok((Out::new(out, "out")?, pinned, ranks))
         },
         |(out, comm, ranks)| {
-            out.set(group::create(&comm, &ranks)?.unwrap_or(dtl_comm_t::NULL));
-            Ok(())
+            out.put(group::create(&comm, &ranks).map(|part| part.unwrap_or(dtl_comm_t::NULL)))
         },
     )
 }
@@ -150,10 +142,7 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
     Entry("dtl_comm_shrink").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
-        |(out, comm)| {
-            out.set(agree::shrink(&comm)?);
-            Ok(())
-        },
+        |(out, comm)| out.put(agree::shrink(&comm)),
     )
 }
 
@@ -212,13 +201,11 @@ pub unsafe extern "C" fn dtl_comm_key_create(
     out_key: *mut i32,
 ) -> dtl_status_t {
     Entry("dtl_comm_key_create").call(|_| {
-        let out = Out::new(out_key, "out_key")?;
-        out.set(attribute::create_key(Key {
+        Out::new(out_key, "out_key")?.put(attribute::create_key(Key {
             copy: copy_fn,
             delete: delete_fn,
             user: Addr::new(user),
-        })?);
-        Ok(())
+        }))
     })
 }
 

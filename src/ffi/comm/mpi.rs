@@ -55,8 +55,7 @@ pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t)
             description.raw.rank = rank;
             description.raw.size = size;
             description.raw.native = (&raw const comm).cast_mut().cast();
-            out.set(open_kind::open(&description)?);
-            Ok(())
+            out.put(open_kind::open(&description))
         },
     )
 }

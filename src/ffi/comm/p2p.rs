@@ -186,7 +186,7 @@ fn recv(comm: &Comm, data: Data, source: i32, tag: i32, info: *mut dtl_recv_info
 
 /// Checks `info` before a call takes a message: afterwards a failure would lose the message.
 fn check_info(info: *mut dtl_recv_info_t) -> Result<()> {
-    if info.is_null() { Ok(()) } else { Out::new(info, "info").map(drop) }
+    Out::optional(info, "info").map(drop)
 }
 
 /// Writes receive information if the caller wants it.
@@ -403,7 +403,6 @@ pub unsafe extern "C" fn dtl_comm_imrecv(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::imrecv(inside, &*matched_message::claim(inside, message, &data)?, data)?);
-        Ok(())
+        out.put(request::imrecv(inside, &*matched_message::claim(inside, message, &data)?, data))
     })
 }

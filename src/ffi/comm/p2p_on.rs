@@ -42,7 +42,6 @@ pub unsafe extern "C" fn dtl_comm_isend_on(
         let (comm, event) = (comm::get(inside, comm)?, handles::pin(inside, event.id)?);
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::isend_on(comm, data, dest, tag, &event)?);
-        Ok(())
+        out.put(request::isend_on(comm, data, dest, tag, &event))
     })
 }

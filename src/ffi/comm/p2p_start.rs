@@ -152,8 +152,7 @@ pub unsafe extern "C" fn dtl_comm_send_init(
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::send_init(comm, data, dest, tag)?);
-        Ok(())
+        out.put(request::send_init(comm, data, dest, tag))
     })
 }
 
@@ -177,7 +176,6 @@ pub unsafe extern "C" fn dtl_comm_recv_init(
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::recv_init(comm, data, source, tag)?);
-        Ok(())
+        out.put(request::recv_init(comm, data, source, tag))
     })
 }

@@ -126,12 +126,9 @@ pub unsafe extern "C" fn dtl_request_wait_all(
     infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_request_wait_all").wait(
-        |_| check_array(count, requests),
-        |count| {
-            // SAFETY: the caller's contract: `count` handles, checked not to be null.
-            let requests = unsafe { array(requests, count) };
-            wait::wait_all(requests, timeout_ns, |index, done| tell(infos, index, done))
-        },
+        // SAFETY: the caller's contract: `count` handles.
+        |_| unsafe { array(count, requests) },
+        |requests| wait::wait_all(requests, timeout_ns, |index, done| tell(infos, index, done)),
     )
 }
 
@@ -148,10 +145,9 @@ pub unsafe extern "C" fn dtl_request_test_all(
     infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_request_test_all").wait(
-        |_| Ok((Out::new(out_done, "out_done")?, check_array(count, requests)?)),
-        |(out_done, count)| {
-            // SAFETY: the caller's contract: `count` handles, checked not to be null.
-            let requests = unsafe { array(requests, count) };
+        // SAFETY: the caller's contract: `count` handles.
+        |_| Ok((Out::new(out_done, "out_done")?, unsafe { array(count, requests) }?)),
+        |(out_done, requests)| {
             let (done, result) = wait::test_all(requests, |index, done| tell(infos, index, done))?;
             out_done.set(i32::from(done));
             result
@@ -176,10 +172,9 @@ pub unsafe extern "C" fn dtl_request_wait_any(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_request_wait_any").wait(
-        |_| Ok((Out::new(out_index, "out_index")?, check_array(count, requests)?)),
-        |(out_index, count)| {
-            // SAFETY: the caller's contract: `count` handles, checked not to be null.
-            let requests = unsafe { array(requests, count) };
+        // SAFETY: the caller's contract: `count` handles.
+        |_| Ok((Out::new(out_index, "out_index")?, unsafe { array(count, requests) }?)),
+        |(out_index, requests)| {
             let mut first = None;
             wait::wait_some(requests, 1, timeout_ns, |index, outcome| {
                 first = Some((index, outcome))
@@ -217,13 +212,12 @@ pub unsafe extern "C" fn dtl_request_wait_some(
             if count > 0 {
                 Out::new(indices, "indices")?;
             }
-            Ok((Out::new(out_count, "out_count")?, check_array(count, requests)?))
+            // SAFETY: the caller's contract: `count` handles.
+            Ok((Out::new(out_count, "out_count")?, unsafe { array(count, requests) }?))
         },
-        |(out_count, count)| {
-            // SAFETY: the caller's contract: `count` handles, checked not to be null.
-            let requests = unsafe { array(requests, count) };
+        |(out_count, requests)| {
             let (mut count_done, mut failure) = (0, Ok(()));
-            wait::wait_some(requests, count, timeout_ns, |index, (done, result)| {
+            wait::wait_some(requests, requests.len(), timeout_ns, |index, (done, result)| {
                 // SAFETY: the caller's contract: room for `count`, and count_done < count.
                 let slot = unsafe { indices.add(count_done) };
                 // SAFETY: as above.
@@ -259,9 +253,8 @@ pub unsafe extern "C" fn dtl_request_start_all(
     requests: *mut dtl_request_t,
 ) -> dtl_status_t {
     Entry("dtl_request_start_all").call(|inside| {
-        let count = check_array(count, requests)?;
-        // SAFETY: the caller's contract: `count` handles, checked not to be null.
-        let requests = unsafe { array(requests, count) };
+        // SAFETY: the caller's contract: `count` handles.
+        let requests = unsafe { array(count, requests) }?;
         for (index, handle) in requests.iter().enumerate() {
             request::start(inside, *handle)
                 .map_err(|error| error.within(&format!("requests[{index}]")))?;
@@ -285,26 +278,20 @@ pub extern "C" fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t {
     Entry("dtl_request_destroy").wait(|_| Ok(()), |()| request::destroy(request))
 }
 
-fn check_array(count: u64, requests: *mut dtl_request_t) -> Result<usize> {
+/// Returns the caller's handles.
+///
+/// # Safety
+/// `requests` is null or has `count` handles that nothing else accesses during `'a`.
+unsafe fn array<'a>(count: u64, requests: *mut dtl_request_t) -> Result<&'a mut [dtl_request_t]> {
     if count > 1 << 20 {
         return fail!(DTL_ERROR_LIMIT, "count {count}: at most {} requests exist", 1 << 20);
     }
-    if count > 0 {
-        Out::new(requests, "requests")?;
-    }
-    Ok(count as usize)
-}
-
-/// The caller's handles.
-///
-/// # Safety
-/// `count` handles, nobody else's through the call; not null unless count is 0.
-unsafe fn array<'a>(requests: *mut dtl_request_t, count: usize) -> &'a mut [dtl_request_t] {
     if count == 0 {
-        return &mut [];
+        return Ok(&mut []);
     }
-    // SAFETY: passed on.
-    unsafe { std::slice::from_raw_parts_mut(requests, count) }
+    Out::new(requests, "requests")?;
+    // SAFETY: not null (checked), so it has `count` handles by the contract.
+    Ok(unsafe { std::slice::from_raw_parts_mut(requests, count as usize) })
 }
 
 /// Writes one of the infos, if the caller wants them.

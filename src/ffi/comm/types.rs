@@ -7,7 +7,7 @@ use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::types;
 use crate::sys::memory::buf::Addr;
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 
 /// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call
 /// that takes a dtype. Reduce it with an operation of dtl_op_create, DTL_OP_REPLACE or
@@ -30,8 +30,7 @@ pub unsafe extern "C" fn dtl_dtype_create(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        out.set(types::create_dtype(size_bytes, name)?);
-        Ok(())
+        out.put(types::create_dtype(size_bytes, name))
     })
 }
 
@@ -52,9 +51,7 @@ pub extern "C" fn dtl_dtype_destroy(dtype: dtl_dtype_t) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dtype_size(dtype: dtl_dtype_t, size_bytes: *mut u64) -> dtl_status_t {
     Entry("dtl_dtype_size").call(|_| {
-        let out = Out::new(size_bytes, "size_bytes")?;
-        out.set(types::element_size(dtype)? as u64);
-        Ok(())
+        Out::new(size_bytes, "size_bytes")?.put(types::element_size(dtype).map(|size| size as u64))
     })
 }
 
@@ -67,11 +64,8 @@ pub unsafe extern "C" fn dtl_dtype_name(
     dtype: dtl_dtype_t,
     name: *mut *const c_char,
 ) -> dtl_status_t {
-    Entry("dtl_dtype_name").call(|_| {
-        let out = Out::new(name, "name")?;
-        out.set(types::dtype_name(dtype)?.as_ptr());
-        Ok(())
-    })
+    Entry("dtl_dtype_name")
+        .call(|_| Out::new(name, "name")?.put(types::dtype_name(dtype).map(CStr::as_ptr)))
 }
 
 /// Makes a reduction operation of the program's own. It applies to every dtype, built-in or not:
@@ -101,8 +95,7 @@ pub unsafe extern "C" fn dtl_op_create(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        out.set(types::create_op(r#fn, Addr::new(user), flags, name)?);
-        Ok(())
+        out.put(types::create_op(r#fn, Addr::new(user), flags, name))
     })
 }
 
@@ -126,9 +119,5 @@ pub unsafe extern "C" fn dtl_op_name(
     op: dtl_reduce_op_t,
     name: *mut *const c_char,
 ) -> dtl_status_t {
-    Entry("dtl_op_name").call(|_| {
-        let out = Out::new(name, "name")?;
-        out.set(types::op_name(op)?.as_ptr());
-        Ok(())
-    })
+    Entry("dtl_op_name").call(|_| Out::new(name, "name")?.put(types::op_name(op).map(CStr::as_ptr)))
 }

@@ -31,14 +31,6 @@ pub(crate) unsafe fn perform(query: &Query, by: Option<&Arc<Backend>>) -> Result
     }
 }
 
-/// Writes an output into the caller's struct.
-macro_rules! give {
-    ($args:ident.$field:ident = $value:expr) => {{
-        // SAFETY: `take` has read the struct here, and the field is in every version of it.
-        unsafe { (&raw mut (*$args).$field).write($value) }
-    }};
-}
-
 unsafe fn alloc(out: *mut dtl_dispatch_alloc_t, by: Option<&Arc<Backend>>) -> Result<()> {
     let inside = epoch::enter();
     // SAFETY: the caller's contract.
@@ -52,7 +44,8 @@ unsafe fn alloc(out: *mut dtl_dispatch_alloc_t, by: Option<&Arc<Backend>>) -> Re
     let from = by.map_or(requested, |by| by);
     let addr =
         memory::handlers::alloc_from(memory::Owner::Program, requested, from, &wanted, order)?;
-    give!(out.ptr = addr.ptr());
+    // SAFETY: `take` has read the struct here, and the field is in every version of it.
+    unsafe { (*out).ptr = addr.ptr() };
     Ok(())
 }
 
@@ -104,6 +97,7 @@ unsafe fn compile(out: *mut dtl_dispatch_compile_t, by: Option<&Arc<Backend>>) -
     let args = unsafe { args::take(out) }?;
     // SAFETY: the caller's contract: a source as for dtl_module_compile.
     let module = unsafe { module::compile(args.backend, by, args.device, args.source) }?;
-    give!(out.module = module);
+    // SAFETY: `take` has read the struct here, and the field is in every version of it.
+    unsafe { (*out).module = module };
     Ok(())
 }

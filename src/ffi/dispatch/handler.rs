@@ -1,4 +1,4 @@
-//! Conversion of handlers and their keys as C programs pass them to a dispatcher; exports no
+//! Handlers of a dispatcher and their keys: checks of what C programs and plugins pass. Exports no
 //! symbol.
 
 use crate::abi::devices::dispatch::*;
@@ -15,10 +15,11 @@ use crate::sys::memory::buf::Addr;
 const ALL_FLAGS: u64 = DTL_DISPATCH_REPLACE | DTL_DISPATCH_ILLEGAL | DTL_DISPATCH_DEFAULT;
 const LONGEST_NAME: usize = 127;
 
-/// Registers a handler under `key_count` keys.
+/// Registers a handler under keys, as dtl_dispatch_register documents.
 ///
 /// # Safety
-/// The contract of dtl_dispatch_register.
+/// `keys` is null or has `key_count` elements. `handler` is null or a struct as long as its
+/// struct_size, with texts that are NUL-terminated or null.
 pub(crate) unsafe fn register(
     inside: &Guard,
     dispatcher: dtl_dispatcher_t,
@@ -121,7 +122,7 @@ fn check_word(name: &str, word: dtl_enum_word_t) -> Result<()> {
 /// Takes a handler over.
 ///
 /// # Safety
-/// Its texts are NUL-terminated or null.
+/// The handler's texts are NUL-terminated or null.
 unsafe fn take_handler(
     inside: &Guard,
     handler: &dtl_dispatch_handler_t,
@@ -134,7 +135,7 @@ unsafe fn take_handler(
             handler.flags
         );
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees that the texts are NUL-terminated or null.
     let name = unsafe { args::text(handler.name, "dtl_dispatch_handler_t.name") }?;
     if name.is_empty() || name.len() > LONGEST_NAME {
         return fail!(
@@ -143,7 +144,7 @@ unsafe fn take_handler(
         );
     }
     check_flags(handler, name, keys)?;
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees that the texts are NUL-terminated or null.
     let action = unsafe { take_action(inside, handler, name, keys) }?;
     let functions = NativeHandler::new(
         name,
@@ -213,7 +214,7 @@ unsafe fn take_action(
     keys: &[dtl_dispatch_key_t],
 ) -> Result<Action> {
     if handler.flags & DTL_DISPATCH_ILLEGAL != 0 {
-        // SAFETY: passed on.
+        // SAFETY: the caller guarantees that the texts are NUL-terminated or null.
         let reason = unsafe { args::text(handler.reason, "dtl_dispatch_handler_t.reason") }?;
         return Ok(Action::Illegal(reason.to_owned()));
     }

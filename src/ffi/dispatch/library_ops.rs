@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::{self, Entry, OpenCheck};
 use crate::runtime::dispatch::{
-    self, Action, Dispatcher, FastLookup, Query, Registration, Tables, text,
+    self, Action, Dispatcher, FastLookup, Query, Registration, Tables, explain,
 };
 use std::cell::Cell;
 use std::ffi::c_char;
@@ -26,11 +26,7 @@ pub unsafe extern "C" fn dtl_dispatcher_create(
     flags: u64,
     out: *mut dtl_dispatcher_t,
 ) -> dtl_status_t {
-    Entry("dtl_dispatcher_create").call(|_| {
-        let out = Out::new(out, "out")?;
-        out.set(dispatch::create(flags)?);
-        Ok(())
-    })
+    Entry("dtl_dispatcher_create").call(|_| Out::new(out, "out")?.put(dispatch::create(flags)))
 }
 
 /// Destroys a dispatcher and unregisters all of its handlers. Invocations that run go on; `destroy`
@@ -83,8 +79,7 @@ pub unsafe extern "C" fn dtl_dispatch_register(
     Entry("dtl_dispatch_register").call(|inside| {
         let out = Out::new(out, "out")?;
         // SAFETY: passed on.
-        out.set(unsafe { handler::register(inside, dispatcher, (keys, key_count), handler) }?);
-        Ok(())
+        out.put(unsafe { handler::register(inside, dispatcher, (keys, key_count), handler) })
     })
 }
 
@@ -134,8 +129,7 @@ pub unsafe extern "C" fn dtl_dispatch_find(
             let found = dispatch::find(inside, dispatcher)?;
             // SAFETY: the caller's contract: a struct as long as its struct_size.
             let query = unsafe { take_query(query) }?;
-            out.set(found.choose(inside, &query)?.handle());
-            Ok(())
+            out.put(found.choose(inside, &query).map(Registration::handle))
         })
     }
 
@@ -197,9 +191,7 @@ pub unsafe extern "C" fn dtl_dispatch_invoke(
     let taken = Cell::new(None);
     Entry("dtl_dispatch_invoke").hold(
         |inside| {
-            if !out_event.is_null() {
-                Out::new(out_event, "out_event")?;
-            }
+            Out::optional(out_event, "out_event")?;
             dispatch::find(&inside, dispatcher)?;
             // SAFETY: the caller's contract: a struct as long as its struct_size.
             let query = unsafe { take_query(query) }?;
@@ -261,6 +253,6 @@ pub unsafe extern "C" fn dtl_dispatch_explain(
         // SAFETY: the caller's contract: a struct as long as its struct_size.
         let query = unsafe { take_query(query) }?;
         // SAFETY: the caller's contract: `cap` bytes of room, a place for the length.
-        unsafe { args::put_text(&text::explain(found, inside, &query), buf, cap, out_len) }
+        unsafe { args::put_text(&explain::explain(found, inside, &query), buf, cap, out_len) }
     })
 }

@@ -4,8 +4,8 @@
 //! - `policy`: selection policies and their resources
 //! - `policy_submit`: submit tasks to a policy and wait
 //! - `library_ops`: dispatchers: register and call operations
+//! - `handler`: read and check handlers and their keys; exports no symbol
 //! - `builtin_ops`: adapters of the library's own operations for handlers; exports no symbol
-//! - `handler`: convert handlers and their keys; exports no symbol
 //! - `query`: convert queries of dispatchers
 
 pub mod policy;
@@ -14,8 +14,8 @@ pub mod policy_submit;
 
 pub mod library_ops;
 
-pub(super) mod builtin_ops;
-
 pub(super) mod handler;
+
+pub(super) mod builtin_ops;
 
 pub(super) mod query;

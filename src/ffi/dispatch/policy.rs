@@ -6,6 +6,7 @@ use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
+use crate::from_c::check_pointer;
 use crate::runtime::policy::{
     self, Adapter, CustomKind, Policy, PolicyArgs, ResourceKind, ResourceList, Rule,
 };
@@ -52,8 +53,7 @@ pub unsafe extern "C" fn dtl_policy_create(
         let opts = unsafe { options(opts) }?;
         let rule = Rule::named(name, &opts)?;
         // SAFETY: the caller's contract: `count` elements.
-        out.set(unsafe { create(inside, rule, resources, count, &opts) }?);
-        Ok(())
+        out.put(unsafe { create(inside, rule, resources, count, &opts) })
     })
 }
 
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
         let ops = unsafe { args::take(ops) }?;
         // SAFETY: as above.
         let opts = unsafe { options(opts) }?;
-        unused(ops.reserved, "ops.reserved")?;
+        args::check_reserved(ops.reserved, "ops.reserved")?;
         required(ops.select.is_some(), "ops.select")?;
         required(
             ops.report.is_some() || ops.needed_info == 0,
@@ -88,8 +88,7 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
         check_info(ops.needed_info, "ops.needed_info")?;
         let rule = Rule::custom(ops, Addr::new(self_));
         // SAFETY: the caller's contract: `count` elements.
-        out.set(unsafe { create(inside, rule, resources, count, &opts) }?);
-        Ok(())
+        out.put(unsafe { create(inside, rule, resources, count, &opts) })
     })
 }
 
@@ -201,31 +200,11 @@ pub unsafe extern "C" fn dtl_policy_traits(
     })
 }
 
-const NO_OPTIONS: dtl_policy_opts_t = dtl_policy_opts_t {
-    struct_size: size_of::<dtl_policy_opts_t>() as u32,
-    flags: 0,
-    kind: 0,
-    fixed_index: 0,
-    ops: std::ptr::null(),
-    ops_self: std::ptr::null_mut(),
-    backend: crate::abi::handle::dtl_backend_t::NULL,
-    adapter: None,
-    adapter_user: std::ptr::null_mut(),
-    capacity: 0,
-    samples: 0,
-    warmups: 0,
-    reserved: 0,
-    resample_submits: 0,
-};
-
 /// # Safety
 /// `opts` is null or points to a struct as long as its struct_size.
 unsafe fn options(opts: *const dtl_policy_opts_t) -> Result<dtl_policy_opts_t> {
-    if opts.is_null() {
-        return Ok(NO_OPTIONS);
-    }
     // SAFETY: passed on.
-    let opts = unsafe { args::take(opts) }?;
+    let opts = unsafe { args::take_or_zero(opts) }?;
     if opts.flags & !DTL_POLICY_DEFER != 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -233,7 +212,7 @@ unsafe fn options(opts: *const dtl_policy_opts_t) -> Result<dtl_policy_opts_t> {
             opts.flags
         );
     }
-    unused(opts.reserved, "opts.reserved")?;
+    args::check_reserved(opts.reserved, "opts.reserved")?;
     Ok(opts)
 }
 
@@ -282,24 +261,17 @@ unsafe fn list<'a>(
     count: u64,
 ) -> Result<Option<&'a [dtl_resource_t]>> {
     policy::check_count(count)?;
-    if resources.is_null() {
-        required(count == 0, "resources")?;
-        return Ok(None);
-    }
     if count == 0 {
+        if resources.is_null() {
+            return Ok(None);
+        }
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "count is 0, and resources is not NULL: pass at least one resource, or NULL for the \
              defaults"
         );
     }
-    if !resources.is_aligned() {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "resources is not aligned to {} bytes",
-            align_of::<dtl_resource_t>()
-        );
-    }
+    check_pointer(resources, "resources")?;
     // SAFETY: neither null nor misaligned, `count` elements by the contract.
     Ok(Some(unsafe { std::slice::from_raw_parts(resources, count as usize) }))
 }
@@ -330,7 +302,7 @@ unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<ResourceKind>
             required(has_table, "opts.ops")?;
             // SAFETY: passed on.
             let ops = unsafe { args::take(opts.ops) }?;
-            unused(ops.reserved, "opts.ops->reserved")?;
+            args::check_reserved(ops.reserved, "opts.ops->reserved")?;
             required(ops.submit.is_some(), "opts.ops->submit")?;
             check_info(ops.supported_info, "opts.ops->supported_info")?;
             ResourceKind::Custom(CustomKind { ops, own: Addr::new(opts.ops_self) })
@@ -355,14 +327,6 @@ fn check_info(info: u64, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn unused(reserved: u32, name: &str) -> Result<()> {
-    if reserved == 0 {
-        Ok(())
-    } else {
-        fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is {reserved}; set it to 0")
-    }
-}
-
 fn required(is_there: bool, name: &str) -> Result<()> {
     if is_there { Ok(()) } else { fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL") }
 }
@@ -375,8 +339,8 @@ unsafe fn give<T: Copy>(from: &[T], out: *mut T, cap: u64, out_len: *mut u64) ->
     if is_wanted {
         Out::new(out, "out")?;
     }
-    if !out_len.is_null() {
-        Out::new(out_len, "out_len")?.set(count);
+    if let Some(out_len) = Out::optional(out_len, "out_len")? {
+        out_len.set(count);
     }
     if is_wanted {
         if cap < count {

@@ -225,8 +225,7 @@ pub unsafe extern "C" fn dtl_submission_resource(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a submission.
         let known = unsafe { args::read(submission, "submission") }?;
-        out.set(policy::find(inside, known.policy.id)?.resource(known.resource)?);
-        Ok(())
+        out.put(policy::find(inside, known.policy.id)?.resource(known.resource))
     })
 }
 

@@ -3,7 +3,7 @@
 use super::handler::{check_operation, check_slots};
 use crate::abi::devices::dispatch::dtl_dispatch_query_t;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_registration_t};
-use crate::error::{Result, fail};
+use crate::error::Result;
 use crate::ffi::args;
 use crate::runtime::dispatch::{self, FastLookup, Query, Tables};
 use crate::sys::handles::epoch::Guard;
@@ -63,13 +63,7 @@ pub(crate) unsafe fn take_query(query: *const dtl_dispatch_query_t) -> Result<Qu
         // SAFETY: passed on.
         None => unsafe { take_part(query) }?,
     };
-    if query.reserved != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "query.reserved is {}; set it to 0",
-            query.reserved
-        );
-    }
+    args::check_reserved(query.reserved, "query.reserved")?;
     check_operation(query.operation)?;
     check_slots([query.source, query.destination, query.schedule])?;
     Ok(query)

@@ -29,8 +29,7 @@ pub unsafe extern "C" fn dtl_event_create(
     Entry("dtl_event_create").call(|inside| {
         let out = Out::new(out, "out")?;
         let event = Event::create(handles::home(inside, backend)?, flags)?;
-        out.set(dtl_event_t { id: handles::insert(event)? });
-        Ok(())
+        out.put(handles::insert(event).map(|id| dtl_event_t { id }))
     })
 }
 
@@ -92,8 +91,8 @@ pub extern "C" fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_sta
 pub unsafe extern "C" fn dtl_event_query(event: dtl_event_t, out_state: *mut i32) -> dtl_status_t {
     Entry("dtl_event_query").call(|inside| {
         let out = Out::new(out_state, "out_state")?;
-        out.set(if find(inside, event)?.query()? { DTL_EVENT_COMPLETE } else { DTL_EVENT_PENDING });
-        Ok(())
+        let state = |done| if done { DTL_EVENT_COMPLETE } else { DTL_EVENT_PENDING };
+        out.put(find(inside, event)?.query().map(state))
     })
 }
 
@@ -110,8 +109,6 @@ pub unsafe extern "C" fn dtl_event_elapsed_ns(
     out_ns: *mut u64,
 ) -> dtl_status_t {
     Entry("dtl_event_elapsed_ns").call(|inside| {
-        let out = Out::new(out_ns, "out_ns")?;
-        out.set(find(inside, start)?.elapsed_ns(find(inside, stop)?)?);
-        Ok(())
+        Out::new(out_ns, "out_ns")?.put(find(inside, start)?.elapsed_ns(find(inside, stop)?))
     })
 }

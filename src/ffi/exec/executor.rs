@@ -45,23 +45,12 @@ pub unsafe extern "C" fn dtl_executor_create(
 ) -> dtl_status_t {
     Entry("dtl_executor_create").call(|inside| {
         let out = Out::new(out, "out")?;
-        let (kind, threads) = if desc.is_null() {
-            (0, 0)
-        } else {
-            // SAFETY: the caller's contract: a struct as long as its struct_size.
-            let desc = unsafe { args::take(desc) }?;
-            if desc.reserved != 0 {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "desc.reserved is {}; set it to 0",
-                    desc.reserved
-                );
-            }
-            (desc.kind, desc.threads)
-        };
-        let executor = Executor::create(handles::home(inside, backend)?, kind, threads)?;
-        out.set(dtl_executor_t { id: handles::insert(executor)? });
-        Ok(())
+        // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
+        let desc = unsafe { args::take_or_zero(desc) }?;
+        args::check_reserved(desc.reserved, "desc.reserved")?;
+        let home = handles::home(inside, backend)?;
+        let executor = Executor::create(home, desc.kind, desc.threads)?;
+        out.put(handles::insert(executor).map(|id| dtl_executor_t { id }))
     })
 }
 

@@ -43,8 +43,7 @@ pub unsafe extern "C" fn dtl_kernel_from_function(
         };
         let home = handles::home(inside, backend)?;
         let kernel = Kernel::from_function(home, function, Addr::new(user));
-        out.set(dtl_kernel_t { id: handles::insert(kernel)? });
-        Ok(())
+        out.put(handles::insert(kernel).map(|id| dtl_kernel_t { id }))
     })
 }
 

@@ -17,16 +17,15 @@ use crate::runtime::library_ops;
 use crate::runtime::registry::Backend;
 use crate::sys::handles::epoch::{self, Guard};
 use std::cell::RefCell;
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::sync::Arc;
 
-/// Largest source, also largest sum of its files; most options and files.
+/// Largest source, also largest sum of its files; most options, and most files.
 const MOST_BYTES: u64 = 1 << 30;
-const MOST_OPTIONS: u32 = 1024;
+const MOST_ENTRIES: u32 = 1024;
 /// Longest name of a file, and longest part of it, that every file system takes.
 const LONGEST_NAME: usize = 1023;
 const LONGEST_PART: usize = 255;
-const MOST_FILES: u32 = 1024;
 
 thread_local! {
     /// What the compiler said at this thread's last failed compilation.
@@ -80,16 +79,13 @@ pub unsafe extern "C" fn dtl_module_compile(
             Ok((out, by_language(inside, language, &mut wanted)?, wanted))
         },
         |(out, theirs, wanted)| {
-            let by = match theirs.as_ref().map(|handler| &handler.action) {
-                Some(Action::Backend(by)) => Some(by),
-                _ => None,
+            let by = match theirs.as_deref().map(|handler| (handler, &handler.action)) {
+                Some((_, Action::Backend(by))) => Some(by),
+                Some((handler, _)) => return out.put(compile_by(handler, wanted)),
+                None => None,
             };
-            out.set(match theirs.as_ref().filter(|_| by.is_none()) {
-                Some(handler) => compile_by(handler, wanted)?,
-                // SAFETY: the caller's contract: what the struct points to is there.
-                None => unsafe { compile(backend, by, device, source) }?,
-            });
-            Ok(())
+            // SAFETY: the caller's contract: what the struct points to is there.
+            out.put(unsafe { compile(backend, by, device, source) })
         },
     )
 }
@@ -194,11 +190,8 @@ unsafe fn take_over(source: &dtl_source_t) -> Result<Source> {
     if source.text.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "dtl_source_t.text is NULL");
     }
-    let mut size = source.size_bytes;
-    if size == 0 {
-        // SAFETY: without a size the text is NUL-terminated, by the contract.
-        size = unsafe { std::ffi::CStr::from_ptr(source.text.cast()) }.count_bytes() as u64;
-    }
+    // SAFETY: without a size the text is NUL-terminated, by the contract.
+    let size = unsafe { size_of_text(source.text.cast(), source.size_bytes) };
     if size == 0 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_source_t.text is empty");
     }
@@ -235,6 +228,36 @@ unsafe fn take_over(source: &dtl_source_t) -> Result<Source> {
     Ok(taken)
 }
 
+/// Returns the size of a text in bytes: `size`, or its length if `size` is 0.
+///
+/// # Safety
+/// If `size` is 0, `text` is null or NUL-terminated.
+unsafe fn size_of_text(text: *const c_char, size: u64) -> u64 {
+    if size > 0 || text.is_null() {
+        return size;
+    }
+    // SAFETY: not null, so the text is NUL-terminated by the contract.
+    unsafe { CStr::from_ptr(text) }.count_bytes() as u64
+}
+
+/// Reads a list of the source's options or files.
+///
+/// # Safety
+/// `list` is null or has `count` entries that do not change during `'a`.
+unsafe fn entries<'a, T>(list: *const T, count: u32, noun: &str) -> Result<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if list.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "dtl_source_t.{noun} is NULL for {count} {noun}");
+    }
+    if count > MOST_ENTRIES {
+        return fail!(DTL_ERROR_LIMIT, "{count} {noun}; at most {MOST_ENTRIES} are taken");
+    }
+    // SAFETY: `list` is not null, so it has `count` entries by the contract.
+    Ok(unsafe { std::slice::from_raw_parts(list, count as usize) })
+}
+
 /// Whether what is written in a language is text; of those of other backends nobody knows.
 fn is_text(language: dtl_enum_word_t) -> bool {
     [0, DTL_LANGUAGE_C, DTL_LANGUAGE_CUDA, DTL_LANGUAGE_OPENCL].contains(&language)
@@ -257,18 +280,8 @@ unsafe fn take_needs(source: &dtl_source_t) -> Result<Vec<Requirement>> {
 /// # Safety
 /// `files` has `file_count` files whose pointers are null or lead to what they say, or is null.
 unsafe fn take_files(source: &dtl_source_t) -> Result<Vec<SourceFile>> {
-    let count = source.file_count;
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    if source.files.is_null() {
-        return fail!(DTL_ERROR_NULL_POINTER, "dtl_source_t.files is NULL for {count} files");
-    }
-    if count > MOST_FILES {
-        return fail!(DTL_ERROR_LIMIT, "{count} files; at most {MOST_FILES} are taken");
-    }
-    // SAFETY: `count` files by the contract.
-    let files = unsafe { std::slice::from_raw_parts(source.files, count as usize) };
+    // SAFETY: `file_count` files by the contract.
+    let files = unsafe { entries(source.files, source.file_count, "files") }?;
     let mut taken: Vec<SourceFile> = Vec::new();
     let mut room = MOST_BYTES;
     for (index, file) in files.iter().enumerate() {
@@ -323,18 +336,9 @@ unsafe fn take_file(file: &dtl_source_file_t, index: usize, room: &mut u64) -> R
              {LONGEST_NAME} bytes and {LONGEST_PART} between two '/', not dtl_kernel.h"
         );
     }
-    if file.reserved != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{place}.reserved is {}; set it to 0",
-            file.reserved
-        );
-    }
-    let mut size = file.size_bytes;
-    if size == 0 && !file.text.is_null() {
-        // SAFETY: without a size the text is NUL-terminated, by the contract.
-        size = unsafe { std::ffi::CStr::from_ptr(file.text.cast()) }.count_bytes() as u64;
-    }
+    args::check_reserved(file.reserved, &format!("{place}.reserved"))?;
+    // SAFETY: without a size the text is NUL-terminated, by the contract.
+    let size = unsafe { size_of_text(file.text.cast(), file.size_bytes) };
     if size > 0 && file.text.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "{place}.text is NULL for {size} bytes");
     }
@@ -367,18 +371,8 @@ unsafe fn take_file(file: &dtl_source_file_t, index: usize, room: &mut u64) -> R
 /// # Safety
 /// `options` has `option_count` texts, or is null.
 unsafe fn take_options(source: &dtl_source_t) -> Result<Vec<CString>> {
-    let count = source.option_count;
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    if source.options.is_null() {
-        return fail!(DTL_ERROR_NULL_POINTER, "dtl_source_t.options is NULL for {count} options");
-    }
-    if count > MOST_OPTIONS {
-        return fail!(DTL_ERROR_LIMIT, "{count} options; at most {MOST_OPTIONS} are taken");
-    }
-    // SAFETY: `count` pointers by the contract.
-    let options = unsafe { std::slice::from_raw_parts(source.options, count as usize) };
+    // SAFETY: `option_count` pointers by the contract.
+    let options = unsafe { entries(source.options, source.option_count, "options") }?;
     let read = |(index, option): (usize, &*const c_char)| {
         // SAFETY: a NUL-terminated text by the contract.
         let text = unsafe { args::text(*option, &format!("dtl_source_t.options[{index}]")) }?;
@@ -459,7 +453,6 @@ pub unsafe extern "C" fn dtl_kernel_get(
         // SAFETY: as above.
         let signature = unsafe { args::text_or_null(signature, "signature") }?;
         let kernel = module.kernel(KernelQuery { name, signature })?;
-        out.set(dtl_kernel_t { id: handles::insert(kernel)? });
-        Ok(())
+        out.put(handles::insert(kernel).map(|id| dtl_kernel_t { id }))
     })
 }

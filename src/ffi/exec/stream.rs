@@ -54,8 +54,8 @@ pub unsafe extern "C" fn dtl_stream_create(
         let out = Out::new(out, "out")?;
         let backend = handles::home(inside, backend)?;
         handles::check_device(&backend, device)?;
-        out.set(dtl_stream_t { id: handles::insert(Stream::create(backend, device, flags)?)? });
-        Ok(())
+        let stream = Stream::create(backend, device, flags)?;
+        out.put(handles::insert(stream).map(|id| dtl_stream_t { id }))
     })
 }
 
@@ -101,9 +101,7 @@ pub unsafe extern "C" fn dtl_stream_query(
     out_done: *mut i32,
 ) -> dtl_status_t {
     Entry("dtl_stream_query").call(|inside| {
-        let out = Out::new(out_done, "out_done")?;
-        out.set(i32::from(find(inside, stream)?.query()?));
-        Ok(())
+        Out::new(out_done, "out_done")?.put(find(inside, stream)?.query().map(i32::from))
     })
 }
 
@@ -135,8 +133,7 @@ pub unsafe extern "C" fn dtl_stream_default(
     Entry("dtl_stream_default").call(|inside| {
         let out = Out::new(out, "out")?;
         let backend = handles::home(inside, backend)?;
-        out.set(dtl_stream_t { id: handles::default_stream(inside, &backend, device)? });
-        Ok(())
+        out.put(handles::default_stream(inside, &backend, device).map(|id| dtl_stream_t { id }))
     })
 }
 
@@ -158,8 +155,7 @@ pub unsafe extern "C" fn dtl_stream_wrap(
         let backend = handles::home(inside, backend)?;
         let device = device::get_or_first(&backend)?;
         let stream = Stream::wrap(backend, device, Addr::new(native))?;
-        out.set(dtl_stream_t { id: handles::insert(stream)? });
-        Ok(())
+        out.put(handles::insert(stream).map(|id| dtl_stream_t { id }))
     })
 }
 
@@ -173,9 +169,7 @@ pub unsafe extern "C" fn dtl_stream_native(
     out_native: *mut *mut c_void,
 ) -> dtl_status_t {
     Entry("dtl_stream_native").call(|inside| {
-        let out = Out::new(out_native, "out_native")?;
-        out.set(find(inside, stream)?.native()?.ptr());
-        Ok(())
+        Out::new(out_native, "out_native")?.put(find(inside, stream)?.native().map(Addr::ptr))
     })
 }
 

@@ -132,10 +132,7 @@ pub unsafe extern "C" fn dtl_backend_get(
     let name = unsafe { args::text_or_null(name, "name") };
     Entry("dtl_backend_get").wait(
         |_| Ok((Out::new(out, "out")?, name?)),
-        |(out, name)| {
-            out.set(registry::by_name(&epoch::enter(), name)?.handle());
-            Ok(())
-        },
+        |(out, name)| out.put(registry::by_name(&epoch::enter(), name).map(|found| found.handle())),
     )
 }
 
@@ -144,10 +141,7 @@ pub unsafe extern "C" fn dtl_backend_get(
 pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t {
     Entry("dtl_backend_count").wait(
         |_| Out::new(out_count, "out_count"),
-        |out| {
-            out.set(registry::all(&epoch::enter()).len() as u64);
-            Ok(())
-        },
+        |out| out.put(Ok(registry::all(&epoch::enter()).len() as u64)),
     )
 }
 
@@ -162,16 +156,11 @@ pub unsafe extern "C" fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> 
             let inside = epoch::enter();
             let all = registry::all(&inside);
             match usize::try_from(index).ok().and_then(|index| all.get(index)) {
-                Some(backend) => out.set(backend.handle()),
+                Some(backend) => out.put(Ok(backend.handle())),
                 None => {
-                    return fail!(
-                        DTL_ERROR_OUT_OF_BOUNDS,
-                        "backend index {index}: there are {}",
-                        all.len()
-                    );
+                    fail!(DTL_ERROR_OUT_OF_BOUNDS, "backend index {index}: there are {}", all.len())
                 }
             }
-            Ok(())
         },
     )
 }
@@ -253,8 +242,7 @@ pub unsafe extern "C" fn dtl_backend_supports(
             Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?, feature?))
         },
         |(backend, out, feature): (Arc<registry::Backend>, _, _)| {
-            out.set(i32::from(backend.supports(feature)?));
-            Ok(())
+            out.put(backend.supports(feature).map(i32::from))
         },
     )
 }

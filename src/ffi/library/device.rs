@@ -17,9 +17,7 @@ pub unsafe extern "C" fn dtl_backend_device_count(
     out_count: *mut i32,
 ) -> dtl_status_t {
     Entry("dtl_backend_device_count").call(|inside| {
-        let out = Out::new(out_count, "out_count")?;
-        out.set(device::backend(inside, backend)?.device()?.count()?);
-        Ok(())
+        Out::new(out_count, "out_count")?.put(device::backend(inside, backend)?.device()?.count())
     })
 }
 
@@ -44,9 +42,7 @@ pub unsafe extern "C" fn dtl_backend_get_device(
     out_device: *mut i32,
 ) -> dtl_status_t {
     Entry("dtl_backend_get_device").call(|inside| {
-        let out = Out::new(out_device, "out_device")?;
-        out.set(device::get(device::backend(inside, backend)?)?);
-        Ok(())
+        Out::new(out_device, "out_device")?.put(device::get(device::backend(inside, backend)?))
     })
 }
 

@@ -11,7 +11,7 @@ use crate::ffi::args::{self, Out};
 use crate::ffi::guard;
 use crate::runtime::enums::attrs::{Attr, FIELD_LIMIT, Value, bits_of, check_count};
 use crate::runtime::enums::{self, json, schedule};
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 
 /// Makes an enumeration of the program's own.
 ///
@@ -33,8 +33,7 @@ pub unsafe extern "C" fn dtl_enum_create(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        out.set(enums::create(name, flags)?);
-        Ok(())
+        out.put(enums::create(name, flags))
     })
 }
 
@@ -47,8 +46,7 @@ pub unsafe extern "C" fn dtl_enum_find(name: *const c_char, out: *mut dtl_enum_t
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        out.set(enums::find(name)?);
-        Ok(())
+        out.put(enums::find(name))
     })
 }
 
@@ -76,8 +74,7 @@ pub unsafe extern "C" fn dtl_enum_register(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        out.set(enums::register(enumeration, name, None, &[])?);
-        Ok(())
+        out.put(enums::register(enumeration, name, None, &[]))
     })
 }
 
@@ -99,8 +96,7 @@ pub unsafe extern "C" fn dtl_enum_register_value(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        out.set(enums::register(enumeration, name, Some(value), &[])?);
-        Ok(())
+        out.put(enums::register(enumeration, name, Some(value), &[]))
     })
 }
 
@@ -130,8 +126,7 @@ pub unsafe extern "C" fn dtl_enum_register_template(
         let mut room = [NO_ATTR; FIELD_LIMIT];
         // SAFETY: the caller's contract: `n` fields.
         let given = unsafe { take_attrs(fields, n, "fields", &mut room) }?;
-        out.set(enums::register_template(enumeration, name, given)?);
-        Ok(())
+        out.put(enums::register_template(enumeration, name, given))
     })
 }
 
@@ -149,8 +144,7 @@ pub unsafe extern "C" fn dtl_enum_from_name(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        out.set(enums::from_name(enumeration, name)?);
-        Ok(())
+        out.put(enums::from_name(enumeration, name))
     })
 }
 
@@ -164,9 +158,7 @@ pub unsafe extern "C" fn dtl_enum_from_value(
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
     guard::always(guard::Locks::Some, || {
-        let out = Out::new(out, "out")?;
-        out.set(enums::from_value(enumeration, value)?);
-        Ok(())
+        Out::new(out, "out")?.put(enums::from_value(enumeration, value))
     })
 }
 
@@ -179,9 +171,7 @@ pub unsafe extern "C" fn dtl_enum_count(
     out_count: *mut u64,
 ) -> dtl_status_t {
     guard::always(guard::Locks::Some, || {
-        let out = Out::new(out_count, "out_count")?;
-        out.set(enums::count(enumeration)? as u64);
-        Ok(())
+        Out::new(out_count, "out_count")?.put(enums::count(enumeration).map(|count| count as u64))
     })
 }
 
@@ -197,11 +187,7 @@ pub unsafe extern "C" fn dtl_enum_at(
     index: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
-        let out = Out::new(out, "out")?;
-        out.set(enums::at(enumeration, index)?);
-        Ok(())
-    })
+    guard::always(guard::Locks::Some, || Out::new(out, "out")?.put(enums::at(enumeration, index)))
 }
 
 /// The template Undefined of an enumeration: DTL_MEMORY_UNDEFINED of DTL_ENUM_MEMORY. Its instances
@@ -215,11 +201,7 @@ pub unsafe extern "C" fn dtl_enum_undefined(
     enumeration: dtl_enum_t,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
-        let out = Out::new(out, "out")?;
-        out.set(enums::undefined(enumeration)?);
-        Ok(())
-    })
+    guard::always(guard::Locks::Some, || Out::new(out, "out")?.put(enums::undefined(enumeration)))
 }
 
 /// The word for a template with these attributes. Instances are interned: equal attributes of one
@@ -252,8 +234,7 @@ pub unsafe extern "C" fn dtl_ev_instance(
         let mut room = [NO_ATTR; FIELD_LIMIT];
         // SAFETY: the caller's contract: `n` attributes.
         let given = unsafe { take_attrs(attrs, n, "attrs", &mut room) }?;
-        out.set(enums::instance(tmpl, given)?);
-        Ok(())
+        out.put(enums::instance(tmpl, given))
     })
 }
 
@@ -290,9 +271,7 @@ pub unsafe extern "C" fn dtl_ev_name(
     out_name: *mut *const c_char,
 ) -> dtl_status_t {
     guard::always(guard::Locks::None, || {
-        let out = Out::new(out_name, "out_name")?;
-        out.set(enums::name(word)?.as_ptr());
-        Ok(())
+        Out::new(out_name, "out_name")?.put(enums::name(word).map(CStr::as_ptr))
     })
 }
 
@@ -356,8 +335,7 @@ pub unsafe extern "C" fn dtl_ev_from_json(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let text = unsafe { args::text(text, "text") }?;
-        out.set(json::from_text(enumeration, text, flags)?);
-        Ok(())
+        out.put(json::from_text(enumeration, text, flags))
     })
 }
 

@@ -7,6 +7,7 @@ use crate::error::{Error, Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::environment::{self, Description, EnvironmentInfo, Lists, Requirement};
+use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 
 const MOST_STATE: u64 = 1 << 30;
@@ -47,13 +48,7 @@ pub(crate) unsafe fn describe(desc: *const dtl_environment_desc_t) -> Result<Des
     // SAFETY: as above.
     let version = unsafe { args::text_or_null(desc.version, "dtl_environment_desc_t.version") }?;
     version.map_or(Ok(()), |version| environment::check_version(name, version))?;
-    if desc.reserved != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_environment_desc_t.reserved is {}; set it to 0",
-            desc.reserved
-        );
-    }
+    args::check_reserved(desc.reserved, "dtl_environment_desc_t.reserved")?;
     check_state(name, desc.state_size, desc.state_align)?;
     // SAFETY: as many texts as are said, or null.
     let depends =
@@ -193,8 +188,7 @@ pub unsafe extern "C" fn dtl_environment_state(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a NUL-terminated text or null.
         let name = unsafe { args::text(name, "name") }?;
-        out.set(environment::state(name)?.ptr());
-        Ok(())
+        out.put(environment::state(name).map(Addr::ptr))
     })
 }
 

@@ -45,11 +45,8 @@ pub unsafe extern "C" fn dtl_backend_load(
     // SAFETY: the caller's contract.
     let path = unsafe { args::text(path, "path") };
     Entry("dtl_backend_load").wait(
-        |_| {
-            let out = if out.is_null() { None } else { Some(Out::new(out, "out")?) };
-            Ok((path?, out))
-        },
-        |(path, out)| {
+        |_| Ok((Out::optional(out, "out")?, path?)),
+        |(out, path)| {
             let first = plugins::load(Path::new(path), "dtl_backend_load", &|_| {})?;
             if let Some(out) = out {
                 out.set(first);
@@ -79,12 +76,8 @@ pub unsafe extern "C" fn dtl_backend_load_dir(
     // SAFETY: the caller's contract.
     let path = unsafe { args::text(path, "path") };
     Entry("dtl_backend_load_dir").wait(
-        |_| {
-            let out =
-                if out_loaded.is_null() { None } else { Some(Out::new(out_loaded, "out_loaded")?) };
-            Ok((path?, out))
-        },
-        |(path, out)| {
+        |_| Ok((Out::optional(out_loaded, "out_loaded")?, path?)),
+        |(out, path)| {
             let loaded = plugins::load_folder(Path::new(path), "dtl_backend_load_dir")?;
             if let Some(out) = out {
                 out.set(loaded);

@@ -24,11 +24,8 @@ use std::ffi::{c_char, c_void};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {
     guard::always(guard::Locks::None, || {
-        if config.is_null() {
-            return lifecycle::init(|_| Ok(()), crate::ffi::host::builtin);
-        }
-        // SAFETY: the caller's contract: a struct as long as its struct_size.
-        let config = unsafe { args::take(config) }?;
+        // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
+        let config = unsafe { args::take_or_zero(config) }?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let backend = unsafe { args::text_or_null(config.backend, "config.backend") }?;
         // SAFETY: as above.

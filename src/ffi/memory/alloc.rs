@@ -52,8 +52,7 @@ pub unsafe extern "C" fn dtl_mem_alloc(
         Entry("dtl_mem_alloc").call(|inside| {
             let out = Out::new(out, "out")?;
             let (owner, backend) = (memory::Owner::Program, device::backend(inside, backend)?);
-            out.set(memory::alloc(owner, backend, kind, size_bytes, alignment)?.ptr());
-            Ok(())
+            out.put(memory::alloc(owner, backend, kind, size_bytes, alignment).map(Addr::ptr))
         })
     }
 
@@ -231,8 +230,7 @@ pub unsafe extern "C" fn dtl_mem_export(
         if ptr.is_null() {
             return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL");
         }
-        out.set(ipc_handle::export(inside, Addr::new(ptr.cast_mut()))?);
-        Ok(())
+        out.put(ipc_handle::export(inside, Addr::new(ptr.cast_mut())))
     })
 }
 
@@ -274,10 +272,7 @@ pub unsafe extern "C" fn dtl_mem_import(
 ) -> dtl_status_t {
     Entry("dtl_mem_import").call(|inside| {
         let out = Out::new(out, "out")?;
-        let out_size = match out_size_bytes.is_null() {
-            true => None,
-            false => Some(Out::new(out_size_bytes, "out_size_bytes")?),
-        };
+        let out_size = Out::optional(out_size_bytes, "out_size_bytes")?;
         // SAFETY: the caller's contract: a handle that is not null can be read.
         let handle = unsafe { args::read(handle, "handle") }?;
         let (addr, size) = ipc_handle::import(device::backend(inside, backend)?, &handle)?;

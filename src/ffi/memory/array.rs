@@ -45,8 +45,8 @@ pub unsafe extern "C" fn dtl_array_alloc(
         let backend = device::pin_backend(inside, backend)?;
         // SAFETY: the caller's contract: `ndim` values.
         let shape = unsafe { numbers(shape, array::check_ndim(ndim)?, "shape") }?;
-        out.set(dtl_array_t { id: array::alloc(inside, backend, kind, shape, dtype, flags)? });
-        Ok(())
+        let array = array::alloc(inside, backend, kind, shape, dtype, flags);
+        out.put(array.map(|id| dtl_array_t { id }))
     })
 }
 
@@ -94,9 +94,7 @@ pub unsafe extern "C" fn dtl_array_view(
     out_tensor: *mut dtl_dlpack_tensor_t,
 ) -> dtl_status_t {
     Entry("dtl_array_view").call(|inside| {
-        let out = Out::new(out_tensor, "out_tensor")?;
-        out.set(array::find(inside, array.id)?.view()?);
-        Ok(())
+        Out::new(out_tensor, "out_tensor")?.put(array::find(inside, array.id)?.view())
     })
 }
 
@@ -125,11 +123,8 @@ pub unsafe extern "C" fn dtl_array_export(
     array: dtl_array_t,
     out: *mut *mut dtl_dlpack_versioned_t,
 ) -> dtl_status_t {
-    Entry("dtl_array_export").call(|inside| {
-        let out = Out::new(out, "out")?;
-        out.set(array::find(inside, array.id)?.export(array.id)?);
-        Ok(())
-    })
+    Entry("dtl_array_export")
+        .call(|inside| Out::new(out, "out")?.put(array::find(inside, array.id)?.export(array.id)))
 }
 
 /// As dtl_array_export, for consumers of before DLPack 1.0 (NumPy before 2.1): in Python inside a
@@ -144,9 +139,7 @@ pub unsafe extern "C" fn dtl_array_export_unversioned(
     out: *mut *mut dtl_dlpack_managed_t,
 ) -> dtl_status_t {
     Entry("dtl_array_export_unversioned").call(|inside| {
-        let out = Out::new(out, "out")?;
-        out.set(array::find(inside, array.id)?.export_unversioned(array.id)?);
-        Ok(())
+        Out::new(out, "out")?.put(array::find(inside, array.id)?.export_unversioned(array.id))
     })
 }
 
@@ -196,8 +189,7 @@ pub unsafe extern "C" fn dtl_array_import(
         // SAFETY: the caller's contract.
         let given =
             unsafe { given(&whole.tensor, whole.flags & DTL_DLPACK_READ_ONLY != 0, taken) }?;
-        out.set(dtl_array_t { id: array::import(backend, &given)? });
-        Ok(())
+        out.put(array::import(backend, &given).map(|id| dtl_array_t { id }))
     })
 }
 
@@ -219,8 +211,7 @@ pub unsafe extern "C" fn dtl_array_import_unversioned(
         let taken = unsafe { TakenTensor::new(tensor.cast(), whole.deleter) };
         // SAFETY: the caller's contract.
         let given = unsafe { given(&whole.tensor, false, taken) }?;
-        out.set(dtl_array_t { id: array::import(backend, &given)? });
-        Ok(())
+        out.put(array::import(backend, &given).map(|id| dtl_array_t { id }))
     })
 }
 

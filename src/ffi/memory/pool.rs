@@ -4,7 +4,6 @@ use crate::abi::devices::device::{dtl_mem_stats_t, dtl_pool_desc_t};
 use crate::abi::handle::{dtl_backend_t, dtl_pool_t};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::dtl_enum_word_t;
-use crate::error::fail;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::{self, Entry, OpenCheck, UNTRACED};
 use crate::runtime::device;
@@ -41,24 +40,14 @@ pub unsafe extern "C" fn dtl_pool_create(
     Entry("dtl_pool_create").wait(
         |inside| {
             let out = Out::new(out, "out")?;
-            let mut keep = 0;
-            if !desc.is_null() {
-                // SAFETY: the caller's contract: a struct as long as its struct_size.
-                let desc = unsafe { args::take(desc) }?;
-                if desc.reserved != 0 {
-                    return fail!(
-                        DTL_ERROR_INVALID_ARGUMENT,
-                        "desc.reserved is {}; set it to 0",
-                        desc.reserved
-                    );
-                }
-                keep = desc.keep_bytes;
-            }
-            Ok((out, device::pin_backend(inside, backend)?, keep))
+            // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
+            let desc = unsafe { args::take_or_zero(desc) }?;
+            args::check_reserved(desc.reserved, "desc.reserved")?;
+            Ok((out, device::pin_backend(inside, backend)?, desc.keep_bytes))
         },
         |(out, backend, keep)| {
-            out.set(dtl_pool_t { id: mem_pool::insert(MemPool::create(backend, kind, keep)?)? });
-            Ok(())
+            let pool = MemPool::create(backend, kind, keep)?;
+            out.put(mem_pool::insert(pool).map(|id| dtl_pool_t { id }))
         },
     )
 }
@@ -90,8 +79,7 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     ) -> dtl_status_t {
         Entry("dtl_pool_alloc").call(|inside| {
             let out = Out::new(out, "out")?;
-            out.set(mem_pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr());
-            Ok(())
+            out.put(mem_pool::find(inside, pool.id)?.alloc(size_bytes, alignment).map(Addr::ptr))
         })
     }
 

@@ -35,11 +35,8 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
     Entry("dtl_mem_alloc_async").call(|inside| {
         let out = Out::new(out, "out")?;
         let order = Order { handle: stream, stream: stream::find(inside, stream)? };
-        out.set(
-            stream_ordered::alloc(order, &Request { kind, size: size_bytes, align: alignment })?
-                .ptr(),
-        );
-        Ok(())
+        let wanted = Request { kind, size: size_bytes, align: alignment };
+        out.put(stream_ordered::alloc(order, &wanted).map(Addr::ptr))
     })
 }
 

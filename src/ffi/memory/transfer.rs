@@ -6,6 +6,7 @@ use crate::abi::word::DTL_MEMORY_DEVICE;
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
+use crate::from_c::check_pointer;
 use crate::runtime::memory::handlers::Axes;
 use crate::runtime::memory::transfer;
 use crate::runtime::memory::transfer::{Rows, strided};
@@ -190,13 +191,7 @@ unsafe fn list<T: Copy>(pointer: *const T, count: u32, name: &str) -> Result<Opt
     if pointer.is_null() {
         return Ok(None);
     }
-    if !pointer.is_aligned() {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{name} is not aligned to {} bytes",
-            align_of::<T>()
-        );
-    }
+    check_pointer(pointer, name)?;
     // One more than is taken is enough to be refused with.
     let count = (count as usize).min(strided::MOST_AXES + 1);
     // SAFETY: the caller's contract: `count` elements.

@@ -3,9 +3,9 @@
 use crate::abi::handle::{dtl_request_t, dtl_win_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ffi::args::Out;
-use crate::ffi::elements;
+use crate::ffi::elements::elements;
 use crate::ffi::guard::{self, Entry, OpenCheck};
 use crate::runtime::comm::rma::rma_ops::{self, RmaOp, TargetAddr};
 use crate::runtime::comm::rma::{self, fast};
@@ -23,36 +23,60 @@ fn few(buf: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
     Addr::new(buf.cast_mut()).some(usize::try_from(bytes).ok()?)
 }
 
-/// `count` elements of `dtype`, `what` of the call `name`.
-///
-/// # Safety
-/// They stay valid until the operation that receives the region has ended.
+/// Runs an operation on a target's part of a window.
 #[inline]
-unsafe fn elements(
-    name: &str,
-    (buf, count, dtype): (*const c_void, u64, dtl_dtype_t),
-    what: &str,
-) -> Result<Region> {
-    // SAFETY: passed on.
-    unsafe { elements::elements(buf, count, dtype, what) }.map_err(|error| error.within(name))
+fn run(
+    entry: Entry,
+    win: dtl_win_t,
+    place: TargetAddr,
+    op: impl FnOnce() -> Result<RmaOp>,
+) -> dtl_status_t {
+    entry.hold(
+        |inside| rma::hold(inside, win),
+        |window| {
+            let op = op().map_err(|error| error.within(entry.0))?;
+            rma_ops::run(window, entry.0, place, op)
+        },
+    )
 }
 
-/// Returns the operands of an operation: [`elements`], or none if `op` reads none.
+/// Starts an operation on a target's part of a window, and writes its request.
+fn start(
+    entry: Entry,
+    win: dtl_win_t,
+    place: TargetAddr,
+    out: *mut dtl_request_t,
+    op: impl FnOnce() -> Result<RmaOp>,
+) -> dtl_status_t {
+    entry.hold(
+        |inside| rma::hold(inside, win),
+        |window| {
+            let within = |error: Error| error.within(entry.0);
+            let out = Out::new(out, "out_request").map_err(within)?;
+            out.put(rma_ops::run_as_request(window, entry.0, place, op().map_err(within)?))
+        },
+    )
+}
+
+/// Returns an accumulate that fetches what was there before. DTL_OP_NO_OP reads no operands.
 ///
 /// # Safety
-/// The elements of `data` stay valid until the operation that receives the region has ended.
+/// The `count` elements of `operands` and `result` stay valid until the operation has ended.
 #[inline]
-unsafe fn operands(
-    name: &str,
-    data: (*const c_void, u64, dtl_dtype_t),
-    op: dtl_reduce_op_t,
-    what: &str,
-) -> Result<Region> {
-    if op == DTL_OP_NO_OP {
-        return Ok(Region::EMPTY);
-    }
-    // SAFETY: passed on.
-    unsafe { elements(name, data, what) }
+unsafe fn fetch(
+    (operands, name): (*const c_void, &str),
+    result: *mut c_void,
+    (count, dtype, op): (u64, dtl_dtype_t, dtl_reduce_op_t),
+) -> Result<RmaOp> {
+    let by = rma_ops::change(dtype, op)?;
+    let from = match op {
+        DTL_OP_NO_OP => Region::EMPTY,
+        // SAFETY: the caller keeps the elements valid until the operation has ended.
+        _ => unsafe { elements(operands, count, dtype, name) }?,
+    };
+    // SAFETY: the caller keeps the elements valid until the operation has ended.
+    let result = unsafe { elements(result, count, dtype, "result") }?;
+    Ok(RmaOp::Accumulate { from, result, by })
 }
 
 /// Copies elements to a target's part of a window. Returns at once or when there is room for one
@@ -84,19 +108,9 @@ pub unsafe extern "C" fn dtl_win_put(
         move |visit| fast::put(&visit, win, few(buf, count, dtype)?, TargetAddr { target, disp }),
         move || {
             out_of_line(move || {
-                Entry("dtl_win_put").hold(
-                    |inside| rma::hold(inside, win),
-                    |window| {
-                        // SAFETY: the caller's contract: it stays until the operation is over.
-                        let from = unsafe { elements("dtl_win_put", (buf, count, dtype), "buf") }?;
-                        rma_ops::run(
-                            window,
-                            "dtl_win_put",
-                            TargetAddr { target, disp },
-                            RmaOp::Put(from),
-                        )
-                    },
-                )
+                // SAFETY: the caller keeps the elements valid until the operation has ended.
+                let op = || unsafe { elements(buf, count, dtype, "buf") }.map(RmaOp::Put);
+                run(Entry("dtl_win_put"), win, TargetAddr { target, disp }, op)
             })
         },
     )
@@ -121,19 +135,9 @@ pub unsafe extern "C" fn dtl_win_get(
         move |visit| fast::get(&visit, win, few(buf, count, dtype)?, TargetAddr { target, disp }),
         move || {
             out_of_line(move || {
-                Entry("dtl_win_get").hold(
-                    |inside| rma::hold(inside, win),
-                    |window| {
-                        // SAFETY: the caller's contract: it stays until the operation is over.
-                        let into = unsafe { elements("dtl_win_get", (buf, count, dtype), "buf") }?;
-                        rma_ops::run(
-                            window,
-                            "dtl_win_get",
-                            TargetAddr { target, disp },
-                            RmaOp::Get(into),
-                        )
-                    },
-                )
+                // SAFETY: the caller keeps the elements valid until the operation has ended.
+                let op = || unsafe { elements(buf, count, dtype, "buf") }.map(RmaOp::Get);
+                run(Entry("dtl_win_get"), win, TargetAddr { target, disp }, op)
             })
         },
     )
@@ -159,18 +163,9 @@ pub unsafe extern "C" fn dtl_win_rput(
     disp: u64,
     out_request: *mut dtl_request_t,
 ) -> dtl_status_t {
-    Entry("dtl_win_rput").hold(
-        |inside| rma::hold(inside, win),
-        |window| {
-            let out = Out::new(out_request, "out_request")
-                .map_err(|error| error.within("dtl_win_rput"))?;
-            // SAFETY: the caller's contract: it stays until the operation is over.
-            let from = unsafe { elements("dtl_win_rput", (buf, count, dtype), "buf") }?;
-            let (place, op) = (TargetAddr { target, disp }, RmaOp::Put(from));
-            out.set(rma_ops::run_as_request(window, "dtl_win_rput", place, op)?);
-            Ok(())
-        },
-    )
+    // SAFETY: the caller keeps the elements valid until the operation has ended.
+    let op = || unsafe { elements(buf, count, dtype, "buf") }.map(RmaOp::Put);
+    start(Entry("dtl_win_rput"), win, TargetAddr { target, disp }, out_request, op)
 }
 
 /// As dtl_win_get, with a request that is done when the elements are there.
@@ -187,18 +182,9 @@ pub unsafe extern "C" fn dtl_win_rget(
     disp: u64,
     out_request: *mut dtl_request_t,
 ) -> dtl_status_t {
-    Entry("dtl_win_rget").hold(
-        |inside| rma::hold(inside, win),
-        |window| {
-            let out = Out::new(out_request, "out_request")
-                .map_err(|error| error.within("dtl_win_rget"))?;
-            // SAFETY: the caller's contract: it stays until the operation is over.
-            let into = unsafe { elements("dtl_win_rget", (buf, count, dtype), "buf") }?;
-            let (place, op) = (TargetAddr { target, disp }, RmaOp::Get(into));
-            out.set(rma_ops::run_as_request(window, "dtl_win_rget", place, op)?);
-            Ok(())
-        },
-    )
+    // SAFETY: the caller keeps the elements valid until the operation has ended.
+    let op = || unsafe { elements(buf, count, dtype, "buf") }.map(RmaOp::Get);
+    start(Entry("dtl_win_rget"), win, TargetAddr { target, disp }, out_request, op)
 }
 
 /// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element as a
@@ -238,18 +224,13 @@ pub unsafe extern "C" fn dtl_win_accumulate(
         },
         move || {
             out_of_line(move || {
-                Entry("dtl_win_accumulate").hold(
-                    |inside| rma::hold(inside, win),
-                    |window| {
-                        let by = rma_ops::change("dtl_win_accumulate", dtype, op)?;
-                        // SAFETY: the caller's contract: it stays until the operation is over.
-                        let from =
-                            unsafe { elements("dtl_win_accumulate", (buf, count, dtype), "buf") }?;
-                        let (place, result) = (TargetAddr { target, disp }, Region::EMPTY);
-                        let op = RmaOp::Accumulate { from, result, by };
-                        rma_ops::run(window, "dtl_win_accumulate", place, op)
-                    },
-                )
+                let op = || {
+                    let by = rma_ops::change(dtype, op)?;
+                    // SAFETY: the caller keeps the elements valid until the operation has ended.
+                    let from = unsafe { elements(buf, count, dtype, "buf") }?;
+                    Ok(RmaOp::Accumulate { from, result: Region::EMPTY, by })
+                };
+                run(Entry("dtl_win_accumulate"), win, TargetAddr { target, disp }, op)
             })
         },
     )
@@ -274,19 +255,9 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
     disp: u64,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    const NAME: &str = "dtl_win_get_accumulate";
-    Entry("dtl_win_get_accumulate").hold(
-        |inside| rma::hold(inside, win),
-        |window| {
-            let by = rma_ops::change(NAME, dtype, op)?;
-            // SAFETY: the caller's contract: it stays until the operation is over.
-            let from = unsafe { operands(NAME, (buf, count, dtype), op, "buf") }?;
-            // SAFETY: as above.
-            let result = unsafe { elements(NAME, (result, count, dtype), "result") }?;
-            let op = RmaOp::Accumulate { from, result, by };
-            rma_ops::run(window, NAME, TargetAddr { target, disp }, op)
-        },
-    )
+    // SAFETY: the caller keeps the elements valid until the operation has ended.
+    let op = || unsafe { fetch((buf, "buf"), result, (count, dtype, op)) };
+    run(Entry("dtl_win_get_accumulate"), win, TargetAddr { target, disp }, op)
 }
 
 /// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and
@@ -313,19 +284,9 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
         },
         move || {
             out_of_line(move || {
-                Entry("dtl_win_fetch_op").hold(
-                    |inside| rma::hold(inside, win),
-                    |window| {
-                        const NAME: &str = "dtl_win_fetch_op";
-                        let by = rma_ops::change(NAME, dtype, op)?;
-                        // SAFETY: the caller's contract: it stays until the operation is over.
-                        let from = unsafe { operands(NAME, (value, 1, dtype), op, "value") }?;
-                        // SAFETY: as above.
-                        let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
-                        let op = RmaOp::Accumulate { from, result, by };
-                        rma_ops::run(window, NAME, TargetAddr { target, disp }, op)
-                    },
-                )
+                // SAFETY: the caller keeps the elements valid until the operation has ended.
+                let op = || unsafe { fetch((value, "value"), result, (1, dtype, op)) };
+                run(Entry("dtl_win_fetch_op"), win, TargetAddr { target, disp }, op)
             })
         },
     )
@@ -359,22 +320,17 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
         },
         move || {
             out_of_line(move || {
-                Entry("dtl_win_compare_and_swap").hold(
-                    |inside| rma::hold(inside, win),
-                    |window| {
-                        const NAME: &str = "dtl_win_compare_and_swap";
-                        rma_ops::check_swapped(dtype)?;
-                        // SAFETY: the caller's contract: they stay until the operation is over.
-                        let value = unsafe { elements(NAME, (value, 1, dtype), "value") }?;
-                        // SAFETY: as above.
-                        let expected = unsafe { elements(NAME, (expected, 1, dtype), "expected") }?;
-                        // SAFETY: as above.
-                        let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
-                        let op = Swap { value, expected, result, dtype };
-                        let op = RmaOp::CompareAndSwap(op);
-                        rma_ops::run(window, NAME, TargetAddr { target, disp }, op)
-                    },
-                )
+                let op = || {
+                    rma_ops::check_swapped(dtype)?;
+                    // SAFETY: the caller keeps the elements valid until the operation has ended.
+                    let value = unsafe { elements(value, 1, dtype, "value") }?;
+                    // SAFETY: as for `value`.
+                    let expected = unsafe { elements(expected, 1, dtype, "expected") }?;
+                    // SAFETY: as for `value`.
+                    let result = unsafe { elements(result, 1, dtype, "result") }?;
+                    Ok(RmaOp::CompareAndSwap(Swap { value, expected, result, dtype }))
+                };
+                run(Entry("dtl_win_compare_and_swap"), win, TargetAddr { target, disp }, op)
             })
         },
     )

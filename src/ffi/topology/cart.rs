@@ -93,8 +93,7 @@ pub unsafe extern "C" fn dtl_cart_rank(
         let periods = unsafe { periodic(periods, ndims) }?;
         // SAFETY: as above.
         let coords = unsafe { numbers(coords, ndims, "coords") }?;
-        out.set(cart::rank(dims, periods, coords)?);
-        Ok(())
+        out.put(cart::rank(dims, periods, coords))
     })
 }
 

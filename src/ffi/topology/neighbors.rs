@@ -98,8 +98,6 @@ pub unsafe extern "C" fn dtl_comm_node_of(
     out_node: *mut i32,
 ) -> dtl_status_t {
     Entry("dtl_comm_node_of").call(|inside| {
-        let out = Out::new(out_node, "out_node")?;
-        out.set(topology::node_of(&*comm::pin(inside, comm)?, rank)?);
-        Ok(())
+        Out::new(out_node, "out_node")?.put(topology::node_of(&*comm::pin(inside, comm)?, rank))
     })
 }

@@ -9,11 +9,11 @@
 //! - `bitmap_index`: finds the keys that match a query
 //! - `snapshot`: immutable tables, and the order of the rules
 //! - `nesting`: handlers that the calling thread is running
-//! - `builtin_rules`: the built-in rules as text
 //! - `text`: keys and queries as text
+//! - `explain`: description of a selection, with the built-in rules
 
 pub mod bitmap_index;
-mod builtin_rules;
+pub mod explain;
 mod nesting;
 pub mod snapshot;
 pub mod text;

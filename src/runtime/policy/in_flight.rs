@@ -5,7 +5,8 @@
 //! `Watch` out of the slot, so only one thread polls a task at a time. If the task has not ended,
 //! the thread puts the `Watch` back.
 
-use super::ResourceChoice;
+use super::selector::ResourceChoice;
+use super::streams::Events;
 use crate::abi::devices::policy::dtl_waitable_fn_t;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
@@ -80,6 +81,8 @@ struct Places {
 pub(super) struct Flights {
     places: Mutex<Places>,
     scratch_bytes: usize,
+    /// Unused events of stream resources, by resource index.
+    events: Box<[Events]>,
 }
 
 /// Completion of a task, as reported to its policy.
@@ -98,7 +101,13 @@ impl Flights {
         Flights {
             places: Mutex::new(Places { rows, ..Places::default() }),
             scratch_bytes: usize::try_from(scratch_bytes).unwrap_or(usize::MAX),
+            events: (0..resources).map(|_| Events::default()).collect(),
         }
+    }
+
+    /// Returns the unused events of the stream resource `index`.
+    pub(super) fn events(&self, index: u32) -> Option<&Events> {
+        self.events.get(index as usize)
     }
 
     /// Enters a new task. Returns its ticket and the address of its scratch memory. Fails with
@@ -204,12 +213,7 @@ impl Flights {
 
     /// Polls the task `ticket` for at most `timeout_ns` nanoseconds. Returns its completion; `None`
     /// if the task still runs or another thread polls it.
-    pub(super) fn look(
-        &self,
-        ticket: u64,
-        timeout_ns: u64,
-        events: &dyn Fn(u32, Arc<Event>),
-    ) -> Option<TaskCompletion> {
+    pub(super) fn look(&self, ticket: u64, timeout_ns: u64) -> Option<TaskCompletion> {
         let (watch, index) = {
             let mut places = self.places.lock();
             let place = places.running(ticket)?;
@@ -221,7 +225,7 @@ impl Flights {
         };
         match watch.ended(timeout_ns) {
             Some(ended) => {
-                watch.recycle(index, events);
+                watch.recycle(self.events(index));
                 self.end(ticket, ended)
             }
             None => {
@@ -241,10 +245,9 @@ impl Flights {
         &self,
         index: usize,
         others: usize,
-        events: &dyn Fn(u32, Arc<Event>),
         landed: &mut dyn FnMut(TaskCompletion),
     ) {
-        while let Some((ticket, ended)) = self.look_at_first(index, events) {
+        while let Some((ticket, ended)) = self.look_at_first(index) {
             let mut places = self.places.lock();
             let runs = places.running(ticket).is_some();
             let queue = places.rows.get_mut(index).map(|rows| &mut rows.in_order);
@@ -263,7 +266,7 @@ impl Flights {
             let next =
                 self.places.lock().rows.get_mut(index).and_then(|rows| rows.others.pop_front());
             let Some(ticket) = next else { return };
-            if let Some(ended) = self.look(ticket, 0, events) {
+            if let Some(ended) = self.look(ticket, 0) {
                 landed(ended);
                 continue;
             }
@@ -279,14 +282,10 @@ impl Flights {
         }
     }
 
-    fn look_at_first(
-        &self,
-        index: usize,
-        events: &dyn Fn(u32, Arc<Event>),
-    ) -> Option<(u64, Option<TaskCompletion>)> {
+    fn look_at_first(&self, index: usize) -> Option<(u64, Option<TaskCompletion>)> {
         let first =
             self.places.lock().rows.get(index).and_then(|rows| rows.in_order.front().copied())?;
-        Some((first, self.look(first, 0, events)))
+        Some((first, self.look(first, 0)))
     }
 
     /// Returns the number of tasks of the resource `index` that are not on its stream and must be
@@ -362,10 +361,10 @@ impl Watch {
         Some(TaskOutcome { status, time_ns, before })
     }
 
-    /// Passes the events of the watch to `events` for reuse by the resource `index`.
-    fn recycle(self, index: u32, events: &dyn Fn(u32, Arc<Event>)) {
-        if let Watch::Stream { start, stop } = self {
-            start.into_iter().chain([stop]).for_each(|event| events(index, event));
+    /// Returns the events of the watch to the unused events of its resource.
+    fn recycle(self, unused: Option<&Events>) {
+        if let (Watch::Stream { start, stop }, Some(unused)) = (self, unused) {
+            start.into_iter().chain([stop]).for_each(|event| unused.keep(event));
         }
     }
 }

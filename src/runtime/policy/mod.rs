@@ -41,12 +41,13 @@ use crate::sys::{
     },
     sync::{AtomicUpdate, lock::Mutex, wait::TscTimer},
 };
-use resources::{Resource, close_streams, info_names};
+use resources::{Resource, info_names};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use streams::close_streams;
 
 pub use self::auto_tune::Run;
-pub use self::selector::{Rule, TaskEnd};
+pub use self::selector::{ResourceChoice, Rule, TaskEnd};
 pub use resources::{
     ALL_INFO, Adapter, CustomKind, ListElement, ResourceKind, ResourceList, check_count,
 };
@@ -81,8 +82,6 @@ struct ReadyPolicy {
     counts: Counts,
     /// Number of failed tasks, by resource index.
     failed: Box<[AtomicU64]>,
-    /// Unused events of stream resources, by resource index.
-    events: Box<[streams::Events]>,
     flights: Flights,
     scratch_bytes: u64,
     /// True if tasks run in the submitting thread and the rule is built in (fast path).
@@ -90,24 +89,6 @@ struct ReadyPolicy {
     own_streams: Vec<u64>,
     /// First task failure that no call has reported.
     failure: Mutex<Option<Error>>,
-}
-
-/// Resource that a policy selected for a task.
-#[derive(Clone, Copy)]
-pub struct ResourceChoice {
-    /// Index of the selected resource.
-    pub index: u32,
-    /// Report that is due when the task ends.
-    pub end: TaskEnd,
-    /// Timer started at the selection; `None` if the task is not timed.
-    pub started: Option<TscTimer>,
-}
-
-impl ResourceChoice {
-    /// Returns true if the end of the task must be reported to the policy.
-    fn has_end(&self) -> bool {
-        !matches!(self.end, TaskEnd::Nothing)
-    }
 }
 
 /// Policy with a fast path (tasks run in the submitting thread), borrowed for one short visit of
@@ -269,7 +250,6 @@ impl Policy {
             chooser,
             counts: Counts::new(count),
             failed: (0..count).map(|_| AtomicU64::new(0)).collect(),
-            events: (0..count).map(|_| streams::Events::default()).collect(),
             flights: Flights::new(count, scratch_bytes),
             scratch_bytes,
             own_streams,
@@ -378,19 +358,11 @@ impl Drop for Policy {
         if self.id.load(Ordering::Relaxed) == 0 {
             return; // `create` failed: the caller still owns the tables
         }
-        if let Rule::Custom(CustomRule {
-            ops: dtl_policy_ops_t { destroy: Some(destroy), .. },
-            own,
-        }) = &self.rule
-        {
-            destroy(own.ptr());
+        if let Rule::Custom(CustomRule { ops, own }) = &self.rule {
+            ops.destroy.into_iter().for_each(|destroy| destroy(own.ptr()));
         }
-        if let ResourceKind::Custom(CustomKind {
-            ops: dtl_resource_ops_t { destroy: Some(destroy), .. },
-            own,
-        }) = &self.kind
-        {
-            destroy(own.ptr());
+        if let ResourceKind::Custom(CustomKind { ops, own }) = &self.kind {
+            ops.destroy.into_iter().for_each(|destroy| destroy(own.ptr()));
         }
     }
 }
@@ -434,8 +406,6 @@ pub fn destroy_all() {
 pub fn forget_all() {
     let inside = epoch::enter();
     for id in POLICIES.handles() {
-        if let Some(policy) = POLICIES.remove(&inside, id) {
-            std::mem::forget(policy);
-        }
+        std::mem::forget(POLICIES.remove(&inside, id));
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::stream::Stream;
-use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_char;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ impl ResourceKind {
             None => self.defaults(inside)?,
         };
         let usable = self.usable(inside, list, &given, needed_info);
-        Ok((usable.inspect_err(|_| close_streams(&own_streams))?, own_streams))
+        Ok((usable.inspect_err(|_| streams::close_streams(&own_streams))?, own_streams))
     }
 
     fn usable(
@@ -323,12 +323,4 @@ pub(super) fn info_names(info: u64) -> String {
     let named: Vec<_> =
         names.iter().filter(|(bit, _)| info & bit != 0).map(|(_, name)| *name).collect();
     if named.is_empty() { "nothing".to_owned() } else { named.join(", ") }
-}
-
-/// Destroys streams that a policy created. Must be called outside of the epoch, because it waits
-/// for their work.
-pub(super) fn close_streams(streams: &[u64]) {
-    let take = |&id| handles::remove_stream(&epoch::enter(), id).ok().flatten();
-    let gone: Vec<_> = streams.iter().filter_map(take).collect();
-    gone.iter().for_each(|stream| stream.close());
 }

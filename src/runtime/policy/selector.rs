@@ -1,6 +1,5 @@
 //! Selection rules of policies, and the reports about each task that a rule needs.
 
-use super::ResourceChoice;
 use super::auto_tune::{Run, Tuner};
 use super::loads::Loads;
 use super::resources::{Usable, slot, slot_failed};
@@ -10,6 +9,7 @@ use crate::abi::status::{DTL_ERROR_BUSY, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
 use crate::last_error::Mark;
 use crate::sys::memory::buf::Addr;
+use crate::sys::sync::wait::TscTimer;
 
 /// Selection rule of a policy, before the resources are known.
 pub enum Rule {
@@ -64,6 +64,24 @@ pub enum TaskEnd {
     Timed(Run),
     /// Passes the end of the task with this key to the program's rule.
     Told(dtl_task_key_t),
+}
+
+/// Resource that a policy selected for a task.
+#[derive(Clone, Copy)]
+pub struct ResourceChoice {
+    /// Index of the selected resource.
+    pub index: u32,
+    /// Report that is due when the task ends.
+    pub end: TaskEnd,
+    /// Timer started at the selection; `None` if the task is not timed.
+    pub started: Option<TscTimer>,
+}
+
+impl ResourceChoice {
+    /// Returns true if the end of the task must be reported to the policy.
+    pub(super) fn has_end(&self) -> bool {
+        !matches!(self.end, TaskEnd::Nothing)
+    }
 }
 
 impl Rule {

@@ -7,7 +7,7 @@ use crate::runtime::exec::event::Event;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::registry::{self, Backend};
-use crate::sys::handles::epoch::Guard;
+use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) fn of_all_devices(inside: &Guard, backend: dtl_backend_t) -> Result<V
     let mut made = Vec::new();
     if backend.id != 0 {
         let backend = handles::home(inside, backend)?;
-        add_streams(&backend, &mut made).inspect_err(|_| drop_streams(inside, &made))?;
+        add_streams(&backend, &mut made).inspect_err(|_| close_streams(&made))?;
         return Ok(made);
     }
     let mut reasons = Vec::new();
@@ -45,12 +45,12 @@ fn add_streams(backend: &Arc<Backend>, made: &mut Vec<u64>) -> Result<()> {
     Ok(())
 }
 
-fn drop_streams(inside: &Guard, streams: &[u64]) {
-    for &id in streams {
-        if let Ok(Some(stream)) = handles::remove_stream(inside, id) {
-            stream.close(); // no work was queued on the stream
-        }
-    }
+/// Destroys streams that a policy created. Must be called outside of the epoch if they may have
+/// work, because it waits for the work.
+pub(super) fn close_streams(streams: &[u64]) {
+    let take = |&id| handles::remove_stream(&epoch::enter(), id).ok().flatten();
+    let gone: Vec<_> = streams.iter().filter_map(take).collect();
+    gone.iter().for_each(|stream| stream.close());
 }
 
 /// Checks that the backend can measure the time between events on `stream`. Called once, when a

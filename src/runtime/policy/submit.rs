@@ -5,8 +5,9 @@
 //! table slots may block and may call the library. No lock is held while foreign code runs.
 
 use super::in_flight::{TaskCompletion, TaskOutcome, Watch, time_since};
-use super::resources::{CustomKind, ListElement, Resource, ResourceKind, slot_failed};
-use super::{Policy, ReadyPolicy, ResourceChoice};
+use super::resources::{CustomKind, ListElement, Resource, ResourceKind, slot, slot_failed};
+use super::selector::ResourceChoice;
+use super::{Policy, ReadyPolicy};
 use crate::abi::devices::policy::*;
 use crate::abi::handle::{dtl_event_t, dtl_policy_t};
 use crate::abi::status::*;
@@ -166,23 +167,12 @@ impl Policy {
     ) -> Result<dtl_submission_t> {
         let ready = self.ready()?;
         if status != DTL_SUCCESS || is_nothing(left) {
-            return Ok(self.over(
-                ready,
-                picked,
-                TaskOutcome { status, time_ns: None, before },
-                is_kept,
-            ));
+            return Ok(self.over(ready, picked, (status, before), is_kept));
         }
-        let watch = match watch(left) {
-            Ok(watch) => watch,
-            Err(error) => {
-                self.not_taken(ready, picked, error.status());
-                return Err(error);
-            }
-        };
-        let submission =
-            self.fly(ready, picked, watch, is_kept || matches!(self.kind, ResourceKind::Inline))?;
-        if !matches!(self.kind, ResourceKind::Inline) {
+        let watch = watch(left).map_err(|error| self.given_up(ready, picked, error))?;
+        let is_inline = matches!(self.kind, ResourceKind::Inline);
+        let submission = self.fly(ready, picked, watch, is_kept || is_inline)?;
+        if !is_inline {
             return Ok(submission);
         }
         let before = Mark::now();
@@ -198,12 +188,13 @@ impl Policy {
         &self,
         ready: &ReadyPolicy,
         picked: &ResourceChoice,
-        ended: TaskOutcome,
+        (status, before): (dtl_status_t, Mark),
         is_kept: bool,
     ) -> dtl_submission_t {
-        let is_unheard = !is_kept && ended.status != DTL_SUCCESS;
+        let ended = TaskOutcome { status, time_ns: None, before };
+        let is_unheard = !is_kept && status != DTL_SUCCESS;
         self.landed(ready, &TaskCompletion { picked: *picked, ended, is_unheard });
-        self.submission(picked, 0, ended.status)
+        self.submission(picked, 0, status)
     }
 
     fn submission(
@@ -225,13 +216,8 @@ impl Policy {
         is_kept: bool,
     ) -> Result<dtl_submission_t> {
         self.look_at_some(ready, picked.index as usize, LOOKS);
-        let (ticket, _) = match ready.flights.begin(*picked, watch, is_kept) {
-            Ok(begun) => begun,
-            Err(error) => {
-                self.not_taken(ready, picked, error.status());
-                return Err(error);
-            }
-        };
+        let begun = ready.flights.begin(*picked, watch, is_kept);
+        let (ticket, _) = begun.map_err(|error| self.given_up(ready, picked, error))?;
         Ok(self.submission(picked, ticket, DTL_SUCCESS))
     }
 
@@ -242,13 +228,10 @@ impl Policy {
         (given, stream): (ListElement, &Stream),
         task: &Task,
     ) -> Result<dtl_submission_t> {
-        let Some(events) = ready.events.get(picked.index as usize) else {
+        let Some(events) = ready.flights.events(picked.index) else {
             return self.no_resource(picked);
         };
-        let give_up = |error: Error| {
-            self.not_taken(ready, picked, error.status());
-            error
-        };
+        let give_up = |error| self.given_up(ready, picked, error);
         let start = match picked.started {
             None => None,
             Some(_) => Some(events.recorded(stream).map_err(give_up)?),
@@ -257,21 +240,12 @@ impl Policy {
         let status = (task.function)(&raw const given, task.arg.ptr(), &raw mut left);
         if status != DTL_SUCCESS {
             start.into_iter().for_each(|event| events.keep(event));
-            return Ok(self.over(
-                ready,
-                picked,
-                TaskOutcome { status, time_ns: None, before },
-                task.is_kept,
-            ));
+            return Ok(self.over(ready, picked, (status, before), task.is_kept));
         }
         if left.wait.is_some() {
             start.into_iter().for_each(|event| events.keep(event));
-            return self.fly(
-                ready,
-                picked,
-                Watch::Call(left.wait, Addr::new(left.object)),
-                task.is_kept,
-            );
+            let watch = Watch::Call(left.wait, Addr::new(left.object));
+            return self.fly(ready, picked, watch, task.is_kept);
         }
         if left.event.id != 0 {
             let event = event_left(left.event).map_err(give_up)?;
@@ -292,10 +266,8 @@ impl Policy {
         custom: &CustomKind,
         task: &Task,
     ) -> Result<dtl_submission_t> {
-        let (ticket, scratch) =
-            ready.flights.begin(*picked, Watch::Told, task.is_kept).inspect_err(|error| {
-                self.not_taken(ready, picked, error.status());
-            })?;
+        let begun = ready.flights.begin(*picked, Watch::Told, task.is_kept);
+        let (ticket, scratch) = begun.map_err(|error| self.given_up(ready, picked, error))?;
         let wanted = if picked.has_end() { self.needed_info } else { 0 };
         let selection = dtl_selection_t {
             policy: dtl_policy_t { id: self.id.load(Ordering::Acquire) },
@@ -307,10 +279,9 @@ impl Policy {
             index: picked.index,
             reserved: 0,
         };
-        let submit = custom
-            .ops
-            .submit
-            .ok_or_else(|| Error::new(DTL_ERROR_INTERNAL, "the table lost its submit"))?;
+        let Some(submit) = custom.ops.submit else {
+            return fail!(DTL_ERROR_INTERNAL, "the table lost its submit");
+        };
         let before = Mark::now();
         let status =
             submit(custom.own.ptr(), &raw const selection, Some(task.function), task.arg.ptr());
@@ -330,6 +301,12 @@ impl Policy {
             Some(status) => self.submission(picked, 0, status),
             None => self.submission(picked, if task.is_kept { ticket } else { 0 }, DTL_SUCCESS),
         })
+    }
+
+    /// Reports a selection whose task was not started because of `error`, and returns the error.
+    fn given_up(&self, ready: &ReadyPolicy, picked: &ResourceChoice, error: Error) -> Error {
+        self.not_taken(ready, picked, error.status());
+        error
     }
 
     /// Reports a selection whose task was not started.
@@ -378,31 +355,23 @@ impl Policy {
     /// Collects tasks that have ended, for the kinds whose tasks must be polled.
     fn look(&self, ready: &ReadyPolicy) -> Result<()> {
         match &self.kind {
-            ResourceKind::Custom(CustomKind {
-                ops: dtl_resource_ops_t { lazy_report: Some(look), .. },
-                own,
-            }) => {
-                super::resources::slot(|| look(own.ptr()), "lazy_report")?;
+            ResourceKind::Custom(CustomKind { ops, own }) => {
+                if let Some(look) = ops.lazy_report {
+                    slot(|| look(own.ptr()), "lazy_report")?;
+                }
             }
             ResourceKind::Streams(_) | ResourceKind::Generic => {
                 for index in 0..ready.resources.len() {
                     self.look_at_some(ready, index, ready.flights.others(index));
                 }
             }
-            _ => {}
+            ResourceKind::Inline => {}
         }
         Ok(())
     }
 
     fn look_at_some(&self, ready: &ReadyPolicy, index: usize, others: usize) {
-        ready.flights.look_at_some(
-            index,
-            others,
-            &|index, event| ready.keep(index, event),
-            &mut |landed| {
-                self.landed(ready, &landed);
-            },
-        );
+        ready.flights.look_at_some(index, others, &mut |landed| self.landed(ready, &landed));
     }
 
     /// Waits until the kept task `ticket` has ended and returns its status.
@@ -420,9 +389,7 @@ impl Policy {
                 Err(()) => return self.no_such_task(ticket),
             }
             let limit = if backoff.is_long() { deadline.left_ns().min(WAIT_NS) } else { 0 };
-            if let Some(landed) =
-                ready.flights.look(ticket, limit, &|index, event| ready.keep(index, event))
-            {
+            if let Some(landed) = ready.flights.look(ticket, limit) {
                 self.landed(ready, &landed);
                 continue;
             }
@@ -486,14 +453,10 @@ impl Policy {
         for resource in &ready.resources {
             let waited = match (&self.kind, &resource.stream) {
                 (ResourceKind::Streams(_), Some(stream)) => wait_for_stream(stream, deadline),
-                (
-                    ResourceKind::Custom(CustomKind {
-                        ops: dtl_resource_ops_t { wait_resource: Some(wait), .. },
-                        own,
-                    }),
-                    _,
-                ) if !deadline.is_finite() => {
-                    super::resources::slot(|| wait(own.ptr(), resource.core), "wait_resource")
+                (ResourceKind::Custom(CustomKind { ops, own }), _) if !deadline.is_finite() => {
+                    ops.wait_resource.map_or(Ok(()), |wait| {
+                        slot(|| wait(own.ptr(), resource.core), "wait_resource")
+                    })
                 }
                 _ => Ok(()),
             };
@@ -522,14 +485,6 @@ impl Policy {
         }
         let failure = ready.failure.lock().take();
         failure.map_or(result, Err)
-    }
-}
-
-impl ReadyPolicy {
-    fn keep(&self, index: u32, event: Arc<Event>) {
-        if let Some(events) = self.events.get(index as usize) {
-            events.keep(event);
-        }
     }
 }
 

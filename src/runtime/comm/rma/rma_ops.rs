@@ -110,26 +110,25 @@ pub fn run_as_request(
 }
 
 /// Returns the update of a built-in dtype and operation, which every target can apply.
-pub fn change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Change> {
+pub fn change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Change> {
     match shared_atomics::update(dtype, op) {
         Some(update) => Ok(Change { dtype, op, update }),
-        None => Err(no_change(name, dtype, op)),
+        None => Err(no_change(dtype, op)),
     }
 }
 
 /// Returns the error of a dtype and operation that a target cannot apply.
 #[cold]
-fn no_change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
+fn no_change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
     let text = match types::reduction(dtype, op) {
-        Err(error) => return error.within(name),
+        Err(error) => return error,
         Ok(by) if by.is_own() => format!(
-            "{name}: {} is an operation of this program, which the target may not know: use a \
-             built-in one",
+            "{} is an operation of this program, which the target may not know: use a built-in one",
             types::op_text(op)
         ),
         Ok(_) => format!(
-            "{name}: {} is a dtype of this program, which the target may not know: use a built-in \
-             one (dtl_win_put and dtl_win_get take any)",
+            "{} is a dtype of this program, which the target may not know: use a built-in one \
+             (dtl_win_put and dtl_win_get take any)",
             types::dtype_text(dtype)
         ),
     };
@@ -197,10 +196,10 @@ pub fn check_swapped(dtype: dtl_dtype_t) -> Result<()> {
     if is_swapped(dtype) {
         return Ok(());
     }
-    types::element_size(dtype).map_err(|error| error.within("dtl_win_compare_and_swap"))?;
+    types::element_size(dtype)?;
     fail!(
         DTL_ERROR_TYPE,
-        "dtl_win_compare_and_swap: {} is not compared: use an integer dtype, BYTE or BOOL",
+        "{} is not compared: use an integer dtype, BYTE or BOOL",
         types::dtype_text(dtype)
     )
 }

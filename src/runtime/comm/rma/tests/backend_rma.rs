@@ -230,8 +230,8 @@ fn data_and_some_atomics_are_the_transports() {
     let (PathChoice { path, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(16));
     assert_eq!((path.describe(), memory.len()), ("a mock", 16));
     let (from, into) = (words(&[5]), words(&[0]));
-    let int = change("test", DTL_DTYPE_INT64, DTL_OP_SUM).unwrap();
-    let real = change("test", DTL_DTYPE_FLOAT64, DTL_OP_NO_OP).unwrap();
+    let int = change(DTL_DTYPE_INT64, DTL_OP_SUM).unwrap();
+    let real = change(DTL_DTYPE_FLOAT64, DTL_OP_NO_OP).unwrap();
     path.lock(0..1, true).unwrap();
     assert!(path.start(FIRST, &RmaOp::Put(from.region()), false).is_ok());
     path.flush(0..1, FlushScope::Target).unwrap();
