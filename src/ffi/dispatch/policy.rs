@@ -8,7 +8,7 @@ use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::from_c::check_pointer;
 use crate::runtime::policy::{
-    self, Adapter, CustomKind, Policy, PolicyArgs, ResourceKind, ResourceList, Rule,
+    self, Adapter, CustomKind, CustomRule, Policy, PolicyArgs, ResourceKind, ResourceList, Rule,
 };
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::Addr;
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
             "ops.report (needed_info is not 0)",
         )?;
         check_info(ops.needed_info, "ops.needed_info")?;
-        let rule = Rule::custom(ops, Addr::new(self_));
+        let rule = Rule::Custom(CustomRule { ops, own: Addr::new(self_) });
         // SAFETY: the caller's contract: `count` elements.
         out.put(unsafe { create(inside, rule, resources, count, &opts) })
     })

@@ -175,14 +175,7 @@ fn launches() -> Vec<Way> {
 }
 
 fn compiles(backend: &Backend) -> Vec<Way> {
-    let line = || {
-        (
-            [0; 3],
-            format!(
-                "by backend {}, if that is asked, in the languages that it knows",
-                backend.name()
-            ),
-        )
-    };
-    backend.modules.iter().map(|_| line()).collect()
+    let name = backend.name();
+    let how = format!("by backend {name}, if that is asked, in the languages that it knows");
+    backend.modules.iter().map(|_| ([0; 3], how.clone())).collect()
 }

@@ -29,7 +29,7 @@ mod tuning_run;
 mod usage;
 
 use self::in_flight::Flights;
-use self::selector::{Chooser, CustomRule};
+use self::selector::Chooser;
 use self::usage::Counts;
 use crate::abi::devices::policy::*;
 use crate::error::{Error, Result, fail};
@@ -47,7 +47,7 @@ use std::sync::{Arc, OnceLock};
 use streams::close_streams;
 
 pub use self::auto_tune::Run;
-pub use self::selector::{ResourceChoice, Rule, TaskEnd};
+pub use self::selector::{CustomRule, ResourceChoice, Rule, TaskEnd};
 pub use resources::{
     ALL_INFO, Adapter, CustomKind, ListElement, ResourceKind, ResourceList, check_count,
 };

@@ -112,11 +112,6 @@ impl Rule {
         })
     }
 
-    /// Returns the rule that calls the program's table `ops` with the user pointer `own`.
-    pub fn custom(ops: dtl_policy_ops_t, own: Addr) -> Rule {
-        Rule::Custom(CustomRule { ops, own })
-    }
-
     /// Returns the name of the rule for texts.
     pub(super) fn name(&self) -> &'static str {
         match self {
