@@ -63,10 +63,14 @@ impl Copies {
         !self.targets.is_empty()
     }
 
+    fn target(&self, rank: i32) -> Option<&CmaTarget> {
+        usize::try_from(rank).ok().and_then(|rank| self.targets.get(rank))
+    }
+
     /// Copies at the address of the operation in the target. Returns false if a request must do it.
     pub(super) fn copy(&self, comm: &Comm, spot: TargetRange, op: &RmaOp) -> Result<bool> {
-        let target = usize::try_from(spot.target).ok().and_then(|rank| self.targets.get(rank));
-        let Some(target) = target.filter(|target| target.base != 0) else { return Ok(false) };
+        let target = self.target(spot.target).filter(|target| target.base != 0);
+        let Some(target) = target else { return Ok(false) };
         let memory = target.memory.get_or_init(|| target.find(comm, spot.target));
         let address = target.base + spot.offset as u64;
         let copied = match (memory, op) {
@@ -87,11 +91,8 @@ impl Copies {
 
     /// Fails if an operation has detected that one of the targets has exited.
     pub(super) fn check_there(&self, targets: &Range<i32>) -> Result<()> {
-        let is_gone = |rank: &i32| {
-            let target = usize::try_from(*rank).ok().and_then(|rank| self.targets.get(rank));
-            target.is_some_and(|target| target.is_gone.load(Ordering::Relaxed))
-        };
-        match targets.clone().find(is_gone) {
+        let is_gone = |target: &CmaTarget| target.is_gone.load(Ordering::Relaxed);
+        match targets.clone().find(|rank| self.target(*rank).is_some_and(is_gone)) {
             Some(rank) => {
                 fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has ended or runs another program")
             }

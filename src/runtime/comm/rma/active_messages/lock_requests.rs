@@ -29,19 +29,17 @@ impl Active {
     /// requested again.
     pub(super) fn lock_all(&self, targets: Range<i32>, deadline: Deadline) -> Result<()> {
         let mut end = targets.start;
-        let locked = loop {
-            match self.lock_free_ones(end..targets.end, deadline) {
-                Ok(first_taken) => end = first_taken,
-                Err(error) => break Err(error),
+        let mut lock = || {
+            while end < targets.end {
+                end = self.lock_free_ones(end..targets.end, deadline)?;
+                if end < targets.end {
+                    self.lock_one(end, false, deadline)?;
+                    end += 1;
+                }
             }
-            if end == targets.end {
-                break Ok(());
-            }
-            match self.lock_one(end, false, deadline) {
-                Ok(()) => end += 1,
-                Err(error) => break Err(error),
-            }
+            Ok(())
         };
+        let locked = lock();
         if locked.is_err() {
             // The first failure is returned, so this one is dropped.
             drop(self.give_back(targets.start..end));
@@ -70,16 +68,11 @@ impl Active {
         head: Head,
         deadline: Deadline,
     ) -> Result<Vec<PendingReply>> {
-        let (mut answers, mut failed) = (Vec::with_capacity(targets.len()), Ok(()));
-        for target in targets.clone() {
-            match self.send_request(target, head, 0) {
-                Ok(answer) => answers.push(answer),
-                Err(error) => {
-                    note_first(&mut failed, Err(error));
-                    break;
-                }
-            }
-        }
+        let mut answers = Vec::with_capacity(targets.len());
+        let mut failed = targets.clone().try_for_each(|target| {
+            answers.push(self.send_request(target, head, 0)?);
+            Ok(())
+        });
         let what = |limit: &str| {
             let whose = text(&targets);
             format!(
@@ -106,7 +99,7 @@ impl Active {
             let head = Head { tag: answer.tag, ..Head::new(RequestKind::Forget) };
             let mut origin = self.origin.lock();
             // A dead target needs no message.
-            drop(origin.post(&self.comm, answer.target, &head, &[]));
+            drop(origin.post(answer.target, &head, &[]));
             if !answer.is_there {
                 origin.abandon(answer.started);
             }
@@ -118,9 +111,7 @@ impl Active {
         let mut given = Ok(());
         for target in targets {
             let head = Head::new(RequestKind::Unlock);
-            let posted = self
-                .lock_origin()
-                .and_then(|mut origin| origin.post(&self.comm, target, &head, &[]));
+            let posted = self.lock_origin().and_then(|mut origin| origin.post(target, &head, &[]));
             note_first(&mut given, posted);
         }
         given

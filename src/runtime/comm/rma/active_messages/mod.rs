@@ -77,8 +77,8 @@ struct PendingReply {
 
 impl Active {
     pub(super) fn new(comm: Arc<Comm>, memory: Region, is_one_process: bool) -> Result<Active> {
-        let origin = Mutex::new(Origin::new(comm.size.unsigned_abs() as usize));
-        let server = Mutex::new(Server::new(&comm, memory)?);
+        let origin = Mutex::new(Origin::new(Arc::clone(&comm)));
+        let server = Mutex::new(Server::new(Arc::clone(&comm), memory)?);
         let refusal = Posted::lent(&comm.link, Scratch::new(1), "a window")?;
         let is_closed = AtomicBool::new(false);
         let copies = Copies::NONE;
@@ -156,7 +156,7 @@ impl Active {
 
     /// Waits until one more request may be sent to a target.
     fn make_room(&self, target: i32) -> Result<()> {
-        let room = || self.lock_origin()?.room(&self.comm, target);
+        let room = || self.lock_origin()?.room(target);
         match room()? {
             SendCredit::Free => Ok(()),
             SendCredit::Flush => self.finish(target..target + 1, FlushScope::Target),
@@ -177,7 +177,7 @@ impl Active {
         let mut origin = self.lock_origin()?;
         let tag = answer_tag(origin.next());
         let started = self.comm.start_recv(Class::User, self.refusal.region(), target, tag)?;
-        if let Err(error) = origin.post(&self.comm, target, &Head { tag, ..head }, &[]) {
+        if let Err(error) = origin.post(target, &Head { tag, ..head }, &[]) {
             if self.comm.cancel_started(started).is_err() {
                 origin.abandon(started);
             }
@@ -232,7 +232,7 @@ impl Active {
                 )
             },
             || {
-                let is_local = self.origin.lock().collect(&self.comm, &targets, false)?;
+                let is_local = self.origin.lock().collect(&targets, false)?;
                 let mut answers = answers.iter_mut();
                 let all = answers.all(|answer| self.is_answered(answer, "flush of", &mut failed));
                 Ok(is_local && all)
@@ -267,20 +267,25 @@ impl Active {
         }
     }
 
-    /// Sends a request whose reply is data.
-    fn fetch(
+    /// Sends a request whose data travels with it. `reply` is the buffer of the data of the reply,
+    /// the name of the operation for errors, and whether the caller will poll it; `None` if only
+    /// flushes confirm the request.
+    fn request(
         &self,
-        (head, data, target): (Head, &[Region], i32),
-        into: Region,
-        what: &'static str,
-        wants_ticket: TicketRequest,
+        target: i32,
+        head: Head,
+        data: &[Region],
+        reply: Option<(Region, &'static str, TicketRequest)>,
     ) -> Result<RmaStart> {
         self.make_room(target)?;
         let mut origin = self.lock_origin()?;
+        let Some((into, what, wants_ticket)) = reply else {
+            return origin.post_counted(target, &head, data).map(|()| RmaStart::Over);
+        };
         let number = origin.next();
         let tag = answer_tag(number);
         let started = self.comm.start_recv(Class::User, into, target, tag)?;
-        if let Err(error) = origin.post(&self.comm, target, &Head { tag, ..head }, data) {
+        if let Err(error) = origin.post(target, &Head { tag, ..head }, data) {
             self.comm.cancel_started(started)?;
             return Err(error);
         }
@@ -305,17 +310,15 @@ impl Active {
     }
 
     fn put(&self, to: TargetRange, from: Region, wants_ticket: TicketRequest) -> Result<RmaStart> {
-        self.make_room(to.target)?;
-        let mut origin = self.lock_origin()?;
         let head = Head::new(RequestKind::Put).at(to.offset, to.len);
         if to.len <= INLINE {
-            origin.post_counted(&self.comm, to.target, &head, &[from])?;
-            return Ok(RmaStart::Over);
+            return self.request(to.target, head, &[from], None);
         }
+        self.make_room(to.target)?;
+        let mut origin = self.lock_origin()?;
         let number = origin.next();
         let tag = data_tag(number);
-        let head = Head { what: RequestKind::PutLarge, tag, ..head };
-        origin.post_counted(&self.comm, to.target, &head, &[])?;
+        origin.post_counted(to.target, &Head { what: RequestKind::PutLarge, tag, ..head }, &[])?;
         let started =
             self.comm.start_send(Class::User, from, to.target, tag, SendMode::Standard)?;
         Ok(origin.add(number, ("put to", to.target), started, wants_ticket))
@@ -329,22 +332,17 @@ impl Active {
         result: Region,
         by: &Change,
     ) -> Result<RmaStart> {
-        let kind =
-            if result.is_empty() { RequestKind::Accumulate } else { RequestKind::GetAccumulate };
+        let fetches = !result.is_empty();
+        let kind = if fetches { RequestKind::GetAccumulate } else { RequestKind::Accumulate };
+        let head = Head { op: by.op, dtype: by.dtype, ..Head::new(kind) };
         let element = by.size().max(1);
         let most = (PIECE / element * element).max(1);
         let mut begun = RmaStart::Over;
         for at in (0..to.len).step_by(most) {
             let len = most.min(to.len - at);
-            let head = Head { op: by.op, dtype: by.dtype, ..Head::new(kind) };
-            let (head, data) = (head.at(to.offset + at, len), &[from.part(at, len)][..]);
-            if kind == RequestKind::Accumulate {
-                self.make_room(to.target)?;
-                self.lock_origin()?.post_counted(&self.comm, to.target, &head, data)?;
-            } else {
-                let into = result.part(at, len);
-                begun = self.fetch((head, data, to.target), into, "accumulate at", false)?;
-            }
+            let reply = fetches.then(|| (result.part(at, len), "accumulate at", false));
+            let head = head.at(to.offset + at, len);
+            begun = self.request(to.target, head, &[from.part(at, len)], reply)?;
         }
         Ok(begun)
     }
@@ -387,13 +385,13 @@ impl RmaPath for Active {
             RmaOp::Put(from) => self.put(at, from, wants_ticket),
             RmaOp::Get(into) => {
                 let head = Head::new(RequestKind::Get).at(at.offset, at.len);
-                self.fetch((head, &[], at.target), into, "get from", wants_ticket)
+                self.request(at.target, head, &[], Some((into, "get from", wants_ticket)))
             }
             RmaOp::Accumulate { from, result, by } => self.accumulate(at, from, result, &by),
             RmaOp::CompareAndSwap(swap) => {
                 let head = Head::new(RequestKind::Swap).at(at.offset, at.len);
-                let request = (head, &[swap.value, swap.expected][..], at.target);
-                self.fetch(request, swap.result, "compare and swap at", false)
+                let reply = Some((swap.result, "compare and swap at", false));
+                self.request(at.target, head, &[swap.value, swap.expected], reply)
             }
         }
     }
@@ -426,8 +424,8 @@ impl RmaPath for Active {
     }
 
     fn is_over(&self, ticket: Ticket) -> Result<bool> {
-        let wants_ticket = self.origin.lock().poll(&self.comm, ticket);
-        match wants_ticket {
+        let polled = self.origin.lock().poll(ticket);
+        match polled {
             Some(Ok(false)) => {
                 self.serve_here();
                 Ok(false)
@@ -444,7 +442,7 @@ impl RmaPath for Active {
 
     fn serve(&self) -> bool {
         let Some(mut server) = self.server.try_lock() else { return false };
-        !self.is_closed.load(Ordering::Acquire) && server.turn(&self.comm)
+        !self.is_closed.load(Ordering::Acquire) && server.turn()
     }
 
     fn needs_thread(&self) -> bool {
@@ -458,14 +456,14 @@ impl RmaPath for Active {
             let what = |limit: &str| format!("ranks did not give their locks back {limit}");
             let is_all = || {
                 let is_unlocked = !self.serve() && self.server.lock().is_unlocked();
-                Ok(is_unlocked && self.origin.lock().is_answered(&self.comm))
+                Ok(is_unlocked && self.origin.lock().is_answered())
             };
             drop(self.until(self.comm.deadline(), what, is_all));
         }
         let mut server = self.server.lock();
         if !self.is_closed.swap(true, Ordering::AcqRel) {
-            server.close(&self.comm);
-            self.origin.lock().close(&self.comm);
+            server.close();
+            self.origin.lock().close();
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::runtime::component::{OpId, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Maximum number of requests in flight that have a buffer each.
 const MOST_STAGED: usize = 64;
@@ -18,7 +19,7 @@ const MOST_STAGED: usize = 64;
 const MOST_PENDING: usize = 1024;
 /// Maximum number of unconfirmed requests to a target, queued there while it does not serve.
 const MOST_UNANSWERED: u64 = 256;
-/// Number of buffers retained for later requests.
+/// Number of buffers retained for later messages.
 const SPARE: usize = 4;
 
 /// Operation that is not complete locally.
@@ -38,8 +39,8 @@ struct TargetCounts {
 }
 
 pub(super) struct Origin {
-    spare: Vec<Scratch>,
-    staged: Vec<(OpId, Scratch)>,
+    comm: Arc<Comm>,
+    staged: Sends,
     pending: VecDeque<Pending>,
     /// Completed operations whose tickets have not been polled yet.
     over: Vec<(Ticket, Result<()>)>,
@@ -62,14 +63,15 @@ pub(super) enum SendCredit {
 }
 
 impl Origin {
-    pub(super) fn new(ranks: usize) -> Origin {
+    pub(super) fn new(comm: Arc<Comm>) -> Origin {
+        let peers = vec![TargetCounts::default(); comm.size.unsigned_abs() as usize];
         Origin {
-            spare: Vec::new(),
-            staged: Vec::new(),
+            comm,
+            staged: Sends::default(),
             pending: VecDeque::new(),
             over: Vec::new(),
             failed: Vec::new(),
-            peers: vec![TargetCounts::default(); ranks],
+            peers,
             number: 0,
             abandoned: Vec::new(),
         }
@@ -80,10 +82,11 @@ impl Origin {
     }
 
     /// Returns the send credit for one more request to `target`.
-    pub(super) fn room(&mut self, comm: &Comm, target: i32) -> Result<SendCredit> {
-        self.collect_staged(comm);
+    pub(super) fn room(&mut self, target: i32) -> Result<SendCredit> {
+        self.is_answered();
+        self.staged.collect(&self.comm);
         if self.pending.len() >= MOST_PENDING {
-            self.collect(comm, &(0..comm.size), true)?;
+            self.collect(&(0..self.comm.size), true)?;
         }
         Ok(if self.staged.len() >= MOST_STAGED || self.pending.len() >= MOST_PENDING {
             SendCredit::Later
@@ -114,14 +117,8 @@ impl Origin {
     }
 
     /// Sends a request with a copy of its data.
-    pub(super) fn post(
-        &mut self,
-        comm: &Comm,
-        target: i32,
-        head: &Head,
-        data: &[Region],
-    ) -> Result<()> {
-        let Some(mut scratch) = self.spare.pop().or_else(|| Scratch::unwritten(ROOM)) else {
+    pub(super) fn post(&mut self, target: i32, head: &Head, data: &[Region]) -> Result<()> {
+        let Some(mut scratch) = self.staged.buffer() else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {ROOM} bytes for a request to a window");
         };
         scratch.put_words(&head.words());
@@ -131,33 +128,22 @@ impl Origin {
             end += part.len();
         }
         let message = scratch.region().part(0, end);
-        let sent = comm.start_send(Class::User, message, target, REQUEST, SendMode::Standard);
-        match sent {
-            Ok(OpHandle::Op(op)) => self.staged.push((op, scratch)),
-            _ => self.keep(scratch),
-        }
-        sent.map(drop)
+        self.staged.send(&self.comm, (target, REQUEST), message, Some(scratch))
     }
 
     /// Sends a request that only a flush confirms, and counts it.
-    pub(super) fn post_counted(
-        &mut self,
-        comm: &Comm,
-        target: i32,
-        head: &Head,
-        data: &[Region],
-    ) -> Result<()> {
-        self.post(comm, target, head, data)?;
+    pub(super) fn post_counted(&mut self, target: i32, head: &Head, data: &[Region]) -> Result<()> {
+        self.post(target, head, data)?;
         self.peer(target).into_iter().for_each(|peer| peer.sent += 1);
         Ok(())
     }
 
     /// Polls the abandoned replies. Returns true if all of them have arrived.
-    pub(super) fn is_answered(&mut self, comm: &Comm) -> bool {
-        self.abandoned.retain(|started| match comm.poll(*started) {
+    pub(super) fn is_answered(&mut self) -> bool {
+        self.abandoned.retain(|started| match self.comm.poll(*started) {
             Ok(done) => done.is_none(),
             Err(_) => {
-                comm.link.lose();
+                self.comm.link.lose();
                 false
             }
         });
@@ -167,27 +153,6 @@ impl Origin {
     /// Adds the posted receive of a reply that no call waits for any more.
     pub(super) fn abandon(&mut self, started: OpHandle) {
         self.abandoned.push(started);
-    }
-
-    fn keep(&mut self, scratch: Scratch) {
-        if self.spare.len() < SPARE {
-            self.spare.push(scratch);
-        }
-    }
-
-    /// Reclaims the buffers of requests that have been sent.
-    fn collect_staged(&mut self, comm: &Comm) {
-        self.is_answered(comm);
-        let mut at = 0;
-        while let Some((op, _)) = self.staged.get(at) {
-            // A call that waits for this target detects its death.
-            if matches!(comm.link.transport.outcome(*op), Ok(Some(_))) {
-                let (_, scratch) = self.staged.swap_remove(at);
-                self.keep(scratch);
-            } else {
-                at += 1;
-            }
-        }
     }
 
     /// Records an operation that was started.
@@ -208,17 +173,12 @@ impl Origin {
 
     /// Returns true if all operations on the targets are complete locally. Polls up to the first
     /// incomplete operation, or all if `every`. Fails if polling fails.
-    pub(super) fn collect(
-        &mut self,
-        comm: &Comm,
-        targets: &Range<i32>,
-        every: bool,
-    ) -> Result<bool> {
+    pub(super) fn collect(&mut self, targets: &Range<i32>, every: bool) -> Result<bool> {
         let mut at = 0;
         while let Some(pending) = self.pending.get(at) {
             if !targets.contains(&pending.target) {
                 at += 1;
-            } else if let Some(end) = ending(comm, pending)? {
+            } else if let Some(end) = ending(&self.comm, pending)? {
                 self.settle(at, end);
             } else if every {
                 at += 1;
@@ -250,9 +210,9 @@ impl Origin {
     }
 
     /// Polls an operation: true if complete, or its error; `None` if the ticket is unknown.
-    pub(super) fn poll(&mut self, comm: &Comm, ticket: Ticket) -> Option<Result<bool>> {
+    pub(super) fn poll(&mut self, ticket: Ticket) -> Option<Result<bool>> {
         if let Some(at) = self.pending.iter().position(|pending| pending.ticket == ticket) {
-            match self.pending.get(at).map_or(Ok(None), |pending| ending(comm, pending)) {
+            match self.pending.get(at).map_or(Ok(None), |pending| ending(&self.comm, pending)) {
                 Ok(Some(end)) => self.settle(at, end),
                 Ok(None) => return Some(Ok(false)),
                 Err(error) => return Some(Err(error)),
@@ -270,16 +230,72 @@ impl Origin {
     }
 
     /// Cancels all operations and requests.
-    pub(super) fn close(&mut self, comm: &Comm) {
-        for (op, scratch) in self.staged.drain(..) {
-            cancel(comm, op, Some(scratch));
-        }
+    pub(super) fn close(&mut self) {
+        self.staged.close(&self.comm);
         let pending = self.pending.drain(..).map(|pending| pending.started);
         for started in pending.chain(self.abandoned.drain(..)) {
             if let OpHandle::Op(op) = started {
-                cancel(comm, op, None);
+                cancel(&self.comm, op, None);
             }
         }
+    }
+}
+
+/// Messages in flight, each with the buffer that it is sent from, and buffers for later messages.
+#[derive(Default)]
+pub(super) struct Sends {
+    in_flight: Vec<(OpId, Option<Scratch>)>,
+    spare: Vec<Scratch>,
+}
+
+impl Sends {
+    /// Returns the number of messages in flight.
+    pub(super) fn len(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Returns a buffer of `ROOM` bytes; `None` if there is no memory.
+    pub(super) fn buffer(&mut self) -> Option<Scratch> {
+        self.spare.pop().or_else(|| Scratch::unwritten(ROOM))
+    }
+
+    /// Sends `data`. If the data is in a buffer of these, `buffer` is that buffer.
+    pub(super) fn send(
+        &mut self,
+        comm: &Comm,
+        (dest, tag): (i32, i32),
+        data: Region,
+        buffer: Option<Scratch>,
+    ) -> Result<()> {
+        let sent = comm.start_send(Class::User, data, dest, tag, SendMode::Standard);
+        match sent {
+            Ok(OpHandle::Op(op)) => self.in_flight.push((op, buffer)),
+            _ => self.keep(buffer),
+        }
+        sent.map(drop)
+    }
+
+    fn keep(&mut self, buffer: Option<Scratch>) {
+        self.spare.extend(buffer.filter(|_| self.spare.len() < SPARE));
+    }
+
+    /// Reclaims the buffers of messages that have been sent.
+    pub(super) fn collect(&mut self, comm: &Comm) {
+        let mut at = 0;
+        while let Some((op, _)) = self.in_flight.get(at) {
+            // A call that waits for the receiving rank detects its death.
+            if matches!(comm.link.transport.outcome(*op), Ok(Some(_))) {
+                let (_, buffer) = self.in_flight.swap_remove(at);
+                self.keep(buffer);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Cancels all messages.
+    pub(super) fn close(&mut self, comm: &Comm) {
+        self.in_flight.drain(..).for_each(|(op, buffer)| cancel(comm, op, buffer));
     }
 }
 
