@@ -40,7 +40,7 @@ impl Error {
     /// (number)". A number that is no status becomes DTL_ERROR_NATIVE_BACKEND, as for backend
     /// slots.
     #[cold]
-    pub fn told(what: &str, status: dtl_status_t) -> Self {
+    pub fn of_status(what: &str, status: dtl_status_t) -> Self {
         if !is_status(status) {
             let text = format!(
                 "{what} {status}, which is not a status: use DTL_SUCCESS or a DTL_ERROR_ constant"

@@ -201,7 +201,7 @@ fn set_gate(state: u32) -> Result<()> {
     let state = if state == state::OPEN && trace::is_on() { state::TRACED } else { state };
     // Only the shortest calls read the pass. They need a fence-free epoch entry and no tracing.
     let has_pass = state == state::OPEN && epoch::is_cheap();
-    if GATE.set_with_pass(state, if has_pass { host_alloc::home().id } else { 0 }) {
+    if GATE.set_with_pass(state, if has_pass { host_alloc::backend().id } else { 0 }) {
         return Ok(());
     }
     Err(Error::new(crate::abi::status::DTL_ERROR_OUT_OF_MEMORY, "no page for the library's state"))

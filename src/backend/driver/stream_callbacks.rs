@@ -230,5 +230,5 @@ fn outcome(function: extern "C" fn(*mut c_void) -> dtl_status_t, user: Addr) -> 
     if status == DTL_SUCCESS {
         return Ok(());
     }
-    Err(before.explain(Error::told("a stream's host callback returned", status)))
+    Err(before.explain(Error::of_status("a stream's host callback returned", status)))
 }

@@ -37,7 +37,7 @@ unsafe fn alloc(out: *mut dtl_dispatch_alloc_t, by: Option<&Arc<Backend>>) -> Re
     let args = unsafe { args::take(out) }?;
     let order = if args.stream.id == 0 { None } else { Some(stream::find(&inside, args.stream)?) };
     let requested = match order {
-        Some(stream) => stream.home(),
+        Some(stream) => stream.backend(),
         None => device::backend(&inside, args.backend)?,
     };
     let wanted = memory::Request { kind: args.kind, size: args.size_bytes, align: args.alignment };

@@ -221,7 +221,7 @@ unsafe fn take_action(
     if handler.backend.id == 0 {
         return Ok(Action::Function);
     }
-    let backend = handles::home(inside, handler.backend)?;
+    let backend = handles::backend_of(inside, handler.backend)?;
     for key in keys {
         let part = match key.operation {
             DTL_OPERATION_ALLOC => ("memory", backend.memory.is_some()),

@@ -28,7 +28,7 @@ pub unsafe extern "C" fn dtl_event_create(
 ) -> dtl_status_t {
     Entry("dtl_event_create").call(|inside| {
         let out = Out::new(out, "out")?;
-        let event = Event::create(handles::home(inside, backend)?, flags)?;
+        let event = Event::create(handles::backend_of(inside, backend)?, flags)?;
         out.put(handles::insert(event).map(|id| dtl_event_t { id }))
     })
 }

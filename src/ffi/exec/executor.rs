@@ -48,8 +48,8 @@ pub unsafe extern "C" fn dtl_executor_create(
         // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
         let desc = unsafe { args::take_or_zero(desc) }?;
         args::check_reserved(desc.reserved, "desc.reserved")?;
-        let home = handles::home(inside, backend)?;
-        let executor = Executor::create(home, desc.kind, desc.threads)?;
+        let owner = handles::backend_of(inside, backend)?;
+        let executor = Executor::create(owner, desc.kind, desc.threads)?;
         out.put(handles::insert(executor).map(|id| dtl_executor_t { id }))
     })
 }

@@ -41,8 +41,8 @@ pub unsafe extern "C" fn dtl_kernel_from_function(
         let Some(function) = r#fn else {
             return fail!(DTL_ERROR_NULL_POINTER, "fn is NULL; pass the kernel's function");
         };
-        let home = handles::home(inside, backend)?;
-        let kernel = Kernel::from_function(home, function, Addr::new(user));
+        let owner = handles::backend_of(inside, backend)?;
+        let kernel = Kernel::from_function(owner, function, Addr::new(user));
         out.put(handles::insert(kernel).map(|id| dtl_kernel_t { id }))
     })
 }

@@ -65,8 +65,8 @@ pub unsafe extern "C" fn dtl_module_compile(
     Entry("dtl_module_compile").wait(
         |inside| {
             let out = Out::new(out, "out")?;
-            let home = handles::home(inside, backend)?;
-            handles::check_device(&home, device)?;
+            let owner = handles::backend_of(inside, backend)?;
+            handles::check_device(&owner, device)?;
             // SAFETY: the caller's contract: a struct as long as its struct_size.
             let language = unsafe { args::take(source) }?.language;
             let mut wanted = dtl_dispatch_compile_t {
@@ -134,11 +134,11 @@ pub(crate) unsafe fn compile(
     device: i32,
     source: *const dtl_source_t,
 ) -> Result<dtl_module_t> {
-    let home = match by {
+    let owner = match by {
         Some(by) => Arc::clone(by),
-        None => handles::home(&epoch::enter(), requested)?,
+        None => handles::backend_of(&epoch::enter(), requested)?,
     };
-    handles::check_device(&home, device)?;
+    handles::check_device(&owner, device)?;
     // SAFETY: the caller's contract: a struct as long as its struct_size.
     let source = unsafe { args::take(source) }?;
     // SAFETY: the caller's contract: what the struct points to is there.
@@ -146,7 +146,7 @@ pub(crate) unsafe fn compile(
     // SAFETY: as above.
     let mut source = unsafe { take_over(&source) }?;
     let mut log = String::new();
-    match Module::compile(home, device, &mut source, &needs, &mut log) {
+    match Module::compile(owner, device, &mut source, &needs, &mut log) {
         Ok(module) => Ok(dtl_module_t { id: handles::insert(module)? }),
         Err(error) => Err(failed(&source, error, log)),
     }

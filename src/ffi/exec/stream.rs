@@ -52,7 +52,7 @@ pub unsafe extern "C" fn dtl_stream_create(
 ) -> dtl_status_t {
     Entry("dtl_stream_create").call(|inside| {
         let out = Out::new(out, "out")?;
-        let backend = handles::home(inside, backend)?;
+        let backend = handles::backend_of(inside, backend)?;
         handles::check_device(&backend, device)?;
         let stream = Stream::create(backend, device, flags)?;
         out.put(handles::insert(stream).map(|id| dtl_stream_t { id }))
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn dtl_stream_default(
 ) -> dtl_status_t {
     Entry("dtl_stream_default").call(|inside| {
         let out = Out::new(out, "out")?;
-        let backend = handles::home(inside, backend)?;
+        let backend = handles::backend_of(inside, backend)?;
         out.put(handles::default_stream(inside, &backend, device).map(|id| dtl_stream_t { id }))
     })
 }
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn dtl_stream_wrap(
 ) -> dtl_status_t {
     Entry("dtl_stream_wrap").call(|inside| {
         let out = Out::new(out, "out")?;
-        let backend = handles::home(inside, backend)?;
+        let backend = handles::backend_of(inside, backend)?;
         let device = device::get_or_first(&backend)?;
         let stream = Stream::wrap(backend, device, Addr::new(native))?;
         out.put(handles::insert(stream).map(|id| dtl_stream_t { id }))
@@ -206,7 +206,7 @@ pub extern "C" fn dtl_stream_host_callback(
 pub extern "C" fn dtl_device_synchronize(backend: dtl_backend_t, device: i32) -> dtl_status_t {
     Entry("dtl_device_synchronize").wait(
         |inside| {
-            let backend = handles::home(inside, backend)?;
+            let backend = handles::backend_of(inside, backend)?;
             handles::check_device(&backend, device)?;
             let streams = handles::streams_of(inside, &backend, device);
             Ok((backend, streams))

@@ -84,7 +84,7 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     }
 
     guard::quick(
-        OpenCheck::Memory(host_alloc::home()),
+        OpenCheck::Memory(host_alloc::backend()),
         move |visit| {
             if !host_alloc::allows_fast_path(alignment) || out.is_null() || !out.is_aligned() {
                 return None;
@@ -114,7 +114,7 @@ pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_statu
     }
 
     guard::quick(
-        OpenCheck::Memory(host_alloc::home()),
+        OpenCheck::Memory(host_alloc::backend()),
         move |visit| {
             let due = mem_pool::quick_free(pool.id, Addr::new(ptr))?;
             drop(visit);

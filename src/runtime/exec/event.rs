@@ -7,7 +7,7 @@
 
 use super::deferred_errors::{DeferredErrors, Mark};
 use super::fence::{Fence, WaitOutcome};
-use super::{exec_of, reentrancy, same_home};
+use super::{exec_of, reentrancy, same_backend};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Exec, Token};
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Point in the work of a stream that can be queried and waited for.
 pub struct Event {
-    home: Arc<Backend>,
+    backend: Arc<Backend>,
     timing: bool,
     destroyed: AtomicBool,
     pub(super) body: EventImpl,
@@ -53,26 +53,26 @@ struct HostEventState {
 }
 
 impl Event {
-    /// Creates a backend event if the backend `home` provides events, otherwise an event of the
+    /// Creates a backend event if the backend `backend` provides events, otherwise an event of the
     /// library.
-    pub fn create(home: Arc<Backend>, flags: u64) -> Result<Self> {
+    pub fn create(backend: Arc<Backend>, flags: u64) -> Result<Self> {
         if flags & !DTL_EVENT_NO_TIMING != 0 {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "event flags {flags:#x} hold unknown bits; only DTL_EVENT_NO_TIMING is known"
             );
         }
-        let body = match home.exec.as_deref().filter(|exec| exec.groups().events) {
+        let body = match backend.exec.as_deref().filter(|exec| exec.groups().events) {
             Some(exec) => EventImpl::Backend(Foreign::new(exec.event_create(flags)?)),
             None => EventImpl::Own(HostEvent::new()),
         };
         let timing = flags & DTL_EVENT_NO_TIMING == 0;
-        Ok(Event { home, timing, destroyed: AtomicBool::new(false), body })
+        Ok(Event { backend, timing, destroyed: AtomicBool::new(false), body })
     }
 
     /// Returns the backend for which the event was created.
-    pub fn home(&self) -> &Arc<Backend> {
-        &self.home
+    pub fn backend(&self) -> &Arc<Backend> {
+        &self.backend
     }
 
     /// Returns true if the latest record has completed or the event was never recorded. Fails if
@@ -87,7 +87,7 @@ impl Event {
                 fence.failure().map_or(Ok(true), Err)
             }
             EventImpl::Backend(foreign) => {
-                let done = exec_of(&self.home)?.event_query(foreign.token)?;
+                let done = exec_of(&self.backend)?.event_query(foreign.token)?;
                 if done { foreign.result().map(|()| true) } else { Ok(false) }
             }
         }
@@ -99,7 +99,7 @@ impl Event {
         match &self.body {
             EventImpl::Own(own) => self.wait_own(own, Deadline::NEVER),
             EventImpl::Backend(foreign) => {
-                let exec = exec_of(&self.home)?;
+                let exec = exec_of(&self.backend)?;
                 foreign.check_caller(exec)?;
                 exec.event_sync(foreign.token)
                     .unwrap_or_else(|| self.poll(foreign, Deadline::NEVER))?;
@@ -120,7 +120,7 @@ impl Event {
         match &self.body {
             EventImpl::Own(own) => self.wait_own(own, deadline),
             EventImpl::Backend(foreign) => {
-                foreign.check_caller(exec_of(&self.home)?)?;
+                foreign.check_caller(exec_of(&self.backend)?)?;
                 self.poll(foreign, deadline)?;
                 foreign.result()
             }
@@ -141,7 +141,7 @@ impl Event {
     }
 
     fn poll(&self, foreign: &Foreign, deadline: Deadline) -> Result<()> {
-        let exec = exec_of(&self.home)?;
+        let exec = exec_of(&self.backend)?;
         let mut backoff = Backoff::new();
         while !exec.event_query(foreign.token)? {
             if self.destroyed.load(Ordering::Acquire) {
@@ -195,18 +195,18 @@ impl Event {
                 )
             }
             (EventImpl::Backend(start), EventImpl::Backend(end))
-                if same_home(&self.home, &stop.home) =>
+                if same_backend(&self.backend, &stop.backend) =>
             {
-                exec_of(&self.home)?.event_elapsed(start.token, end.token).unwrap_or_else(|| {
-                    let name = self.home.name();
+                exec_of(&self.backend)?.event_elapsed(start.token, end.token).unwrap_or_else(|| {
+                    let name = self.backend.name();
                     fail!(DTL_ERROR_NOT_SUPPORTED, "backend '{name}' does not time its events")
                 })
             }
             _ => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "events of backends '{}' and '{}' have different clocks; use two of one backend",
-                self.home.name(),
-                stop.home.name()
+                self.backend.name(),
+                stop.backend.name()
             ),
         }
     }
@@ -243,7 +243,9 @@ impl EventGate {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if let (EventImpl::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref()) {
+        if let (EventImpl::Backend(foreign), Some(exec)) =
+            (&self.body, self.backend.exec.as_deref())
+        {
             if let Err(error) = exec.event_destroy(foreign.token) {
                 // no caller is left to return the failure to
                 log::warning!("destroying an event: {error}");

@@ -26,7 +26,7 @@ pub type TaskFn = extern "C" fn(*mut c_void) -> dtl_status_t;
 
 /// Execution resource that runs functions and loops on the host.
 pub struct Executor {
-    home: Arc<Backend>,
+    backend: Arc<Backend>,
     body: ExecutorKind,
 }
 
@@ -54,9 +54,9 @@ pub struct ExecutorInfo {
 impl Executor {
     /// Creates an executor of the given kind (0 = the backend's own if it has one, else a pool).
     /// `threads` is the number of threads of a pool (0 = default size).
-    pub fn create(home: Arc<Backend>, kind: u32, threads: u32) -> Result<Self> {
-        let hosts = home.exec.as_deref().is_some_and(|exec| exec.host().is_some());
-        let queue = || HostStream::new(Arc::clone(&home), 0);
+    pub fn create(backend: Arc<Backend>, kind: u32, threads: u32) -> Result<Self> {
+        let hosts = backend.exec.as_deref().is_some_and(|exec| exec.host().is_some());
+        let queue = || HostStream::new(Arc::clone(&backend), 0);
         let body = match kind {
             DTL_EXECUTOR_INLINE => ExecutorKind::Inline(Mutex::new(None)),
             DTL_EXECUTOR_SEQUENTIAL => ExecutorKind::Sequential(queue()),
@@ -64,7 +64,7 @@ impl Executor {
                 return fail!(
                     DTL_ERROR_NOT_SUPPORTED,
                     "backend '{}' has no host execution of its own; use DTL_EXECUTOR_POOL",
-                    home.name()
+                    backend.name()
                 );
             }
             0 | DTL_EXECUTOR_BACKEND if hosts => ExecutorKind::Backend(queue()),
@@ -79,12 +79,12 @@ impl Executor {
                 );
             }
         };
-        Ok(Executor { home, body })
+        Ok(Executor { backend, body })
     }
 
     /// Returns the backend for which the executor was created.
-    pub fn home(&self) -> &Arc<Backend> {
-        &self.home
+    pub fn backend(&self) -> &Arc<Backend> {
+        &self.backend
     }
 
     /// Runs a function, waits for its end and returns its status as the result.
@@ -92,7 +92,7 @@ impl Executor {
         match &self.body {
             ExecutorKind::Inline(_) | ExecutorKind::Pool(_) => call(function, user),
             ExecutorKind::Sequential(queue) => on_worker(queue, move || call(function, user)),
-            ExecutorKind::Backend(_) => host_of(&self.home)?.execute(Some(function), user),
+            ExecutorKind::Backend(_) => host_of(&self.backend)?.execute(Some(function), user),
         }
     }
 
@@ -107,7 +107,7 @@ impl Executor {
                     DTL_ERROR_INVALID_ARGUMENT,
                     "events of backend '{}' follow its own streams only; make the event for \
                      backend 'host'",
-                    event.home().name()
+                    event.backend().name()
                 );
             }
         };
@@ -127,8 +127,8 @@ impl Executor {
             }
             ExecutorKind::Pool(pool) => pool.spawn_marked(move || call(function, user), fence),
             ExecutorKind::Backend(queue) => {
-                let home = Arc::clone(&self.home);
-                let work = move || host_of(&home)?.execute(Some(function), user);
+                let backend = Arc::clone(&self.backend);
+                let work = move || host_of(&backend)?.execute(Some(function), user);
                 queue.push_with(|| marked(queue.own(fence()), work))
             }
         }
@@ -148,7 +148,7 @@ impl Executor {
             return Ok(());
         }
         if let ExecutorKind::Backend(_) = &self.body {
-            let host = host_of(&self.home)?;
+            let host = host_of(&self.backend)?;
             return host.parallel_for(
                 range,
                 self.backend_grain(end - begin, grain)?,
@@ -189,7 +189,7 @@ impl Executor {
                 }
             }
         }));
-        let host = host_of(&self.home)?;
+        let host = host_of(&self.backend)?;
         let result =
             host.parallel_for((begin, end), grain, Some(closure_table::piece), piece.user());
         let failure = failure.lock().take();
@@ -222,7 +222,7 @@ impl Executor {
             ExecutorKind::Sequential(_) => (DTL_EXECUTOR_SEQUENTIAL, 1),
             ExecutorKind::Pool(pool) => (DTL_EXECUTOR_POOL, pool.size()),
             ExecutorKind::Backend(_) => {
-                let host = host_of(&self.home)?;
+                let host = host_of(&self.backend)?;
                 let max_parallelism = host.max_parallelism()?;
                 let suggested_parallelism =
                     host.suggested_parallelism().unwrap_or(Ok(max_parallelism))?;

@@ -107,7 +107,7 @@ pub fn remove<T: ObjectKind>(inside: &Guard, id: u64) -> Result<Option<Arc<T>>> 
 }
 
 /// Returns the backend for an object to be created, initialized if necessary.
-pub fn home(inside: &Guard, backend: dtl_backend_t) -> Result<Arc<Backend>> {
+pub fn backend_of(inside: &Guard, backend: dtl_backend_t) -> Result<Arc<Backend>> {
     let backend = device::pin_backend(inside, backend)?;
     backend.ready()?;
     Ok(backend)
@@ -160,7 +160,7 @@ pub fn stream_id(inside: &Guard, stream: dtl_stream_t) -> Result<u64> {
 }
 
 fn current_default(inside: &Guard) -> Result<u64> {
-    let backend = home(inside, dtl_backend_t::NULL)?;
+    let backend = backend_of(inside, dtl_backend_t::NULL)?;
     let device = device::get_or_first(&backend)?;
     default_stream(inside, &backend, device)
 }
@@ -178,7 +178,7 @@ pub fn remove_stream(inside: &Guard, id: u64) -> Result<Option<Arc<Stream>>> {
 #[must_use]
 pub fn streams_of(inside: &Guard, backend: &Backend, device: i32) -> Vec<Arc<Stream>> {
     let ours = |stream: &Arc<Stream>| {
-        stream.device() == device && std::ptr::addr_eq(Arc::as_ptr(stream.home()), backend)
+        stream.device() == device && std::ptr::addr_eq(Arc::as_ptr(stream.backend()), backend)
     };
     STREAMS.handles().into_iter().filter_map(|id| STREAMS.pin(inside, id)).filter(ours).collect()
 }

@@ -31,7 +31,7 @@ const SHARED_MOST: u32 = 64 << 20;
 
 /// Function that streams of its backend can launch.
 pub struct Kernel {
-    home: Arc<Backend>,
+    backend: Arc<Backend>,
     /// Host code; `None` if the kernel is the backend's own, in `part`.
     code: Option<Code>,
     /// Reference to the kernel's module; `None` if the kernel is not from a module.
@@ -51,20 +51,20 @@ pub struct Code {
 
 impl Kernel {
     /// Creates a kernel from a function and the user pointer of each call.
-    pub fn from_function(home: Arc<Backend>, function: KernelFn, user: Addr) -> Self {
-        Kernel { home, code: Some(Code { function, user, is_whole_block: false }), part: None }
+    pub fn from_function(backend: Arc<Backend>, function: KernelFn, user: Addr) -> Self {
+        Kernel { backend, code: Some(Code { function, user, is_whole_block: false }), part: None }
     }
 
     /// Creates a kernel of a module from host code that runs a whole block in each call.
     #[must_use]
-    pub fn of_blocks(home: Arc<Backend>, function: KernelFn, part: ModuleKernel) -> Self {
+    pub fn of_blocks(backend: Arc<Backend>, function: KernelFn, part: ModuleKernel) -> Self {
         let code = Code { function, user: Addr::NULL, is_whole_block: true };
-        Kernel { home, code: Some(code), part: Some(part) }
+        Kernel { backend, code: Some(code), part: Some(part) }
     }
 
     /// Creates a kernel of a module that the backend itself launches.
-    pub fn of_module(home: Arc<Backend>, part: ModuleKernel) -> Self {
-        Kernel { home, code: None, part: Some(part) }
+    pub fn of_module(backend: Arc<Backend>, part: ModuleKernel) -> Self {
+        Kernel { backend, code: None, part: Some(part) }
     }
 
     /// Returns the host code; `None` if the backend launches its own kernel.
@@ -84,8 +84,8 @@ impl Kernel {
     }
 
     /// Returns the backend for which the kernel was created.
-    pub fn home(&self) -> &Arc<Backend> {
-        &self.home
+    pub fn backend(&self) -> &Arc<Backend> {
+        &self.backend
     }
 }
 

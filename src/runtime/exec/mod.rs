@@ -60,14 +60,14 @@ pub struct Limits {
 }
 
 /// Makes a device current in the calling thread, a worker of the library.
-fn bind(home: &Backend, device: i32) -> Result<()> {
-    if home.device.is_some() { device::set(home, device) } else { Ok(()) }
+fn bind(backend: &Backend, device: i32) -> Result<()> {
+    if backend.device.is_some() { device::set(backend, device) } else { Ok(()) }
 }
 
 /// Returns the launch limits of a device of a backend.
-fn limits(home: &Backend, device: i32) -> Limits {
+fn limits(backend: &Backend, device: i32) -> Limits {
     let mut info = no_info();
-    match home.device.is_some().then(|| device::info(home, device, &mut info)) {
+    match backend.device.is_some().then(|| device::info(backend, device, &mut info)) {
         Some(Ok(())) => Limits {
             block_threads: info.max_block_threads,
             block: info.max_block,
@@ -78,26 +78,26 @@ fn limits(home: &Backend, device: i32) -> Limits {
 }
 
 /// Returns true if two objects belong to the same backend.
-fn same_home(a: &Arc<Backend>, b: &Arc<Backend>) -> bool {
+fn same_backend(a: &Arc<Backend>, b: &Arc<Backend>) -> bool {
     Arc::ptr_eq(a, b)
 }
 
 /// Returns the exec component of a backend whose tokens are in use.
-fn exec_of(home: &Arc<Backend>) -> Result<&dyn Exec> {
-    match home.exec.as_deref() {
+fn exec_of(backend: &Arc<Backend>) -> Result<&dyn Exec> {
+    match backend.exec.as_deref() {
         Some(exec) => Ok(exec),
-        None => Err(lost(home)),
+        None => Err(lost(backend)),
     }
 }
 
 /// Returns the host execution interface of a backend.
-fn host_of(home: &Arc<Backend>) -> Result<&dyn HostExec> {
-    exec_of(home)?.host().ok_or_else(|| lost(home))
+fn host_of(backend: &Arc<Backend>) -> Result<&dyn HostExec> {
+    exec_of(backend)?.host().ok_or_else(|| lost(backend))
 }
 
 #[cold]
-fn lost(home: &Arc<Backend>) -> Error {
-    Error::new(DTL_ERROR_INTERNAL, format!("backend '{}' lost its exec component", home.name()))
+fn lost(backend: &Arc<Backend>) -> Error {
+    Error::new(DTL_ERROR_INTERNAL, format!("backend '{}' lost its exec component", backend.name()))
 }
 
 /// Calls a function of the program. The error text names the function.
@@ -111,7 +111,7 @@ fn outcome(call: impl FnOnce() -> dtl_status_t, what: impl FnOnce() -> String) -
 
 #[cold]
 fn failed(status: dtl_status_t, what: &str) -> Error {
-    Error::told(&format!("{what} returned"), status)
+    Error::of_status(&format!("{what} returned"), status)
 }
 
 /// Returns a device description with all fields unset.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Compiled source.
 pub struct Module {
-    home: Arc<Backend>,
+    backend: Arc<Backend>,
     token: Token,
     name: String,
     log: String,
@@ -28,16 +28,20 @@ impl Module {
     /// Compiles a source for a device. Writes the compiler's output to `log` on failure, otherwise
     /// to the module.
     pub fn compile(
-        home: Arc<Backend>,
+        backend: Arc<Backend>,
         device: i32,
         source: &mut Source,
         needs: &[environment::Requirement],
         log: &mut String,
     ) -> Result<Self> {
         trace::about(|| {
-            Args::NONE.what(format_args!("{} for {}", source.name.to_string_lossy(), home.name()))
+            Args::NONE.what(format_args!(
+                "{} for {}",
+                source.name.to_string_lossy(),
+                backend.name()
+            ))
         });
-        let modules = modules_of(&home)?;
+        let modules = modules_of(&backend)?;
         let (held, lists) = environment::for_source(needs)?;
         if !is_compiled(source.language) {
             // A string from C contains no NUL byte.
@@ -47,7 +51,7 @@ impl Module {
         source.libraries = lists.libraries;
         let token = modules.compile(device, source, log)?;
         let name = source.name.to_string_lossy().into_owned();
-        Ok(Module { home, token, name, log: std::mem::take(log), _environments: held })
+        Ok(Module { backend, token, name, log: std::mem::take(log), _environments: held })
     }
 
     /// Returns the output of the compiler.
@@ -58,7 +62,7 @@ impl Module {
     /// Finds a kernel of the module. Fails if its signature does not match the source.
     pub fn kernel(self: &Arc<Self>, wanted: KernelQuery<'_>) -> Result<Kernel> {
         let declared = wanted.signature.map(signature::parse).transpose()?;
-        let (compiled, known) = modules_of(&self.home)?
+        let (compiled, known) = modules_of(&self.backend)?
             .kernel(self.token, wanted)
             .map_err(|error| error.within(&format!("module '{}'", self.name)))?;
         let own = match compiled {
@@ -79,15 +83,17 @@ impl Module {
         let sizes = || known.map(|sizes| sizes.into_iter().map(Argument::of_size).collect());
         part.arguments = declared.or_else(sizes);
         Ok(match compiled {
-            Compiled::Blocks(function) => Kernel::of_blocks(Arc::clone(&self.home), function, part),
-            Compiled::Own(_) => Kernel::of_module(Arc::clone(&self.home), part),
+            Compiled::Blocks(function) => {
+                Kernel::of_blocks(Arc::clone(&self.backend), function, part)
+            }
+            Compiled::Own(_) => Kernel::of_module(Arc::clone(&self.backend), part),
         })
     }
 }
 
 impl Drop for Module {
     fn drop(&mut self) {
-        let ended = modules_of(&self.home).and_then(|modules| modules.destroy(self.token));
+        let ended = modules_of(&self.backend).and_then(|modules| modules.destroy(self.token));
         if let Err(error) = ended {
             // no caller is left to return the failure to
             log::warning!("destroying a module: {error}");
@@ -100,14 +106,14 @@ fn is_compiled(language: dtl_enum_word_t) -> bool {
     [DTL_LANGUAGE_BINARY, DTL_LANGUAGE_PTX, DTL_LANGUAGE_SPIRV].contains(&language)
 }
 
-fn modules_of(home: &Backend) -> Result<&dyn Modules> {
-    match home.modules.as_deref() {
+fn modules_of(backend: &Backend) -> Result<&dyn Modules> {
+    match backend.modules.as_deref() {
         Some(modules) => Ok(modules),
         None => fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "backend '{}' compiles no source; make kernels from functions \
              (dtl_kernel_from_function), or take a backend that supports \"modules\"",
-            home.name()
+            backend.name()
         ),
     }
 }
@@ -138,7 +144,7 @@ impl ModuleKernel {
     /// Queues the backend's kernel on a stream of the backend.
     pub fn launch(&self, stream: Token, launch: &ModuleLaunch<'_>) -> Result<()> {
         match self.own {
-            Some(own) => modules_of(&self.module.home)?.launch(stream, own, launch),
+            Some(own) => modules_of(&self.module.backend)?.launch(stream, own, launch),
             None => fail!(DTL_ERROR_INTERNAL, "kernel '{}' is not its backend's", self.name),
         }
     }
@@ -147,7 +153,8 @@ impl ModuleKernel {
 impl Drop for ModuleKernel {
     fn drop(&mut self) {
         let Some(own) = self.own else { return };
-        let ended = modules_of(&self.module.home).and_then(|modules| modules.kernel_destroy(own));
+        let ended =
+            modules_of(&self.module.backend).and_then(|modules| modules.kernel_destroy(own));
         if let Err(error) = ended {
             log::warning!("destroying a kernel: {error}");
         }

@@ -18,7 +18,7 @@ use super::fence::{Fence, WaitOutcome};
 use super::host::closure_table;
 use super::host::host_stream::{HostStream, StreamWork};
 use super::kernel::{Code, Grid, Kernel, check_shape};
-use super::{Limits, exec_of, outcome, reentrancy, same_home};
+use super::{Limits, exec_of, outcome, reentrancy, same_backend};
 use crate::abi::devices::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// In-order queue of work on a device.
 pub struct Stream {
-    home: Arc<Backend>,
+    backend: Arc<Backend>,
     device: i32,
     limits: Limits,
     body: StreamImpl,
@@ -65,41 +65,41 @@ struct Foreign {
 impl Stream {
     /// Creates a stream on a device: a backend stream if the backend provides streams, else the
     /// library's own queue.
-    pub fn create(home: Arc<Backend>, device: i32, flags: u64) -> Result<Self> {
+    pub fn create(backend: Arc<Backend>, device: i32, flags: u64) -> Result<Self> {
         if flags != 0 {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "stream flags {flags:#x} are unknown; pass 0"
             );
         }
-        let body = match home.exec.as_deref().filter(|exec| exec.groups().streams) {
+        let body = match backend.exec.as_deref().filter(|exec| exec.groups().streams) {
             Some(exec) => {
                 StreamImpl::Backend(Foreign::new(exec.stream_create(device, flags)?, true))
             }
-            None => StreamImpl::Own(HostStream::new(Arc::clone(&home), device)),
+            None => StreamImpl::Own(HostStream::new(Arc::clone(&backend), device)),
         };
-        let limits = super::limits(&home, device);
-        Ok(Stream { home, device, limits, body })
+        let limits = super::limits(&backend, device);
+        Ok(Stream { backend, device, limits, body })
     }
 
     /// Creates a stream for `native`, a stream that the caller created with the backend's interface
     /// and continues to own.
-    pub fn wrap(home: Arc<Backend>, device: i32, native: Token) -> Result<Self> {
-        let Some(exec) = home.exec.as_deref().filter(|exec| exec.groups().streams) else {
+    pub fn wrap(backend: Arc<Backend>, device: i32, native: Token) -> Result<Self> {
+        let Some(exec) = backend.exec.as_deref().filter(|exec| exec.groups().streams) else {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "backend '{}' has no streams of its own to wrap; use dtl_stream_create",
-                home.name()
+                backend.name()
             );
         };
         let body = StreamImpl::Backend(Foreign::new(exec.stream_wrap(device, native)?, false));
-        let limits = super::limits(&home, device);
-        Ok(Stream { home, device, limits, body })
+        let limits = super::limits(&backend, device);
+        Ok(Stream { backend, device, limits, body })
     }
 
     /// Returns the backend for which the stream was created.
-    pub fn home(&self) -> &Arc<Backend> {
-        &self.home
+    pub fn backend(&self) -> &Arc<Backend> {
+        &self.backend
     }
 
     /// Returns the number of references to the backend that the stream has. The library's own queue
@@ -120,12 +120,14 @@ impl Stream {
     /// the library's own.
     pub fn native(&self) -> Result<Token> {
         match &self.body {
-            StreamImpl::Backend(foreign) => Ok(exec_of(&self.home)?.stream_native(foreign.token)),
+            StreamImpl::Backend(foreign) => {
+                Ok(exec_of(&self.backend)?.stream_native(foreign.token))
+            }
             StreamImpl::Own(_) => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "backend '{}' has no streams of its own: this one is the library's and has no \
                  native pointer",
-                self.home.name()
+                self.backend.name()
             ),
         }
     }
@@ -150,7 +152,7 @@ impl Stream {
         match &self.body {
             StreamImpl::Own(queue) => queue.synchronize("a stream"),
             StreamImpl::Backend(foreign) => {
-                let result = exec_of(&self.home)?.stream_synchronize(foreign.token);
+                let result = exec_of(&self.backend)?.stream_synchronize(foreign.token);
                 let failure = foreign.trail.take();
                 result.and(failure.map_or(Ok(()), Err))
             }
@@ -165,7 +167,7 @@ impl Stream {
             StreamImpl::Own(queue) => return queue.failure().map_or(Ok(true), Err),
             StreamImpl::Backend(foreign) => foreign,
         };
-        let exec = exec_of(&self.home)?;
+        let exec = exec_of(&self.backend)?;
         let done = match exec.stream_query(foreign.token) {
             Some(result) => result?,
             None if exec.groups().events => foreign.query_by_event(exec)?,
@@ -186,9 +188,9 @@ impl Stream {
     pub fn record(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
             (StreamImpl::Backend(foreign), EventBody::Backend(mark))
-                if same_home(&self.home, event.home()) =>
+                if same_backend(&self.backend, event.backend()) =>
             {
-                exec_of(&self.home)?.event_record(mark.token, foreign.token)?;
+                exec_of(&self.backend)?.event_record(mark.token, foreign.token)?;
                 mark.follow(&foreign.trail);
                 Ok(())
             }
@@ -205,7 +207,7 @@ impl Stream {
                 queue.mark(|failure| own.complete(failure), || own.begin())
             }
             (StreamImpl::Backend(foreign), EventBody::Own(own))
-                if same_home(&self.home, event.home()) =>
+                if same_backend(&self.backend, event.backend()) =>
             {
                 self.finish(foreign)?;
                 own.complete(foreign.trail.peek());
@@ -222,8 +224,8 @@ impl Stream {
             format!(
                 "an event of backend '{}' cannot be recorded on a stream of backend '{}'; make one \
                  with dtl_event_create for that backend",
-                event.home().name(),
-                self.home.name()
+                event.backend().name(),
+                self.backend.name()
             ),
         )
     }
@@ -240,10 +242,10 @@ impl Stream {
                 queue.push(StreamWork::Await(fence))
             }
             (StreamImpl::Backend(foreign), EventBody::Backend(of))
-                if same_home(&self.home, event.home()) =>
+                if same_backend(&self.backend, event.backend()) =>
             {
                 self.note_work();
-                match exec_of(&self.home)?.stream_wait_event(foreign.token, of.token) {
+                match exec_of(&self.backend)?.stream_wait_event(foreign.token, of.token) {
                     Some(result) => result.and_then(|()| self.carry(foreign, event, of.mark())),
                     None => {
                         foreign.trail.note(event.sync());
@@ -276,7 +278,7 @@ impl Stream {
     /// Waits for the stream and records its failure as unreported. Fails with INVALID_STATE if work
     /// of the stream itself is the caller.
     fn finish(&self, foreign: &Foreign) -> Result<()> {
-        match exec_of(&self.home)?.stream_synchronize(foreign.token) {
+        match exec_of(&self.backend)?.stream_synchronize(foreign.token) {
             Err(error) if error.status() == DTL_ERROR_INVALID_STATE => Err(error),
             result => {
                 foreign.trail.note(result);
@@ -315,7 +317,7 @@ impl Stream {
             StreamImpl::Backend(foreign) => foreign,
         };
         self.note_work();
-        let exec = exec_of(&self.home)?;
+        let exec = exec_of(&self.backend)?;
         let (trail, number) = (Arc::clone(&foreign.trail), foreign.trail.begin());
         let (function, user) = closure_table::issue(Box::new(move || {
             let result = reentrancy::during(trail.id(), work);
@@ -340,7 +342,9 @@ impl Stream {
 
     /// Queues a launch of a kernel over a grid. The launch owns copies of the arguments.
     pub fn launch(&self, kernel: &Kernel, shape: &dtl_launch_t, args: ArgPack) -> Result<()> {
-        trace::about(|| Args::NONE.what(format_args!("{} on {}", kernel.name(), self.home.name())));
+        trace::about(|| {
+            Args::NONE.what(format_args!("{} on {}", kernel.name(), self.backend.name()))
+        });
         self.check_launch(kernel, shape, args.sizes())?;
         match (&self.body, kernel.code()) {
             (StreamImpl::Own(queue), Some(code)) => {
@@ -353,20 +357,20 @@ impl Stream {
                 DTL_ERROR_NOT_SUPPORTED,
                 "backend '{}' launches its kernels on streams of its own only, and this one is the \
                  library's",
-                self.home.name()
+                self.backend.name()
             ),
         }
     }
 
     /// Fails if a launch is invalid on this stream, whether a handler or the backend would run it.
     pub fn check_launch(&self, kernel: &Kernel, shape: &dtl_launch_t, sizes: &[u64]) -> Result<()> {
-        if !same_home(&self.home, kernel.home()) {
+        if !same_backend(&self.backend, kernel.backend()) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "a kernel of backend '{}' cannot be launched on a stream of backend '{}'; make the \
                  kernel for that backend",
-                kernel.home().name(),
-                self.home.name()
+                kernel.backend().name(),
+                self.backend.name()
             );
         }
         check_shape(shape, &self.limits)?;
@@ -406,7 +410,7 @@ impl Stream {
         // The launch slot calls the function once for each thread, so it cannot run whole-block
         // code.
         if !code.is_whole_block {
-            if let Some(result) = exec_of(&self.home)?.launch(foreign.token, &launch) {
+            if let Some(result) = exec_of(&self.backend)?.launch(foreign.token, &launch) {
                 return result;
             }
         }
@@ -424,7 +428,8 @@ impl Stream {
             StreamImpl::Backend(foreign) if foreign.owned && Arc::strong_count(self) > 1 => {
                 // An unreported failure is dropped: the handle is destroyed, so no call can return
                 // the failure.
-                let _ = exec_of(&self.home).and_then(|exec| exec.stream_synchronize(foreign.token));
+                let _ =
+                    exec_of(&self.backend).and_then(|exec| exec.stream_synchronize(foreign.token));
             }
             StreamImpl::Backend(_) => {}
         }
@@ -433,7 +438,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let (StreamImpl::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref())
+        let (StreamImpl::Backend(foreign), Some(exec)) = (&self.body, self.backend.exec.as_deref())
         else {
             return;
         };

@@ -86,10 +86,10 @@ fn a_stream_keeps_its_order() {
 
 #[test]
 fn a_failure_sticks_until_it_is_reported_once() {
-    let home = plain();
-    let stream = Stream::create(Arc::clone(&home), 0, 0).unwrap();
-    let before = Event::create(Arc::clone(&home), 0).unwrap();
-    let after = Event::create(Arc::clone(&home), 0).unwrap();
+    let backend = plain();
+    let stream = Stream::create(Arc::clone(&backend), 0, 0).unwrap();
+    let before = Event::create(Arc::clone(&backend), 0).unwrap();
+    let after = Event::create(Arc::clone(&backend), 0).unwrap();
     let gate = Gate::on(&stream);
     stream.record(&before).unwrap();
     stream.host_callback(Some(give), number(DTL_ERROR_MEMORY as usize)).unwrap();
@@ -100,7 +100,7 @@ fn a_failure_sticks_until_it_is_reported_once() {
     assert_eq!(status(after.sync()), DTL_ERROR_MEMORY, "the first failure");
     assert_eq!(status(before.sync()), DTL_SUCCESS);
     assert_eq!(status(stream.query()), DTL_ERROR_MEMORY, "asking does not clear it");
-    let idle = Event::create(home, 0).unwrap();
+    let idle = Event::create(backend, 0).unwrap();
     stream.record(&idle).unwrap();
     assert_eq!(status(idle.query()), DTL_ERROR_MEMORY, "recorded on the idle stream");
     let error = stream.synchronize().unwrap_err();
@@ -113,10 +113,12 @@ fn a_failure_sticks_until_it_is_reported_once() {
 
 #[test]
 fn a_failure_crosses_streams_through_an_event() {
-    let home = plain();
-    let (a, b) =
-        (Stream::create(plain(), 0, 0).unwrap(), Stream::create(Arc::clone(&home), 0, 0).unwrap());
-    let event = Arc::new(Event::create(home, 0).unwrap());
+    let backend = plain();
+    let (a, b) = (
+        Stream::create(plain(), 0, 0).unwrap(),
+        Stream::create(Arc::clone(&backend), 0, 0).unwrap(),
+    );
+    let event = Arc::new(Event::create(backend, 0).unwrap());
     let gate = Gate::on(&a);
     a.host_callback(Some(give), number(DTL_ERROR_MEMORY as usize)).unwrap();
     a.record(&event).unwrap();
@@ -129,12 +131,12 @@ fn a_failure_crosses_streams_through_an_event() {
 
 #[test]
 fn ping_pong_with_one_event_does_not_lock_up() {
-    let home = plain();
+    let backend = plain();
     let (a, b) = (
-        Stream::create(Arc::clone(&home), 0, 0).unwrap(),
-        Stream::create(Arc::clone(&home), 0, 0).unwrap(),
+        Stream::create(Arc::clone(&backend), 0, 0).unwrap(),
+        Stream::create(Arc::clone(&backend), 0, 0).unwrap(),
     );
-    let event = Arc::new(Event::create(home, 0).unwrap());
+    let event = Arc::new(Event::create(backend, 0).unwrap());
     let count = Arc::new(AtomicU32::new(0));
     for _ in 0..500 {
         for (from, to) in [(&a, &b), (&b, &a)] {
@@ -154,9 +156,9 @@ fn ping_pong_with_one_event_does_not_lock_up() {
 
 #[test]
 fn destroying_an_event_frees_those_who_wait() {
-    let home = plain();
-    let stream = Stream::create(Arc::clone(&home), 0, 0).unwrap();
-    let event = Arc::new(Event::create(home, 0).unwrap());
+    let backend = plain();
+    let stream = Stream::create(Arc::clone(&backend), 0, 0).unwrap();
+    let event = Arc::new(Event::create(backend, 0).unwrap());
     let gate = Gate::on(&stream);
     stream.record(&event).unwrap();
     assert_eq!(status(event.wait(1_000_000)), DTL_ERROR_TIMEOUT);
@@ -185,7 +187,11 @@ fn closing_a_stream_finishes_its_work() {
     stream.close();
     assert_eq!(count.load(Ordering::Relaxed), 100);
     assert_eq!(status(stream.run(|| Ok(()))), DTL_ERROR_CANCELED);
-    assert_eq!(Arc::strong_count(stream.home()), stream.home_shares(), "no share is left behind");
+    assert_eq!(
+        Arc::strong_count(stream.backend()),
+        stream.home_shares(),
+        "no share is left behind"
+    );
 
     let own = Arc::new(Stream::create(plain(), 0, 0).unwrap());
     let itself = Arc::clone(&own);
@@ -201,9 +207,9 @@ fn closing_a_stream_finishes_its_work() {
 
 #[test]
 fn elapsed_time_needs_two_finished_records() {
-    let home = plain();
-    let stream = Stream::create(Arc::clone(&home), 0, 0).unwrap();
-    let make = |flags| Event::create(Arc::clone(&home), flags).unwrap();
+    let backend = plain();
+    let stream = Stream::create(Arc::clone(&backend), 0, 0).unwrap();
+    let make = |flags| Event::create(Arc::clone(&backend), flags).unwrap();
     let (start, stop, untimed) = (make(0), make(0), make(DTL_EVENT_NO_TIMING));
     assert_eq!(status(start.sync()), DTL_SUCCESS, "never recorded = done");
     assert_eq!(status(start.elapsed_ns(&stop)), DTL_ERROR_INVALID_STATE);
@@ -217,15 +223,15 @@ fn elapsed_time_needs_two_finished_records() {
     stop.sync().unwrap();
     assert!(start.elapsed_ns(&stop).unwrap() >= 2_000_000);
     assert_eq!(status(stop.elapsed_ns(&start)), DTL_ERROR_INVALID_ARGUMENT);
-    assert_eq!(status(Event::create(home, 8)), DTL_ERROR_INVALID_ARGUMENT);
+    assert_eq!(status(Event::create(backend, 8)), DTL_ERROR_INVALID_ARGUMENT);
 }
 
 #[test]
 fn missing_slots_are_filled_in() {
     let mock = mock(EVENTS, false);
-    let home = home_of(&mock);
-    let stream = Stream::create(Arc::clone(&home), 0, 0).unwrap();
-    let event = Arc::new(Event::create(Arc::clone(&home), 0).unwrap());
+    let backend = home_of(&mock);
+    let stream = Stream::create(Arc::clone(&backend), 0, 0).unwrap();
+    let event = Arc::new(Event::create(Arc::clone(&backend), 0).unwrap());
     *mock.stalled.lock() = true;
     assert!(!stream.query().unwrap() && !stream.query().unwrap());
     assert_eq!(mock.count("event_record"), 1, "one probe serves until it is reached");
@@ -241,7 +247,7 @@ fn missing_slots_are_filled_in() {
     assert_eq!(status(stream.query()), DTL_ERROR_MEMORY);
     assert_eq!(status(stream.synchronize()), DTL_ERROR_MEMORY);
     assert_eq!(status(stream.synchronize()), DTL_SUCCESS);
-    let kernel = Kernel::from_function(home, coordinates, number(0));
+    let kernel = Kernel::from_function(backend, coordinates, number(0));
     stream.launch(&kernel, &shape([1; 3], [1; 3]), ArgPack::EMPTY).unwrap();
     drop(stream);
     drop(event);
@@ -251,9 +257,9 @@ fn missing_slots_are_filled_in() {
 #[test]
 fn a_backends_slots_are_used() {
     let mock = mock(EVENTS, true);
-    let home = home_of(&mock);
-    let stream = Stream::create(Arc::clone(&home), 0, 0).unwrap();
-    let event = Arc::new(Event::create(Arc::clone(&home), 0).unwrap());
+    let backend = home_of(&mock);
+    let stream = Stream::create(Arc::clone(&backend), 0, 0).unwrap();
+    let event = Arc::new(Event::create(Arc::clone(&backend), 0).unwrap());
     assert_eq!(stream.native().unwrap().get(), 16);
     assert!(stream.query().unwrap());
     stream.record(&event).unwrap();
@@ -261,14 +267,14 @@ fn a_backends_slots_are_used() {
     assert_eq!(event.elapsed_ns(&event).unwrap(), 5);
     stream.host_callback(Some(give), number(DTL_ERROR_MEMORY as usize)).unwrap();
     assert_eq!(status(stream.synchronize()), DTL_ERROR_MEMORY);
-    let kernel = Kernel::from_function(Arc::clone(&home), coordinates, number(0));
+    let kernel = Kernel::from_function(Arc::clone(&backend), coordinates, number(0));
     stream.launch(&kernel, &shape([1; 3], [1; 3]), ArgPack::EMPTY).unwrap();
     for slot in
         ["stream_query", "stream_wait_event", "event_elapsed", "stream_host_callback", "launch"]
     {
         assert_eq!(mock.count(slot), 1, "{slot}");
     }
-    let wrapped = Stream::wrap(home, 0, number(48)).unwrap();
+    let wrapped = Stream::wrap(backend, 0, number(48)).unwrap();
     drop(wrapped);
     assert_eq!(mock.count("stream_destroy"), 0, "the caller's own");
     drop(stream);
@@ -278,10 +284,10 @@ fn a_backends_slots_are_used() {
 #[test]
 fn backends_mix_as_far_as_they_can() {
     let mock = mock(STREAMS, true);
-    let home = home_of(&mock);
-    let foreign = Stream::create(Arc::clone(&home), 0, 0).unwrap();
+    let backend = home_of(&mock);
+    let foreign = Stream::create(Arc::clone(&backend), 0, 0).unwrap();
     let own = Stream::create(plain(), 0, 0).unwrap();
-    let of_mock = Arc::new(Event::create(home, 0).unwrap());
+    let of_mock = Arc::new(Event::create(backend, 0).unwrap());
     let of_plain = Arc::new(Event::create(plain(), 0).unwrap());
     foreign.record(&of_mock).unwrap();
     assert_eq!(mock.count("stream_synchronize"), 1, "no events: the record waits");
@@ -332,14 +338,14 @@ fn a_launch_runs_the_whole_grid() {
         std::thread::sleep(Duration::from_micros(20));
         DTL_SUCCESS
     }
-    let home = plain();
-    let stream = Stream::create(Arc::clone(&home), 0, 0).unwrap();
-    let kernel = Kernel::from_function(Arc::clone(&home), slow, Addr::NULL);
+    let backend = plain();
+    let stream = Stream::create(Arc::clone(&backend), 0, 0).unwrap();
+    let kernel = Kernel::from_function(Arc::clone(&backend), slow, Addr::NULL);
     stream.launch(&kernel, &shape([4, 1, 1], [8, 1, 1]), ArgPack::EMPTY).unwrap();
     stream.launch(&kernel, &shape([2, 3, 2], [1, 2, 3]), ArgPack::EMPTY).unwrap();
     stream.synchronize().unwrap();
     assert_eq!(CALLS.load(Ordering::Relaxed), 32 + 72);
-    let failing = Kernel::from_function(home, fails, Addr::NULL);
+    let failing = Kernel::from_function(backend, fails, Addr::NULL);
     stream.launch(&failing, &shape([9, 9, 9], [1; 3]), ArgPack::EMPTY).unwrap();
     let error = stream.synchronize().unwrap_err();
     assert!(

@@ -42,7 +42,7 @@ pub fn adopt(
         return unfit();
     }
     if let Some(block) = heap::find(addr) {
-        if requested != host_alloc::home() {
+        if requested != host_alloc::backend() {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "\"{who}\" gave {addr:?}, plain memory of the host: only the host's backend gives \
@@ -71,9 +71,9 @@ pub fn adopt(
 /// reference to the memory exists.
 #[cold]
 pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
-    let home = match heap::find(addr) {
+    let handle = match heap::find(addr) {
         Some(block) => {
-            (block.base == addr.get() && block.tag == host_alloc::NO_POOL).then(host_alloc::home)
+            (block.base == addr.get() && block.tag == host_alloc::NO_POOL).then(host_alloc::backend)
         }
         None => LEDGER
             .read()
@@ -81,11 +81,11 @@ pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
             .filter(|known| known.pool == 0)
             .map(|known| known.backend),
     };
-    let Some(home) = home else { return };
+    let Some(handle) = handle else { return };
     let freed = match order {
         // The handler may have queued work that uses the memory.
         Some(stream) => stream_ordered::free(inside, stream, addr),
-        None => registry::find(inside, home)
+        None => registry::find(inside, handle)
             .and_then(|backend| super::free(Owner::Program, backend, addr)),
     };
     if let Err(error) = freed {

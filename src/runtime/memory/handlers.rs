@@ -87,7 +87,7 @@ pub fn alloc_from(
     wanted: &Request,
     order: Option<&Stream>,
 ) -> Result<Addr> {
-    let addr = match order.filter(|stream| stream.home().handle() == from.handle()) {
+    let addr = match order.filter(|stream| stream.backend().handle() == from.handle()) {
         Some(stream) => stream_ordered::alloc_own(stream, wanted)?,
         None => super::alloc_own(owner, from, wanted)?,
     };

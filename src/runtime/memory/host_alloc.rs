@@ -28,7 +28,7 @@ pub fn settle(backend: dtl_backend_t) {
 }
 
 /// Returns the handle of the backend whose plain memory the allocator serves.
-pub fn home() -> dtl_backend_t {
+pub fn backend() -> dtl_backend_t {
     dtl_backend_t { id: HOME.load(Ordering::Acquire) }
 }
 

@@ -160,10 +160,10 @@ pub fn import(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Addr, u64
     backend.memory_use.begin(backend)?;
     let made = map(backend, exports, &ticket, extent).and_then(|addr| {
         let Extent { kind, size, align } = extent;
-        let (home, hidden) = (backend.handle(), device_only::is_hidden(backend, kind));
+        let (handle, hidden) = (backend.handle(), device_only::is_hidden(backend, kind));
         let (imported, room, pool) = (true, size, 0);
         let new = Allocation {
-            backend: home,
+            backend: handle,
             device,
             kind,
             size,

@@ -135,7 +135,7 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
 fn plain_allocation(found: heap::LiveBlock) -> Allocation {
     let (size, kind) = (found.size, host_alloc::kind(found.kind));
     Allocation {
-        backend: host_alloc::home(),
+        backend: host_alloc::backend(),
         device: 0,
         kind,
         size,
@@ -218,13 +218,13 @@ fn admit(
     backend.memory_use.begin(backend)?;
     let addr = take().inspect_err(|_| backend.memory_use.give_up())?;
     let Extent { kind, size, align } = extent;
-    let (home, hidden) = (backend.handle(), device_only::is_hidden(backend, kind));
+    let (handle, hidden) = (backend.handle(), device_only::is_hidden(backend, kind));
     let (pool, imported, room, serial) = (owner.pool(), false, size, 0);
-    backend.memory_use.grew(size, host_alloc::serves(home));
+    backend.memory_use.grew(size, host_alloc::serves(handle));
     enter(
         addr,
         Allocation {
-            backend: home,
+            backend: handle,
             device,
             kind,
             size,

@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// the stream.
 pub fn alloc(order: Order<'_>, wanted: &Request) -> Result<Addr> {
     let Order { stream, .. } = order;
-    let backend: &Backend = stream.home();
+    let backend: &Backend = stream.backend();
     let Request { kind, size, .. } = *wanted;
     trace::about(|| {
         Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name()))
@@ -44,7 +44,7 @@ pub fn alloc(order: Order<'_>, wanted: &Request) -> Result<Addr> {
 /// synchronously.
 pub fn alloc_own(stream: &Stream, wanted: &Request) -> Result<Addr> {
     let Request { kind, size, align } = *wanted;
-    let backend: &Backend = stream.home();
+    let backend: &Backend = stream.backend();
     let memory = backend.memory()?;
     let align = check(size, align)?;
     if let Some(code) = host_alloc::code(kind).filter(|_| host_alloc::serves(backend.handle())) {
@@ -117,7 +117,7 @@ impl Leaving {
     /// backend supports that. Returns `Err(self)` otherwise.
     fn queue(mut self, stream: &Stream) -> std::result::Result<Result<()>, Self> {
         let queue = || {
-            let ours = Arc::ptr_eq(stream.home(), &self.backend) && !self.allocation.imported;
+            let ours = Arc::ptr_eq(stream.backend(), &self.backend) && !self.allocation.imported;
             let (token, memory) = (stream.token().filter(|_| ours)?, self.backend.memory.as_ref()?);
             let Allocation { kind, room, align, .. } = self.allocation;
             // Before the free is queued, because afterwards the address may belong to another

@@ -299,7 +299,7 @@ pub(super) fn slot(call: impl FnOnce() -> dtl_status_t, name: &str) -> Result<()
 /// Creates the error for the failed slot `name`, which was called after the mark `before`.
 #[cold]
 pub(super) fn slot_failed(status: dtl_status_t, name: &str, before: Mark) -> Error {
-    before.explain(Error::told(&format!("{name} of the program's table returned"), status))
+    before.explain(Error::of_status(&format!("{name} of the program's table returned"), status))
 }
 
 /// Fails with DTL_ERROR_LIMIT if `count` exceeds the maximum number of resources.

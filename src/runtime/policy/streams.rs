@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(super) fn of_all_devices(inside: &Guard, backend: dtl_backend_t) -> Result<Vec<u64>> {
     let mut made = Vec::new();
     if backend.id != 0 {
-        let backend = handles::home(inside, backend)?;
+        let backend = handles::backend_of(inside, backend)?;
         add_streams(&backend, &mut made).inspect_err(|_| close_streams(&made))?;
         return Ok(made);
     }
@@ -25,8 +25,8 @@ pub(super) fn of_all_devices(inside: &Guard, backend: dtl_backend_t) -> Result<V
         if backend.device.is_none() || backend.auto_priority == i32::MIN {
             continue;
         }
-        let home = handles::home(inside, backend.handle());
-        let there = home.and_then(|home| add_streams(&home, &mut made));
+        let owner = handles::backend_of(inside, backend.handle());
+        let there = owner.and_then(|owner| add_streams(&owner, &mut made));
         if let Err(error) = there {
             reasons.push(error.text().to_owned());
         }
@@ -57,8 +57,8 @@ pub(super) fn close_streams(streams: &[u64]) {
 /// policy that needs task times is initialized.
 pub(super) fn check_timing(stream: &Stream) -> Result<()> {
     let (start, stop) = (
-        Event::create(Arc::clone(stream.home()), 0)?,
-        Event::create(Arc::clone(stream.home()), 0)?,
+        Event::create(Arc::clone(stream.backend()), 0)?,
+        Event::create(Arc::clone(stream.backend()), 0)?,
     );
     stream.record(&start)?;
     stream.record(&stop)?;
@@ -77,7 +77,7 @@ impl Events {
         let unused = self.0.lock().pop();
         let event = match unused {
             Some(event) => event,
-            None => Arc::new(Event::create(Arc::clone(stream.home()), 0)?),
+            None => Arc::new(Event::create(Arc::clone(stream.backend()), 0)?),
         };
         stream.record(&event)?;
         Ok(event)

@@ -73,7 +73,7 @@ pub fn outcome(status: dtl_status_t, before: Mark) -> Result<()> {
 
 #[cold]
 fn task_failed(status: dtl_status_t) -> Error {
-    Error::told("a task ended with", status)
+    Error::of_status("a task ended with", status)
 }
 
 impl Policy {

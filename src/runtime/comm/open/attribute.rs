@@ -112,7 +112,7 @@ impl Attributes {
                         "no duplicate was made: the copy function of attribute key {number} \
                          returned"
                     );
-                    let error = before.explain(Error::told(&what, status));
+                    let error = before.explain(Error::of_status(&what, status));
                     to.delete_all(dtl_comm_t::NULL);
                     return Err(error);
                 }

@@ -189,7 +189,7 @@ fn is_direct(comm: &Comm, allocation: &Allocation) -> bool {
 /// Reports to `dtl_explain`, once per communicator and kind of access, how buffers are transferred.
 fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     let bit = 1 << reach as u8;
-    if allocation.backend == host_alloc::home()
+    if allocation.backend == host_alloc::backend()
         || comm.explained.fetch_or(bit, Ordering::Relaxed) & bit != 0
     {
         return;

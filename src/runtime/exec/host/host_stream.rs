@@ -62,7 +62,7 @@ pub struct HostStream {
 }
 
 struct StreamShared {
-    home: Arc<Backend>,
+    backend: Arc<Backend>,
     device: i32,
     /// Number of tasks ever queued; equal to `completed` while the queue is idle. Written under the
     /// lock.
@@ -90,7 +90,7 @@ struct StreamState {
 
 impl HostStream {
     /// Creates an empty queue. Its worker makes `device` current before its first task.
-    pub fn new(home: Arc<Backend>, device: i32) -> Self {
+    pub fn new(backend: Arc<Backend>, device: i32) -> Self {
         let state = StreamState {
             tasks: VecDeque::with_capacity(CAPACITY),
             failure: None,
@@ -102,7 +102,7 @@ impl HostStream {
         };
         HostStream {
             shared: Arc::new(StreamShared {
-                home,
+                backend,
                 device,
                 submitted: AtomicU64::new(0),
                 completed: AtomicU64::new(0),
@@ -288,7 +288,7 @@ impl StreamShared {
     /// worker.
     fn work_off(&self) {
         open_state::enter_own_thread();
-        let bound = crate::runtime::exec::bind(&self.home, self.device);
+        let bound = crate::runtime::exec::bind(&self.backend, self.device);
         let mut state = self.state.lock();
         if let Err(error) = bound {
             self.keep(&mut state, error);

@@ -57,7 +57,7 @@ fn by_backend(
     from: &Located<'_>,
 ) -> Option<Result<()>> {
     let owner = to.owner.or(from.owner)?;
-    let ours = |side: &Located<'_>| side.owner.is_none_or(|owner| is_home(stream, owner));
+    let ours = |side: &Located<'_>| side.owner.is_none_or(|owner| is_on(stream, owner));
     if !ours(to) || !ours(from) {
         return None;
     }
@@ -66,8 +66,8 @@ fn by_backend(
     Some(result)
 }
 
-fn is_home(stream: &Stream, backend: &Backend) -> bool {
-    std::ptr::addr_eq(Arc::as_ptr(stream.home()), backend)
+fn is_on(stream: &Stream, backend: &Backend) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(stream.backend()), backend)
 }
 
 /// Queues a fill of all bytes of `dst` with `value`.
@@ -80,7 +80,7 @@ pub fn fill(inside: &Guard, stream: &Stream, dst: Region, value: u8) -> Result<(
         return stream.run(move || transfer::fill(&epoch::enter(), dst, value));
     };
     if let Some(transfer) =
-        to.owner.filter(|owner| is_home(stream, owner)).and_then(|home| home.transfer.as_ref())
+        to.owner.filter(|owner| is_on(stream, owner)).and_then(|home| home.transfer.as_ref())
     {
         if let Some(result) = transfer.fill_async(token, to.place, value) {
             stream.note_work();
@@ -93,14 +93,14 @@ pub fn fill(inside: &Guard, stream: &Stream, dst: Region, value: u8) -> Result<(
 /// Queues the migration of memory towards a device. Memory that cannot migrate is left unchanged.
 pub fn prefetch(inside: &Guard, stream: &Stream, region: Region, device: i32) -> Result<()> {
     if device != DTL_PREFETCH_HOST {
-        handles::check_device(stream.home(), device)?;
+        handles::check_device(stream.backend(), device)?;
     }
     if region.is_empty() {
         return Ok(());
     }
     let at = locate(inside, "ptr", region)?;
     let (Some(token), Some(owner)) =
-        (stream.token(), at.owner.filter(|owner| is_home(stream, owner)))
+        (stream.token(), at.owner.filter(|owner| is_on(stream, owner)))
     else {
         return Ok(());
     };

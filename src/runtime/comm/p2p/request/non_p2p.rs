@@ -151,7 +151,7 @@ pub fn isend_on(
     plan.check(comm)?;
     let was_hidden = device_only::may_be(data.bytes) && p2p_staging::is_hidden(comm, data.bytes)?;
     if was_hidden {
-        check_home(data, event)?;
+        check_event_backend(data, event)?;
     }
     let ticket = comm.recorder.begin(plan.words());
     let gated = TriggeredSend { gate: event.gate(), plan, was_hidden, ticket, is_canceled: false };
@@ -159,14 +159,14 @@ pub fn isend_on(
 }
 
 /// Checks that device memory is of the event's backend: an event orders no other backend's work.
-fn check_home(data: Data, event: &Event) -> Result<()> {
+fn check_event_backend(data: Data, event: &Event) -> Result<()> {
     match device_only::allocation_of(data.bytes)? {
-        Some(allocation) if allocation.hidden && allocation.backend != event.home().handle() => {
+        Some(allocation) if allocation.hidden && allocation.backend != event.backend().handle() => {
             fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "event: it is of backend {}, and buf is device memory of another one, whose work \
                  it does not wait for: use an event of that one",
-                event.home().name()
+                event.backend().name()
             )
         }
         _ => Ok(()),
