@@ -20,7 +20,6 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "sync::wait",
     "handles::epoch",
     "handles::handle_table",
-    "handles::owning_ref",
     "handles::slot_map",
     "memory::buf",
     "memory::dlpack",

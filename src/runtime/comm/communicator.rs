@@ -13,7 +13,7 @@ use crate::runtime::component::{
 };
 use crate::sys::{
     compute::callback::ForeignTester,
-    handles::{handle_table::SlotRefCell, owning_ref::OwningRef},
+    handles::handle_table::{OwningRef, SlotRefCell},
     sync::{
         atomic_lock::BiasedTryLock,
         lock::Mutex,

@@ -9,11 +9,11 @@
 //! each other under a lock of their own. The words are atomics, so a second writer by mistake would
 //! garble records, with no worse effect.
 
-use crate::sys::sync::{self, AtomicU64, AtomicUsize, Ordering};
+use crate::sys::sync::{AtomicU64, AtomicUsize, Ordering, size};
 use std::array;
 
 /// Number of 64-bit words of a record.
-pub(crate) const WORDS: usize = sync::size(12, 2);
+pub(crate) const WORDS: usize = size(12, 2);
 
 /// One element of the queue.
 pub(crate) type Record = [u64; WORDS];

@@ -24,18 +24,14 @@
 //! access happens before the free. Entering is a release store, too (an identical instruction on
 //! x86): a destroyer that finds a later entry than it saw has seen the leave between them.
 
-#[path = "epoch/callback_guard.rs"]
-mod callback_guard;
 #[path = "epoch/deferred_work.rs"]
 mod deferred_work;
 #[path = "epoch/fork.rs"] // also where tests/models compiles this file
 mod fork;
 
-pub use self::callback_guard::CallbackGuard;
 pub use self::deferred_work::until_done;
 pub use fork::{ForkGuard, another_was_inside, aside, forget_other_threads, is_aside};
 
-use super::slot_map::SpareSlots;
 use crate::sys::sync::lock::Mutex;
 use crate::sys::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
@@ -71,6 +67,34 @@ pub(super) struct ThreadRecord {
     spare: SpareSlots,
     /// Number of records that were created before this record.
     number: usize,
+}
+
+/// Free slots of one `slot_map` that a thread keeps in its own record. Only that thread accesses
+/// the list.
+pub struct SpareSlots {
+    /// Address of the table; only compared.
+    pub(super) table: AtomicPtr<()>,
+    pub(super) first: AtomicPtr<()>,
+    pub(super) count: AtomicU32,
+}
+
+impl SpareSlots {
+    pub(super) fn none() -> Self {
+        let null = || AtomicPtr::new(ptr::null_mut());
+        SpareSlots { table: null(), first: null(), count: AtomicU32::new(0) }
+    }
+
+    /// Returns true if these slots belong to `table`.
+    pub(super) fn is_of<T>(&self, table: &T) -> bool {
+        ptr::eq(self.table.load(Ordering::Relaxed).cast(), table)
+    }
+
+    /// Empties the list of a thread that does not exist in this forked child, and that may have
+    /// been changing the list at the fork.
+    pub(super) fn forget(&self) {
+        self.count.store(0, Ordering::Relaxed);
+        self.first.store(ptr::null_mut(), Ordering::Relaxed);
+    }
 }
 
 global! {
@@ -268,11 +292,36 @@ impl Visit {
     pub(super) fn into_hazard(self, object: *const ()) -> Option<HazardPointer> {
         HazardPointer::publish(self.inside.record, object)
     }
+
+    /// Leaves the epoch to run a function of the program. Until the result is dropped, the thread
+    /// counts as being in a call; no object is kept alive.
+    #[inline]
+    pub(in crate::sys) fn into_running(self) -> CallbackGuard {
+        let record = self.inside.record;
+        // Before the number becomes even: a thread that sees it even sees this store (release).
+        record.running.store(record.running.load(Ordering::Relaxed) + 1, Ordering::Release);
+        CallbackGuard { record }
+    }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
         self.inside.record.seq.store(self.seq.wrapping_add(2), Ordering::Release);
+    }
+}
+
+/// State of a thread that runs a function of the program between two short visits ([`Visit`]):
+/// outside the epoch, and still in a call. The end leaves deferred work to others or the next
+/// entry.
+pub struct CallbackGuard {
+    record: &'static ThreadRecord,
+}
+
+impl Drop for CallbackGuard {
+    #[inline]
+    fn drop(&mut self) {
+        let running = self.record.running.load(Ordering::Relaxed);
+        self.record.running.store(running.wrapping_sub(1), Ordering::Release);
     }
 }
 

@@ -50,9 +50,9 @@ use crate::runtime::invalid_handle;
 use crate::runtime::memory::device_only;
 use crate::sys::{
     handles::{
-        epoch::{self, Guard},
+        epoch::{self, Guard, SpareSlots},
         handle_table::SlotRef,
-        slot_map::{Locked, LookupFailure, SlotAction, SlotMap, SpareSlots},
+        slot_map::{Locked, LookupFailure, SlotAction, SlotMap},
     },
     sync::hints,
 };
