@@ -43,7 +43,7 @@ rustix = { version = "1.1", default-features = false, features = ["std", "use-li
 proptest = { version = "1", default-features = false, features = ["std"] }
 [workspace]
 END
-printf '#[path = "%s"]\npub mod abi;\n#[path = "%s"]\npub mod sys;\n' "$PWD/src/abi/mod.rs" "$PWD/src/sys/mod.rs" >"$package/lib.rs"
+printf '#[path = "%s"]\npub mod abi;\n#[path = "%s"]\npub mod hints;\n#[path = "%s"]\npub mod sys;\n' "$PWD/src/abi/mod.rs" "$PWD/src/hints.rs" "$PWD/src/sys/mod.rs" >"$package/lib.rs"
 cp Cargo.lock "$package"
 
 # What is left out, by a part of its name; all other tests of src/sys are run.

@@ -17,7 +17,7 @@ use crate::runtime::component::{
 };
 use crate::sys::{
     memory::{buf::Region, host_pages::OpenState},
-    sync::{atomic_lock::SpinLock, lock::Mutex},
+    sync::{lock::Mutex, spin_lock::SpinLock},
 };
 use std::sync::Arc;
 use std::task::Poll;

@@ -4,6 +4,7 @@
 //! - `shared_transport`: an open transport and the contexts on it
 //! - `rank_map`: the transport's ranks that a communicator consists of
 //! - `comm_state`: state (open, closed, revoked) and size, in one word
+//! - `biased_trylock`: the lock of a communicator's collectives
 //! - `communicator`: the communicator itself, [`Comm`]
 //! - `comm_handles`: handle table of communicators
 //! - `op_desc`: descriptions of operations, for the recorder and for comparison between ranks
@@ -19,6 +20,7 @@
 //! - `open`: opening communicators, groups, attributes
 
 mod absence;
+pub mod biased_trylock;
 pub mod coll;
 mod comm_handles;
 mod comm_state;

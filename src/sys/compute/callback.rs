@@ -233,7 +233,7 @@ impl ForeignTester {
         is_patient: impl FnOnce() -> bool,
     ) -> TestOutcome {
         let is_open = self.state.load(Ordering::Acquire) == self.open;
-        if !crate::sys::sync::hints::usually(word & OTHER == 0 && !self.has_odd() && is_open) {
+        if !crate::hints::usually(word & OTHER == 0 && !self.has_odd() && is_open) {
             return TestOutcome::Unasked;
         }
         heard.request = request_in(word);

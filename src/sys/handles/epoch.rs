@@ -35,7 +35,7 @@ pub use fork::{ForkGuard, another_was_inside, aside, forget_other_threads, is_as
 use crate::sys::sync::lock::Mutex;
 use crate::sys::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
-    global, membarrier, thread_local, tls, yield_now,
+    global, thread_local, tls, yield_now,
 };
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -97,6 +97,10 @@ impl SpareSlots {
     }
 }
 
+global! {
+    /// True if the light half of the fence is a real fence, because this process has no membarrier.
+    static NEEDS_FENCE: AtomicBool = AtomicBool::new(true);
+}
 global! {
     static RECORDS: Mutex<Vec<&'static ThreadRecord>> = Mutex::new(Vec::new());
 }
@@ -170,10 +174,38 @@ impl Drop for RecordGuard {
     }
 }
 
+/// Executes the light half of an asymmetric fence, which costs next to nothing. If one thread
+/// stores before the light half and loads after it, and another thread stores before the heavy half
+/// and loads after it, at least one of the two loads sees the store of the other thread.
+pub fn light_fence() {
+    compiler_fence(Ordering::SeqCst);
+    if NEEDS_FENCE.load(Ordering::Relaxed) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Executes the heavy half: makes every running thread of the process execute a full barrier.
+pub fn heavy_fence() {
+    fence(Ordering::SeqCst);
+    if !NEEDS_FENCE.load(Ordering::Relaxed) {
+        // SAFETY: the syscall takes plain numbers and accesses no memory of this process.
+        let _ = unsafe {
+            libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0)
+        };
+    }
+}
+
 /// Registers the process for membarrier. Call before the first entry, and again after a fork.
 pub fn prepare() {
     let records = RECORDS.lock();
-    let needs_fence = membarrier::register();
+    // Miri does not support this system call, so it uses fences.
+    if !cfg!(miri) {
+        let command = libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED;
+        // SAFETY: the syscall takes plain numbers and accesses no memory of this process.
+        let refused = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
+        NEEDS_FENCE.store(refused != 0, Ordering::SeqCst);
+    }
+    let needs_fence = NEEDS_FENCE.load(Ordering::Relaxed);
     records.iter().for_each(|record| record.needs_fence.store(needs_fence, Ordering::SeqCst));
 }
 
@@ -193,7 +225,7 @@ fn adopt_record() -> &'static ThreadRecord {
             aside: AtomicU32::new(0),
             owned: AtomicBool::new(true),
             borrowed: AtomicBool::new(false),
-            needs_fence: AtomicBool::new(membarrier::needs_fence()),
+            needs_fence: AtomicBool::new(NEEDS_FENCE.load(Ordering::Relaxed)),
             spare: SpareSlots::none(),
             number: records.len(),
         }));
@@ -251,7 +283,7 @@ pub fn is_inside() -> bool {
 
 /// Returns true if entering needs no fence, so that [`step_in`] and [`enter_cheaply`] may be used.
 pub fn is_cheap() -> bool {
-    !membarrier::needs_fence()
+    !NEEDS_FENCE.load(Ordering::Relaxed)
 }
 
 /// Enters the epoch for a visit of some nanoseconds, which ends when the result is dropped. Returns
@@ -448,7 +480,7 @@ impl Drop for Blocking {
 /// Runs `free` once every thread that may use the object has left the epoch or cleared its hazard
 /// pointer. The object must be unlinked.
 pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
-    membarrier::heavy();
+    heavy_fence();
     let object = object.addr();
     let users: Vec<_> = RECORDS
         .lock()
@@ -489,7 +521,7 @@ pub fn collect() {
 /// true if all have left. Such threads have then ended any use of what they found open before it
 /// was closed. The calling thread must not be inside the epoch.
 pub fn let_others_leave(limit: Duration) -> bool {
-    membarrier::heavy();
+    heavy_fence();
     let inside: Vec<_> = RECORDS
         .lock()
         .iter()
@@ -511,6 +543,6 @@ pub fn let_others_leave(limit: Duration) -> bool {
 /// Returns true if any thread is inside a call or waits in one: another thread, or the calling
 /// thread in an outer call (it has not entered for this call).
 pub fn anyone_inside() -> bool {
-    membarrier::heavy();
+    heavy_fence();
     RECORDS.lock().iter().any(|record| record.is_in_call())
 }

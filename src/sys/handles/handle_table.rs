@@ -28,9 +28,10 @@
 //! with the swap as the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock
 //! for them).
 
+use crate::hints;
 use crate::sys::{
     handles::epoch::{self, Blocking, CallbackGuard, Guard, HazardPointer, Visit},
-    sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn, hints, lock::Mutex},
+    sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn, lock::Mutex},
 };
 use std::ops::Deref;
 use std::ptr::{self, NonNull};

@@ -30,10 +30,9 @@
 
 use super::epoch::{self, SpareSlots};
 use super::handle_table::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
+use crate::hints;
 use crate::sys::sync::lock::Mutex;
-use crate::sys::sync::{
-    self, AtomicPtr, AtomicU64, AtomicUsize, Ordering, const_fn, hints, yield_now,
-};
+use crate::sys::sync::{self, AtomicPtr, AtomicU64, AtomicUsize, Ordering, const_fn, yield_now};
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::mem::{ManuallyDrop, MaybeUninit};

@@ -1,14 +1,99 @@
-//! Mutexes, read-write locks and condition variables that survive a fork.
+//! Atomics and locks: what concurrent code is built of. The atomics, fences, `Arc`, process-wide
+//! and thread-local values are those of the standard library, re-exported at no cost.
 //!
-//! Each lock is a standard-library lock, which waits on a futex word inside the object, so lock
-//! objects share no state. (A lock with a process-wide table of waiting threads is broken in a
-//! forked child: the threads in the table do not exist there. The observed failure was an endless
-//! loop.) A panic under a lock is caught at the C boundary and reported, so locks ignore poisoning.
+//! `tests/models` compiles the files that use this module a second time, with a module of equal
+//! name and shape over loom. There, every interleaving is tried, and every value that the memory
+//! model allows a load to return. docs/explanation/concurrency.md lists what each model covers.
+//!
+//! Mutexes, read-write locks and condition variables survive a fork. Each is a standard-library
+//! lock, which waits on a futex word inside the object, so lock objects share no state. (A lock
+//! with a process-wide table of waiting threads is broken in a forked child: the threads in the
+//! table do not exist there. The observed failure was an endless loop.) A panic under a lock is
+//! caught at the C boundary and reported, so locks ignore poisoning.
 
 use std::sync::{self, PoisonError, TryLockError};
 use std::time::Duration;
 
-pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+pub use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
+};
+pub use std::sync::{Arc, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+pub use std::thread::yield_now;
+pub use std::thread_local;
+
+/// Returns an array of `N` null pointers.
+pub const fn nulls<T, const N: usize>() -> [AtomicPtr<T>; N] {
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; N]
+}
+
+/// Returns `real`. In a model, returns `_model`, which is small enough to reach every corner case.
+pub const fn size(real: usize, _model: usize) -> usize {
+    real
+}
+
+/// Declares a `const fn`. (A model declares a plain one: modelled atomics cannot be constants.)
+macro_rules! const_fn {
+    ($(#[$meta:meta])* $vis:vis fn $($rest:tt)+) => { $(#[$meta])* $vis const fn $($rest)+ };
+}
+
+/// Declares a static. (A model re-creates the value for each of its runs.)
+macro_rules! global {
+    ($(#[$meta:meta])* $vis:vis static $name:ident: $of:ty = $value:expr;) => {
+        $(#[$meta])* $vis static $name: $of = $value;
+    };
+}
+
+pub(crate) use const_fn;
+pub(crate) use global;
+
+/// Conditional read-modify-write of an atomic integer: a closure computes the next value.
+///
+/// The standard library deprecates `fetch_update` in favour of `try_update`, which the minimum
+/// compiler (`rust-version` in Cargo.toml) does not have. Once the minimum compiler has
+/// `try_update`, replace this trait by that method.
+pub trait AtomicUpdate {
+    /// Integer type of the atomic.
+    type Value;
+
+    /// Replaces the value `v` by `next(v)` in one atomic step and returns `v`. If `next` returns
+    /// `None`, stores nothing. `success` orders the read-modify-write, `failure` the loads before
+    /// it.
+    ///
+    /// # Errors
+    /// The current value, if `next` returned `None` for it.
+    fn checked_update(
+        &self,
+        success: Ordering,
+        failure: Ordering,
+        next: impl FnMut(Self::Value) -> Option<Self::Value>,
+    ) -> Result<Self::Value, Self::Value>;
+}
+
+macro_rules! checked_update {
+    ($($atomic:ty: $value:ty),*) => { $(
+        impl AtomicUpdate for $atomic {
+            type Value = $value;
+
+            fn checked_update(
+                &self,
+                success: Ordering,
+                failure: Ordering,
+                mut next: impl FnMut($value) -> Option<$value>,
+            ) -> Result<$value, $value> {
+                let mut current = self.load(failure);
+                while let Some(new) = next(current) {
+                    match self.compare_exchange_weak(current, new, success, failure) {
+                        Ok(old) => return Ok(old),
+                        Err(seen) => current = seen,
+                    }
+                }
+                Err(current)
+            }
+        }
+    )* };
+}
+
+checked_update!(AtomicU32: u32, AtomicU64: u64, AtomicUsize: usize);
 
 /// Mutual exclusion lock without poisoning.
 #[derive(Default)]
