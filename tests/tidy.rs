@@ -28,8 +28,6 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "compute::shared_atomics",
     "compute::team",
     "os::dl",
-    "os::fd",
-    "os::hwinfo",
     "os::process",
 ];
 /// Names that only `backend` may know.

@@ -50,12 +50,12 @@ cp Cargo.lock "$package"
 left_out() {
     sed 's/ *#.*//' <<'END'
 sys::os::dl::                                   # dlopen, dladdr
-sys::os::fd::tests::a_shortage_names_its_limit  # getrlimit, memfd_create
-sys::os::fd::tests::a_glimpse_does_not_open     # pidfd, descriptors of others
 sys::memory::heap::tests::a_block_that_no_address   # Miri ends where memory is short
 sys::memory::heap::tests::what_is_kept_stays_within # 800 MiB, of which Miri describes each byte
-sys::os::hwinfo::tests::this_machine_agrees    # /sys, sched_getaffinity
-sys::os::process::                              # fork, pidfd, process_vm_readv, sbrk
+sys::os::process::tests::a_shortage_names_its   # getrlimit, memfd_create
+sys::os::process::tests::pidfd_sees_a_zombie    # pidfd
+sys::os::process::tests::start_time_of_self     # /proc/PID/stat
+sys::os::foreign_process::                      # fork, pidfd, process_vm_readv, descriptors of others
 sys::os::shm_segment::                               # memfd_create, shared mappings
 sys::os::unix_socket::                               # sendmsg, recvmsg
 sys::os::secure_path::tests::links_are_followed       # lchown

@@ -23,7 +23,7 @@ use crate::runtime::registry::Backend;
 use crate::runtime::{copy_text, explain};
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::memory::{heap, host_pages};
-use crate::sys::os::hwinfo;
+use crate::sys::os::{hwinfo, process};
 use crate::sys::sync::lock::Mutex;
 use blocks::HostBlocks;
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl Device for Host {
     fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
         out.kind = DTL_DEVICE_CPU;
         out.total_bytes = hwinfo::memory().1;
-        out.compute_units = hwinfo::usable_cores();
+        out.compute_units = process::usable_cores();
         (out.max_block_threads, out.max_block, out.max_grid) = (1024, [1024; 3], [u32::MAX; 3]);
         copy_text(&mut out.name, &hwinfo::cpu_name());
         Some(Ok(()))

@@ -2,46 +2,24 @@
 //! files, the transport and the launcher's environment. Nothing is queried over a network.
 //!
 //! In reading order:
+//! - `node`: cores, caches and memory of this node
 //! - `cart`: arithmetic of Cartesian grids
 
 pub mod cart;
+pub mod node;
 use super::comm::Comm;
 use super::launch;
 use crate::abi::comm::topology::*;
 use crate::error::{Result, fail};
-use crate::sys::os::hwinfo;
+use crate::sys::os::process;
 
 fn count(value: usize) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
-/// Returns the hardware topology of this node.
-pub fn node() -> dtl_topology_t {
-    let told = hwinfo::topology();
-    let mut hostname = [0; 256];
-    super::copy_text(&mut hostname, &told.hostname);
-    dtl_topology_t {
-        struct_size: size_of::<dtl_topology_t>() as u32,
-        cpus_online: count(told.cpus),
-        cpus_allowed: count(hwinfo::affinity().len()),
-        cores: count(told.cores),
-        threads_per_core: count(told.threads_per_core),
-        sockets: count(told.sockets),
-        numa_nodes: count(told.numa_nodes),
-        reserved: 0,
-        cpu_quota_milli: told.quota_millicpus,
-        l1d_bytes: told.l1d_bytes,
-        l2_bytes: told.l2_bytes,
-        l3_bytes: told.l3_bytes,
-        memory_bytes: told.memory_bytes,
-        memory_limit_bytes: told.memory_limit_bytes,
-        hostname,
-    }
-}
-
 /// Returns the CPUs on which the calling thread may run.
 pub fn affinity() -> Result<Vec<i32>> {
-    let cpus = hwinfo::affinity();
+    let cpus = process::affinity();
     if cpus.is_empty() {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
