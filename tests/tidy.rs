@@ -22,7 +22,6 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "memory::buf",
     "memory::dlpack",
     "memory::heap",
-    "memory::host_pages",
     "compute::callback",
     "compute::reduce",
     "compute::shared_atomics",

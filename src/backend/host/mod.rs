@@ -21,7 +21,7 @@ use crate::runtime::component::{
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
 use crate::runtime::{copy_text, explain};
-use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::memory::buf::{self, Addr, Region};
 use crate::sys::memory::{heap, host_pages};
 use crate::sys::os::{hwinfo, process};
 use crate::sys::sync::lock::Mutex;
@@ -116,13 +116,13 @@ impl Memory for HostMemory {
             return self.shared.alloc(size, align);
         }
         let (room, align) = pages(size, align);
-        let Some(addr) = host_pages::alloc(room, align) else {
+        let Some(addr) = buf::alloc(room, align) else {
             return fail!(
                 DTL_ERROR_OUT_OF_MEMORY,
                 "no {size} bytes of host memory aligned to {align}"
             );
         };
-        lock(addr, room).inspect_err(|_| host_pages::free(addr, room, align))?;
+        lock(addr, room).inspect_err(|_| buf::free(addr, room, align))?;
         Ok(addr)
     }
 
@@ -132,7 +132,7 @@ impl Memory for HostMemory {
         }
         let (room, align) = pages(size, align);
         host_pages::unlock(addr, room);
-        host_pages::free(addr, room, align);
+        buf::free(addr, room, align);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Atomics, locks, waiting, time. In reading order:
 //!
-//! - `lock`: atomics and fences; mutex, read-write lock and condition variable without poisoning.
-//!   The models replace all of them by those of loom.
+//! - `lock`: atomics and fences; mutex, read-write lock and condition variable without poisoning;
+//!   the state that a fork wipes. The models replace this module by one over loom.
 //! - `futex`: sleeping until a word changes.
 //! - `wait`: clocks, deadlines, durations; spinning, yielding, sleeping.
 //! - `spin_lock`: lock for nanoseconds, whose waiters never sleep.
