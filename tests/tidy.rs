@@ -20,7 +20,6 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "handles::handle_table",
     "handles::slot_map",
     "memory::buf",
-    "memory::dlpack",
     "memory::heap",
     "compute::callback",
     "compute::reduce",

@@ -4,9 +4,7 @@
 //!   memory.
 //! - `host_pages`: page locking, search for unmapped pages.
 //! - `heap`: the allocator of host memory.
-//! - `dlpack`: tensors exchanged with other libraries.
 
 pub mod buf;
-pub mod dlpack;
 pub mod heap;
 pub mod host_pages;
