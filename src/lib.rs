@@ -8,6 +8,7 @@ pub mod backend;
 pub mod error;
 pub mod ffi;
 mod from_c;
+pub mod hints;
 pub mod last_error;
 pub mod runtime;
 pub mod sys;

@@ -127,8 +127,10 @@ pub mod mpi {
 
 /// Interface to the operating system.
 pub mod os {
+    pub use crate::runtime::topology::node::topology;
     pub use crate::sys::os::dl::{SharedObject, file_of, process_symbol};
-    pub use crate::sys::os::hwinfo;
+    pub use crate::sys::os::hwinfo::cpu_name;
+    pub use crate::sys::os::process::{affinity, node_id, usable_cores};
     pub use crate::sys::os::shm_segment::{SharedMapping, SharedWord};
 }
 

@@ -13,8 +13,7 @@ use crate::runtime::component::{
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
-use crate::sys::memory::buf::Addr;
-use crate::sys::memory::host_pages;
+use crate::sys::memory::buf::{self, Addr};
 
 /// Creates the backend named "null".
 pub fn backend() -> Backend {
@@ -74,14 +73,14 @@ impl Memory for Null {
                 describe(kind)
             );
         }
-        match host_pages::alloc(size, align) {
+        match buf::alloc(size, align) {
             Some(addr) => Ok(addr),
             None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes aligned to {align}"),
         }
     }
 
     fn free(&self, _kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
-        host_pages::free(addr, size, align);
+        buf::free(addr, size, align);
         Ok(())
     }
 

@@ -5,13 +5,13 @@ use crate::abi::status::{
     DTL_ERROR_BACKEND, DTL_ERROR_LIMIT, DTL_ERROR_OUT_OF_MEMORY, dtl_status_t,
 };
 use crate::error::Error;
-use crate::sys::os::{fd, hwinfo};
+use crate::sys::os::process;
 use std::io;
 
 /// Creates the error for a failed action `what`: DTL_ERROR_LIMIT, with a remedy, if a limit of this
 /// process caused the failure, else `status`.
 pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> Error {
-    match fd::shortage(error) {
+    match process::fd_shortage(error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, format!("{what}: {text}")),
         None if error.raw_os_error() == Some(libc::EFBIG) => Error::new(
             DTL_ERROR_LIMIT,
@@ -29,7 +29,7 @@ pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::ENOMEM | libc::ENOSPC) => Error::new(
             DTL_ERROR_OUT_OF_MEMORY,
-            format!("{what}: {error}; {}", hwinfo::memory_advice()),
+            format!("{what}: {error}; {}", process::memory_advice()),
         ),
         _ => os_error(DTL_ERROR_BACKEND, what, error),
     }

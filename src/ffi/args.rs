@@ -4,7 +4,7 @@ use crate::abi::layouts::Described;
 use crate::error::{Result, fail};
 use crate::from_c::{check_pointer, claimed_size};
 pub(super) use crate::from_c::{take, text_or_null};
-use crate::sys::sync::hints;
+use crate::hints;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;

@@ -4,11 +4,11 @@
 use crate::abi::word::dtl_dtype_t;
 use crate::error::{Result, fail};
 use crate::ffi::args;
+use crate::hints;
 use crate::runtime::comm::p2p::send_recv::Data;
 use crate::runtime::types::element_size;
 use crate::sys::compute::reduce::dtype_size;
 use crate::sys::memory::buf::Region;
-use crate::sys::sync::hints;
 use std::ffi::c_void;
 
 /// Creates a region over `count` elements of `dtype` at `pointer`.

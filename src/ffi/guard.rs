@@ -4,14 +4,12 @@
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
+use crate::hints;
 use crate::last_error;
 use crate::runtime::{lifecycle, trace};
-use crate::sys::{
-    handles::{
-        epoch::{self, Guard, Visit},
-        handle_table::HazardRef,
-    },
-    sync::hints,
+use crate::sys::handles::{
+    epoch::{self, Guard, Visit},
+    handle_table::HazardRef,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,7 +1,7 @@
 //! Process-wide flags that every message reads, kept in one cache line. Each word belongs to one
 //! module, which documents the word.
 
-use crate::sys::memory::host_pages::OpenState;
+use crate::sys::sync::lock::OpenState;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// Process-wide flags that every message reads, in one cache line.

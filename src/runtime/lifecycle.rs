@@ -6,7 +6,9 @@ pub use super::open_state::{aside, is_open_for, is_open_for_quick, is_traced};
 use super::settings::{self, Settings};
 use super::{Shutdown, array, dispatch, environment, exec, explain, log, plugins, registry, trace};
 use crate::error::{Error, Result, fail};
-use crate::sys::{handles::epoch, memory::host_pages as state, os::dl, sync::lock::Mutex};
+use crate::sys::handles::epoch;
+use crate::sys::os::dl;
+use crate::sys::sync::lock::{Mutex, OpenState};
 use std::sync::Arc;
 
 /// Creates the built-in backends; passed in so that this layer does not name the upper layer.
@@ -41,16 +43,16 @@ pub fn retrace() {
     let _settled = COUNT.lock();
     if lets_pass() {
         // The page of the state exists already, so the call does not fail.
-        let _ = set_gate(state::OPEN);
+        let _ = set_gate(OpenState::OPEN);
     }
 }
 
 /// Admits a call; the first call initialises the library.
 pub fn admit(builtins: Builtins) -> Result<()> {
     match GATE.state() {
-        state::OPEN | state::TRACED => Ok(()),
-        state::FORKED => forked(),
-        state::UNOPENED => first_use(builtins),
+        OpenState::OPEN | OpenState::TRACED => Ok(()),
+        OpenState::FORKED => forked(),
+        OpenState::UNOPENED => first_use(builtins),
         _ => closed(),
     }
 }
@@ -67,7 +69,7 @@ fn closed() -> Result<()> {
 
 fn first_use(builtins: Builtins) -> Result<()> {
     let count = COUNT.lock();
-    if GATE.state() != state::UNOPENED {
+    if GATE.state() != OpenState::UNOPENED {
         return Ok(());
     }
     let (settings, mut complaints) = read_environment()?;
@@ -88,7 +90,7 @@ fn forked() -> Result<()> {
 /// Counts an init (`dtl_init`), and opens the library if it is closed. `overrides` edits the
 /// settings from environment variables.
 pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Builtins) -> Result<()> {
-    if GATE.state() == state::FORKED {
+    if GATE.state() == OpenState::FORKED {
         return forked();
     }
     let mut complaints = Vec::new();
@@ -193,14 +195,14 @@ fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -
     if let Some(Err(error)) = settings.trace.as_deref().map(trace::start_life) {
         complaints.push(format!("DTL_TRACE: {}; nothing is traced", error.text()));
     }
-    set_gate(state::OPEN)
+    set_gate(OpenState::OPEN)
 }
 
 /// Sets the state of the library; OPEN becomes TRACED while tracing is on.
 fn set_gate(state: u32) -> Result<()> {
-    let state = if state == state::OPEN && trace::is_on() { state::TRACED } else { state };
+    let state = if state == OpenState::OPEN && trace::is_on() { OpenState::TRACED } else { state };
     // Only the shortest calls read the pass. They need a fence-free epoch entry and no tracing.
-    let has_pass = state == state::OPEN && epoch::is_cheap();
+    let has_pass = state == OpenState::OPEN && epoch::is_cheap();
     if GATE.set_with_pass(state, if has_pass { host_alloc::backend().id } else { 0 }) {
         return Ok(());
     }
@@ -210,7 +212,7 @@ fn set_gate(state: u32) -> Result<()> {
 /// Counts a finalize (`dtl_finalize`). The last finalize destroys every live object by the
 /// functions of `shutdown`, in order.
 pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
-    if GATE.state() == state::FORKED {
+    if GATE.state() == OpenState::FORKED {
         return forked();
     }
     if open_state::is_own_thread() {
@@ -237,9 +239,9 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
         );
     }
     // Close before the check: a thread that was admitted before is inside and the check finds it.
-    set_gate(state::CLOSED)?;
+    set_gate(OpenState::CLOSED)?;
     if epoch::anyone_inside() {
-        set_gate(state::OPEN)?;
+        set_gate(OpenState::OPEN)?;
         return fail!(
             DTL_ERROR_BUSY,
             "dtl_finalize while another thread (or a call further up this one) is inside the \
@@ -247,7 +249,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
         );
     }
     if let Some(error) = array::refusal() {
-        set_gate(state::OPEN)?;
+        set_gate(OpenState::OPEN)?;
         return Err(error);
     }
     *count = Count { inits: 0, is_closing: true };
@@ -275,7 +277,7 @@ impl Drop for Settle {
 /// Drops the parent's objects, whose threads, peers and devices do not belong to this process, and
 /// initialises the library again (`dtl_init_after_fork`).
 pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> {
-    if GATE.state() != state::FORKED {
+    if GATE.state() != OpenState::FORKED {
         return fail!(
             DTL_ERROR_INVALID_STATE,
             "dtl_init_after_fork in a process that is no fork of a user of the library"

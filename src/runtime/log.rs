@@ -2,7 +2,7 @@
 
 use crate::abi::runtime::{DTL_LOG_DEBUG, DTL_LOG_ERROR, DTL_LOG_INFO, DTL_LOG_WARN, dtl_log_fn_t};
 use crate::sys::memory::buf::Addr;
-use crate::sys::os::fd;
+use crate::sys::os::process;
 use crate::sys::sync::lock::RwLock;
 use std::ffi::CString;
 use std::io::Write;
@@ -46,7 +46,7 @@ pub fn log(level: i32, text: &str) {
         None => {
             let line = format!("dtl {}: {text}\n", level_name(level));
             // One write, so that lines of threads do not mix. A closed stderr is not an error.
-            let _ = fd::StandardError.write_all(line.as_bytes());
+            let _ = process::StandardError.write_all(line.as_bytes());
         }
     }
 }

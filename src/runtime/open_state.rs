@@ -3,10 +3,7 @@
 use super::hot_globals::HOT;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
-use crate::sys::{
-    handles::epoch,
-    memory::host_pages::{self, OpenState},
-};
+use crate::sys::{handles::epoch, sync::lock::OpenState};
 use std::cell::Cell;
 
 /// State of the library; only `lifecycle` changes it.
@@ -30,17 +27,17 @@ pub fn enter_own_thread() {
 
 /// Returns true if calls are admitted and not traced. Fast path of [`admit`].
 pub fn is_open() -> bool {
-    GATE.state() == host_pages::OPEN
+    GATE.state() == OpenState::OPEN
 }
 
 /// Returns true if calls are admitted.
 pub(super) fn lets_pass() -> bool {
-    matches!(GATE.state(), host_pages::OPEN | host_pages::TRACED)
+    matches!(GATE.state(), OpenState::OPEN | OpenState::TRACED)
 }
 
 /// Returns true if calls are admitted and traced.
 pub fn is_traced() -> bool {
-    GATE.state() == host_pages::TRACED
+    GATE.state() == OpenState::TRACED
 }
 
 /// Returns true if the library is open and its allocator serves the plain memory of this backend:
@@ -56,7 +53,7 @@ pub fn is_open_for_quick() -> bool {
 
 /// Returns true if this process is a fork that has not yet reinitialised the library.
 pub fn is_fork() -> bool {
-    GATE.state() == host_pages::FORKED
+    GATE.state() == OpenState::FORKED
 }
 
 pub(super) fn forked_inside() -> Result<()> {

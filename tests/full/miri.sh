@@ -43,19 +43,19 @@ rustix = { version = "1.1", default-features = false, features = ["std", "use-li
 proptest = { version = "1", default-features = false, features = ["std"] }
 [workspace]
 END
-printf '#[path = "%s"]\npub mod abi;\n#[path = "%s"]\npub mod sys;\n' "$PWD/src/abi/mod.rs" "$PWD/src/sys/mod.rs" >"$package/lib.rs"
+printf '#[path = "%s"]\npub mod abi;\n#[path = "%s"]\npub mod hints;\n#[path = "%s"]\npub mod sys;\n' "$PWD/src/abi/mod.rs" "$PWD/src/hints.rs" "$PWD/src/sys/mod.rs" >"$package/lib.rs"
 cp Cargo.lock "$package"
 
 # What is left out, by a part of its name; all other tests of src/sys are run.
 left_out() {
     sed 's/ *#.*//' <<'END'
 sys::os::dl::                                   # dlopen, dladdr
-sys::os::fd::tests::a_shortage_names_its_limit  # getrlimit, memfd_create
-sys::os::fd::tests::a_glimpse_does_not_open     # pidfd, descriptors of others
 sys::memory::heap::tests::a_block_that_no_address   # Miri ends where memory is short
 sys::memory::heap::tests::what_is_kept_stays_within # 800 MiB, of which Miri describes each byte
-sys::os::hwinfo::tests::this_machine_agrees    # /sys, sched_getaffinity
-sys::os::process::                              # fork, pidfd, process_vm_readv, sbrk
+sys::os::process::tests::a_shortage_names_its   # getrlimit, memfd_create
+sys::os::process::tests::pidfd_sees_a_zombie    # pidfd
+sys::os::process::tests::start_time_of_self     # /proc/PID/stat
+sys::os::foreign_process::                      # fork, pidfd, process_vm_readv, descriptors of others
 sys::os::shm_segment::                               # memfd_create, shared mappings
 sys::os::unix_socket::                               # sendmsg, recvmsg
 sys::os::secure_path::tests::links_are_followed       # lchown

@@ -5,10 +5,10 @@ use crate::forbid::forbid;
 use crate::rank::*;
 use dtl::abi::status::*;
 use dtl::abi::word::{DTL_DTYPE_UINT64, DTL_OP_SUM};
+use dtl::runtime::comm::rma::robust_rwlock::SharedLock;
 use dtl::runtime::component::{PART_WORDS, PartKey, SharedOffer, SharedRegion};
 use dtl::sys::compute::shared_atomics;
 use dtl::sys::memory::buf::{Region, Scratch};
-use dtl::sys::sync::atomic_lock::SharedLock;
 use std::sync::atomic::Ordering;
 
 const LEN: usize = 5000;

@@ -60,7 +60,7 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
             "runtime/registry/mod.rs NAMED",
             "runtime/registry/mod.rs TABLE",
             "runtime/settings/mod.rs CURRENT",
-            "sys/memory/host_pages.rs PROCESS",
+            "sys/memory/buf.rs PROCESS",
             "sys/compute/reduce/simd.rs BEST",
             "sys/sync/wait.rs TICK_NS",
             "sys/os/close_on_fork.rs ASKED",

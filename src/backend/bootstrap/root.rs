@@ -12,7 +12,7 @@ use super::socket_frames::{Channel, ConnectionState, FrameFailure, LONGEST, Stre
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result};
 use crate::sys::{
-    os::poller,
+    os::process,
     sync::wait::{Deadline, now_ns},
 };
 use std::io;
@@ -247,7 +247,7 @@ impl<N: Sockets> Root<N> {
         let seats = self.seats.iter().flatten().filter(|seat| !seat.has_ended);
         fds.extend(seats.map(|seat| seat.channel.as_fd()));
         let ready =
-            poller::wait_readable(&fds, limit_ns.min(self.attendance.deadline().left_ns()))?;
+            process::wait_readable(&fds, limit_ns.min(self.attendance.deadline().left_ns()))?;
         let (knock, rest) =
             ready.split_first().map_or((false, &[][..]), |(one, rest)| (*one, rest));
         let (guests, seats) = rest.split_at(self.guests.len().min(rest.len()));

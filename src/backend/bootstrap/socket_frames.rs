@@ -2,7 +2,7 @@
 //! Incoming data is untrusted: a frame longer than the reader allows ends the connection.
 
 use crate::sys::{
-    os::{close_on_fork::CloseOnFork, poller, unix_socket},
+    os::{close_on_fork::CloseOnFork, process, unix_socket},
     sync::wait::Deadline,
 };
 use std::io::{self, ErrorKind, Read, Write};
@@ -183,7 +183,7 @@ impl<S: Stream> Channel<S> {
             }
             let left_ns = deadline.left_ns();
             let wait_ns = if more { left_ns.min(MOMENT_NS) } else { left_ns };
-            poller::wait_readable(&[self.as_fd()], wait_ns)
+            process::wait_readable(&[self.as_fd()], wait_ns)
                 .map_err(|error| FrameFailure::Ended(error.to_string()))?;
         }
     }

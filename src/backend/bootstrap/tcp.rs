@@ -11,7 +11,7 @@ use super::socket_frames::FrameFailure;
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result};
-use crate::sys::os::{fd, process, tcp};
+use crate::sys::os::{process, tcp};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::mpsc;
@@ -87,7 +87,7 @@ impl Sockets for TcpSockets<'_> {
 
     fn connect(&self) -> Result<std::result::Result<TcpStream, String>> {
         match self.try_connect() {
-            Err(error) if fd::shortage(&error).is_some() => {
+            Err(error) if process::fd_shortage(&error).is_some() => {
                 Err(os_error(DTL_ERROR_LIMIT, "meeting rank 0", &error))
             }
             tried => Ok(tried.map_err(|error| error.to_string())),
@@ -161,7 +161,7 @@ impl TcpSockets<'_> {
                     last = ErrorKind::ConnectionRefused.into();
                 }
                 Ok(stream) => {
-                    let stream = TcpStream::from(fd::keep(stream.into())?);
+                    let stream = TcpStream::from(process::keep_fd(stream.into())?);
                     stream.set_nonblocking(true)?;
                     return Ok(stream);
                 }

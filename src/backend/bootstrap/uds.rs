@@ -17,7 +17,7 @@ use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result, fail};
 use crate::sys::{
-    os::{fd, poller, process, unix_socket},
+    os::{process, unix_socket},
     sync::wait::Deadline,
 };
 use std::io::{self, ErrorKind};
@@ -62,7 +62,7 @@ impl<'a> NodeOpenRequest<'a> {
 
 /// Converts an operating system error to an error of the library.
 fn failed(error: &io::Error) -> Error {
-    match fd::shortage(error) {
+    match process::fd_shortage(error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, text),
         None => {
             Error::new(DTL_ERROR_COMMUNICATION, format!("{error}; see the other ranks' output"))
@@ -129,7 +129,7 @@ impl Sockets for NodeOpenRequest<'_> {
     fn connect(&self) -> Result<std::result::Result<UnixStream, String>> {
         let stream = match unix_socket::connect(&self.job_id.meeting) {
             Ok(stream) => stream,
-            Err(error) if fd::shortage(&error).is_some() => return Err(failed(&error)),
+            Err(error) if process::fd_shortage(&error).is_some() => return Err(failed(&error)),
             Err(error) => return Ok(Err(error.to_string())),
         };
         let peer = process::peer_of(stream.as_raw_fd()).map_err(|error| failed(&error))?;
@@ -335,7 +335,7 @@ impl NodeRank {
                     if self.late.passed() {
                         break Err(lost(FrameFailure::Silent));
                     }
-                    drop(poller::wait_readable(&[self.channel.as_fd()], self.late.left_ns()));
+                    drop(process::wait_readable(&[self.channel.as_fd()], self.late.left_ns()));
                 }
                 received => break received.map_err(|error| failed(&error)),
             }
@@ -385,7 +385,7 @@ fn turn_away(
     deadline: Deadline,
 ) {
     while count > 0 && !deadline.passed() {
-        if poller::wait_readable(&[listener.as_fd()], deadline.left_ns()).is_err() {
+        if process::wait_readable(&[listener.as_fd()], deadline.left_ns()).is_err() {
             return;
         }
         match unix_socket::accept(listener) {

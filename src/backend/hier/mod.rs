@@ -23,7 +23,7 @@ use crate::runtime::component::{
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
-use crate::sys::os::{hwinfo, process};
+use crate::sys::os::process;
 use nodes::Nodes;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -208,7 +208,7 @@ fn own_node(rank: i32, size: i32) -> Result<(u64, u64)> {
         let own = usize::try_from(rank).ok().and_then(|rank| pretended.get(rank).copied());
         return Ok((PRETENDED, own.unwrap_or(0)));
     }
-    match (hwinfo::node_id(), process::pid_namespace()) {
+    match (process::node_id(), process::pid_namespace()) {
         (Ok(machine), Ok(container)) => Ok((machine, container)),
         (Err(error), _) | (_, Err(error)) => fail!(
             DTL_ERROR_UNAVAILABLE,

@@ -18,7 +18,7 @@ use crate::runtime::component::{Exports, Extent, Ticket};
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::Addr;
 use crate::sys::memory::host_pages::page_size;
-use crate::sys::os::fd::PathFd;
+use crate::sys::os::foreign_process::PathFd;
 use crate::sys::os::process;
 use crate::sys::os::shm_segment::SharedMapping;
 use crate::sys::sync::lock::Mutex;

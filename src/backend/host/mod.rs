@@ -21,9 +21,9 @@ use crate::runtime::component::{
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
 use crate::runtime::{copy_text, explain};
-use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::memory::buf::{self, Addr, Region};
 use crate::sys::memory::{heap, host_pages};
-use crate::sys::os::hwinfo;
+use crate::sys::os::{hwinfo, process};
 use crate::sys::sync::lock::Mutex;
 use blocks::HostBlocks;
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl Device for Host {
     fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
         out.kind = DTL_DEVICE_CPU;
         out.total_bytes = hwinfo::memory().1;
-        out.compute_units = hwinfo::usable_cores();
+        out.compute_units = process::usable_cores();
         (out.max_block_threads, out.max_block, out.max_grid) = (1024, [1024; 3], [u32::MAX; 3]);
         copy_text(&mut out.name, &hwinfo::cpu_name());
         Some(Ok(()))
@@ -116,13 +116,13 @@ impl Memory for HostMemory {
             return self.shared.alloc(size, align);
         }
         let (room, align) = pages(size, align);
-        let Some(addr) = host_pages::alloc(room, align) else {
+        let Some(addr) = buf::alloc(room, align) else {
             return fail!(
                 DTL_ERROR_OUT_OF_MEMORY,
                 "no {size} bytes of host memory aligned to {align}"
             );
         };
-        lock(addr, room).inspect_err(|_| host_pages::free(addr, room, align))?;
+        lock(addr, room).inspect_err(|_| buf::free(addr, room, align))?;
         Ok(addr)
     }
 
@@ -132,7 +132,7 @@ impl Memory for HostMemory {
         }
         let (room, align) = pages(size, align);
         host_pages::unlock(addr, room);
-        host_pages::free(addr, room, align);
+        buf::free(addr, room, align);
         Ok(())
     }
 

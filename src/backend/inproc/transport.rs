@@ -27,7 +27,7 @@ use crate::runtime::component::{
     poll_of,
 };
 use crate::sys::memory::buf::{Region, Scratch};
-use crate::sys::os::hwinfo;
+use crate::sys::os::process;
 use crate::sys::sync::lock::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
     let ranks = usize::try_from(count).unwrap_or(0);
     check_room(ranks)?;
     let sides = (0..ranks).map(|_| RankSlot::new(ranks)).collect();
-    let is_crowded = ranks > hwinfo::affinity().len();
+    let is_crowded = ranks > process::affinity().len();
     let properties = |rank| Properties {
         needs_progress: false,
         is_one_node: true,

@@ -8,7 +8,7 @@ use super::library::functions::Handle;
 use super::library::mpi_library::Mpi;
 use crate::abi::word::DTL_OP_BOR;
 use crate::error::{Result, fail};
-use crate::sys::os::hwinfo;
+use crate::sys::os::process;
 use std::ffi::c_int;
 
 /// Size of the processor mask in bytes, one bit per processor; larger machines share bits.
@@ -48,7 +48,7 @@ fn count(mpi: &Mpi, here: Handle) -> Result<(c_int, u32)> {
     let code = unsafe { (mpi.call.MPI_Comm_size)(here, &raw mut ranks) };
     mpi.check("MPI_Comm_size", code)?;
     let mut bits = [0_u8; BYTES];
-    for processor in hwinfo::affinity() {
+    for processor in process::affinity() {
         if let Some(byte) = bits.get_mut(processor / 8 % BYTES) {
             *byte |= 1 << (processor % 8);
         }

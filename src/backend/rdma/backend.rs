@@ -21,7 +21,7 @@ use crate::runtime::component::{
 use crate::runtime::registry::Backend;
 use crate::runtime::{explain, launch};
 use crate::sys::memory::buf::Addr;
-use crate::sys::os::{fd, hwinfo};
+use crate::sys::os::process;
 use std::sync::Arc;
 
 /// Opener of rdma communicators, with libibverbs, which is loaded on first use.
@@ -173,7 +173,7 @@ impl RdmaOpener {
         let verbs =
             self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
         // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
-        let _places = fd::occupy_standard();
+        let _places = process::occupy_standard();
         let choice = self.choose(&verbs, config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
         Rail::check_devices(&verbs, config)?;
         let open = |(device, port): &(String, u8)| Rail::open(&verbs, device, *port, config);
@@ -191,7 +191,7 @@ impl RdmaOpener {
 /// Lists all ports of all devices.
 fn look(verbs: &Verbs) -> std::result::Result<Vec<PortInfo>, String> {
     // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
-    let _places = fd::occupy_standard();
+    let _places = process::occupy_standard();
     port_select::look(verbs)
 }
 
@@ -237,8 +237,8 @@ fn join(prepared: Prepared, met: Records, config: Config) -> Result<Box<dyn Tran
 
 /// Returns a record's words for this rank's node and the processors that the rank may use.
 fn own_node() -> [u64; NODE] {
-    let mut words = [hwinfo::node_id().unwrap_or(0), 0, 0, 0, 0];
-    for processor in hwinfo::affinity() {
+    let mut words = [process::node_id().unwrap_or(0), 0, 0, 0, 0];
+    for processor in process::affinity() {
         if let Some(word) = words.get_mut(1 + processor / 64 % (NODE - 1)) {
             *word |= 1 << (processor % 64);
         }

@@ -19,8 +19,8 @@ use crate::error::{Result, fail};
 use crate::runtime::log;
 use crate::sys::{
     os::{
-        fd,
         poller::{Interest, Poller},
+        process,
     },
     sync::wait::now_ns,
 };
@@ -50,7 +50,7 @@ impl Rail {
     pub(crate) fn listen(&mut self, sleeps: bool) -> Result<()> {
         let failed = |error| os_error(DTL_ERROR_BACKEND, "the descriptor of its events", &error);
         if let Some(events) = self.events_fd() {
-            fd::set_nonblocking(events).map_err(failed)?;
+            process::set_nonblocking(events).map_err(failed)?;
         }
         if !sleeps {
             return Ok(());
@@ -58,7 +58,7 @@ impl Rail {
         // SAFETY: the context is an opened device.
         self.channel = unsafe { (self.calls.ibv_create_comp_channel)(self.context) };
         match self.channel_fd() {
-            Some(channel) => fd::set_nonblocking(channel).map_err(failed),
+            Some(channel) => process::set_nonblocking(channel).map_err(failed),
             None => Err(last_failed("ibv_create_comp_channel")),
         }
     }

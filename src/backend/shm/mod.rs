@@ -29,7 +29,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Availability, BackendProbe, Comm, OpId, OpenArgs, Transport};
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
-use crate::sys::os::fd;
+use crate::sys::os::foreign_process;
 use crate::sys::os::poller::{Interest, Poller};
 use crate::sys::os::process::{self, PidFd};
 use crate::sys::os::shm_segment::SharedMapping;
@@ -89,7 +89,8 @@ fn check_room(opening: &OpenRequest) -> Result<()> {
     let size = opening.size;
     let count = if opening.rank == 0 { 2 * size + 1 } else { size + 2 };
     let what = format!("{count} more descriptors for a communicator of {size} ranks");
-    fd::room_for(count).map_err(|error| os_error::os_error(DTL_ERROR_UNAVAILABLE, &what, &error))
+    process::room_for_fds(count)
+        .map_err(|error| os_error::os_error(DTL_ERROR_UNAVAILABLE, &what, &error))
 }
 
 impl Comm for Shm {
@@ -198,7 +199,7 @@ fn prepare(
 ) -> Result<(Vec<Peer>, Poller, Probe)> {
     if mode == Mode::Allow {
         // Without the Yama module the call fails, and permission is not needed.
-        let _ = process::allow_readers();
+        let _ = foreign_process::allow_readers();
     }
     let failed =
         |error| os_error::os_error(DTL_ERROR_BACKEND, "watching the ranks (epoll_create)", &error);

@@ -8,6 +8,7 @@ use super::protocol::rx::PipelineReceive;
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::os::foreign_process;
 use crate::sys::os::process::{self, PidFd};
 use std::collections::VecDeque;
 use std::io;
@@ -106,7 +107,7 @@ impl Peer {
         if !alive() {
             return Ok(0);
         }
-        let count = process::read_memory(self.pid, [(address, into)])?;
+        let count = foreign_process::read_memory(self.pid, [(address, into)])?;
         // The process is alive afterwards too, so the process id referred to it all the time, and
         // the bytes are from its memory.
         Ok(if alive() { count } else { 0 })

@@ -16,8 +16,11 @@ use crate::runtime::component::{
     SharedOffer, SharedRegion, Transport, poll_of,
 };
 use crate::sys::{
-    memory::{buf::Region, host_pages::OpenState},
-    sync::{atomic_lock::SpinLock, lock::Mutex},
+    memory::buf::Region,
+    sync::{
+        lock::{Mutex, OpenState},
+        spin_lock::SpinLock,
+    },
 };
 use std::sync::Arc;
 use std::task::Poll;

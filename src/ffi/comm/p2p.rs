@@ -8,11 +8,11 @@ use crate::error::Result;
 use crate::ffi::args::Out;
 use crate::ffi::elements::{data, fast_data};
 use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::hints;
 use crate::runtime::comm::p2p::send_recv::Data;
 use crate::runtime::comm::p2p::{matched_message, probe, request, send_recv};
 use crate::runtime::comm::{self, Comm};
 use crate::runtime::component::{Completion, SendMode, recv_info};
-use crate::sys::sync::hints;
 use std::ffi::c_void;
 
 /// Returns a completion to fill in; only the fields that `info` needs are requested.

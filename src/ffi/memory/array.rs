@@ -10,8 +10,8 @@ use crate::ffi::blocks;
 use crate::ffi::guard::Entry;
 use crate::runtime::array::{self, ForeignTensor};
 use crate::runtime::device;
+use crate::sys::compute::callback::TakenTensor;
 use crate::sys::memory::buf::Addr;
-use crate::sys::memory::dlpack::TakenTensor;
 
 /// Allocates an array on the calling thread's current device: one block in C's order (the last
 /// index runs fastest), aligned to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and

@@ -6,10 +6,10 @@ use crate::abi::status::dtl_status_t;
 use crate::error::Result;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::hints::out_of_line;
 use crate::runtime::comm;
 use crate::runtime::comm::rma::{self, WindowOffer, fast, sync};
 use crate::sys::handles::epoch::Visit;
-use crate::sys::sync::hints::out_of_line;
 use std::ffi::c_void;
 
 /// What a rank brings to a window, or why it cannot: then the other ranks hear of that, too.

@@ -7,12 +7,12 @@ use crate::error::{Error, Result};
 use crate::ffi::args::Out;
 use crate::ffi::elements::elements;
 use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::hints::out_of_line;
 use crate::runtime::comm::rma::rma_ops::{self, RmaOp, TargetAddr};
 use crate::runtime::comm::rma::{self, fast};
 use crate::runtime::component::Swap;
 use crate::runtime::types;
 use crate::sys::memory::buf::{Addr, Region};
-use crate::sys::sync::hints::out_of_line;
 use std::ffi::c_void;
 
 /// Elements of a call that is well, for `quick`, which looks at how many bytes they have; `None`:

@@ -20,7 +20,7 @@ use crate::runtime::{comm, topology};
 pub unsafe extern "C" fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_status_t {
     Entry("dtl_topology").call(|_| {
         let describe = |out: &mut dtl_topology_t| {
-            *out = topology::node();
+            *out = topology::node::topology();
             Ok(())
         };
         // SAFETY: the caller's contract.

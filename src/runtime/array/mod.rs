@@ -5,7 +5,9 @@
 //!
 //! In reading order:
 //! - `layout`: shape, strides, extent
+//! - `dlpack`: the meaning of DLPack's numbers
 
+mod dlpack;
 mod layout;
 
 use super::memory::{self, Allocation, Owner, external, transfer};
@@ -16,11 +18,12 @@ use crate::abi::devices::device::{DTL_MEMORY_HOST_ACCESSIBLE, dtl_mem_kind_info_
 use crate::abi::status::DTL_ERROR_BUSY;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
+use crate::sys::compute::callback::{self, Release, TakenTensor, Tensor};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::handles::handle_table::HandleTable;
 use crate::sys::memory::buf::{Addr, Region};
-use crate::sys::memory::dlpack::{self, Release, TakenTensor, Tensor, TensorLocation};
 use crate::sys::sync::lock::Mutex;
+use dlpack::TensorLocation;
 use layout::Layout;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -198,7 +201,7 @@ impl Array {
     /// Returns the array as a DLPack tensor, valid as long as the array exists.
     pub fn view(&self) -> Result<dtl_dlpack_tensor_t> {
         let (device, dtype) = self.words()?;
-        Ok(dlpack::face(self.data, device, dtype, &self.layout.shape, &self.layout.strides))
+        Ok(callback::tensor_of(self.data, device, dtype, &self.layout.shape, &self.layout.strides))
     }
 
     /// Returns DLPack's descriptions of the array's device and dtype.
@@ -262,7 +265,7 @@ impl Array {
     /// Exports the array to another library as a versioned DLPack struct.
     pub fn export(&self, id: u64) -> Result<*mut dtl_dlpack_versioned_t> {
         let (tensor, release) = self.lend(id)?;
-        Ok(dlpack::lend(tensor, release))
+        Ok(callback::lend(tensor, release))
     }
 
     /// Exports the array to another library as the struct from before DLPack 1.0. Fails with
@@ -276,7 +279,7 @@ impl Array {
             );
         }
         let (tensor, release) = self.lend(id)?;
-        Ok(dlpack::lend_unversioned(tensor, release))
+        Ok(callback::lend_unversioned(tensor, release))
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`Comm`], the communicator: its state, and the methods that all of its operations use.
 
+use super::biased_trylock::BiasedTryLock;
 use super::coll::algorithms::levels::Levels;
 use super::comm_state::{CommState, StateWord};
 use super::rank_map::Members;
@@ -13,9 +14,11 @@ use crate::runtime::component::{
 };
 use crate::sys::{
     compute::callback::ForeignTester,
-    handles::{epoch, handle_table::SlotRefCell, owning_ref::OwningRef},
+    handles::{
+        epoch,
+        handle_table::{OwningRef, SlotRefCell},
+    },
     sync::{
-        atomic_lock::BiasedTryLock,
         lock::Mutex,
         wait::{Backoff, Deadline},
     },

@@ -12,9 +12,10 @@
 //! Every operation calls the recorder, so operations are also reported to a trace here.
 
 use super::op_desc::{Kind, OpDesc};
+use crate::hints;
 use crate::runtime::trace;
 use crate::sys::handles::epoch;
-use crate::sys::sync::{AtomicU64, AtomicUsize, Ordering, fence, hints, size};
+use crate::sys::sync::{AtomicU64, AtomicUsize, Ordering, fence, size};
 use std::iter::from_fn;
 use std::{array, ptr};
 

@@ -5,6 +5,7 @@
 //! - `rank_map`: the transport's ranks that a communicator consists of
 //! - `posted`: memory of the library with the operation posted into it
 //! - `comm_state`: state (open, closed, revoked) and size, in one word
+//! - `biased_trylock`: the lock of a communicator's collectives
 //! - `communicator`: the communicator itself, [`Comm`]
 //! - `comm_table`: tables of communicators
 //! - `comm_handles`: use of communicators by handle, and their destruction
@@ -21,6 +22,7 @@
 //! - `rma`: windows
 //! - `open`: opening communicators, groups, attributes
 
+pub mod biased_trylock;
 pub mod coll;
 mod comm_handles;
 mod comm_state;

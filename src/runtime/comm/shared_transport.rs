@@ -12,7 +12,7 @@ use crate::runtime::component::{Direct, ForeignTest, Liveness, SharedMemory, Tra
 use crate::runtime::explain;
 use crate::runtime::registry::{self, Backend};
 use crate::sys::{
-    handles::owning_ref::OwningRef,
+    handles::handle_table::OwningRef,
     sync::{
         AtomicUpdate,
         wait::{self, Backoff},

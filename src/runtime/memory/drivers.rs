@@ -5,7 +5,7 @@
 //! No query is made before such a backend is used, or before the program is found to use its driver
 //! (`registry::detect_driver_use`). From then on messages and copies query once per buffer that is
 //! not in the library's lists, except in ranges that contain only host memory
-//! (`process::host_ranges`). Results are not cached: the library does not see the program's munmap
+//! (`sys::memory::buf`). Results are not cached: the library does not see the program's munmap
 //! and cudaMalloc, so a cached "host" could be wrong by the next call, and the host would read
 //! device memory.
 
@@ -17,10 +17,7 @@ use crate::runtime::component::DriverAllocation;
 use crate::runtime::registry::{self, Backend};
 use crate::sys::{
     handles::epoch,
-    memory::{
-        buf::{Addr, Region},
-        host_pages::{find_host_ranges, is_in_host_ranges},
-    },
+    memory::buf::{Addr, Region, find_host_ranges, is_in_host_ranges},
     sync::lock::RwLock,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -11,7 +11,7 @@ use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::memory::buf::Addr;
 use crate::sys::memory::heap::{self, CachedBlock, FreeOutcome, Label};
-use crate::sys::os::hwinfo;
+use crate::sys::os::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Tag of blocks that belong to arrays.
@@ -83,7 +83,7 @@ pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
         None => fail!(
             DTL_ERROR_OUT_OF_MEMORY,
             "no {size} bytes of host memory aligned to {align}: {}",
-            hwinfo::memory_advice()
+            process::memory_advice()
         ),
     }
 }

@@ -14,7 +14,7 @@ use crate::runtime::registry::{self, Backend};
 use crate::sys::{
     handles::epoch::Guard,
     memory::buf::{Addr, fnv1a},
-    os::{fd, hwinfo},
+    os::process,
 };
 
 const WORDS: usize = 16;
@@ -79,8 +79,8 @@ fn sum(head: &Head, ticket: &Ticket) -> u64 {
 }
 
 fn node() -> Result<u64> {
-    let node = hwinfo::node_id();
-    node.map_err(|error| match fd::shortage(&error) {
+    let node = process::node_id();
+    node.map_err(|error| match process::fd_shortage(&error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, text),
         None => Error::new(
             DTL_ERROR_UNAVAILABLE,

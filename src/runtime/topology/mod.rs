@@ -2,46 +2,24 @@
 //! files, the transport and the launcher's environment. Nothing is queried over a network.
 //!
 //! In reading order:
+//! - `node`: cores, caches and memory of this node
 //! - `cart`: arithmetic of Cartesian grids
 
 pub mod cart;
+pub mod node;
 use super::comm::Comm;
 use super::launch;
 use crate::abi::comm::topology::*;
 use crate::error::{Result, fail};
-use crate::sys::os::hwinfo;
+use crate::sys::os::process;
 
 fn count(value: usize) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
-/// Returns the hardware topology of this node.
-pub fn node() -> dtl_topology_t {
-    let hardware = hwinfo::topology();
-    let mut hostname = [0; 256];
-    super::copy_text(&mut hostname, &hardware.hostname);
-    dtl_topology_t {
-        struct_size: size_of::<dtl_topology_t>() as u32,
-        cpus_online: count(hardware.cpus),
-        cpus_allowed: count(hwinfo::affinity().len()),
-        cores: count(hardware.cores),
-        threads_per_core: count(hardware.threads_per_core),
-        sockets: count(hardware.sockets),
-        numa_nodes: count(hardware.numa_nodes),
-        reserved: 0,
-        cpu_quota_milli: hardware.quota_millicpus,
-        l1d_bytes: hardware.l1d_bytes,
-        l2_bytes: hardware.l2_bytes,
-        l3_bytes: hardware.l3_bytes,
-        memory_bytes: hardware.memory_bytes,
-        memory_limit_bytes: hardware.memory_limit_bytes,
-        hostname,
-    }
-}
-
 /// Returns the CPUs on which the calling thread may run.
 pub fn affinity() -> Result<Vec<i32>> {
-    let cpus = hwinfo::affinity();
+    let cpus = process::affinity();
     if cpus.is_empty() {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,

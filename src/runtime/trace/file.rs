@@ -12,7 +12,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::trace::spsc_queue;
 use crate::runtime::{launch, log, open_state};
 use crate::sys::{
-    os::{fd, process},
+    os::process,
     sync::{
         lock::{Condvar, Mutex},
         wait,
@@ -370,7 +370,7 @@ fn cut_back(file: &File, before: u64, text: &[u8]) -> io::Result<()> {
 
 fn create(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    fd::keep(file.into()).map(File::from)
+    process::keep_fd(file.into()).map(File::from)
 }
 
 /// Creates the error for a file that cannot be created or written.
@@ -384,7 +384,7 @@ fn file_error(what: &str, path: &Path, error: &io::Error) -> Error {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             (DTL_ERROR_LIMIT, "; what was written before is there")
         }
-        _ if fd::shortage(error).is_some() => (DTL_ERROR_LIMIT, ""),
+        _ if process::fd_shortage(error).is_some() => (DTL_ERROR_LIMIT, ""),
         _ => (DTL_ERROR_UNAVAILABLE, "; name a place where a file can be written"),
     };
     Error::new(status, format!("cannot {what} the trace {}: {error}{advice}", path.display()))

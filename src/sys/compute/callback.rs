@@ -1,30 +1,32 @@
-//! Calls of C functions of the program and of other libraries, as safe functions, and the arguments
-//! of kernels.
+//! Calls of C functions of the program and of other libraries, as safe functions, and what such
+//! functions use: tensors with their release functions, the arguments of kernels.
 //!
-//! Calls of C functions of the program, on behalf of communicators, as safe functions.
+//! The rules for reduction operations that the program provides are documented at dtl_op_fn_t;
+//! `runtime::types` stores the operation.
 //!
-//! Calls of a reduction operation that the program provides. The rules for such functions are
-//! documented at dtl_op_fn_t; `runtime::types` stores the operation.
+//! A test function of another library (such as MPI_Test) is called directly by the function that
+//! waits. During such a test the kernel may copy large messages. A processor that returns from the
+//! kernel has lost its predictions of return addresses: each function between the test and the
+//! program then costs some ten nanoseconds. So a waiting function calls the test directly, not
+//! through its transport.
 //!
-//! Test function of another library (such as MPI_Test), called directly by the function that waits.
+//! A DLPack tensor is passed as a pointer to a struct that contains the function that releases it.
+//! `runtime::array` tracks who owns the memory of the tensor.
 //!
-//! During such a test the kernel may copy large messages. A processor that returns from the kernel
-//! has lost its predictions of return addresses: each function between the test and the program
-//! then costs some ten nanoseconds. So a waiting function calls the test directly, not through its
-//! transport.
-//!
-//! Copies of a kernel's arguments, made at the launch and alive until the kernel has run.
-//!
+//! The arguments of a kernel are copied at the launch; the copies live until the kernel has run.
 //! Typical argument lists fit inside the value itself, so that a launch allocates nothing.
 
 use crate::abi::{
     comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t},
+    devices::array::*,
     handle::dtl_comm_t,
     status::{DTL_SUCCESS, dtl_status_t},
     word::{dtl_dtype_t, dtl_op_fn_t},
 };
+use crate::sys::handles::epoch;
 use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::{c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -61,13 +63,7 @@ pub fn delete_attribute(
 /// Copy of a reduction operation of the program. Destroying the operation does not affect it.
 #[derive(Clone, Copy)]
 pub struct UserOp {
-    function: extern "C" fn(
-        *const std::ffi::c_void,
-        *mut std::ffi::c_void,
-        u64,
-        dtl_dtype_t,
-        *mut std::ffi::c_void,
-    ),
+    function: extern "C" fn(*const c_void, *mut c_void, u64, dtl_dtype_t, *mut c_void),
     user: Addr,
 }
 
@@ -234,7 +230,7 @@ impl ForeignTester {
         is_patient: impl FnOnce() -> bool,
     ) -> TestOutcome {
         let is_open = self.state.load(Ordering::Acquire) == self.open;
-        if !crate::sys::sync::hints::usually(word & OTHER == 0 && !self.has_extras() && is_open) {
+        if !crate::hints::usually(word & OTHER == 0 && !self.has_extras() && is_open) {
             return TestOutcome::Unasked;
         }
         outputs.request = request_in(word);
@@ -281,6 +277,140 @@ impl ForeignTester {
     /// Sets the number of operations that may be more than their requests.
     pub fn set_extras(&self, count: usize) {
         self.extras.store(count, Ordering::Relaxed);
+    }
+}
+
+/// Description of a tensor, before it has an owner.
+pub struct Tensor {
+    /// Address of the first element.
+    pub data: Addr,
+    /// Device of the memory.
+    pub device: dtl_dlpack_device_t,
+    /// Type of the elements.
+    pub dtype: dtl_dlpack_dtype_t,
+    /// Number of elements of each dimension.
+    pub shape: Box<[i64]>,
+    /// Stride of each dimension, in elements.
+    pub strides: Box<[i64]>,
+    /// True if the tensor must not be written.
+    pub read_only: bool,
+}
+
+impl Tensor {
+    /// Returns the C struct of the tensor; valid as long as this tensor.
+    pub fn face(&self) -> dtl_dlpack_tensor_t {
+        tensor_of(self.data, self.device, self.dtype, &self.shape, &self.strides)
+    }
+}
+
+/// Returns the C struct of a tensor; valid as long as `shape` and `strides`, which no code may
+/// write meanwhile.
+pub fn tensor_of(
+    data: Addr,
+    device: dtl_dlpack_device_t,
+    dtype: dtl_dlpack_dtype_t,
+    shape: &[i64],
+    strides: &[i64],
+) -> dtl_dlpack_tensor_t {
+    dtl_dlpack_tensor_t {
+        data: data.ptr(),
+        device,
+        ndim: shape.len() as i32,
+        dtype,
+        shape: shape.as_ptr().cast_mut(),
+        strides: strides.as_ptr().cast_mut(),
+        byte_offset: 0,
+    }
+}
+
+/// Function to call once the consumer has released the tensor, on any thread.
+pub type Release = Box<dyn FnOnce() + Send>;
+
+/// Tensor exported to a consumer. The C struct is the first field, so both have one address.
+#[repr(C)]
+struct Lent<M> {
+    managed: M,
+    tensor: Tensor,
+    release: Release,
+}
+
+/// Exports a tensor. The consumer uses it until the consumer calls the deleter.
+pub fn lend(tensor: Tensor, release: Release) -> *mut dtl_dlpack_versioned_t {
+    let managed = dtl_dlpack_versioned_t {
+        version: dtl_dlpack_version_t { major: DTL_DLPACK_MAJOR, minor: DTL_DLPACK_MINOR },
+        manager_ctx: ptr::null_mut(),
+        deleter: Some(delete_versioned),
+        flags: if tensor.read_only { DTL_DLPACK_READ_ONLY } else { 0 },
+        tensor: tensor.face(),
+    };
+    Box::into_raw(Box::new(Lent { managed, tensor, release })).cast()
+}
+
+/// Exports a tensor in the struct from before DLPack 1.0, which has no read-only flag.
+pub fn lend_unversioned(tensor: Tensor, release: Release) -> *mut dtl_dlpack_managed_t {
+    let managed = dtl_dlpack_managed_t {
+        tensor: tensor.face(),
+        manager_ctx: ptr::null_mut(),
+        deleter: Some(delete_unversioned),
+    };
+    Box::into_raw(Box::new(Lent { managed, tensor, release })).cast()
+}
+
+unsafe extern "C" fn delete_versioned(managed: *mut c_void) {
+    if !managed.is_null() {
+        // SAFETY: by the consumer's contract: a pointer from `lend`, passed once.
+        give_up(*unsafe { Box::from_raw(managed.cast::<Lent<dtl_dlpack_versioned_t>>()) });
+    }
+}
+
+unsafe extern "C" fn delete_unversioned(managed: *mut c_void) {
+    if !managed.is_null() {
+        // SAFETY: by the consumer's contract: a pointer from `lend_unversioned`, passed once.
+        give_up(*unsafe { Box::from_raw(managed.cast::<Lent<dtl_dlpack_managed_t>>()) });
+    }
+}
+
+fn give_up<M>(lent: Lent<M>) {
+    let _aside = epoch::aside(); // on any thread of the program
+    let Lent { release, tensor, .. } = lent;
+    // A deleter cannot report a failure, and no panic may unwind into its caller.
+    let _ = catch_unwind(AssertUnwindSafe(release));
+    drop(tensor);
+}
+
+/// Imported tensor of another library, with its deleter. The tensor is not released unless
+/// [`TakenTensor::give_up`] is called.
+#[derive(Clone, Copy)]
+pub struct TakenTensor {
+    managed: Addr,
+    deleter: Option<unsafe extern "C" fn(*mut c_void)>,
+}
+
+impl TakenTensor {
+    /// Creates the owner of the tensor at an address.
+    ///
+    /// # Safety
+    /// `deleter`, called once with `managed` by any thread, releases the tensor; until then it is
+    /// valid.
+    pub unsafe fn new(
+        managed: *mut c_void,
+        deleter: Option<unsafe extern "C" fn(*mut c_void)>,
+    ) -> Self {
+        TakenTensor { managed: Addr::new(managed), deleter }
+    }
+
+    /// Returns true if this library exported the tensor.
+    pub fn is_own(&self) -> bool {
+        let ours: [unsafe extern "C" fn(*mut c_void); 2] = [delete_versioned, delete_unversioned];
+        self.deleter.is_some_and(|deleter| ours.iter().any(|own| ptr::fn_addr_eq(*own, deleter)))
+    }
+
+    /// Releases the tensor. Call once, on the last copy.
+    pub fn give_up(self) {
+        if let Some(deleter) = self.deleter {
+            // SAFETY: by the contract of `new`; the caller ensures that this is the first release.
+            unsafe { deleter(self.managed.ptr()) }
+        }
     }
 }
 

@@ -32,11 +32,10 @@ mod fork;
 pub use self::deferred_work::until_done;
 pub use fork::{ForkGuard, another_was_inside, aside, forget_other_threads, is_aside};
 
-use super::slot_map::SpareSlots;
 use crate::sys::sync::lock::Mutex;
 use crate::sys::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
-    global, membarrier, thread_local, tls, yield_now,
+    global, thread_local, tls, yield_now,
 };
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -70,6 +69,38 @@ pub(super) struct ThreadRecord {
     number: usize,
 }
 
+/// Free slots of one `slot_map` that a thread keeps in its own record. Only that thread accesses
+/// the list.
+pub struct SpareSlots {
+    /// Address of the table; only compared.
+    pub(super) table: AtomicPtr<()>,
+    pub(super) first: AtomicPtr<()>,
+    pub(super) count: AtomicU32,
+}
+
+impl SpareSlots {
+    pub(super) fn none() -> Self {
+        let null = || AtomicPtr::new(ptr::null_mut());
+        SpareSlots { table: null(), first: null(), count: AtomicU32::new(0) }
+    }
+
+    /// Returns true if these slots belong to `table`.
+    pub(super) fn is_of<T>(&self, table: &T) -> bool {
+        ptr::eq(self.table.load(Ordering::Relaxed).cast(), table)
+    }
+
+    /// Empties the list of a thread that does not exist in this forked child, and that may have
+    /// been changing the list at the fork.
+    pub(super) fn forget(&self) {
+        self.count.store(0, Ordering::Relaxed);
+        self.first.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+}
+
+global! {
+    /// True if the light half of the fence is a real fence, because this process has no membarrier.
+    static NEEDS_FENCE: AtomicBool = AtomicBool::new(true);
+}
 global! {
     static RECORDS: Mutex<Vec<&'static ThreadRecord>> = Mutex::new(Vec::new());
 }
@@ -143,10 +174,38 @@ impl Drop for RecordGuard {
     }
 }
 
+/// Executes the light half of an asymmetric fence, which costs next to nothing. If one thread
+/// stores before the light half and loads after it, and another thread stores before the heavy half
+/// and loads after it, at least one of the two loads sees the store of the other thread.
+pub fn light_fence() {
+    compiler_fence(Ordering::SeqCst);
+    if NEEDS_FENCE.load(Ordering::Relaxed) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Executes the heavy half: makes every running thread of the process execute a full barrier.
+pub fn heavy_fence() {
+    fence(Ordering::SeqCst);
+    if !NEEDS_FENCE.load(Ordering::Relaxed) {
+        // SAFETY: the syscall takes plain numbers and accesses no memory of this process.
+        let _ = unsafe {
+            libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0)
+        };
+    }
+}
+
 /// Registers the process for membarrier. Call before the first entry, and again after a fork.
 pub fn prepare() {
     let records = RECORDS.lock();
-    let needs_fence = membarrier::register();
+    // Miri does not support this system call, so it uses fences.
+    if !cfg!(miri) {
+        let command = libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED;
+        // SAFETY: the syscall takes plain numbers and accesses no memory of this process.
+        let refused = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
+        NEEDS_FENCE.store(refused != 0, Ordering::SeqCst);
+    }
+    let needs_fence = NEEDS_FENCE.load(Ordering::Relaxed);
     records.iter().for_each(|record| record.needs_fence.store(needs_fence, Ordering::SeqCst));
 }
 
@@ -166,7 +225,7 @@ fn adopt_record() -> &'static ThreadRecord {
             aside: AtomicU32::new(0),
             owned: AtomicBool::new(true),
             borrowed: AtomicBool::new(false),
-            needs_fence: AtomicBool::new(membarrier::needs_fence()),
+            needs_fence: AtomicBool::new(NEEDS_FENCE.load(Ordering::Relaxed)),
             spare: SpareSlots::none(),
             number: records.len(),
         }));
@@ -224,7 +283,7 @@ pub fn is_inside() -> bool {
 
 /// Returns true if entering needs no fence, so that [`step_in`] and [`enter_cheaply`] may be used.
 pub fn is_cheap() -> bool {
-    !membarrier::needs_fence()
+    !NEEDS_FENCE.load(Ordering::Relaxed)
 }
 
 /// Enters the epoch for a visit of some nanoseconds, which ends when the result is dropped. Returns
@@ -277,7 +336,15 @@ impl Visit {
     }
 }
 
-/// Guard of [`Visit::into_running`]. Its drop leaves deferred work to others or the next entry.
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.inside.record.seq.store(self.seq.wrapping_add(2), Ordering::Release);
+    }
+}
+
+/// State of a thread that runs a function of the program between two short visits ([`Visit`]):
+/// outside the epoch, and still in a call. The end leaves deferred work to others or the next
+/// entry.
 pub struct CallbackGuard {
     record: &'static ThreadRecord,
 }
@@ -287,12 +354,6 @@ impl Drop for CallbackGuard {
     fn drop(&mut self) {
         let running = self.record.running.load(Ordering::Relaxed);
         self.record.running.store(running.wrapping_sub(1), Ordering::Release);
-    }
-}
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        self.inside.record.seq.store(self.seq.wrapping_add(2), Ordering::Release);
     }
 }
 
@@ -419,7 +480,7 @@ impl Drop for Blocking {
 /// Runs `free` once every thread that may use the object has left the epoch or cleared its hazard
 /// pointer. The object must be unlinked.
 pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
-    membarrier::heavy();
+    heavy_fence();
     let object = object.addr();
     let users: Vec<_> = RECORDS
         .lock()
@@ -460,7 +521,7 @@ pub fn collect() {
 /// true if all have left. Such threads have then ended any use of what they found open before it
 /// was closed. The calling thread must not be inside the epoch.
 pub fn let_others_leave(limit: Duration) -> bool {
-    membarrier::heavy();
+    heavy_fence();
     let inside: Vec<_> = RECORDS
         .lock()
         .iter()
@@ -482,6 +543,6 @@ pub fn let_others_leave(limit: Duration) -> bool {
 /// Returns true if any thread is inside a call or waits in one: another thread, or the calling
 /// thread in an outer call (it has not entered for this call).
 pub fn anyone_inside() -> bool {
-    membarrier::heavy();
+    heavy_fence();
     RECORDS.lock().iter().any(|record| record.is_in_call())
 }

@@ -18,6 +18,8 @@
 //! A [`SlotRef`] is a reference to a slot of a table; it finds the object faster than the handle
 //! alone.
 //!
+//! [`OwningRef`] is a reference to a part of a shared object that keeps the whole object alive.
+//!
 //! [`Rcu`] is a value that is read often and replaced rarely: readers take no lock and write no
 //! shared memory. A reader holds an [`epoch`] guard, so the value that it has obtained stays until
 //! that guard is dropped. A writer allocates a new value, swaps the pointer and retires the old
@@ -26,12 +28,13 @@
 //! with the swap as the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock
 //! for them).
 
+use crate::hints;
 use crate::sys::{
     handles::epoch::{self, Blocking, CallbackGuard, Guard, HazardPointer, Visit},
-    sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn, hints, lock::Mutex},
+    sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn, lock::Mutex},
 };
 use std::ops::Deref;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 const GENERATION_BITS: u32 = 36;
 const INDEX_BITS: u32 = 20;
@@ -470,6 +473,53 @@ impl<T> Drop for Rcu<T> {
     }
 }
 
+/// Shared reference (`Arc`) to a whole of which one part is used all the time, together with a
+/// direct reference to that part, so that no use needs to go through the whole.
+#[repr(C)]
+pub struct OwningRef<T: ?Sized, W: ?Sized> {
+    whole: Arc<W>,
+    part: NonNull<T>,
+}
+
+// SAFETY: the value is an `Arc<W>` and a `&T`. The bounds are those under which both are Send.
+unsafe impl<T: ?Sized + Sync, W: ?Sized + Send + Sync> Send for OwningRef<T, W> {}
+// SAFETY: the value is an `Arc<W>` and a `&T`. The bounds are those under which both are Sync.
+unsafe impl<T: ?Sized + Sync, W: ?Sized + Send + Sync> Sync for OwningRef<T, W> {}
+
+impl<T: ?Sized, W: ?Sized> OwningRef<T, W> {
+    /// Creates a reference to the part that `part` returns.
+    pub fn new(whole: Arc<W>, part: impl FnOnce(&W) -> &T) -> Self {
+        let part = NonNull::from(part(&whole));
+        OwningRef { whole, part }
+    }
+
+    /// Creates a reference to a part that the whole may lack; `None` if `part` returns `None`.
+    pub fn find(whole: Arc<W>, part: impl FnOnce(&W) -> Option<&T>) -> Option<Self> {
+        let part = NonNull::from(part(&whole)?);
+        Some(OwningRef { whole, part })
+    }
+
+    /// Returns the part of the whole.
+    #[inline]
+    pub fn part(&self) -> &T {
+        // SAFETY: the pointer came from a reference that is valid as long as one to the whole (or
+        // forever). The whole does not move, and lives as long as this `Arc`. No code changes it,
+        // since no exclusive reference to it can be obtained while this `Arc` exists.
+        unsafe { self.part.as_ref() }
+    }
+}
+
+impl<T: ?Sized, W: ?Sized> Deref for OwningRef<T, W> {
+    type Target = Arc<W>;
+
+    fn deref(&self) -> &Arc<W> {
+        &self.whole
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/owning_ref.rs"]
+mod owning_ref_tests;
 #[cfg(test)]
 #[path = "tests/handle_table.rs"]
 mod tests;

@@ -2,11 +2,10 @@
 //!
 //! - `epoch`: epoch-based reclamation; an object is freed when no thread can use it.
 //! - `handle_table`: generational handles for objects that are read concurrently, references to
-//!   such objects, and a value that is read without a lock and replaced as a whole.
+//!   such objects and to their parts, and a value that is read without a lock and replaced as a
+//!   whole.
 //! - `slot_map`: generational handles for objects that one thread at a time uses.
-//! - `owning_ref`: a reference to a part of a shared object that keeps the whole object alive.
 
 pub mod epoch;
 pub mod handle_table;
-pub mod owning_ref;
 pub mod slot_map;

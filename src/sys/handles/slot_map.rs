@@ -21,19 +21,18 @@
 //! The group of an object (`group`) is read without the lock, which may be in use for long. The
 //! group is read between two loads of the word, and stored with release after the word of the
 //! preceding object: a thread that reads a later group also sees that the word has changed. A
-//! thread's own free slots are in a list that only this thread accesses (`epoch::SpareSlots`).
+//! thread's own free slots are in a list that only this thread accesses ([`SpareSlots`]).
 //! Nevertheless `next` is stored with release and loaded with acquire in the shared list: by then,
 //! the slot of a loaded head may be in another thread's list, linked to a slot of a chunk whose
 //! publication the loading thread has not seen. The read of that slot is then complete, and is
 //! discarded with the head. Chunks of slots are published as in `handle_table`. `tests/models`
 //! tries this.
 
-use super::epoch;
+use super::epoch::{self, SpareSlots};
 use super::handle_table::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
+use crate::hints;
 use crate::sys::sync::lock::Mutex;
-use crate::sys::sync::{
-    self, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn, hints, yield_now,
-};
+use crate::sys::sync::{self, AtomicPtr, AtomicU64, AtomicUsize, Ordering, const_fn, yield_now};
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -104,32 +103,6 @@ pub enum LookupFailure {
     Busy,
     /// An outer call of this thread uses the object: waiting for that call would be a deadlock.
     Own,
-}
-
-/// Free slots of one table that a thread has in its own record (`epoch`).
-pub struct SpareSlots {
-    table: AtomicPtr<()>,
-    first: AtomicPtr<()>,
-    count: AtomicU32,
-}
-
-impl SpareSlots {
-    pub(super) fn none() -> Self {
-        let null = || AtomicPtr::new(ptr::null_mut());
-        SpareSlots { table: null(), first: null(), count: AtomicU32::new(0) }
-    }
-
-    /// Returns true if these slots belong to `table`.
-    fn is_of<T>(&self, table: &SlotMap<T>) -> bool {
-        ptr::eq(self.table.load(Ordering::Relaxed).cast(), table)
-    }
-
-    /// Empties the list of a thread that does not exist in this forked child, and that may have
-    /// been changing the list at the fork.
-    pub(super) fn forget(&self) {
-        self.count.store(0, Ordering::Relaxed);
-        self.first.store(ptr::null_mut(), Ordering::Relaxed);
-    }
 }
 
 impl<T> Slot<T> {

@@ -1,9 +1,8 @@
-//! Polling of descriptors: many repeatedly, with one system call each (epoll), or a few once.
+//! Repeated polling of many descriptors with one system call each (epoll). `process::wait_readable`
+//! waits once for a few.
 
-use super::fd;
+use super::process::{self, timespec};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -34,7 +33,7 @@ pub struct Poller(OwnedFd);
 impl Poller {
     /// Creates a poller without descriptors.
     pub fn new() -> io::Result<Self> {
-        fd::keep(epoll::create(CreateFlags::CLOEXEC)?).map(Poller)
+        process::keep_fd(epoll::create(CreateFlags::CLOEXEC)?).map(Poller)
     }
 
     /// Adds a descriptor, whose events are reported by `number`.
@@ -94,22 +93,4 @@ impl ReadySet {
     pub fn there_may_be_more(&self) -> bool {
         self.count == MOST
     }
-}
-
-/// Waits until a descriptor is readable (or closed by its peer) or `timeout_ns` nanoseconds have
-/// passed. Returns for each descriptor whether it is readable or closed.
-pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<bool>> {
-    let mut entries: Vec<PollFd<'_>> =
-        fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-    match rustix::event::poll(&mut entries, Some(&timespec(timeout_ns))) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    // Also after a signal: the entries are then as they were created, with no result.
-    Ok(entries.iter().map(|entry| !entry.revents().is_empty()).collect())
-}
-
-fn timespec(ns: u64) -> Timespec {
-    const SECOND: u64 = 1_000_000_000;
-    Timespec { tv_sec: (ns / SECOND) as i64, tv_nsec: (ns % SECOND) as i64 }
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: Unix sockets (`sys::os::unix_socket`) and waiting for sockets (`sys::os::poller`).
 
-use super::fd;
+use super::process;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io::{self, ErrorKind};
@@ -15,7 +15,7 @@ const BACKLOG: i32 = 4096;
 
 /// Listens at an address of this machine (port 0 = any). Accepting does not block.
 pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::from(fd::keep(TcpListener::bind(at)?.into())?);
+    let listener = TcpListener::from(process::keep_fd(TcpListener::bind(at)?.into())?);
     // A second `listen` gives the listening socket the longer backlog.
     rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
@@ -42,7 +42,7 @@ pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAdd
 }
 
 fn quiet(socket: OwnedFd) -> io::Result<TcpStream> {
-    let stream = TcpStream::from(fd::keep(socket)?);
+    let stream = TcpStream::from(process::keep_fd(socket)?);
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     Ok(stream)

@@ -3,7 +3,7 @@
 //! The sockets are those of the standard library, with abstract names: these names are no files,
 //! and the kernel removes a name with the last descriptor of its socket.
 
-use super::fd;
+use super::process;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -18,7 +18,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 /// Listens under an abstract name; fails with AddrInUse if the name is in use.
 pub fn listen(name: &str) -> io::Result<UnixListener> {
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
-    let listener = UnixListener::from(fd::keep(listener.into())?);
+    let listener = UnixListener::from(process::keep_fd(listener.into())?);
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
@@ -44,7 +44,7 @@ pub fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
 }
 
 fn quiet(stream: UnixStream) -> io::Result<UnixStream> {
-    let stream = UnixStream::from(fd::keep(stream.into())?);
+    let stream = UnixStream::from(process::keep_fd(stream.into())?);
     stream.set_nonblocking(true)?;
     Ok(stream)
 }
@@ -91,7 +91,7 @@ pub fn receive_descriptor(stream: &UnixStream) -> io::Result<OwnedFd> {
     }
     match control.drain().next() {
         Some(RecvAncillaryMessage::ScmRights(mut descriptors)) => match descriptors.next() {
-            Some(descriptor) => fd::keep(descriptor),
+            Some(descriptor) => process::keep_fd(descriptor),
             None => Err(invalid("no descriptor came")),
         },
         Some(_) => Err(invalid("something else than a descriptor came")),

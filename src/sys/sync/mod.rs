@@ -1,28 +1,20 @@
 //! Atomics, locks, waiting, time. In reading order:
 //!
-//! - `atomic`: atomics and fences, which the models replace by those of loom.
-//! - `hints`: branch and prefetch hints.
+//! - `lock`: atomics and fences; mutex, read-write lock and condition variable without poisoning;
+//!   the state that a fork wipes. The models replace this module by one over loom.
 //! - `futex`: sleeping until a word changes.
 //! - `wait`: clocks, deadlines, durations; spinning, yielding, sleeping.
-//! - `lock`: mutex, read-write lock and condition variable without poisoning.
-//! - `membarrier`: asymmetric fence with a cheap and an expensive half.
-//! - `atomic_lock`: spin lock, try-lock that is cheap for its first thread, read-write lock between
-//!   processes that survives a dead holder; atomic read-modify-write by a closure.
+//! - `spin_lock`: lock for nanoseconds, whose waiters never sleep.
 //! - `tls`: thread-local pointers that are read without a function call.
 
-mod atomic;
-pub mod atomic_lock;
 pub mod futex;
-pub mod hints;
 pub mod lock;
-pub(crate) mod membarrier;
+pub mod spin_lock;
 pub mod tls;
 pub mod wait;
 
-pub use atomic_lock::AtomicUpdate;
-
-pub use atomic::{
-    Arc, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
-    nulls, size, thread_local, yield_now,
+pub use lock::{
+    Arc, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUpdate, AtomicUsize, Ordering,
+    compiler_fence, fence, nulls, size, thread_local, yield_now,
 };
-pub(crate) use atomic::{const_fn, global};
+pub(crate) use lock::{const_fn, global};

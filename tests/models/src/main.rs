@@ -14,6 +14,8 @@ mod abi;
 mod backend;
 #[path = "../../../src/error.rs"]
 mod error;
+#[path = "../../../src/hints.rs"]
+mod hints;
 mod runtime;
 mod sys;
 

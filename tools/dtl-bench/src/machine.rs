@@ -2,16 +2,16 @@
 
 use crate::options::Place;
 use crate::out::complain;
-use dtl::tooling::os::hwinfo;
+use dtl::tooling::os::{affinity, cpu_name, topology, usable_cores};
 use serde_json::{Value, json};
 
 /// For tables and reports: enough to compare, nothing that tells whose machine it is.
 /// Processors are those that [`shared_processors`] told, before any thread was pinned.
 pub(crate) fn facts(processors: usize) -> Value {
-    let built = hwinfo::topology();
+    let built = topology();
     json!({
-        "cpu": hwinfo::cpu_name(),
-        "cpus": built.cpus,
+        "cpu": cpu_name(),
+        "cpus": built.cpus_online,
         "cores": built.cores,
         "usable_cpus": processors,
         "l2_bytes": built.l2_bytes,
@@ -39,15 +39,15 @@ pub(crate) fn line(facts: &Value) -> String {
 /// Processors that the ranks of this node share. A process that a launcher has bound to one sees
 /// only that: then all that the machine has. To be asked before [`pin`].
 pub(crate) fn shared_processors() -> usize {
-    match hwinfo::affinity().len() {
-        0 | 1 => hwinfo::topology().cpus.max(1),
-        _ => hwinfo::usable_cores() as usize,
+    match affinity().len() {
+        0 | 1 => topology().cpus_online.max(1) as usize,
+        _ => usable_cores() as usize,
     }
 }
 
 /// The processor that this thread runs on, if it is the only one it may.
 pub(crate) fn only_processor() -> Option<usize> {
-    match hwinfo::affinity()[..] {
+    match affinity()[..] {
         [only] => Some(only),
         _ => None,
     }
@@ -65,7 +65,7 @@ pub(crate) fn settle(place: &Place) -> usize {
 /// Lets this thread run on one processor only, the `place`-th of those it may use. A launcher may
 /// have done so.
 pub(crate) fn pin(place: usize) {
-    let allowed = hwinfo::affinity();
+    let allowed = affinity();
     if allowed.len() < 2 {
         return;
     }

@@ -3,7 +3,7 @@
 
 use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
-use crate::sys::os::hwinfo;
+use crate::sys::os::process;
 use crate::sys::os::tcp::{self, Interface};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
@@ -51,7 +51,7 @@ impl Address {
         let what = || format!("listening at {}", named.unwrap_or("all addresses"));
         let listener = listener.map_err(|error| failed(&what(), &error))?;
         let port = listener.local_addr().map_err(|error| failed(&what(), &error))?.port();
-        let node = hwinfo::node_id().unwrap_or(0);
+        let node = process::node_id().unwrap_or(0);
         Ok((listener, Address { node, port, is_everywhere: named.is_none(), addresses }))
     }
 

@@ -6,7 +6,7 @@ use crate::backend::os_error::os_error;
 use crate::error::Result;
 use crate::runtime::log;
 use crate::sys::{
-    os::{fd, poller::Interest, tcp},
+    os::{poller::Interest, process, tcp},
     sync::wait::now_ns,
 };
 use std::io::ErrorKind;
@@ -150,7 +150,7 @@ impl Oob {
                 .and_then(|stream| tcp::end_if_silent(&stream, self.silent).map(|()| stream));
             match begun {
                 Ok(stream) => return Ok(Ok((stream, address))),
-                Err(error) if fd::shortage(&error).is_some() => {
+                Err(error) if process::fd_shortage(&error).is_some() => {
                     let what = "a control socket";
                     return Err(os_error(crate::abi::status::DTL_ERROR_LIMIT, what, &error));
                 }

@@ -4,7 +4,7 @@ use super::functions::Functions;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
-use crate::sys::os::fd;
+use crate::sys::os::process;
 use std::ffi::CStr;
 
 static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
@@ -94,7 +94,7 @@ pub fn find() -> std::result::Result<Verbs, String> {
     LIBRARY.may_be_called()?;
     let settings = settings::current();
     // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
-    let _places = fd::occupy_standard();
+    let _places = process::occupy_standard();
     let named = settings.fabric.get("DTL_RDMA_LIBRARY").map(String::as_str);
     // SAFETY: the library is libibverbs by its name, or the user vouches for the library.
     let calls = unsafe { LIBRARY.open_named(named) }?;

@@ -5,7 +5,7 @@
 use super::discovery::{DeviceList, Verbs};
 use super::functions::*;
 use super::types::*;
-use crate::sys::os::hwinfo;
+use crate::sys::os::process;
 use std::path::Path;
 
 /// Directory where the kernel lists RDMA devices.
@@ -229,7 +229,7 @@ fn ports_of(calls: &Functions, context: ContextIn, name: &str, sys: &Path) -> Ve
     if unsafe { (calls.ibv_query_device)(context, &raw mut device) } != 0 {
         return Vec::new();
     }
-    let (unfit, is_near) = (unfit(sys, name), is_near(sys, name, &hwinfo::affinity()));
+    let (unfit, is_near) = (unfit(sys, name), is_near(sys, name, &process::affinity()));
     let port = |port| {
         let mut attributes = PortAttr::zeroed();
         // SAFETY: the device belongs to the caller, is open and outlives this call; the last
@@ -257,7 +257,7 @@ fn attribute(sys: &Path, file: &str) -> Option<String> {
 /// are close to all CPUs.
 fn is_near(sys: &Path, name: &str, own: &[usize]) -> bool {
     let cpus = attribute(sys, &format!("{name}/device/local_cpulist"));
-    let cpus = cpus.map(|text| hwinfo::listed(&text)).unwrap_or_default();
+    let cpus = cpus.map(|text| process::listed(&text)).unwrap_or_default();
     cpus.is_empty() || own.is_empty() || cpus.iter().any(|cpu| own.contains(cpu))
 }
 

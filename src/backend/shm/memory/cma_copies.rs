@@ -17,7 +17,7 @@ use crate::backend::shm::peer::Mode;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{CopyOutcome, Remote};
 use crate::sys::memory::buf::{Region, Scratch};
-use crate::sys::os::process::{self, ForeignMemory};
+use crate::sys::os::foreign_process::{self, ForeignMemory};
 use crate::sys::sync::lock::Mutex;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -106,7 +106,8 @@ impl CmaMemory {
         let mut found = [0_u64];
         // SAFETY: the array is valid for writes for the duration of the call.
         let word = unsafe { Region::new(found.as_mut_ptr().cast(), size_of_val(&found)) };
-        let read = process::read_memory(self.memory.pid(), [(address, into), (probe, word)]);
+        let read =
+            foreign_process::read_memory(self.memory.pid(), [(address, into), (probe, word)]);
         read.is_ok_and(|count| count == into.len() + word.len()) && found == [value]
     }
 }

@@ -17,7 +17,7 @@ use crate::error::{Result, fail};
 use crate::sys::{
     memory::host_pages::page_size,
     os::{
-        hwinfo,
+        process,
         shm_segment::{SharedMapping, Span},
     },
     sync::AtomicUpdate,
@@ -208,7 +208,7 @@ impl Segment {
     /// Publishes the logical cores on which this rank may run.
     pub(crate) fn set_processors(&self, rank: usize) {
         let mut bits = [0_u64; PROCESSOR_WORDS];
-        for processor in hwinfo::affinity() {
+        for processor in process::affinity() {
             if let Some(word) = bits.get_mut(processor / 64 % PROCESSOR_WORDS) {
                 *word |= 1 << (processor % 64);
             }

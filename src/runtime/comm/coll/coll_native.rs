@@ -9,6 +9,7 @@ use super::{Buffer, CollArgs};
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::dtl_reduce_op_t;
 use crate::error::{Error, Result};
+use crate::hints::{self, usually};
 use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::p2p::send_recv::Data;
 use crate::runtime::comm::{Comm, progress, progress_count};
@@ -18,7 +19,6 @@ use crate::runtime::types;
 use crate::sys::{
     handles::handle_table::HazardRef,
     memory::buf::{Addr, Region},
-    sync::hints::{self, usually},
 };
 
 /// Starts a native collective. Returns `None` if the transport does not support the collective.

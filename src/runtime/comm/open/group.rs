@@ -11,7 +11,7 @@ use crate::runtime::comm::comm_table::{OPEN, insert, put};
 use crate::runtime::comm::diagnostics::hang_report;
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::rank_map::Members;
-use crate::sys::os::hwinfo;
+use crate::sys::os::process;
 use std::sync::Arc;
 
 /// Returns the context that rank 0 proposes; 0 if rank 0 has no context left, or on other ranks.
@@ -182,7 +182,7 @@ pub fn split_node(comm: &Comm, key: i32) -> Result<dtl_comm_t> {
         let own = nodes.get(comm.rank as usize).copied().unwrap_or(0);
         return of_node(split(comm, own, key)?);
     }
-    let id = hwinfo::node_id();
+    let id = process::node_id();
     // All ranks make the same sequence of calls, also if a rank has no node id.
     let ids = allgather_words(comm, Kind::Split, &[*id.as_ref().unwrap_or(&0)])?;
     if ids.contains(&0) {

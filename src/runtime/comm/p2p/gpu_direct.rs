@@ -19,7 +19,7 @@ use crate::runtime::memory::{self, Allocation, device_only};
 use crate::runtime::registry;
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::Region;
-use crate::sys::os::fd;
+use crate::sys::os::process;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
 /// Exports the allocation `all` as a dma-buf. Returns the file descriptor and the offset.
 fn export(all: Region) -> Result<(OwnedFd, u64)> {
     let (given, offset) = memory::dmabuf(&epoch::enter(), all)?;
-    match fd::new(given) {
+    match process::new_fd(given) {
         Ok(fd) => Ok((fd, offset)),
         Err(error) => Err(Error::new(DTL_ERROR_LIMIT, format!("a dma-buf's descriptor: {error}"))),
     }

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::shared_transport::{Class, SharedTransport};
 use crate::runtime::component::{OpId, PersistentOps};
-use crate::sys::handles::owning_ref::OwningRef;
+use crate::sys::handles::handle_table::OwningRef;
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 

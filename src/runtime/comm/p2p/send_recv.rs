@@ -6,6 +6,7 @@ use super::p2p_staging::{self, BufferPath, Staged};
 use crate::abi::comm::communicator::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
+use crate::hints::usually;
 use crate::runtime::comm::failure::absence;
 use crate::runtime::comm::op_desc::{Kind, Tagged};
 use crate::runtime::comm::posted::Posted;
@@ -15,10 +16,7 @@ use crate::runtime::component::{Completion, OpId, PipelinedSource, RecvMode, Sen
 use crate::runtime::memory::device_only;
 use crate::sys::{
     memory::buf::{Region, Scratch},
-    sync::{
-        hints::usually,
-        wait::{Backoff, Deadline},
-    },
+    sync::wait::{Backoff, Deadline},
 };
 use std::sync::Arc;
 use std::task::Poll;

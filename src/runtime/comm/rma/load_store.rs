@@ -7,6 +7,7 @@
 //! locks of dead ranks are taken over. No rank has to serve others.
 
 use crate::error::{Error, Result, fail};
+use crate::runtime::comm::rma::robust_rwlock::{self, SharedLock};
 use crate::runtime::comm::rma_path::{
     FlushScope, RmaOp, RmaPath, RmaStart, Swap, TargetRange, Ticket, TicketRequest,
 };
@@ -18,7 +19,6 @@ use crate::sys::{
     sync::{
         AtomicU64,
         Ordering::{Acquire, Relaxed, Release, SeqCst},
-        atomic_lock::{self, SharedLock},
         fence,
         wait::{self, Backoff, Deadline},
     },
@@ -31,7 +31,7 @@ use std::sync::Arc;
 const ELEMENTS: usize = 48;
 /// Index of the word that is set when its rank destroys the window, the first write to its line.
 const CLOSED: usize = ELEMENTS - 1;
-const _: () = assert!(ELEMENTS + atomic_lock::words(0) <= PART_WORDS);
+const _: () = assert!(ELEMENTS + robust_rwlock::words(0) <= PART_WORDS);
 /// Bytes that are updated before the element lock is released, so that other ranks wait for less
 /// than a microsecond. Multiple of every element size.
 const RUN: usize = 16 << 10;
@@ -83,7 +83,7 @@ impl Target {
 
 /// Returns true if the words of a part suffice for the locks of `ranks` ranks.
 pub(super) fn has_room(ranks: usize) -> bool {
-    atomic_lock::words(ranks) <= CLOSED
+    robust_rwlock::words(ranks) <= CLOSED
 }
 
 /// Copies between a caller's buffer and a target's memory.

@@ -10,6 +10,7 @@
 //! - `sync`: fences, locks, flushes
 //! - `rma_ops`: checked operations
 //! - `fast`: fast path of operations of few bytes
+//! - `robust_rwlock`: locks in shared memory that record their holders
 //! - `load_store`: path: shared memory
 //! - `backend_rma`: path: windows of the transport
 //! - `active_messages`: path: messages
@@ -22,6 +23,7 @@ pub mod fast;
 mod load_store;
 pub mod rma_ops;
 pub(super) mod rma_progress;
+pub mod robust_rwlock;
 mod select;
 pub mod sync;
 

@@ -18,7 +18,7 @@ use crate::sys::{
     compute::team::{self, PLACES, Shares, Team},
     handles::epoch,
     memory::buf::Addr,
-    os::{hwinfo, process::spawn},
+    os::process::{self, spawn},
     sync::{
         lock::{Condvar, Mutex},
         wait::now_ns,
@@ -77,7 +77,7 @@ pub fn default_size() -> u32 {
         wanted.as_deref().and_then(|list| list.split(',').next()?.trim().parse::<u32>().ok());
     match first {
         Some(threads) if threads > 0 => threads.min(LARGEST),
-        _ => hwinfo::usable_cores().min(LARGEST),
+        _ => process::usable_cores().min(LARGEST),
     }
 }
 
@@ -151,7 +151,7 @@ impl ThreadPool {
         let size = size.max(1);
         let shared = PoolShared {
             size,
-            team: Team::new(size > hwinfo::usable_cores()),
+            team: Team::new(size > process::usable_cores()),
             shares: (0..PLACES).map(|_| Shares::new(size as usize)).collect(),
             hired: AtomicUsize::new(0),
             queued: AtomicUsize::new(0),

@@ -1,8 +1,8 @@
 //! Tests of every dtype and operation against `reduce`'s kernels; then many threads at once.
 
 use super::*;
-use crate::sys::sync::atomic_lock::{self, SharedLock};
 use proptest::prelude::*;
+use std::sync::{Mutex, PoisonError};
 
 /// Returns all pairs; for Miri a fifth of them, with every dtype and every operation.
 fn pairs() -> impl Iterator<Item = (dtl_dtype_t, dtl_reduce_op_t)> {
@@ -168,16 +168,13 @@ fn a_look_needs_no_operand() {
 }
 
 /// Updates elements as every caller must: by `apply`, or under the lock.
-fn change(update: &Update, lock: SharedLock<'_>, rank: usize, regions: [Region; 3]) {
+fn change(update: &Update, lock: &Mutex<()>, regions: [Region; 3]) {
     let [target, operand, old] = regions;
     if update.is_lock_free(target) {
         return update.apply(target, operand, old);
     }
-    while !lock.try_exclusive(rank, false) {
-        std::thread::yield_now();
-    }
+    let _locked = lock.lock().unwrap_or_else(PoisonError::into_inner);
     update.apply_locked(target, operand, old);
-    lock.leave_exclusive();
 }
 
 /// Lets four threads change one element, alone and in runs with its neighbours. No change is lost,
@@ -205,11 +202,11 @@ fn nothing_is_lost_between_short_and_long_operations() {
         };
         let ones: Vec<u8> = (0..RUN).flat_map(|_| one.to_le_bytes()[..size].to_vec()).collect();
         let place: Vec<AtomicU64> = (0..RUN).map(|_| AtomicU64::new(0)).collect();
-        let words: Vec<_> = (0..atomic_lock::words(0)).map(|_| AtomicU64::new(0)).collect();
+        let lock = Mutex::new(());
         // SAFETY: the memory outlives the threads, which change it by `change` alone.
         let target = unsafe { Region::new(place.as_ptr().cast_mut().cast(), RUN * size) };
         let mut seen: Vec<u64> = std::thread::scope(|scope| {
-            let work = |rank| {
+            let work = || {
                 let (mut ones, mut old) = (ones.clone(), vec![0; RUN * size]);
                 let sum = update(dtype, DTL_OP_SUM).expect("goes");
                 let mut fetch = |number| {
@@ -217,14 +214,14 @@ fn nothing_is_lost_between_short_and_long_operations() {
                         if number % 2 == 0 { (AT * size, size) } else { (0, RUN * size) };
                     let regions =
                         [target, region(&mut ones), region(&mut old)].map(|all| all.part(at, len));
-                    change(sum, SharedLock::new(&words).expect("words"), rank, regions);
+                    change(sum, &lock, regions);
                     let mut found = [0; 8];
                     found[..size].copy_from_slice(&old[AT * size..][..size]);
                     u64::from_le_bytes(found)
                 };
                 (0..TIMES).map(&mut fetch).collect::<Vec<u64>>()
             };
-            let threads: Vec<_> = (0..4).map(|rank| scope.spawn(move || work(rank))).collect();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
             threads.into_iter().flat_map(|thread| thread.join().expect("ends")).collect()
         });
         seen.sort_unstable();

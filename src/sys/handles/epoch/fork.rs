@@ -1,7 +1,7 @@
 //! Use of the records in a forked child: whether another thread may have left locks locked.
 //!
-//! Not here: which process is a fork (`sys::memory::host_pages`) and which state the child discards
-//! (`runtime::lifecycle`).
+//! Not here: which process is a fork (`sys::sync::lock::OpenState`) and which state the child
+//! discards (`runtime::lifecycle`).
 
 use super::{RECORDS, ThreadRecord, adopt_record, give_back, mine, prepare};
 use crate::sys::sync::{Ordering, compiler_fence};

@@ -1,4 +1,4 @@
-//! Tests of `owning_ref`.
+//! Tests of [`OwningRef`].
 
 use super::*;
 

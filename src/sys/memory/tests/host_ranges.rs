@@ -1,7 +1,6 @@
-//! Tests of `host_ranges`.
+//! Tests of the ranges that only contain host memory.
 
 use super::*;
-use crate::sys::memory::buf::Addr;
 
 static mut GLOBAL: [u8; 64] = [1; 64];
 

@@ -13,8 +13,8 @@
 mod guarded_fd;
 mod va_reserve;
 
-use super::process::file_size_limit;
-use super::{fd, hwinfo};
+use super::hwinfo;
+use super::process::{self, file_size_limit};
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::memory::host_pages::page_size;
 use guarded_fd::GuardedFd;
@@ -316,7 +316,7 @@ const BLOCK_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// Creates an unnamed memory file of `len` zero bytes, none committed, and seals it permanently.
 fn sealed_file(name: &CStr, len: usize, seals: SealFlags) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = File::from(fd::keep(rustix::fs::memfd_create(name, flags)?)?);
+    let file = File::from(process::keep_fd(rustix::fs::memfd_create(name, flags)?)?);
     if len as u64 > file_size_limit() {
         // Growing past it would be SIGXFSZ, which ends the process.
         return Err(io::Error::from_raw_os_error(libc::EFBIG));

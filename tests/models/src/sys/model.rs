@@ -8,10 +8,8 @@ use super::handles::handle_table::HandleTable;
 use super::handles::slot_map::{Locked, SlotAction, SlotMap};
 use super::sync::Arc as Share;
 use crate::Model;
-use crate::sys::{
-    handles::handle_table::Rcu,
-    sync::atomic_lock::{BiasedTryLock, SpinLock},
-};
+use crate::runtime::comm::biased_trylock::BiasedTryLock;
+use crate::sys::{handles::handle_table::Rcu, sync::spin_lock::SpinLock};
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use super::compute::shared_atomics::cell;
 use super::sync::AtomicU64;
 use crate::Model;
-use crate::sys::sync::atomic_lock::{self, SharedLock};
+use crate::runtime::comm::rma::robust_rwlock::{self, SharedLock};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering;
 use loom::thread;
@@ -29,7 +29,7 @@ unsafe impl Sync for Guarded {}
 
 impl Guarded {
     fn new() -> Arc<Self> {
-        let words = (0..atomic_lock::words(3)).map(|_| AtomicU64::new(0)).collect();
+        let words = (0..robust_rwlock::words(3)).map(|_| AtomicU64::new(0)).collect();
         Arc::new(Guarded { words, data: [UnsafeCell::new(0), UnsafeCell::new(0)] })
     }
 

@@ -22,7 +22,7 @@ use crate::stats::Samples;
 use crate::table::{Line, Progress};
 use batch::{Buffers, Place, batch, verify};
 use dtl::tooling::os::SharedMapping;
-use dtl::tooling::os::hwinfo;
+use dtl::tooling::os::node_id;
 use endpoint::Endpoint;
 use ours::Ours;
 use raw::Raw;
@@ -154,7 +154,7 @@ fn probe_between(
     shared: Option<&Arc<SharedMapping>>,
     processors: usize,
 ) -> Outcome<Result<Probe, String>> {
-    let node = hwinfo::node_id().unwrap_or(0);
+    let node = node_id().unwrap_or(0);
     let cpu = crate::machine::only_processor().map_or(u64::MAX, |cpu| cpu as u64);
     let made = if ours.rank == 0 { shared.cloned().or_else(|| probe::memory().ok()) } else { None };
     let [process, descriptor] = made.as_ref().map_or([0, 0], |memory| probe::address_of(memory));

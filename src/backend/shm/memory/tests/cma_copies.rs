@@ -1,6 +1,7 @@
 //! Tests of `cma_copies`.
 
 use super::*;
+use crate::sys::os::process;
 
 /// Creates the copies and segment of two ranks in this process, one with a published word.
 fn copies(mode: Mode) -> (Copies, Segment, Scratch) {

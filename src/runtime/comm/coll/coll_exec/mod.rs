@@ -19,6 +19,8 @@ use super::small_coll::SmallColl;
 use super::{CollArgs, coll_device, coll_native};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
+use crate::hints::usually;
+use crate::runtime::comm::biased_trylock::LockWord;
 use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
 use crate::runtime::comm::failure::peer_close::PollCounter;
 use crate::runtime::comm::flight_recorder::Ticket;
@@ -27,10 +29,7 @@ use crate::runtime::comm::p2p::cancel;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::OpId;
 use crate::runtime::types::Reduction;
-use crate::sys::{
-    handles::epoch,
-    sync::{atomic_lock::LockWord, hints::usually, wait::Backoff},
-};
+use crate::sys::{handles::epoch, sync::wait::Backoff};
 use std::sync::atomic::Ordering;
 
 /// How the caller waits for a collective.

@@ -43,6 +43,7 @@ use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::{DTL_ERROR_BUSY, DTL_ERROR_LIMIT, DTL_SUCCESS};
 use crate::error::{Error, Result, fail};
+use crate::hints;
 use crate::runtime::comm::coll::StartedColl;
 use crate::runtime::comm::flight_recorder::Ticket;
 use crate::runtime::comm::op_desc::Kind;
@@ -53,13 +54,10 @@ use crate::runtime::comm::{Comm, rma_path};
 use crate::runtime::component::{Completion, SendMode};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::device_only;
-use crate::sys::{
-    handles::{
-        epoch::{self, Guard},
-        handle_table::SlotRef,
-        slot_map::{Locked, LookupFailure, SlotAction, SlotMap, SpareSlots},
-    },
-    sync::hints,
+use crate::sys::handles::{
+    epoch::{self, Guard, SpareSlots},
+    handle_table::SlotRef,
+    slot_map::{Locked, LookupFailure, SlotAction, SlotMap},
 };
 use std::sync::Arc;
 use std::task::Poll;

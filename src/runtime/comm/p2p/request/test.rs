@@ -4,6 +4,7 @@ use super::{Outcome, PollState, Request, RequestOp, RequestPhase, TABLE, at_rest
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
+use crate::hints;
 use crate::runtime::comm::flight_recorder::Ticket;
 use crate::runtime::comm::p2p::op_handle::OpHandle;
 use crate::runtime::comm::{Comm, progress_count};
@@ -14,7 +15,6 @@ use crate::sys::{
         epoch::Guard,
         slot_map::{Locked, LookupFailure},
     },
-    sync::hints,
 };
 use std::task::Poll;
 

@@ -1,8 +1,11 @@
-//! The library's flight recorder and the state of its requests.
+//! The library's flight recorder, the state of its requests, and its locks.
 
+#[path = "../../../../../src/runtime/comm/biased_trylock.rs"]
+pub mod biased_trylock;
 #[path = "../../../../../src/runtime/comm/flight_recorder.rs"]
 pub mod flight_recorder;
 pub mod model;
 #[path = "../../../../../src/runtime/comm/op_desc.rs"]
 pub mod op_desc;
 pub mod p2p;
+pub mod rma;

@@ -1,6 +1,78 @@
-//! The library's `sys::sync::lock::Mutex` over loom's.
+//! The library's `sys::sync::lock` over loom's atomics, shares, statics and mutexes. Same names, same
+//! shapes.
 
-pub use loom::sync::MutexGuard;
+pub use loom::sync::{Arc, MutexGuard};
+pub use loom::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+pub use loom::thread::yield_now;
+/// Only the compiler may reorder here, and loom's programs are not reordered by it.
+pub use std::sync::atomic::compiler_fence;
+
+pub fn nulls<T, const N: usize>() -> [AtomicPtr<T>; N] {
+    std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut()))
+}
+
+/// The second of two sizes.
+pub const fn size(_real: usize, model: usize) -> usize {
+    model
+}
+
+macro_rules! const_fn {
+    ($(#[$meta:meta])* $vis:vis fn $($rest:tt)+) => { $(#[$meta])* $vis fn $($rest)+ };
+}
+
+macro_rules! global {
+    ($(#[$meta:meta])* static $name:ident: $of:ty = $value:expr;) => {
+        loom::lazy_static! { $(#[$meta])* static ref $name: $of = $value; }
+    };
+}
+
+macro_rules! model_thread_local {
+    (static $name:ident: $of:ty = const $value:block;) => {
+        loom::thread_local! { static $name: $of = $value; }
+    };
+}
+
+pub(crate) use {const_fn, global, model_thread_local as thread_local};
+
+/// Conditional read-modify-write of an atomic integer: a closure computes the next value.
+pub trait AtomicUpdate {
+    type Value;
+
+    fn checked_update(
+        &self,
+        success: Ordering,
+        failure: Ordering,
+        next: impl FnMut(Self::Value) -> Option<Self::Value>,
+    ) -> Result<Self::Value, Self::Value>;
+}
+
+macro_rules! checked_update {
+    ($($atomic:ty: $value:ty),*) => { $(
+        impl AtomicUpdate for $atomic {
+            type Value = $value;
+
+            fn checked_update(
+                &self,
+                success: Ordering,
+                failure: Ordering,
+                mut next: impl FnMut($value) -> Option<$value>,
+            ) -> Result<$value, $value> {
+                let mut current = self.load(failure);
+                while let Some(new) = next(current) {
+                    match self.compare_exchange_weak(current, new, success, failure) {
+                        Ok(old) => return Ok(old),
+                        Err(seen) => current = seen,
+                    }
+                }
+                Err(current)
+            }
+        }
+    )* };
+}
+
+checked_update!(AtomicU32: u32, AtomicU64: u64, AtomicUsize: usize);
 
 pub struct Mutex<T>(loom::sync::Mutex<T>);
 

@@ -84,11 +84,9 @@ fn locks_of_the_dead_are_taken_over() {
 fn what_is_written_alone_is_seen() {
     const ROUNDS: u64 = if cfg!(miri) { 30 } else { 2000 };
     let words = fresh(6);
-    let data = std::cell::UnsafeCell::new([0_u64; 2]);
-    struct Shared<'a>(&'a std::cell::UnsafeCell<[u64; 2]>);
-    // SAFETY: the data is accessed only under the lock, which is the subject of the test.
-    unsafe impl Sync for Shared<'_> {}
-    let data = &Shared(&data);
+    // Relaxed loads and stores: only the lock orders them and keeps increments from being lost.
+    let data = &[AtomicU64::new(0), AtomicU64::new(0)];
+    let both = || [data[0].load(Relaxed), data[1].load(Relaxed)];
     let take = |mut attempt: Box<dyn FnMut() -> bool + '_>| {
         while !attempt() {
             std::thread::yield_now()
@@ -102,23 +100,20 @@ fn what_is_written_alone_is_seen() {
                 for _ in 0..ROUNDS {
                     if rank < 2 {
                         take(Box::new(|| lock.try_exclusive(rank, false)));
-                        // SAFETY: this thread holds the lock exclusively.
-                        let both = unsafe { &mut *data.0.get() };
-                        both[0] += 1;
-                        both[1] += 1;
+                        data.iter()
+                            .zip(both())
+                            .for_each(|(word, was)| word.store(was + 1, Relaxed));
                         lock.leave_exclusive();
                     } else {
                         take(Box::new(|| lock.try_shared(rank, false)));
-                        // SAFETY: this thread shares the lock, so no thread writes.
-                        let both = unsafe { &*data.0.get() };
-                        assert_eq!(both[0], both[1]);
+                        let [first, second] = both();
+                        assert_eq!(first, second);
                         lock.leave_shared(rank);
                     }
                 }
             });
         }
     });
-    // SAFETY: the threads have ended.
-    assert_eq!(unsafe { *data.0.get() }, [2 * ROUNDS; 2]);
+    assert_eq!(both(), [2 * ROUNDS; 2]);
     assert!(words.iter().all(|word| word.load(Relaxed) == 0));
 }

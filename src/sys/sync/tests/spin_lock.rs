@@ -1,4 +1,4 @@
-//! Tests of `spinlock`.
+//! Tests of `spin_lock`.
 
 use super::*;
 

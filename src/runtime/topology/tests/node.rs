@@ -1,4 +1,4 @@
-//! Tests of `hwinfo`.
+//! Tests of `node`.
 
 use super::*;
 
@@ -16,7 +16,7 @@ impl Folder {
         Folder(root.to_str().unwrap().to_owned())
     }
 
-    fn topology(&self) -> Topology {
+    fn topology(&self) -> dtl_topology_t {
         Tree { root: &self.0 }.topology()
     }
 }
@@ -70,26 +70,27 @@ fn a_machine_of_two_sockets_under_the_unified_groups() {
         }
     }
     let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-    let expected = Topology {
-        cpus: 8,
-        cores: 4,
-        threads_per_core: 2,
-        sockets: 2,
-        numa_nodes: 2,
-        l1d_bytes: 48 << 10,
-        l2_bytes: 2 << 20,
-        l3_bytes: 9 << 20,
-        memory_bytes: 1_024_000,
-        memory_limit_bytes: 4096,
-        quota_millicpus: 1500,
-        hostname: "node7".into(),
-    };
-    assert_eq!(Folder::new("two", &files).topology(), expected);
+    let told = Folder::new("two", &files).topology();
+    assert_eq!(
+        [
+            told.cpus_online,
+            told.cores,
+            told.threads_per_core,
+            told.sockets,
+            told.numa_nodes,
+            told.cpus_allowed
+        ],
+        [8, 4, 2, 2, 2, 0]
+    );
+    assert_eq!([told.l1d_bytes, told.l2_bytes, told.l3_bytes], [48 << 10, 2 << 20, 9 << 20]);
+    assert_eq!((told.memory_bytes, told.memory_limit_bytes), (1_024_000, 4096));
+    let hostname: Vec<u8> = told.hostname[..6].iter().map(|byte| *byte as u8).collect();
+    assert_eq!((told.cpu_quota_milli, hostname.as_slice()), (1500, &b"node7\0"[..]));
 }
 
 #[test]
 fn groups_of_the_first_version() {
-    let found = Folder::new(
+    let told = Folder::new(
         "first",
         &[
             ("proc/self/cgroup", "4:memory:/job/1\n1:cpu,cpuacct:/\n0::/\n"),
@@ -101,19 +102,22 @@ fn groups_of_the_first_version() {
         ],
     )
     .topology();
-    assert_eq!((found.memory_limit_bytes, found.quota_millicpus), (5000, 0));
+    assert_eq!((told.memory_limit_bytes, told.cpu_quota_milli), (5000, 0));
 }
 
 #[test]
 fn nothing_there_is_no_failure() {
-    let found = Folder::new("none", &[]).topology();
-    assert!(found.cpus >= 1);
-    assert_eq!(found, Topology { cpus: found.cpus, numa_nodes: 1, ..Topology::default() });
+    let told = Folder::new("none", &[]).topology();
+    assert!(told.cpus_online >= 1);
+    assert_eq!([told.cores, told.threads_per_core, told.sockets, told.numa_nodes], [0, 0, 0, 1]);
+    assert_eq!([told.l1d_bytes, told.l2_bytes, told.l3_bytes, told.cpu_quota_milli], [0; 4]);
+    assert_eq!((told.memory_bytes, told.memory_limit_bytes, told.hostname[0]), (0, 0, 0));
 }
 
 #[test]
 fn this_machine_agrees_with_itself() {
-    let (found, own) = (topology(), affinity());
-    assert!(!own.is_empty() && own.len() <= found.cpus && own.is_sorted(), "{own:?} {found:?}");
-    assert!(found.memory_bytes > 1 << 20 && found.cores <= found.cpus, "{found:?}");
+    let (told, own) = (topology(), affinity());
+    assert!(!own.is_empty() && count(own.len()) <= told.cpus_online && own.is_sorted(), "{own:?}");
+    assert_eq!(told.cpus_allowed, count(own.len()));
+    assert!(told.memory_bytes > 1 << 20 && told.cores <= told.cpus_online);
 }

@@ -1,7 +1,6 @@
 //! Tests of `biased_trylock`.
 
 use super::*;
-use crate::sys::handles::epoch;
 use std::sync::atomic::AtomicU64;
 
 #[test]

@@ -1,0 +1,4 @@
+//! Windows.
+
+#[path = "../../../../../src/runtime/comm/rma/robust_rwlock.rs"]
+pub mod robust_rwlock;
