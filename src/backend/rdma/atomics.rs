@@ -33,8 +33,7 @@ use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
 use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
 use crate::error::{Result, fail};
 use crate::runtime::component::{Completion, OpId, Swap, TargetRange};
-use crate::sys::compute::reduce;
-use crate::sys::compute::shared_atomics::{self, Update};
+use crate::sys::compute::elements::{self, Update};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ops::Range;
 
@@ -98,9 +97,9 @@ fn word(region: Region) -> u64 {
 impl How {
     fn of(change: &Change) -> Result<How> {
         let (dtype, op) = (change.dtype, change.op);
-        match shared_atomics::update(dtype, op).filter(|update| update.size() == ELEMENT) {
+        match elements::update(dtype, op).filter(|update| update.size() == ELEMENT) {
             Some(_) if op == DTL_OP_NO_OP => Ok(How::Look),
-            Some(_) if shared_atomics::is_counter(dtype, op) => Ok(How::Add),
+            Some(_) if elements::is_counter(dtype, op) => Ok(How::Add),
             Some(update) => Ok(How::Loop(update)),
             None => {
                 fail!(
@@ -237,7 +236,7 @@ impl RdmaEngine {
                 && limits.max_qp_init_rd_atom > 0
         });
         let is_aligned = memory.is_empty() || memory.addr().get() % ELEMENT == 0;
-        Ok(is_able && is_aligned && reduce::dtype_size(dtype) == Some(ELEMENT))
+        Ok(is_able && is_aligned && elements::dtype_size(dtype) == Some(ELEMENT))
     }
 
     pub(in crate::backend::rdma) fn accumulate(

@@ -34,7 +34,7 @@ fn loops_end_with_what_the_library_computes() {
     for dtype in DTL_DTYPE_INT8..=DTL_DTYPE_INT64_INT64 {
         for op in DTL_OP_SUM..=DTL_OP_NO_OP {
             let (Some(update), true) =
-                (shared_atomics::update(dtype, op), reduce::dtype_size(dtype) == Some(8))
+                (elements::update(dtype, op), elements::dtype_size(dtype) == Some(8))
             else {
                 assert!(How::of(&change(dtype, op)).is_err());
                 continue;
@@ -42,7 +42,7 @@ fn loops_end_with_what_the_library_computes() {
             let how = How::of(&change(dtype, op)).expect("a way");
             assert_eq!(
                 matches!(how, How::Add | How::Look),
-                op == DTL_OP_NO_OP || shared_atomics::is_counter(dtype, op)
+                op == DTL_OP_NO_OP || elements::is_counter(dtype, op)
             );
             for (before, operand) in
                 values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b)))
