@@ -7,7 +7,7 @@ use crate::ffi::args;
 use crate::hints;
 use crate::runtime::comm::p2p::send_recv::Data;
 use crate::runtime::types::element_size;
-use crate::sys::compute::reduce::dtype_size;
+use crate::sys::compute::elements::dtype_size;
 use crate::sys::memory::buf::Region;
 use std::ffi::c_void;
 

@@ -1,6 +1,6 @@
 //! Datatypes and reduction operations: the meaning of their numbers, and valid pairs. Built-in
-//! types and operations are in `sys::compute::reduce`; user-defined types and operations are stored
-//! here, under numbers of `id_table`.
+//! types and operations are in `sys::compute::elements`; user-defined types and operations are
+//! stored here, under numbers of `id_table`.
 
 use super::id_table::{self, IdLookup, IdTable};
 use crate::abi::word::*;
@@ -8,7 +8,7 @@ use crate::error::{Result, fail};
 use crate::sys::{
     compute::{
         callback::UserOp,
-        reduce::{self, Kernels},
+        elements::{self, Kernels},
     },
     memory::buf::{Addr, Region},
 };
@@ -85,8 +85,9 @@ impl std::fmt::Debug for Reduction {
 
 /// Returns the reduction of a built-in dtype by a built-in operation; `None` for invalid pairs.
 pub fn builtin(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Reduction> {
-    let (element, fold) = (reduce::dtype_size(dtype)?, Fold::Builtin(reduce::kernels(dtype, op)?));
-    Some(Reduction { dtype, op, element, commutes: reduce::commutes(op), fold })
+    let (element, fold) =
+        (elements::dtype_size(dtype)?, Fold::Builtin(elements::kernels(dtype, op)?));
+    Some(Reduction { dtype, op, element, commutes: elements::commutes(op), fold })
 }
 
 /// Checks a pair of dtype and operation, and returns its reduction.
@@ -95,7 +96,7 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
         return Ok(builtin);
     }
     let element = element_size(dtype)?;
-    let Some(op_name) = reduce::op_name(op) else {
+    let Some(op_name) = elements::op_name(op) else {
         let own = find_op(op)?;
         return Ok(Reduction {
             dtype,
@@ -105,9 +106,9 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
             fold: Fold::User(own.call),
         });
     };
-    match reduce::kernels_of_bytes(op) {
+    match elements::kernels_of_bytes(op) {
         Some(kernels) => {
-            let (commutes, fold) = (reduce::commutes(op), Fold::Builtin(kernels));
+            let (commutes, fold) = (elements::commutes(op), Fold::Builtin(kernels));
             Ok(Reduction { dtype, op, element, commutes, fold })
         }
         None => fail!(
@@ -122,12 +123,12 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
 
 /// Returns the element size of a built-in dtype in bytes; `None` if the dtype is not built in.
 pub fn builtin_size(dtype: dtl_dtype_t) -> Option<u64> {
-    reduce::dtype_size(dtype).map(|size| size as u64)
+    elements::dtype_size(dtype).map(|size| size as u64)
 }
 
 /// Returns the element size of a dtype in bytes.
 pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
-    match reduce::dtype_size(dtype) {
+    match elements::dtype_size(dtype) {
         Some(size) => Ok(size),
         None => Ok(find_dtype(dtype)?.size),
     }
@@ -135,7 +136,7 @@ pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
 
 /// Returns a human-readable name of a dtype.
 pub fn describe(dtype: dtl_dtype_t) -> String {
-    match reduce::dtype_name(dtype) {
+    match elements::dtype_name(dtype) {
         Some(name) => format!("DTL_DTYPE_{}", name.to_string_lossy()),
         None => match DTYPES.find(dtype) {
             IdLookup::Live(own) => format!("dtype {dtype} (\"{}\")", own.name.to_string_lossy()),
@@ -158,7 +159,7 @@ fn find_op(op: dtl_reduce_op_t) -> Result<&'static Op> {
     let instead = "DTL_OP_SUM to DTL_OP_NO_OP, or dtl_op_create";
     match (OPS.find(op), DTYPES.find(op)) {
         // Numbers of built-in operations and dtypes overlap: this one may not be meant as a dtype.
-        (IdLookup::Never, _) if reduce::dtype_name(op).is_some() => fail!(
+        (IdLookup::Never, _) if elements::dtype_name(op).is_some() => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "op {op} is none ({} has this number: are dtype and op exchanged?): use {instead}",
             describe(op)
@@ -246,7 +247,7 @@ fn given(number: Option<i32>, nouns: &str) -> Result<i32> {
 
 /// Destroys a user-defined dtype. Operations that already use it continue.
 pub fn destroy_dtype(dtype: dtl_dtype_t) -> Result<()> {
-    if reduce::dtype_name(dtype).is_some() {
+    if elements::dtype_name(dtype).is_some() {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "{} is built in and stays", describe(dtype));
     }
     existing(DTYPES.destroy(dtype), "dtype", dtype, "one of dtl_dtype_create").map(drop)
@@ -254,7 +255,7 @@ pub fn destroy_dtype(dtype: dtl_dtype_t) -> Result<()> {
 
 /// Destroys a user-defined operation. Collectives that already use it continue.
 pub fn destroy_op(op: dtl_reduce_op_t) -> Result<()> {
-    if let Some(name) = reduce::op_name(op) {
+    if let Some(name) = elements::op_name(op) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "DTL_OP_{} is built in and stays",
@@ -266,7 +267,7 @@ pub fn destroy_op(op: dtl_reduce_op_t) -> Result<()> {
 
 /// Returns the name of a dtype; the text is never freed.
 pub fn dtype_name(dtype: dtl_dtype_t) -> Result<&'static CStr> {
-    match reduce::dtype_name(dtype) {
+    match elements::dtype_name(dtype) {
         Some(name) => Ok(name),
         None => Ok(find_dtype(dtype)?.name.as_c_str()),
     }
@@ -274,7 +275,7 @@ pub fn dtype_name(dtype: dtl_dtype_t) -> Result<&'static CStr> {
 
 /// Returns the name of an operation; the text is never freed.
 pub fn op_name(op: dtl_reduce_op_t) -> Result<&'static CStr> {
-    match reduce::op_name(op) {
+    match elements::op_name(op) {
         Some(name) => Ok(name),
         None => Ok(find_op(op)?.name.as_c_str()),
     }

@@ -103,12 +103,12 @@ if [ $# -gt 0 ]; then
 fi
 # Two at a time: one that takes long beside the others.
 group heap sys::memory::heap &
-for names in "tables sys::handles::handle_table sys::handles::slot_map sys::handles::epoch" "reduce sys::compute::reduce sys::compute::shared_atomics"; do
+for names in "tables sys::handles::handle_table sys::handles::slot_map sys::handles::epoch" "reduce sys::compute::elements"; do
     group $names || failed=1
 done
 # All the others.
 skips+=(--skip wrong)
-for name in memory::heap handles::handle_table handles::slot_map handles::epoch compute::reduce compute::shared_atomics; do skips+=(--skip "sys::$name::"); done
+for name in memory::heap handles::handle_table handles::slot_map handles::epoch compute::reduce compute::elements; do skips+=(--skip "sys::$name::"); done
 group others sys:: || failed=1
 wait $! || failed=1
 exit $failed

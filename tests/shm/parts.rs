@@ -7,7 +7,7 @@ use dtl::abi::status::*;
 use dtl::abi::word::{DTL_DTYPE_UINT64, DTL_OP_SUM};
 use dtl::runtime::comm::rma::robust_rwlock::SharedLock;
 use dtl::runtime::component::{PART_WORDS, PartKey, SharedOffer, SharedRegion};
-use dtl::sys::compute::shared_atomics;
+use dtl::sys::compute::elements;
 use dtl::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::Ordering;
 
@@ -57,7 +57,7 @@ pub(crate) fn shared() {
     let mut one = 1_u64;
     // SAFETY: it lives as long as it is added.
     let one = unsafe { Region::new((&raw mut one).cast(), 8) };
-    let add = shared_atomics::update(DTL_DTYPE_UINT64, DTL_OP_SUM).expect("goes together");
+    let add = elements::update(DTL_DTYPE_UINT64, DTL_OP_SUM).expect("goes together");
     for _ in 0..TIMES {
         add.apply(parts[0].region().part(0, 8), one, Region::EMPTY);
         let last = &*parts[size - 1];

@@ -6,7 +6,7 @@ use crate::backend::rdma::protocol::eager_slots::RESULTS;
 use crate::backend::rdma::verbs::qp::{Remote, WorkRequest};
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
-use crate::sys::compute::shared_atomics::{self, Update};
+use crate::sys::compute::elements::{self, Update};
 use crate::sys::memory::buf::Region;
 use std::ops::Range;
 
@@ -71,9 +71,9 @@ pub(crate) fn element_value(region: Region) -> u64 {
 impl AtomicKind {
     pub(crate) fn of(change: &Change) -> Result<AtomicKind> {
         let (dtype, op) = (change.dtype, change.op);
-        match shared_atomics::update(dtype, op).filter(|update| update.size() == ELEMENT) {
+        match elements::update(dtype, op).filter(|update| update.size() == ELEMENT) {
             Some(_) if op == DTL_OP_NO_OP => Ok(AtomicKind::Look),
-            Some(_) if shared_atomics::is_counter(dtype, op) => Ok(AtomicKind::Add),
+            Some(_) if elements::is_counter(dtype, op) => Ok(AtomicKind::Add),
             Some(update) => Ok(AtomicKind::Loop(update)),
             None => {
                 fail!(

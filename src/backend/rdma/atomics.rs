@@ -33,7 +33,7 @@ use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
 use crate::backend::rdma::verbs::qp::{Piece, Remote};
 use crate::error::Result;
 use crate::runtime::component::{Completion, OpId, Swap, TargetRange};
-use crate::sys::compute::reduce;
+use crate::sys::compute::elements;
 use crate::sys::memory::buf::{Addr, Region};
 
 impl Peer {
@@ -72,7 +72,7 @@ impl RdmaEngine {
                 && limits.max_qp_init_rd_atom > 0
         });
         let is_aligned = memory.is_empty() || memory.addr().get() % ELEMENT == 0;
-        Ok(is_able && is_aligned && reduce::dtype_size(dtype) == Some(ELEMENT))
+        Ok(is_able && is_aligned && elements::dtype_size(dtype) == Some(ELEMENT))
     }
 
     pub(crate) fn accumulate(&mut self, window: Addr, change: &Change) -> Result<OpId> {

@@ -8,7 +8,7 @@
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
 pub(crate) use crate::runtime::component::{FlushScope, Swap, TargetRange};
-use crate::sys::compute::shared_atomics::Update;
+use crate::sys::compute::elements::Update;
 use crate::sys::memory::buf::Region;
 use std::ops::Range;
 

@@ -101,8 +101,8 @@ pub trait Window: Send + Sync {
     /// Returns true if this transport executes all accumulating operations on elements of this
     /// dtype at multiples of its size. They must be atomic among themselves, apply the operations
     /// of one origin on one element in the origin's order, and compute as the library's reductions
-    /// do (`sys::compute::reduce`). The result is equal on all ranks. If false, the target applies
-    /// all operations on this dtype, which arrive as messages.
+    /// do (`sys::compute::elements`). The result is equal on all ranks. If false, the target
+    /// applies all operations on this dtype, which arrive as messages.
     fn has_atomics(&self, _dtype: dtl_dtype_t) -> bool {
         false
     }

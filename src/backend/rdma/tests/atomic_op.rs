@@ -3,7 +3,7 @@
 use super::*;
 use crate::abi::word::*;
 use crate::runtime::component::TargetRange;
-use crate::sys::compute::reduce;
+use crate::sys::compute::elements;
 use crate::sys::memory::buf::Scratch;
 
 const AT: Remote = Remote { addr: 4096, rkey: 7 };
@@ -36,7 +36,7 @@ fn loops_end_with_what_the_library_computes() {
     for dtype in DTL_DTYPE_INT8..=DTL_DTYPE_INT64_INT64 {
         for op in DTL_OP_SUM..=DTL_OP_NO_OP {
             let (Some(update), true) =
-                (shared_atomics::update(dtype, op), reduce::dtype_size(dtype) == Some(8))
+                (elements::update(dtype, op), elements::dtype_size(dtype) == Some(8))
             else {
                 assert!(AtomicKind::of(&change(dtype, op)).is_err());
                 continue;
@@ -44,7 +44,7 @@ fn loops_end_with_what_the_library_computes() {
             let how = AtomicKind::of(&change(dtype, op)).expect("a way");
             assert_eq!(
                 matches!(how, AtomicKind::Add | AtomicKind::Look),
-                op == DTL_OP_NO_OP || shared_atomics::is_counter(dtype, op)
+                op == DTL_OP_NO_OP || elements::is_counter(dtype, op)
             );
             for (before, operand) in
                 values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b)))

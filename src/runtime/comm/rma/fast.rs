@@ -11,7 +11,7 @@ use super::rma_ops::{TargetAddr, is_swapped};
 use crate::abi::handle::dtl_win_t;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
 use crate::runtime::memory::device_only;
-use crate::sys::compute::shared_atomics::{self, Update};
+use crate::sys::compute::elements::{self, Update};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::{Addr, Region};
 
@@ -82,13 +82,13 @@ pub fn fetch_op(
     (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
     place: TargetAddr,
 ) -> Option<()> {
-    if shared_atomics::is_counter(dtype, op) {
+    if elements::is_counter(dtype, op) {
         let (value, result) = (value.some(8)?, result.some(8)?);
         let memory = reach(inside, win, place, &[result, value])?;
-        return (result.is_apart(value) && shared_atomics::is_lock_free(memory, 8))
-            .then(|| shared_atomics::add(memory, value, result));
+        return (result.is_apart(value) && elements::is_lock_free(memory, 8))
+            .then(|| elements::add(memory, value, result));
     }
-    let update = shared_atomics::update(dtype, op)?;
+    let update = elements::update(dtype, op)?;
     let value = if op == DTL_OP_NO_OP { Region::EMPTY } else { value.some(update.size())? };
     let result = result.some(update.size())?;
     let memory = reach(inside, win, place, &[result, value])?;
@@ -107,7 +107,7 @@ pub fn accumulate(
     (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
     place: TargetAddr,
 ) -> Option<()> {
-    let update = shared_atomics::update(dtype, op).filter(|_| from.len() <= FEW)?;
+    let update = elements::update(dtype, op).filter(|_| from.len() <= FEW)?;
     let memory = reach(inside, win, place, &[from])?;
     change(inside, (win, place.target), update, [memory, from, Region::EMPTY])
 }
@@ -126,10 +126,10 @@ pub fn compare_and_swap(
     }
     let memory = reach(inside, win, place, &[result, value, expected])?;
     let is_apart = result.is_apart(value) && result.is_apart(expected);
-    if !(is_apart && shared_atomics::is_lock_free(memory, memory.len())) {
+    if !(is_apart && elements::is_lock_free(memory, memory.len())) {
         return None;
     }
-    shared_atomics::compare_and_swap(memory, shared_atomics::Swap { value, expected, result });
+    elements::compare_and_swap(memory, elements::Swap { value, expected, result });
     Some(())
 }
 

@@ -14,7 +14,7 @@ use crate::runtime::comm::rma_path::{
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{PART_WORDS, PartKey, SharedRegion};
 use crate::sys::{
-    compute::shared_atomics,
+    compute::elements,
     memory::buf::Region,
     sync::{
         AtomicU64,
@@ -338,11 +338,11 @@ impl RmaPath for Direct {
                 }
             }
             RmaOp::CompareAndSwap(Swap { value, expected, result, .. }) => {
-                let swap = shared_atomics::Swap { value, expected, result };
-                if shared_atomics::is_lock_free(memory, memory.len()) {
-                    shared_atomics::compare_and_swap(memory, swap);
+                let swap = elements::Swap { value, expected, result };
+                if elements::is_lock_free(memory, memory.len()) {
+                    elements::compare_and_swap(memory, swap);
                 } else {
-                    let swap = || shared_atomics::compare_and_swap_locked(memory, swap);
+                    let swap = || elements::compare_and_swap_locked(memory, swap);
                     self.locked(at.target, swap)?;
                 }
             }

@@ -14,7 +14,7 @@ use crate::runtime::comm::rma_path::{Change, RmaStart, TargetRange};
 use crate::runtime::memory::device_only;
 use crate::runtime::trace::{self, Args};
 use crate::runtime::types;
-use crate::sys::compute::shared_atomics;
+use crate::sys::compute::elements;
 use crate::sys::memory::buf::Region;
 
 /// Target rank and displacement of an operation.
@@ -111,7 +111,7 @@ pub fn run_as_request(
 
 /// Returns the update of a built-in dtype and operation, which every target can apply.
 pub fn change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Change> {
-    match shared_atomics::update(dtype, op) {
+    match elements::update(dtype, op) {
         Some(update) => Ok(Change { dtype, op, update }),
         None => Err(no_change(dtype, op)),
     }

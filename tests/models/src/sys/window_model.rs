@@ -1,6 +1,6 @@
 //! Models of what windows stand on: the locks that ranks share, and elements that all change.
 
-use super::compute::shared_atomics::cell;
+use super::compute::elements::cell;
 use super::sync::AtomicU64;
 use crate::Model;
 use crate::runtime::comm::rma::robust_rwlock::{self, SharedLock};

@@ -1,5 +1,5 @@
 //! The library's teams, on loom's atomics.
 
-pub mod shared_atomics;
+pub mod elements;
 #[path = "../../../../../src/sys/compute/team.rs"]
 pub mod team;

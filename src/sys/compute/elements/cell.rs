@@ -21,7 +21,7 @@ pub trait Cell {
 
 macro_rules! cells {
     ($($atomic:ty: $bits:ty),+) => {$(
-        impl $crate::sys::compute::shared_atomics::cell::Cell for $atomic {
+        impl $crate::sys::compute::elements::cell::Cell for $atomic {
             type Bits = $bits;
             fn load(&self, order: $crate::sys::sync::Ordering) -> $bits { self.load(order) }
             fn swap_if(

@@ -2,7 +2,8 @@
 //! Their memory layout is that of the C struct.
 
 use super::arithmetic::Float;
-use super::ops::Arithmetic;
+use super::ops::{Arithmetic, Rule};
+use std::marker::PhantomData;
 
 /// Complex number: real part, imaginary part.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -47,4 +48,18 @@ impl<V: PartialOrd + Copy, I: Ord + Copy> Pair<V, I> {
         };
         if other_wins { other } else { self }
     }
+}
+
+macro_rules! location_rules {
+    ($($name:ident by $better:expr;)+) => {$(
+        pub(super) struct $name<V, I>(PhantomData<(V, I)>);
+        impl<V: PartialOrd + Copy + 'static, I: Ord + Copy + 'static> Rule for $name<V, I> {
+            type Element = Pair<V, I>;
+            fn of(a: Pair<V, I>, b: Pair<V, I>) -> Pair<V, I> { a.better(b, $better) }
+        }
+    )+};
+}
+location_rules! {
+    MinLoc by |a, b| a < b;
+    MaxLoc by |a, b| a > b;
 }

@@ -1,4 +1,5 @@
-//! Tests of every dtype and operation against `reduce`'s kernels; then many threads at once.
+//! Tests of every dtype and operation against the kernels of private memory; then many threads at
+//! once.
 
 use super::*;
 use proptest::prelude::*;
@@ -35,14 +36,13 @@ fn meaning(dtype: dtl_dtype_t, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn the_pairs_are_those_of_reduce() {
     for (dtype, op) in (-1..40).flat_map(|dtype| (-1..20).map(move |op| (dtype, op))) {
-        assert_eq!(
-            update(dtype, op).is_some(),
-            reduce::kernels(dtype, op).is_some(),
-            "{dtype} {op}"
-        );
+        assert_eq!(update(dtype, op).is_some(), kernels(dtype, op).is_some(), "{dtype} {op}");
     }
-    assert_eq!((DTYPES, OPS), (DTL_DTYPE_INT64_INT64 as usize + 1, DTL_OP_NO_OP as usize + 1));
-    assert!(reduce::dtype_size(DTYPES as i32).is_none() && reduce::op_name(OPS as i32).is_none());
+    assert_eq!(
+        (DTYPES.len(), OP_NAMES.len()),
+        (DTL_DTYPE_INT64_INT64 as usize + 1, DTL_OP_NO_OP as usize + 1)
+    );
+    assert!(dtype_size(DTYPES.len() as i32).is_none() && op_name(OP_NAMES.len() as i32).is_none());
 }
 
 #[test]
@@ -62,9 +62,9 @@ fn what_needs_a_lock() {
         assert_eq!(is_lock_free(all.part(offset, size), size), is_free, "{size} at {offset}");
     }
     let on = |dtype| update(dtype, DTL_OP_SUM).expect("goes together");
-    // A run of any length, including a single element: see the head of `shared_atomics`.
+    // A run of any length, including a single element: see the head of `elements`.
     let words = [DTL_DTYPE_INT32, DTL_DTYPE_UINT32, DTL_DTYPE_INT64, DTL_DTYPE_UINT64];
-    for dtype in 0..DTYPES as dtl_dtype_t {
+    for dtype in 0..DTYPES.len() as dtl_dtype_t {
         let update = update(dtype, DTL_OP_NO_OP).expect("goes with every dtype");
         for elements in 1..4 {
             let run = all.part(16, elements * update.size());
@@ -88,7 +88,7 @@ proptest! {
         let right = if is_same { left.clone() } else { right };
         for (dtype, op) in pairs() {
             let Some(update) = update(dtype, op) else { continue };
-            let kernel = reduce::kernels(dtype, op).expect("the same pairs").to_left;
+            let kernel = kernels(dtype, op).expect("the same pairs").to_left;
             let (mut expected, mut operand) = (left.clone(), right.clone());
             kernel(region(&mut expected), region(&mut operand));
             let mut target = Lines([0; 256]);
@@ -193,7 +193,7 @@ fn nothing_is_lost_between_short_and_long_operations() {
         DTL_DTYPE_FLOAT64,
         DTL_DTYPE_COMPLEX64,
     ] {
-        let size = reduce::dtype_size(dtype).expect("built in");
+        let size = dtype_size(dtype).expect("built in");
         // The first member of each element is one, or counts as one.
         let one: u64 = match dtype {
             DTL_DTYPE_FLOAT32 | DTL_DTYPE_COMPLEX64 => u64::from(1_f32.to_bits()),

@@ -1,6 +1,21 @@
-//! Updates of elements that other threads and processes update concurrently: compare-and-swap, and
-//! `target = target op operand` for every built-in pair of dtype and operation, with or without
-//! returning the old value.
+//! Operations on elements of the built-in dtypes, in private memory and in memory that other
+//! threads and processes update concurrently.
+//!
+//! Private memory: element-wise reduction of raw buffers, `into[i] = into[i] op from[i]` (or
+//! `from[i] op into[i]`, whose bits differ for zeros and NaNs), for every built-in pair of dtype
+//! and operation. Buffers need not be aligned. The two may be identical, but must not overlap
+//! otherwise. The dtypes that a program creates are in `runtime::types`.
+//!
+//! In reading order:
+//! - `ops`: the operations, each on two elements
+//! - `arithmetic`: integers, floats
+//! - `half`: 16-bit floats
+//! - `pair_types`: complex numbers, pairs
+//! - `simd`: loops over elements, one for each instruction set
+//! - `cell`: the compare-and-swap loop around an operation
+//!
+//! Shared memory: compare-and-swap, and `target = target op operand` for every built-in pair, with
+//! or without returning the old value.
 //!
 //! There are two mechanisms. All elements of one dtype at one address use one and only one of them:
 //! - Integers of 4 and 8 bytes at multiples of their size are changed by atomic instructions: sums,
@@ -19,19 +34,253 @@
 //! The update of one element is atomic; that of a range of elements is not. Not here: the owner of
 //! the memory, the bounds check, the lock.
 
+mod arithmetic;
 pub mod cell;
-#[cfg(test)]
-mod tests;
+mod half;
+mod ops;
+mod pair_types;
+mod simd;
 
-use super::reduce::{self, Kernel, Level, OperandSide};
 use crate::abi::word::*;
 use crate::sys::memory::buf::Region;
+use half::{Bf16, Half};
+use ops::*;
+use pair_types::{Complex, MaxLoc, MinLoc, Pair};
+use simd::kernel_of;
+pub use simd::{Kernel, Level};
 use std::array;
+use std::ffi::CStr;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 cell::cells!(AtomicU32: u32);
+
+/// Name (without its prefix) and size in bytes of the built-in dtypes, by number.
+const DTYPES: [(&CStr, usize); 23] = [
+    (c"INT8", 1),
+    (c"INT16", 2),
+    (c"INT32", 4),
+    (c"INT64", 8),
+    (c"UINT8", 1),
+    (c"UINT16", 2),
+    (c"UINT32", 4),
+    (c"UINT64", 8),
+    (c"FLOAT32", 4),
+    (c"FLOAT64", 8),
+    (c"BYTE", 1),
+    (c"BOOL", 1),
+    (c"FLOAT16", 2),
+    (c"BFLOAT16", 2),
+    (c"COMPLEX64", 8),
+    (c"COMPLEX128", 16),
+    (c"FLOAT32_INT32", 8),
+    (c"FLOAT64_INT32", 16),
+    (c"INT32_INT32", 8),
+    (c"INT64_INT32", 16),
+    (c"INT16_INT32", 8),
+    (c"FLOAT64_INT64", 16),
+    (c"INT64_INT64", 16),
+];
+
+/// Names of the built-in operations, by number.
+const OP_NAMES: [&CStr; 14] = [
+    c"SUM", c"PROD", c"MIN", c"MAX", c"LAND", c"LOR", c"BAND", c"BOR", c"LXOR", c"BXOR", c"MINLOC",
+    c"MAXLOC", c"REPLACE", c"NO_OP",
+];
+
+/// Number of pairs of a built-in dtype and operation.
+const PAIRS: usize = DTYPES.len() * OP_NAMES.len();
+
+/// Returns the index of a pair in the tables of all pairs; may be beyond their end.
+fn index_of(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<usize> {
+    let (dtype, op) = (usize::try_from(dtype).ok()?, usize::try_from(op).ok()?);
+    if op < OP_NAMES.len() { Some(dtype.checked_mul(OP_NAMES.len())? + op) } else { None }
+}
+
+/// Returns the pair at an index of the tables of all pairs.
+fn pair_at(index: usize) -> (dtl_dtype_t, dtl_reduce_op_t) {
+    ((index / OP_NAMES.len()) as dtl_dtype_t, (index % OP_NAMES.len()) as dtl_reduce_op_t)
+}
+
+/// Returns the size of a built-in dtype in bytes.
+pub fn dtype_size(dtype: dtl_dtype_t) -> Option<usize> {
+    Some(DTYPES.get(usize::try_from(dtype).ok()?)?.1)
+}
+
+/// Returns the name of a built-in dtype's constant without its prefix.
+pub fn dtype_name(dtype: dtl_dtype_t) -> Option<&'static CStr> {
+    Some(DTYPES.get(usize::try_from(dtype).ok()?)?.0)
+}
+
+/// Returns the name of a built-in operation's constant without its prefix.
+pub fn op_name(op: dtl_reduce_op_t) -> Option<&'static CStr> {
+    OP_NAMES.get(usize::try_from(op).ok()?).copied()
+}
+
+/// Returns true if a built-in operation is commutative.
+pub fn commutes(op: dtl_reduce_op_t) -> bool {
+    ![DTL_OP_REPLACE, DTL_OP_NO_OP].contains(&op)
+}
+
+/// Operand that the result replaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OperandSide {
+    /// Left operand: `into = into op from`.
+    Left,
+    /// Right operand: `into = from op into`.
+    Right,
+}
+
+/// Kernels of one pair, one for each side.
+#[derive(Clone, Copy)]
+pub struct Kernels {
+    /// Kernel of `into = into op from`.
+    pub to_left: Kernel,
+    /// Kernel of `into = from op into`.
+    pub to_right: Kernel,
+}
+
+impl Kernels {
+    fn of(kernel: impl Fn(OperandSide) -> Option<Kernel>) -> Option<Self> {
+        Some(Kernels { to_left: kernel(OperandSide::Left)?, to_right: kernel(OperandSide::Right)? })
+    }
+}
+
+/// Returns the fastest kernels of a built-in pair here; `None` if the dtype does not support `op`.
+pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Kernels> {
+    static ALL: LazyLock<[Option<Kernels>; PAIRS]> = LazyLock::new(|| {
+        array::from_fn(|index| {
+            let (dtype, op) = pair_at(index);
+            Kernels::of(|side| kernel_at(Level::best(), side, dtype, op))
+        })
+    });
+    ALL.get(index_of(dtype, op)?)?.as_ref()
+}
+
+/// Returns the kernels of an operation that is defined for all dtypes, whatever their elements are.
+pub fn kernels_of_bytes(op: dtl_reduce_op_t) -> Option<&'static Kernels> {
+    kernels(DTL_DTYPE_BYTE, op).filter(|_| kernel_of_bytes(OperandSide::Left, op).is_some())
+}
+
+fn kernel_of_bytes(side: OperandSide, op: dtl_reduce_op_t) -> Option<Kernel> {
+    match (op, side) {
+        (DTL_OP_REPLACE, OperandSide::Left) | (DTL_OP_NO_OP, OperandSide::Right) => {
+            Some(|into, from| into.copy_from(from))
+        }
+        (DTL_OP_NO_OP, OperandSide::Left) | (DTL_OP_REPLACE, OperandSide::Right) => Some(|_, _| {}),
+        _ => None,
+    }
+}
+
+/// Returns the kernel of a built-in pair in one instruction set. All sets give equal bits.
+pub fn kernel_at(
+    level: Level,
+    side: OperandSide,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> Option<Kernel> {
+    dtype_size(dtype)?;
+    let how = (level, side);
+    kernel_of_bytes(side, op).or_else(|| match dtype {
+        DTL_DTYPE_INT8 => integer::<i8>(how, op),
+        DTL_DTYPE_INT16 => integer::<i16>(how, op),
+        DTL_DTYPE_INT32 => integer::<i32>(how, op),
+        DTL_DTYPE_INT64 => integer::<i64>(how, op),
+        DTL_DTYPE_UINT8 => integer::<u8>(how, op),
+        DTL_DTYPE_UINT16 => integer::<u16>(how, op),
+        DTL_DTYPE_UINT32 => integer::<u32>(how, op),
+        DTL_DTYPE_UINT64 => integer::<u64>(how, op),
+        DTL_DTYPE_FLOAT32 => ordered::<f32>(how, op),
+        DTL_DTYPE_FLOAT64 => ordered::<f64>(how, op),
+        DTL_DTYPE_BYTE => bitwise(how, op),
+        DTL_DTYPE_BOOL => logical::<u8>(how, op),
+        DTL_DTYPE_FLOAT16 => ordered::<Half>(how, op),
+        DTL_DTYPE_BFLOAT16 => ordered::<Bf16>(how, op),
+        DTL_DTYPE_COMPLEX64 => arithmetic::<Complex<f32>>(how, op),
+        DTL_DTYPE_COMPLEX128 => arithmetic::<Complex<f64>>(how, op),
+        DTL_DTYPE_FLOAT32_INT32 => located::<f32, i32>(side, op),
+        DTL_DTYPE_FLOAT64_INT32 => located::<f64, i32>(side, op),
+        DTL_DTYPE_INT32_INT32 => located::<i32, i32>(side, op),
+        DTL_DTYPE_INT64_INT32 => located::<i64, i32>(side, op),
+        DTL_DTYPE_INT16_INT32 => located::<i16, i32>(side, op),
+        DTL_DTYPE_FLOAT64_INT64 => located::<f64, i64>(side, op),
+        DTL_DTYPE_INT64_INT64 => located::<i64, i64>(side, op),
+        _ => None,
+    })
+}
+
+type How = (Level, OperandSide);
+
+/// Returns the kernel of a rule that picks an operand. Which of two operands that compare as equal
+/// it picks depends on the side. All other rules give equal bits for both sides.
+fn sided<R: Rule>((level, side): How) -> Kernel {
+    match side {
+        OperandSide::Left => kernel_of::<R>(level),
+        OperandSide::Right => kernel_of::<Swapped<R>>(level),
+    }
+}
+
+fn arithmetic<T: Arithmetic>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
+    Some(match op {
+        DTL_OP_SUM => kernel_of::<Sum<T>>(how.0),
+        DTL_OP_PROD => kernel_of::<Prod<T>>(how.0),
+        _ => return None,
+    })
+}
+
+fn ordered<T: Arithmetic + Ordered>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
+    Some(match op {
+        DTL_OP_MIN => sided::<Min<T>>(how),
+        DTL_OP_MAX => sided::<Max<T>>(how),
+        _ => return arithmetic::<T>(how, op),
+    })
+}
+
+/// Returns the kernel of an integer operation. Equal integers have equal bits, so MIN and MAX need
+/// no variant with exchanged operands.
+fn integer<T: Arithmetic + Ordered + Logical>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
+    match op {
+        DTL_OP_MIN => Some(kernel_of::<Min<T>>(how.0)),
+        DTL_OP_MAX => Some(kernel_of::<Max<T>>(how.0)),
+        _ => {
+            arithmetic::<T>(how, op).or_else(|| bitwise(how, op)).or_else(|| logical::<T>(how, op))
+        }
+    }
+}
+
+/// Returns the kernel of a bitwise operation: one loop over bytes serves every integer type.
+fn bitwise(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
+    Some(match op {
+        DTL_OP_BAND => kernel_of::<BitAnd>(how.0),
+        DTL_OP_BOR => kernel_of::<BitOr>(how.0),
+        DTL_OP_BXOR => kernel_of::<BitXor>(how.0),
+        _ => return None,
+    })
+}
+
+fn logical<T: Logical>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
+    Some(match op {
+        DTL_OP_LAND => kernel_of::<And<T>>(how.0),
+        DTL_OP_LOR => kernel_of::<Or<T>>(how.0),
+        DTL_OP_LXOR => kernel_of::<Xor<T>>(how.0),
+        _ => return None,
+    })
+}
+
+/// Returns the kernel of MINLOC or MAXLOC. Wide instructions do not help to compare pairs.
+fn located<V, I>(side: OperandSide, op: dtl_reduce_op_t) -> Option<Kernel>
+where
+    V: PartialOrd + Copy + 'static,
+    I: Ord + Copy + 'static,
+    Pair<V, I>: Copy,
+{
+    Some(match op {
+        DTL_OP_MINLOC => sided::<MinLoc<V, I>>((Level::PLAIN, side)),
+        DTL_OP_MAXLOC => sided::<MaxLoc<V, I>>((Level::PLAIN, side)),
+        _ => return None,
+    })
+}
 
 /// Method by which an operation updates elements of a dtype.
 #[derive(Clone, Copy)]
@@ -62,19 +311,14 @@ enum Act {
     Fold,
 }
 
-const DTYPES: usize = 23;
-const OPS: usize = 14;
-
 /// Returns the update of a built-in pair, or `None` if the operation is not defined for the dtype.
 pub fn update(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Update> {
-    static ALL: LazyLock<[Option<Update>; DTYPES * OPS]> = LazyLock::new(|| {
-        array::from_fn(|pair| make((pair / OPS) as dtl_dtype_t, (pair % OPS) as dtl_reduce_op_t))
-    });
-    let (dtype, op) = (usize::try_from(dtype).ok()?, usize::try_from(op).ok()?);
-    if op < OPS { ALL.get(dtype.checked_mul(OPS)? + op)?.as_ref() } else { None }
+    static ALL: LazyLock<[Option<Update>; PAIRS]> =
+        LazyLock::new(|| array::from_fn(|index| make(pair_at(index))));
+    ALL.get(index_of(dtype, op)?)?.as_ref()
 }
 
-fn make(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Update> {
+fn make((dtype, op): (dtl_dtype_t, dtl_reduce_op_t)) -> Option<Update> {
     let is_integer = (DTL_DTYPE_INT8..=DTL_DTYPE_UINT64).contains(&dtype);
     let act = match op {
         DTL_OP_SUM if is_integer => Act::Add,
@@ -85,10 +329,10 @@ fn make(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Update> {
         DTL_OP_NO_OP => Act::Look,
         _ => Act::Fold,
     };
-    let kernel = reduce::kernel_at(Level::PLAIN, OperandSide::Left, dtype, op)?;
-    let wide = reduce::kernels(dtype, op)?.to_left;
+    let kernel = kernel_at(Level::PLAIN, OperandSide::Left, dtype, op)?;
+    let wide = kernels(dtype, op)?.to_left;
     let padding = if dtype == DTL_DTYPE_INT16_INT32 { (2, 2) } else { (0, 0) };
-    let size = reduce::dtype_size(dtype)?;
+    let size = dtype_size(dtype)?;
     let misplaced = if is_integer && is_word(size) { size - 1 } else { usize::MAX };
     Some(Update { size: u32::try_from(size).ok()?, misplaced, act, kernel, wide, padding })
 }
@@ -282,3 +526,10 @@ pub fn compare_and_swap_locked(target: Region, swap: Swap) {
     }
     swap.result.copy_from(region_of(&mut held).part(0, target.len()));
 }
+
+#[cfg(test)]
+#[path = "tests/kernels.rs"]
+mod kernels_tests;
+#[cfg(test)]
+#[path = "tests/updates.rs"]
+mod updates_tests;

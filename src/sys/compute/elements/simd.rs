@@ -2,10 +2,12 @@
 //! vectorizes the loop, and since nothing is fused or reordered, all variants give equal bits. The
 //! instruction sets of this processor are queried once.
 
-use super::Kernel;
 use super::ops::Rule;
 use crate::sys::memory::buf::Region;
 use std::sync::OnceLock;
+
+/// Function that folds `from` into `into` over the elements that both have.
+pub type Kernel = fn(into: Region, from: Region);
 
 /// Instruction set that this processor has. Created only after a query of the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,6 @@
 //! Reduction operations, each on two elements. The traits here describe the elements; `arithmetic`,
 //! `half` and `pair_types` implement them. The loops are in `simd`.
 
-use super::pair_types::Pair;
 use std::marker::PhantomData;
 
 /// Operation on one dtype. A type, not a closure, so that a loop over it has a function pointer.
@@ -69,18 +68,4 @@ bit_rules! {
     BitAnd(a, b) a & b;
     BitOr(a, b) a | b;
     BitXor(a, b) a ^ b;
-}
-
-macro_rules! location_rules {
-    ($($name:ident by $better:expr;)+) => {$(
-        pub(super) struct $name<V, I>(PhantomData<(V, I)>);
-        impl<V: PartialOrd + Copy + 'static, I: Ord + Copy + 'static> Rule for $name<V, I> {
-            type Element = Pair<V, I>;
-            fn of(a: Pair<V, I>, b: Pair<V, I>) -> Pair<V, I> { a.better(b, $better) }
-        }
-    )+};
-}
-location_rules! {
-    MinLoc by |a, b| a < b;
-    MaxLoc by |a, b| a > b;
 }
