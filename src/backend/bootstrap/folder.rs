@@ -218,7 +218,7 @@ impl FolderOpening<'_> {
         }
     }
 
-    /// Returns rank 0's reply, or `None` if there is none that addresses this process.
+    /// Returns rank 0's reply to this process, or `None` if there is none.
     fn answer(&self, invitation: u64) -> Option<Vec<u64>> {
         let words = self.read(&format!("{invitation:016x}-{ANSWER}"))?;
         let (count, rest) = words.split_first()?;

@@ -55,7 +55,7 @@ pub(super) struct MpiTransport {
     /// Tester of this transport's operations.
     pub(super) asking: Arc<ForeignTester>,
     pub(super) extras: OpExtras,
-    /// Communicator of the library's messages.
+    /// MPI communicator that carries the library's messages.
     inner: Handle,
     pub(super) size: c_int,
     /// True if this transport owns `user` and frees it.

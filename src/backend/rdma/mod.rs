@@ -1,5 +1,5 @@
-//! Kind "rdma": ranks on any nodes communicate over RDMA verbs (InfiniBand, RoCE) by reliable
-//! connected queue pairs. The first use of this kind loads libibverbs.
+//! Kind "rdma": ranks on any nodes communicate over RDMA verbs (InfiniBand, RoCE) using reliable
+//! connected (RC) queue pairs. The first use of this kind loads libibverbs.
 //!
 //! In reading order:
 //! - `verbs`: libibverbs and its objects

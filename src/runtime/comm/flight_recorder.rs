@@ -187,7 +187,7 @@ impl Recorder {
         Ticket(number << 2)
     }
 
-    /// Records the start of the first operation, of another thread's, or of a traced operation.
+    /// Records the start of an operation that is the first one, is of another thread, or is traced.
     #[cold]
     #[inline(never)]
     fn begin_other(&self, first: u64, second: u64, third: u64) -> Ticket {

@@ -22,7 +22,7 @@ type Group<'a, T> = Option<&'a T>;
 pub struct Groups<'a> {
     /// Detection of ranks that have died or disconnected.
     pub liveness: Group<'a, dyn Liveness>,
-    /// Memory that the ranks of the transport load and store.
+    /// Memory that the transport's ranks access directly with loads and stores.
     pub shared_memory: Group<'a, dyn SharedMemory>,
     /// Copies from and to the memory of other processes of the node.
     pub cross_memory: Group<'a, dyn CrossMemory>,

@@ -89,7 +89,8 @@ pub trait SharedMemory: Send + Sync {
     /// has reserved its slot, which the mailbox takes over. Returns `None` on all ranks if no room
     /// is left.
     fn mailbox(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>>;
-    /// Shares memory of this rank, which the other ranks then find by its key, load and store.
+    /// Shares memory of this rank, which the other ranks then find by its key and access with loads
+    /// and stores.
     /// Returns `None` if such memory cannot be shared.
     fn offer_part(&self, offer: SharedOffer) -> Option<Result<Box<dyn SharedRegion>>>;
     /// Finds the memory that `rank` (a rank of this transport) shares under `key`.

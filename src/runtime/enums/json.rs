@@ -1,6 +1,7 @@
-//! Conversion of words to and from JSON: "Sequential";
+//! Conversion of enumeration words to and from JSON: "Sequential";
 //! {"type":"Schedule.MyAccelerator_Kernel","block_size":128}. A tolerant parse preserves unknown
-//! words as text. A word inside another word has its enumeration as prefix: "Memory.Host".
+//! words as text. A word nested in another one is prefixed with the name of its enumeration:
+//! "Memory.Host".
 
 use super::attrs::{
     Attr, FIELD_LIMIT, Value as Attribute, bits_of, check_count, kind_name, unknown,

@@ -88,7 +88,7 @@ impl Description {
 struct EnvironmentRecord {
     description: Arc<Description>,
     phase: Phase,
-    /// Number of uses by dtl_environment_require.
+    /// Number of outstanding references acquired with dtl_environment_require.
     uses: u64,
     /// Number of references by dependent environments, modules, backends, and calls in progress.
     holds: u64,
@@ -306,7 +306,7 @@ pub struct EnvironmentInfo {
     pub state: i32,
     /// Status of the last attempt.
     pub status: dtl_status_t,
-    /// Number of uses by dtl_environment_require.
+    /// Number of outstanding references acquired with dtl_environment_require.
     pub uses: u64,
     /// Texts in this order: name, version, depends, packages, headers, libraries, reason.
     pub texts: [&'static CStr; 7],

@@ -1,8 +1,8 @@
 //! Failures of the work that the library itself does in a backend's stream: host callbacks, kernels
 //! from functions, copies that the backend cannot queue. The backend does not see such failures, so
-//! its events complete behind failed work too. An event therefore carries a [`Mark`] of the
-//! library's work before its record. The library reads the mark when the backend's event has
-//! completed.
+//! its events complete behind failed work too. An event therefore carries a [`Mark`] that covers
+//! the library's work queued before the event was recorded. The library reads the mark when the
+//! backend's event has completed.
 //!
 //! Pieces of work are numbered in the order of the stream. Only the first unreported failure
 //! matters. An event carries this failure if the failed piece lies before the record; every later
@@ -23,8 +23,8 @@ type First = Arc<Mutex<Option<(u64, Error)>>>;
 /// Record of the failures of the library's own work in one backend stream.
 #[derive(Default)]
 pub(super) struct DeferredErrors {
-    /// Number of pieces that have not ended, plus 1 while a failure is unreported. If 0, an event
-    /// record carries no mark.
+    /// Number of pieces of work that have not ended, plus 1 while a failure is unreported. If 0, an
+    /// event is recorded without a mark.
     open: AtomicU64,
     state: Mutex<DeferredState>,
 }
@@ -105,8 +105,8 @@ impl DeferredErrors {
         Some(first)
     }
 
-    /// Returns the mark for an event that is recorded now; `None` if no piece is open and no
-    /// failure is unreported.
+    /// Returns the mark for an event that is recorded now; `None` if all of the library's work has
+    /// ended and all failures have been reported.
     pub(super) fn mark(self: &Arc<Self>) -> Option<Mark> {
         if !self.is_open() {
             return None;

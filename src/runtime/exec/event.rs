@@ -33,7 +33,8 @@ pub(super) enum EventImpl {
     Backend(Foreign),
 }
 
-/// Event of a backend, with a mark of the library's own work before its record.
+/// Event of a backend, with a mark that covers the library's own work that was queued before the
+/// event was recorded.
 pub(super) struct Foreign {
     pub(super) token: Token,
     /// True if there is a mark. Read before `mark`, so that queries of unmarked events take no
@@ -274,13 +275,14 @@ impl Foreign {
         *place = mark;
     }
 
-    /// Returns the mark of the library's own work before the latest record.
+    /// Returns the mark that covers the library's own work queued before the event was last
+    /// recorded.
     #[inline]
     pub(super) fn mark(&self) -> Option<Mark> {
         if self.is_marked.load(Ordering::Acquire) { self.mark.lock().clone() } else { None }
     }
 
-    /// Returns the result of the library's own work before a record that has been reached.
+    /// Returns the result of the library's own work queued before a record that has been reached.
     fn result(&self) -> Result<()> {
         self.mark().map_or(Ok(()), |mark| mark.result())
     }

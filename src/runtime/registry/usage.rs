@@ -70,8 +70,8 @@ impl Usage {
         unused
     }
 
-    /// Counts `bytes` of a new allocation. With `with_plain`, the bytes also count for the plain
-    /// memory, and the peak is that of both together.
+    /// Counts `bytes` of a new allocation. If `with_plain` is true, the bytes also count toward the
+    /// host allocator's memory, and the peak is that of the two together.
     pub(crate) fn grew(&self, bytes: u64, with_plain: bool) {
         if with_plain {
             heap::count_bytes(NO_POOL, bytes as i64);

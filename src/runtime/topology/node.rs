@@ -99,7 +99,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Returns the least memory limit of this process's control group and the groups around it.
+    /// Returns the lowest memory limit of this process's cgroup and its ancestors.
     fn memory_limit(&self) -> Option<u64> {
         let unified = self
             .groups("")
@@ -124,8 +124,8 @@ impl Tree<'_> {
         unified.chain(old).min()
     }
 
-    /// Returns the folders of this process's control group and of the groups around it.
-    /// `controller` names a controller of cgroup version 1; "" is version 2, with one hierarchy.
+    /// Returns the directories of this process's cgroup and of its ancestors. `controller` names a
+    /// cgroup v1 controller; "" selects cgroup v2, which has one hierarchy.
     fn groups(&self, controller: &str) -> Vec<String> {
         let all = self.text("/proc/self/cgroup").unwrap_or_default();
         let own = all.lines().find_map(|line| {

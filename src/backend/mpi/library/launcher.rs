@@ -179,8 +179,9 @@ impl Launchers {
     }
 }
 
-/// Returns an error if the launcher and the MPI belong to different families: each rank would be a
-/// world of its own, or MPI_Init would abort the process.
+/// Returns an error if the launcher and the MPI library belong to different families. Otherwise
+/// each process would start as a singleton with an MPI_COMM_WORLD of its own, or MPI_Init would
+/// abort.
 pub fn check_launcher(is_open_mpi: bool, file: &str, variable: Variable<'_>) -> Result<()> {
     let launchers = Launchers::read(variable);
     let (launcher, library, wanted) = match (launchers.open_mpi, launchers.hydra, is_open_mpi) {

@@ -15,8 +15,8 @@ pub(crate) struct Lane {
     /// these messages that the peer has reported as consumed.
     pub(crate) sent: u32,
     pub(crate) peer_consumed: u32,
-    /// Number of the peer's messages consumed here; `reported` is the count that the peer has last
-    /// received.
+    /// Number of the peer's messages consumed here; `reported` is the count most recently sent to
+    /// the peer.
     pub(crate) consumed: u32,
     pub(crate) reported: u32,
     /// Number of the peer's messages that have arrived on this side.
@@ -188,7 +188,7 @@ pub(crate) struct Repair {
     /// Earliest time of the next step; `until` is the retry deadline, 0 before a failure.
     pub(crate) at: u64,
     pub(crate) until: u64,
-    /// Time since when the connection has made no progress; 0 if it has made progress.
+    /// Time at which the connection stopped making progress; 0 if it is not stalled.
     pub(crate) stuck_since: u64,
     pub(crate) pause: u64,
     /// Time when the connection last became ready.

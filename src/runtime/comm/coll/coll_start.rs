@@ -114,7 +114,7 @@ fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<Starte
     comm.prepare(OpDesc::of(args), args.reduction, |s, g| (args.row.list)(s, g, choice, args))
 }
 
-/// Starts a barrier of kind `kind` by the library's own algorithms, so that this rank serves
+/// Starts a barrier of kind `kind` using the library's own algorithms, so that this rank serves
 /// requests of other ranks while it waits.
 pub(crate) fn meet(comm: &Comm, kind: Kind) -> Result<StartedColl> {
     let args = CollArgs::new(kind);

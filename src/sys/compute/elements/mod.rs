@@ -147,7 +147,8 @@ impl Kernels {
     }
 }
 
-/// Returns the fastest kernels of a built-in pair here; `None` if the dtype does not support `op`.
+/// Returns the fastest kernels on this processor for a built-in dtype and operation; `None` if the
+/// dtype does not support `op`.
 pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Kernels> {
     static ALL: LazyLock<[Option<Kernels>; PAIRS]> = LazyLock::new(|| {
         array::from_fn(|index| {
@@ -173,7 +174,8 @@ fn kernel_of_bytes(side: OperandSide, op: dtl_reduce_op_t) -> Option<Kernel> {
     }
 }
 
-/// Returns the kernel of a built-in pair in one instruction set. All sets give equal bits.
+/// Returns the kernel for a built-in dtype and operation in one instruction set. Results are
+/// bitwise identical across instruction sets.
 pub fn kernel_at(
     level: Level,
     side: OperandSide,
@@ -311,7 +313,8 @@ enum Act {
     Fold,
 }
 
-/// Returns the update of a built-in pair, or `None` if the operation is not defined for the dtype.
+/// Returns the update for a built-in dtype and operation; `None` if the operation is not defined
+/// for the dtype.
 pub fn update(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Update> {
     static ALL: LazyLock<[Option<Update>; PAIRS]> =
         LazyLock::new(|| array::from_fn(|index| make(pair_at(index))));
