@@ -14,6 +14,7 @@ use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::Ordering;
 
 /// Checks the requirements of every algorithm: the root, and that the buffers do not overlap.
+#[inline]
 fn check(comm: &Comm, args: &CollArgs) -> Result<()> {
     if args.row.root != Root::None {
         check_root(comm, args)?;

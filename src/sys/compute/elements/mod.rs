@@ -92,10 +92,12 @@ const OP_NAMES: [&CStr; 14] = [
 /// Number of pairs of a built-in dtype and operation.
 const PAIRS: usize = DTYPES.len() * OP_NAMES.len();
 
-/// Returns the index of a pair in the tables of all pairs; may be beyond their end.
+/// Returns the index of a pair in the tables of all pairs; `None` if the pair is not built in.
+#[inline]
 fn index_of(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<usize> {
-    let (dtype, op) = (usize::try_from(dtype).ok()?, usize::try_from(op).ok()?);
-    if op < OP_NAMES.len() { Some(dtype.checked_mul(OP_NAMES.len())? + op) } else { None }
+    let (dtype, op) = (dtype as u32 as usize, op as u32 as usize);
+    let is_known = dtype < DTYPES.len() && op < OP_NAMES.len();
+    is_known.then_some(dtype * OP_NAMES.len() + op)
 }
 
 /// Returns the pair at an index of the tables of all pairs.
@@ -315,6 +317,7 @@ enum Act {
 
 /// Returns the update for a built-in dtype and operation; `None` if the operation is not defined
 /// for the dtype.
+#[inline]
 pub fn update(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Update> {
     static ALL: LazyLock<[Option<Update>; PAIRS]> =
         LazyLock::new(|| array::from_fn(|index| make(pair_at(index))));

@@ -246,12 +246,14 @@ impl Comm {
 
     /// Enters a collective on this communicator and returns the lock, which only one thread has
     /// at a time. Fails if the thread may not call the transport.
+    #[inline]
     pub(crate) fn enter(&self, call: &OpDesc) -> Result<LockWord> {
         self.try_enter().map_or_else(|| self.enter_checked(call.kind.name()), Ok)
     }
 
     /// Enters a collective on the fast path. Returns `None` if a check of `enter_checked` may fail,
     /// so that the caller must use `enter_checked`.
+    #[inline]
     pub(crate) fn try_enter(&self) -> Option<LockWord> {
         let is_well =
             self.is_open() && !self.is_broken.load(Ordering::Relaxed) && !self.is_for_some;
@@ -286,6 +288,7 @@ impl Comm {
         self.in_collective.give_back(turn);
     }
 
+    #[inline]
     pub(crate) fn begin(&self, call: OpDesc, turn: LockWord) -> CollSetup {
         let call = self.numbered(call);
         CollSetup { ticket: self.recorder.begin(call.words()), call, turn }
