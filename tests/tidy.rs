@@ -68,10 +68,9 @@ struct File {
 }
 
 impl File {
-    /// Lines with their numbers, without comments and without the test module at the end.
+    /// Lines with their numbers, without comments.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
-        let body = self.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-        let lines = body.lines().enumerate().map(|(index, line)| (index + 1, line));
+        let lines = self.text.lines().enumerate().map(|(index, line)| (index + 1, line));
         lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
     }
 
@@ -452,10 +451,7 @@ fn tests_do_not_bound_time() {
 #[test]
 fn tidy_sees_what_it_looks_for() {
     let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
-    let code = file(
-        "src/runtime/x.rs",
-        "//! x\nlet a = 1; // unsafe\n// unsafe\n#[cfg(test)]\nmod t {\nunsafe\n}",
-    );
+    let code = file("src/runtime/x.rs", "//! x\nlet a = 1; // unsafe\n// unsafe");
     assert_eq!(code.code().count(), 1);
     assert_eq!(entries::name_passed("    Entry(\"dtl_a\").call(|inside| {"), Some("dtl_a"));
     assert!(calls_libc("libc::kill(pid, libc::SIGTERM)") && !calls_libc("let a = libc::SIGTERM;"));

@@ -33,7 +33,7 @@ fn module_of(path: &str) -> String {
     path.trim_end_matches("/mod").replace('/', "::")
 }
 
-/// The text without comments and without the test module at its end.
+/// The text without comments.
 fn code_of(file: &File) -> String {
     file.code().map(|(_, line)| line.split(" // ").next().unwrap_or_default()).fold(
         String::new(),
