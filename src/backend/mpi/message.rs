@@ -1,5 +1,5 @@
-//! Messages of any size over MPI, whose older functions count in `int`; limits of tags, and support
-//! of device memory.
+//! Messages of any size over MPI, also where only functions with `int` counts exist; tag limits and
+//! support for device memory.
 
 use super::library::functions::{Count, Handle, Status};
 use super::library::mpi_library::Mpi;

@@ -1,5 +1,5 @@
-//! State of the other ranks. For each rank: liveness, and whether its memory can be read. For ranks
-//! with which messages were exchanged also: ring ends and queues.
+//! State of the other ranks: for each rank its liveness, and whether its memory can be read. A rank
+//! with which messages were exchanged also has its ends of the rings, and queues.
 
 use super::memory::cells::PeerCells;
 use super::memory::ring::{Consumer, Producer};

@@ -274,8 +274,8 @@ fn probe(step: &StartStep, description: &Description) -> Result<()> {
     description.calls.probe().map_err(failed)
 }
 
-/// Starts the environments required for the compilation of a source. Returns references to them,
-/// and the lists for the compiler, nearest dependencies first.
+/// Starts the environments that the compilation of a source requires. Returns references to them,
+/// and the lists for the compiler with the nearest dependencies first.
 pub fn for_source(needs: &[Requirement]) -> Result<(EnvironmentRefs, Lists)> {
     let mut held = EnvironmentRefs::default();
     let mut lists = Lists::default();

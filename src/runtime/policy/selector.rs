@@ -311,7 +311,7 @@ impl Chooser {
     }
 }
 
-/// Returns the index among the usable resources of the resource at `place` in the program's list.
+/// Converts `place`, an index into the program's list, to an index into the usable resources.
 fn fixed(place: usize, usable: &Usable) -> Result<usize> {
     if let Some(index) = usable.resources.iter().position(|resource| resource.place == place) {
         return Ok(index);

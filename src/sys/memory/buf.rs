@@ -74,7 +74,7 @@ impl std::fmt::Debug for Addr {
     }
 }
 
-/// Number of bytes from which on the string instruction is at least as fast as a loop, at any
+/// Minimum number of bytes for which the string instruction is at least as fast as a loop, at any
 /// distance.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const STRING_FROM: usize = 4096;

@@ -170,7 +170,7 @@ pub(crate) fn text_in(bytes: &[u8]) -> String {
     CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Returns the first line of a text, with single blanks.
+/// Returns the first line of a text, with runs of blanks replaced by single blanks.
 pub(crate) fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or("").split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -55,7 +55,7 @@ pub struct Mpi {
     pub name: String,
     /// True if this library has initialized MPI.
     is_ours: AtomicBool,
-    /// Process ID of the process in which MPI was found initialized.
+    /// ID of the process in which the library found MPI initialized.
     process: AtomicI32,
     /// Error handler that returns errors to the caller.
     quiet: AtomicU64,

@@ -125,7 +125,7 @@ impl CellPool {
         None
     }
 
-    /// Marks the cells of the current group whose receivers have read them as free.
+    /// Frees the cells of the current group that their receivers have read.
     fn look(&mut self) {
         for cell in cells_of(self.group) {
             let Some(&(sent, _)) = self.sent.get(usize::from(cell)) else { continue };

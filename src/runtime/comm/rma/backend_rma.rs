@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Path of a window by the transport's own window.
+/// Path of a window that the transport implements by a window of its own.
 pub(super) struct BackendRma {
     window: Box<dyn component::Window>,
     blocks: bool,

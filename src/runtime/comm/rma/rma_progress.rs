@@ -112,7 +112,7 @@ impl Thread {
     }
 }
 
-/// Stops all serving, at finalize.
+/// Stops serving the windows of this process, at finalize.
 pub(super) fn stop() {
     clear();
     let mut thread = THREAD.lock();

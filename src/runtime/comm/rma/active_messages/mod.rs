@@ -129,8 +129,8 @@ impl Active {
         self.until(self.comm.deadline(), |limit| format!("{what} {limit}"), look)
     }
 
-    /// Polls `look` until it returns true, serving requests, up to `deadline`. `what` returns the
-    /// error text for the text of the limit.
+    /// Polls `look` until it returns true, serving requests, up to `deadline`. `what` converts the
+    /// text of the limit to the text of the error.
     fn until(
         &self,
         deadline: Deadline,
