@@ -25,7 +25,7 @@ const COMMON: &str = "
     process program property query range reader ready reconnect record recovery refusal region
     registered release repair replaced requester requirement resource result retained role
     router row rule runtime scope scratch secure select selector send server set setup shadow
-    share shutdown side signature simulation sleep small snapshot source spare stage stale
+    share shutdown side signature simulation sleep small snapshot source spare stage
     standard start started state status step submit sum swapped taken
     teardown test tester text ticket timer token tooling transfer trial trusted try type typed
     update usable usage use user value variable vendor version view wait watch watcher word
