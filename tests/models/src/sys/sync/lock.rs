@@ -1,10 +1,10 @@
 //! The library's `sys::sync::lock` over loom's atomics, shares, statics and mutexes. Same names, same
 //! shapes.
 
-pub use loom::sync::{Arc, MutexGuard};
 pub use loom::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
+pub use loom::sync::{Arc, MutexGuard};
 pub use loom::thread::yield_now;
 /// Only the compiler may reorder here, and loom's programs are not reordered by it.
 pub use std::sync::atomic::compiler_fence;
