@@ -236,6 +236,7 @@ static const struct {
     {"qp_fatal:10@1", WELL, NULL, NULL},
     {"stuck:6@1;stuck:11@1;stuck:18@1;stuck:24@1;stuck:30@1", WELL, "DTL_RDMA_RECONNECT_MS=0", NULL},
     {"stuck:6@1;stuck:11@1;stuck:12@1;stuck:18@1", WELL, "DTL_RDMA_COMPLETION=event DTL_RDMA_RECONNECT_MS=0", NULL},
+    {"stuck:6@1;stuck:7@1", WELL, "DTL_RDMA_RECONNECT_MS=0", NULL}, /* so is the request that is to wake it */
     {"stuck:20:1@1", WELL, "DTL_RDMA_TIMEOUT=10 DTL_RDMA_RETRIES=1 DTL_LOG=warning", "neither done nor given up anything for 1033 ms"},
     {"stuck:20:1@1", FAILS, "DTL_RDMA_TIMEOUT=10 DTL_RDMA_RETRIES=1 DTL_RDMA_RECONNECT_MS=0", "neither done nor given up anything"},
     /* Who was away for longer than a device may take finds nothing amiss. */

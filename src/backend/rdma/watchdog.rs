@@ -16,7 +16,8 @@ use crate::sys::{memory::buf::Region, sync::wait::now_ns};
 
 /// Interval of the watchdog's checks, in nanoseconds.
 const WATCH_NS: u64 = 100_000_000;
-/// Time without a completion, in nanoseconds, after which the watchdog posts one more request.
+/// Time without a completion, in nanoseconds, after which the watchdog posts one more request. Each
+/// further request follows after twice the time.
 const PROD_NS: u64 = 500_000_000;
 /// Time, in nanoseconds, that a busy device may need beyond its own timeouts.
 const SLACK_NS: u64 = 1_000_000_000;
@@ -36,7 +37,7 @@ impl Lane {
     fn silent_ns(&mut self, now: u64) -> u64 {
         if self.in_flight.is_empty() || self.watched.since == 0 || self.watched.over != self.over()
         {
-            self.watched = WatchdogState { over: self.over(), since: now, is_prodded: false };
+            self.watched = WatchdogState { over: self.over(), since: now, prods: 0 };
         }
         now.saturating_sub(self.watched.since)
     }
@@ -71,15 +72,17 @@ impl Peer {
 
     /// Returns true if a lane has been silent for too long. First a signaled write is posted, and
     /// the time counts from that write: before it, all requests may have completed without a
-    /// signaled completion, and the program may not have called the library.
+    /// signaled completion, and the program may not have called the library. The device may fail
+    /// to transmit that write as well, so more of them follow.
     fn is_stuck(&mut self, rank: usize, now: u64, patience: u64) -> Result<bool> {
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(index) else { break };
             let silent = lane.silent_ns(now);
-            let is_due = silent >= PROD_NS && !lane.watched.is_prodded;
-            if is_due && self.mark(rank, index)? {
+            let WatchdogState { since, prods, .. } = lane.watched;
+            if silent >= PROD_NS << prods && self.mark(rank, index)? {
                 if let Some(lane) = self.lanes.get_mut(index) {
-                    (lane.watched.since, lane.watched.is_prodded) = (now, true);
+                    lane.watched.since = if prods == 0 { now } else { since };
+                    lane.watched.prods = prods + 1;
                 }
             } else if silent >= patience {
                 return Ok(true);

@@ -173,7 +173,8 @@ pub(crate) struct WatchdogState {
     /// Last completed work request; `since` is the time when it was first seen, in nanoseconds.
     pub(crate) over: u32,
     pub(crate) since: u64,
-    pub(crate) is_prodded: bool,
+    /// Number of requests that the watchdog has posted since then.
+    pub(crate) prods: u32,
 }
 
 /// Progress of the re-establishment of a connection.
