@@ -6,8 +6,8 @@
 //! erroneous. The caller then uses the general path (`rma_ops`, `sync`), which waits or returns the
 //! error. No function of this file waits or panics.
 
-use super::TABLE;
 use super::rma_ops::{TargetAddr, is_swapped};
+use super::{TABLE, Window};
 use crate::abi::handle::dtl_win_t;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
 use crate::runtime::memory::device_only;
@@ -18,14 +18,14 @@ use crate::sys::memory::buf::{Addr, Region};
 /// Maximum bytes of an operation on the fast path.
 const FEW: usize = 1024;
 
-/// Returns the bytes at the target if they do not overlap the caller's buffers.
+/// Returns the window and the bytes at the target if they do not overlap the caller's buffers.
 #[inline]
-fn reach(
-    inside: &Guard,
+fn reach<'a>(
+    inside: &'a Guard,
     win: dtl_win_t,
     TargetAddr { target, disp }: TargetAddr,
     buffers: &[Region],
-) -> Option<Region> {
+) -> Option<(&'a Window, Region)> {
     let window = TABLE.get(inside, win.id)?;
     let part = window.parts.get(usize::try_from(target).ok()?)?;
     let memory = part.memory.within(disp.checked_mul(part.disp_unit)?, buffers.first()?.len())?;
@@ -34,7 +34,7 @@ fn reach(
         && buffers.iter().all(|buffer| memory.is_apart(*buffer))
         && window.comm.is_open()
         && window.epochs.admits(target);
-    is_ready.then_some(memory)
+    is_ready.then_some((window, memory))
 }
 
 /// Executes `dtl_win_put`; `None` if the fast path does not apply.
@@ -43,7 +43,7 @@ pub fn put(inside: &Guard, win: dtl_win_t, from: Region, place: TargetAddr) -> O
     if from.len() > FEW {
         return None;
     }
-    reach(inside, win, place, &[from])?.copy_from(from);
+    reach(inside, win, place, &[from])?.1.copy_from(from);
     Some(())
 }
 
@@ -53,15 +53,15 @@ pub fn get(inside: &Guard, win: dtl_win_t, into: Region, place: TargetAddr) -> O
     if into.len() > FEW {
         return None;
     }
-    into.copy_from(reach(inside, win, place, &[into])?);
+    into.copy_from(reach(inside, win, place, &[into])?.1);
     Some(())
 }
 
 /// Updates a few elements. Returns `None` if the update needs a lock that another rank has.
 #[inline(always)] // row: win_accumulate_8
 fn change(
-    inside: &Guard,
-    (win, target): (dtl_win_t, i32),
+    window: &Window,
+    target: i32,
     update: &Update,
     [memory, operand, old]: [Region; 3],
 ) -> Option<()> {
@@ -69,8 +69,10 @@ fn change(
         update.apply(memory, operand, old);
         return Some(());
     }
-    let direct = TABLE.get(inside, win.id)?.direct.as_deref()?;
-    direct.locked_at_once(target, || update.apply_locked(memory, operand, old))
+    window
+        .direct
+        .as_deref()?
+        .locked_at_once(target, move || update.apply_locked(memory, operand, old))
 }
 
 /// Executes `dtl_win_fetch_op`; `None` if the fast path does not apply.
@@ -84,18 +86,18 @@ pub fn fetch_op(
 ) -> Option<()> {
     if elements::is_counter(dtype, op) {
         let (value, result) = (value.some(8)?, result.some(8)?);
-        let memory = reach(inside, win, place, &[result, value])?;
+        let (_, memory) = reach(inside, win, place, &[result, value])?;
         return (result.is_apart(value) && elements::is_lock_free(memory, 8))
             .then(|| elements::add(memory, value, result));
     }
     let update = elements::update(dtype, op)?;
     let value = if op == DTL_OP_NO_OP { Region::EMPTY } else { value.some(update.size())? };
     let result = result.some(update.size())?;
-    let memory = reach(inside, win, place, &[result, value])?;
+    let (window, memory) = reach(inside, win, place, &[result, value])?;
     if !result.is_apart(value) {
         return None;
     }
-    change(inside, (win, place.target), update, [memory, value, result])
+    change(window, place.target, update, [memory, value, result])
 }
 
 /// Executes `dtl_win_accumulate`; `None` if the fast path does not apply.
@@ -107,9 +109,12 @@ pub fn accumulate(
     (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
     place: TargetAddr,
 ) -> Option<()> {
-    let update = elements::update(dtype, op).filter(|_| from.len() <= FEW)?;
-    let memory = reach(inside, win, place, &[from])?;
-    change(inside, (win, place.target), update, [memory, from, Region::EMPTY])
+    if from.len() > FEW {
+        return None;
+    }
+    let (window, memory) = reach(inside, win, place, &[from])?;
+    let update = elements::update(dtype, op)?;
+    change(window, place.target, update, [memory, from, Region::EMPTY])
 }
 
 /// Executes `dtl_win_compare_and_swap` on an element that needs no lock; `None` if not applicable.
@@ -124,7 +129,7 @@ pub fn compare_and_swap(
     if !is_swapped(dtype) {
         return None;
     }
-    let memory = reach(inside, win, place, &[result, value, expected])?;
+    let (_, memory) = reach(inside, win, place, &[result, value, expected])?;
     let is_apart = result.is_apart(value) && result.is_apart(expected);
     if !(is_apart && elements::is_lock_free(memory, memory.len())) {
         return None;
