@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 mod variables;
-pub use variables::{VARIABLES, Variable};
+pub use variables::VARIABLES;
 
 /// Removes variables that a privileged program must not obey. Returns a warning for each variable.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
@@ -99,75 +99,72 @@ pub fn install(settings: Settings) {
     *CURRENT.write() = Some(settings);
 }
 
+/// Environment variables by name.
+struct Values<'a>(&'a BTreeMap<String, String>);
+
+impl Values<'_> {
+    /// Returns the value of a variable; `None` if the variable is unset or empty.
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        self.get(name).map(str::to_owned)
+    }
+
+    /// Returns the value of a variable, converted by `parse`, which also gets the variable's name.
+    fn parsed<T>(&self, name: &str, parse: fn(&str, &str) -> Result<T>) -> Result<Option<T>> {
+        self.get(name).map(|text| parse(name, text)).transpose()
+    }
+}
+
 /// Reads the settings from environment variables, passed as a map so that tests can vary them.
 pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings> {
-    let get =
-        |name: &str| variables.get(name).map(String::as_str).filter(|value| !value.is_empty());
-    let backend =
-        ["DTL_BACKEND", "STEPMESH_BACKEND", "STEPMESH_BAKCEND"].iter().find_map(|name| get(name));
-    let log_level = match get("DTL_LOG") {
-        None => None,
-        Some(word) => match log::level_from_name(word) {
-            Some(level) => Some(level),
-            None => {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "DTL_LOG={word}: use off, error, warn, info or debug"
-                );
-            }
-        },
-    };
+    let values = Values(variables);
+    let backend = ["DTL_BACKEND", "STEPMESH_BACKEND", "STEPMESH_BAKCEND"]
+        .iter()
+        .find_map(|name| values.get(name));
     Ok(Settings {
+        log_level: values.parsed("DTL_LOG", level)?,
         backend: backend.map(|name| alias(name).to_owned()),
-        comm: get("DTL_COMM").map(str::to_owned),
-        timeout_ns: get("DTL_TIMEOUT").map(|text| duration("DTL_TIMEOUT", text)).transpose()?,
-        strict: get("DTL_STRICT")
-            .map(|text| switch("DTL_STRICT", text))
-            .transpose()?
-            .unwrap_or(false),
-        deterministic: get("DTL_DETERMINISTIC")
-            .map(|text| switch("DTL_DETERMINISTIC", text))
-            .transpose()?
-            .unwrap_or(false),
-        log_level,
-        plugin_path: get("DTL_PLUGIN_PATH").map(str::to_owned),
-        mpi_library: get("DTL_MPI_LIBRARY").map(str::to_owned),
-        device_library: get("DTL_OPENCL_LIBRARY").map(str::to_owned),
-        driver_library: get("DTL_CUDA_LIBRARY").map(str::to_owned),
-        collectives_library: get("DTL_NCCL_LIBRARY").map(str::to_owned),
+        comm: values.text("DTL_COMM"),
+        timeout_ns: values.parsed("DTL_TIMEOUT", duration)?,
+        strict: values.parsed("DTL_STRICT", switch)?.unwrap_or(false),
+        deterministic: values.parsed("DTL_DETERMINISTIC", switch)?.unwrap_or(false),
+        plugin_path: values.text("DTL_PLUGIN_PATH"),
+        mpi_library: values.text("DTL_MPI_LIBRARY"),
+        device_library: values.text("DTL_OPENCL_LIBRARY"),
+        driver_library: values.text("DTL_CUDA_LIBRARY"),
+        collectives_library: values.text("DTL_NCCL_LIBRARY"),
         fabric: VARIABLES
             .iter()
-            .filter(|variable| variable.name.starts_with("DTL_RDMA_"))
-            .filter_map(|variable| Some((variable.name, get(variable.name)?.to_owned())))
+            .filter(|(name, _)| name.starts_with("DTL_RDMA_"))
+            .filter_map(|(name, _)| Some((*name, values.text(name)?)))
             .collect(),
-        plugin_probe_ns: get("DTL_PLUGIN_PROBE").map(probe_limit).transpose()?.flatten(),
-        hier_across: get("DTL_HIER_ACROSS").map(str::to_owned),
-        fake_nodes: get("DTL_FAKE_NODES").map(str::to_owned),
-        memory_keep: get("DTL_MEMORY_KEEP")
-            .map(|text| bytes("DTL_MEMORY_KEEP", text))
-            .transpose()?,
-        huge_pages: get("DTL_HUGE_PAGES").map(|text| switch("DTL_HUGE_PAGES", text)).transpose()?,
-        compiler: compiler(get)?,
-        trace: get("DTL_TRACE").map(str::to_owned),
+        plugin_probe_ns: values.parsed("DTL_PLUGIN_PROBE", probe_limit)?.flatten(),
+        hier_across: values.text("DTL_HIER_ACROSS"),
+        fake_nodes: values.text("DTL_FAKE_NODES"),
+        memory_keep: values.parsed("DTL_MEMORY_KEEP", bytes)?,
+        huge_pages: values.parsed("DTL_HUGE_PAGES", switch)?,
+        compiler: compiler(&values)?,
+        trace: values.text("DTL_TRACE"),
     })
 }
 
-fn compiler<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Compiler> {
+fn compiler(values: &Values) -> Result<Compiler> {
     let below = |name: &str, rest: &str| {
-        let folder = get(name).map(Path::new).filter(|folder| folder.is_absolute());
+        let folder = values.get(name).map(Path::new).filter(|folder| folder.is_absolute());
         folder.map(|folder| folder.join(rest))
     };
-    let named = get("DTL_CACHE_DIR").map(PathBuf::from);
+    let named = values.get("DTL_CACHE_DIR").map(PathBuf::from);
     Ok(Compiler {
-        program: get("DTL_CC").map(str::to_owned),
-        device_compiler: get("DTL_NVRTC_LIBRARY").map(str::to_owned),
-        search_path: get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin").to_owned(),
+        program: values.text("DTL_CC"),
+        device_compiler: values.text("DTL_NVRTC_LIBRARY"),
+        search_path: values.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin").to_owned(),
         cache: named
             .or_else(|| below("XDG_CACHE_HOME", "dtl"))
             .or_else(|| below("HOME", ".cache/dtl")),
-        timeout_ns: get("DTL_COMPILE_TIMEOUT")
-            .map(|text| duration("DTL_COMPILE_TIMEOUT", text))
-            .transpose()?,
+        timeout_ns: values.parsed("DTL_COMPILE_TIMEOUT", duration)?,
     })
 }
 
@@ -183,11 +180,9 @@ pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
         name.starts_with("DTL_") && !OTHERS.iter().any(|others| name.starts_with(others))
     };
     for name in variables.keys().filter(ours) {
-        if !VARIABLES.iter().any(|known| known.name == name) {
-            let nearest = VARIABLES
-                .iter()
-                .min_by_key(|known| distance(known.name, name))
-                .map_or("", |v| v.name);
+        if !VARIABLES.iter().any(|(known, _)| known == name) {
+            let nearest = VARIABLES.iter().map(|(known, _)| *known);
+            let nearest = nearest.min_by_key(|known| distance(known, name)).unwrap_or("");
             complaints
                 .push(format!("unknown environment variable {name}: did you mean {nearest}?"));
         }
@@ -209,18 +204,27 @@ pub fn alias(name: &str) -> &str {
     }
 }
 
-/// Parses DTL_PLUGIN_PROBE: "1", "0", or a time with its unit. Returns the limit in nanoseconds.
-fn probe_limit(text: &str) -> Result<Option<u64>> {
-    const NAME: &str = "DTL_PLUGIN_PROBE";
+/// Parses a log level.
+fn level(name: &str, text: &str) -> Result<i32> {
+    match log::level_from_name(text) {
+        Some(level) => Ok(level),
+        None => {
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: use off, error, warn, info or debug")
+        }
+    }
+}
+
+/// Parses the time limit of a trial: "1", "0", or a time with its unit. Returns nanoseconds.
+fn probe_limit(name: &str, text: &str) -> Result<Option<u64>> {
     const USUAL_NS: u64 = 10_000_000_000;
-    match switch(NAME, text) {
+    match switch(name, text) {
         Ok(on) => Ok(on.then_some(USUAL_NS)),
         Err(_) if text.ends_with(|c: char| c.is_ascii_alphabetic()) => {
-            duration(NAME, text).map(Some)
+            duration(name, text).map(Some)
         }
         Err(_) => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{NAME}={text}: use 1, 0, or a time limit with its unit, such as 30s"
+            "{name}={text}: use 1, 0, or a time limit with its unit, such as 30s"
         ),
     }
 }

@@ -35,12 +35,10 @@ pub(crate) fn read() -> Environment {
             (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
         })
         .collect();
-    let variables = settings::VARIABLES.iter().map(|known| Variable {
-        name: known.name,
-        meaning: known.meaning,
-        value: present.get(known.name).cloned(),
-    });
-    let variables: Vec<_> = variables.collect();
+    let variables: Vec<_> = settings::VARIABLES
+        .iter()
+        .map(|&(name, meaning)| Variable { name, meaning, value: present.get(name).cloned() })
+        .collect();
     let mut complaints = settings::complaints(&present);
     complaints.extend(settings::withhold(&mut present, settings::is_privileged()));
     let refused =

@@ -251,8 +251,8 @@ fn the_variables_with_value_and_origin() {
     {
         assert!(said(name).ends_with(&format!("  {value}")), "{name} in\n{text}");
     }
-    for known in dtl::runtime::settings::VARIABLES {
-        assert!(said(known.name).starts_with("  "), "{} in\n{text}", known.name);
+    for (known, _) in dtl::runtime::settings::VARIABLES {
+        assert!(said(known).starts_with("  "), "{known} in\n{text}");
     }
     assert!(
         text.contains("queue pairs for each peer and rail, 1 … 4 ") && !text.contains("1 … 8 "),

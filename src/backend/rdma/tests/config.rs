@@ -98,7 +98,7 @@ fn nothing_set_is_the_defaults_and_each_field_has_its_variable() {
     assert_eq!(resolve(&OPEN, &[]).unwrap(), Config::default());
     assert_eq!(resolve(&OPEN, &ALL).unwrap(), of_all());
     let names: Vec<_> = ALL.iter().map(|(name, _)| *name).collect();
-    let table = settings::VARIABLES.iter().map(|variable| variable.name);
+    let table = settings::VARIABLES.iter().map(|(name, _)| *name);
     let table: Vec<_> =
         table.filter(|name| name.starts_with("DTL_RDMA_") && *name != "DTL_RDMA_LIBRARY").collect();
     assert!(
