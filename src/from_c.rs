@@ -1,4 +1,4 @@
-//! Checked reads of memory that C programs pass by address: pointers, texts, structs that begin
+//! Checked reads of memory that C programs pass by address: pointers, strings, structs that begin
 //! with struct_size. Used by `ffi::args`, and by backends for arguments that `ffi` does not read.
 
 use crate::abi::layouts::{Described, Layout};
@@ -6,7 +6,7 @@ use crate::error::{Result, fail};
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 
-/// Maximum length in bytes of a text that is read, and maximum size of a struct.
+/// Maximum length in bytes of a string that is read, and maximum size of a struct.
 const TEXT_LIMIT: usize = 4096;
 pub(crate) const STRUCT_LIMIT: usize = 4096;
 
@@ -25,10 +25,9 @@ pub(crate) fn check_pointer<T>(pointer: *const T, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads a NUL-terminated text; returns `None` if `pointer` is null.
+/// Reads a NUL-terminated string; returns `None` if `pointer` is null.
 ///
-/// # Safety
-/// `pointer` is null or a NUL-terminated text that is valid and unchanged during `'a`.
+/// # Safety `pointer` is null or a NUL-terminated string that is valid and unchanged during `'a`.
 pub(crate) unsafe fn text_or_null<'a>(
     pointer: *const c_char,
     name: &str,

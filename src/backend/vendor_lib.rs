@@ -87,7 +87,7 @@ impl<F: SymbolTable> VendorLib<F> {
     }
 
     /// Opens the library `named`, or the default soname if `named` is `None`. Returns its function
-    /// table, or a text with the reason for the failure and the remedy.
+    /// table, or a description of the failure and its remedy.
     ///
     /// # Safety
     /// The library's constructors run, and its functions are called with the table's types: the
@@ -139,7 +139,8 @@ impl<F: SymbolTable> VendorLib<F> {
     }
 }
 
-/// Lazily initialized object: the first `look` or `get` searches for it; a found one is cached.
+/// Lazily initialized object. The first call of `look` or `get` searches for it, and an object that
+/// was found is cached.
 pub struct OnDemand<D> {
     find: fn() -> std::result::Result<D, String>,
     found: RwLock<Option<Arc<D>>>,

@@ -4,7 +4,7 @@ use super::{log, settings};
 use crate::error::{Result, fail};
 use crate::sys::sync::lock::Mutex;
 
-/// Recorded choices, as pairs of a topic and a text (choice and reason): one entry per topic.
+/// Recorded choices, one per topic: the topic, and the choice with its reason.
 static CHOICES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
 /// Records an automatic choice.
@@ -26,11 +26,6 @@ pub fn degraded(topic: &str, what: &str) -> Result<()> {
     }
     chose(topic, &format!("{what} (degraded)"));
     Ok(())
-}
-
-/// Returns the recorded choice of a topic with its reason.
-pub fn of(topic: &str) -> Option<String> {
-    CHOICES.lock().iter().find(|(known, _)| known == topic).map(|(_, what)| what.clone())
 }
 
 /// Returns all recorded choices, one per line.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 pub(super) struct HotGlobals {
     /// State of the library: owned by `lifecycle`.
     pub(super) gate: OpenState,
-    /// Number of live allocations that the host cannot access: owned by `memory::hidden`.
+    /// Number of live allocations that the host cannot access: owned by `memory::device_only`.
     pub(super) hidden: AtomicUsize,
     /// Communication that needs progress: owned by `comm::progress_count`.
     pub(super) moving: AtomicU64,

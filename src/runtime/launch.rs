@@ -36,7 +36,7 @@ pub fn from_environment() -> Result<Option<Launch>> {
     read(&|name| std::env::var(name).ok(), &manager_key)
 }
 
-/// Reads an environment through `variable`. `manager` returns a text that identifies the process
+/// Reads an environment through `variable`. `manager` returns a string that identifies the process
 /// manager of a Hydra job; its argument is the number of the PMI descriptor, if there is one.
 pub fn read(
     variable: &dyn Fn(&str) -> Option<String>,
@@ -51,7 +51,7 @@ pub fn read(
     Ok(None)
 }
 
-/// Returns a text that identifies the process manager of a Hydra job. Hydra passes no job id. Its
+/// Returns a string that identifies the process manager of a Hydra job. Hydra passes no job id. Its
 /// proxy on this node is the peer of the PMI socket. Without a PMI socket the parent process is the
 /// best guess (wrong under `mpirun sh -c`, where each rank has its own parent).
 fn manager_key(pmi_fd: Option<i32>) -> String {
@@ -93,7 +93,7 @@ fn hydra(env: &Env<'_>, manager: Manager<'_>) -> Result<Option<Launch>> {
 }
 
 /// First of the step ids that Slurm reserves for the batch script, the interactive shell and so on.
-/// Such steps set a rank and a size too, but the tasks that these count do not run.
+/// Such steps set a rank and a size too, although the counted tasks do not run.
 const SLURM_FIRST_SPECIAL_STEP: u32 = 0xFFFF_FFF0;
 
 fn slurm(env: &Env<'_>, _: Manager<'_>) -> Result<Option<Launch>> {

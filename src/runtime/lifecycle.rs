@@ -47,7 +47,7 @@ pub fn retrace() {
     }
 }
 
-/// Admits a call; the first call initialises the library.
+/// Admits a call; the first call initializes the library.
 pub fn admit(builtins: Builtins) -> Result<()> {
     match GATE.state() {
         OpenState::OPEN | OpenState::TRACED => Ok(()),
@@ -119,7 +119,7 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
     Ok(())
 }
 
-/// Logs complaints about variables. Runs after initialisation: log callbacks may call the library.
+/// Logs complaints about variables. Runs after initialization: log callbacks may call the library.
 fn warn(complaints: &[String]) {
     let _aside = epoch::aside(); // the log callback counts as inside a call
     for complaint in complaints {
@@ -275,7 +275,7 @@ impl Drop for Settle {
 }
 
 /// Drops the parent's objects, whose threads, peers and devices do not belong to this process, and
-/// initialises the library again (`dtl_init_after_fork`).
+/// initializes the library again (`dtl_init_after_fork`).
 pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> {
     if GATE.state() != OpenState::FORKED {
         return fail!(

@@ -308,7 +308,8 @@ pub(super) fn portable_op(op: dtl_reduce_op_t) -> i32 {
     OPS.ever(op).map_or(op, |own| OP_OF_FLAGS + i32::from(own.commutes))
 }
 
-/// Returns the text for a dtype or its portable number: the name, or the number if destroyed.
+/// Returns the description of a dtype or of its portable number: the name, or the number if it was
+/// destroyed.
 pub fn dtype_text(dtype: dtl_dtype_t) -> String {
     match dtype.checked_sub(DTYPE_OF_SIZE) {
         Some(size @ 0..) if size == DTYPE_OF_SIZE - 1 => {
@@ -321,7 +322,7 @@ pub fn dtype_text(dtype: dtl_dtype_t) -> String {
         .map_or_else(|_| format!("dtype {dtype}"), |name| name.to_string_lossy().into_owned())
 }
 
-/// Returns the text for an operation, or its portable number, in a report.
+/// Returns the description of an operation or of its portable number, for reports.
 pub fn op_text(op: dtl_reduce_op_t) -> String {
     match op.checked_sub(OP_OF_FLAGS) {
         Some(0) => return "user-defined operation that does not commute".to_owned(),

@@ -58,7 +58,8 @@ impl OpenRequest {
         Error::new(DTL_ERROR_TIMEOUT, text)
     }
 
-    /// Creates the error for an absent rank 0. `details`: where, why, and the remedy.
+    /// Creates the error for an absent rank 0. `details` says where rank 0 was expected, why it was
+    /// not reached, and what to do.
     pub(super) fn root_absent(&self, details: &str) -> Error {
         let text = format!("rank 0 is missing after {}{details}", self.limit());
         Error::new(DTL_ERROR_TIMEOUT, text)
@@ -114,8 +115,8 @@ impl ArrivalDeadline {
         self.deadline
     }
 
-    /// Shortens the wait to `left_ns`. The earliest deadline of any rank applies to all, so that
-    /// each rank is sent the names of the absent ranks.
+    /// Shortens the wait to `left_ns`. The earliest deadline of all ranks applies to every rank, so
+    /// that each rank receives the names of the absent ranks.
     pub(super) fn shorten(&mut self, left_ns: u64) {
         if left_ns < self.deadline.left_ns() {
             self.deadline = Deadline::after(left_ns);

@@ -88,9 +88,9 @@ fn parse_place(text: &str) -> Option<BootstrapMethod> {
     }
 }
 
-/// Exchanges the records of all ranks. `len`: words per record, equal on all ranks. `mine`: this
-/// rank's record, or the error because of which it cannot participate, which is reported to the
-/// other ranks. Waits for at most the timeout in `args`.
+/// Exchanges the records of all ranks. `len` is the number of words per record, equal on all ranks.
+/// `mine` is this rank's record, or the error that prevents this rank from participating; the error
+/// is reported to the other ranks. Waits for at most the timeout in `args`.
 pub fn allgather(
     how: &BootstrapMethod,
     args: &OpenArgs,
@@ -124,8 +124,8 @@ pub fn allgather(
     contribution.finish((rank, size), all)
 }
 
-/// Selects the method for "auto", from data that are equal on all ranks, so that the selection is
-/// too.
+/// Selects the method for "auto". All inputs are equal on all ranks, so all ranks select the same
+/// method.
 fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> BootstrapMethod {
     let is_one_node = named.is_some() || launch.is_none_or(Launch::is_one_node);
     BootstrapMethod::Kind(if is_one_node { "shm" } else { "mpi" }.to_owned())

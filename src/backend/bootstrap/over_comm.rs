@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Match bits that no communicator uses. A rank that has finished the exchange may already send
-/// messages of communicators, which must not match.
+/// messages on a communicator; these must not match the receives of the exchange.
 const MEETING: u64 = 0xF << 28;
 /// Maximum number of rounds per exchange; separates the match bits of exchanges.
 const ROUNDS: u64 = 64;

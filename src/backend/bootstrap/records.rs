@@ -15,14 +15,14 @@ pub(crate) fn words_of(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes)).collect()
 }
 
-/// Converts a text to words, padded with zero bytes.
+/// Converts a string to words, padded with zero bytes.
 pub(crate) fn text_words(text: &str) -> Vec<u64> {
     let mut bytes = text.as_bytes().to_vec();
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     words_of(&bytes)
 }
 
-/// Decodes a text that was encoded with [`text_words`] and may be truncated.
+/// Decodes a string that was encoded with [`text_words`] and may have been truncated.
 pub(crate) fn text_of(words: &[u64]) -> String {
     String::from_utf8_lossy(&bytes_of(words)).trim_end_matches('\0').to_owned()
 }

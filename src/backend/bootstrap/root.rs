@@ -29,8 +29,8 @@ const OTHER: u8 = 3;
 pub(super) const ANSWER: u8 = 4;
 /// Number of words in a hello before the contribution.
 const HEAD: usize = 5;
-/// Maximum number of bytes by which a contribution may be longer than rank 0's (it may be an error
-/// text).
+/// Maximum number of bytes by which a contribution may be longer than rank 0's, because it may be
+/// an error text.
 const MOST_TEXT: usize = 16 << 10;
 /// Timeout for the hello on a connection from a possibly unrelated process, in nanoseconds.
 const STRANGER_NS: u64 = 2_000_000_000;
@@ -54,7 +54,7 @@ pub(super) trait Sockets {
     fn listen(&self) -> Result<Self::Listener>;
     /// Connects to rank 0. Returns the reason as a text if the caller should retry.
     fn connect(&self) -> Result<std::result::Result<Self::Stream, String>>;
-    /// Creates the error for an absent rank 0. `why`: the last attempt's failure.
+    /// Creates the error for an absent rank 0. `why` describes the failure of the last attempt.
     fn root_absent(&self, why: &str) -> Error;
     /// Creates the error for a rank 0 that accepted the connection but did not reply.
     fn lost(&self, lost: FrameFailure) -> Error;

@@ -62,7 +62,7 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     /// Module of kernels.
     type Module: Module<Self>;
 
-    /// Loads the driver and lists its devices. Returns the reason as text if this fails.
+    /// Loads the driver and lists its devices. Returns the reason of a failure as a string.
     fn find() -> std::result::Result<Self, String>;
     /// Returns the generation of the driver: a number unique to this initialization.
     fn generation(&self) -> u64;

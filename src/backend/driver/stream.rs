@@ -39,7 +39,8 @@ pub enum Command {
 /// Queued work whose failure only its event reports.
 enum QueuedWork<D: Driver> {
     Command(EventOf<D>, Command),
-    /// Wait for a record, with the event of the wait command (`None` if the driver creates none).
+    /// Waits for an event record. Holds the event of the wait command, or `None` if the driver
+    /// creates no such event.
     Wait(Option<EventOf<D>>, Arc<EventRecord<D>>),
 }
 

@@ -51,7 +51,7 @@ pub const RANK_BYTES: usize = nodes::RANK_BYTES;
 
 /// Name of the default backend between nodes; `DTL_HIER_ACROSS` overrides it.
 const ACROSS: &str = "mpi";
-/// Maximum difference between the ranks' times for opening their node's transport, in nanoseconds.
+/// Maximum time, in nanoseconds, by which the ranks' opens of the node transport may differ.
 const GRACE_NS: u64 = 5_000_000_000;
 /// First word of a node's identity if `DTL_FAKE_NODES` simulates nodes.
 const PRETENDED: u64 = 0x7072_6574_656E_6400;
@@ -200,8 +200,8 @@ impl Hier {
     }
 }
 
-/// Returns the identity of this rank's node: two words that are equal exactly on ranks of one node.
-/// Containers of one machine cannot share memory, so each counts as a node.
+/// Returns the identity of this rank's node: two words that are equal on two ranks if and only if
+/// both are on one node. Containers of one machine cannot share memory, so each counts as a node.
 fn own_node(rank: i32, size: i32) -> Result<(u64, u64)> {
     if let Some(text) = settings::current().fake_nodes {
         let pretended = nodes::pretended(&text, size)?;

@@ -44,7 +44,8 @@ impl Nodes {
         Nodes { of: of.into(), local, mine, count: firsts.len() }
     }
 
-    /// Returns a text like "2 nodes x 4 ranks", or with the range of ranks if nodes differ in size.
+    /// Returns a description like "2 nodes x 4 ranks", or with the range of ranks if nodes differ
+    /// in size.
     pub(super) fn text(&self) -> String {
         let size = |node: i32| self.of.iter().filter(|of| **of == node).count();
         let sizes: Vec<usize> = (0..).take(self.count).map(size).collect();

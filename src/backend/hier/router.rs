@@ -303,7 +303,8 @@ impl Router {
         }
     }
 
-    /// Posts the deferred receive at `index`, which no earlier deferred receive may precede.
+    /// Posts the deferred receive at `index`. No earlier deferred receive may match the same
+    /// message.
     fn post(&mut self, index: usize, held: &DeferredReceive) {
         let started = self.level(held.select.source).and_then(|(level, source)| {
             self.side(level)

@@ -270,7 +270,8 @@ fn taken_code(log: &mut String) -> Option<i32> {
     code.parse().ok()
 }
 
-/// Adds a `#line` directive to a text, so that messages and __FILE__ have the caller's file name.
+/// Adds a `#line` directive to source text, so that messages and __FILE__ contain the caller's file
+/// name.
 fn named(name: &str, bytes: &[u8]) -> Vec<u8> {
     let name = name.replace('\\', "\\\\").replace('"', "\\\"");
     let mut text = format!("#line 1 \"{name}\"\n").into_bytes();

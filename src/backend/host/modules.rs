@@ -22,8 +22,8 @@ use crate::sys::{memory::buf::Addr, os::dl, sync::lock::Mutex};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 
-/// Descriptor of a kernel: `struct dtl_kernel_entry_` of dtl_kernel.h. The symbol's name also has
-/// the version.
+/// Descriptor of a kernel: `struct dtl_kernel_entry_` of dtl_kernel.h. The symbol's name contains
+/// the version, too.
 #[repr(C)]
 struct KernelEntry {
     version: u32,

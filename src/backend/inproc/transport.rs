@@ -440,8 +440,8 @@ impl Liveness for InprocTransport {
     }
 
     /// Returns the number of ranks that left although an operation still needed them. A rank that
-    /// left after finishing its part is no failure. A rank that was needed counts as failed for all
-    /// ranks, also for those that depend on it only through other ranks.
+    /// left after its operations had completed does not count. A rank that was needed counts as
+    /// failed for all ranks, also for those that depend on it only through other ranks.
     fn failed_count(&self) -> usize {
         self.fabric.blamed.load(Ordering::Relaxed)
     }

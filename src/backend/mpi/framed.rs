@@ -1,5 +1,5 @@
-//! MPI as a wire, for communicators with time limits or the library's own algorithms:
-//! `p2p_protocol` builds messages on this wire that can be canceled, whatever MPI can cancel.
+//! MPI as a wire, for communicators with time limits or the library's own algorithms: the messages
+//! that `p2p_protocol` builds on this wire can be canceled, even where MPI cannot cancel.
 
 use super::comm::place_in;
 use super::library::functions::{Handle, Status};

@@ -143,13 +143,14 @@ pub(super) fn wait(mpi: &Mpi, mut request: Handle) -> Result<()> {
     mpi.check("MPI_Wait", code)
 }
 
-/// Finds the request that this MPI returns for every send that is complete when it starts, if there
-/// is such a request: such a send needs no test.
+/// Some MPIs return one shared request for every send that is complete when it starts. Returns that
+/// request, because such a send needs no test, or MPI_REQUEST_NULL if this MPI has no such request.
 ///
-/// A request that two sends share, both started and not yet completed, cannot report on one of them
-/// alone; it only means completion. This function does not complete one of the two sends, so that
-/// the request stays valid; the caller completes it. The function sends two empty messages from
-/// this rank to itself, over a communicator that nothing uses yet. Requires an `MpiGuard`.
+/// The function starts two empty messages from this rank to itself, over a communicator that
+/// nothing uses yet. If both sends have the same request before either is completed, the request
+/// cannot report on one of them alone: it only means completion. One of the two sends is not
+/// completed here, so that the request stays valid; the caller completes it. Requires an
+/// `MpiGuard`.
 pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Option<Handle>> {
     let recv = || start_recv(mpi, comm, Region::EMPTY, rank, 0);
     let send = || start_send(mpi, comm, Region::EMPTY, rank, 0, SendMode::Standard);

@@ -4,8 +4,8 @@
 //!
 //! So a new communicator discards all messages that it finds. All ranks have arrived by then, so
 //! every stale message has been sent. No rank continues before all ranks have discarded, so no new
-//! message is discarded. (A message that the network has not delivered by then arrives later
-//! still.)
+//! message is discarded. (A message that the network has not delivered by then is not discarded: it
+//! arrives later.)
 //!
 //! Before a communicator is freed, the messages that have arrived are received. MPICH since 4.1
 //! aborts the process if MPI_Comm_free finds such a message.

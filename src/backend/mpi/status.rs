@@ -80,7 +80,7 @@ impl Counter {
     }
 }
 
-/// Returns true if this MPI writes a size to the place where `counter` reads it.
+/// Returns true if this MPI writes a size at the offset at which `counter` reads it.
 fn written(mpi: &Mpi, size: i64, counter: Counter) -> bool {
     let set = mpi.call.MPI_Status_set_elements_c.or(mpi.call.MPI_Status_set_elements_x);
     let Some(set) = set else { return false };

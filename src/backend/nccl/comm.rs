@@ -141,7 +141,8 @@ impl NcclComm {
         }
     }
 
-    /// Queues the copy `behind` and a point on the stream after a collective that has been queued.
+    /// Queues the copy `behind`, if any, and a point on the stream, after a collective that has
+    /// been queued.
     fn behind(&self, state: &mut NcclState, behind: PostCopy) -> Result<()> {
         if let Some((from, into)) = behind {
             self.queue.copy(into, from)?;

@@ -43,7 +43,7 @@ impl Functions {
         Error::new(status, format!("{what}: {}{advice}", self.words(code)))
     }
 
-    /// Formats a result: its name and code, NCCL's text for it, and the last error if there is one.
+    /// Formats a result: its name and code, NCCL's description, and the last error if there is one.
     fn words(&self, code: ncclResult_t) -> String {
         let name = NAMES
             .iter()

@@ -40,7 +40,8 @@ impl ClEvent {
         self.code() <= CL_COMPLETE as cl_int
     }
 
-    /// Waits for the command and returns its error, if any. `what` names the command in the text.
+    /// Waits for the command and returns its error, if any. `what` names the command in the error
+    /// text.
     pub(super) fn finish(&self, what: &str) -> Result<()> {
         driver::Event::wait(self)?;
         check(self.code(), what)

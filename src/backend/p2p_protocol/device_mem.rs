@@ -1,5 +1,6 @@
 //! Messages in device memory over a raw transport (`Wire`) that accesses such memory. The engine
-//! treats such a message as host memory; its shadow (`HostShadow`) goes only to the `Wire`.
+//! treats such a message as host memory; only the `Wire` receives the message's shadow
+//! (`HostShadow`).
 //!
 //! The waiter of an operation owns its shadow. A `Wire` that has the payload holds a reference.
 
@@ -41,7 +42,7 @@ pub trait WireDevices {
     /// Returns why no further allocations can be registered; `None` if they can.
     fn refusal(&self) -> Option<String>;
     /// Starts a send like [`super::Wire::isend`]. `host` is host memory of the payload's size;
-    /// `shadow` is the shadow of the message that starts with it.
+    /// `shadow` is the message's shadow.
     fn isend(
         &mut self,
         host: Region,
@@ -111,8 +112,9 @@ fn devices(engine: &mut Engine) -> Option<&mut dyn WireDevices> {
 }
 
 impl Engine {
-    /// Attaches a shadow to an operation. The caller must not make progress in between: the payload
-    /// transfer starts in the next call of `progress` at the earliest.
+    /// Attaches a shadow to an operation. The caller must not make progress between the start of
+    /// the operation and this call. The payload transfer starts in the next call of `progress` at
+    /// the earliest.
     fn add_shadow(&mut self, op: OpId, shadow: &Arc<HostShadow>) {
         self.twins.retain(|(_, shadow)| shadow.strong_count() > 0);
         self.twins.push((op, Arc::downgrade(shadow)));

@@ -49,8 +49,8 @@ impl Engine {
         }
     }
 
-    /// Returns the error text for failed operation `what`: the `Wire`'s failure text if there is
-    /// one, else operation and status.
+    /// Returns the error text for the failed operation `what`: the failure text of the `Wire` if it
+    /// has one, else the operation and its status.
     #[cold]
     pub(super) fn reason(&mut self, what: &str, status: dtl_status_t) -> String {
         let nothing = || {

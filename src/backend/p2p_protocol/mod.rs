@@ -96,12 +96,13 @@ pub trait Wire: Send {
     /// Notifies the `Wire` that a message from `source` is awaited and has not arrived. For
     /// DTL_ANY_SOURCE, the call is repeated while a thread waits.
     fn awaits(&mut self, _source: i32) {}
-    /// Returns the subject of error texts about impossible completions: who completes operations
-    /// (by default the description).
+    /// Returns the name of whatever completes operations, for error texts about impossible
+    /// completions. The default is the transport's description.
     fn completes(&self) -> String {
         self.properties().description.to_string()
     }
-    /// Returns a text for users about current and peak memory use; `None` if it is not tracked.
+    /// Returns a description, for users, of the current and the peak memory use; `None` if it is
+    /// not tracked.
     fn memory(&self) -> Option<String> {
         None
     }
@@ -131,8 +132,8 @@ pub trait WireFrames {
     /// Sends header words and payload as one frame. Both may be reused once this returns. BUSY: no
     /// send buffer is free now.
     fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()>;
-    /// Returns the next frame, or once per failed or left rank, after all its frames, that
-    /// notification. If nothing has arrived and `looks` is true, makes progress first.
+    /// Returns the next frame. For each rank that failed or left, returns one notification, after
+    /// all frames of that rank. If nothing has arrived and `looks` is true, makes progress first.
     fn next(&mut self, looks: bool) -> Result<Option<RxFrame>>;
     /// Releases a frame's buffer after the frame has been read.
     fn give_back(&mut self, lent: &RxFrame);

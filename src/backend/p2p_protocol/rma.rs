@@ -355,7 +355,8 @@ impl Engine {
         Ok(key)
     }
 
-    /// Calls a method of the `Wire` on a window. Not for windows that already have operations.
+    /// Calls a method of the `Wire` on a window. Must not be used for a window that already has
+    /// operations.
     pub(super) fn ask_windows<T>(
         &mut self,
         number: u64,

@@ -18,7 +18,8 @@ const FRAMES: usize = 64;
 const PAYLOADS: usize = 64;
 
 impl Engine {
-    /// Advances all operations that can advance. Fails if the `Wire` could not be called.
+    /// Advances all operations that can advance. Returns an error if the `Wire` could not be
+    /// called.
     pub(super) fn progress(&mut self) -> Result<()> {
         if !self.windows.is_empty() {
             self.move_windows()?;

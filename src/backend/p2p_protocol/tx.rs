@@ -13,8 +13,8 @@ use crate::sys::memory::buf::{Region, Scratch};
 
 /// Maximum number of frames in flight per rank; further sends are queued.
 const WINDOW: usize = 64;
-/// Set in all payload tags, in no frame tag; the other 27 bits count. A tag is reused after 2^27
-/// payloads of a receiver, when the earlier payload has long arrived.
+/// Bit that is set in the tag of every payload and of no frame. The other 27 bits are a counter. A
+/// tag is reused after 2^27 payloads of a receiver, when the earlier payload has long arrived.
 const PAYLOAD: u32 = 1 << 27;
 
 impl Control {

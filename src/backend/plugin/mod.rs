@@ -1,6 +1,6 @@
-//! Plugin files: loading of the file, call of its entry function, and checks of versions and texts.
-//! The result is a plugin that can register its backends. `runtime::plugins` records the attempts
-//! and their outcomes.
+//! Plugin files: loading of the file, call of its entry function, and checks of versions and
+//! strings. The result is a plugin that can register its backends. `runtime::plugins` records the
+//! attempts and their outcomes.
 //!
 //! In reading order:
 //! - `elf`: checks of the file
@@ -118,7 +118,7 @@ fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
     unsafe { from_c::take(room.as_ptr().cast::<dtl_plugin_t>()) }
 }
 
-/// Checks the versions and texts of a description and returns them.
+/// Checks the versions and strings of a description and returns them.
 fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<PluginDescription> {
     let spoken =
         agree((raw.abi_version_min, raw.abi_version), (host.abi_version_min, host.abi_version))?;

@@ -123,10 +123,12 @@ impl Config {
     }
 }
 
-/// Set values, by field name. Numbers are text, so that all sources pass the same checks.
+/// Values that are set, by field name. Numbers are strings, so that all sources pass the same
+/// checks.
 type Texts = BTreeMap<&'static str, String>;
 
-/// Constants of a field, counted from 1, with the word of each in the environment variable.
+/// Constants of a field, numbered from 1, with the string that selects each in the environment
+/// variable.
 type Words = &'static [(&'static str, &'static str)];
 const COMPLETION: Words = &[("DTL_RDMA_POLL", "poll"), ("DTL_RDMA_EVENT", "event")];
 const RENDEZVOUS: Words = &[("DTL_RDMA_WRITE", "write"), ("DTL_RDMA_READ", "read")];

@@ -79,7 +79,7 @@ pub(crate) struct RdmaEngine {
     pub(crate) hear_at: u64,
     /// Time of the next watchdog check, in nanoseconds.
     pub(crate) watch_at: u64,
-    /// Reason why no more connections are established: text of a device failure.
+    /// Error text of the device failure because of which no more connections are established.
     pub(crate) dead_device: Option<String>,
     pub(crate) oob: Oob,
     pub(crate) cache: Cache,

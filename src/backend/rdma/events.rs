@@ -36,7 +36,7 @@ const LOOK_NS: u64 = 10_000_000;
 enum DeviceEvent {
     /// The device or one of its completion queues has failed.
     Device,
-    /// A queue pair has failed: by itself (true), or because of a work request (false).
+    /// A queue pair has failed. The flag is false if a work request caused the failure.
     Queue(QpIn, bool),
     PortDown,
     PortUp,
@@ -97,7 +97,7 @@ impl Rail {
         }
     }
 
-    /// Returns the device's next asynchronous event with the library's text, or `None`.
+    /// Returns the device's next asynchronous event with its description by libibverbs, or `None`.
     fn next_news(&self) -> Option<(DeviceEvent, String)> {
         self.events_fd()?;
         let mut event = AsyncEvent::zeroed();

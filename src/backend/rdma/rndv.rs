@@ -1,11 +1,11 @@
-//! Rendezvous: payloads of large messages on which both sides have agreed; a word of its own
-//! identifies each payload.
+//! Rendezvous: transfer of the payloads of large messages after both sides have agreed. A unique
+//! word identifies each payload.
 //!
 //! If the memory is registered on both sides, the sender's device writes it and notifies the
 //! receiver, or (if so configured) the receiver's device reads it. Every other payload is sent in
 //! pieces through slots. A payload in device memory is first copied to the host memory that shadows
-//! it, and its pieces are sent from and received into that host memory. An empty payload, which
-//! stands for no payload, is a last piece without bytes.
+//! it, and its pieces are sent from and received into that host memory. An empty payload is sent as
+//! a last piece without bytes.
 
 use super::engine::RdmaEngine;
 use super::operation::{PayloadPath, PayloadReceive, PayloadSend, RdmaOperation};

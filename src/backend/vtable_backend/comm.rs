@@ -71,7 +71,7 @@ impl Comm for NativeComm {
         let (owner, object) = (Arc::clone(&self.owner), Addr::new(object));
         let properties = Arc::new(Properties {
             allows_progress_thread: self.table.flags & DTL_COMM_ONLY_IN_CALLS == 0,
-            // True, because it is unknown how the program's slots treat cancelled operations.
+            // True, because it is unknown how the program's slots treat canceled operations.
             may_keep_cancelled: true,
             ..Properties::new(rank, size, format!("registered backend {}", owner.name))
         });

@@ -54,8 +54,8 @@ unsafe extern "C" fn note(user: *mut c_void, text: *const c_char, size: u64) {
     log.extend_from_slice(unsafe { std::slice::from_raw_parts(text.cast(), size as usize) });
 }
 
-/// Converts a text that came from C. The conversion does not fail, because such texts contain no
-/// NUL.
+/// Converts a string that came from C. The conversion does not fail, because such a string contains
+/// no NUL.
 fn c_text(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }

@@ -49,12 +49,13 @@ const DTYPES: [(dtl_dtype_t, u8, u8); 16] = [
     (DTL_DTYPE_BOOL, 6, 8),
 ];
 
-/// Returns true if pointers name the memory of such devices. (A cl_mem names OpenCL memory.)
+/// Returns true if memory of this device type is addressed by pointers. OpenCL memory is not: it is
+/// addressed by cl_mem handles.
 pub(super) fn has_pointers(device_type: i32) -> bool {
     device_type != BY_OBJECT
 }
 
-/// Returns the name and number of a device type, for texts.
+/// Returns the name and number of a device type, for error texts.
 pub(super) fn device_name(kind: i32) -> String {
     match DEVICES.iter().find(|(number, ..)| *number == kind) {
         Some((_, name, ..)) => format!("{name} ({kind})"),
@@ -62,7 +63,7 @@ pub(super) fn device_name(kind: i32) -> String {
     }
 }
 
-/// Returns the description of an element type, for texts.
+/// Returns the description of an element type, for error texts.
 pub(super) fn dtype_text(dtype: dtl_dlpack_dtype_t) -> String {
     format!("code {}, {} bits, {} lanes", dtype.code, dtype.bits, dtype.lanes)
 }

@@ -309,7 +309,7 @@ pub struct ForeignTensor<'a> {
     pub dtype: dtl_dlpack_dtype_t,
     /// Number of elements of each dimension.
     pub shape: &'a [i64],
-    /// Distances between neighbours in elements, by dimension; `None` = contiguous, row-major.
+    /// Distances between neighbors in elements, by dimension; `None` = contiguous, row-major.
     pub strides: Option<&'a [i64]>,
     /// True if the tensor must not be written.
     pub read_only: bool,

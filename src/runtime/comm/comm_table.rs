@@ -12,7 +12,7 @@ use crate::sys::handles::{
 use std::sync::Arc;
 
 /// Type byte of communicator handles; DTL_COMM_WORLD and DTL_COMM_SELF are its indices 0 and 1.
-pub const TAG: u8 = 6;
+pub(super) const TAG: u8 = 6;
 pub(crate) const WORLD: u64 = (TAG as u64) << 56;
 pub(crate) const SELF: u64 = WORLD | 1 << 36;
 
@@ -39,7 +39,7 @@ pub fn keep(visit: Visit, handle: dtl_comm_t) -> Option<HazardRef<Comm>> {
 }
 
 /// Inserts a communicator into the handle table, registers it for progress, and returns its handle.
-pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
+pub(super) fn insert(comm: Comm) -> Result<dtl_comm_t> {
     let comm = Arc::new(comm);
     OPEN.add(&comm);
     put(&comm)

@@ -281,7 +281,8 @@ impl Comm {
         }
     }
 
-    /// Returns the ranks that died or left, as text for errors; empty if no such rank is known.
+    /// Returns the ranks that died or left, as a list for error texts; empty if no such rank is
+    /// known.
     pub(super) fn failed_text(&self) -> String {
         rank_list(&self.failed_ranks())
     }
@@ -292,7 +293,7 @@ impl Comm {
         if self.link.failure_text().is_some() { "died, left or cut off" } else { "died or left" }
     }
 
-    /// Returns the transport's text about the failure, to append to an error text.
+    /// Returns the transport's description of the failure, to append to an error text.
     pub(super) fn failed_why(&self) -> String {
         self.link.failure_text().map_or(String::new(), |text| format!(": {text}"))
     }

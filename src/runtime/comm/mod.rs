@@ -45,5 +45,5 @@ mod shared_transport;
 pub use self::comm_handles::{
     delete_attributes, destroy, destroy_all, forget_all, get, hold, pin, pin_to_destroy,
 };
-pub use self::comm_table::{TAG, insert, is_live, keep, visit};
+pub use self::comm_table::{is_live, keep, visit};
 pub use self::communicator::{Comm, abort, info};

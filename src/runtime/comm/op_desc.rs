@@ -6,7 +6,8 @@ use crate::runtime::trace::Args;
 use crate::runtime::{id_table, types};
 use std::fmt;
 
-/// Bit of `op`; equal to the sign bit in every operation number, inverted for device memory.
+/// Bit of `op` that is inverted for device memory. In every operation number, this bit equals the
+/// sign bit.
 const ON_DEVICE: i32 = 1 << 30;
 
 /// Description of one operation, as specified by its caller.

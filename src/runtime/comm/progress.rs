@@ -65,7 +65,7 @@ impl ActiveRequest {
 
 struct ActiveRequests {
     all: VecDeque<ActiveRequest>,
-    /// Length of `all` from which on an insertion removes all stale handles, not only the oldest.
+    /// Length of `all` at which an insertion removes all stale handles, not only the oldest.
     swept_at: usize,
 }
 
@@ -235,7 +235,8 @@ pub(super) fn before_open() {
     }
 }
 
-/// Makes progress on all communicators but `waiting` and answers queries, regularly in a long wait.
+/// Makes progress on all communicators except `waiting`, and replies to queries. A long wait calls
+/// this function at regular intervals.
 pub(super) fn others(waiting: &Comm) {
     hang_report::serve(waiting);
     if OPEN.len() > 1 {

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 static MOVING: &AtomicU64 = &HOT.moving;
 const RUNNING_ONE: u64 = 1 << 32;
 
-/// Counts a transport whose operations progress only during calls, when it is opened (`comes`) or
-/// closed.
+/// Counts a transport whose operations progress only during calls: adds it when it is opened
+/// (`comes` is true), and removes it when it is closed.
 pub(super) fn count_transport(comes: bool) {
     let _before = if comes {
         MOVING.fetch_add(1, Ordering::Relaxed)

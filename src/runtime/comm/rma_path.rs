@@ -87,7 +87,8 @@ impl RmaOp {
 pub(crate) trait RmaPath: Send + Sync {
     /// Returns a human-readable description of the path.
     fn describe(&self) -> &'static str;
-    /// Starts an operation on the bytes `at`, at least one; its buffers have as many bytes.
+    /// Starts an operation on the bytes `at`, of which there is at least one. The operation's
+    /// buffers have the same number of bytes.
     fn start(&self, at: TargetRange, op: &RmaOp, wants_ticket: TicketRequest) -> Result<RmaStart>;
     /// Waits for the locks of `targets` and acquires them; this rank holds none of them before.
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()>;

@@ -29,7 +29,7 @@ use std::time::Duration;
 pub(crate) enum Class {
     User = 0,
     Collective = 1,
-    /// Reports: the operation that a rank is in, a collective that a rank has abandoned.
+    /// Reports of the operation that a rank is in, or of a collective that a rank has abandoned.
     Service = 2,
     /// Messages of the survivors' agreement on the set of survivors.
     Agreement = 3,
@@ -55,7 +55,8 @@ pub(crate) struct SharedTransport {
     pub(crate) kind: &'static CStr,
     /// True if reductions have to be bitwise the same as on other kinds.
     pub(crate) is_deterministic: bool,
-    /// Backend whose device memory the transport accepts without staging; `None`: stages all.
+    /// Backend whose device memory the transport accepts without staging; `None` if it stages all
+    /// device memory.
     pub(crate) direct: Option<dtl_backend_t>,
     /// True if large messages of any device's memory may use the transport's direct path.
     is_direct: bool,
@@ -105,8 +106,8 @@ impl SharedTransport {
         link
     }
 
-    /// Counts this transport when it is opened (`comes`) or closed, if its operations progress only
-    /// during calls.
+    /// Counts this transport if its operations progress only during calls: adds it when it is
+    /// opened (`comes` is true), and removes it when it is closed.
     fn count(&self, comes: bool) {
         if self.transport.properties().needs_progress {
             progress_count::count_transport(comes);
@@ -152,7 +153,7 @@ impl SharedTransport {
         Ok(Some(Arc::new(link)))
     }
 
-    /// Returns the transport's own text about its latest failure.
+    /// Returns the transport's description of its latest failure.
     pub(crate) fn failure_text(&self) -> Option<String> {
         self.transport.groups().diagnostics?.failure_text()
     }

@@ -34,15 +34,16 @@ pub trait NativeCollectives: Send + Sync {
     /// Returns true if the transport executes this collective. The decision depends only on
     /// arguments that are equal on all ranks.
     fn takes(&self, args: &CollArgs) -> bool;
-    /// Executes a collective to completion, for any time; `None` if `takes` rejects `args`.
+    /// Executes a collective to completion, however long that takes; `None` if `takes` rejects
+    /// `args`.
     fn run(&self, args: &CollArgs) -> Option<Result<()>>;
     /// Starts a collective for which `takes` returns true. It completes through [`Transport::test`]
-    /// and cannot be cancelled.
+    /// and cannot be canceled.
     fn start(&self, args: &CollArgs) -> Result<OpId>;
     /// Returns the reductions that `allreduce` executes; equal on all ranks.
     fn reductions(&self) -> Option<&'static Reductions>;
     /// Reduces the `count` elements at `from` (null: at `into`) of all ranks by a reduction of
-    /// `reductions`, into `into` on all ranks. Blocks until completion, for any time.
+    /// `reductions`, into `into` on all ranks. Blocks until completion, however long that takes.
     fn allreduce(&self, from: Addr, into: Addr, count: i32, by: ReductionId) -> Result<()>;
     /// Opens a transport for a subset of the ranks, which includes this rank, in the given order.
     /// Collective over these ranks, with an equal `number` on all of them. Without this group, the

@@ -84,7 +84,7 @@ pub trait PersistentOps: Send + Sync {
     /// Starts an inactive operation. The operation completes through [`super::Transport::test`],
     /// with any outcome. It is then inactive again, and its id stays valid.
     fn start(&self, op: OpId) -> Result<()>;
-    /// Frees an operation. An active operation that cannot be cancelled completes by itself.
+    /// Frees an operation. An active operation that cannot be canceled completes by itself.
     fn end(&self, op: OpId) -> Result<()>;
 }
 
@@ -132,10 +132,10 @@ pub trait ThreadCheck: Send + Sync {
 
 /// Human-readable texts of a transport.
 pub trait Diagnostics: Send + Sync {
-    /// Returns the transport's (for example the vendor's) own text about the operation that has
-    /// just failed; `None` if the transport has no text.
+    /// Returns the transport's own (for example the vendor's) description of the operation that has
+    /// just failed; `None` if it has none.
     fn failure_text(&self) -> Option<String>;
-    /// Returns a text about the memory that the transport uses and has used in addition to the
+    /// Returns a description of the memory that the transport uses and has used in addition to the
     /// program's buffers; `None` if the transport does not count it.
     fn memory_text(&self) -> Option<String>;
 }

@@ -74,21 +74,21 @@ pub enum SendMode {
     Notice,
 }
 
-/// Time for which the start of a receive may block, and the place for the completion of a receive
-/// that completes during that time. (The transport fills the completion in place. Returned by
-/// value, it would be read in pieces of other sizes than it was written in, and a processor delays
-/// such loads until all its stores are done.)
+/// Time for which the start of a receive may block, and the location for the completion of a
+/// receive that completes during that time. (The transport writes the completion there. If it were
+/// returned by value, it would be read in pieces of other sizes than it was written in, and a
+/// processor delays such loads until all its stores are done.)
 pub enum RecvMode<'a> {
     /// Does not wait: the receive becomes an operation in flight.
     Request,
     /// Waits some hundred nanoseconds for a message that has arrived or arrives within that time.
     Poll(&'a mut Completion),
-    /// Waits for any time: no other operation needs progress.
+    /// Waits without a limit, because no other operation needs progress.
     Block(&'a mut Completion),
 }
 
 impl<'a> RecvMode<'a> {
-    /// Returns the place for the completion of a receive that completes during the start call;
+    /// Returns the location for the completion of a receive that completes during the start call;
     /// `None` for [`RecvMode::Request`].
     pub fn poll(self) -> Option<&'a mut Completion> {
         match self {
@@ -103,7 +103,7 @@ impl<'a> RecvMode<'a> {
 pub struct Matched {
     /// Id for [`super::Transport::receive_matched`].
     pub message: OpId,
-    /// Source, match word and size as sent of the message; the status is success.
+    /// Source, match word and sent size of the message. The status is success.
     pub done: Completion,
 }
 

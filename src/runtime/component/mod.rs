@@ -78,13 +78,13 @@ pub trait BackendProbe: Send + Sync {
     fn passed_over_reason(&self) -> Option<String> {
         None
     }
-    /// Returns true if the program has initialised the backend's driver. Called often; must neither
-    /// load nor initialise anything.
+    /// Returns true if the program has initialized the backend's driver. Called often; must neither
+    /// load nor initialize anything.
     fn is_in_use(&self) -> bool {
         false
     }
     /// Returns whether the backend has the feature, which is not one of its components; `None` if
-    /// the backend does not recognise the feature.
+    /// the backend does not recognize the feature.
     fn supports(&self, _feature: &str) -> Option<Result<bool>> {
         None
     }

@@ -56,7 +56,7 @@ pub const PART_WORDS: usize = 64;
 /// Memory that a rank shares with the other ranks.
 #[derive(Clone, Copy, Debug)]
 pub enum SharedOffer {
-    /// New memory of the transport, of this number of bytes, initialised to 0.
+    /// New memory of the transport, of this number of bytes, initialized to 0.
     Fresh(usize),
     /// Existing memory of the program. It stays valid until the last rank has released the part.
     Own(Region),

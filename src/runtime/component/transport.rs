@@ -19,8 +19,8 @@ use std::task::Poll;
 pub trait Transport: Send + Sync {
     // The methods that every message calls come first: their addresses then share cache lines.
     /// Starts a send of `data`, which stays valid and unchanged until the send is complete. With
-    /// `may_block` the call may also wait until then, for any time. Returns [`OpId::COMPLETED`] if
-    /// the send has already completed successfully.
+    /// `may_block` the call may also wait until then, however long that takes. Returns
+    /// [`OpId::COMPLETED`] if the send has already completed successfully.
     fn start_send(
         &self,
         data: Region,
@@ -30,7 +30,7 @@ pub trait Transport: Send + Sync {
         may_block: bool,
     ) -> Result<OpId>;
     /// Starts a receive into `data`. Returns [`OpId::COMPLETED`] if the receive is already
-    /// complete; the completion is then stored in the place that `mode` provides.
+    /// complete; the completion is then stored in the location that `mode` provides.
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId>;
     /// Makes progress and tests operation `op`. If `op` is complete, returns `Ready` and fills in
     /// the completion; the id is not used again. Otherwise leaves the completion unchanged.
@@ -100,7 +100,8 @@ pub struct Properties {
     /// Human-readable description of the data path.
     pub description: Cow<'static, str>,
     /// True if operations in flight make progress only while a thread calls the transport. False if
-    /// calls on one transport progress all of the kind, and no other rank waits for the operations.
+    /// a call on one transport makes progress on all transports of the kind, and no other rank
+    /// waits for the operations.
     pub needs_progress: bool,
     /// True if another rank may wait for this rank although all operations that this rank started
     /// are complete, for example because the connection broke and both ranks re-establish it.
@@ -108,7 +109,7 @@ pub struct Properties {
     /// True if a thread of the library may call the transport while the program executes other
     /// code, including any calls of that code.
     pub allows_progress_thread: bool,
-    /// True if the transport may keep cancelled operations indefinitely, for external reasons.
+    /// True if the transport may keep canceled operations indefinitely, for external reasons.
     pub may_keep_cancelled: bool,
     /// True if all ranks are known to run on one node.
     pub is_one_node: bool,

@@ -20,7 +20,7 @@ pub trait Rma: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct WindowPart<'a> {
     /// Memory that stays valid until the window is closed. `None`, then on all ranks: the transport
-    /// allocates the memory, 64-byte aligned and initialised to 0.
+    /// allocates the memory, 64-byte aligned and initialized to 0.
     pub memory: Option<Region>,
     /// Size of each rank's part in bytes, by rank.
     pub sizes: &'a [u64],

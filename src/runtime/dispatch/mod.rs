@@ -42,7 +42,7 @@ pub const TAG: u8 = 14;
 /// Type byte of registration handles.
 pub const REGISTRATION_TAG: u8 = 15;
 
-/// Operation with its words, for which a handler is looked up.
+/// Operation and the words of its key, for which a handler is looked up.
 pub type Query = dtl_dispatch_query_t;
 
 /// Handle of the default dispatcher, which exists from the first use of the library on.

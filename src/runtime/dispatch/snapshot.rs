@@ -97,8 +97,8 @@ fn quick_handle(registration: &Registration) -> u64 {
 pub enum FastLookup {
     /// Handle of the handler.
     Found(u64),
-    /// A search is needed, because there are many handlers or the template of an instance counts.
-    /// The search calls no function of the program.
+    /// A search is needed, because there are many handlers or the key of an instance's template may
+    /// match. The search calls no function of the program.
     Search,
     /// Predicates must be called, no handler matches, or the handler is registered as illegal.
     Ask,

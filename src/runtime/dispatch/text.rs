@@ -6,7 +6,7 @@ use crate::abi::devices::dispatch::DTL_DISPATCH_ANY;
 use crate::abi::word::dtl_enum_word_t;
 use crate::runtime::enums::describe;
 
-/// Formats a word. All texts about dispatch words use this function.
+/// Formats a word. All messages about dispatch words use this function.
 pub fn word(word: dtl_enum_word_t) -> String {
     if word == DTL_DISPATCH_ANY { "any".to_owned() } else { describe(word) }
 }

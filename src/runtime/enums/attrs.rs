@@ -9,7 +9,7 @@ use std::ffi::CStr;
 /// Maximum number of fields of a template.
 pub const FIELD_LIMIT: usize = 16;
 
-/// Canonical value of an attribute. All kinds except texts are stored as bits.
+/// Canonical value of an attribute. Values of all kinds except strings are stored as bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
     /// Value of any kind but STR: BOOL as 0 or 1, I64 and F64 as their bits, U64, ENUM.
@@ -21,7 +21,7 @@ pub enum Value<'a> {
 /// Attribute, or field of a new template, as the caller passed it: kind and flags are unchecked.
 #[derive(Debug, Clone, Copy)]
 pub struct Attr<'a> {
-    /// Name of the field. May be invalid UTF-8, as a text in `value`; it then matches no name.
+    /// Name of the field. May be invalid UTF-8, like a string in `value`; it then matches no name.
     pub name: &'a CStr,
     /// DTL_ATTR_ constant.
     pub kind: u32,
@@ -97,7 +97,7 @@ pub(super) fn check_fields(given: &[Attr]) -> Result<()> {
     Ok(())
 }
 
-/// Converts checked attributes to fields, whose texts are never freed.
+/// Converts checked attributes to fields, whose strings are never freed.
 pub(super) fn fields(given: &[Attr]) -> Result<Vec<Field>> {
     let made = given.iter().map(|attr| {
         let (c_name, name) = kept(utf8(attr.name)?)?;

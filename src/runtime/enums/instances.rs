@@ -16,7 +16,7 @@ const LIMIT: usize = 1 << 16;
 /// Number of hash table slots; the table is at most half full, so probe sequences are short and
 /// end.
 const PLACES: usize = LIMIT * 2;
-/// Maximum length of an instance's JSON text in bytes, as for all texts that the interface reads.
+/// Maximum length of an instance's JSON text in bytes, as for all strings that the interface reads.
 const JSON_LIMIT: usize = 4000;
 /// Maximum nesting depth of instances as attributes of other instances.
 const DEPTH_LIMIT: u32 = 16;

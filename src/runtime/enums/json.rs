@@ -35,7 +35,7 @@ fn to_value(word: dtl_enum_word_t, is_inside: bool) -> Result<Value> {
     }
 }
 
-/// Returns the object that a tolerant parse has preserved as `text`, if it serialises unchanged.
+/// Returns the object that a tolerant parse has preserved as `text`, if it serializes unchanged.
 fn object_of(of: &str, text: &str) -> Option<Value> {
     let object: Value = serde_json::from_str(text).ok()?;
     let name = object.get("type")?.as_str()?;

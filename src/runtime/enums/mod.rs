@@ -278,7 +278,7 @@ fn check_name(name: &str) -> Result<()> {
     )
 }
 
-/// Returns a copy of `text` that is never freed, for C and for Rust.
+/// Returns a copy of `text` that is never freed, as a C string and as a Rust string.
 fn kept(text: &str) -> Result<(&'static CStr, &'static str)> {
     match CString::new(text) {
         Ok(text) => {
@@ -339,7 +339,8 @@ pub fn name(word: dtl_enum_word_t) -> Result<&'static CStr> {
     Ok(existing(word)?.c_name)
 }
 
-/// Returns the text for a word: a name, an instance with attributes, or hexadecimal if unassigned.
+/// Returns the description of a word: a name, an instance with attributes, or hexadecimal if
+/// unassigned.
 pub fn describe(word: dtl_enum_word_t) -> String {
     let text = match member(word) {
         Some(member) if word as u32 == 0 => Some(member.name.to_owned()),

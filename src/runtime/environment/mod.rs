@@ -308,7 +308,7 @@ pub struct EnvironmentInfo {
     pub status: dtl_status_t,
     /// Number of outstanding references acquired with dtl_environment_require.
     pub uses: u64,
-    /// Texts in this order: name, version, depends, packages, headers, libraries, reason.
+    /// Strings in this order: name, version, depends, packages, headers, libraries, reason.
     pub texts: [&'static CStr; 7],
 }
 

@@ -82,11 +82,6 @@ impl Executor {
         Ok(Executor { backend, body })
     }
 
-    /// Returns the backend for which the executor was created.
-    pub fn backend(&self) -> &Arc<Backend> {
-        &self.backend
-    }
-
     /// Runs a function, waits for its end and returns its status as the result.
     pub fn run(&self, function: TaskFn, user: Addr) -> Result<()> {
         match &self.body {
@@ -125,7 +120,7 @@ impl Executor {
             ExecutorKind::Sequential(queue) => {
                 queue.push_with(|| marked(queue.own(fence()), move || call(function, user)))
             }
-            ExecutorKind::Pool(pool) => pool.spawn_marked(move || call(function, user), fence),
+            ExecutorKind::Pool(pool) => pool.enqueue(move || call(function, user), fence),
             ExecutorKind::Backend(queue) => {
                 let backend = Arc::clone(&self.backend);
                 let work = move || host_of(&backend)?.execute(Some(function), user);

@@ -32,9 +32,9 @@ static HIGH: AtomicUsize = AtomicUsize::new(0);
 
 /// Serial number of the last counted allocation.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
-/// Watchers to notify of freed allocations; WATCHING is their number, so that without watchers a
-/// free costs one load. A thread that frees an allocation about which a watcher stores data has
-/// seen the completion of the message that used it, so relaxed loads see the watchers of that time.
+/// Watchers to notify of freed allocations; WATCHING is their number: while it is 0, a free costs
+/// one load. A thread that frees an allocation about which a watcher stores data has seen the
+/// completion of the message that used it, so relaxed loads see the watchers of that time.
 static WATCHERS: Mutex<Vec<Weak<dyn Watcher>>> = Mutex::new(Vec::new());
 static WATCHING: AtomicUsize = AtomicUsize::new(0);
 
@@ -109,8 +109,8 @@ pub(super) fn comes(base: usize, allocation: &mut Allocation) {
     }
 }
 
-/// Uncounts an allocation that is in no list any more. Must be called without a lock, because it
-/// calls watchers.
+/// Removes an allocation from the counters after it was removed from all lists. Must be called
+/// without a lock, because it calls watchers.
 pub(super) fn goes(allocation: &Allocation) {
     if allocation.hidden {
         COUNT.fetch_sub(1, Ordering::Relaxed);

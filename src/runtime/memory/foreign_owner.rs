@@ -13,8 +13,8 @@ use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Requested backend by the address of the first byte. Contains only live allocations in the
-/// ledger.
+/// Backend that was requested for each allocation, by the address of its first byte. Contains only
+/// live allocations of the ledger.
 static REQUESTED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap::new());
 /// True once a requested backend was recorded, so that most programs never take the lock.
 static ANY: AtomicBool = AtomicBool::new(false);

@@ -150,9 +150,9 @@ pub struct Axes<'a> {
     pub src: Addr,
     /// Number of elements along each axis.
     pub shape: &'a [u64],
-    /// Distance in bytes between neighbouring elements at the destination, by axis.
+    /// Distance in bytes between neighboring elements at the destination, by axis.
     pub dst_strides: &'a [i64],
-    /// Distance in bytes between neighbouring elements at the source, by axis.
+    /// Distance in bytes between neighboring elements at the source, by axis.
     pub src_strides: &'a [i64],
     /// Size of an element in bytes.
     pub element_bytes: u64,

@@ -67,7 +67,7 @@ pub struct PluginDescription {
     pub environments: Vec<Requirement>,
 }
 
-/// State of one plugin file or folder; the texts are never freed.
+/// State of one plugin file or folder. The strings are never freed.
 pub struct PluginInfo {
     /// DTL_PLUGIN_LOADED, DTL_PLUGIN_FAILED or DTL_PLUGIN_IDLE.
     pub state: i32,
@@ -75,10 +75,11 @@ pub struct PluginInfo {
     pub status: dtl_status_t,
     /// Agreed ABI version; 0 = none.
     pub abi_version: u32,
-    /// Texts in this order: path, reason, origin, name, version, description, backends.
+    /// Strings in this order: path, reason, origin, name, version, description, backends.
     pub texts: [&'static CStr; 7],
 }
 
+#[derive(Default)]
 struct PluginRecord {
     path: PathBuf,
     identity: Option<Identity>,
@@ -103,6 +104,7 @@ struct LoaderState {
     current: Option<Current>,
 }
 
+#[derive(Default)]
 struct Current {
     facts: PluginDescription,
     /// Error of the first registration that failed.
@@ -218,13 +220,7 @@ type Registered = (Vec<dtl_backend_t>, Vec<dtl_registration_t>, Option<Error>);
 /// Calls the plugin's load function; if that fails, undoes its registrations.
 fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
     let facts = plugin.facts().clone();
-    STATE.lock().current = Some(Current {
-        facts,
-        failure: None,
-        environments: Vec::new(),
-        backends: Vec::new(),
-        handlers: Vec::new(),
-    });
+    STATE.lock().current = Some(Current { facts, ..Current::default() });
     step("its load");
     let outcome = plugin.load();
     let current = STATE.lock().current.take();
@@ -359,19 +355,7 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
     };
     let shown = error.clone().within(&format!("plugin {}", path.display()));
     let path = dl::resolve(path).unwrap_or_else(|_| path.to_owned());
-    let (backends, handlers, _) = Registered::default();
-    let names = Vec::new();
-    keep(PluginRecord {
-        path,
-        identity: None,
-        origin,
-        plugin: None,
-        backends,
-        names,
-        handlers,
-        failure: Some(error),
-        dropped: None,
-    });
+    keep(PluginRecord { path, origin, failure: Some(error), ..PluginRecord::default() });
     shown
 }
 

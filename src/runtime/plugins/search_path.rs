@@ -71,7 +71,7 @@ pub fn advice(name: &str) -> String {
         + &list("plugins that could not be loaded", failed)
 }
 
-/// Returns a text with the places that are searched, whether they exist or not.
+/// Returns a list of the places that are searched, whether they exist or not.
 fn searched() -> String {
     let named = match settings::current().plugin_path.filter(|path| !path.is_empty()) {
         Some(path) => format!("DTL_PLUGIN_PATH ({path})"),

@@ -56,7 +56,7 @@ impl Count {
         self.taken.compare_exchange(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Adds one task if the resource has less than `most` tasks. Returns true on success.
+    /// Adds one task if the resource has fewer than `most` tasks. Returns true on success.
     fn take_one_of(&self, most: u64) -> bool {
         loop {
             let seen = self.see();
@@ -124,7 +124,7 @@ impl Loads {
         }
     }
 
-    /// Adds a task to the first resource, from the thread's own on, that has less than `most`
+    /// Adds a task to the first resource, from the thread's own on, that has fewer than `most`
     /// tasks. Returns its index; `None` if all resources are full.
     #[inline(never)]
     #[must_use]

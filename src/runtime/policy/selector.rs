@@ -13,7 +13,7 @@ use crate::sys::sync::wait::TscTimer;
 
 /// Selection rule of a policy, before the resources are known.
 pub enum Rule {
-    /// Always the resource at this place of the program's list.
+    /// Always the resource at this index in the program's list.
     Fixed(u32),
     /// The resources in turn.
     RoundRobin,

@@ -59,7 +59,7 @@ pub const NOTHING_LEFT: dtl_waitable_t = dtl_waitable_t {
     object: std::ptr::null_mut(),
 };
 
-/// Returns true if `left` is the waitable of a task that left no work running.
+/// Returns true if `left` describes no work: the task has left nothing running to wait for.
 pub fn is_nothing(left: &dtl_waitable_t) -> bool {
     left.event.id == 0 && left.wait.is_none()
 }

@@ -235,12 +235,13 @@ pub struct Events {
 
 static EVENTS: OnceLock<&'static Events> = OnceLock::new();
 
-/// Sets the reactions for the life of the process. Call it before a backend is registered.
+/// Sets the functions that the registry calls, for the life of the process. Must be called before a
+/// backend is registered.
 pub fn notify(events: &'static Events) {
     EVENTS.get_or_init(|| events);
 }
 
-/// Returns the reactions; before [`notify`], reactions that do nothing.
+/// Returns the functions that [`notify`] has set, or functions that do nothing.
 fn events() -> &'static Events {
     static NONE: Events = Events {
         adding: |_| {},
@@ -522,7 +523,7 @@ fn automatic(inside: &Guard) -> Result<&Backend> {
     )
 }
 
-/// Initialises built-in backends whose driver the program uses, to recognise its pointers.
+/// Initializes built-in backends whose driver the program uses, to recognize its pointers.
 pub fn detect_driver_use() {
     let inside = epoch::enter();
     let handles: Vec<_> = NAMED.read().iter().map(|known| known.handle()).collect();

@@ -289,7 +289,7 @@ pub fn bytes(name: &str, text: &str) -> Result<u64> {
     }
 }
 
-/// Returns the edit distance between two texts, for "did you mean".
+/// Returns the edit distance between two strings, for "did you mean".
 pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

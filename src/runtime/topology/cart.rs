@@ -142,7 +142,7 @@ pub fn shift(
             dims.len() - 1
         );
     };
-    // Distance in ranks between two neighbours along the dimension; at most the number of ranks.
+    // Distance in ranks between two neighbors along the dimension; at most the number of ranks.
     let stride: i32 = dims.iter().skip(index + 1).product();
     let here = i64::from(rank / stride % extent);
     let at = |there: i64| {

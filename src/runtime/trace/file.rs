@@ -33,7 +33,7 @@ const ROOM: usize = 4096;
 const MANY: usize = ROOM / 4;
 /// Maximum time that the writer sleeps.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Size in bytes of the text at which it is written to the file.
+/// Number of bytes of text that are collected before they are written to the file.
 const BLOCK: usize = 1 << 18;
 
 /// Trace file that is being written.

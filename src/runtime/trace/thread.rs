@@ -90,7 +90,8 @@ impl Thread {
         self.last_id
     }
 
-    /// Writes an event to the file if that received its begin, and returns the event for the tool.
+    /// Writes an event to the file if the file has received its begin event, and returns the event
+    /// for the tool.
     fn tell(
         &mut self,
         kind: i32,
@@ -179,7 +180,8 @@ impl ToolEvent {
     }
 }
 
-/// Records the begin of a call or span; returns false, and [`end`] must not follow, without a sink.
+/// Records the begin of a call or span. Returns false if there is no sink; [`end`] must then not be
+/// called.
 pub(super) fn begin(kind: i32, category: &'static str, name: &'static str, args: Args) -> bool {
     let begun = with_mine(|mine| {
         mine.refresh();

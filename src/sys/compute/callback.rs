@@ -1,5 +1,5 @@
-//! Calls of C functions of the program and of other libraries, as safe functions, and what such
-//! functions use: tensors with their release functions, the arguments of kernels.
+//! Safe functions that call C functions of the program and of other libraries, and the data that
+//! such functions use: tensors with their release functions, and the arguments of kernels.
 //!
 //! The rules for reduction operations that the program provides are documented at dtl_op_fn_t;
 //! `runtime::types` stores the operation.

@@ -1,24 +1,24 @@
 //! Fork and join: a caller publishes a job to the threads of a team, works on it itself, and
 //! returns when no member works on the job any more. It does not wait for members that arrive late.
 //!
-//! A `TeamBoard` has a few job slots (places) and a news counter. Publishing a job is two writes to
-//! one cache line: the place is open, and there is news. Members poll the counter, for a bounded
-//! time spinning and yielding, then asleep in the kernel. A member enters an open place by
-//! incrementing the place's member count, and decrements the count when it finds no more work. The
-//! caller closes the place and waits until the count is zero. A job may be a local of the caller:
-//! only members that are counted access it.
+//! A `TeamBoard` has a few job slots and an announcement counter (`news`). Publishing a job is two
+//! writes to one cache line: the slot is opened, and the counter is incremented. Members poll the
+//! counter, for a bounded time spinning and yielding, then asleep in the kernel. A member enters an
+//! open slot by incrementing the slot's member count, and decrements the count when it finds no
+//! more work. The caller closes the slot and waits until the count is zero. A job may be a local
+//! variable of the caller: only members that are counted access it.
 //!
 //! Memory ordering. `job` is stored before `state` opens (release). A member enters by an acquire
 //! exchange that reads this store or a count that followed it (a release sequence), so it finds the
-//! job and the data that the caller prepared. That exchange succeeds only while the place is open,
-//! no matter for which job. Leaving is a release decrement; closing the place and reading the count
+//! job and the data that the caller prepared. That exchange succeeds only while the slot is open,
+//! no matter for which job. Leaving is a release decrement; closing the slot and reading the count
 //! are acquires, so everything that a member did happens before `open` returns. All changes from
 //! open to zero are read-modify-writes, so the last value read follows each of them. `owned` is a
-//! lock: acquire exchange, release store. The news counter and the number of sleepers are one word,
-//! so that every pair of "there is news" and "a member is about to sleep" has an order: either the
-//! first sees the sleeper and wakes it, or the second sees the news, here or by the kernel's
-//! compare, and does not sleep. The member that leaves last wakes the caller if the word has
-//! `ASLEEP`; the caller sleeps only on a word that has it. `tests/models` tries all of this.
+//! lock: acquire exchange, release store. The announcement counter and the number of sleepers are
+//! one word, so every announcement and every member that is about to sleep are ordered: either the
+//! announcer sees the sleeper and wakes it, or the member sees the announcement, here or by the
+//! kernel's compare, and does not sleep. The member that leaves last wakes the caller if the word
+//! has `ASLEEP`; the caller sleeps only on a word that has it. `tests/models` tries all of this.
 //!
 //! Work stealing: a loop's pieces are divided evenly; a member that has finished its own steals.
 //!
@@ -40,7 +40,8 @@ use crate::sys::sync::{
 };
 use std::ptr;
 
-/// Maximum number of concurrent jobs. Three of their slots share the cache line of the news.
+/// Maximum number of concurrent jobs. Three job slots share the cache line of the announcement
+/// counter.
 pub const PLACES: usize = sync::size(7, 1);
 
 /// State bit: members may enter.
@@ -50,7 +51,7 @@ const ASLEEP: u32 = 1 << 30;
 /// Increment of the state for one member that enters.
 const ONE: u32 = 1;
 
-/// Increment of the news counter. The bits below it count the members asleep.
+/// Increment of the announcement counter. The bits below it count the members asleep.
 const NEWS: u64 = 1 << 32;
 
 /// Team of threads that work together with a caller on the jobs that it publishes (fork and join).
@@ -60,10 +61,10 @@ pub struct Team<J> {
     is_oversubscribed: bool,
 }
 
-/// Cache lines that members poll; they change only when there is news.
+/// Cache lines that members poll; they change only when a job is published.
 #[repr(align(128))]
 struct TeamBoard<J> {
-    /// News counter << 32 | number of members asleep.
+    /// Announcement counter << 32 | number of members asleep.
     news: AtomicU64,
     places: [TeamSlot<J>; PLACES],
 }
@@ -74,7 +75,7 @@ struct TeamSlot<J> {
     job: AtomicPtr<J>,
 }
 
-/// Locks of the places, in cache lines that only callers access.
+/// Locks of the job slots, in cache lines that only callers access.
 #[repr(align(128))]
 struct Owned([AtomicBool; PLACES]);
 
@@ -90,7 +91,7 @@ impl<J: Sync> Team<J> {
         }
     }
 
-    /// Claims a free place for a job; returns `None` if all places are in use.
+    /// Claims a free job slot; returns `None` if all slots are in use.
     pub fn claim(&self) -> Option<Claim<'_, J>> {
         for (index, (owned, place)) in self.owned.0.iter().zip(&self.board.places).enumerate() {
             if owned.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok() {
@@ -100,7 +101,7 @@ impl<J: Sync> Team<J> {
         None
     }
 
-    /// Signals news to all members, and wakes at most `most` of the sleeping members.
+    /// Announces work to all members, and wakes at most `most` of the sleeping members.
     pub fn announce(&self, most: u32) {
         let before = self.board.news.fetch_add(NEWS, Ordering::Release);
         if before as u32 > 0 {
@@ -113,18 +114,18 @@ impl<J: Sync> Team<J> {
         self.board.news.load(Ordering::Relaxed) as u32 > 0
     }
 
-    /// Wakes at most `most` sleeping members, without news for other members.
+    /// Wakes at most `most` sleeping members, without an announcement to the other members.
     pub fn wake(&self, most: u32) {
         futex::wake_upper(&self.board.news, most);
     }
 
-    /// Returns the news counter. Read it before a search for work, and pass it to [`Team::rest`] if
-    /// the search finds none.
+    /// Returns the announcement counter. Read it before a search for work, and pass it to
+    /// [`Team::rest`] if the search finds none.
     pub fn news(&self) -> u32 {
         (self.board.news.load(Ordering::Acquire) >> 32) as u32
     }
 
-    /// Enters every open place in turn and calls `work` with the place's index and its job.
+    /// Enters every open job slot in turn and calls `work` with the slot's index and its job.
     pub fn visit(&self, mut work: impl FnMut(usize, &J)) {
         for (index, place) in self.board.places.iter().enumerate() {
             if let Some(_visit) = place.enter() {
@@ -136,8 +137,8 @@ impl<J: Sync> Team<J> {
         }
     }
 
-    /// Waits until the news counter differs from `seen` (or spuriously), reading it after every
-    /// `pauses` pauses.
+    /// Waits until the announcement counter differs from `seen` (or spuriously), reading it after
+    /// every `pauses` pauses.
     pub fn rest(&self, seen: u32, pauses: u32) {
         let mut patience = FutexBackoff::new(self.is_oversubscribed);
         while self.news() == seen {
@@ -157,7 +158,7 @@ impl<J: Sync> Team<J> {
     }
 }
 
-/// Place that belongs to a caller until the claim is dropped.
+/// Job slot that belongs to a caller until the claim is dropped.
 pub struct Claim<'a, J: Sync> {
     team: &'a Team<J>,
     owned: &'a AtomicBool,
@@ -166,13 +167,13 @@ pub struct Claim<'a, J: Sync> {
 }
 
 impl<J: Sync> Claim<'_, J> {
-    /// Returns the index of the place, which members see too.
+    /// Returns the index of the job slot, which members see too.
     pub fn index(&self) -> usize {
         self.index
     }
 
     /// Publishes a job, waking at most `helpers` sleeping members, calls `inside`, then closes the
-    /// place and waits for the members that have entered. Returns the result of `inside`.
+    /// job slot and waits for the members that have entered. Returns the result of `inside`.
     pub fn open<R>(&mut self, job: &J, helpers: u32, inside: impl FnOnce() -> R) -> R {
         self.place.job.store(ptr::from_ref(job).cast_mut(), Ordering::Relaxed);
         self.place.state.store(OPEN, Ordering::Release);
@@ -189,7 +190,7 @@ impl<J: Sync> Drop for Claim<'_, J> {
     }
 }
 
-/// Guard that closes a place, also when the caller's part of the work unwinds.
+/// Guard that closes a job slot, also when the caller's part of the work unwinds.
 struct Closing<'a> {
     state: &'a AtomicU32,
     is_oversubscribed: bool,
@@ -223,7 +224,7 @@ impl Closing<'_> {
     }
 }
 
-/// Guard of a member's presence in a place.
+/// Guard of a member's presence in a job slot.
 struct Visit<'a>(&'a AtomicU32);
 
 impl<J> TeamSlot<J> {
@@ -304,7 +305,8 @@ impl Shares {
         }
     }
 
-    /// Steals the back half of the first non-empty share, searched from the member's own place on.
+    /// Steals the back half of the first non-empty share. The search begins at the member's own
+    /// index.
     fn steal(&self, member: usize, own: &Share) -> Option<u64> {
         let (before, after) = self.0.split_at_checked(member)?;
         for victim in after.iter().chain(before) {

@@ -64,7 +64,7 @@ struct Slot<T> {
     next: AtomicPtr<Slot<T>>,
     /// Group of the object. It does not change during the object's life.
     group: AtomicU64,
-    /// The object; initialised while `word` is a handle, or a handle with `BUSY` inverted.
+    /// The object; initialized while `word` is a handle, or a handle with `BUSY` inverted.
     object: UnsafeCell<MaybeUninit<T>>,
     /// Mark (`epoch::thread_mark`) of the thread that holds the lock and may call the program,
     /// which may access the object again; 0 otherwise. A thread only compares it with its own mark.
@@ -180,7 +180,7 @@ impl<T: Send + 'static> Locked<T> {
     pub fn end(self, own: Option<&SpareSlots>) {
         self.slot.owner.store(0, Ordering::Relaxed);
         self.end_by(own, |object| {
-            // SAFETY: the object is initialised, and is not accessed again.
+            // SAFETY: the object is initialized, and is not accessed again.
             unsafe { object.assume_init_drop() };
         });
     }

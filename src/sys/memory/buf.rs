@@ -487,10 +487,10 @@ fn find_stack() -> Option<(usize, usize)> {
         return None;
     }
     let (mut low, mut size) = (std::ptr::null_mut(), 0);
-    // SAFETY: pthread_getattr_np initialised the attributes; both outputs are writable.
+    // SAFETY: pthread_getattr_np initialized the attributes; both outputs are writable.
     let code =
         unsafe { libc::pthread_attr_getstack(&raw const attributes, &raw mut low, &raw mut size) };
-    // SAFETY: pthread_getattr_np initialised the attributes; they are destroyed once.
+    // SAFETY: pthread_getattr_np initialized the attributes; they are destroyed once.
     unsafe { libc::pthread_attr_destroy(&raw mut attributes) };
     let high = low.addr().checked_add(size).filter(|_| code == 0)?;
     let is_main = rustix::thread::gettid() == rustix::process::getpid();

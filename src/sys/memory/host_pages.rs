@@ -7,7 +7,7 @@ pub fn page_size() -> usize {
     rustix::param::page_size()
 }
 
-/// Locks pages in memory. Returns the system's error text as `Err`.
+/// Locks pages in memory. Returns the system's error message as `Err`.
 pub fn lock(addr: Addr, size: u64) -> Result<(), String> {
     // SAFETY: mlock changes no bytes; for a range that is not fully mapped it returns an error.
     if unsafe { libc::mlock(addr.ptr(), size as usize) } == 0 {

@@ -1,10 +1,7 @@
-//! The dynamic loader: shared objects by path, symbols by name, and the object of this code.
+//! The dynamic loader: shared objects by path, symbols by name, and the object of this code. Also
+//! checks, by owner and permissions, that code may be loaded from a file or folder.
 //!
-//! Not here: the check that a file may be loaded (`sys::os::dl`).
-//!
-//! Checks, by owner and permissions, that code may be loaded from a file or folder.
-//!
-//! Not here: loading (`sys::os::dl`) and the rules for plugins (`runtime::plugins`).
+//! Not here: the rules for plugins (`runtime::plugins`).
 
 use crate::sys::memory::buf::Addr;
 use std::ffi::{CStr, CString, OsStr, c_char, c_void};
@@ -27,7 +24,7 @@ unsafe impl Sync for SharedObject {}
 
 impl SharedObject {
     /// Loads an object, with all symbols bound at once and none visible to other objects. The error
-    /// is the loader's text.
+    /// is the loader's message.
     ///
     /// # Safety
     /// The object's constructors run: the object must be one that is meant to be loaded here.
@@ -94,7 +91,7 @@ pub fn loaded_files() -> Vec<PathBuf> {
     list
 }
 
-/// Returns the loader's text for this thread's last failure.
+/// Returns the loader's description of this thread's last failure.
 fn last_error() -> String {
     // SAFETY: takes no arguments; the text stays valid until this thread's next call of the loader.
     let text = unsafe { libc::dlerror() };
@@ -318,7 +315,7 @@ fn check_above(path: &Path) -> Result<(), Refusal> {
 pub enum Refusal {
     /// The system returned an error.
     System(io::Error),
-    /// Other users could have put a file there; the text has the remedy.
+    /// Other users could have put a file there. The string contains the remedy.
     Untrusted(String),
 }
 

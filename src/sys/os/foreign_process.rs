@@ -28,8 +28,8 @@ pub fn read_memory<const N: usize>(pid: i32, parts: [(u64, Region); N]) -> io::R
 
 /// Memory of the program that a process ran when its memory was opened. The kernel holds a
 /// reference to that memory, not to the process id. Once the process has ended or runs another
-/// program (exec), nothing can be read or written any more, whichever process has the id and
-/// whatever is mapped at the address by then.
+/// program (exec), nothing can be read or written any more, even if another process has the id by
+/// then or other memory is mapped at the address.
 pub struct ForeignMemory {
     file: File,
     pid: i32,
@@ -103,7 +103,7 @@ impl PathFd {
         Ok(PathFd(File::from(keep_fd(seen.into())?)))
     }
 
-    /// Returns the path of the file, or the text that the kernel shows for a file without a path.
+    /// Returns the path of the file, or the name that the kernel shows for a file without a path.
     pub fn name(&self) -> io::Result<PathBuf> {
         fs::read_link(self.path())
     }

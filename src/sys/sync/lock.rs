@@ -1,5 +1,5 @@
-//! Atomics and locks: what concurrent code is built of. The atomics, fences, `Arc`, process-wide
-//! and thread-local values are those of the standard library, re-exported at no cost.
+//! Atomics and locks for concurrent code. The atomics, fences, `Arc`, process-wide and thread-local
+//! values are those of the standard library, re-exported at no cost.
 //!
 //! `tests/models` compiles the files that use this module a second time, with a module of equal
 //! name and shape over loom. There, every interleaving is tried, and every value that the memory
@@ -51,7 +51,7 @@ pub(crate) use global;
 
 /// Conditional read-modify-write of an atomic integer: a closure computes the next value.
 ///
-/// The standard library deprecates `fetch_update` in favour of `try_update`, which the minimum
+/// The standard library deprecates `fetch_update` in favor of `try_update`, which the minimum
 /// compiler (`rust-version` in Cargo.toml) does not have. Once the minimum compiler has
 /// `try_update`, replace this trait by that method.
 pub trait AtomicUpdate {
@@ -205,7 +205,7 @@ pub struct OpenState {
 static NEVER: Page = Page { state: AtomicU32::new(OpenState::UNOPENED), pass: AtomicU64::new(0) };
 
 impl OpenState {
-    /// State: nothing is initialised yet (or this is a forked child, see [`OpenState::state`]).
+    /// State: nothing is initialized yet (or this is a forked child, see [`OpenState::state`]).
     pub const UNOPENED: u32 = 0;
     /// State: calls may pass.
     pub const OPEN: u32 = 1;
@@ -259,7 +259,7 @@ impl OpenState {
             if page.is_null() {
                 return false;
             }
-            // The caller serialises `set`, so a plain store publishes the page.
+            // The caller serializes `set`, so a plain store publishes the page.
             self.page.store(page, Ordering::Release);
         }
         let page = self.page();
@@ -297,7 +297,7 @@ fn new_page() -> *mut Page {
         return ptr::null_mut();
     }
     // SAFETY: `page` is the mapping just made. On a kernel without this advice the call fails, and
-    // a forked child is not recognised; nothing else changes.
+    // a forked child is not recognized; nothing else changes.
     let _ = unsafe { libc::madvise(page, PAGE, libc::MADV_WIPEONFORK) };
     page.cast()
 }

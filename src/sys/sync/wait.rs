@@ -1,16 +1,11 @@
 //! Time and waiting: clocks, deadlines, cheap measurement of durations, and waits for another
 //! thread or process that spin first, then yield, then sleep.
 //!
-//! Time: nanoseconds of the monotonic clock, and deadlines.
-//!
-//! Measuring durations at half the cost of two clock reads.
-//!
-//! If Linux derives its own clock from the time stamp counter of an x86 processor, it has verified
-//! that the counter ticks at one rate, and in step on all processors (Intel SDM vol. 3, 18.17.1;
-//! Linux, arch/x86/kernel/tsc.c). This module then reads the counter itself, without the clock's
-//! fences and conversion. On all other systems it reads the clock.
-//!
-//! Waiting for another thread or process: first by spinning, then by yielding, then by sleeping.
+//! Durations are measured at half the cost of two clock reads where that is possible. If Linux
+//! derives its own clock from the time stamp counter of an x86 processor, it has verified that the
+//! counter ticks at one rate, and in step on all processors (Intel SDM vol. 3, 18.17.1; Linux,
+//! arch/x86/kernel/tsc.c). This module then reads the counter itself, without the clock's fences
+//! and conversion. On all other systems it reads the clock.
 
 use std::sync::{
     OnceLock,
@@ -88,7 +83,8 @@ impl Deadline {
 
 /// Nanoseconds of a tick; `None` if the clock is read instead. Constant after its first use.
 static TICK_NS: OnceLock<Option<f64>> = OnceLock::new();
-/// Nanoseconds of counting ticks to measure their rate; a clock read takes only about 30.
+/// Time for which ticks are counted to measure their rate, in nanoseconds. A clock read takes only
+/// about 30.
 const MEASURE_NS: u64 = 300_000;
 
 /// Start time of a measured duration.
@@ -210,8 +206,9 @@ impl Backoff {
     }
 
     /// Pauses between two polls that found nothing, where another thread may wake this one. `rest`
-    /// sleeps for at most the duration in its second argument, unless there is news since the call
-    /// that set its first argument; it returns whether it can sleep. `spins`: see [`spins`].
+    /// sleeps for at most the duration in its second argument, unless an event has occurred since
+    /// the call that set its first argument; it returns whether it can sleep. `spins`: see
+    /// [`spins`].
     pub fn pause_on(&mut self, spins: u32, rest: impl FnOnce(&mut u64, Duration) -> bool) {
         self.spins = spins;
         if self.polls < spins {

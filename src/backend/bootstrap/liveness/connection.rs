@@ -66,8 +66,8 @@ pub(super) struct Connection {
     /// Rank of the peer; -1 before its hello has arrived.
     pub(super) peer: i32,
     pub(super) stage: ConnectionStage,
-    /// True if the connection carries a few frames in one direction and is then closed. Its end is
-    /// then no sign of a failure.
+    /// True if the connection carries a few frames in one direction and is then closed. Its end
+    /// then does not indicate a failure.
     pub(super) is_brief: bool,
     /// True if this side initiated the connection.
     is_ours: bool,

@@ -16,8 +16,8 @@ use crate::sys::sync::wait::now_ns;
 
 /// Delay between a farewell and the notification of other ranks, in nanoseconds.
 const TOGETHER_NS: u64 = 100_000_000;
-/// Time for which its watcher suspects a rank before it counts as failed, in nanoseconds; other
-/// ranks wait twice as long.
+/// Time for which a rank is suspected by its watcher before it counts as failed, in nanoseconds.
+/// Other ranks wait twice as long.
 const SUSPECT_NS: u64 = 200_000_000;
 /// Delay before retrying a connection for which this process had no file descriptor, in
 /// nanoseconds.

@@ -49,8 +49,6 @@ pub const WORDS: usize = address::WORDS;
 pub const LONGEST: usize = 1000;
 /// Default of `Options::silent_ns`, in nanoseconds.
 pub const SILENT_NS: u64 = 5_000_000_000;
-/// Memory of the control sockets without any rank, in bytes.
-pub const FIXED_BYTES: usize = size_of::<Oob>();
 /// Memory per rank in bytes, whether or not there is a connection to it.
 pub const RANK_BYTES: usize = size_of::<Rank>() + WORDS * size_of::<u64>();
 /// Additional memory per connected rank in bytes (twice that if both ranks connected at the same

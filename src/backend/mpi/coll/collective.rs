@@ -23,7 +23,8 @@ pub(crate) const MOST: usize = c_int::MAX as usize;
 
 /// Returns true if MPI can execute this collective with its counts. All ranks must decide alike, so
 /// the decision depends only on arguments that are equal on all ranks. Not every rank knows the
-/// sizes of blocks that differ; collectives with such blocks find a unit in which their counts fit.
+/// sizes of blocks that differ, so a collective with such blocks is always accepted: it uses a unit
+/// in which its counts fit an `int`.
 fn takes(endpoint: &MpiTransport, args: &CollArgs) -> bool {
     let is_various = args.row.is_varied() && !args.row.reduces;
     let has = is_various || bytes(args, endpoint.size) <= MOST || large_count::take(endpoint, args);

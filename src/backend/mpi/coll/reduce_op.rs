@@ -17,8 +17,8 @@ use crate::sys::sync::lock::RwLock;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
-/// Pair of dtype and operation, with the MPI datatype created for it. Pairs are never removed while
-/// MPI is initialized: the numbers of their dtypes and operations are not used again.
+/// Pair of dtype and operation, with the MPI datatype created for it. Pairs are kept while MPI is
+/// initialized, because the numbers of dtypes and operations are not reused.
 struct PairDatatype {
     datatype: Handle,
     by: Reduction,

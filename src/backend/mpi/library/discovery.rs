@@ -152,7 +152,7 @@ fn search() -> Result<FoundLibrary> {
     )
 }
 
-/// Returns the version text of the library (MPI_Get_library_version).
+/// Returns the version string of the library (MPI_Get_library_version).
 pub fn version_text(call: &Functions) -> Result<String> {
     // MPI_MAX_LIBRARY_VERSION_STRING is at most 8192.
     let mut text = [0_u8; 8192 + 1];
@@ -165,17 +165,17 @@ pub fn version_text(call: &Functions) -> Result<String> {
     Ok(text_in(&text))
 }
 
-/// Converts the NUL-terminated text that a C function has written to `bytes`.
+/// Converts the NUL-terminated string that a C function has written to `bytes`.
 pub(crate) fn text_in(bytes: &[u8]) -> String {
     CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Returns the first line of a text, with runs of blanks replaced by single blanks.
+/// Returns the first line of `text`, with runs of blanks replaced by single blanks.
 pub(crate) fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or("").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Shortens a version text to a name: "Open MPI 4.1.4", "MPICH 4.0.2", "Intel MPI 2021.19.0".
+/// Shortens a version string to a name: "Open MPI 4.1.4", "MPICH 4.0.2", "Intel MPI 2021.19.0".
 pub(crate) fn short_name(version: &str) -> String {
     let line = first_line(version).replace("(R)", "").replace(" Library ", " ");
     let name = line.split([',', '*']).next().unwrap_or_default().trim_end_matches(" for Linux");

@@ -159,7 +159,7 @@ impl Peer {
         of.queue.receive(id.word(), into)
     }
 
-    /// Counts a consumed message and posts its receive again; on a broken connection the receive
+    /// Counts a consumed message and posts its receive again. On a broken connection the receive
     /// stays idle until the queue pair is recreated.
     pub(crate) fn consume(&mut self, rank: usize, lane: usize, slot: u32) -> Result<()> {
         let is_broken = self.stage == ConnectStage::Broken;

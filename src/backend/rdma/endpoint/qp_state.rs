@@ -170,7 +170,8 @@ const _: () = assert!(LANES <= 16);
 /// Last observed progress of a lane.
 #[derive(Default)]
 pub(crate) struct WatchdogState {
-    /// Last completed work request; `since` is the time when it was first seen, in nanoseconds.
+    /// Number of the last completed work request. `since` is the time, in nanoseconds, at which
+    /// this number was first seen.
     pub(crate) over: u32,
     pub(crate) since: u64,
     /// Number of requests that the watchdog has posted since then.

@@ -56,7 +56,7 @@ pub(crate) fn may_pass(status: u32) -> bool {
     )
 }
 
-/// Formats a completion's status: the text of libibverbs, the numeric codes and advice.
+/// Formats a completion's status: libibverbs' description, the numeric codes and advice.
 pub(crate) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> String {
     // SAFETY: the function takes a number and returns a text that is never freed.
     let text = unsafe { (calls.ibv_wc_status_str)(status) };
@@ -78,7 +78,8 @@ pub(crate) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> St
     format!("{meaning} (status {status}, vendor's {vendor:#x}){advice}")
 }
 
-/// Marks an error as a local one, for the report on the peer that is lost because of it.
+/// Prefixes the text of an error to say that it occurred on this rank, for reports about the peer
+/// that is lost because of the error.
 pub(crate) fn here(error: Error) -> Error {
     error.within("on this rank")
 }

@@ -39,7 +39,7 @@ impl PortInfo {
     }
 }
 
-/// Returns the name of a port state in the words of ibv_devinfo.
+/// Returns the name of a port state as ibv_devinfo prints it.
 fn state(state: u32) -> &'static str {
     match state {
         1 => "down",
@@ -261,7 +261,7 @@ fn is_near(sys: &Path, name: &str, own: &[usize]) -> bool {
     cpus.is_empty() || own.is_empty() || cpus.iter().any(|cpu| own.contains(cpu))
 }
 
-/// Returns the reason why a device cannot be used; returns an empty text if no reason is known. The
+/// Returns the reason why a device cannot be used; the string is empty if no reason is known. The
 /// kernel's node type begins with a number, which is 1 for InfiniBand and RoCE.
 fn unfit(sys: &Path, name: &str) -> String {
     match attribute(sys, &format!("{name}/node_type")) {

@@ -89,7 +89,8 @@ pub type PostSend = unsafe extern "C" fn(QpIn, *mut SendWr, *mut *mut SendWr) ->
 /// `int (*post_recv)(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **)`
 pub type PostRecv = unsafe extern "C" fn(QpIn, *mut RecvWr, *mut *mut RecvWr) -> c_int;
 
-/// `struct ibv_context_ops`: those behind the inline functions; others are for compatibility.
+/// `struct ibv_context_ops`: the functions that verbs.h's inline functions call. The other members
+/// exist for compatibility only.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(missing_docs, reason = "as in verbs.h")]

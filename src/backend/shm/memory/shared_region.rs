@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Offset of the number of ranks that have the part mapped; 0 before and after use.
+/// Offset of the number of ranks that have the part mapped. The number is 0 before and after use.
 const LIVES_AT: usize = 0;
 const NONCE_AT: usize = 8;
 /// Offset of the size of the data, in bytes.

@@ -111,7 +111,8 @@ pub(crate) enum SendStage {
     Offered { claim: u16 },
     /// The receiver has requested the bytes up to `end`.
     Streaming { claim: u16, receiver: u64, end: usize },
-    /// All pieces are copied or claimed; waiting for Finish, until the receiver has read its own.
+    /// All pieces are copied or claimed. The send waits for Finish, which the receiver sends once
+    /// it has read the pieces that it claimed.
     Meeting { claim: u16 },
 }
 

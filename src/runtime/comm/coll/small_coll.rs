@@ -168,8 +168,8 @@ impl SmallColl {
         (from..to).filter(move |rank| *rank != own)
     }
 
-    /// Returns true if the awaited rank died or left without posting its part. `looks`: also checks
-    /// the marks of ranks that have destroyed the communicator.
+    /// Returns true if the awaited rank died or left without posting its part. If `looks` is true,
+    /// also checks the marks of ranks that have destroyed the communicator.
     pub(crate) fn is_lost(&self, comm: &Comm, mailboxes: &Mailboxes, looks: bool) -> bool {
         // The departure is checked before the mailbox: posts before the departure are then visible.
         self.awaited(comm, mailboxes).next().is_some_and(|rank| {
@@ -237,7 +237,8 @@ fn fold_all(
     Tree { by, count: fold.core, leaf }.fold(0, fold.core, into, room);
 }
 
-/// Binomial tree over `count` places. Each place has one part, or two parts that are folded first.
+/// Binomial tree over `count` leaves. Each leaf is the part of one rank, or the parts of two ranks,
+/// which are folded first.
 struct Tree<'a, L> {
     by: &'a Reduction,
     count: i32,
@@ -245,7 +246,7 @@ struct Tree<'a, L> {
 }
 
 impl<L: Fn(i32) -> (Region, Option<Region>)> Tree<'_, L> {
-    /// Folds the places from `first` to `first + reach - 1` into `into`. The parts are only read.
+    /// Folds the leaves from `first` to `first + reach - 1` into `into`. The parts are only read.
     /// `room` is scratch memory for the partial results of the lower levels.
     fn fold(&self, first: i32, reach: i32, into: Region, room: Region) {
         let mut step = 1;

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Collective number in a notice of a rank that is absent from the notice's own communicator.
 pub(crate) const HERE: u64 = u64::MAX;
 
-/// Returns the value that replaces a collective's number in a notice: the rank is absent from the
-/// result of shrink number `completed + 1`.
+/// Returns the number that stands for shrink `completed + 1` in a notice: the notice reports that a
+/// rank is absent from the result of that shrink.
 pub(crate) fn of_shrink(completed: u32) -> u64 {
     HERE - 1 - u64::from(completed)
 }

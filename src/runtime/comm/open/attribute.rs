@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 /// Callbacks of an attribute key, and the argument of the callbacks.
 #[derive(Clone, Copy)]
 pub struct Key {
-    /// Called when a communicator is duplicated; without this callback the attribute is not copied.
+    /// Called when a communicator is duplicated. If the callback is absent, the attribute is not
+    /// copied.
     pub copy: dtl_attribute_copy_fn_t,
-    /// Called when an attribute is deleted; without this callback no function is called.
+    /// Called when an attribute is deleted, if the callback is present.
     pub delete: dtl_attribute_delete_fn_t,
     /// Argument passed to both callbacks.
     pub user: Addr,

@@ -22,7 +22,7 @@ use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// Description of a communicator to open, with owned copies of its texts and communicator.
+/// Description of a communicator to open, with owned copies of its strings and of its communicator.
 pub struct Description {
     /// The C struct. Its text pointers are not read here.
     pub raw: dtl_comm_desc_t,

@@ -75,7 +75,7 @@ fn export(all: Region) -> Result<(OwnedFd, u64)> {
     }
 }
 
-/// Returns the text for `dtl_explain` that describes how device buffers are transferred.
+/// Returns the explanation for `dtl_explain` of how device buffers are transferred.
 pub(crate) fn text(direct: &dyn Direct) -> String {
     if let Some(why) = direct.refusal() {
         return refused(&why);
@@ -87,7 +87,7 @@ pub(crate) fn text(direct: &dyn Direct) -> String {
     )
 }
 
-/// Returns the text for `dtl_explain` if no buffer is transferred directly because of `why`.
+/// Returns the explanation for `dtl_explain` if no buffer is transferred directly because of `why`.
 pub(crate) fn refused(why: &str) -> String {
     format!("staged through host memory, each message as a whole: {why}")
 }

@@ -207,7 +207,7 @@ fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     explain_how(comm, allocation, &text);
 }
 
-/// Returns the text for `dtl_explain` that describes how a staged buffer is sent.
+/// Returns the explanation for `dtl_explain` of how a staged buffer is sent.
 fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
     if let Some(direct) = comm.link.direct() {
         gpu_direct::text(direct)

@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Path of a window that the transport implements by a window of its own.
+/// Path of a window that is implemented by a native window of the transport.
 pub(super) struct BackendRma {
     window: Box<dyn component::Window>,
     blocks: bool,

@@ -29,7 +29,8 @@ use std::sync::Arc;
 /// Index of the first word of the element lock, for elements that need a lock. The words before are
 /// the lock of the whole part.
 const ELEMENTS: usize = 48;
-/// Index of the word that is set when its rank destroys the window, the first write to its line.
+/// Index of the word that is set when the part's rank destroys the window. Before that, nothing
+/// writes to the cache line of this word.
 const CLOSED: usize = ELEMENTS - 1;
 const _: () = assert!(ELEMENTS + robust_rwlock::words(0) <= PART_WORDS);
 /// Bytes that are updated before the element lock is released, so that other ranks wait for less
@@ -302,7 +303,7 @@ impl Direct {
     }
 }
 
-/// Returns the text that lists the ranks that have a lock.
+/// Returns a list, for error texts, of the ranks that have a lock.
 fn who(ranks: impl Iterator<Item = usize>) -> String {
     match ranks.map(|rank| rank.to_string()).collect::<Vec<_>>() {
         ranks if ranks.is_empty() => "another rank has it".to_owned(),

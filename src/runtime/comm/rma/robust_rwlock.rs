@@ -12,10 +12,10 @@
 //!
 //! **Wishes.** A rank that waits for exclusive access stores its name. Other ranks that want to
 //! share then yield to it for a while, so that they cannot starve it by sharing in turns. A wish is
-//! no guarantee: a rank whose while has passed shares the lock nevertheless and removes the name.
-//! So the wish of a dead rank costs little, and no cycle of ranks can wait for each other because
-//! of wishes. A rank that writes in quick succession can yield too (`polite`). Otherwise it locks
-//! again before other ranks see the lock free.
+//! no guarantee: a rank that has yielded long enough shares the lock nevertheless and removes the
+//! name. So the wish of a dead rank costs little, and no cycle of ranks can wait for each other
+//! because of wishes. A rank that writes in quick succession can yield too (`polite`). Otherwise it
+//! locks again before other ranks see the lock free.
 //!
 //! **Dead holders.** The word names a dead writer. If the word has a count, a waiter that then
 //! reads the bits finds those of all ranks that are counted. If none of these ranks lives, and the

@@ -227,7 +227,8 @@ fn have_memory(own: &Comm, had: &mut OfferMemory, offers: &[Words]) -> Result<()
     check_all("make its part of the window", statuses.into_iter())
 }
 
-/// Creates a window of the transport. On failure of any rank, returns offer and reason on all.
+/// Creates a window of the transport. If this fails on any rank, returns the offer and the reason
+/// on all ranks.
 fn by_transport(
     own: &Arc<Comm>,
     had: OfferMemory,

@@ -215,31 +215,12 @@ impl ThreadPool {
         wanted
     }
 
-    /// Queues a task for a worker. The next `synchronize` reports its failure.
-    pub fn spawn(&self, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
-        self.spawn_with(|| Box::new(work))
-    }
-
     /// Queues a task for a worker. The end of the task completes the fence that `record` returns.
     /// The next `synchronize` reports its failure.
-    pub fn spawn_marked(
+    pub fn enqueue(
         &self,
         work: impl FnOnce() -> Result<()> + Send + 'static,
         record: impl FnOnce() -> Arc<Fence>,
-    ) -> Result<()> {
-        self.spawn_with(|| {
-            let fence = record();
-            Box::new(move || {
-                let result = work();
-                fence.complete(result.clone().err());
-                result
-            })
-        })
-    }
-
-    fn spawn_with(
-        &self,
-        make: impl FnOnce() -> Box<dyn FnOnce() -> Result<()> + Send>,
     ) -> Result<()> {
         let mut state = self.shared.state.lock();
         if self.shared.closing.load(Ordering::Relaxed) {
@@ -256,7 +237,12 @@ impl ThreadPool {
                 return added;
             }
         }
-        state.tasks.push_back(make());
+        let fence = record();
+        state.tasks.push_back(Box::new(move || {
+            let result = work();
+            fence.complete(result.clone().err());
+            result
+        }));
         state.unfinished += 1;
         self.shared.queued.fetch_add(1, Ordering::Relaxed);
         drop(state);

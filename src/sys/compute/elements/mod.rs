@@ -343,7 +343,8 @@ fn make((dtype, op): (dtl_dtype_t, dtl_reduce_op_t)) -> Option<Update> {
     Some(Update { size: u32::try_from(size).ok()?, misplaced, act, kernel, wide, padding })
 }
 
-/// Returns true for the sum of 8-byte integers: one instruction, where all other pairs are a call.
+/// Returns true for the sum of 8-byte integers, which takes one instruction. All other pairs take a
+/// call.
 pub fn is_counter(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
     op == DTL_OP_SUM && matches!(dtype, DTL_DTYPE_INT64 | DTL_DTYPE_UINT64)
 }

@@ -121,7 +121,7 @@ struct Canary(u64, Arc<AtomicU64>);
 impl Drop for Canary {
     fn drop(&mut self) {
         // SAFETY: an exclusive reference to an integer; volatile, so that the write is not
-        // optimised away.
+        // optimized away.
         unsafe { ptr::from_mut(&mut self.0).write_volatile(0xDEAD) };
         self.1.fetch_add(1, Ordering::Relaxed);
     }
@@ -161,7 +161,7 @@ fn race(rounds: u64, table: &HandleTable<Canary>, round: impl Fn(Arc<Canary>, &A
     assert_eq!(drops.load(Ordering::Relaxed), rounds);
 }
 
-/// Returns the number of rounds: 100 for Miri, a tenth of `most` without optimisation, which
+/// Returns the number of rounds: 100 for Miri, a tenth of `most` without optimization, which
 /// would take a minute otherwise, else `most`.
 fn rounds(most: u64) -> u64 {
     match (cfg!(miri), cfg!(debug_assertions)) {

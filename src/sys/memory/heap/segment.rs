@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 pub(super) const CURRENT: usize = 1;
 /// Place of a slab that has free blocks and is in its owner's list.
 pub(super) const LISTED: usize = 2;
-/// Place of a slab in no list: all blocks are live (or on their way back), or it has no owner.
+/// List number of a slab that is in no list: all its blocks are live (or being returned), or it has
+/// no owner.
 pub(super) const APART: usize = 0;
 
 /// Memory mapped at once: 2 MiB cut into slabs, or one large block.
@@ -189,7 +190,7 @@ impl Slab {
         self.current_of.set(None);
     }
 
-    /// Returns true if no block is live or on its way back.
+    /// Returns true if no block is live or being returned.
     pub(super) fn is_unused(&self) -> bool {
         let is_used = |index| self.word(index).load(Ordering::Relaxed) & (LIVE | SENT) != 0;
         !(0..self.fresh.get()).any(is_used)

@@ -17,9 +17,9 @@ struct HookRanges {
     ranges: Mutex<Vec<Region>>,
 }
 
-/// Ranges returned since the last query. A range is added before its pages are unmapped: a thread
-/// that then gets memory at equal addresses finds the range here, as the system's own locks lie
-/// between.
+/// Ranges returned since the last query. A range is added before its pages are unmapped. A thread
+/// that then gets memory at the same addresses finds the range here, because the kernel's locks
+/// order the unmapping before the new mapping.
 pub struct UnmapWatcher(Arc<HookRanges>);
 
 /// Starts to record returned ranges, until the result is dropped.

@@ -336,7 +336,8 @@ pub fn memory_advice() -> &'static str {
     "free some, or raise the limit (ulimit -v, memory.max of the control group)"
 }
 
-/// Returns the number of mappings of this process. Counts them without memory for their text.
+/// Returns the number of mappings of this process. Counts them without memory for the text of
+/// /proc/self/maps.
 fn mappings() -> Option<u64> {
     let mut file = fs::File::open("/proc/self/maps").ok()?;
     let (mut text, mut count) = ([0; 4096], 0);
@@ -451,7 +452,8 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((keep_fd(read)?, keep_fd(write)?))
 }
 
-/// Reads the pipe until its end or the program's. Returns the bytes, and whether that was in time.
+/// Reads the pipe until the end of the pipe or of the program. Returns the bytes, and whether the
+/// end came in time.
 fn listen(
     pipe: OwnedFd,
     held: Option<&PidFd>,
@@ -523,7 +525,7 @@ struct Quiet {
 
 impl Quiet {
     fn new() -> Self {
-        // SAFETY: sigset_t is plain data that sigfillset initialises.
+        // SAFETY: sigset_t is plain data that sigfillset initializes.
         let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
         let mut before = all;
         // Miri does not support signals.

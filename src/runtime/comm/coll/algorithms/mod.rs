@@ -146,7 +146,7 @@ fn turn(s: &mut dyn Steps, first: i32, len: usize, turned: Region, by_rank: Regi
 }
 
 /// Appends a ring allgather: each rank contributes its block, read from `own`, and receives the
-/// blocks of all other ranks. `block` returns the place of a rank's block in the result.
+/// blocks of all other ranks. `block` returns the region of a rank's block in the result.
 fn ring(s: &mut dyn Steps, g: Group, own: Region, block: impl Fn(i32) -> Region) {
     for step in 0..g.size - 1 {
         s.recv(g.after(-1), block(g.after(-step - 1)));

@@ -15,8 +15,8 @@ use crate::sys::sync::wait::now_ns;
 const GRACE_NS: u64 = 100_000_000;
 
 impl Run {
-    /// Returns an error if the collective can no longer complete. `looks`: also checks whether
-    /// ranks have destroyed the communicator.
+    /// Returns an error if the collective can no longer complete. If `looks` is true, also checks
+    /// whether ranks have destroyed the communicator.
     pub(super) fn check_hope(
         &mut self,
         comm: &Comm,
@@ -80,9 +80,9 @@ impl Run {
         Error::new(DTL_ERROR_RANK_FAILURE, text)
     }
 
-    /// Returns the error of a collective that another rank abandoned, or of which another rank
-    /// abandoned an earlier one. If that rank named failed or absent ranks as the reason, they are
-    /// the reason here too, and the other ranks need not be queried for their operations.
+    /// Returns the error of a collective that another rank has abandoned, directly or by abandoning
+    /// an earlier collective. If that rank named failed or absent ranks as the reason, they are the
+    /// reason here too, and the other ranks need not be queried for their operations.
     fn given_up(&self, comm: &Comm, first: &CollFailure, inquiry: &DeadlineQuery) -> Error {
         if let Some(gone) = first.cause(comm) {
             return self.cannot_complete(comm, &gone);

@@ -45,9 +45,10 @@ pub(crate) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
 pub(crate) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 
 impl CollFailure {
-    /// Returns the failed and absent ranks that are the reason, as named by the abandoning rank:
-    /// ranks known here may have destroyed the communicator only after the failure. Returns `None`
-    /// if the collective has another reason.
+    /// Returns the failed and absent ranks because of which a rank abandoned the collective, as
+    /// that rank named them; `None` if it had another reason. The failed and absent ranks that are
+    /// known here are not used, because a rank may have destroyed the communicator only after the
+    /// failure.
     pub(crate) fn cause(&self, comm: &Comm) -> Option<MissingRanks> {
         let is_failure = self.status == DTL_ERROR_RANK_FAILURE;
         Some(self.gone.clone().or(|| comm.gone())).filter(|gone| is_failure && !gone.is_empty())
@@ -285,7 +286,8 @@ fn query_silent(comm: &Comm, about: Option<i32>) {
     silent.filter(|rank| !comm.is_absent(*rank)).for_each(|rank| notify(comm, rank, &notice));
 }
 
-/// Queries all ranks except the ranks that abandoned a collective: their state at that time counts.
+/// Queries all ranks except those that have abandoned a collective, whose state is known from their
+/// notices.
 fn query_others(comm: &Comm, about: Option<i32>) {
     let mut notices = comm.reports.notices.lock();
     let Notices { latest, since_query, .. } = &mut *notices;
@@ -311,9 +313,9 @@ fn await_replies(comm: &Comm, limit_ns: u64) {
     }
 }
 
-/// Query to all ranks before a time limit passes, so that the replies have arrived when it does. It
-/// is sent half a second before the limit, or at half of the time. The notice of a rank that
-/// abandons the collective meanwhile counts as its reply.
+/// Query to all ranks before a time limit passes, so that the replies have arrived by then. It is
+/// sent half a second before the limit, or at half of the time. The notice of a rank that abandons
+/// the collective meanwhile counts as its reply.
 pub(crate) struct DeadlineQuery {
     limit: Deadline,
     due: Deadline,

@@ -31,7 +31,8 @@ pub(super) struct Notice {
     pub(super) status: dtl_status_t,
     /// Number of the collective that was abandoned, or that the notice is about.
     pub(super) number: u64,
-    /// Failed and absent ranks that are the reason; the first `NAMED` of them.
+    /// Failed and absent ranks because of which the collective is abandoned; at most the first
+    /// `NAMED`.
     pub(super) gone: MissingRanks,
     /// Operations, latest first, each with true if it is complete.
     pub(super) calls: Vec<(OpDesc, bool)>,

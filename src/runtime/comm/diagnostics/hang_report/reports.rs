@@ -30,7 +30,7 @@ pub(super) struct Notices {
     pub(super) given_up: Option<CollFailure>,
     /// Number of the first collective that this rank has abandoned.
     pub(super) own: Option<u64>,
-    /// Failed and absent ranks that are the reason why this rank abandons a collective.
+    /// Failed and absent ranks because of which this rank abandons a collective.
     pub(super) cause: Option<MissingRanks>,
 }
 
@@ -40,7 +40,8 @@ pub(crate) struct CollFailure {
     pub(crate) number: u64,
     pub(crate) rank: i32,
     pub(crate) status: dtl_status_t,
-    /// Failed and absent ranks that are the reason, as far as the abandoning rank knew them.
+    /// Failed and absent ranks because of which the collective was abandoned, as far as the
+    /// abandoning rank knew them.
     pub(crate) gone: MissingRanks,
 }
 

@@ -24,7 +24,7 @@ pub fn empty_outcome() -> Outcome {
     (Completion { source: 0, status: DTL_SUCCESS, match_bits: 0, size: 0 }, Ok(()))
 }
 
-/// Time limit, in nanoseconds, from which on a wait polls once without reading the clock.
+/// Minimum time limit, in nanoseconds, of a wait whose first poll may take some microseconds.
 const SHORT_NS: u64 = 100_000;
 
 /// Polls a request. If `timeout_ns` is long enough, repeats the poll for some microseconds. Returns

@@ -86,7 +86,7 @@ impl Active {
     }
 
     /// Enables copies by the kernel for puts and gets where possible. `bases` has the address of
-    /// each rank's part in its process, by rank. Returns the text for `dtl_explain`.
+    /// each rank's part in its process, by rank. Returns the explanation for `dtl_explain`.
     pub(super) fn use_copies(&mut self, bases: &[u64]) -> String {
         let (copies, why) = Copies::new(&self.comm, bases);
         self.copies = copies;

@@ -254,7 +254,7 @@ impl Sends {
         self.in_flight.len()
     }
 
-    /// Returns a buffer of `ROOM` bytes; `None` if there is no memory.
+    /// Returns a buffer of `ROOM` bytes; `None` if memory is exhausted.
     pub(super) fn buffer(&mut self) -> Option<Scratch> {
         self.spare.pop().or_else(|| Scratch::unwritten(ROOM))
     }

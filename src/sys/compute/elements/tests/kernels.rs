@@ -94,8 +94,8 @@ fn meaning(bits: u16, fraction_bits: i32, bias: i32) -> f64 {
     if bits & 0x8000 != 0 { -magnitude } else { magnitude }
 }
 
-/// Checks that every value survives a round trip, and that a number between two neighbours is
-/// rounded to the nearer, or to the even neighbour.
+/// Checks that every value survives a round trip, and that a number between two neighbors is
+/// rounded to the nearer, or to the even neighbor.
 fn check_format(fraction_bits: i32, bias: i32, wide: fn(u16) -> f32, rounded: fn(f32) -> u16) {
     let infinite = 0x7FFF >> fraction_bits << fraction_bits;
     for bits in (0..=u16::MAX).step_by(if cfg!(miri) { 97 } else { 1 }) {

@@ -177,7 +177,7 @@ fn change(update: &Update, lock: &Mutex<()>, regions: [Region; 3]) {
     update.apply_locked(target, operand, old);
 }
 
-/// Lets four threads change one element, alone and in runs with its neighbours. No change is lost,
+/// Lets four threads change one element, alone and in runs with its neighbors. No change is lost,
 /// so each thread finds another value before its own. The test fails if short operations on small
 /// elements omit the lock of long operations.
 #[test]
