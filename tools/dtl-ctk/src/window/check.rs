@@ -34,6 +34,7 @@ pub(super) fn check(run: &mut EpochRun, mut is: Vec<u8>, before: u64) -> EpochRe
             balance[number] = balance[number].wrapping_add(there);
         }
         if act.is_a_race() {
+            wrong = wrong.or_else(|| impossible_claim(layout, number, act, &is[place.clone()], 1));
             is[place.clone()].fill(0);
             should[place].fill(0);
         }
@@ -53,6 +54,9 @@ pub(super) fn check(run: &mut EpochRun, mut is: Vec<u8>, before: u64) -> EpochRe
                 wrong = Some(Failure::wrong(text));
             }
         } else if act.fetches() {
+            if let Some(result) = held.result.as_ref().filter(|_| act.is_a_race()) {
+                wrong = wrong.or_else(|| impossible_claim(layout, held.number, act, result, 0));
+            }
             balance[held.number] = balance[held.number].wrapping_add(balance_of(held, act));
         }
     }
@@ -69,6 +73,22 @@ fn certain(layout: &Layout, at: At, held: &Held) -> Option<Vec<u8>> {
         Kind::Accumulate if held.op == DTL_OP_NO_OP => Some(layout.found(at, 0)),
         _ => None,
     }
+}
+
+/// A claim writes its rank + 1 over 0. So it finds 0 or the number of another claim, and a number is
+/// there in the end. An operation that does nothing at all is in balance, but fails here.
+fn impossible_claim(
+    layout: &Layout,
+    number: usize,
+    act: &Act,
+    elements: &[u8],
+    lowest: i64,
+) -> Option<Failure> {
+    let possible = lowest..=layout.ranks() as i64;
+    let is_impossible = |element: &&[u8]| !possible.contains(&data::decode(element, act.ty));
+    let element = elements.chunks_exact(act.ty.size).find(is_impossible)?;
+    let (what, value) = (act.describe(), show(element, act.ty));
+    Some(Failure::wrong(format!("act {number}, {what}: {value} is the number of no claim")))
 }
 
 /// Elements as one number each, added up: equal sets of values have equal sums.
