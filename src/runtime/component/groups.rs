@@ -130,7 +130,7 @@ pub trait ThreadCheck: Send + Sync {
     fn admit(&self) -> Result<()>;
 }
 
-/// Human-readable texts of a transport.
+/// Human-readable descriptions that a transport provides.
 pub trait Diagnostics: Send + Sync {
     /// Returns the transport's own (for example the vendor's) description of the operation that has
     /// just failed; `None` if it has none.

@@ -213,8 +213,8 @@ impl OpenState {
     pub const CLOSED: u32 = 2;
     /// State: this process is a fork of a process that had opened the library.
     pub const FORKED: u32 = 3;
-    /// State: calls may pass, and each is recorded in a trace. A state of its own, so that calls
-    /// without a trace check nothing more.
+    /// State: calls may pass, and each is recorded in a trace. This is a separate state, so that
+    /// untraced calls need no second check.
     pub const TRACED: u32 = 4;
 
     /// Creates the state of a library that was never opened.
