@@ -62,7 +62,7 @@ pub mod types;
 use crate::abi::handle::dtl_request_t;
 use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeSet;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 /// Shutdown functions of one kind of object.
 pub struct Shutdown {
@@ -173,6 +173,11 @@ pub fn for_ever(text: &CStr) -> &'static CStr {
     let kept: &'static CStr = Box::leak(text.to_owned().into_boxed_c_str());
     texts.insert(kept);
     kept
+}
+
+/// Returns a copy of `text` that is never freed, for a field of a C struct; a NUL becomes '?'.
+pub fn c_text_for_ever(text: &str) -> *const std::ffi::c_char {
+    for_ever(&CString::new(text.replace('\0', "?")).unwrap_or_default()).as_ptr()
 }
 
 /// Checks the name of a backend, plugin or environment.

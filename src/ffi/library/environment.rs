@@ -6,7 +6,7 @@ use crate::backend::vtable_backend;
 use crate::error::{Error, Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
-use crate::runtime::environment::{self, Description, EnvironmentInfo, Lists, Requirement};
+use crate::runtime::environment::{self, Description, Lists, Requirement};
 use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 
@@ -244,18 +244,8 @@ pub unsafe extern "C" fn dtl_environment_at(
     out_info: *mut dtl_environment_info_t,
 ) -> dtl_status_t {
     Entry("dtl_environment_at").call(|_| {
-        let find = || match usize::try_from(index).ok().and_then(environment::at) {
-            Some(found) => Ok(found),
-            None => {
-                fail!(
-                    DTL_ERROR_OUT_OF_BOUNDS,
-                    "environment index {index}: there are {}",
-                    environment::count()
-                )
-            }
-        };
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, |info| find().map(|found| put(info, &found))) }
+        unsafe { args::fill(out_info, |info| environment::at(index).map(|found| *info = found)) }
     })
 }
 
@@ -272,21 +262,6 @@ pub unsafe extern "C" fn dtl_environment_info(
         // SAFETY: the caller's contract: a NUL-terminated text or null.
         let name = unsafe { args::text(name, "name") }?;
         // SAFETY: the caller's contract.
-        unsafe {
-            args::fill(out_info, |info| environment::info(name).map(|found| put(info, &found)))
-        }
+        unsafe { args::fill(out_info, |info| environment::info(name).map(|found| *info = found)) }
     })
-}
-
-fn put(info: &mut dtl_environment_info_t, found: &EnvironmentInfo) {
-    (info.state, info.status, info.uses) = (found.state, found.status, found.uses);
-    [
-        info.name,
-        info.version,
-        info.depends,
-        info.packages,
-        info.headers,
-        info.libraries,
-        info.reason,
-    ] = found.texts.map(|text| text.as_ptr());
 }

@@ -3,7 +3,6 @@
 use crate::abi::backend::plugin::dtl_plugin_info_t;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
-use crate::error::fail;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::plugins;
@@ -113,26 +112,7 @@ pub unsafe extern "C" fn dtl_plugin_at(
 ) -> dtl_status_t {
     let describe = |info: &mut dtl_plugin_info_t| {
         plugins::search();
-        let Some(found) = usize::try_from(index).ok().and_then(plugins::at) else {
-            return fail!(
-                DTL_ERROR_OUT_OF_BOUNDS,
-                "plugin index {index}: there are {}",
-                plugins::count()
-            );
-        };
-        (info.state, info.status, info.abi_version) =
-            (found.state, found.status, found.abi_version);
-        let texts = found.texts.map(|text| text.as_ptr());
-        [
-            info.path,
-            info.reason,
-            info.origin,
-            info.name,
-            info.version,
-            info.description,
-            info.backends,
-        ] = texts;
-        Ok(())
+        plugins::at(index).map(|found| *info = found)
     };
     // SAFETY: the caller's contract.
     Entry("dtl_plugin_at").wait(|_| Ok(()), |()| unsafe { args::fill(out_info, describe) })

@@ -14,14 +14,13 @@ mod version;
 pub use self::start::{EnvironmentRefs, finalize_all, release, require};
 pub use version::{Requirement, check as check_version};
 
-use super::{check_name, for_ever};
+use super::{c_text_for_ever, check_name};
 use crate::abi::backend::environment::*;
-use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_SUCCESS, dtl_status_t};
+use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_SUCCESS};
 use crate::error::{Error, Result, fail};
 use crate::sys::memory::buf::{Addr, AlignedBlock};
 use crate::sys::sync::lock::{Condvar, Mutex, MutexGuard};
 use plan::StartStep;
-use std::ffi::{CStr, CString};
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 
@@ -300,35 +299,28 @@ fn add_new(all: &mut Vec<String>, more: &[String]) {
     }
 }
 
-/// State of an environment; the texts are never freed.
-pub struct EnvironmentInfo {
-    /// DTL_ENVIRONMENT_ constant.
-    pub state: i32,
-    /// Status of the last attempt.
-    pub status: dtl_status_t,
-    /// Number of outstanding references acquired with dtl_environment_require.
-    pub uses: u64,
-    /// Strings in this order: name, version, depends, packages, headers, libraries, reason.
-    pub texts: [&'static CStr; 7],
-}
-
 /// Returns the number of registered environments.
 pub fn count() -> usize {
     STATE.lock().records.len()
 }
 
-/// Returns the state of the environment at an index.
-pub fn at(index: usize) -> Option<EnvironmentInfo> {
-    STATE.lock().records.get(index).map(describe)
+/// Returns the state of the environment at an index; the strings are never freed.
+pub fn at(index: u64) -> Result<dtl_environment_info_t> {
+    let state = STATE.lock();
+    let count = state.records.len();
+    match usize::try_from(index).ok().and_then(|index| state.records.get(index)) {
+        Some(record) => Ok(describe(record)),
+        None => fail!(DTL_ERROR_OUT_OF_BOUNDS, "environment index {index}: there are {count}"),
+    }
 }
 
-/// Returns the state of the environment of a name.
-pub fn info(name: &str) -> Result<EnvironmentInfo> {
+/// Returns the state of the environment of a name; the strings are never freed.
+pub fn info(name: &str) -> Result<dtl_environment_info_t> {
     let state = STATE.lock();
     find(&state.records, name).map(describe).ok_or_else(|| unknown(&state.records, name))
 }
 
-fn describe(record: &EnvironmentRecord) -> EnvironmentInfo {
+fn describe(record: &EnvironmentRecord) -> dtl_environment_info_t {
     let EnvironmentRecord { description, failure, .. } = record;
     let state = match (&record.phase, failure) {
         (Phase::Idle, Some(_)) => DTL_ENVIRONMENT_FAILED,
@@ -339,21 +331,19 @@ fn describe(record: &EnvironmentRecord) -> EnvironmentInfo {
     };
     let depends: Vec<String> = description.depends.iter().map(Requirement::to_string).collect();
     let Lists { packages, headers, libraries } = &description.lists;
-    let texts = [
-        description.name.clone(),
-        description.version.clone(),
-        depends.join(", "),
-        packages.join(", "),
-        headers.join(", "),
-        libraries.join(", "),
-        failure.as_ref().map_or(String::new(), |error| error.text().to_owned()),
-    ];
-    EnvironmentInfo {
+    dtl_environment_info_t {
+        struct_size: size_of::<dtl_environment_info_t>() as u32,
         state,
         status: failure.as_ref().map_or(DTL_SUCCESS, Error::status),
+        reserved: 0,
         uses: record.uses + record.holds,
-        texts: texts
-            .map(|text| for_ever(&CString::new(text.replace('\0', "?")).unwrap_or_default())),
+        name: c_text_for_ever(&description.name),
+        version: c_text_for_ever(&description.version),
+        depends: c_text_for_ever(&depends.join(", ")),
+        packages: c_text_for_ever(&packages.join(", ")),
+        headers: c_text_for_ever(&headers.join(", ")),
+        libraries: c_text_for_ever(&libraries.join(", ")),
+        reason: c_text_for_ever(failure.as_ref().map_or("", Error::text)),
     }
 }
 

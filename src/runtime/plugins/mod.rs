@@ -20,17 +20,16 @@ pub use handlers::{end_replaced, register_handler, unregister};
 use super::environment::{self, Requirement};
 use super::registry::{self, Backend};
 use super::trace::{self, Args};
-use super::{for_ever, log};
-use crate::abi::backend::plugin::{DTL_PLUGIN_FAILED, DTL_PLUGIN_IDLE, DTL_PLUGIN_LOADED};
+use super::{c_text_for_ever, log};
+use crate::abi::backend::plugin::*;
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
-use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_SUCCESS, dtl_status_t};
+use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_SUCCESS};
 use crate::error::{Error, Result, fail};
 use crate::sys::{
     handles::epoch,
     os::dl::{self, Identity, Refusal, Trusted},
-    sync::lock::{Condvar, Mutex, MutexGuard},
+    sync::lock::{Condvar, Mutex},
 };
-use std::ffi::{CStr, CString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,18 +64,6 @@ pub struct PluginDescription {
     pub spoken: u32,
     /// Environments that the plugin's backends require.
     pub environments: Vec<Requirement>,
-}
-
-/// State of one plugin file or folder. The strings are never freed.
-pub struct PluginInfo {
-    /// DTL_PLUGIN_LOADED, DTL_PLUGIN_FAILED or DTL_PLUGIN_IDLE.
-    pub state: i32,
-    /// Status of the last attempt to load the file.
-    pub status: dtl_status_t,
-    /// Agreed ABI version; 0 = none.
-    pub abi_version: u32,
-    /// Strings in this order: path, reason, origin, name, version, description, backends.
-    pub texts: [&'static CStr; 7],
 }
 
 #[derive(Default)]
@@ -223,11 +210,8 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
     STATE.lock().current = Some(Current { facts, ..Current::default() });
     step("its load");
     let outcome = plugin.load();
-    let current = STATE.lock().current.take();
-    let failure = current.as_ref().and_then(|current| current.failure.clone());
-    let (backends, environments, handlers) = current
-        .map(|current| (current.backends, current.environments, current.handlers))
-        .unwrap_or_default();
+    let Current { failure, environments, backends, handlers, .. } =
+        STATE.lock().current.take().unwrap_or_default();
     let outcome = match (outcome, &failure) {
         (Ok(()), Some(error)) if backends.is_empty() => Err(error.clone().within(
             "its load returned success but registered no backend, because backend_register failed",
@@ -475,13 +459,17 @@ pub fn count() -> usize {
     STATE.lock().records.len()
 }
 
-/// Returns the state of the file or folder at an index.
-pub fn at(index: usize) -> Option<PluginInfo> {
-    let state: MutexGuard<LoaderState> = STATE.lock();
-    state.records.get(index).map(describe)
+/// Returns the state of the file or folder at an index; the strings are never freed.
+pub fn at(index: u64) -> Result<dtl_plugin_info_t> {
+    let state = STATE.lock();
+    let count = state.records.len();
+    match usize::try_from(index).ok().and_then(|index| state.records.get(index)) {
+        Some(record) => Ok(describe(record)),
+        None => fail!(DTL_ERROR_OUT_OF_BOUNDS, "plugin index {index}: there are {count}"),
+    }
 }
 
-fn describe(record: &PluginRecord) -> PluginInfo {
+fn describe(record: &PluginRecord) -> dtl_plugin_info_t {
     let backends: Vec<String> =
         registered(&record.backends).into_iter().map(|(_, name)| name).collect();
     let state = match &record.failure {
@@ -491,22 +479,18 @@ fn describe(record: &PluginRecord) -> PluginInfo {
     };
     let facts = record.plugin.as_ref().map(|plugin| plugin.facts().clone()).unwrap_or_default();
     let reason = record.failure.as_ref().or(record.dropped.as_ref()).map_or("", Error::text);
-    let path = record.path.to_string_lossy();
-    let texts = [
-        &path,
-        reason,
-        record.origin,
-        &facts.name,
-        &facts.version,
-        &facts.description,
-        &backends.join(", "),
-    ];
-    PluginInfo {
+    dtl_plugin_info_t {
+        struct_size: size_of::<dtl_plugin_info_t>() as u32,
         state,
         status: record.failure.as_ref().map_or(DTL_SUCCESS, Error::status),
         abi_version: facts.spoken,
-        texts: texts
-            .map(|text| for_ever(&CString::new(text.replace('\0', "?")).unwrap_or_default())),
+        path: c_text_for_ever(&record.path.to_string_lossy()),
+        reason: c_text_for_ever(reason),
+        origin: c_text_for_ever(record.origin),
+        name: c_text_for_ever(&facts.name),
+        version: c_text_for_ever(&facts.version),
+        description: c_text_for_ever(&facts.description),
+        backends: c_text_for_ever(&backends.join(", ")),
     }
 }
 
