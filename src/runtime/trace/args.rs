@@ -70,30 +70,17 @@ impl Args {
 
     /// Merges two sets of arguments; where both have a value, `later` takes precedence.
     pub(super) fn and(self, later: &Args) -> Args {
-        let mut all = self;
         let of = |bit| later.has & bit != 0;
-        if of(DTL_TRACE_HAS_BYTES) {
-            all.bytes = later.bytes;
+        Args {
+            has: self.has | later.has,
+            bytes: if of(DTL_TRACE_HAS_BYTES) { later.bytes } else { self.bytes },
+            peer: if of(DTL_TRACE_HAS_PEER) { later.peer } else { self.peer },
+            tag: if of(DTL_TRACE_HAS_TAG) { later.tag } else { self.tag },
+            comm: if of(DTL_TRACE_HAS_COMM) { later.comm } else { self.comm },
+            dtype: if of(DTL_TRACE_HAS_DTYPE) { later.dtype } else { self.dtype },
+            op: if of(DTL_TRACE_HAS_OP) { later.op } else { self.op },
+            what: if of(DTL_TRACE_HAS_WHAT) { later.what } else { self.what },
         }
-        if of(DTL_TRACE_HAS_PEER) {
-            all.peer = later.peer;
-        }
-        if of(DTL_TRACE_HAS_TAG) {
-            all.tag = later.tag;
-        }
-        if of(DTL_TRACE_HAS_COMM) {
-            all.comm = later.comm;
-        }
-        if of(DTL_TRACE_HAS_DTYPE) {
-            all.dtype = later.dtype;
-        }
-        if of(DTL_TRACE_HAS_OP) {
-            all.op = later.op;
-        }
-        if of(DTL_TRACE_HAS_WHAT) {
-            all.what = later.what;
-        }
-        Args { has: self.has | later.has, ..all }
     }
 
     /// Returns the text of the event.

@@ -6,7 +6,6 @@
 //! drains the journals itself. An error of the file ends the trace and has no other effect.
 
 use super::args::{Phase, TraceEvent};
-use super::names::Name;
 use super::text::{self, EventOrigin};
 use crate::error::{Error, Result, fail};
 use crate::runtime::trace::spsc_queue;
@@ -82,7 +81,7 @@ struct TraceFileState {
 /// Journal of a thread, and the calls of the thread that are in progress.
 struct JournalState {
     journal: Arc<Journal>,
-    open: Vec<(Name, Name)>,
+    open: Vec<TraceEvent>,
     /// True if the thread had ended before its journal was last drained; no more events follow.
     has_ended: bool,
 }
@@ -92,7 +91,7 @@ struct JournalState {
 /// operation began in an earlier trace, the end event is never written.
 #[derive(Default)]
 struct Operations {
-    open: BTreeMap<u64, (Name, Name)>,
+    open: BTreeMap<u64, TraceEvent>,
     early: BTreeMap<u64, (EventOrigin, TraceEvent)>,
 }
 
@@ -107,7 +106,7 @@ impl Operations {
         match (is_begin, self.early.remove(&event.id)) {
             (true, Some(end)) => [Some((place, event)), Some(end)],
             (true, None) => {
-                self.open.insert(event.id, (event.category, event.name));
+                self.open.insert(event.id, event);
                 [Some((place, event)), None]
             }
             (false, _) if self.open.remove(&event.id).is_some() => [Some((place, event)), None],
@@ -266,7 +265,7 @@ impl Trace {
             while let Some(event) = known.journal.events.take().and_then(TraceEvent::of_record) {
                 let now = match event.phase {
                     Phase::Begin => {
-                        known.open.push((event.category, event.name));
+                        known.open.push(event);
                         [Some((place, event)), None]
                     }
                     Phase::End => [known.open.pop().map(|_| (place, event)), None],
@@ -300,20 +299,14 @@ impl Trace {
         self.drain(&mut state);
         let now = wait::node_ns();
         for known in std::mem::take(&mut state.journals) {
-            for (category, name) in known.open.iter().rev() {
-                let place = self.place(&known.journal);
-                text::unfinished(&mut state.text, place, (Phase::End, 0), (*category, *name), now);
+            let place = self.place(&known.journal);
+            for begin in known.open.iter().rev() {
+                text::unfinished(&mut state.text, place, begin, now);
             }
         }
-        for (id, (category, name)) in std::mem::take(&mut state.operations).open {
-            let place = EventOrigin { rank: self.rank, thread: process::thread_id() };
-            text::unfinished(
-                &mut state.text,
-                place,
-                (Phase::OperationEnd, id),
-                (category, name),
-                now,
-            );
+        let place = EventOrigin { rank: self.rank, thread: process::thread_id() };
+        for begin in std::mem::take(&mut state.operations).open.values() {
+            text::unfinished(&mut state.text, place, begin, now);
         }
         text::end(&mut state.text, self.rank, now);
         self.write(&mut state);

@@ -209,11 +209,11 @@ pub fn about(args: impl FnOnce() -> Args) {
 #[cold]
 pub fn operation_begin(id: u64, name: &'static str, args: &Args) {
     thread::about(args);
-    thread::operation(true, id, name, args);
+    thread::operation(args::Phase::OperationBegin, id, name, *args);
 }
 
 /// Records the end of the operation `id`.
 #[cold]
 pub fn operation_end(id: u64, name: &'static str) {
-    thread::operation(false, id, name, &Args::NONE);
+    thread::operation(args::Phase::OperationEnd, id, name, Args::NONE);
 }

@@ -22,7 +22,7 @@ impl Name {
         NAMES.get(self.0 as usize).copied().unwrap_or(c"?")
     }
 
-    fn of(text: &str) -> (Name, &'static CStr) {
+    fn of(text: &str) -> Name {
         let text = for_ever(&CString::new(text).unwrap_or_default());
         let mut count = COUNT.lock();
         let known =
@@ -32,29 +32,23 @@ impl Name {
             *count += usize::from(NAMES.set(number, text).is_some());
             number
         });
-        (Name(number as u32), text)
+        Name(number as u32)
     }
 }
 
 /// Cache of the names that a thread has used, which finds a name without a lock. Keyed by address,
 /// because names are constants of the program.
-pub(super) struct NameCache([Option<(usize, usize, Name, &'static CStr)>; 64]);
+pub(super) struct NameCache([Option<(usize, usize, Name)>; 64]);
 
 impl NameCache {
     pub(super) const NONE: NameCache = NameCache([None; 64]);
 
-    pub(super) fn name(&mut self, text: &'static str) -> (Name, &'static CStr) {
+    pub(super) fn name(&mut self, text: &'static str) -> Name {
         let (at, len) = (text.as_ptr().addr(), text.len());
         let Some(place) = self.0.get_mut((at ^ at >> 6) % 64) else { return Name::of(text) };
         match place {
-            Some((known_at, known_len, name, text)) if (*known_at, *known_len) == (at, len) => {
-                (*name, text)
-            }
-            _ => {
-                let (name, text) = Name::of(text);
-                *place = Some((at, len, name, text));
-                (name, text)
-            }
+            Some((known_at, known_len, name)) if (*known_at, *known_len) == (at, len) => *name,
+            _ => place.insert((at, len, Name::of(text))).2,
         }
     }
 }

@@ -4,7 +4,6 @@
 //! end of a span within a thread, b and e those of an operation, matched by category and id.
 
 use super::args::{Phase, TraceEvent};
-use super::names::Name;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::trace::*;
 use crate::error::{Result, fail, status_name};
@@ -145,69 +144,48 @@ pub(super) fn name_thread(text: &mut String, rank: i32, thread: i32) {
 
 /// Appends an event.
 pub(super) fn event(text: &mut String, place: EventOrigin, event: &TraceEvent) {
-    head(text, place, (event.phase, event.id), (event.category, event.name), event.time_ns);
+    head(text, place, event);
     let args = &event.args;
-    let mut more = More { text, is_first: true };
-    if args.has & DTL_TRACE_HAS_BYTES != 0 {
-        more.number("bytes", args.bytes);
-    }
-    if args.has & DTL_TRACE_HAS_PEER != 0 {
-        more.number("peer", args.peer);
-    }
-    if args.has & DTL_TRACE_HAS_TAG != 0 {
-        more.number("tag", args.tag);
-    }
-    if args.has & DTL_TRACE_HAS_COMM != 0 {
-        // As text: JSON numbers have 53 bits only.
-        more.text("comm", &format!("{:#x}", args.comm));
-    }
-    if args.has & DTL_TRACE_HAS_DTYPE != 0 {
-        more.text("dtype", &types::dtype_text(args.dtype));
-    }
-    if args.has & DTL_TRACE_HAS_OP != 0 {
-        more.text("op", &types::op_text(args.op));
-    }
-    if args.has & DTL_TRACE_HAS_WHAT != 0 {
-        more.text("what", args.text());
-    }
+    let mut more = More { text, has: args.has, is_first: true };
+    more.number(DTL_TRACE_HAS_BYTES, "bytes", args.bytes);
+    more.number(DTL_TRACE_HAS_PEER, "peer", args.peer);
+    more.number(DTL_TRACE_HAS_TAG, "tag", args.tag);
+    // As text: JSON numbers have 53 bits only.
+    more.text(DTL_TRACE_HAS_COMM, "comm", || format!("{:#x}", args.comm));
+    more.text(DTL_TRACE_HAS_DTYPE, "dtype", || types::dtype_text(args.dtype));
+    more.text(DTL_TRACE_HAS_OP, "op", || types::op_text(args.op));
+    more.text(DTL_TRACE_HAS_WHAT, "what", || args.text());
     if event.status != DTL_SUCCESS {
-        more.text("status", &status_name(event.status).to_string_lossy());
+        more.key("status");
+        quoted(text, &status_name(event.status).to_string_lossy());
     }
     text.push_str("}}");
     text.push_str(NEXT);
 }
 
 /// Appends an end event for a call or operation that was in progress when the trace ended.
-pub(super) fn unfinished(
-    text: &mut String,
-    place: EventOrigin,
-    which: (Phase, u64),
-    names: (Name, Name),
-    now: u64,
-) {
-    head(text, place, which, names, now);
+pub(super) fn unfinished(text: &mut String, place: EventOrigin, begin: &TraceEvent, now: u64) {
+    let phase = match begin.phase {
+        Phase::Begin => Phase::End,
+        _ => Phase::OperationEnd,
+    };
+    head(text, place, &TraceEvent { phase, time_ns: now, ..*begin });
     text.push_str("\"unfinished\":1}}");
     text.push_str(NEXT);
 }
 
 /// Appends all members of an event except its arguments.
-fn head(
-    text: &mut String,
-    place: EventOrigin,
-    (phase, id): (Phase, u64),
-    (category, name): (Name, Name),
-    now: u64,
-) {
-    let (category, name) = (category.text().to_string_lossy(), name.text().to_string_lossy());
+fn head(text: &mut String, place: EventOrigin, event: &TraceEvent) {
+    let [category, name] = [event.category, event.name].map(|name| name.text().to_string_lossy());
     let EventOrigin { rank, thread } = place;
-    let _ =
-        write!(text, "{{\"ph\":\"{}\",\"cat\":\"{category}\",\"name\":\"{name}\",", phase.letter());
-    if matches!(phase, Phase::OperationBegin | Phase::OperationEnd) {
+    let phase = event.phase.letter();
+    let _ = write!(text, "{{\"ph\":\"{phase}\",\"cat\":\"{category}\",\"name\":\"{name}\",");
+    if matches!(event.phase, Phase::OperationBegin | Phase::OperationEnd) {
         // Local to this process, because another rank may use the same id.
-        let _ = write!(text, "\"id2\":{{\"local\":\"{id:#x}\"}},");
+        let _ = write!(text, "\"id2\":{{\"local\":\"{:#x}\"}},", event.id);
     }
     let _ = write!(text, "\"pid\":{rank},\"tid\":{thread},\"ts\":");
-    time(text, now);
+    time(text, event.time_ns);
     text.push_str(",\"args\":{");
 }
 
@@ -219,6 +197,8 @@ fn time(text: &mut String, ns: u64) {
 /// Writer of the arguments of an event.
 struct More<'a> {
     text: &'a mut String,
+    /// DTL_TRACE_HAS_ bits of the arguments that the event has; the others are omitted.
+    has: u32,
     is_first: bool,
 }
 
@@ -228,14 +208,18 @@ impl More<'_> {
         let _ = write!(self.text, "{comma}\"{key}\":");
     }
 
-    fn number(&mut self, key: &str, value: impl std::fmt::Display) {
-        self.key(key);
-        let _ = write!(self.text, "{value}");
+    fn number(&mut self, bit: u32, key: &str, value: impl std::fmt::Display) {
+        if self.has & bit != 0 {
+            self.key(key);
+            let _ = write!(self.text, "{value}");
+        }
     }
 
-    fn text(&mut self, key: &str, value: &str) {
-        self.key(key);
-        quoted(self.text, value);
+    fn text<T: AsRef<str>>(&mut self, bit: u32, key: &str, value: impl FnOnce() -> T) {
+        if self.has & bit != 0 {
+            self.key(key);
+            quoted(self.text, value().as_ref());
+        }
     }
 }
 

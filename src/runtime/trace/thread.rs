@@ -8,7 +8,6 @@ use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::trace::{DTL_TRACE_OPERATION, dtl_trace_event_t};
 use crate::sys::sync::wait;
 use std::cell::RefCell;
-use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,14 +35,11 @@ struct Thread {
 /// Call or span in progress.
 struct OpenSpan {
     kind: i32,
-    category: &'static str,
-    name: &'static str,
-    id: u64,
+    /// End event, with the arguments that were added since the begin event.
+    end: TraceEvent,
     /// Numbers of the file and of the tool that received the begin event.
     file: Option<u64>,
     tool: Option<u64>,
-    /// Arguments that were added since the begin event.
-    about: Args,
 }
 
 /// Event for a tool, which is passed on once the thread's state is not borrowed any more.
@@ -90,34 +86,43 @@ impl Thread {
         self.last_id
     }
 
+    /// Returns an event without its time, which [`Thread::tell`] adds.
+    fn event(
+        &mut self,
+        phase: Phase,
+        category: &'static str,
+        name: &'static str,
+        id: u64,
+        args: Args,
+    ) -> TraceEvent {
+        let (category, name) = (self.known.name(category), self.known.name(name));
+        TraceEvent { phase, category, name, id, time_ns: 0, status: DTL_SUCCESS, args }
+    }
+
     /// Writes an event to the file if the file has received its begin event, and returns the event
     /// for the tool.
     fn tell(
         &mut self,
         kind: i32,
-        event: &SourceEvent,
+        event: TraceEvent,
         file: Option<u64>,
         tool: Option<u64>,
     ) -> Option<ToolEvent> {
-        let ((category, category_text), (name, name_text)) =
-            (self.known.name(event.category), self.known.name(event.name));
-        let SourceEvent { phase, id, status, args, .. } = *event;
-        let time_ns = wait::node_ns();
+        let event = TraceEvent { time_ns: wait::node_ns(), ..event };
         if let (Some(trace), Some(journal)) = (&self.sinks.file, &self.journal) {
             if file == Some(trace.number()) {
-                trace
-                    .put(journal, &TraceEvent { phase, category, name, id, time_ns, status, args });
+                trace.put(journal, &event);
             }
         }
         let tool = self.sinks.tool.filter(|now| tool == Some(now.number))?;
-        let c_text = |text: &'static CStr| text.as_ptr();
+        let TraceEvent { phase, category, name, id, time_ns, status, args } = event;
         let event = dtl_trace_event_t {
             struct_size: size_of::<dtl_trace_event_t>() as u32,
             kind,
             id,
             time_ns,
-            category: c_text(category_text),
-            name: c_text(name_text),
+            category: category.text().as_ptr(),
+            name: name.text().as_ptr(),
             has: args.has,
             status,
             bytes: args.bytes,
@@ -144,24 +149,17 @@ impl Thread {
     }
 }
 
-/// Event with the names that its source passed.
-struct SourceEvent {
-    phase: Phase,
-    category: &'static str,
-    name: &'static str,
-    id: u64,
-    status: dtl_status_t,
-    args: Args,
-}
-
-/// Runs `work` with the thread's tracing state; `None` while the thread ends or is in a tool.
-fn with_mine<R>(work: impl FnOnce(&mut Thread) -> R) -> Option<R> {
-    let traced = MINE.try_with(|mine| {
+/// Runs `work` with the thread's tracing state, and passes the event that it returns to the tool.
+/// Does nothing while the thread ends or is in a tool.
+fn with_mine(work: impl FnOnce(&mut Thread) -> Option<ToolEvent>) {
+    let event = MINE.try_with(|mine| {
         let mut mine = mine.try_borrow_mut().ok()?;
         let mine = mine.get_or_insert_with(|| Box::new(Thread::NEW));
-        (!mine.is_in_tool).then(|| work(mine))
+        if mine.is_in_tool { None } else { work(mine) }
     });
-    traced.ok().flatten()
+    if let Ok(Some(event)) = event {
+        event.tell();
+    }
 }
 
 impl ToolEvent {
@@ -183,60 +181,48 @@ impl ToolEvent {
 /// Records the begin of a call or span. Returns false if there is no sink; [`end`] must then not be
 /// called.
 pub(super) fn begin(kind: i32, category: &'static str, name: &'static str, args: Args) -> bool {
-    let begun = with_mine(|mine| {
+    let mut is_open = false;
+    with_mine(|mine| {
         mine.refresh();
         let (file, tool) = (mine.file_number(), mine.tool_number());
         if (file.is_none() || mine.journal.is_none()) && tool.is_none() {
-            return (false, None);
+            return None;
         }
+        is_open = true;
         let id = mine.new_id();
-        mine.open.push(OpenSpan { kind, category, name, id, file, tool, about: Args::NONE });
-        let event =
-            SourceEvent { phase: Phase::Begin, category, name, id, status: DTL_SUCCESS, args };
-        (true, mine.tell(kind, &event, file, tool))
+        let begin = mine.event(Phase::Begin, category, name, id, args);
+        let end = TraceEvent { phase: Phase::End, args: Args::NONE, ..begin };
+        mine.open.push(OpenSpan { kind, end, file, tool });
+        mine.tell(kind, begin, file, tool)
     });
-    let Some((is_open, telling)) = begun else { return false };
-    telling.into_iter().for_each(ToolEvent::tell);
     is_open
 }
 
 /// Records the end of the innermost call or span.
 pub(super) fn end(status: dtl_status_t) {
-    let telling = with_mine(|mine| {
+    with_mine(|mine| {
         mine.refresh();
-        let OpenSpan { kind, category, name, id, file, tool, about } = mine.open.pop()?;
-        let event = SourceEvent { phase: Phase::End, category, name, id, status, args: about };
-        mine.tell(kind, &event, file, tool)
+        let OpenSpan { kind, end, file, tool } = mine.open.pop()?;
+        mine.tell(kind, TraceEvent { status, ..end }, file, tool)
     });
-    telling.flatten().into_iter().for_each(ToolEvent::tell);
 }
 
 /// Adds arguments to the innermost call or span.
 pub(super) fn about(args: &Args) {
     with_mine(|mine| {
-        if let Some(open) = mine.open.last_mut() {
-            open.about = open.about.and(args);
-        }
+        let OpenSpan { end, .. } = mine.open.last_mut()?;
+        end.args = end.args.and(args);
+        None
     });
 }
 
 /// Records the begin or the end of an operation.
-pub(super) fn operation(begins: bool, id: u64, name: &'static str, args: &Args) {
-    let telling = with_mine(|mine| {
+pub(super) fn operation(phase: Phase, id: u64, name: &'static str, args: Args) {
+    with_mine(|mine| {
         mine.refresh();
-        let phase = if begins { Phase::OperationBegin } else { Phase::OperationEnd };
-        let event = SourceEvent {
-            phase,
-            category: "operation",
-            name,
-            id,
-            status: DTL_SUCCESS,
-            args: *args,
-        };
-        let (file, tool) = (mine.file_number(), mine.tool_number());
-        mine.tell(DTL_TRACE_OPERATION, &event, file, tool)
+        let event = mine.event(phase, "operation", name, id, args);
+        mine.tell(DTL_TRACE_OPERATION, event, mine.file_number(), mine.tool_number())
     });
-    telling.flatten().into_iter().for_each(ToolEvent::tell);
 }
 
 impl Drop for Thread {
