@@ -51,7 +51,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "lines of src",
         budget: 92_000,
-        ceiling: 111_136,
+        ceiling: 111_072,
         mend: "simplify or delete before you add",
         measure: |tree| {
             Measured(tree.files.iter().map(|file| file.text.lines().count()).sum(), vec![])
@@ -60,7 +60,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "code lines of the library",
         budget: 62_000,
-        ceiling: 74_341,
+        ceiling: 74_275,
         mend: "simplify or delete before you add; tests, comments and blanks do not count",
         measure: |tree| Measured(tree.without_tests().map(code_lines).sum(), vec![]),
     },
@@ -177,11 +177,9 @@ const BUDGETS: &[Budget] = &[
         measure: |tree| {
             let table = tree.files.iter().find(|file| file.path.ends_with("settings/variables.rs"));
             let text = &table.expect("the table of variables").text;
-            let names = text.split("(").filter_map(|row| row.trim_start().strip_prefix('"'));
-            let names: BTreeSet<&str> = names
-                .filter_map(|row| row.split('"').next())
-                .filter(|name| name.contains('_'))
-                .collect();
+            let rows = text.lines().filter_map(|line| line.trim_start().split_once(": \""));
+            let is_name = |name: &&str| name.chars().all(|c| c == '_' || c.is_ascii_uppercase());
+            let names: BTreeSet<&str> = rows.map(|(name, _)| name).filter(is_name).collect();
             Measured(names.len(), vec![])
         },
     },
