@@ -191,14 +191,3 @@ pub fn check_name(noun: &str, name: &str) -> crate::error::Result<()> {
     }
     Ok(())
 }
-
-/// Returns an empty description of a memory kind.
-pub fn zeroed_kind_info() -> crate::abi::devices::device::dtl_mem_kind_info_t {
-    crate::abi::devices::device::dtl_mem_kind_info_t {
-        struct_size: size_of::<crate::abi::devices::device::dtl_mem_kind_info_t>() as u32,
-        reserved: 0,
-        properties: 0,
-        alignment: 0,
-        name: [0; 64],
-    }
-}

@@ -191,12 +191,7 @@ pub unsafe extern "C" fn dtl_policy_traits(
     Entry("dtl_policy_traits").call(|inside| {
         let policy = policy::find(inside, policy.id)?;
         // SAFETY: the caller's contract: a writable struct as long as its struct_size.
-        unsafe {
-            args::fill(out, |out: &mut dtl_policy_traits_t| {
-                *out = policy.traits();
-                Ok(())
-            })
-        }
+        unsafe { args::fill(out, || Ok(policy.traits())) }
     })
 }
 

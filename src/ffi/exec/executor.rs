@@ -218,14 +218,6 @@ pub unsafe extern "C" fn dtl_executor_info(
     Entry("dtl_executor_info").call(|inside| {
         let executor = handles::find::<Executor>(inside, executor.id)?;
         // SAFETY: the caller's contract: a writable struct as long as its struct_size.
-        unsafe {
-            args::fill(out_info, |out: &mut dtl_executor_info_t| {
-                let info = executor.info()?;
-                out.kind = info.kind;
-                out.max_parallelism = info.max_parallelism;
-                out.suggested_parallelism = info.suggested_parallelism;
-                Ok(())
-            })
-        }
+        unsafe { args::fill(out_info, || executor.info()) }
     })
 }

@@ -8,6 +8,7 @@ use crate::backend::vtable_backend::{self, Tables};
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::{self, Entry};
+use crate::from_c::blank;
 use crate::runtime::{device, plugins, registry, self_test};
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::Addr;
@@ -187,16 +188,16 @@ pub unsafe extern "C" fn dtl_backend_info(
 ) -> dtl_status_t {
     Entry("dtl_backend_info").call(|inside| {
         let backend = device::backend(inside, backend)?;
-        let describe = |info: &mut dtl_backend_info_t| {
-            info.components = backend.components();
-            info.auto_priority = backend.auto_priority;
-            info.is_builtin = i32::from(backend.builtin);
-            info.flags = backend.flags;
-            info.name = backend.name.as_ptr();
-            Ok(())
+        let info = dtl_backend_info_t {
+            components: backend.components(),
+            auto_priority: backend.auto_priority,
+            is_builtin: i32::from(backend.builtin),
+            flags: backend.flags,
+            name: backend.name.as_ptr(),
+            ..blank()
         };
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, describe) }
+        unsafe { args::fill(out_info, || Ok(info)) }
     })
 }
 

@@ -25,6 +25,7 @@ use crate::abi::devices::dispatch::*;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
+use crate::from_c::blank;
 use crate::sys::{
     handles::{
         epoch::{self, Guard},
@@ -452,13 +453,7 @@ pub fn open() -> Result<()> {
     for operation in
         [DTL_OPERATION_ALLOC, DTL_OPERATION_COPY, DTL_OPERATION_LAUNCH, DTL_OPERATION_COMPILE]
     {
-        let key = dtl_dispatch_key_t {
-            operation,
-            source: 0,
-            destination: 0,
-            schedule: 0,
-            reserved: [0; 2],
-        };
+        let key = dtl_dispatch_key_t { operation, ..blank() };
         let wanted = HandlerSpec {
             name: "the library".to_owned(),
             flags: DTL_DISPATCH_DEFAULT,

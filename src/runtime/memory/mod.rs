@@ -49,6 +49,7 @@ use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
+use crate::from_c::blank;
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::memory::heap::{self, Label};
@@ -399,7 +400,7 @@ pub fn dmabuf(inside: &Guard, region: Region) -> Result<(i32, u64)> {
 
 /// Describes the memory at an address. Fails with NOT_FOUND if neither the library nor a driver in
 /// use allocated it.
-pub fn query(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
+pub fn query(addr: Addr) -> Result<dtl_mem_info_t> {
     let mut found = find(addr);
     if found.is_none() {
         registry::detect_driver_use();
@@ -412,12 +413,14 @@ pub fn query(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
              treated as host memory"
         );
     };
-    out.backend = allocation.backend;
-    out.device = allocation.device;
-    out.kind = allocation.kind;
-    out.size_bytes = allocation.size;
-    out.base = std::ptr::with_exposed_provenance_mut(base);
-    Ok(())
+    Ok(dtl_mem_info_t {
+        backend: allocation.backend,
+        device: allocation.device,
+        kind: allocation.kind,
+        size_bytes: allocation.size,
+        base: std::ptr::with_exposed_provenance_mut(base),
+        ..blank()
+    })
 }
 
 /// Frees all memory that the program did not free. Called at finalize.
