@@ -180,6 +180,20 @@ pub fn c_text_for_ever(text: &str) -> *const std::ffi::c_char {
     for_ever(&CString::new(text.replace('\0', "?")).unwrap_or_default()).as_ptr()
 }
 
+/// Checks that `flags` have no bit but those of `known`, a constant with the name `known_name`.
+pub fn check_flags(
+    name: &str,
+    flags: impl Into<u64>,
+    known: impl Into<u64>,
+    known_name: &str,
+) -> crate::error::Result<()> {
+    let flags = flags.into();
+    if flags & !known.into() == 0 {
+        return Ok(());
+    }
+    crate::error::fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} {flags:#x}: only {known_name} is known")
+}
+
 /// Checks the name of a backend, plugin or environment.
 pub fn check_name(noun: &str, name: &str) -> crate::error::Result<()> {
     let good = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);

@@ -19,8 +19,8 @@ pub mod snapshot;
 pub mod text;
 
 use self::bitmap_index::{Slots, template};
-use super::invalid_handle;
 use super::registry::Backend;
+use super::{check_flags, invalid_handle};
 use crate::abi::devices::dispatch::*;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::word::*;
@@ -163,13 +163,9 @@ struct Writer {
 
 /// Creates a dispatcher and returns its handle.
 pub fn create(flags: u64) -> Result<dtl_dispatcher_t> {
-    if flags & !DTL_DISPATCHER_STRICT_DACE != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "dispatcher flags {flags:#x}: only DTL_DISPATCHER_STRICT_DACE is known"
-        );
-    }
-    match DISPATCHERS.insert(Arc::new(Dispatcher::new(flags & DTL_DISPATCHER_STRICT_DACE != 0))) {
+    let known = DTL_DISPATCHER_STRICT_DACE;
+    check_flags("dispatcher flags", flags, known, "DTL_DISPATCHER_STRICT_DACE")?;
+    match DISPATCHERS.insert(Arc::new(Dispatcher::new(flags & known != 0))) {
         Some(id) => Ok(dtl_dispatcher_t { id }),
         None => fail!(DTL_ERROR_LIMIT, "no dispatcher handle is left; destroy some"),
     }

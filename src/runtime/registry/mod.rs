@@ -8,7 +8,7 @@
 
 use super::component::{Availability, BackendProbe, Comm, Device, Exec, Memory, Modules, Transfer};
 use super::environment::{self, Requirement};
-use super::{explain, settings};
+use super::{check_flags, explain, settings};
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
@@ -282,12 +282,7 @@ pub fn add_in_place(
     backend: Arc<Backend>,
     flags: u64,
 ) -> Result<(dtl_backend_t, Option<Replaced>)> {
-    if flags & !DTL_REGISTER_REPLACE != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "flags {flags:#x}: only DTL_REGISTER_REPLACE is known"
-        );
-    }
+    check_flags("flags", flags, DTL_REGISTER_REPLACE, "DTL_REGISTER_REPLACE")?;
     names::check_backend_name(backend.name())?;
     let mut named = NAMED.write();
     let taken = named.iter().position(|known| known.name == backend.name);
