@@ -2,7 +2,7 @@
 
 use super::version::Requirement;
 use super::{EnvironmentRecord, find};
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 
 /// Maximum depth of dependencies between environments.
 const DEEPEST: usize = 64;
@@ -96,11 +96,9 @@ impl<'a> Walk<'a> {
 /// Creates the NOT_FOUND error for a name that is not registered.
 pub(super) fn unknown(known: &[&str], name: &str, way: &str) -> crate::error::Error {
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    crate::error::Error::new(
-        crate::abi::status::DTL_ERROR_NOT_FOUND,
-        format!(
-            "environment {name} is not registered{way}: register it (dtl_environment_register) or \
+    failure!(
+        DTL_ERROR_NOT_FOUND,
+        "environment {name} is not registered{way}: register it (dtl_environment_register) or \
              load the plugin that does; registered: {known}"
-        ),
     )
 }

@@ -12,7 +12,7 @@ use super::{check_flags, explain, settings};
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::handles::handle_table::HandleTable;
 use crate::sys::sync::lock::RwLock;
@@ -200,12 +200,10 @@ impl Backend {
     /// Creates the NOT_SUPPORTED error, for all callers, for a component that a backend lacks.
     #[cold]
     pub fn lacks(&self, what: &str) -> Error {
-        Error::new(
-            crate::abi::status::DTL_ERROR_NOT_SUPPORTED,
-            format!(
-                "backend {} provides no {what}, and there is no generic version of it",
-                self.name()
-            ),
+        failure!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "backend {} provides no {what}, and there is no generic version of it",
+            self.name()
         )
     }
 }

@@ -10,7 +10,7 @@ pub mod strided;
 
 use super::{Located, locate};
 use crate::abi::word::DTL_OPERATION_COPY;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{CopySide, Transfer};
 use crate::runtime::library_ops;
 use crate::runtime::memory::handlers::{self, Axes};
@@ -142,10 +142,7 @@ fn part<'g>(whole: &Located<'g>, offset: usize) -> Located<'g> {
 }
 
 fn no_stage(len: usize) -> Error {
-    Error::new(
-        crate::abi::status::DTL_ERROR_OUT_OF_MEMORY,
-        format!("no {len} bytes of host memory for a staged transfer"),
-    )
+    failure!(DTL_ERROR_OUT_OF_MEMORY, "no {len} bytes of host memory for a staged transfer")
 }
 
 /// Pitched 2-D range: rows of equal width, `pitch` bytes apart.
