@@ -473,10 +473,7 @@ pub fn destroy_all() {
 /// Drops all array handles without releasing the parent's arrays, in a forked child.
 pub fn forget_all() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    let inside = epoch::enter();
-    for id in ARRAYS.handles() {
-        std::mem::forget(ARRAYS.remove(&inside, id));
-    }
+    ARRAYS.drain(&epoch::enter()).for_each(std::mem::forget);
     LENT.store(0, Ordering::Relaxed);
     LOOPED.store(0, Ordering::Relaxed);
 }

@@ -466,22 +466,14 @@ pub fn open() -> Result<()> {
 /// Destroys all dispatchers and handlers. Called at finalize.
 pub fn destroy_all() {
     let inside = epoch::enter();
-    for id in DISPATCHERS.handles() {
-        if let Some(dispatcher) = DISPATCHERS.remove(&inside, id) {
-            dispatcher.clear(&inside);
-        }
-    }
+    DISPATCHERS.drain(&inside).for_each(|dispatcher| dispatcher.clear(&inside));
     snapshot::forget();
 }
 
 /// Removes all handles in a forked child without dropping the handlers, which belong to the parent.
 pub fn forget_all() {
     let inside = epoch::enter();
-    for id in DISPATCHERS.handles() {
-        std::mem::forget(DISPATCHERS.remove(&inside, id));
-    }
-    for id in REGISTRATIONS.handles() {
-        std::mem::forget(REGISTRATIONS.remove(&inside, id));
-    }
+    DISPATCHERS.drain(&inside).for_each(std::mem::forget);
+    REGISTRATIONS.drain(&inside).for_each(std::mem::forget);
     snapshot::forget();
 }

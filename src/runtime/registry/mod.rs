@@ -538,18 +538,12 @@ pub fn clear() {
     (events().all_removed)();
     *DEFAULT.write() = None;
     NAMED.write().clear();
-    let inside = epoch::enter();
-    for id in TABLE.handles() {
-        drop(TABLE.remove(&inside, id));
-    }
+    TABLE.drain(&epoch::enter()).for_each(drop);
 }
 
 /// Drops the handles in a forked child without destroying the backends.
 pub fn forget_all() {
     std::mem::forget(DEFAULT.write().take());
     std::mem::take(&mut *NAMED.write()).into_iter().for_each(std::mem::forget);
-    let inside = epoch::enter();
-    for id in TABLE.handles() {
-        std::mem::forget(TABLE.remove(&inside, id));
-    }
+    TABLE.drain(&epoch::enter()).for_each(std::mem::forget);
 }
