@@ -78,19 +78,21 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Expands to an [`Error`] with formatted text: `failure!(DTL_ERROR_X, "text {name}")`.
+/// Expands to an [`Error`] with formatted text: `failure!(DTL_ERROR_X, "text {name}")`. The text is
+/// formatted out of line, off the fast path.
 macro_rules! failure {
     ($status:ident, $($text:tt)+) => {
-        $crate::error::Error::new($crate::abi::status::$status, format!($($text)+))
+        $crate::error::rare(move || {
+            $crate::error::Error::new($crate::abi::status::$status, format!($($text)+))
+        })
     };
 }
 pub(crate) use failure;
 
-/// Expands to an `Err` with formatted text: `fail!(DTL_ERROR_X, "text {name}")`. The text is
-/// formatted out of line, off the fast path.
+/// Expands to an `Err` of [`failure`]: `fail!(DTL_ERROR_X, "text {name}")`.
 macro_rules! fail {
-    ($status:ident, $($text:tt)+) => {
-        Err($crate::error::rare(move || $crate::error::failure!($status, $($text)+)))
+    ($($error:tt)+) => {
+        Err($crate::error::failure!($($error)+))
     };
 }
 pub(crate) use fail;

@@ -1,7 +1,7 @@
 //! Arguments from C: checks of pointers, reading of texts, copying of sized structs in and out.
 
 use crate::abi::layouts::Described;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::from_c::{blank, check_pointer, claimed_size};
 pub(super) use crate::from_c::{take, text_or_null};
 use crate::hints;
@@ -68,10 +68,8 @@ pub(super) fn check_reserved(value: impl Into<u64>, name: &str) -> Result<()> {
 /// `pointer` is null or a NUL-terminated text that does not change during `'a`.
 pub(super) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str> {
     // SAFETY: the caller guarantees that `pointer` is null or an unchanging NUL-terminated text.
-    match unsafe { text_or_null(pointer, name) }? {
-        Some(text) => Ok(text),
-        None => fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL"),
-    }
+    unsafe { text_or_null(pointer, name) }?
+        .ok_or_else(|| failure!(DTL_ERROR_NULL_POINTER, "{name} is NULL"))
 }
 
 /// Returns a mandatory text without checking its content. Returns an error if `pointer` is null.
