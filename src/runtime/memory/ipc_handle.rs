@@ -158,21 +158,7 @@ pub fn import(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Addr, u64
     let device = device::get_or_first(backend)?;
     backend.memory_use.begin(backend)?;
     let made = map(backend, exports, &ticket, extent).and_then(|addr| {
-        let Extent { kind, size, align } = extent;
-        let (handle, hidden) = (backend.handle(), device_only::is_hidden(backend, kind));
-        let (imported, room, pool) = (true, size, 0);
-        let new = Allocation {
-            backend: handle,
-            device,
-            kind,
-            size,
-            room,
-            align,
-            pool,
-            imported,
-            hidden,
-            serial: 0,
-        };
+        let new = Allocation { imported: true, ..Allocation::new(backend, device, extent) };
         if enter_new(addr, new) {
             return Ok(addr);
         }

@@ -86,17 +86,23 @@ impl Allocation {
     /// Creates the entry of memory that another allocator allocates and frees, and that a backend
     /// can copy.
     pub fn of_others(backend: &Backend, device: i32, kind: dtl_enum_word_t, size: u64) -> Self {
-        let (hidden, backend) = (device_only::is_hidden(backend, kind), backend.handle());
+        let extent = Extent { kind, size, align: 1 };
+        Allocation { imported: true, ..Allocation::new(backend, device, extent) }
+    }
+
+    /// Creates the entry of memory that a backend has allocated in no pool.
+    fn new(backend: &Backend, device: i32, extent: Extent) -> Self {
+        let Extent { kind, size, align } = extent;
         Allocation {
-            backend,
+            backend: backend.handle(),
             device,
             kind,
             size,
             room: size,
-            align: 1,
+            align,
             pool: 0,
-            imported: true,
-            hidden,
+            imported: false,
+            hidden: device_only::is_hidden(backend, kind),
             serial: 0,
         }
     }
@@ -218,25 +224,9 @@ fn admit(
 ) -> Result<Addr> {
     backend.memory_use.begin(backend)?;
     let addr = take().inspect_err(|_| backend.memory_use.give_up())?;
-    let Extent { kind, size, align } = extent;
-    let (handle, hidden) = (backend.handle(), device_only::is_hidden(backend, kind));
-    let (pool, imported, room, serial) = (owner.pool(), false, size, 0);
-    backend.memory_use.grew(size, host_alloc::serves(handle));
-    enter(
-        addr,
-        Allocation {
-            backend: handle,
-            device,
-            kind,
-            size,
-            room,
-            align,
-            pool,
-            imported,
-            hidden,
-            serial,
-        },
-    );
+    let entry = Allocation { pool: owner.pool(), ..Allocation::new(backend, device, extent) };
+    backend.memory_use.grew(extent.size, host_alloc::serves(entry.backend));
+    enter(addr, entry);
     Ok(addr)
 }
 

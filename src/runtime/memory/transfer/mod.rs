@@ -28,20 +28,27 @@ pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
     if dst.is_empty() {
         return Ok(());
     }
-    if dst.overlaps(src) {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "source {:?} and destination {:?} overlap: {} bytes are to be copied, and the ranges \
-             begin {} bytes apart; copy through a third buffer",
-            src.addr(),
-            dst.addr(),
-            dst.len(),
-            src.addr().get().abs_diff(dst.addr().get())
-        );
-    }
+    check_apart(dst, src)?;
     let (dst, src) = (locate(inside, "destination", dst)?, locate(inside, "source", src)?);
     trace::about(|| what(&dst, &src));
     carry_out(inside, &dst, &src)
+}
+
+/// Fails if the ranges of a copy overlap.
+#[inline]
+fn check_apart(dst: Region, src: Region) -> Result<()> {
+    if !dst.overlaps(src) {
+        return Ok(());
+    }
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "source {:?} and destination {:?} overlap: {} bytes are to be copied, and the ranges \
+         begin {} bytes apart; copy through a third buffer",
+        src.addr(),
+        dst.addr(),
+        dst.len(),
+        src.addr().get().abs_diff(dst.addr().get())
+    )
 }
 
 /// Copies by the program's handler of the two memory kinds if there is one, else by the library.
