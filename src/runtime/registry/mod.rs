@@ -409,6 +409,10 @@ fn stale(handle: dtl_backend_t) -> Error {
 #[must_use]
 pub fn all(inside: &Guard) -> Vec<&Backend> {
     environment::search_plugins();
+    listed(inside)
+}
+
+fn listed(inside: &Guard) -> Vec<&Backend> {
     let handles: Vec<_> = NAMED.read().iter().map(|known| known.handle()).collect();
     handles.into_iter().filter_map(|handle| find(inside, handle).ok()).collect()
 }
@@ -519,15 +523,12 @@ fn automatic(inside: &Guard) -> Result<&Backend> {
 /// Initializes built-in backends whose driver the program uses, to recognize its pointers.
 pub fn detect_driver_use() {
     let inside = epoch::enter();
-    let handles: Vec<_> = NAMED.read().iter().map(|known| known.handle()).collect();
     let is_used = |backend: &&Backend| {
         backend.builtin
             && !backend.available.load(Ordering::Relaxed)
             && backend.presence.is_in_use()
     };
-    for backend in
-        handles.into_iter().filter_map(|handle| find(&inside, handle).ok()).filter(is_used)
-    {
+    for backend in listed(&inside).into_iter().filter(is_used) {
         // A failure is reported when a call names the backend.
         let _ = backend.availability();
     }
