@@ -2,7 +2,7 @@
 //! space, so the application may have allocated the memory. This module finds shared regions by
 //! their keys and allocates the synchronization words beside the data.
 
-use crate::error::{Error, Result, fail, failure};
+use crate::error::{Error, Result, fail};
 use crate::runtime::component::{self, PART_WORDS, PartKey, SharedOffer};
 use crate::sys::memory::buf::Region;
 use crate::sys::os::shm_segment::{SharedMapping, Span};
@@ -76,10 +76,13 @@ impl Parts {
 }
 
 fn gone(rank: i32) -> Error {
-    failure!(
+    use crate::abi::status::DTL_ERROR_NOT_FOUND;
+    Error::new(
         DTL_ERROR_NOT_FOUND,
-        "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
+        format!(
+            "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
              is another job's"
+        ),
     )
 }
 

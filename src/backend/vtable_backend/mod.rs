@@ -28,7 +28,7 @@ pub use handler::NativeHandler;
 use crate::abi::backend::vtable::*;
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::*;
-use crate::error::{self, Error, Result, fail, failure};
+use crate::error::{self, Error, Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::component::{Availability, BackendProbe};
 use crate::runtime::registry::Backend;
@@ -261,9 +261,11 @@ fn whole(component: &str, group: &str, slots: &[(&str, bool)]) -> Result<bool> {
     match missing {
         None => Ok(true),
         Some(_) if slots.iter().all(|(_, present)| !present) => Ok(false),
-        Some((name, _)) => Err(failure!(
+        Some((name, _)) => Err(Error::new(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{component}.{name} is NULL: the {group} slots come all together or not at all"
+            format!(
+                "{component}.{name} is NULL: the {group} slots come all together or not at all"
+            ),
         )),
     }
 }

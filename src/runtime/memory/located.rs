@@ -6,6 +6,7 @@ use crate::abi::word::DTL_MEMORY_HOST;
 use crate::error::{Result, fail};
 use crate::runtime::component::CopySide;
 use crate::runtime::registry::{self, Backend};
+use crate::runtime::zeroed_kind_info;
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::{Addr, Region};
 
@@ -26,7 +27,9 @@ impl Located<'_> {
     /// Returns true if the host can read and write the range.
     pub fn host_accessible(&self) -> Result<bool> {
         let Some(owner) = self.owner else { return Ok(true) };
-        Ok(kind_info(owner, self.place.kind)?.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0)
+        let mut info = zeroed_kind_info();
+        kind_info(owner, self.place.kind, &mut info)?;
+        Ok(info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0)
     }
 }
 

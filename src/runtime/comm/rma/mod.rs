@@ -39,7 +39,6 @@ use crate::abi::comm::window::dtl_win_info_t;
 use crate::abi::handle::dtl_win_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::from_c::blank;
 use crate::runtime::memory::device_only;
 use crate::runtime::{component, copy_text, invalid_handle};
 use crate::sys::{
@@ -300,17 +299,16 @@ impl Drop for Window {
     }
 }
 
-/// Returns a description of the part of `rank`.
-pub fn info(window: &Window, rank: i32) -> Result<dtl_win_info_t> {
+/// Fills `out` with a description of the part of `rank`.
+pub fn info(window: &Window, rank: i32, out: &mut dtl_win_info_t) -> Result<()> {
     let part = window.check_target("dtl_win_info", rank)?;
-    let mut out: dtl_win_info_t = blank();
     (out.rank, out.ranks) = (window.comm.rank, window.comm.size);
     (out.size_bytes, out.disp_unit) = (part.size, part.disp_unit);
     if rank == window.comm.rank {
         out.base = window.memory.addr().ptr();
     }
     copy_text(&mut out.way, window.path.describe());
-    Ok(out)
+    Ok(())
 }
 
 /// Destroys all windows at finalize, without waiting for other ranks.
