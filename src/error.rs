@@ -78,82 +78,81 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Expands to an `Err` with formatted text: `fail!(DTL_ERROR_X, "text {name}")`. The text is
+/// Expands to an [`Error`] with formatted text: `failure!(DTL_ERROR_X, "text {name}")`. The text is
 /// formatted out of line, off the fast path.
-macro_rules! fail {
+macro_rules! failure {
     ($status:ident, $($text:tt)+) => {
-        Err($crate::error::rare(move || {
+        $crate::error::rare(move || {
             $crate::error::Error::new($crate::abi::status::$status, format!($($text)+))
-        }))
+        })
+    };
+}
+pub(crate) use failure;
+
+/// Expands to an `Err` of [`failure`]: `fail!(DTL_ERROR_X, "text {name}")`.
+macro_rules! fail {
+    ($($error:tt)+) => {
+        Err($crate::error::failure!($($error)+))
     };
 }
 pub(crate) use fail;
 
-/// Name and general meaning of every status.
-const STATUSES: &[(dtl_status_t, &CStr, &CStr)] = &[
-    (DTL_SUCCESS, c"DTL_SUCCESS", c"success"),
-    (DTL_ERROR_NOT_FOUND, c"DTL_ERROR_NOT_FOUND", c"no such name or entry"),
-    (DTL_ERROR_COMMUNICATION, c"DTL_ERROR_COMMUNICATION", c"communication failed"),
-    (DTL_ERROR_TIMEOUT, c"DTL_ERROR_TIMEOUT", c"the time limit passed"),
-    (
-        DTL_ERROR_CANCELED,
-        c"DTL_ERROR_CANCELED",
-        c"cancelled, or the object was destroyed meanwhile",
-    ),
-    (DTL_ERROR_CONNECTION_LOST, c"DTL_ERROR_CONNECTION_LOST", c"connection to a peer lost"),
-    (DTL_ERROR_RANK_FAILURE, c"DTL_ERROR_RANK_FAILURE", c"a rank died or left"),
-    (DTL_ERROR_TRUNCATED, c"DTL_ERROR_TRUNCATED", c"message longer than the receive buffer"),
-    (DTL_ERROR_MEMORY, c"DTL_ERROR_MEMORY", c"memory operation failed"),
-    (DTL_ERROR_OUT_OF_MEMORY, c"DTL_ERROR_OUT_OF_MEMORY", c"not enough memory"),
-    (DTL_ERROR_BUFFER_TOO_SMALL, c"DTL_ERROR_BUFFER_TOO_SMALL", c"text buffer too small"),
-    (DTL_ERROR_OUT_OF_BOUNDS, c"DTL_ERROR_OUT_OF_BOUNDS", c"index or range out of bounds"),
-    (DTL_ERROR_INVALID_RANK, c"DTL_ERROR_INVALID_RANK", c"rank or root not in the communicator"),
-    (DTL_ERROR_INVALID_ARGUMENT, c"DTL_ERROR_INVALID_ARGUMENT", c"invalid argument"),
-    (DTL_ERROR_NULL_POINTER, c"DTL_ERROR_NULL_POINTER", c"a required pointer is NULL"),
-    (
-        DTL_ERROR_INVALID_HANDLE,
-        c"DTL_ERROR_INVALID_HANDLE",
-        c"handle is null, stale or of another type",
-    ),
-    (DTL_ERROR_ALREADY_EXISTS, c"DTL_ERROR_ALREADY_EXISTS", c"name or rank is taken"),
-    (DTL_ERROR_TYPE, c"DTL_ERROR_TYPE", c"types do not go together"),
-    (DTL_ERROR_AMBIGUOUS, c"DTL_ERROR_AMBIGUOUS", c"more than one candidate fits"),
-    (DTL_ERROR_LIMIT, c"DTL_ERROR_LIMIT", c"a fixed limit is reached"),
-    (
-        DTL_ERROR_INCOMPATIBLE_ABI,
-        c"DTL_ERROR_INCOMPATIBLE_ABI",
-        c"caller and library speak different interfaces",
-    ),
-    (DTL_ERROR_BUSY, c"DTL_ERROR_BUSY", c"the object is in use"),
-    (
-        DTL_ERROR_NOT_SUPPORTED,
-        c"DTL_ERROR_NOT_SUPPORTED",
-        c"not supported by this backend or build",
-    ),
-    (DTL_ERROR_BACKEND, c"DTL_ERROR_BACKEND", c"backend failed"),
-    (DTL_ERROR_UNAVAILABLE, c"DTL_ERROR_UNAVAILABLE", c"backend cannot run here"),
-    (DTL_ERROR_INIT_FAILED, c"DTL_ERROR_INIT_FAILED", c"backend failed to start"),
-    (
-        DTL_ERROR_DEVICE_LOST,
-        c"DTL_ERROR_DEVICE_LOST",
-        c"a device failed and is lost to this process",
-    ),
-    (DTL_ERROR_CUDA, c"DTL_ERROR_CUDA", c"CUDA error"),
-    (DTL_ERROR_OPENCL, c"DTL_ERROR_OPENCL", c"OpenCL error"),
-    (DTL_ERROR_MPI, c"DTL_ERROR_MPI", c"MPI error"),
-    (DTL_ERROR_NCCL, c"DTL_ERROR_NCCL", c"NCCL error"),
-    (DTL_ERROR_VERBS, c"DTL_ERROR_VERBS", c"verbs error"),
-    (
-        DTL_ERROR_NATIVE_BACKEND,
-        c"DTL_ERROR_NATIVE_BACKEND",
+/// Makes the table of statuses from rows of a constant and its general meaning.
+macro_rules! statuses {
+    ($($status:ident: $meaning:literal,)+) => {
+        &[$(($status, c_text(concat!(stringify!($status), "\0")), $meaning)),+]
+    };
+}
+
+const fn c_text(text: &str) -> &CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => c"",
+    }
+}
+
+/// Number, name and general meaning of every status.
+const STATUSES: &[(dtl_status_t, &CStr, &CStr)] = statuses! {
+    DTL_SUCCESS: c"success",
+    DTL_ERROR_NOT_FOUND: c"no such name or entry",
+    DTL_ERROR_COMMUNICATION: c"communication failed",
+    DTL_ERROR_TIMEOUT: c"the time limit passed",
+    DTL_ERROR_CANCELED: c"cancelled, or the object was destroyed meanwhile",
+    DTL_ERROR_CONNECTION_LOST: c"connection to a peer lost",
+    DTL_ERROR_RANK_FAILURE: c"a rank died or left",
+    DTL_ERROR_TRUNCATED: c"message longer than the receive buffer",
+    DTL_ERROR_MEMORY: c"memory operation failed",
+    DTL_ERROR_OUT_OF_MEMORY: c"not enough memory",
+    DTL_ERROR_BUFFER_TOO_SMALL: c"text buffer too small",
+    DTL_ERROR_OUT_OF_BOUNDS: c"index or range out of bounds",
+    DTL_ERROR_INVALID_RANK: c"rank or root not in the communicator",
+    DTL_ERROR_INVALID_ARGUMENT: c"invalid argument",
+    DTL_ERROR_NULL_POINTER: c"a required pointer is NULL",
+    DTL_ERROR_INVALID_HANDLE: c"handle is null, stale or of another type",
+    DTL_ERROR_ALREADY_EXISTS: c"name or rank is taken",
+    DTL_ERROR_TYPE: c"types do not go together",
+    DTL_ERROR_AMBIGUOUS: c"more than one candidate fits",
+    DTL_ERROR_LIMIT: c"a fixed limit is reached",
+    DTL_ERROR_INCOMPATIBLE_ABI: c"caller and library speak different interfaces",
+    DTL_ERROR_BUSY: c"the object is in use",
+    DTL_ERROR_NOT_SUPPORTED: c"not supported by this backend or build",
+    DTL_ERROR_BACKEND: c"backend failed",
+    DTL_ERROR_UNAVAILABLE: c"backend cannot run here",
+    DTL_ERROR_INIT_FAILED: c"backend failed to start",
+    DTL_ERROR_DEVICE_LOST: c"a device failed and is lost to this process",
+    DTL_ERROR_CUDA: c"CUDA error",
+    DTL_ERROR_OPENCL: c"OpenCL error",
+    DTL_ERROR_MPI: c"MPI error",
+    DTL_ERROR_NCCL: c"NCCL error",
+    DTL_ERROR_VERBS: c"verbs error",
+    DTL_ERROR_NATIVE_BACKEND:
         c"a registered backend returned an unknown status or an invalid output",
-    ),
-    (DTL_ERROR_COMPILE_FAILED, c"DTL_ERROR_COMPILE_FAILED", c"kernel source did not compile"),
-    (DTL_ERROR_INTERNAL, c"DTL_ERROR_INTERNAL", c"bug in the library"),
-    (DTL_ERROR_NOT_IMPLEMENTED, c"DTL_ERROR_NOT_IMPLEMENTED", c"not implemented in this version"),
-    (DTL_ERROR_INVALID_STATE, c"DTL_ERROR_INVALID_STATE", c"call not allowed in this state"),
-    (DTL_ERROR_FORKED, c"DTL_ERROR_FORKED", c"forked process: call dtl_init_after_fork first"),
-];
+    DTL_ERROR_COMPILE_FAILED: c"kernel source did not compile",
+    DTL_ERROR_INTERNAL: c"bug in the library",
+    DTL_ERROR_NOT_IMPLEMENTED: c"not implemented in this version",
+    DTL_ERROR_INVALID_STATE: c"call not allowed in this state",
+    DTL_ERROR_FORKED: c"forked process: call dtl_init_after_fork first",
+};
 
 fn find(status: dtl_status_t) -> Option<&'static (dtl_status_t, &'static CStr, &'static CStr)> {
     STATUSES.iter().find(|entry| entry.0 == status)

@@ -92,6 +92,18 @@ pub(crate) fn check_size(layout: &Layout, claimed: usize) -> Result<()> {
     }
 }
 
+/// Returns a struct of the header whose fields are 0, except `struct_size`, which is its size.
+pub(crate) fn blank<T: Described>() -> T {
+    let mut value = MaybeUninit::<T>::zeroed();
+    if T::IS_VERSIONED {
+        // SAFETY: a versioned struct begins with struct_size, a u32, so this write is aligned and
+        // inside of the local.
+        unsafe { value.as_mut_ptr().cast::<u32>().write(size_of::<T>() as u32) };
+    }
+    // SAFETY: zero is a valid value of every described struct, and any u32 is one of struct_size.
+    unsafe { value.assume_init() }
+}
+
 /// Reads the caller's `struct_size`, checks it and returns it.
 ///
 /// # Safety

@@ -6,7 +6,7 @@ use crate::abi::devices::device::*;
 use crate::abi::devices::exec::dtl_range_fn_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::word::*;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
     BackendProbe, CopySide, Device, Exec, ExecGroups, HostExec, Launch, Memory, Token, Transfer,
 };
@@ -73,10 +73,8 @@ impl Memory for Null {
                 describe(kind)
             );
         }
-        match buf::alloc(size, align) {
-            Some(addr) => Ok(addr),
-            None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes aligned to {align}"),
-        }
+        buf::alloc(size, align)
+            .ok_or_else(|| failure!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes aligned to {align}"))
     }
 
     fn free(&self, _kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {

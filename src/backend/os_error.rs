@@ -1,10 +1,8 @@
 //! Maps operating system errors to statuses: an exceeded limit becomes DTL_ERROR_LIMIT, and only a
 //! lack of memory becomes DTL_ERROR_OUT_OF_MEMORY.
 
-use crate::abi::status::{
-    DTL_ERROR_BACKEND, DTL_ERROR_LIMIT, DTL_ERROR_OUT_OF_MEMORY, dtl_status_t,
-};
-use crate::error::Error;
+use crate::abi::status::{DTL_ERROR_BACKEND, DTL_ERROR_LIMIT, dtl_status_t};
+use crate::error::{Error, failure};
 use crate::sys::os::process;
 use std::io;
 
@@ -13,12 +11,10 @@ use std::io;
 pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> Error {
     match process::fd_shortage(error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, format!("{what}: {text}")),
-        None if error.raw_os_error() == Some(libc::EFBIG) => Error::new(
+        None if error.raw_os_error() == Some(libc::EFBIG) => failure!(
             DTL_ERROR_LIMIT,
-            format!(
-                "{what}: more than the largest file that this process may make; raise that limit \
+            "{what}: more than the largest file that this process may make; raise that limit \
                  (ulimit -f)"
-            ),
         ),
         None => Error::new(status, format!("{what}: {error}")),
     }
@@ -27,10 +23,9 @@ pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> E
 /// Creates the error for a failed allocation: DTL_ERROR_OUT_OF_MEMORY for ENOMEM and ENOSPC.
 pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
     match error.raw_os_error() {
-        Some(libc::ENOMEM | libc::ENOSPC) => Error::new(
-            DTL_ERROR_OUT_OF_MEMORY,
-            format!("{what}: {error}; {}", process::memory_advice()),
-        ),
+        Some(libc::ENOMEM | libc::ENOSPC) => {
+            failure!(DTL_ERROR_OUT_OF_MEMORY, "{what}: {error}; {}", process::memory_advice())
+        }
         _ => os_error(DTL_ERROR_BACKEND, what, error),
     }
 }

@@ -1,13 +1,12 @@
 //! Arguments from C: checks of pointers, reading of texts, copying of sized structs in and out.
 
 use crate::abi::layouts::Described;
-use crate::error::{Result, fail};
-use crate::from_c::{check_pointer, claimed_size};
+use crate::error::{Result, fail, failure};
+use crate::from_c::{blank, check_pointer, claimed_size};
 pub(super) use crate::from_c::{take, text_or_null};
 use crate::hints;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
-use std::mem::MaybeUninit;
 
 /// Maximum number of entries in a list of texts.
 const LIST_LIMIT: u32 = 256;
@@ -69,10 +68,8 @@ pub(super) fn check_reserved(value: impl Into<u64>, name: &str) -> Result<()> {
 /// `pointer` is null or a NUL-terminated text that does not change during `'a`.
 pub(super) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str> {
     // SAFETY: the caller guarantees that `pointer` is null or an unchanging NUL-terminated text.
-    match unsafe { text_or_null(pointer, name) }? {
-        Some(text) => Ok(text),
-        None => fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL"),
-    }
+    unsafe { text_or_null(pointer, name) }?
+        .ok_or_else(|| failure!(DTL_ERROR_NULL_POINTER, "{name} is NULL"))
 }
 
 /// Returns a mandatory text without checking its content. Returns an error if `pointer` is null.
@@ -176,27 +173,21 @@ pub(super) unsafe fn put_text(
 /// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
 pub(super) unsafe fn take_or_zero<T: Described>(pointer: *const T) -> Result<T> {
     // SAFETY: the caller guarantees that `pointer` points to a sized struct unless it is null.
-    if pointer.is_null() { Ok(zeroed()) } else { unsafe { take(pointer) } }
+    if pointer.is_null() { Ok(blank()) } else { unsafe { take(pointer) } }
 }
 
-fn zeroed<T: Described>() -> T {
-    // SAFETY: zero is a valid value of every described struct.
-    unsafe { MaybeUninit::zeroed().assume_init() }
-}
-
-/// Calls `fill` on a zeroed struct and copies the result to the caller, up to the caller's
-/// struct_size.
+/// Copies the struct that `make` returns to the caller, up to the caller's struct_size, which is
+/// checked first.
 ///
 /// # Safety
 /// `pointer` is null or points to a writable struct at least as long as its struct_size.
 pub(super) unsafe fn fill<T: Described>(
     pointer: *mut T,
-    fill: impl FnOnce(&mut T) -> Result<()>,
+    make: impl FnOnce() -> Result<T>,
 ) -> Result<()> {
     // SAFETY: the caller guarantees that `pointer` is null or points to a sized struct.
     let claimed = unsafe { claimed_size(pointer) }?;
-    let mut value = zeroed();
-    fill(&mut value)?;
+    let value = make()?;
     let known = claimed.min(size_of::<T>());
     // The copy begins behind the caller's struct_size, which remains unchanged.
     // SAFETY: `claimed` >= `known` >= 8 writable bytes by the contract; offset 4 is within them.

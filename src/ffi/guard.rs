@@ -2,8 +2,8 @@
 //! (`last_error`).
 
 use crate::abi::handle::dtl_backend_t;
-use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
-use crate::error::{Error, Result};
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::error::{Error, Result, failure};
 use crate::hints;
 use crate::last_error;
 use crate::runtime::{lifecycle, trace};
@@ -209,10 +209,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> dtl_status_t {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("unknown");
-    failed(Error::new(
-        DTL_ERROR_INTERNAL,
-        format!("a bug in the library: {what}. Please report it."),
-    ))
+    failed(failure!(DTL_ERROR_INTERNAL, "a bug in the library: {what}. Please report it."))
 }
 
 #[cold]

@@ -11,6 +11,7 @@ use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
 use crate::error::{Result, fail};
+use crate::from_c::blank;
 use crate::sys::handles::epoch::Guard;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -122,16 +123,16 @@ pub fn check(backend: &Backend, device: i32) -> Result<()> {
     )
 }
 
-/// Fills in the properties of a device.
-pub fn info(backend: &Backend, device: i32, out: &mut dtl_device_info_t) -> Result<()> {
+/// Returns the properties of a device.
+pub fn info(backend: &Backend, device: i32) -> Result<dtl_device_info_t> {
     check(backend, device)?;
-    out.numa_node = -1;
-    backend.device()?.info(device, out).unwrap_or(Ok(()))?;
+    let mut out = dtl_device_info_t { numa_node: -1, ..blank() };
+    backend.device()?.info(device, &mut out).unwrap_or(Ok(()))?;
     if out.name.first() == Some(&0) {
         let name = format!("{} device {device}", backend.name());
         copy_text(&mut out.name, &name);
     }
-    Ok(())
+    Ok(out)
 }
 
 /// Returns the free and total memory of a device in bytes. For a backend with memory but no
@@ -153,28 +154,18 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
     info.unwrap_or_else(|| Err(backend.lacks("memory information")))
 }
 
-/// Describes a memory kind of a backend.
-pub fn kind_info(
-    backend: &Backend,
-    kind: dtl_enum_word_t,
-    out: &mut dtl_mem_kind_info_t,
-) -> Result<()> {
+/// Returns the description of a memory kind of a backend.
+pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_info_t> {
     check_memory_kind(kind)?;
-    if let Some(answer) = backend.memory()?.kind_info(kind, out) {
-        return answer;
+    let mut out = blank();
+    if let Some(answer) = backend.memory()?.kind_info(kind, &mut out) {
+        return answer.map(|()| out);
     }
     // The backend does not describe its memory: assume the minimum that the name of the kind
     // implies.
-    (out.properties, out.alignment) = (0, 1);
-    match kind {
-        DTL_MEMORY_HOST => {
-            out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_PAGEABLE;
-            copy_text(&mut out.name, "host");
-        }
-        DTL_MEMORY_DEVICE => {
-            out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE;
-            copy_text(&mut out.name, "device");
-        }
+    let (properties, name) = match kind {
+        DTL_MEMORY_HOST => (DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_PAGEABLE, "host"),
+        DTL_MEMORY_DEVICE => (DTL_MEMORY_DEVICE_ACCESSIBLE, "device"),
         _ => {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
@@ -183,8 +174,10 @@ pub fn kind_info(
                 describe(kind)
             );
         }
-    }
-    Ok(())
+    };
+    (out.properties, out.alignment) = (properties, 1);
+    copy_text(&mut out.name, name);
+    Ok(out)
 }
 
 #[cfg(test)]

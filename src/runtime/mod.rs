@@ -60,6 +60,7 @@ pub mod trace;
 pub mod types;
 
 use crate::abi::handle::dtl_request_t;
+use crate::error::{Error, Result, fail, failure};
 use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
@@ -127,7 +128,7 @@ const NOUNS: [Noun; 16] = [
 
 /// Creates the error for an invalid handle: null, stale, of another type, or never created.
 #[cold]
-pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
+pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> Error {
     let other = crate::sys::handles::handle_table::tag_of(id);
     let text = match NOUNS.get(usize::from(other)) {
         _ if id == 0 => format!("the {noun} handle is null"),
@@ -141,7 +142,7 @@ pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
             "no such handle: {id:#x} is no {noun}, and nothing else of this library that is there"
         ),
     };
-    crate::error::Error::new(crate::abi::status::DTL_ERROR_INVALID_HANDLE, text)
+    Error::new(crate::abi::status::DTL_ERROR_INVALID_HANDLE, text)
 }
 
 /// Returns a noun with its article.
@@ -180,25 +181,37 @@ pub fn c_text_for_ever(text: &str) -> *const std::ffi::c_char {
     for_ever(&CString::new(text.replace('\0', "?")).unwrap_or_default()).as_ptr()
 }
 
+/// Returns the entry of an index, which a C program passes.
+pub fn entry_at<'a, T>(list: &'a [T], index: u64, noun: &str) -> Result<&'a T> {
+    let entry = usize::try_from(index).ok().and_then(|index| list.get(index));
+    entry.ok_or_else(|| {
+        let count = list.len();
+        failure!(DTL_ERROR_OUT_OF_BOUNDS, "{noun} index {index}: there are {count}")
+    })
+}
+
+/// Checks that `flags` have no bit but those of `known`, a constant with the name `known_name`.
+pub fn check_flags(
+    name: &str,
+    flags: impl Into<u64>,
+    known: impl Into<u64>,
+    known_name: &str,
+) -> Result<()> {
+    let flags = flags.into();
+    if flags & !known.into() == 0 {
+        return Ok(());
+    }
+    fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} {flags:#x}: only {known_name} is known")
+}
+
 /// Checks the name of a backend, plugin or environment.
-pub fn check_name(noun: &str, name: &str) -> crate::error::Result<()> {
+pub fn check_name(noun: &str, name: &str) -> Result<()> {
     let good = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if name.is_empty() || name.len() > 63 || !name.chars().all(good) || name == "auto" {
-        return crate::error::fail!(
+        return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "{noun} name \"{name}\": use 1 to 63 letters, digits, '_', '-' or '.', and not \"auto\""
         );
     }
     Ok(())
-}
-
-/// Returns an empty description of a memory kind.
-pub fn zeroed_kind_info() -> crate::abi::devices::device::dtl_mem_kind_info_t {
-    crate::abi::devices::device::dtl_mem_kind_info_t {
-        struct_size: size_of::<crate::abi::devices::device::dtl_mem_kind_info_t>() as u32,
-        reserved: 0,
-        properties: 0,
-        alignment: 0,
-        name: [0; 64],
-    }
 }

@@ -8,7 +8,7 @@ use super::exec::host::thread_pool::LoopBody;
 use super::exec::stream::Stream;
 use super::memory::transfer;
 use super::registry::Backend;
-use super::{device, memory, zeroed_kind_info};
+use super::{device, memory};
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
@@ -102,7 +102,7 @@ fn device_memory(backend: &Arc<Backend>) -> Result<Done> {
 
 /// Returns true if the backend has memory of the kind.
 fn has(backend: &Backend, kind: dtl_enum_word_t) -> bool {
-    backend.memory.is_some() && memory::kind_info(backend, kind, &mut zeroed_kind_info()).is_ok()
+    backend.memory.is_some() && memory::kind_info(backend, kind).is_ok()
 }
 
 /// Returns test data whose words all differ.

@@ -13,7 +13,7 @@ use super::absence::{ArrivalDeadline, GRACE_NS, LINGER_NS, OpenRequest};
 use super::records::{RankRecord, bytes_of, decode, encode, failure, words_of};
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, failure};
 use crate::sys::{
     os::{dl, process},
     sync::wait::Deadline,
@@ -137,14 +137,12 @@ impl FolderOpening<'_> {
     }
 
     fn is_taken(&self) -> Error {
-        Error::new(
+        failure!(
             DTL_ERROR_ALREADY_EXISTS,
-            format!(
-                "another process is rank {} of this job in {}; start each rank once, give each job \
+            "another process is rank {} of this job in {}; start each rank once, give each job \
                  a name of its own, or another folder",
-                self.opening.rank,
-                self.shown()
-            ),
+            self.opening.rank,
+            self.shown()
         )
     }
 
@@ -316,13 +314,11 @@ impl<'a> FolderRoot<'a> {
     fn look(&mut self) -> Option<Error> {
         let own = self.place.own;
         if self.place.read(INVITATION).is_some_and(|words| words.first() != Some(&own)) {
-            return Some(Error::new(
+            return Some(failure!(
                 DTL_ERROR_ALREADY_EXISTS,
-                format!(
-                    "another process is rank 0 of this job in {}; give each job a name of its own, \
+                "another process is rank 0 of this job in {}; give each job a name of its own, \
                      or another folder",
-                    self.place.shown()
-                ),
+                self.place.shown()
             ));
         }
         let prefix = format!("{own:016x}-");

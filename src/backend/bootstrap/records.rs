@@ -1,7 +1,7 @@
 //! Encoding of the exchanged data: words, error texts, and outcomes (words or an error).
 
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail, is_status, status_name};
+use crate::error::{Error, Result, fail, failure, is_status, status_name};
 use crate::runtime::component::Exchange;
 use crate::sys::os::process;
 
@@ -145,12 +145,10 @@ pub(super) fn failure(rank: usize, words: &[u64]) -> Option<Error> {
     let bytes = bytes_of(words.get(BEFORE..).unwrap_or_default());
     let text = String::from_utf8_lossy(&bytes);
     let more = if bytes.last().is_some_and(|last| *last != 0) { " …" } else { "" };
-    Some(Error::new(
+    Some(failure!(
         DTL_ERROR_UNAVAILABLE,
-        format!(
-            "rank {rank} could not prepare its part ({}: {}{more}); see its own output",
-            status_name(status as u32 as i32).to_string_lossy(),
-            text.trim_end_matches(['\0', '\u{FFFD}'])
-        ),
+        "rank {rank} could not prepare its part ({}: {}{more}); see its own output",
+        status_name(status as u32 as i32).to_string_lossy(),
+        text.trim_end_matches(['\0', '\u{FFFD}'])
     ))
 }

@@ -15,7 +15,7 @@ use super::root::{self, ANSWER, Root, Sockets};
 use super::socket_frames::{Channel, FrameFailure};
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::sys::{
     os::{process, unix_socket},
     sync::wait::Deadline,
@@ -80,9 +80,9 @@ fn lost(lost: FrameFailure) -> Error {
             DTL_ERROR_RANK_FAILURE,
             "it ended while the communicator was opened; see its own output",
         ),
-        FrameFailure::TooLong(len) => Error::new(
+        FrameFailure::TooLong(len) => failure!(
             DTL_ERROR_COMMUNICATION,
-            format!("an answer of {len} bytes makes no sense; use one version of libdtl"),
+            "an answer of {len} bytes makes no sense; use one version of libdtl"
         ),
     }
 }

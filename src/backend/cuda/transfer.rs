@@ -12,7 +12,7 @@ use super::stream::CudaStream;
 use super::symbols::*;
 use crate::abi::devices::device::DTL_PREFETCH_HOST;
 use crate::backend::driver::{Driver as _, Queue as _, stream_of};
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use crate::runtime::component::{CopySide, StagingBuffer, Token, Transfer};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ptr;
@@ -43,12 +43,9 @@ impl Cuda {
     }
 
     fn block_of(&self, place: CopySide) -> Result<Block> {
-        match self.side(place) {
-            Some(block) => Ok(block),
-            None => {
-                fail!(DTL_ERROR_INTERNAL, "{:?} is no memory of backend cuda", place.region.addr())
-            }
-        }
+        self.side(place).ok_or_else(|| {
+            failure!(DTL_ERROR_INTERNAL, "{:?} is no memory of backend cuda", place.region.addr())
+        })
     }
 }
 

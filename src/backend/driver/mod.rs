@@ -25,7 +25,7 @@ pub use try_once::TryOnce;
 
 use crate::abi::devices::device::dtl_device_info_t;
 use crate::backend::vendor_lib::OnDemand;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, failure};
 use crate::runtime::component::{
     Availability, BackendProbe, KernelQuery, Memory, ModuleLaunch, Source, Token, Transfer,
 };
@@ -76,12 +76,9 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     /// Returns device `device` of the list, or OUT_OF_BOUNDS if there is no such device.
     fn card(&self, device: i32) -> Result<&Self::Card> {
         let cards = self.cards();
-        match usize::try_from(device).ok().and_then(|index| cards.get(index)) {
-            Some(card) => Ok(card),
-            None => {
-                fail!(DTL_ERROR_OUT_OF_BOUNDS, "device {device}: there are {}", cards.len())
-            }
-        }
+        usize::try_from(device).ok().and_then(|index| cards.get(index)).ok_or_else(|| {
+            failure!(DTL_ERROR_OUT_OF_BOUNDS, "device {device}: there are {}", cards.len())
+        })
     }
 }
 
@@ -194,14 +191,13 @@ impl<D: Driver> DeviceBackend<D> {
     /// Removes the allocation at `addr` from the table and returns it for the caller to free.
     /// Returns INTERNAL if the table has no allocation at `addr`.
     pub fn remove_block(&self, addr: Addr) -> Result<Block<D::Origin>> {
-        match self.blocks.remove(addr) {
-            Some(block) => Ok(block),
-            None => fail!(
+        self.blocks.remove(addr).ok_or_else(|| {
+            failure!(
                 DTL_ERROR_INTERNAL,
                 "{addr:?} is no allocation of backend {}",
                 D::NAME.to_string_lossy()
-            ),
-        }
+            )
+        })
     }
 }
 

@@ -8,12 +8,11 @@
 //! handle. docs/adr/0014 gives the reasons.
 
 use crate::abi::status::{
-    DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_INVALID_HANDLE, DTL_ERROR_LIMIT, DTL_ERROR_MEMORY,
-    DTL_ERROR_OUT_OF_MEMORY,
+    DTL_ERROR_INVALID_HANDLE, DTL_ERROR_LIMIT, DTL_ERROR_MEMORY, DTL_ERROR_OUT_OF_MEMORY,
 };
 use crate::abi::word::DTL_MEMORY_SHARED;
 use crate::backend::os_error::{memory_error, os_error};
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{Exports, Extent, Ticket};
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::Addr;
@@ -132,9 +131,9 @@ impl Exports for HostBlocks {
         let file = seen.open().map_err(|error| location.refused("opening its memory", &error))?;
         let memory =
             SharedMapping::block_of(file, len, align).map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidData => Error::new(
+                io::ErrorKind::InvalidData => failure!(
                     DTL_ERROR_INVALID_ARGUMENT,
-                    format!("handle does not fit the memory of {location}: {error}"),
+                    "handle does not fit the memory of {location}: {error}"
                 ),
                 _ => memory_error(&format!("mapping {len} bytes of {location}"), &error),
             })?;
@@ -235,12 +234,10 @@ impl Location {
     /// exported file.
     fn look(&self) -> Result<PathFd> {
         let gone = || {
-            Error::new(
+            failure!(
                 DTL_ERROR_INVALID_HANDLE,
-                format!(
-                    "handle is stale: {self} has freed the memory or has ended; export, let all \
+                "handle is stale: {self} has freed the memory or has ended; export, let all \
                      import, then free"
-                ),
             )
         };
         let seen = match PathFd::of(self.pid, self.descriptor) {

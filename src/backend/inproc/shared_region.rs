@@ -2,7 +2,7 @@
 //! space, so the application may have allocated the memory. This module finds shared regions by
 //! their keys and allocates the synchronization words beside the data.
 
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{self, PART_WORDS, PartKey, SharedOffer};
 use crate::sys::memory::buf::Region;
 use crate::sys::os::shm_segment::{SharedMapping, Span};
@@ -76,13 +76,10 @@ impl Parts {
 }
 
 fn gone(rank: i32) -> Error {
-    use crate::abi::status::DTL_ERROR_NOT_FOUND;
-    Error::new(
+    failure!(
         DTL_ERROR_NOT_FOUND,
-        format!(
-            "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
+        "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
              is another job's"
-        ),
     )
 }
 

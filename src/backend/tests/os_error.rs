@@ -1,6 +1,7 @@
 //! Tests of `os_error`.
 
 use super::*;
+use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 
 #[test]
 fn limits_are_no_missing_memory() {

@@ -3,10 +3,10 @@
 use super::{BackendObject, call, presence, required, status_of, whole};
 use crate::abi::backend::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
 use crate::abi::devices::device::{dtl_mem_info_t, dtl_mem_kind_info_t};
-use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::DTL_ERROR_NOT_FOUND;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Error, Result};
+use crate::from_c::blank;
 use crate::last_error::Mark;
 use crate::runtime::component::{
     CopySide, DriverAllocation, Exports, Extent, Memory, Ticket, Token, Transfer,
@@ -158,14 +158,7 @@ impl Memory for NativeMemory {
 
     fn identify(&self, addr: Addr) -> Result<Option<DriverAllocation>> {
         let Some(slot) = self.table.pointer_info else { return Ok(None) };
-        let mut info = dtl_mem_info_t {
-            struct_size: size_of::<dtl_mem_info_t>() as u32,
-            device: 0,
-            backend: dtl_backend_t::NULL,
-            kind: 0,
-            base: std::ptr::null_mut(),
-            size_bytes: 0,
-        };
+        let mut info: dtl_mem_info_t = blank();
         // `call!` is not used, because it formats an error text: NOT_FOUND is the result for every
         // host buffer.
         let before = Mark::now();

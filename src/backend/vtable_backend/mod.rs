@@ -28,7 +28,7 @@ pub use handler::NativeHandler;
 use crate::abi::backend::vtable::*;
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::*;
-use crate::error::{self, Error, Result, fail};
+use crate::error::{self, Error, Result, fail, failure};
 use crate::last_error::Mark;
 use crate::runtime::component::{Availability, BackendProbe};
 use crate::runtime::registry::Backend;
@@ -261,11 +261,9 @@ fn whole(component: &str, group: &str, slots: &[(&str, bool)]) -> Result<bool> {
     match missing {
         None => Ok(true),
         Some(_) if slots.iter().all(|(_, present)| !present) => Ok(false),
-        Some((name, _)) => Err(Error::new(
+        Some((name, _)) => Err(failure!(
             DTL_ERROR_INVALID_ARGUMENT,
-            format!(
-                "{component}.{name} is NULL: the {group} slots come all together or not at all"
-            ),
+            "{component}.{name} is NULL: the {group} slots come all together or not at all"
         )),
     }
 }

@@ -1,7 +1,7 @@
 //! Arguments of collectives, for both forms of each: as C passes them, and checked.
 
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::ffi::args::is_in_place;
 use crate::ffi::blocks::{VectorBlocks, array};
 use crate::ffi::elements::{elements, fast_data};
@@ -273,15 +273,12 @@ fn for_all(comm: &Comm, reduces: bool, count: u64) -> Result<u64> {
 
 fn bytes_of(count: u64, dtype: dtl_dtype_t) -> Result<usize> {
     let size = element_size(dtype)?;
-    match usize::try_from(count).ok().and_then(|count| count.checked_mul(size)) {
-        Some(bytes) => Ok(bytes),
-        None => {
-            fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "{count} elements of {size} bytes are more than memory can hold"
-            )
-        }
-    }
+    usize::try_from(count).ok().and_then(|count| count.checked_mul(size)).ok_or_else(|| {
+        failure!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{count} elements of {size} bytes are more than memory can hold"
+        )
+    })
 }
 
 fn ranks(comm: &Comm) -> usize {

@@ -138,6 +138,6 @@ pub unsafe extern "C" fn dtl_comm_info(
     Entry("dtl_comm_info").call(|inside| {
         let comm = comm::pin(inside, comm)?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, |info| comm::info(&comm, info)) }
+        unsafe { args::fill(out_info, || comm::info(&comm)) }
     })
 }

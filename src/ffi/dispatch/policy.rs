@@ -7,6 +7,7 @@ use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::from_c::check_pointer;
+use crate::runtime::check_flags;
 use crate::runtime::policy::{
     self, Adapter, CustomKind, CustomRule, Policy, PolicyArgs, ResourceKind, ResourceList, Rule,
 };
@@ -191,12 +192,7 @@ pub unsafe extern "C" fn dtl_policy_traits(
     Entry("dtl_policy_traits").call(|inside| {
         let policy = policy::find(inside, policy.id)?;
         // SAFETY: the caller's contract: a writable struct as long as its struct_size.
-        unsafe {
-            args::fill(out, |out: &mut dtl_policy_traits_t| {
-                *out = policy.traits();
-                Ok(())
-            })
-        }
+        unsafe { args::fill(out, || Ok(policy.traits())) }
     })
 }
 
@@ -205,13 +201,7 @@ pub unsafe extern "C" fn dtl_policy_traits(
 unsafe fn options(opts: *const dtl_policy_opts_t) -> Result<dtl_policy_opts_t> {
     // SAFETY: passed on.
     let opts = unsafe { args::take_or_zero(opts) }?;
-    if opts.flags & !DTL_POLICY_DEFER != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "opts.flags {:#x}: only DTL_POLICY_DEFER is known",
-            opts.flags
-        );
-    }
+    check_flags("opts.flags", opts.flags, DTL_POLICY_DEFER, "DTL_POLICY_DEFER")?;
     args::check_reserved(opts.reserved, "opts.reserved")?;
     Ok(opts)
 }

@@ -4,7 +4,7 @@ use crate::abi::devices::exec::*;
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_executor_t};
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::dtl_status_t;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::exec::event::Event;
@@ -22,10 +22,7 @@ fn pin(inside: &Guard, executor: dtl_executor_t) -> Result<Arc<Executor>> {
 
 /// Insists on a function pointer.
 fn given<F>(function: Option<F>, name: &str) -> Result<F> {
-    match function {
-        Some(function) => Ok(function),
-        None => fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL; pass a function"),
-    }
+    function.ok_or_else(|| failure!(DTL_ERROR_NULL_POINTER, "{name} is NULL; pass a function"))
 }
 
 /// Creates an executor. Threads are made when there is work for them; they run where the thread may
@@ -218,14 +215,6 @@ pub unsafe extern "C" fn dtl_executor_info(
     Entry("dtl_executor_info").call(|inside| {
         let executor = handles::find::<Executor>(inside, executor.id)?;
         // SAFETY: the caller's contract: a writable struct as long as its struct_size.
-        unsafe {
-            args::fill(out_info, |out: &mut dtl_executor_info_t| {
-                let info = executor.info()?;
-                out.kind = info.kind;
-                out.max_parallelism = info.max_parallelism;
-                out.suggested_parallelism = info.suggested_parallelism;
-                Ok(())
-            })
-        }
+        unsafe { args::fill(out_info, || executor.info()) }
     })
 }

@@ -5,10 +5,11 @@ use crate::abi::devices::device::dtl_backend_info_t;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
 use crate::backend::vtable_backend::{self, Tables};
-use crate::error::{Result, fail};
+use crate::error::Result;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::{self, Entry};
-use crate::runtime::{device, plugins, registry, self_test};
+use crate::from_c::blank;
+use crate::runtime::{device, entry_at, plugins, registry, self_test};
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
@@ -155,12 +156,7 @@ pub unsafe extern "C" fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> 
         |out| {
             let inside = epoch::enter();
             let all = registry::all(&inside);
-            match usize::try_from(index).ok().and_then(|index| all.get(index)) {
-                Some(backend) => out.put(Ok(backend.handle())),
-                None => {
-                    fail!(DTL_ERROR_OUT_OF_BOUNDS, "backend index {index}: there are {}", all.len())
-                }
-            }
+            out.put(entry_at(&all, index, "backend").map(|backend| backend.handle()))
         },
     )
 }
@@ -187,16 +183,16 @@ pub unsafe extern "C" fn dtl_backend_info(
 ) -> dtl_status_t {
     Entry("dtl_backend_info").call(|inside| {
         let backend = device::backend(inside, backend)?;
-        let describe = |info: &mut dtl_backend_info_t| {
-            info.components = backend.components();
-            info.auto_priority = backend.auto_priority;
-            info.is_builtin = i32::from(backend.builtin);
-            info.flags = backend.flags;
-            info.name = backend.name.as_ptr();
-            Ok(())
+        let info = dtl_backend_info_t {
+            components: backend.components(),
+            auto_priority: backend.auto_priority,
+            is_builtin: i32::from(backend.builtin),
+            flags: backend.flags,
+            name: backend.name.as_ptr(),
+            ..blank()
         };
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, describe) }
+        unsafe { args::fill(out_info, || Ok(info)) }
     })
 }
 

@@ -84,7 +84,7 @@ pub unsafe extern "C" fn dtl_device_info(
     Entry("dtl_device_info").call(|inside| {
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, |info| device::info(backend, device, info)) }
+        unsafe { args::fill(out_info, || device::info(backend, device)) }
     })
 }
 

@@ -9,6 +9,7 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard;
+use crate::from_c::blank;
 use crate::runtime::enums::attrs::{Attr, FIELD_LIMIT, Value, bits_of, check_count};
 use crate::runtime::enums::{self, json, schedule};
 use std::ffi::{CStr, c_char};
@@ -434,15 +435,7 @@ unsafe fn take_attr<'a>(given: &dtl_attr_t) -> Result<Attr<'a>> {
 
 fn give_attr(field: &enums::attrs::Field, value: Value<'static>) -> dtl_attr_t {
     let (name, kind) = (field.c_name.as_ptr(), field.kind);
-    let none = dtl_attr_t {
-        name,
-        kind,
-        flags: 0,
-        integer: 0,
-        real: 0.0,
-        text: std::ptr::null(),
-        reserved: 0,
-    };
+    let none = dtl_attr_t { name, kind, ..blank() };
     match value {
         Value::Text(text) => dtl_attr_t { text: text.as_ptr(), ..none },
         Value::Bits(bits) if kind == DTL_ATTR_F64 => {

@@ -245,7 +245,7 @@ pub unsafe extern "C" fn dtl_environment_at(
 ) -> dtl_status_t {
     Entry("dtl_environment_at").call(|_| {
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, |info| environment::at(index).map(|found| *info = found)) }
+        unsafe { args::fill(out_info, || environment::at(index)) }
     })
 }
 
@@ -262,6 +262,6 @@ pub unsafe extern "C" fn dtl_environment_info(
         // SAFETY: the caller's contract: a NUL-terminated text or null.
         let name = unsafe { args::text(name, "name") }?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, |info| environment::info(name).map(|found| *info = found)) }
+        unsafe { args::fill(out_info, || environment::info(name)) }
     })
 }

@@ -110,9 +110,9 @@ pub unsafe extern "C" fn dtl_plugin_at(
     index: u64,
     out_info: *mut dtl_plugin_info_t,
 ) -> dtl_status_t {
-    let describe = |info: &mut dtl_plugin_info_t| {
+    let describe = || {
         plugins::search();
-        plugins::at(index).map(|found| *info = found)
+        plugins::at(index)
     };
     // SAFETY: the caller's contract.
     Entry("dtl_plugin_at").wait(|_| Ok(()), |()| unsafe { args::fill(out_info, describe) })

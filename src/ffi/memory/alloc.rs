@@ -134,7 +134,7 @@ pub unsafe extern "C" fn dtl_mem_kind_info(
     Entry("dtl_mem_kind_info").call(|inside| {
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, |info| memory::kind_info(backend, kind, info)) }
+        unsafe { args::fill(out_info, || memory::kind_info(backend, kind)) }
     })
 }
 
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn dtl_mem_stats(
     Entry("dtl_mem_stats").call(|inside| {
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_stats, |stats| memory::stats(backend, stats)) }
+        unsafe { args::fill(out_stats, || memory::stats(backend)) }
     })
 }
 
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn dtl_mem_query(
 ) -> dtl_status_t {
     Entry("dtl_mem_query").call(|_| {
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, |info| memory::query(Addr::new(ptr.cast_mut()), info)) }
+        unsafe { args::fill(out_info, || memory::query(Addr::new(ptr.cast_mut()))) }
     })
 }
 

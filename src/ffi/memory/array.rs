@@ -74,12 +74,8 @@ pub unsafe extern "C" fn dtl_array_info(
 ) -> dtl_status_t {
     Entry("dtl_array_info").call(|inside| {
         let array = array::find(inside, array.id)?;
-        let fill = |info: &mut dtl_array_info_t| {
-            array.info(info);
-            Ok(())
-        };
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, fill) }
+        unsafe { args::fill(out_info, || Ok(array.info())) }
     })
 }
 

@@ -156,12 +156,8 @@ pub unsafe extern "C" fn dtl_pool_stats(
 ) -> dtl_status_t {
     Entry("dtl_pool_stats").call(|inside| {
         let pool = mem_pool::find(inside, pool.id)?;
-        let fill = |stats: &mut dtl_mem_stats_t| {
-            pool.stats(stats);
-            Ok(())
-        };
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_stats, fill) }
+        unsafe { args::fill(out_stats, || Ok(pool.stats())) }
     })
 }
 

@@ -147,7 +147,7 @@ pub unsafe extern "C" fn dtl_win_info(
         |window| {
             Out::new(out_info, "out_info").map_err(|error| error.within("dtl_win_info"))?;
             // SAFETY: the caller's contract.
-            unsafe { args::fill(out_info, |info| rma::info(window, rank, info)) }
+            unsafe { args::fill(out_info, || rma::info(window, rank)) }
         },
     )
 }

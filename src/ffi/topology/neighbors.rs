@@ -19,12 +19,8 @@ use crate::runtime::{comm, topology};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_status_t {
     Entry("dtl_topology").call(|_| {
-        let describe = |out: &mut dtl_topology_t| {
-            *out = topology::node::topology();
-            Ok(())
-        };
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_topology, describe) }
+        unsafe { args::fill(out_topology, || Ok(topology::node::topology())) }
     })
 }
 
@@ -82,7 +78,7 @@ pub unsafe extern "C" fn dtl_comm_topology(
     Entry("dtl_comm_topology").call(|inside| {
         let comm = comm::pin(inside, comm)?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_topology, |out| topology::of_comm(&comm, out)) }
+        unsafe { args::fill(out_topology, || topology::of_comm(&comm)) }
     })
 }
 

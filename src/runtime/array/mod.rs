@@ -18,6 +18,7 @@ use crate::abi::devices::device::{DTL_MEMORY_HOST_ACCESSIBLE, dtl_mem_kind_info_
 use crate::abi::status::DTL_ERROR_BUSY;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
+use crate::from_c::blank;
 use crate::sys::compute::callback::{self, Release, TakenTensor, Tensor};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::handles::handle_table::HandleTable;
@@ -126,7 +127,7 @@ pub fn alloc(
     }
     let layout = Layout::compact(shape, types::element_size(dtype)? as u64)?;
     let data = if layout.bytes == 0 {
-        describe(&backend, kind)?;
+        memory::kind_info(&backend, kind)?;
         Addr::NULL
     } else {
         memory::alloc(Owner::Array, &backend, kind, layout.bytes, ALIGNMENT)?
@@ -158,12 +159,6 @@ pub fn alloc(
     .or_else(|error| memory::free(Owner::Array, &error.1, data).and(Err(error.0)))
 }
 
-fn describe(backend: &Backend, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_info_t> {
-    let mut info = super::zeroed_kind_info();
-    memory::kind_info(backend, kind, &mut info)?;
-    Ok(info)
-}
-
 /// Inserts an array into the handle table and returns its handle. On failure the caller still owns
 /// the array's memory; the returned backend is the one with which to free it.
 fn insert(array: Array) -> std::result::Result<u64, (Error, Arc<Backend>)> {
@@ -185,8 +180,9 @@ pub fn find(inside: &Guard, id: u64) -> Result<&Array> {
 }
 
 impl Array {
-    /// Fills in the properties of the array.
-    pub fn info(&self, out: &mut dtl_array_info_t) {
+    /// Returns the properties of the array.
+    pub fn info(&self) -> dtl_array_info_t {
+        let mut out: dtl_array_info_t = blank();
         out.ndim = self.layout.shape.len() as i32;
         out.backend = self.backend.handle();
         (out.device, out.kind, out.dtype) = (self.device, self.kind, self.dtype);
@@ -196,6 +192,7 @@ impl Array {
         (out.shape, out.strides) = (self.layout.shape.as_ptr(), self.layout.strides.as_ptr());
         (out.count, out.size_bytes) = (self.layout.count, self.layout.bytes);
         out.export_count = self.exports.load(Ordering::Relaxed);
+        out
     }
 
     /// Returns the array as a DLPack tensor, valid as long as the array exists.
@@ -218,8 +215,9 @@ impl Array {
         if !dlpack::has_pointers(device.device_type) {
             return Err(no_pointer(&self.backend));
         }
-        let is_host_memory =
-            describe(&self.backend, self.kind)?.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0;
+        let is_host_memory = memory::kind_info(&self.backend, self.kind)?.properties
+            & DTL_MEMORY_HOST_ACCESSIBLE
+            != 0;
         if device.device_type == dlpack::CPU && !is_host_memory {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
@@ -377,7 +375,7 @@ fn place(backend: &Backend, wanted: dtl_dlpack_device_t) -> Result<(i32, dtl_enu
         let (known_type, known_id) = number(backend, device)?;
         let is_it = if is_of_one { known_id == wanted.device_id } else { device == current };
         if known_type == device_type && is_it {
-            let info = describe(backend, kind);
+            let info = memory::kind_info(backend, kind);
             let reaches =
                 |info: &dtl_mem_kind_info_t| info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0;
             if device_type == dlpack::CPU && !info.as_ref().is_ok_and(reaches) {
@@ -475,10 +473,7 @@ pub fn destroy_all() {
 /// Drops all array handles without releasing the parent's arrays, in a forked child.
 pub fn forget_all() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    let inside = epoch::enter();
-    for id in ARRAYS.handles() {
-        std::mem::forget(ARRAYS.remove(&inside, id));
-    }
+    ARRAYS.drain(&epoch::enter()).for_each(std::mem::forget);
     LENT.store(0, Ordering::Relaxed);
     LOOPED.store(0, Ordering::Relaxed);
 }

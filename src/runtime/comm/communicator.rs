@@ -9,6 +9,7 @@ use crate::abi::comm::communicator::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
+use crate::from_c::blank;
 use crate::runtime::component::{
     Completion, Member, NativeCollectives, Reductions, Selector, Transport,
 };
@@ -348,8 +349,9 @@ pub fn abort(comm: &Comm, code: i32) -> ! {
     crate::sys::os::process::exit_now(code)
 }
 
-/// Stores the rank, size, time limit, kind, transport and failure count of `comm` in `out`.
-pub fn info(comm: &Comm, out: &mut dtl_comm_info_t) -> Result<()> {
+/// Returns the rank, size, time limit, kind, transport and failure count of `comm`.
+pub fn info(comm: &Comm) -> Result<dtl_comm_info_t> {
+    let mut out: dtl_comm_info_t = blank();
     (out.rank, out.size, out.timeout_ns) = (comm.rank, comm.size, comm.timeout_ns);
     out.failed_count = i32::try_from(comm.gone_count()).unwrap_or(i32::MAX);
     out.kind = comm.kind().as_ptr();
@@ -361,5 +363,5 @@ pub fn info(comm: &Comm, out: &mut dtl_comm_info_t) -> Result<()> {
             &format!("{}; else {}: {below}", part.describe(), comm.link.kind.to_string_lossy()),
         ),
     }
-    Ok(())
+    Ok(out)
 }

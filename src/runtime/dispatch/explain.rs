@@ -122,8 +122,7 @@ fn kinds(backend: &Backend) -> Vec<(dtl_enum_word_t, bool)> {
     let count = enums::count(DTL_ENUM_MEMORY).unwrap_or(0) as u64;
     let of = |index: u64| {
         let kind = enums::at(DTL_ENUM_MEMORY, index).ok()?;
-        let mut info = crate::runtime::zeroed_kind_info();
-        device::kind_info(backend, kind, &mut info).ok()?;
+        let info = device::kind_info(backend, kind).ok()?;
         Some((kind, info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0))
     };
     (0..count).filter_map(of).collect()

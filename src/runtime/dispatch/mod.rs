@@ -19,12 +19,13 @@ pub mod snapshot;
 pub mod text;
 
 use self::bitmap_index::{Slots, template};
-use super::invalid_handle;
 use super::registry::Backend;
+use super::{check_flags, invalid_handle};
 use crate::abi::devices::dispatch::*;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
+use crate::from_c::blank;
 use crate::sys::{
     handles::{
         epoch::{self, Guard},
@@ -162,13 +163,9 @@ struct Writer {
 
 /// Creates a dispatcher and returns its handle.
 pub fn create(flags: u64) -> Result<dtl_dispatcher_t> {
-    if flags & !DTL_DISPATCHER_STRICT_DACE != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "dispatcher flags {flags:#x}: only DTL_DISPATCHER_STRICT_DACE is known"
-        );
-    }
-    match DISPATCHERS.insert(Arc::new(Dispatcher::new(flags & DTL_DISPATCHER_STRICT_DACE != 0))) {
+    let known = DTL_DISPATCHER_STRICT_DACE;
+    check_flags("dispatcher flags", flags, known, "DTL_DISPATCHER_STRICT_DACE")?;
+    match DISPATCHERS.insert(Arc::new(Dispatcher::new(flags & known != 0))) {
         Some(id) => Ok(dtl_dispatcher_t { id }),
         None => fail!(DTL_ERROR_LIMIT, "no dispatcher handle is left; destroy some"),
     }
@@ -452,13 +449,7 @@ pub fn open() -> Result<()> {
     for operation in
         [DTL_OPERATION_ALLOC, DTL_OPERATION_COPY, DTL_OPERATION_LAUNCH, DTL_OPERATION_COMPILE]
     {
-        let key = dtl_dispatch_key_t {
-            operation,
-            source: 0,
-            destination: 0,
-            schedule: 0,
-            reserved: [0; 2],
-        };
+        let key = dtl_dispatch_key_t { operation, ..blank() };
         let wanted = HandlerSpec {
             name: "the library".to_owned(),
             flags: DTL_DISPATCH_DEFAULT,
@@ -475,22 +466,14 @@ pub fn open() -> Result<()> {
 /// Destroys all dispatchers and handlers. Called at finalize.
 pub fn destroy_all() {
     let inside = epoch::enter();
-    for id in DISPATCHERS.handles() {
-        if let Some(dispatcher) = DISPATCHERS.remove(&inside, id) {
-            dispatcher.clear(&inside);
-        }
-    }
+    DISPATCHERS.drain(&inside).for_each(|dispatcher| dispatcher.clear(&inside));
     snapshot::forget();
 }
 
 /// Removes all handles in a forked child without dropping the handlers, which belong to the parent.
 pub fn forget_all() {
     let inside = epoch::enter();
-    for id in DISPATCHERS.handles() {
-        std::mem::forget(DISPATCHERS.remove(&inside, id));
-    }
-    for id in REGISTRATIONS.handles() {
-        std::mem::forget(REGISTRATIONS.remove(&inside, id));
-    }
+    DISPATCHERS.drain(&inside).for_each(std::mem::forget);
+    REGISTRATIONS.drain(&inside).for_each(std::mem::forget);
     snapshot::forget();
 }

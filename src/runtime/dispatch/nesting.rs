@@ -2,8 +2,7 @@
 
 use super::{Query, Registration, text};
 use crate::abi::handle::dtl_event_t;
-use crate::abi::status::DTL_ERROR_LIMIT;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::trace::{self, Args};
 use std::cell::RefCell;
 
@@ -39,14 +38,12 @@ impl Registration {
 
     #[cold]
     fn too_deep(&self, query: &Query) -> Error {
-        Error::new(
+        failure!(
             DTL_ERROR_LIMIT,
-            format!(
-                "{}: handler \"{}\" was not called, as {MOST_NESTED} handlers run within each \
+            "{}: handler \"{}\" was not called, as {MOST_NESTED} handlers run within each \
                  other on this thread: does one ask for what it does itself?",
-                text::of_query(query),
-                self.name
-            ),
+            text::of_query(query),
+            self.name
         )
     }
 

@@ -3,7 +3,7 @@
 
 use super::{Member, check_name, existing, instances, kept};
 use crate::abi::enums::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use std::ffi::CStr;
 
 /// Maximum number of fields of a template.
@@ -178,46 +178,33 @@ pub(super) fn complete<'a>(
 #[cold]
 pub(super) fn unknown(template: &Member, name: &str) -> Error {
     let names: Vec<&str> = template.fields.iter().map(|field| field.name).collect();
-    let text = match names.is_empty() {
-        true => {
-            format!("{} is a plain member: it has no attribute \"{name}\"", template.full_name())
-        }
-        false => {
-            format!("{} has no field \"{name}\"; it has {}", template.full_name(), names.join(", "))
-        }
-    };
-    Error::new(crate::abi::status::DTL_ERROR_NOT_FOUND, text)
+    let of = template.full_name();
+    if names.is_empty() {
+        return failure!(
+            DTL_ERROR_NOT_FOUND,
+            "{of} is a plain member: it has no attribute \"{name}\""
+        );
+    }
+    failure!(DTL_ERROR_NOT_FOUND, "{of} has no field \"{name}\"; it has {}", names.join(", "))
 }
 
 #[cold]
 fn missing(template: &Member, field: &Field) -> Error {
-    let text = format!(
-        "{}: field \"{}\" has no default: give it a value",
-        template.full_name(),
-        field.name
-    );
-    Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
+    let (of, name) = (template.full_name(), field.name);
+    failure!(DTL_ERROR_INVALID_ARGUMENT, "{of}: field \"{name}\" has no default: give it a value")
 }
 
 #[cold]
 fn refused(template: &Member, field: &Field, attr: &Attr, twice: bool) -> Error {
     let of = template.full_name();
-    let (status, text) = if field.kind != attr.kind {
-        let (is, given) = (kind_name(field.kind), kind_name(attr.kind));
-        (
-            crate::abi::status::DTL_ERROR_TYPE,
-            format!("{of}: field \"{}\" is {is}, not {given}", field.name),
-        )
-    } else {
-        let what = if twice {
-            "is given twice".into()
-        } else {
-            format!("has flags {:#x}: use 0", attr.flags)
-        };
-        let text = format!("{of}: attribute \"{}\" {what}", field.name);
-        (crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
-    };
-    Error::new(status, text)
+    let Field { name, kind, .. } = field;
+    if *kind != attr.kind {
+        let (is, given) = (kind_name(*kind), kind_name(attr.kind));
+        return failure!(DTL_ERROR_TYPE, "{of}: field \"{name}\" is {is}, not {given}");
+    }
+    let what =
+        if twice { "is given twice".into() } else { format!("has flags {:#x}: use 0", attr.flags) };
+    failure!(DTL_ERROR_INVALID_ARGUMENT, "{of}: attribute \"{name}\" {what}")
 }
 
 /// Returns the name of a kind, for error texts.

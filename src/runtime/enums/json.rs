@@ -10,6 +10,7 @@ use super::{Enumeration, Member, enumeration, existing, instance, instances, und
 use crate::abi::enums::*;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
+use crate::runtime::check_flags;
 use serde_json::{Map, Value};
 use std::ffi::{CStr, CString};
 
@@ -89,12 +90,7 @@ pub(super) fn of_instance(template: &Member, values: &[Attribute]) -> Result<CSt
 
 /// Returns the word of a JSON text; a tolerant parse maps unknown names to instances of Undefined.
 pub fn from_text(number: dtl_enum_t, text: &str, flags: u32) -> Result<dtl_enum_word_t> {
-    if flags & !DTL_EV_TOLERANT != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "flags {flags:#x}: only DTL_EV_TOLERANT is known"
-        );
-    }
+    check_flags("flags", flags, DTL_EV_TOLERANT, "DTL_EV_TOLERANT")?;
     let enumeration = enumeration(number)?;
     match serde_json::from_str(text) {
         Ok(value) => from_value(enumeration, &value, flags & DTL_EV_TOLERANT != 0),

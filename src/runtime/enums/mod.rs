@@ -18,6 +18,7 @@ pub mod schedule;
 pub use instances::{get, instance};
 
 use super::append_only_table::{AppendOnlyTable, CHUNK};
+use super::check_flags;
 use crate::abi::enums::{DTL_ENUM_WITH_UNDEFINED, dtl_enum_t};
 use crate::abi::word::{DTL_MEMORY_UNDEFINED, dtl_enum_word_t};
 use crate::error::{Error, Result, fail};
@@ -84,12 +85,7 @@ const fn word(number: dtl_enum_t, value: u32) -> dtl_enum_word_t {
 
 /// Creates an enumeration and returns its number.
 pub fn create(name: &str, flags: u32) -> Result<dtl_enum_t> {
-    if flags & !DTL_ENUM_WITH_UNDEFINED != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "flags {flags:#x}: only DTL_ENUM_WITH_UNDEFINED is known"
-        );
-    }
+    check_flags("flags", flags, DTL_ENUM_WITH_UNDEFINED, "DTL_ENUM_WITH_UNDEFINED")?;
     check_name(name)?;
     if name.contains('.') {
         return fail!(

@@ -14,7 +14,7 @@ mod version;
 pub use self::start::{EnvironmentRefs, finalize_all, release, require};
 pub use version::{Requirement, check as check_version};
 
-use super::{c_text_for_ever, check_name};
+use super::{c_text_for_ever, check_name, entry_at};
 use crate::abi::backend::environment::*;
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_SUCCESS};
 use crate::error::{Error, Result, fail};
@@ -146,12 +146,8 @@ impl EnvironmentState {
 }
 
 fn unknown(records: &[EnvironmentRecord], name: &str) -> Error {
-    let known: Vec<&str> = records.iter().map(|record| record.description.name.as_str()).collect();
-    plan::unknown(
-        &known,
-        name,
-        if name.contains(">=") { " (pass the name without a version)" } else { "" },
-    )
+    let advice = if name.contains(">=") { " (pass the name without a version)" } else { "" };
+    plan::unknown(records, name, advice)
 }
 
 /// Registers an environment; returns false if an equal environment was already registered.
@@ -306,12 +302,7 @@ pub fn count() -> usize {
 
 /// Returns the state of the environment at an index; the strings are never freed.
 pub fn at(index: u64) -> Result<dtl_environment_info_t> {
-    let state = STATE.lock();
-    let count = state.records.len();
-    match usize::try_from(index).ok().and_then(|index| state.records.get(index)) {
-        Some(record) => Ok(describe(record)),
-        None => fail!(DTL_ERROR_OUT_OF_BOUNDS, "environment index {index}: there are {count}"),
-    }
+    entry_at(&STATE.lock().records, index, "environment").map(describe)
 }
 
 /// Returns the state of the environment of a name; the strings are never freed.

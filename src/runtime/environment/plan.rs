@@ -2,7 +2,7 @@
 
 use super::version::Requirement;
 use super::{EnvironmentRecord, find};
-use crate::error::{Result, fail};
+use crate::error::{Error, Result, fail, failure};
 
 /// Maximum depth of dependencies between environments.
 const DEEPEST: usize = 64;
@@ -84,23 +84,20 @@ impl<'a> Walk<'a> {
         self.path.last().map_or(String::new(), |asker| format!("for {asker} "))
     }
 
-    fn unknown(&self, name: &str) -> crate::error::Error {
-        let known: Vec<&str> =
-            self.records.iter().map(|record| record.description.name.as_str()).collect();
+    fn unknown(&self, name: &str) -> Error {
         let way = self.path.iter().map(|step| format!("{step} -> ")).collect::<String>();
         let way = if way.is_empty() { way } else { format!(" ({way}{name})") };
-        unknown(&known, name, &way)
+        unknown(self.records, name, &way)
     }
 }
 
 /// Creates the NOT_FOUND error for a name that is not registered.
-pub(super) fn unknown(known: &[&str], name: &str, way: &str) -> crate::error::Error {
+pub(super) fn unknown(records: &[EnvironmentRecord], name: &str, way: &str) -> Error {
+    let known: Vec<&str> = records.iter().map(|record| record.description.name.as_str()).collect();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    crate::error::Error::new(
-        crate::abi::status::DTL_ERROR_NOT_FOUND,
-        format!(
-            "environment {name} is not registered{way}: register it (dtl_environment_register) or \
+    failure!(
+        DTL_ERROR_NOT_FOUND,
+        "environment {name} is not registered{way}: register it (dtl_environment_register) or \
              load the plugin that does; registered: {known}"
-        ),
     )
 }

@@ -12,6 +12,7 @@ use super::{host_of, outcome};
 use crate::abi::devices::exec::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
+use crate::from_c::blank;
 use crate::runtime::registry::Backend;
 use crate::sys::{
     memory::buf::Addr,
@@ -38,17 +39,6 @@ enum ExecutorKind {
     /// Host execution of the backend. The queue runs `run_async`, which has no slot in a backend's
     /// table.
     Backend(HostStream),
-}
-
-/// Result of `dtl_executor_info`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExecutorInfo {
-    /// Kind of the executor, DTL_EXECUTOR_...
-    pub kind: u32,
-    /// Maximum number of iterations that run concurrently.
-    pub max_parallelism: u32,
-    /// Number of pieces into which a loop should be divided.
-    pub suggested_parallelism: u32,
 }
 
 impl Executor {
@@ -211,24 +201,18 @@ impl Executor {
     }
 
     /// Returns the kind and the parallelism of the executor.
-    pub fn info(&self) -> Result<ExecutorInfo> {
-        let (kind, max_parallelism) = match &self.body {
-            ExecutorKind::Inline(_) => (DTL_EXECUTOR_INLINE, 1),
-            ExecutorKind::Sequential(_) => (DTL_EXECUTOR_SEQUENTIAL, 1),
-            ExecutorKind::Pool(pool) => (DTL_EXECUTOR_POOL, pool.size()),
+    pub fn info(&self) -> Result<dtl_executor_info_t> {
+        let (kind, max_parallelism, suggested_parallelism) = match &self.body {
+            ExecutorKind::Inline(_) => (DTL_EXECUTOR_INLINE, 1, 1),
+            ExecutorKind::Sequential(_) => (DTL_EXECUTOR_SEQUENTIAL, 1, 1),
+            ExecutorKind::Pool(pool) => (DTL_EXECUTOR_POOL, pool.size(), pool.size()),
             ExecutorKind::Backend(_) => {
                 let host = host_of(&self.backend)?;
-                let max_parallelism = host.max_parallelism()?;
-                let suggested_parallelism =
-                    host.suggested_parallelism().unwrap_or(Ok(max_parallelism))?;
-                return Ok(ExecutorInfo {
-                    kind: DTL_EXECUTOR_BACKEND,
-                    max_parallelism,
-                    suggested_parallelism,
-                });
+                let most = host.max_parallelism()?;
+                (DTL_EXECUTOR_BACKEND, most, host.suggested_parallelism().unwrap_or(Ok(most))?)
             }
         };
-        Ok(ExecutorInfo { kind, max_parallelism, suggested_parallelism: max_parallelism })
+        Ok(dtl_executor_info_t { kind, max_parallelism, suggested_parallelism, ..blank() })
     }
 
     /// Accepts no more work, finishes the queued work and ends the threads. Called after the handle

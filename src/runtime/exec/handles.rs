@@ -216,29 +216,13 @@ pub fn drop_defaults(inside: &Guard, backend: &Backend) {
 /// that use it.
 pub fn destroy_all() {
     let inside = epoch::enter();
-    for id in EXECUTORS.handles() {
-        if let Some(executor) = EXECUTORS.remove(&inside, id) {
-            executor.close();
-        }
-    }
+    EXECUTORS.drain(&inside).for_each(|executor| executor.close());
     DEFAULTS.write().clear();
-    for id in STREAMS.handles() {
-        if let Some(stream) = STREAMS.remove(&inside, id) {
-            stream.close();
-        }
-    }
+    STREAMS.drain(&inside).for_each(|stream| stream.close());
     thread_pool::close_machine();
-    for id in EVENTS.handles() {
-        if let Some(event) = EVENTS.remove(&inside, id) {
-            event.cancel_waiters();
-        }
-    }
-    for id in KERNELS.handles() {
-        drop(KERNELS.remove(&inside, id));
-    }
-    for id in MODULES.handles() {
-        drop(MODULES.remove(&inside, id));
-    }
+    EVENTS.drain(&inside).for_each(|event| event.cancel_waiters());
+    KERNELS.drain(&inside).for_each(drop);
+    MODULES.drain(&inside).for_each(drop);
 }
 
 /// Removes all handles in a forked child without dropping the objects, because their threads do not
@@ -246,18 +230,10 @@ pub fn destroy_all() {
 pub fn forget_all() {
     let inside = epoch::enter();
     std::mem::take(&mut *DEFAULTS.write());
-    forget::<Executor>(&inside);
-    forget::<Stream>(&inside);
-    forget::<Event>(&inside);
-    forget::<Kernel>(&inside);
-    forget::<Module>(&inside);
+    EXECUTORS.drain(&inside).for_each(std::mem::forget);
+    STREAMS.drain(&inside).for_each(std::mem::forget);
+    EVENTS.drain(&inside).for_each(std::mem::forget);
+    KERNELS.drain(&inside).for_each(std::mem::forget);
+    MODULES.drain(&inside).for_each(std::mem::forget);
     thread_pool::forget_machine();
-}
-
-fn forget<T: ObjectKind>(inside: &Guard) {
-    for id in T::table().handles() {
-        if let Some(object) = T::table().remove(inside, id) {
-            std::mem::forget(object);
-        }
-    }
 }

@@ -40,7 +40,6 @@ mod mock;
 mod tests;
 
 use super::component::{Exec, HostExec};
-use crate::abi::devices::device::dtl_device_info_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::last_error::Mark;
@@ -66,9 +65,8 @@ fn bind(backend: &Backend, device: i32) -> Result<()> {
 
 /// Returns the launch limits of a device of a backend.
 fn limits(backend: &Backend, device: i32) -> Limits {
-    let mut info = no_info();
-    match backend.device.is_some().then(|| device::info(backend, device, &mut info)) {
-        Some(Ok(())) => Limits {
+    match backend.device.is_some().then(|| device::info(backend, device)) {
+        Some(Ok(info)) => Limits {
             block_threads: info.max_block_threads,
             block: info.max_block,
             grid: info.max_grid,
@@ -112,20 +110,4 @@ fn outcome(call: impl FnOnce() -> dtl_status_t, what: impl FnOnce() -> String) -
 #[cold]
 fn failed(status: dtl_status_t, what: &str) -> Error {
     Error::of_status(&format!("{what} returned"), status)
-}
-
-/// Returns a device description with all fields unset.
-fn no_info() -> dtl_device_info_t {
-    dtl_device_info_t {
-        struct_size: size_of::<dtl_device_info_t>() as u32,
-        numa_node: -1,
-        kind: 0,
-        total_bytes: 0,
-        compute_units: 0,
-        max_block_threads: 0,
-        max_block: [0; 3],
-        max_grid: [0; 3],
-        name: [0; 128],
-        pci: [0; 32],
-    }
 }

@@ -3,7 +3,7 @@
 //!
 //! The documentation of `dtl_kernel_get` explains the letters.
 
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 
 /// Letters of a signature, with the size of each argument in bytes.
 const LETTERS: [(char, u64); 12] = [
@@ -86,13 +86,11 @@ fn bytes(rest: &str) -> Option<(Argument, usize)> {
 fn misread(signature: &str, rest: &str) -> Error {
     let letters: Vec<_> =
         LETTERS.iter().map(|(letter, size)| format!("{letter} ({size})")).collect();
-    Error::new(
-        crate::abi::status::DTL_ERROR_INVALID_ARGUMENT,
-        format!(
-            "signature \"{signature}\" at \"{rest}\": an argument is one of the letters {} with \
+    failure!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "signature \"{signature}\" at \"{rest}\": an argument is one of the letters {} with \
              these sizes in bytes, or [n] for n bytes",
-            letters.join(", ")
-        ),
+        letters.join(", ")
     )
 }
 

@@ -22,7 +22,7 @@ use super::{Limits, exec_of, outcome, reentrancy, same_backend};
 use crate::abi::devices::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{Exec, Launch, ModuleLaunch, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
@@ -219,14 +219,12 @@ impl Stream {
 
     #[cold]
     fn not_recordable(&self, event: &Event) -> Error {
-        Error::new(
+        failure!(
             DTL_ERROR_INVALID_ARGUMENT,
-            format!(
-                "an event of backend '{}' cannot be recorded on a stream of backend '{}'; make one \
+            "an event of backend '{}' cannot be recorded on a stream of backend '{}'; make one \
                  with dtl_event_create for that backend",
-                event.backend().name(),
-                self.backend.name()
-            ),
+            event.backend().name(),
+            self.backend.name()
         )
     }
 

@@ -15,7 +15,6 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::runtime::hot_globals::HOT;
 use crate::runtime::registry::Backend;
-use crate::runtime::zeroed_kind_info;
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::lock::Mutex;
 use std::sync::Weak;
@@ -93,9 +92,7 @@ pub(super) fn remove_source() {
 /// Returns true if the host cannot access memory of this kind. A kind without a description counts
 /// as inaccessible, the safe assumption.
 pub fn is_hidden(backend: &Backend, kind: dtl_enum_word_t) -> bool {
-    let mut info = zeroed_kind_info();
-    kind_info(backend, kind, &mut info).is_err()
-        || info.properties & DTL_MEMORY_HOST_ACCESSIBLE == 0
+    kind_info(backend, kind).map_or(true, |info| info.properties & DTL_MEMORY_HOST_ACCESSIBLE == 0)
 }
 
 /// Counts a new allocation before its pointer is returned, and assigns its serial number.

@@ -5,6 +5,7 @@ use crate::abi::devices::dispatch::*;
 use crate::abi::handle::{dtl_backend_t, dtl_stream_t};
 use crate::abi::word::*;
 use crate::error::Result;
+use crate::from_c::blank;
 use crate::runtime::dispatch::{Action, DEFAULT, find_quickly};
 use crate::runtime::enums::{self, describe};
 use crate::runtime::exec::stream::Stream;
@@ -111,17 +112,13 @@ pub fn copy(
 ) -> Result<bool> {
     let home = |side: &Located<'_>| side.owner.map_or(dtl_backend_t::NULL, Backend::handle);
     let mut args = dtl_dispatch_copy_t {
-        struct_size: size_of::<dtl_dispatch_copy_t>() as u32,
-        ndim: 0,
         dst: dst.place.region.addr().ptr(),
         src: src.place.region.addr().ptr(),
         size_bytes: dst.place.region.len() as u64,
         dst_backend: home(dst),
         src_backend: home(src),
         element_bytes: 1,
-        shape: std::ptr::null(),
-        dst_strides_bytes: std::ptr::null(),
-        src_strides_bytes: std::ptr::null(),
+        ..blank()
     };
     if let Some(axes) = axes {
         (args.dst, args.src) = (axes.dst.ptr(), axes.src.ptr());

@@ -6,8 +6,8 @@
 
 use super::{Allocation, LEDGER, check, device_only, find, host_alloc, registered};
 use crate::abi::devices::device::{DTL_MEM_HANDLE_ROOM, dtl_mem_handle_t};
-use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};
-use crate::error::{Error, Result, fail};
+use crate::abi::status::DTL_ERROR_LIMIT;
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{Exports, Extent, Ticket};
 use crate::runtime::device;
 use crate::runtime::registry::{self, Backend};
@@ -82,10 +82,9 @@ fn node() -> Result<u64> {
     let node = process::node_id();
     node.map_err(|error| match process::fd_shortage(&error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, text),
-        None => Error::new(
-            DTL_ERROR_UNAVAILABLE,
-            format!("which node this is cannot be told (/proc): {error}"),
-        ),
+        None => {
+            failure!(DTL_ERROR_UNAVAILABLE, "which node this is cannot be told (/proc): {error}")
+        }
     })
 }
 
@@ -159,21 +158,7 @@ pub fn import(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Addr, u64
     let device = device::get_or_first(backend)?;
     backend.memory_use.begin(backend)?;
     let made = map(backend, exports, &ticket, extent).and_then(|addr| {
-        let Extent { kind, size, align } = extent;
-        let (handle, hidden) = (backend.handle(), device_only::is_hidden(backend, kind));
-        let (imported, room, pool) = (true, size, 0);
-        let new = Allocation {
-            backend: handle,
-            device,
-            kind,
-            size,
-            room,
-            align,
-            pool,
-            imported,
-            hidden,
-            serial: 0,
-        };
+        let new = Allocation { imported: true, ..Allocation::new(backend, device, extent) };
         if enter_new(addr, new) {
             return Ok(addr);
         }

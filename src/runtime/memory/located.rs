@@ -6,7 +6,6 @@ use crate::abi::word::DTL_MEMORY_HOST;
 use crate::error::{Result, fail};
 use crate::runtime::component::CopySide;
 use crate::runtime::registry::{self, Backend};
-use crate::runtime::zeroed_kind_info;
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::{Addr, Region};
 
@@ -27,9 +26,7 @@ impl Located<'_> {
     /// Returns true if the host can read and write the range.
     pub fn host_accessible(&self) -> Result<bool> {
         let Some(owner) = self.owner else { return Ok(true) };
-        let mut info = zeroed_kind_info();
-        kind_info(owner, self.place.kind, &mut info)?;
-        Ok(info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0)
+        Ok(kind_info(owner, self.place.kind)?.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0)
     }
 }
 

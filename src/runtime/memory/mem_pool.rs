@@ -10,6 +10,7 @@ use crate::abi::devices::device::dtl_mem_stats_t;
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
+use crate::from_c::blank;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
 use crate::runtime::{device, invalid_handle, memory};
@@ -177,7 +178,7 @@ impl MemPool {
     /// Creates a pool of a backend's memory on the current device of the thread. `keep` is the
     /// maximum number of cached bytes; 0 = default.
     pub fn create(backend: Arc<Backend>, kind: dtl_enum_word_t, keep: u64) -> Result<MemPool> {
-        memory::kind_info(&backend, kind, &mut crate::runtime::zeroed_kind_info())?;
+        memory::kind_info(&backend, kind)?;
         let device = device::get_or_first(&backend)?;
         let blocks = match host_alloc::code(kind).filter(|_| host_alloc::serves(backend.handle())) {
             Some(code) => {
@@ -309,8 +310,9 @@ impl MemPool {
         outcome
     }
 
-    /// Writes the counters of the pool to `out`.
-    pub fn stats(&self, out: &mut dtl_mem_stats_t) {
+    /// Returns the counters of the pool.
+    pub fn stats(&self) -> dtl_mem_stats_t {
+        let mut out: dtl_mem_stats_t = blank();
         match &self.blocks {
             PoolBlocks::Plain { tag, before, .. } => {
                 let now = heap::stats(*tag);
@@ -325,6 +327,7 @@ impl MemPool {
                 out.reserved_bytes = now.reserved_bytes;
             }
         }
+        out
     }
 
     fn live_count(&self) -> u64 {

@@ -49,6 +49,7 @@ use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
+use crate::from_c::blank;
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::memory::heap::{self, Label};
@@ -85,17 +86,23 @@ impl Allocation {
     /// Creates the entry of memory that another allocator allocates and frees, and that a backend
     /// can copy.
     pub fn of_others(backend: &Backend, device: i32, kind: dtl_enum_word_t, size: u64) -> Self {
-        let (hidden, backend) = (device_only::is_hidden(backend, kind), backend.handle());
+        let extent = Extent { kind, size, align: 1 };
+        Allocation { imported: true, ..Allocation::new(backend, device, extent) }
+    }
+
+    /// Creates the entry of memory that a backend has allocated in no pool.
+    fn new(backend: &Backend, device: i32, extent: Extent) -> Self {
+        let Extent { kind, size, align } = extent;
         Allocation {
-            backend,
+            backend: backend.handle(),
             device,
             kind,
             size,
             room: size,
-            align: 1,
+            align,
             pool: 0,
-            imported: true,
-            hidden,
+            imported: false,
+            hidden: device_only::is_hidden(backend, kind),
             serial: 0,
         }
     }
@@ -217,25 +224,9 @@ fn admit(
 ) -> Result<Addr> {
     backend.memory_use.begin(backend)?;
     let addr = take().inspect_err(|_| backend.memory_use.give_up())?;
-    let Extent { kind, size, align } = extent;
-    let (handle, hidden) = (backend.handle(), device_only::is_hidden(backend, kind));
-    let (pool, imported, room, serial) = (owner.pool(), false, size, 0);
-    backend.memory_use.grew(size, host_alloc::serves(handle));
-    enter(
-        addr,
-        Allocation {
-            backend: handle,
-            device,
-            kind,
-            size,
-            room,
-            align,
-            pool,
-            imported,
-            hidden,
-            serial,
-        },
-    );
+    let entry = Allocation { pool: owner.pool(), ..Allocation::new(backend, device, extent) };
+    backend.memory_use.grew(extent.size, host_alloc::serves(entry.backend));
+    enter(addr, entry);
     Ok(addr)
 }
 
@@ -399,7 +390,7 @@ pub fn dmabuf(inside: &Guard, region: Region) -> Result<(i32, u64)> {
 
 /// Describes the memory at an address. Fails with NOT_FOUND if neither the library nor a driver in
 /// use allocated it.
-pub fn query(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
+pub fn query(addr: Addr) -> Result<dtl_mem_info_t> {
     let mut found = find(addr);
     if found.is_none() {
         registry::detect_driver_use();
@@ -412,12 +403,14 @@ pub fn query(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
              treated as host memory"
         );
     };
-    out.backend = allocation.backend;
-    out.device = allocation.device;
-    out.kind = allocation.kind;
-    out.size_bytes = allocation.size;
-    out.base = std::ptr::with_exposed_provenance_mut(base);
-    Ok(())
+    Ok(dtl_mem_info_t {
+        backend: allocation.backend,
+        device: allocation.device,
+        kind: allocation.kind,
+        size_bytes: allocation.size,
+        base: std::ptr::with_exposed_provenance_mut(base),
+        ..blank()
+    })
 }
 
 /// Frees all memory that the program did not free. Called at finalize.

@@ -54,10 +54,9 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     let device = device::get_or_first(&backend)?;
     reserve(&backend, region, RegisteredBy::Registered)?;
     let first = region.addr().get();
-    let described = kind_info(&backend, DTL_MEMORY_PINNED, &mut crate::runtime::zeroed_kind_info())
-        .and_then(|()| {
-            memory.register(region).unwrap_or_else(|| Err(backend.lacks("register_host")))
-        });
+    let described = kind_info(&backend, DTL_MEMORY_PINNED).and_then(|_| {
+        memory.register(region).unwrap_or_else(|| Err(backend.lacks("register_host")))
+    });
     if let Err(error) = described {
         LIST.lock().remove(&first);
         return Err(error);
@@ -81,9 +80,7 @@ pub fn adopt(
     if backend.device.is_some() || device != 0 {
         device::check(&backend, device)?;
     }
-    device::on(&backend, device, || {
-        kind_info(&backend, kind, &mut crate::runtime::zeroed_kind_info())
-    })?;
+    device::on(&backend, device, || kind_info(&backend, kind))?;
     if memory.can_identify() {
         check_with_driver(&backend, device, kind, region)?;
     }

@@ -6,15 +6,17 @@ use crate::abi::devices::device::*;
 use crate::abi::status::DTL_ERROR_NATIVE_BACKEND;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
+use crate::from_c::blank;
 use crate::runtime::registry::Backend;
 use crate::sys::memory::heap;
 use crate::sys::os::process;
 use std::sync::atomic::Ordering;
 
-/// Writes the usage counters of a backend to `out`.
-pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
+/// Returns the usage counters of a backend.
+pub fn stats(backend: &Backend) -> Result<dtl_mem_stats_t> {
     backend.memory()?;
     let usage = &backend.memory_use;
+    let mut out: dtl_mem_stats_t = blank();
     out.live_bytes = usage.live_bytes.load(Ordering::Relaxed);
     out.peak_bytes = usage.peak_bytes.load(Ordering::Relaxed);
     out.reserved_bytes = out.live_bytes + host_alloc::reserved(backend.handle());
@@ -31,7 +33,7 @@ pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
         out.live_count += own.live_count + arrays.live_count + leaving.live_count;
         out.total_count += own.total_count + arrays.total_count;
     }
-    Ok(())
+    Ok(out)
 }
 
 /// Returns unused memory of a backend to the system.
@@ -74,9 +76,8 @@ pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64
     if align != 0 {
         return Ok(given);
     }
-    let mut info = crate::runtime::zeroed_kind_info();
-    match kind_info(backend, kind, &mut info) {
-        Ok(()) => check(size, info.alignment),
+    match kind_info(backend, kind) {
+        Ok(info) => check(size, info.alignment),
         Err(error) if error.status() == DTL_ERROR_NATIVE_BACKEND => Err(error),
         // The backend does not describe the kind, or the kind does not exist, which `alloc` reports
         // better.

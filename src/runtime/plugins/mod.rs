@@ -20,7 +20,7 @@ pub use handlers::{end_replaced, register_handler, unregister};
 use super::environment::{self, Requirement};
 use super::registry::{self, Backend};
 use super::trace::{self, Args};
-use super::{c_text_for_ever, log};
+use super::{c_text_for_ever, entry_at, log};
 use crate::abi::backend::plugin::*;
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_SUCCESS};
@@ -461,12 +461,7 @@ pub fn count() -> usize {
 
 /// Returns the state of the file or folder at an index; the strings are never freed.
 pub fn at(index: u64) -> Result<dtl_plugin_info_t> {
-    let state = STATE.lock();
-    let count = state.records.len();
-    match usize::try_from(index).ok().and_then(|index| state.records.get(index)) {
-        Some(record) => Ok(describe(record)),
-        None => fail!(DTL_ERROR_OUT_OF_BOUNDS, "plugin index {index}: there are {count}"),
-    }
+    entry_at(&STATE.lock().records, index, "plugin").map(describe)
 }
 
 fn describe(record: &PluginRecord) -> dtl_plugin_info_t {

@@ -404,8 +404,5 @@ pub fn destroy_all() {
 /// Removes the handles of all policies in a forked child without dropping the policies: the threads
 /// and streams that they depend on do not exist in the child.
 pub fn forget_all() {
-    let inside = epoch::enter();
-    for id in POLICIES.handles() {
-        std::mem::forget(POLICIES.remove(&inside, id));
-    }
+    POLICIES.drain(&epoch::enter()).for_each(std::mem::forget);
 }

@@ -6,7 +6,7 @@ use super::resources::{Usable, slot, slot_failed};
 use super::usage::Counts;
 use crate::abi::devices::policy::*;
 use crate::abi::status::{DTL_ERROR_BUSY, DTL_SUCCESS, dtl_status_t};
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::last_error::Mark;
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::wait::TscTimer;
@@ -215,10 +215,8 @@ impl Chooser {
         match self {
             Chooser::Fastest(tuner) => {
                 tuner.enter(key)?;
-                match self.quick(counts, key, thread) {
-                    Some(found) => Ok(found),
-                    None => fail!(DTL_ERROR_INTERNAL, "auto_tune lost a task"),
-                }
+                self.quick(counts, key, thread)
+                    .ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "auto_tune lost a task"))
             }
             Chooser::Custom(ops, own) => {
                 let mut index = u32::MAX;

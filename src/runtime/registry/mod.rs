@@ -8,11 +8,11 @@
 
 use super::component::{Availability, BackendProbe, Comm, Device, Exec, Memory, Modules, Transfer};
 use super::environment::{self, Requirement};
-use super::{explain, settings};
+use super::{check_flags, explain, settings};
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::handles::handle_table::HandleTable;
 use crate::sys::sync::lock::RwLock;
@@ -200,12 +200,10 @@ impl Backend {
     /// Creates the NOT_SUPPORTED error, for all callers, for a component that a backend lacks.
     #[cold]
     pub fn lacks(&self, what: &str) -> Error {
-        Error::new(
-            crate::abi::status::DTL_ERROR_NOT_SUPPORTED,
-            format!(
-                "backend {} provides no {what}, and there is no generic version of it",
-                self.name()
-            ),
+        failure!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "backend {} provides no {what}, and there is no generic version of it",
+            self.name()
         )
     }
 }
@@ -282,12 +280,7 @@ pub fn add_in_place(
     backend: Arc<Backend>,
     flags: u64,
 ) -> Result<(dtl_backend_t, Option<Replaced>)> {
-    if flags & !DTL_REGISTER_REPLACE != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "flags {flags:#x}: only DTL_REGISTER_REPLACE is known"
-        );
-    }
+    check_flags("flags", flags, DTL_REGISTER_REPLACE, "DTL_REGISTER_REPLACE")?;
     names::check_backend_name(backend.name())?;
     let mut named = NAMED.write();
     let taken = named.iter().position(|known| known.name == backend.name);
@@ -416,6 +409,10 @@ fn stale(handle: dtl_backend_t) -> Error {
 #[must_use]
 pub fn all(inside: &Guard) -> Vec<&Backend> {
     environment::search_plugins();
+    listed(inside)
+}
+
+fn listed(inside: &Guard) -> Vec<&Backend> {
     let handles: Vec<_> = NAMED.read().iter().map(|known| known.handle()).collect();
     handles.into_iter().filter_map(|handle| find(inside, handle).ok()).collect()
 }
@@ -526,15 +523,12 @@ fn automatic(inside: &Guard) -> Result<&Backend> {
 /// Initializes built-in backends whose driver the program uses, to recognize its pointers.
 pub fn detect_driver_use() {
     let inside = epoch::enter();
-    let handles: Vec<_> = NAMED.read().iter().map(|known| known.handle()).collect();
     let is_used = |backend: &&Backend| {
         backend.builtin
             && !backend.available.load(Ordering::Relaxed)
             && backend.presence.is_in_use()
     };
-    for backend in
-        handles.into_iter().filter_map(|handle| find(&inside, handle).ok()).filter(is_used)
-    {
+    for backend in listed(&inside).into_iter().filter(is_used) {
         // A failure is reported when a call names the backend.
         let _ = backend.availability();
     }
@@ -545,18 +539,12 @@ pub fn clear() {
     (events().all_removed)();
     *DEFAULT.write() = None;
     NAMED.write().clear();
-    let inside = epoch::enter();
-    for id in TABLE.handles() {
-        drop(TABLE.remove(&inside, id));
-    }
+    TABLE.drain(&epoch::enter()).for_each(drop);
 }
 
 /// Drops the handles in a forked child without destroying the backends.
 pub fn forget_all() {
     std::mem::forget(DEFAULT.write().take());
     std::mem::take(&mut *NAMED.write()).into_iter().for_each(std::mem::forget);
-    let inside = epoch::enter();
-    for id in TABLE.handles() {
-        std::mem::forget(TABLE.remove(&inside, id));
-    }
+    TABLE.drain(&epoch::enter()).for_each(std::mem::forget);
 }

@@ -4,7 +4,7 @@
 //! - `variables`: the list of environment variables
 
 use super::log;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -206,12 +206,9 @@ pub fn alias(name: &str) -> &str {
 
 /// Parses a log level.
 fn level(name: &str, text: &str) -> Result<i32> {
-    match log::level_from_name(text) {
-        Some(level) => Ok(level),
-        None => {
-            fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: use off, error, warn, info or debug")
-        }
-    }
+    log::level_from_name(text).ok_or_else(|| {
+        failure!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: use off, error, warn, info or debug")
+    })
 }
 
 /// Parses the time limit of a trial: "1", "0", or a time with its unit. Returns nanoseconds.
@@ -278,15 +275,12 @@ pub fn bytes(name: &str, text: &str) -> Result<u64> {
             );
         }
     };
-    match digits.parse::<u64>().ok().and_then(|value| value.checked_mul(1 << shift)) {
-        Some(bytes) => Ok(bytes),
-        None => {
-            fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "{name}={text}: use a number of bytes such as 0, 512M or 2G"
-            )
-        }
-    }
+    digits.parse::<u64>().ok().and_then(|value| value.checked_mul(1 << shift)).ok_or_else(|| {
+        failure!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}={text}: use a number of bytes such as 0, 512M or 2G"
+        )
+    })
 }
 
 /// Returns the edit distance between two strings, for "did you mean".

@@ -11,6 +11,7 @@ use super::comm::Comm;
 use super::launch;
 use crate::abi::comm::topology::*;
 use crate::error::{Result, fail};
+use crate::from_c::blank;
 use crate::sys::os::process;
 
 fn count(value: usize) -> i32 {
@@ -30,10 +31,11 @@ pub fn affinity() -> Result<Vec<i32>> {
 }
 
 /// Fills in the node topology of a communicator, as seen from this rank.
-pub fn of_comm(comm: &Comm, out: &mut dtl_comm_topology_t) -> Result<()> {
+pub fn of_comm(comm: &Comm) -> Result<dtl_comm_topology_t> {
+    let mut out: dtl_comm_topology_t = blank();
     if comm.is_one_node() {
         (out.node, out.nodes, out.local_rank, out.local_size) = (0, 1, comm.rank(), comm.size());
-        return Ok(());
+        return Ok(out);
     }
     if let Some(nodes) = comm.nodes() {
         let own = nodes.get(comm.rank().unsigned_abs() as usize);
@@ -42,7 +44,7 @@ pub fn of_comm(comm: &Comm, out: &mut dtl_comm_topology_t) -> Result<()> {
         out.nodes = nodes.iter().max().map_or(1, |last| last + 1);
         out.local_rank = count(before.filter(|node| Some(*node) == own).count());
         out.local_size = count(nodes.iter().filter(|node| Some(*node) == own).count());
-        return Ok(());
+        return Ok(out);
     }
     let Some(launch) = launch::from_environment()? else {
         return not_known(comm, "no launcher's environment was found");
@@ -62,7 +64,7 @@ pub fn of_comm(comm: &Comm, out: &mut dtl_comm_topology_t) -> Result<()> {
     }
     (out.node, out.nodes) = if launch.is_one_node() { (0, 1) } else { (-1, -1) };
     (out.local_rank, out.local_size) = (launch.local_rank, launch.local_size);
-    Ok(())
+    Ok(out)
 }
 
 /// Returns the node number of a rank.
@@ -77,16 +79,7 @@ pub fn node_of(comm: &Comm, rank: i32) -> Result<i32> {
     if let Some(nodes) = comm.nodes() {
         return Ok(nodes.get(rank.unsigned_abs() as usize).copied().unwrap_or(0));
     }
-    let mut own = dtl_comm_topology_t {
-        struct_size: size_of::<dtl_comm_topology_t>() as u32,
-        node: -1,
-        nodes: -1,
-        local_rank: 0,
-        local_size: 0,
-        reserved: 0,
-    };
-    of_comm(comm, &mut own)?;
-    if own.nodes != 1 {
+    if of_comm(comm)?.nodes != 1 {
         return not_known(
             comm,
             "the job has several nodes and the launcher does not say which rank is on which",

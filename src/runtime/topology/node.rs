@@ -3,6 +3,7 @@
 
 use super::count;
 use crate::abi::comm::topology::dtl_topology_t;
+use crate::from_c::blank;
 use crate::runtime::copy_text;
 use crate::sys::os::process::{affinity, listed, usable_cores};
 use std::fs;
@@ -32,22 +33,13 @@ impl Tree<'_> {
         let cpus = if online.is_empty() { usable_cores() as usize } else { online.len() };
         let memory_bytes = self.memory_bytes();
         let mut told = dtl_topology_t {
-            struct_size: size_of::<dtl_topology_t>() as u32,
             cpus_online: count(cpus),
-            cpus_allowed: 0,
-            cores: 0,
-            threads_per_core: 0,
-            sockets: 0,
             // A kernel without NUMA has no such file, and one node.
             numa_nodes: count(nodes.len().max(1)),
-            reserved: 0,
             cpu_quota_milli: self.cpu_quota().unwrap_or(0),
-            l1d_bytes: 0,
-            l2_bytes: 0,
-            l3_bytes: 0,
             memory_bytes,
             memory_limit_bytes: self.memory_limit().filter(|&it| it < memory_bytes).unwrap_or(0),
-            hostname: [0; 256],
+            ..blank()
         };
         self.cores(&online, &mut told);
         self.caches(online.first().copied().unwrap_or(0), &mut told);

@@ -248,6 +248,11 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
             })
             .collect()
     }
+
+    /// Removes all objects, one at each step of the iterator, and returns them.
+    pub fn drain<'a>(&'a self, inside: &'a Guard) -> impl Iterator<Item = Arc<T>> {
+        self.handles().into_iter().filter_map(|handle| self.remove(inside, handle))
+    }
 }
 
 pub(super) fn encode(tag: u8, index: usize, generation: u64) -> u64 {

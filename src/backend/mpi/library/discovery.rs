@@ -7,7 +7,7 @@
 use super::abi::{self, Abi};
 use super::functions::Functions;
 use super::launcher::{self, Candidate};
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::sys::{
     memory::buf::Addr,
     os::dl::{self, SharedObject},
@@ -221,13 +221,11 @@ fn is_mpich(version: &str) -> bool {
 }
 
 fn unknown(version: &str) -> Error {
-    Error::new(
-        crate::abi::status::DTL_ERROR_UNAVAILABLE,
-        format!(
-            "it calls itself \"{}\", whose binary interface is not known (Open MPI, the MPICH \
+    failure!(
+        DTL_ERROR_UNAVAILABLE,
+        "it calls itself \"{}\", whose binary interface is not known (Open MPI, the MPICH \
              family and libmpi_abi are); use dtl_mpi (find_package(dtl COMPONENTS MPI)) with it",
-            first_line(version)
-        ),
+        first_line(version)
     )
 }
 

@@ -19,7 +19,7 @@
 //! orders of claims are described in `rndv_claims`.
 
 use super::rndv_claims::{self, OwnClaims, PeerClaims};
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use crate::sys::memory::buf::Region;
 use crate::sys::os::shm_segment::{SharedMapping, SharedWord, Span};
 use crate::sys::sync;
@@ -134,16 +134,13 @@ impl Ring {
     }
 
     fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<Ring> {
-        match Ring::at(memory, offset) {
-            Some(ring) => Ok(ring),
-            None => {
-                fail!(
-                    DTL_ERROR_INTERNAL,
-                    "ring at {offset} lies outside the {} shared bytes",
-                    memory.len()
-                )
-            }
-        }
+        Ring::at(memory, offset).ok_or_else(|| {
+            failure!(
+                DTL_ERROR_INTERNAL,
+                "ring at {offset} lies outside the {} shared bytes",
+                memory.len()
+            )
+        })
     }
 
     fn put(&self, offset: usize, value: u64) {
@@ -158,14 +155,13 @@ impl Ring {
 }
 
 fn claims_of(memory: &Arc<SharedMapping>, offset: usize) -> Result<Span> {
-    match memory.span(offset + CLAIMS_AT, rndv_claims::BYTES) {
-        Some(span) => Ok(span),
-        None => fail!(
+    memory.span(offset + CLAIMS_AT, rndv_claims::BYTES).ok_or_else(|| {
+        failure!(
             DTL_ERROR_INTERNAL,
             "claims at {offset} lie outside the {} shared bytes",
             memory.len()
-        ),
-    }
+        )
+    })
 }
 
 /// Returns the offset of the slot of record `number`, in bytes.

@@ -12,7 +12,7 @@
 use super::segment::{MOST_RANKS, PeerState, Segment};
 use crate::backend::os_error::memory_error;
 use crate::backend::shm::transport;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{self, PART_WORDS, PartKey};
 use crate::sys::{
     memory::{buf::Region, host_pages::page_size},
@@ -163,13 +163,10 @@ impl Header {
 }
 
 fn gone(rank: i32) -> Error {
-    use crate::abi::status::DTL_ERROR_NOT_FOUND;
-    Error::new(
+    failure!(
         DTL_ERROR_NOT_FOUND,
-        format!(
-            "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
+        "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
              is another job's"
-        ),
     )
 }
 

@@ -28,7 +28,7 @@ use crate::backend::shm::memory::cells::CellPool;
 use crate::backend::shm::memory::ring::{FRAGMENT, Payload, RecordKind};
 use crate::backend::shm::memory::segment::{PeerState, Segment};
 use crate::backend::shm::peer::{Link, Peers};
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::component::{Completion, OpId, PipelinedSource, Selector, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::os::poller::Poller;
@@ -539,8 +539,5 @@ impl Engine {
 }
 
 fn make_link(peers: &mut Peers, rank: usize) -> Result<&mut Link> {
-    match peers.make_link(rank) {
-        Some(link) => Ok(link),
-        None => fail!(DTL_ERROR_INTERNAL, "no peer {rank}"),
-    }
+    peers.make_link(rank).ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "no peer {rank}"))
 }

@@ -6,6 +6,7 @@ use crate::abi::comm::communicator::{
 };
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
+use crate::from_c::blank;
 use crate::runtime::comm::coll::coll_device;
 use crate::runtime::comm::coll::device_part::DeviceCommSpec;
 use crate::runtime::comm::comm_table::{OPEN, TABLE, insert, put};
@@ -37,18 +38,7 @@ pub struct Description {
 impl Default for Description {
     /// Returns a description that uses the settings and the launcher's environment for every value.
     fn default() -> Self {
-        let raw = dtl_comm_desc_t {
-            struct_size: size_of::<dtl_comm_desc_t>() as u32,
-            flags: 0,
-            kind: std::ptr::null(),
-            rank: 0,
-            size: 0,
-            job: std::ptr::null(),
-            timeout_ns: 0,
-            native: std::ptr::null_mut(),
-            over: dtl_comm_t::NULL,
-        };
-        Description { raw, kind: None, job: None, over: None }
+        Description { raw: blank(), kind: None, job: None, over: None }
     }
 }
 

@@ -26,7 +26,7 @@ use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{Completion, DataLocation, HostShadow, PipelinedSource, SendMode};
 use crate::runtime::enums::describe;
 use crate::runtime::memory::{Allocation, device_only, host_alloc, kind_info, transfer};
-use crate::runtime::{explain, registry, zeroed_kind_info};
+use crate::runtime::{explain, registry};
 use crate::sys::{
     handles::epoch,
     memory::buf::{Region, Scratch},
@@ -245,9 +245,10 @@ pub(crate) fn explain_staged(comm: &Comm, allocation: &Allocation, refusal: Opti
 fn explain_how(comm: &Comm, allocation: &Allocation, text: &str) {
     let inside = epoch::enter();
     let Ok(backend) = registry::find(&inside, allocation.backend) else { return };
-    let mut info = zeroed_kind_info();
-    let kind = match kind_info(backend, allocation.kind, &mut info) {
-        Ok(()) => String::from_utf8_lossy(&info.name.map(|letter| letter as u8)).replace('\0', ""),
+    let kind = match kind_info(backend, allocation.kind) {
+        Ok(info) => {
+            String::from_utf8_lossy(&info.name.map(|letter| letter as u8)).replace('\0', "")
+        }
         Err(_) => describe(allocation.kind),
     };
     let topic =

@@ -39,6 +39,7 @@ use crate::abi::comm::window::dtl_win_info_t;
 use crate::abi::handle::dtl_win_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
+use crate::from_c::blank;
 use crate::runtime::memory::device_only;
 use crate::runtime::{component, copy_text, invalid_handle};
 use crate::sys::{
@@ -299,16 +300,17 @@ impl Drop for Window {
     }
 }
 
-/// Fills `out` with a description of the part of `rank`.
-pub fn info(window: &Window, rank: i32, out: &mut dtl_win_info_t) -> Result<()> {
+/// Returns a description of the part of `rank`.
+pub fn info(window: &Window, rank: i32) -> Result<dtl_win_info_t> {
     let part = window.check_target("dtl_win_info", rank)?;
+    let mut out: dtl_win_info_t = blank();
     (out.rank, out.ranks) = (window.comm.rank, window.comm.size);
     (out.size_bytes, out.disp_unit) = (part.size, part.disp_unit);
     if rank == window.comm.rank {
         out.base = window.memory.addr().ptr();
     }
     copy_text(&mut out.way, window.path.describe());
-    Ok(())
+    Ok(out)
 }
 
 /// Destroys all windows at finalize, without waiting for other ranks.

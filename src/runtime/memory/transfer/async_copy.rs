@@ -6,7 +6,7 @@
 
 use crate::abi::devices::device::DTL_PREFETCH_HOST;
 use crate::abi::word::DTL_OPERATION_COPY;
-use crate::error::{Result, fail};
+use crate::error::Result;
 use crate::runtime::component::Token;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::stream::Stream;
@@ -23,17 +23,7 @@ pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result
     if dst.is_empty() {
         return Ok(());
     }
-    if dst.overlaps(src) {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "source {:?} and destination {:?} overlap: {} bytes are to be copied, and the ranges \
-             begin {} bytes apart; copy through a third buffer",
-            src.addr(),
-            dst.addr(),
-            dst.len(),
-            src.addr().get().abs_diff(dst.addr().get())
-        );
-    }
+    transfer::check_apart(dst, src)?;
     let (to, from) = (locate(inside, "destination", dst)?, locate(inside, "source", src)?);
     trace::about(|| transfer::what(&to, &from));
     let Some(token) = stream.token() else {

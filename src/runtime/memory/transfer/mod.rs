@@ -10,7 +10,7 @@ pub mod strided;
 
 use super::{Located, locate};
 use crate::abi::word::DTL_OPERATION_COPY;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{CopySide, Transfer};
 use crate::runtime::library_ops;
 use crate::runtime::memory::handlers::{self, Axes};
@@ -28,20 +28,27 @@ pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
     if dst.is_empty() {
         return Ok(());
     }
-    if dst.overlaps(src) {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "source {:?} and destination {:?} overlap: {} bytes are to be copied, and the ranges \
-             begin {} bytes apart; copy through a third buffer",
-            src.addr(),
-            dst.addr(),
-            dst.len(),
-            src.addr().get().abs_diff(dst.addr().get())
-        );
-    }
+    check_apart(dst, src)?;
     let (dst, src) = (locate(inside, "destination", dst)?, locate(inside, "source", src)?);
     trace::about(|| what(&dst, &src));
     carry_out(inside, &dst, &src)
+}
+
+/// Fails if the ranges of a copy overlap.
+#[inline]
+fn check_apart(dst: Region, src: Region) -> Result<()> {
+    if !dst.overlaps(src) {
+        return Ok(());
+    }
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "source {:?} and destination {:?} overlap: {} bytes are to be copied, and the ranges \
+         begin {} bytes apart; copy through a third buffer",
+        src.addr(),
+        dst.addr(),
+        dst.len(),
+        src.addr().get().abs_diff(dst.addr().get())
+    )
 }
 
 /// Copies by the program's handler of the two memory kinds if there is one, else by the library.
@@ -142,10 +149,7 @@ fn part<'g>(whole: &Located<'g>, offset: usize) -> Located<'g> {
 }
 
 fn no_stage(len: usize) -> Error {
-    Error::new(
-        crate::abi::status::DTL_ERROR_OUT_OF_MEMORY,
-        format!("no {len} bytes of host memory for a staged transfer"),
-    )
+    failure!(DTL_ERROR_OUT_OF_MEMORY, "no {len} bytes of host memory for a staged transfer")
 }
 
 /// Pitched 2-D range: rows of equal width, `pitch` bytes apart.
