@@ -45,10 +45,8 @@ pub(crate) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
 pub(crate) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 
 impl CollFailure {
-    /// Returns the failed and absent ranks because of which a rank abandoned the collective, as
-    /// that rank named them; `None` if it had another reason. The failed and absent ranks that are
-    /// known here are not used, because a rank may have destroyed the communicator only after the
-    /// failure.
+    /// Returns the failed and absent ranks because of which a rank abandoned the collective: as
+    /// that rank named them, else those known here. `None` if it had another reason.
     pub(crate) fn cause(&self, comm: &Comm) -> Option<MissingRanks> {
         let is_failure = self.status == DTL_ERROR_RANK_FAILURE;
         Some(self.gone.clone().or(|| comm.gone())).filter(|gone| is_failure && !gone.is_empty())
