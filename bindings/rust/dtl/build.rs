@@ -1,4 +1,4 @@
-//! Lets the tests find the library where they were linked with it.
+//! Adds the folder of the linked library to the run path of the tests.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

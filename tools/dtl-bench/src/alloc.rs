@@ -1,7 +1,6 @@
-//! `alloc`: taking memory and giving it back, next to this process' malloc.
+//! `alloc`: allocation and free, compared with malloc of this process.
 //!
-//! Which malloc that is the environment says: LD_PRELOAD puts another one in its place, and nothing
-//! here changes.
+//! LD_PRELOAD can replace the malloc that is measured; nothing changes here.
 
 use crate::library::{call, check, open_host};
 use crate::local::{self, Case, time};
@@ -24,7 +23,7 @@ const SIZES: &[usize] = &[64, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB];
 const PAGE: usize = 4096;
 /// Blocks that are held at a time.
 const HELD: usize = 64;
-/// Above this they are not: 64 of them would be too much.
+/// Largest block size of the test that holds 64 blocks at once; more memory would be too much.
 const MOST_HELD: usize = 64 * KIB;
 
 /// Somebody who has memory.
@@ -33,8 +32,8 @@ trait Source {
     fn give(&self, at: *mut u8) -> Outcome;
 }
 
-/// A function as a program has it that is not compiled with it: the compiler must not see which one
-/// it is.
+/// Reads a function pointer through `black_box`, so that the compiler cannot inline or specialise
+/// the call.
 macro_rules! unseen {
     ($kind:ty: $function:ident) => {
         black_box($function as $kind)
@@ -115,7 +114,7 @@ impl Source for Malloc {
     }
 }
 
-/// Takes and gives back; what is taken is written to.
+/// Allocates and frees one block; writes its first byte.
 fn pair(source: &impl Source, bytes: usize) -> Outcome {
     let at = source.take(bytes)?;
     // SAFETY: one byte of a block.
@@ -123,7 +122,7 @@ fn pair(source: &impl Source, bytes: usize) -> Outcome {
     source.give(at)
 }
 
-/// The same with a byte of each page written to.
+/// Allocates and frees one block; writes one byte of each page.
 fn touch(source: &impl Source, bytes: usize) -> Outcome {
     let at = source.take(bytes)?;
     for offset in (0..bytes).step_by(PAGE) {
@@ -133,7 +132,7 @@ fn touch(source: &impl Source, bytes: usize) -> Outcome {
     source.give(at)
 }
 
-/// Takes many, then gives them back in the same order.
+/// Allocates many blocks, then frees them in the order of allocation.
 fn hold(source: &impl Source, bytes: usize) -> Outcome {
     let mut held = [ptr::null_mut(); HELD];
     for place in &mut held {
@@ -199,7 +198,7 @@ fn case(
     }
 }
 
-/// Whose malloc this process has: the file's name.
+/// Returns the file name of the library that provides malloc in this process.
 fn malloc_file() -> Option<String> {
     let at = dtl::tooling::os::process_symbol(c"malloc")?;
     dtl::tooling::os::file_of(at)?.file_name().map(|name| name.to_string_lossy().into_owned())

@@ -1,6 +1,6 @@
-//! `call`: what the library adds to the call of a backend's function. A registered table whose
-//! functions do nothing, called through dtl_ functions and directly. benches/call.c is the same in
-//! C, through the shared library.
+//! `call`: overhead of the library over a direct call of a backend's function. The functions of a
+//! registered table, which do nothing, are called through dtl_ functions and directly.
+//! benches/call.c measures the same in C, with the shared library.
 
 use crate::library::{call, check};
 use crate::local::{self, Case, time};
@@ -25,7 +25,7 @@ const CALLS: usize = 1000;
 
 type Object = *mut c_void;
 
-/// A place to write to that is the caller's or the library's own.
+/// Writes an output through a pointer of the caller or of the library.
 fn put<T>(place: *mut T, value: T) -> dtl_status_t {
     // SAFETY: the library and the rows below pass writable places.
     unsafe { place.write(value) };
@@ -126,7 +126,7 @@ fn register() -> Outcome<dtl_backend_t> {
     Ok(backend)
 }
 
-/// A row from what the library is asked and what its function would be asked directly.
+/// Builds a row: the call through the library and the equivalent direct call.
 fn row<'a>(
     name: &'static str,
     ours: impl Fn() -> dtl_status_t + 'a,
@@ -138,8 +138,8 @@ fn row<'a>(
     Case { test: name, bytes: None, unit: Unit::Nanoseconds, sides }
 }
 
-/// Calls a slot as C code with the table at hand would. The compiler must not see which function it
-/// is.
+/// Calls a slot as C code with access to the table would, with the function unknown to the
+/// compiler.
 macro_rules! slot {
     ($table:ident.$name:ident($($argument:expr),*)) => {
         move || match black_box($table).$name {
@@ -150,7 +150,7 @@ macro_rules! slot {
     };
 }
 
-/// Calls the library as a program that it is not compiled with would.
+/// Calls a library function as a separately compiled program would.
 macro_rules! through {
     ($kind:ty: $function:ident($($argument:expr),*)) => {{
         let function = black_box($function as $kind);

@@ -1,5 +1,5 @@
-//! `dispatch`: what it costs to find the handler of a query and to invoke it, next to a call of the
-//! handler's function.
+//! `dispatch`: cost of finding and invoking the handler of a query, compared with a direct call of
+//! the handler's function.
 
 use crate::library::{call, check};
 use crate::local::{self, Case, time};
@@ -29,7 +29,7 @@ const fn kind(number: u64) -> u64 {
     0x0001_0000_0000_0000 | (number + 1000) << 32
 }
 
-/// Registers what the keys name; a second time nothing happens.
+/// Registers the enumeration members of the keys. Further calls have no effect.
 fn register_words() -> Outcome<()> {
     let words = (0..=MANY).map(kind).chain([OPERATION]);
     for (number, word) in words.enumerate() {
@@ -68,7 +68,7 @@ fn query() -> dtl_dispatch_query_t {
     }
 }
 
-/// A dispatcher with a handler for the query and others.
+/// Creates a dispatcher with a handler for the query and other handlers.
 fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
     register_words()?;
     let mut made = DTL_DISPATCHER_NULL;
@@ -113,7 +113,7 @@ fn find(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
     })
 }
 
-/// The same while another thread does it, too.
+/// Finds the handler while another thread does the same.
 fn find_beside(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,5 +1,4 @@
-//! What came out, for programs: `head` as it is, and a list of rows. Times are nanoseconds per
-//! operation.
+//! Results as JSON: the fields of `head` and a list of rows. Times are nanoseconds per operation.
 
 use crate::stats::Summary;
 use crate::table::{Line, Table, Unit};

@@ -1,6 +1,7 @@
-//! `launch`: how long it takes to start two processes: dtlrun, and another launcher in turn.
+//! `launch`: time to start two processes with dtlrun, compared with another launcher.
 //!
-//! What is started is this program, which says when its `main` began (`now`) and ends.
+//! The started program is this one; its subcommand `now` reports the time at which `main` began and
+//! exits.
 
 use crate::library::own_file;
 use crate::local::{self, Case};
@@ -12,7 +13,7 @@ use serde_json::json;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Says it to `launch`: nanoseconds since 1970.
+/// Reports a time to `launch`, in nanoseconds since 1970.
 pub(crate) fn tell(begun: SystemTime) {
     say!("{}", since_1970(begun));
 }
@@ -47,7 +48,8 @@ pub(crate) fn run(wanted: &Launch) -> Outcome {
     Ok(())
 }
 
-/// Nanoseconds until the second of two processes is in its main, or until the launcher has ended.
+/// Returns the nanoseconds until the later of two processes has entered main, or until the launcher
+/// has exited.
 fn once(launcher: &Launcher, program: &str, is_whole: bool) -> Outcome<f64> {
     let mut command = Command::new(&launcher.words[0]);
     command.args(&launcher.words[1..]).args(["-n", "2", program, "now"]).stdin(Stdio::null());

@@ -1,4 +1,4 @@
-//! The library as this program calls it: statuses become texts.
+//! Calls of the library, with statuses converted to texts.
 
 use crate::out::Outcome;
 use dtl_sys::{
@@ -9,7 +9,8 @@ use std::ffi::{CStr, c_char};
 use std::path::PathBuf;
 use std::ptr;
 
-/// A status as a result: the failure has the call, the library's text and the status' name.
+/// Converts a status to a result. A failure has the function, the library's text and the status
+/// name.
 #[inline]
 pub(crate) fn check(call: &str, status: dtl_status_t) -> Outcome {
     if status == DTL_SUCCESS { Ok(()) } else { Err(failure(call, status)) }
@@ -20,7 +21,7 @@ fn failure(call: &str, status: dtl_status_t) -> String {
     format!("{call}: {} ({})", text_of(dtl_last_error()), text_of(dtl_status_name(status)))
 }
 
-/// The handle of backend "host", of a library that this opens.
+/// Initialises the library and returns the handle of backend "host".
 pub(crate) fn open_host() -> Outcome<dtl_backend_t> {
     call!(dtl_init(ptr::null()))?;
     let mut backend = DTL_BACKEND_NULL;
@@ -42,7 +43,7 @@ pub(crate) fn text_of(text: *const c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Calls a function of the library that wants raw pointers.
+/// Calls a library function that takes raw pointers.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
         #[allow(unused_unsafe, reason = "some functions take no pointers")]

@@ -1,4 +1,4 @@
-//! Tests within this process: cases with sides that are closures, measured in turn and shown.
+//! Measures and prints tests within this process: cases whose sides are closures, run in turn.
 
 use crate::machine;
 use crate::measure::{self, Bench};
@@ -10,10 +10,10 @@ use crate::table::{self, Line, Progress, Table, Unit};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// Does one batch: nanoseconds per operation.
+/// Runs one batch and returns nanoseconds per operation.
 type Batch<'a> = Box<dyn FnMut() -> Outcome<f64> + 'a>;
 
-/// A row: the library's side and those of its peers.
+/// Row: the library's side and those of its peers.
 pub(crate) struct Case<'a> {
     pub(crate) test: &'static str,
     pub(crate) bytes: Option<usize>,
@@ -21,7 +21,7 @@ pub(crate) struct Case<'a> {
     pub(crate) sides: Vec<(&'static str, Batch<'a>)>,
 }
 
-/// Repeats something and gives nanoseconds for each time.
+/// Repeats an operation and returns nanoseconds per repetition.
 pub(crate) fn time(repeats: usize, mut once: impl FnMut() -> Outcome) -> Outcome<f64> {
     let begin = Instant::now();
     for _ in 0..repeats {
@@ -46,7 +46,8 @@ impl Bench for Turns<'_, '_> {
     }
 }
 
-/// Measures the cases. `helper`: for cases whose threads depend on the processors' distance.
+/// Measures the cases. `helper`: thread on a second processor, for cases that depend on the
+/// distance of processors.
 pub(crate) fn measure(
     mut cases: Vec<Case>,
     common: &Common,
@@ -73,7 +74,7 @@ pub(crate) fn measure(
     Ok(cases.into_iter().zip(all).map(line).collect())
 }
 
-/// Shows what was measured, with what is particular to it.
+/// Prints the results with the properties of this test.
 pub(crate) fn show(
     measured: &str,
     lines: Vec<Line>,

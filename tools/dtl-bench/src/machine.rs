@@ -1,12 +1,12 @@
-//! The machine that is measured, and where this program's threads run on it.
+//! Properties of the measured machine, and the placement of this program's threads.
 
 use crate::options::Place;
 use crate::out::complain;
 use dtl::tooling::os::{affinity, cpu_name, topology, usable_cores};
 use serde_json::{Value, json};
 
-/// For tables and reports: enough to compare, nothing that tells whose machine it is.
-/// Processors are those that [`shared_processors`] told, before any thread was pinned.
+/// Returns properties for tables and reports: enough to compare machines, without names.
+/// `processors` is the result of [`shared_processors`] from before any thread was pinned.
 pub(crate) fn facts(processors: usize) -> Value {
     let built = topology();
     json!({
@@ -36,8 +36,8 @@ pub(crate) fn line(facts: &Value) -> String {
     )
 }
 
-/// Processors that the ranks of this node share. A process that a launcher has bound to one sees
-/// only that: then all that the machine has. To be asked before [`pin`].
+/// Returns the number of processors that the ranks of this node share. In a process that a launcher
+/// has bound to one processor this is the total of the machine. Call before [`pin`].
 pub(crate) fn shared_processors() -> usize {
     match affinity().len() {
         0 | 1 => topology().cpus_online.max(1) as usize,
@@ -45,7 +45,7 @@ pub(crate) fn shared_processors() -> usize {
     }
 }
 
-/// The processor that this thread runs on, if it is the only one it may.
+/// Returns the processor to which this thread is bound, if it is bound to one.
 pub(crate) fn only_processor() -> Option<usize> {
     match affinity()[..] {
         [only] => Some(only),
@@ -53,7 +53,7 @@ pub(crate) fn only_processor() -> Option<usize> {
     }
 }
 
-/// What [`shared_processors`] tells, and then [`pin`]s this thread if that is wanted.
+/// Returns the result of [`shared_processors`], then [`pin`]s this thread if requested.
 pub(crate) fn settle(place: &Place) -> usize {
     let processors = shared_processors();
     if !place.no_pin {
@@ -62,8 +62,8 @@ pub(crate) fn settle(place: &Place) -> usize {
     processors
 }
 
-/// Lets this thread run on one processor only, the `place`-th of those it may use. A launcher may
-/// have done so.
+/// Binds this thread to the `place`-th of the allowed processors, unless a launcher has bound it
+/// already.
 pub(crate) fn pin(place: usize) {
     let allowed = affinity();
     if allowed.len() < 2 {

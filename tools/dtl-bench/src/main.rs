@@ -1,13 +1,13 @@
-//! dtl-bench: what calls, messages, allocations, loops and copies cost here, next to the best that
-//! others offer.
+//! dtl-bench: measures calls, messages, allocations, loops and copies on this machine, next to
+//! other libraries.
 //!
-//! `measure` has the method (short batches in turn, sorted by how far apart the processors are),
-//! `table` and `json` show what came out. One file or folder per subcommand: `comm`; `alloc`,
-//! `call`, `copy`, `dispatch`, `launch`, `parallel_for` and `select` go by `local`; `report` runs
-//! them all and writes a page. `model` measures nothing: it tells from the steps of collectives how
-//! cost grows with the number of ranks.
+//! `measure` has the method (short batches in turn, grouped by the distance of the processors),
+//! `table` and `json` print the results. One file or folder per subcommand: `comm`; `alloc`,
+//! `call`, `copy`, `dispatch`, `launch`, `parallel_for` and `select` use `local`; `report` runs all
+//! of them and writes a page. `model` measures nothing: it computes from the steps of collectives
+//! how their cost grows with the number of ranks.
 //!
-//! What it measures of the library it calls as a C program does.
+//! Measured functions of the library are called as a C program calls them.
 #![allow(
     clippy::indexing_slicing,
     reason = "an index out of range is a bug of the program, and says so"
@@ -41,7 +41,7 @@ use out::{Stop, complain};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// Exit status for what is wrong with the command line, as clap has it.
+/// Exit status of a command-line error, the same as clap's.
 const MISUSED: u8 = 2;
 
 fn main() -> ExitCode {

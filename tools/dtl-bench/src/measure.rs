@@ -1,32 +1,32 @@
-//! The method: many short batches of each side in turn, with a look at the processors' distance
-//! between them.
+//! The method: many short batches of each side in turn, and the distance of the processors around
+//! each batch.
 //!
-//! Averages of long runs say more about what else the machine does than about the code.
+//! Averages of long runs depend more on other load of the machine than on the code.
 
 use crate::out::Outcome;
 use crate::stats::{Regime, Samples};
 use std::time::{Duration, Instant};
 
-/// Batches that are not counted, if they are short.
+/// Number of warm-up batches, if batches are short.
 const WARM_UP: usize = 3;
-/// More than are needed, if something is very fast.
+/// Limit on the number of batches of very fast operations.
 const MOST: usize = 100_000;
 
-/// Something with one or more sides that do the same.
+/// Test with one or more sides that do the same work.
 pub(crate) trait Bench {
-    /// One batch of a side: nanoseconds per operation.
+    /// Runs one batch of a side and returns nanoseconds per operation.
     fn batch(&mut self, side: usize) -> Outcome<f64>;
 
-    /// A cache line's round trip between two processors in nanoseconds; `None`: it cannot be told.
+    /// Returns a cache line's round trip between two processors in nanoseconds; `None` if unknown.
     fn distance(&mut self) -> Option<f64>;
 
-    /// Whether all ranks go on: what the first of them says.
+    /// Returns the first rank's decision to continue, on all ranks.
     fn agree(&mut self, go_on: bool) -> Outcome<bool> {
         Ok(go_on)
     }
 }
 
-/// Measures all sides in turn, as long as there is time for each.
+/// Measures all sides in turn until the time for each is used up.
 pub(crate) fn in_turn(
     bench: &mut dyn Bench,
     sides: usize,
@@ -56,7 +56,8 @@ pub(crate) fn in_turn(
     Ok(samples)
 }
 
-/// Long operations get more time, so that there is at least something to take a percentile of.
+/// Returns true to run another batch. Long operations get more time, so that there are enough
+/// samples for a percentile.
 fn goes_on(count: usize, spent: Duration, budget: Duration) -> bool {
     let is_early =
         spent < budget || (count < 15 && spent < 4 * budget) || (count < 3 && spent < 40 * budget);

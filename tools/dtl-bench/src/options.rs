@@ -36,28 +36,26 @@ pub(crate) struct Options {
 pub(crate) enum Command {
     /// Messages and collectives between ranks; run it under dtlrun or mpirun, or with -n
     Comm(Comm),
-    /// Taking memory and giving it back, against this process' malloc
+    /// Allocation and free, compared with this process' malloc
     Alloc(Sizes),
     /// Starting loops on several threads
     ParallelFor(ParallelFor),
-    /// Calls of a backend's functions through the library, against the same functions called
-    /// directly
+    /// Calls of a backend's functions through the library, compared with direct calls
     Call(Call),
-    /// Submits of a task that does nothing by each selection policy: by one thread, and by two at
+    /// Submission of an empty task with each selection policy, by one thread and by two threads at
     /// once
     Select(Call),
-    /// Finding and invoking a dispatcher's handler, against a call of its function
+    /// Finding and invoking a dispatcher's handler, compared with a direct call of its function
     Dispatch(Call),
     /// Copies of host memory, against memcpy
     Copy(Sizes),
     /// Starting two processes with dtlrun
     Launch(Launch),
-    /// Run all of these, or read what they wrote, and write a page with tables and plots
+    /// Run all of these, or read their results, and write a page with tables and plots
     Report(Report),
-    /// How the cost of collectives grows up to a million ranks and more: from the steps that would
-    /// run, without running them
+    /// Growth of the cost of collectives up to a million ranks and more, computed from their steps
     Model(Model),
-    /// Say when the program began: what `launch` starts
+    /// Print the time at which the program began; `launch` starts this
     #[command(hide = true)]
     Now,
 }
@@ -73,7 +71,8 @@ pub(crate) struct Common {
     #[arg(long, conflicts_with = "seconds")]
     pub(crate) quick: bool,
 
-    /// Go through all rows this many times: what other programs do at one moment then spoils less
+    /// Number of passes over all rows; more passes reduce the effect of temporary load of the
+    /// machine
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
 
@@ -85,7 +84,7 @@ pub(crate) struct Common {
 /// Where it runs.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Place {
-    /// Let the system move ranks and threads between processors
+    /// Let the operating system move ranks and threads between processors
     #[arg(long)]
     pub(crate) no_pin: bool,
 }
@@ -104,7 +103,7 @@ pub(crate) struct Comm {
     #[arg(long, value_name = "TEST,…", value_delimiter = ',', value_enum)]
     pub(crate) only: Vec<Test>,
 
-    /// These sizes (8, 64KiB, 1MiB, ...) instead of each test's own
+    /// Use these sizes (8, 64KiB, 1MiB, ...) instead of each test's own
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_bytes)]
     pub(crate) sizes: Vec<usize>,
 
@@ -112,13 +111,13 @@ pub(crate) struct Comm {
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) kind: String,
 
-    /// Start this many ranks: with dtlrun, or as threads for kind threads (2 unless said);
-    /// not under a launcher, which has its own number
+    /// Number of ranks to start: with dtlrun, or as threads for kind threads (default 2); not under
+    /// a launcher, which sets the number
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(i32).range(2..=1024))]
     pub(crate) ranks: Option<i32>,
 
-    /// Measure this one too, batch by batch in turn; mpi: the MPI whose mpirun started this
-    /// program, or DTL_MPI_LIBRARY; ucx: the program ucx_perftest, of latency and bandwidth
+    /// Peer to measure as well, in turn batch by batch; mpi: the MPI whose mpirun started this
+    /// program, or DTL_MPI_LIBRARY; ucx: the program ucx_perftest, for latency and bandwidth
     #[arg(long, value_enum, value_name = "PEER")]
     pub(crate) vs: Option<CommPeer>,
 
@@ -156,7 +155,7 @@ pub(crate) struct Call {
 /// What `launch` takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Launch {
-    /// Measure this launcher too, in turn; variables and options may stand with it
+    /// Launcher to measure as well, in turn; may include variables and options
     #[arg(long, value_name = "COMMAND")]
     pub(crate) mpirun: Option<Launcher>,
 
@@ -167,11 +166,11 @@ pub(crate) struct Launch {
 /// What `parallel_for` takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ParallelFor {
-    /// Threads, the caller included [default: the processors that may be used]
+    /// Number of threads, including the caller [default: the number of allowed processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
 
-    /// Measure this one too, batch by batch in turn; libgomp: GCC's OpenMP, whose threads spin
+    /// Peer to measure as well, in turn batch by batch; libgomp: GCC's OpenMP, whose threads spin
     /// while they wait; tbb: oneTBB, compiled here with c++
     #[arg(long, value_enum, value_name = "PEER")]
     pub(crate) vs: Option<LoopPeer>,
@@ -183,10 +182,10 @@ pub(crate) struct ParallelFor {
 /// What `report` takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Report {
-    /// Files that dtl-bench has written with --json [default: run the lot now]
+    /// Files that dtl-bench has written with --json [default: run all measurements now]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Where performance.md goes, with a folder performance/ of plots and data beside it
+    /// Path of the page performance.md; plots and data go into the folder performance/ beside it
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) output: PathBuf,
 
@@ -200,13 +199,13 @@ pub(crate) struct Report {
     )]
     pub(crate) only: Vec<Part>,
 
-    /// A launcher to run under, for each MPI to compare with; variables and options may stand with
-    /// it, as in "I_MPI_FABRICS=shm /opt/mpi/bin/mpirun --bind-to core" [default: mpirun.openmpi
-    /// and mpirun.mpich, else mpirun]
+    /// Launcher of each MPI to compare with; may include variables and options, as in
+    /// "I_MPI_FABRICS=shm /opt/mpi/bin/mpirun --bind-to core" [default: mpirun.openmpi and
+    /// mpirun.mpich, else mpirun]
     #[arg(long, value_name = "COMMAND", conflicts_with = "files")]
     pub(crate) mpirun: Vec<Launcher>,
 
-    /// Take what an earlier report has left in the folder, and run only what is missing
+    /// Reuse results of an earlier report in the folder, and run only what is missing
     #[arg(long, conflicts_with = "files")]
     pub(crate) resume: bool,
 
@@ -214,7 +213,7 @@ pub(crate) struct Report {
     #[arg(long, value_name = "SECONDS", default_value = "0.05", value_parser = parse_seconds, conflicts_with = "files")]
     seconds: Duration,
 
-    /// A very short look: as --seconds 0.01 --rounds 1
+    /// Run a very short measurement: --seconds 0.01 --rounds 1
     #[arg(long, conflicts_with_all = ["seconds", "rounds", "files"])]
     quick: bool,
 
@@ -278,7 +277,7 @@ pub(crate) enum CommPeer {
     Ucx,
 }
 
-/// A command that starts processes: NAME=value ..., a program and its options.
+/// Command that starts processes: NAME=value ..., a program and its options.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Launcher {
     pub(crate) variables: Vec<(String, String)>,
@@ -286,7 +285,8 @@ pub(crate) struct Launcher {
 }
 
 impl Launcher {
-    /// The program, with the folders that tell it from others of its name: mpi/bin/mpirun.
+    /// Returns the program's path with the folders that distinguish it from others of the same
+    /// name: mpi/bin/mpirun.
     pub(crate) fn name(&self) -> String {
         let mut parts: Vec<&str> = self.words[0].rsplit('/').take(3).collect();
         parts.reverse();
@@ -319,7 +319,7 @@ impl FromStr for Launcher {
     }
 }
 
-/// NAME=value, as a shell takes it before a command.
+/// Parses NAME=value, as a shell accepts it before a command.
 fn variable(word: &str) -> Option<(String, String)> {
     let (name, value) = word.split_once('=')?;
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

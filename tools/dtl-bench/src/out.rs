@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 /// Why there is no result.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The command line asks for what cannot be.
+    /// The command line is invalid.
     Misused(String),
-    /// Something did not work; the library's text if it was a call.
+    /// An operation failed; the text is the library's if it was a call.
     Failed(String),
 }
 
@@ -22,7 +22,7 @@ impl From<String> for Stop {
 /// The result of a part that can only fail.
 pub(crate) type Outcome<T = ()> = Result<T, String>;
 
-/// Text on standard output; nobody may be reading it any more.
+/// Prints to standard output; ignores a closed pipe.
 macro_rules! say {
     ($($text:tt)+) => { $crate::out::put(format_args!($($text)+)) };
 }
@@ -34,8 +34,8 @@ macro_rules! complain {
 }
 pub(crate) use complain;
 
-/// See [`complain`]. In one piece, as other ranks write there too; if it cannot be written there is
-/// nobody to tell.
+/// Writes a line to standard error in one write, because other ranks write there too. A failed
+/// write is ignored.
 pub(crate) fn tell(line: Arguments) {
     drop(std::io::stderr().write_all(format!("{line}\n").as_bytes()));
 }

@@ -1,8 +1,9 @@
 //! `parallel_for`: a loop on several threads, from the call to its return; next to GCC's OpenMP or
 //! oneTBB.
 //!
-//! Both are asked loop after loop, so that their threads still spin for the next one; between the
-//! sides they get the time to fall asleep, or those of one would take the other's processors.
+//! Each side runs loop after loop, so that its threads still spin for the next one. Between the
+//! sides there is time for the threads to sleep, because spinning threads of one side would slow
+//! the other.
 
 use crate::library::{call, open_host};
 use crate::local::{self, Case, time};
@@ -25,14 +26,14 @@ use std::ptr;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How long idle threads are given to stop spinning.
+/// Time in which idle threads stop spinning.
 const REST: Duration = Duration::from_millis(2);
-/// Loops that wake the threads again and are not counted.
+/// Loops that wake the threads again and are not timed.
 const WAKE_UP: usize = 10;
-/// OpenMP's threads look this often for the next loop before they sleep: a fraction of REST.
+/// Number of polls of OpenMP's threads before they sleep: a fraction of REST.
 const GOMP_SPINS: &str = "20000";
 
-/// y += a x, or nothing if there are no elements.
+/// Loop body: y += a x, or an empty body if there are no elements.
 struct Saxpy {
     x: *const f32,
     y: *mut f32,
@@ -46,7 +47,7 @@ type Outlined = unsafe extern "C" fn(*mut c_void);
 type GompParallel = unsafe extern "C" fn(Outlined, *mut c_void, c_uint, c_uint);
 
 impl Saxpy {
-    /// Where its iterations end: an empty loop has one for each thread.
+    /// Returns the end of the iteration range: an empty loop has one iteration for each thread.
     fn end(&self, threads: u32) -> u64 {
         if self.length == 0 { u64::from(threads) } else { self.length }
     }
@@ -72,7 +73,7 @@ extern "C" fn body(begin: u64, end: u64, user: *mut c_void) -> dtl_status_t {
     DTL_SUCCESS
 }
 
-/// What a compiler makes of a loop with a static schedule.
+/// Function that a compiler generates for a loop with a static schedule.
 unsafe extern "C" fn outlined(user: *mut c_void) {
     // SAFETY: the loop below passes a `Saxpy` that outlives it.
     let saxpy = unsafe { &*user.cast::<Saxpy>() };
@@ -82,7 +83,7 @@ unsafe extern "C" fn outlined(user: *mut c_void) {
     saxpy.range(saxpy.length * thread / saxpy.threads, saxpy.length * (thread + 1) / saxpy.threads);
 }
 
-/// GCC's OpenMP, as far as a compiled loop uses it.
+/// GCC's OpenMP runtime, with the functions that a compiled loop uses.
 #[derive(Clone, Copy)]
 struct Gomp {
     parallel: GompParallel,
@@ -90,7 +91,7 @@ struct Gomp {
 }
 
 impl Gomp {
-    /// Loads it, with threads that spin between loops.
+    /// Loads the runtime, with threads that spin between loops.
     fn load() -> Outcome<Gomp> {
         for (name, value) in [("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", GOMP_SPINS)] {
             if std::env::var_os(name).is_none() {

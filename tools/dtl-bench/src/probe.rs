@@ -1,6 +1,6 @@
-//! The distance of two processors: how long a cache line takes from one to the other and back.
+//! The distance of two processors: round-trip time of a cache line.
 //!
-//! Between ranks 0 and 1 of a communicator, in memory that they share; none between nodes.
+//! Measured between ranks 0 and 1 of a communicator, in shared memory; unknown between nodes.
 
 use dtl::tooling::os::{SharedMapping, SharedWord};
 use std::fs::File;
@@ -13,9 +13,9 @@ use std::time::Instant;
 
 const TRIPS: u64 = 60;
 const TRIES: usize = 3;
-/// Spins until the processor is offered to others: whom it waits for may want it.
+/// Number of spins before the processor is yielded, because the other end may need it.
 const PATIENCE: u32 = 20_000;
-/// Two lines apart, as processors fetch pairs of them.
+/// Offset of the second word: two cache lines, because processors prefetch pairs of lines.
 const PONG: usize = 128;
 
 /// Which of the two.
@@ -43,7 +43,7 @@ pub(crate) fn memory() -> Result<Arc<SharedMapping>, String> {
     make().map_err(|error: std::io::Error| format!("shared memory: {error}"))
 }
 
-/// Where another process of this node finds it: process and descriptor.
+/// Process and descriptor by which another process of this node opens the memory.
 pub(crate) fn address_of(memory: &SharedMapping) -> [u64; 2] {
     let descriptor =
         memory.descriptor().and_then(|it| u64::try_from(it.as_raw_fd()).ok()).unwrap_or(0);
@@ -63,7 +63,8 @@ impl Probe {
         Some(Probe { part, ping: memory.word(0)?, pong: memory.word(PONG)?, turn: 0 })
     }
 
-    /// Nanoseconds for a round trip: the best of a few tries. Both ends call it at the same time.
+    /// Returns the nanoseconds of a round trip: the best of a few attempts. Both ends call it at
+    /// the same time.
     pub(crate) fn round_trip(&mut self) -> f64 {
         (0..TRIES).map(|_| self.once()).fold(f64::INFINITY, f64::min)
     }
@@ -84,14 +85,14 @@ impl Probe {
     }
 }
 
-/// A thread at the other end, for programs that have one of their own. It sleeps but for the tries.
+/// Thread at the other end, for programs of one process. It sleeps between measurements.
 pub(crate) struct Helper {
     own: Probe,
     ask: Sender<()>,
 }
 
 impl Helper {
-    /// `None`: there is one processor only, or no memory.
+    /// Creates the helper; `None` if there is only one processor, or no memory.
     pub(crate) fn new(processors: usize) -> Option<Helper> {
         let memory = memory().ok().filter(|_| processors > 1)?;
         let (own, mut other) = (Probe::new(&memory, Part::Ping)?, Probe::new(&memory, Part::Pong)?);

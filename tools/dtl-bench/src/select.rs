@@ -1,6 +1,6 @@
-//! `select`: submits of a task that does nothing, by each policy: in one thread, and in two at
-//! once. Of two threads a row shows the time for each submit of either, so a ratio below 1 would
-//! mean that two get less done than one.
+//! `select`: submission of an empty task with each policy, by one thread and by two threads at
+//! once. With two threads, a row shows the time for each submission of either thread, so a ratio
+//! below 1 means that two threads together complete fewer submissions than one.
 
 use crate::library::{call, check};
 use crate::local::{self, Case};
@@ -103,10 +103,10 @@ fn submits(policy: dtl_policy_t, count: u64) -> Outcome {
     Ok(())
 }
 
-/// A thread on another processor that submits when it is told to.
+/// Thread on another processor that submits on request.
 #[derive(Default)]
 struct Second {
-    /// The policy of the turn; 0 = wait, END = end.
+    /// Policy of the current batch; 0: wait, END: end the thread.
     wanted: AtomicU64,
     /// Turns that are over.
     done: AtomicU64,
@@ -137,7 +137,7 @@ impl Second {
         }
     }
 
-    /// Both submit; nanoseconds for each submit of either.
+    /// Makes both threads submit. Returns nanoseconds for each submission of either thread.
     fn batch(&self, policy: dtl_policy_t) -> Outcome<f64> {
         let turns = self.done.load(Ordering::Acquire);
         self.wanted.store(policy.id, Ordering::Release);
@@ -154,7 +154,7 @@ impl Second {
     }
 }
 
-/// Between two looks at what the other thread does; the processor may be the only one.
+/// Pauses between two checks of the other thread's state; there may be only one processor.
 fn pause() {
     (0..100).for_each(|_| spin_loop());
     std::thread::yield_now();

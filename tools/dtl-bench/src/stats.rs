@@ -1,6 +1,6 @@
-//! Samples: what batches took, by the distance of the processors at that moment.
+//! Samples: times of batches, grouped by the distance of the processors at that moment.
 
-/// A cache line's round trip between the processors, as seen around a batch.
+/// Round trip of a cache line between the processors, measured around a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Regime {
     /// Below 200 ns before and after.
@@ -17,7 +17,7 @@ impl Regime {
     pub(crate) const ALL: [Regime; 4] =
         [Regime::Near, Regime::Far, Regime::Between, Regime::Unknown];
 
-    /// From the round trips before and after, in nanoseconds.
+    /// Returns the regime for the round trips before and after a batch, in nanoseconds.
     pub(crate) fn of(before: Option<f64>, after: Option<f64>) -> Regime {
         match (before, after) {
             (Some(before), Some(after)) if before < 200.0 && after < 200.0 => Regime::Near,
@@ -38,16 +38,16 @@ impl Regime {
     }
 }
 
-/// What one side took for a row: nanoseconds per operation, a value for each batch.
+/// Samples of one side of a row: nanoseconds per operation, one value for each batch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<(Regime, f64)>);
 
-/// Of the samples of a regime, in nanoseconds per operation.
+/// Summary of the samples of a regime, in nanoseconds per operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) count: usize,
     pub(crate) best: f64,
-    /// The 10th percentile: the value to compare.
+    /// 10th percentile: the value for comparisons.
     pub(crate) p10: f64,
     pub(crate) median: f64,
 }

@@ -1,4 +1,4 @@
-//! What came out, for people and (`json`) for programs.
+//! Results as tables for people; `json` writes them for programs.
 
 use crate::json;
 use crate::machine;
@@ -63,11 +63,11 @@ pub(crate) struct Table {
     pub(crate) lines: Vec<Line>,
 }
 
-/// Samples of a regime below which nothing is said about it, if another one has more.
+/// Minimum number of samples for a regime to be shown, if another regime has more.
 const FEW: usize = 5;
 
 impl Line {
-    /// The regimes that have something to say, each with a summary for each side.
+    /// Returns the regimes that have enough samples, each with a summary for each side.
     pub(crate) fn regimes(&self) -> Vec<(Regime, Vec<Summary>)> {
         let of = |regime: Regime| {
             let all: Option<Vec<_>> =
@@ -164,7 +164,7 @@ pub(crate) fn digits(value: f64) -> String {
     format!("{value:.places$}")
 }
 
-/// A line on the terminal that moves; nothing where there is none.
+/// Progress bar on the terminal; none if there is no terminal.
 pub(crate) struct Progress(Option<ProgressBar>);
 
 impl Progress {
@@ -181,7 +181,7 @@ impl Progress {
         Progress(Some(bar))
     }
 
-    /// Shows while a step takes long that it goes on; for where nothing is measured.
+    /// Makes the bar move during long steps. Only for steps in which nothing is measured.
     pub(crate) fn ticking(self) -> Progress {
         if let Some(bar) = &self.0 {
             if let Ok(style) = ProgressStyle::with_template("{elapsed}, row {pos} of {len}: {msg}")
@@ -193,8 +193,8 @@ impl Progress {
         self
     }
 
-    /// The next step begins. Drawn by this call only, if it does not tick: nothing runs besides
-    /// what is measured.
+    /// Shows that the next step begins. A bar that does not tick is drawn only by this call, so
+    /// that nothing runs during a measurement.
     pub(crate) fn next(&mut self, what: &str) {
         if let Some(bar) = &self.0 {
             bar.set_message(what.to_owned());

@@ -1,5 +1,5 @@
-//! oneTBB as a peer of loops. It is C++ templates: a few lines are compiled with the machine's own
-//! compiler and headers, and loaded.
+//! oneTBB as a peer for loops. oneTBB consists of C++ templates: a few lines are compiled with the
+//! compiler and headers of this machine, and loaded.
 
 use crate::out::Outcome;
 use dtl::tooling::os::SharedObject;
@@ -30,7 +30,8 @@ impl Tbb {
         loaded
     }
 
-    /// A loop over 0 ... end on so many threads; the first number of threads counts.
+    /// Runs a loop over 0 ... end with this number of threads. The number of the first call applies
+    /// to all calls.
     #[inline]
     pub(crate) fn run(self, end: u64, threads: u32, body: Body, user: *mut c_void) {
         // SAFETY: the caller's `user` outlives the call, which returns when all ranges are done.

@@ -1,4 +1,5 @@
-//! dtl-bench: each subcommand for a moment, its table, its JSON, its refusals. Not how fast anything is.
+//! Tests of dtl-bench: each subcommand for a short time, its table, its JSON and its errors. Speed
+//! is not tested.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_dtl-bench");
 
-/// Runs it with no variables that the library or a launcher would set.
+/// Runs the program without any variable that the library or a launcher would set.
 fn run_by(launcher: &[&str], arguments: &[&str]) -> Output {
     let words: Vec<&str> =
         launcher.iter().copied().chain([BENCH]).chain(arguments.iter().copied()).collect();
@@ -61,7 +62,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_str(&out(output)).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Each row has values of each side, in at least one regime, that are times.
+/// Checks that each row has plausible times of each side in at least one regime.
 fn check_rows(all: &Value, count: usize, sides: &[&str]) {
     let rows = all["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), count, "{all:#}");
@@ -200,7 +201,7 @@ fn comm_against_ucx() {
     assert_eq!(all["peer"]["name"], "ucx");
 }
 
-/// A folder of its own that ends with the test.
+/// Temporary folder, removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -339,7 +340,7 @@ fn a_report_that_runs_its_parts() {
     );
 }
 
-/// A launcher is asked to end, and then ends its ranks, even if the report is killed.
+/// A launcher is terminated with SIGTERM and then ends its ranks, even if the report is killed.
 #[test]
 fn a_report_that_is_killed_ends_its_launcher() {
     let folder = Folder::new("killed");
@@ -362,7 +363,7 @@ fn a_report_that_is_killed_ends_its_launcher() {
     assert!(is_begun && comes(&ended), "begun: {is_begun}");
 }
 
-/// /dev/full in the place of files that are written.
+/// Writes results to /dev/full.
 #[test]
 fn a_report_on_a_full_disk() {
     let folder = Folder::new("full");
@@ -414,7 +415,7 @@ fn comes(file: &Path) -> bool {
     file.exists()
 }
 
-/// Numbers of ranks that are not there: nothing is sent, so none is needed.
+/// Numbers of ranks beyond this machine's processors: nothing is sent, so no processes are needed.
 #[test]
 fn a_model() {
     let common = [
@@ -483,7 +484,7 @@ fn a_model() {
     }
 }
 
-/// Exit status, and a text that names what is wrong.
+/// Checks the exit status, and that the error text names the problem.
 #[test]
 fn what_it_refuses() {
     let refused = |arguments: &[&str], status: i32, text: &str| {

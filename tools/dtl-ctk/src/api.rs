@@ -1,5 +1,5 @@
-//! Communicators and requests as this program uses them: statuses become failures, handles end when
-//! dropped.
+//! Communicators and requests for this program: statuses become failures, handles are destroyed on
+//! drop.
 
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, Failure, call, name_of, output};
@@ -14,21 +14,21 @@ pub(crate) fn no_info() -> dtl_recv_info_t {
     dtl_recv_info_t { source: 0, tag: 0, size_bytes: 0, status: 0, reserved0: 0, reserved1: 0 }
 }
 
-/// The time limit to open communicators with.
+/// Returns the time limit for opening communicators.
 pub(crate) fn limit_of(timeout_ns: u64, no_time_limit: bool) -> u64 {
     if no_time_limit { DTL_TIMEOUT_INFINITE } else { timeout_ns }
 }
 
-/// Whether a message longer than its buffer is cut as the header says. A kind with the feature
-/// "comm.direct" hands messages to another library as they are if there is no time limit, and that
-/// one may do otherwise.
+/// Returns true if a message longer than its buffer is truncated as the header specifies. A kind
+/// with the feature "comm.direct" passes messages unchanged to another library if there is no time
+/// limit, and that library may behave differently.
 pub(crate) fn cuts(kind: &str, no_time_limit: bool) -> bool {
     // Built-in kinds are no backends.
     let is_direct = || Backend::find(kind).and_then(|backend| backend.supports("comm.direct"));
     !no_time_limit || !is_direct().is_ok_and(|yes| yes != 0)
 }
 
-/// Sets the calling thread's device: NCCL needs a device for each rank of a node.
+/// Sets the calling thread's device: NCCL requires one device for each rank of a node.
 fn own_device(place: Option<(i32, i32)>) {
     let launched =
         || launch::from_environment().ok().flatten().map_or(0, |launch| launch.local_rank);
@@ -41,24 +41,24 @@ fn own_device(place: Option<(i32, i32)>) {
     }
 }
 
-/// The job of ranks that are threads of this process.
+/// Returns a job name for ranks that are threads of this process.
 pub(crate) fn own_job() -> CString {
     CString::new(format!("dtl-ctk-{}", std::process::id())).unwrap_or_default()
 }
 
-/// A communicator of this program's own; it ends with its owner.
+/// Communicator that is destroyed when dropped.
 pub(crate) struct Comm {
     pub(crate) handle: dtl_comm_t,
 }
 
 impl Comm {
-    /// Opens one of a kind. `place` is rank and size, if they are not the launcher's matter.
+    /// Opens a communicator of a kind. `place` is rank and size, unless the launcher sets them.
     pub(crate) fn open(kind: &str, place: Option<(i32, i32)>, timeout_ns: u64) -> Called<Comm> {
         let job = place.map(|_| own_job());
         Comm::open_as(job.as_deref(), kind, place, timeout_ns)
     }
 
-    /// Opens one under a job's name; `None`: the launcher's.
+    /// Opens a communicator under a job name; `None`: the launcher's.
     pub(crate) fn open_as(
         job: Option<&CStr>,
         kind: &str,
@@ -99,7 +99,7 @@ impl Comm {
         Ok((handle != DTL_COMM_NULL).then_some(Comm { handle }))
     }
 
-    /// Everybody's numbers, in the order of ranks.
+    /// Gathers two numbers of every rank in rank order.
     pub(crate) fn gather_all(&self, mine: [u64; 2], ranks: u64) -> Called<Vec<[u64; 2]>> {
         let mut all = vec![[0; 2]; ranks as usize];
         let (from, into) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
@@ -114,7 +114,7 @@ impl Drop for Comm {
     }
 }
 
-/// The outcome of a call that must end with this status.
+/// Returns the result of a call that must return this status.
 pub(crate) fn ended_with(expected: dtl_status_t, call: &str, ended: Called) -> Result<(), Failure> {
     match ended {
         Err(refused) if refused.status == expected => Ok(()),
@@ -125,7 +125,7 @@ pub(crate) fn ended_with(expected: dtl_status_t, call: &str, ended: Called) -> R
     }
 }
 
-/// Waits for a request; the outcome is a failure only if it is not the expected one.
+/// Waits for a request. Fails if the status is not the expected one.
 pub(crate) fn wait(
     request: dtl_request_t,
     timeout_ns: u64,
@@ -136,7 +136,7 @@ pub(crate) fn wait(
     ended_with(expected, "dtl_request_wait", ended).map(|()| info)
 }
 
-/// Waits for all requests, in one of six ways.
+/// Completes all requests in one of six ways.
 pub(crate) fn finish(
     requests: &mut [dtl_request_t],
     how: u64,
@@ -179,7 +179,7 @@ fn finish_some(requests: &mut [dtl_request_t], timeout_ns: u64) -> Result<(), Fa
     Ok(())
 }
 
-/// Repeats a call until it writes that it is done.
+/// Repeats a call until its output says that the operation is complete.
 pub(crate) fn poll(
     call: &str,
     timeout_ns: u64,

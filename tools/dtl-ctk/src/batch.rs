@@ -1,5 +1,5 @@
-//! A batch of messages of one rank: receives that are posted early, sends, receives that come late,
-//! and whether every message came whole, once, in order, with the right envelope.
+//! Batch of messages of one rank: receives that are posted early, sends, late receives, and a check
+//! that every message arrived completely, once, in order and with the right envelope.
 
 use crate::api::{self, no_info};
 use crate::case::{Message, RecvKind, SendKind};
@@ -8,7 +8,7 @@ use crate::kit::outcome::{Failure, call, output};
 use crate::plan::{GUARD, View};
 use dtl_sys::*;
 
-/// First block number of messages' data, behind those of collectives.
+/// Number of the first data block of messages; lower numbers are those of collectives.
 const FIRST_BLOCK: u64 = 1000;
 
 /// A receive: its buffer, and what it told.
@@ -21,7 +21,7 @@ struct Receive<'a> {
 }
 
 struct Send {
-    /// Only held: the request may read it until it is done.
+    /// Buffer that stays allocated until the request is complete.
     _buffer: Vec<u8>,
     request: dtl_request_t,
     persistent: bool,
@@ -38,7 +38,7 @@ impl<'a> Batch<'a> {
         Batch { comm, view, timeout_ns }
     }
 
-    /// Runs it, checks it, and continues the hash with what was received.
+    /// Runs the batch, checks it, and adds the received data to the hash.
     pub(crate) fn run(&self, before: u64) -> Result<u64, Failure> {
         let mut receives = self.receives();
         for receive in receives.iter_mut().filter(|receive| receive.message.recv.is_early()) {
@@ -65,7 +65,7 @@ impl<'a> Batch<'a> {
         self.judge(before, &receives)
     }
 
-    /// This rank's receives in the order in which they are posted.
+    /// Returns this rank's receives in posting order.
     fn receives(&self) -> Vec<Receive<'a>> {
         let place = self.view.place;
         let size = self.view.step.ty.size;
@@ -111,7 +111,7 @@ impl<'a> Batch<'a> {
         Ok(sends)
     }
 
-    /// Sends a message; what is still on its way comes back.
+    /// Sends a message. Returns the request if the send is not complete.
     fn send(&self, index: usize, message: &Message) -> Result<Option<Send>, Failure> {
         let buffer = self.view.input(message.source, FIRST_BLOCK + index as u64, message.count);
         let (bytes, count, dtype) = (buffer.as_ptr().cast(), message.count, self.view.step.dtype());
@@ -188,7 +188,7 @@ impl<'a> Batch<'a> {
         same_envelope(&seen, &receive.info)
     }
 
-    /// Finds each message's receive, compares, and hashes in the order of the list.
+    /// Finds the receive of each message, compares the data, and adds it to the hash in list order.
     fn judge(&self, before: u64, receives: &[Receive]) -> Result<u64, Failure> {
         let mut hash = before;
         let mut used = vec![false; receives.len()];
@@ -214,7 +214,8 @@ impl<'a> Batch<'a> {
         Ok(hash)
     }
 
-    /// Envelope and bytes of a message against what was sent; how many bytes came.
+    /// Compares the envelope and the bytes of a message with what was sent. Returns the number of
+    /// received bytes.
     fn compare(
         &self,
         index: usize,
@@ -256,7 +257,7 @@ fn expected_status(message: &Message) -> dtl_status_t {
     if message.room < message.count { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
 }
 
-/// What a probe told, against what the receive told.
+/// Compares the envelope of a probe with that of the receive.
 fn same_envelope(seen: &dtl_recv_info_t, got: &dtl_recv_info_t) -> Result<(), Failure> {
     let key = |info: &dtl_recv_info_t| (info.source, info.tag, info.size_bytes);
     if key(seen) == key(got) {

@@ -1,22 +1,22 @@
-//! A case: what the ranks do, as numbers. `generate` makes one from seed and number, `plan` says
-//! what it means for one rank, `shrink` makes it smaller. Written as a line of numbers for the MPI
-//! oracle.
+//! Case: the operations of all ranks, as numbers. `generate` creates a case from seed and number,
+//! `plan` derives one rank's buffers and calls, `shrink` reduces it. It can be written as a line of
+//! numbers for the MPI oracle.
 
 use crate::data::{self, Type};
 use crate::window::Schedule;
 use dtl_sys::{dtl_dtype_t, dtl_reduce_op_t};
 use std::fmt::Write;
 
-/// An enumeration and its table: `Variant "name": "what is checked";`.
+/// Defines an enumeration and its table: `Variant "name": "what is checked";`.
 macro_rules! operations {
     ($($op:ident $name:literal: $what:literal;)+) => {
-        /// What a step does. The numbers are those of the case file.
+        /// Operation of a step. The numbers are those of the case file.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum Op {
             $($op),+
         }
 
-        /// Every operation: its name (also for --only) and what is checked.
+        /// Table of all operations: variant, name (also for --only), and what is checked.
         pub(crate) const OPS: &[(Op, &str, &str)] = &[$((Op::$op, $name, $what)),+];
     };
 }
@@ -73,12 +73,12 @@ impl Op {
         matches!(self, Op::P2p | Op::Ssend | Op::Probe)
     }
 
-    /// A window, which is made, used and destroyed.
+    /// Returns true for operations on a window that the step creates, uses and destroys.
     pub(crate) fn is_window(self) -> bool {
         matches!(self, Op::Window | Op::WindowMixed | Op::WindowMisuse)
     }
 
-    /// Messages of the user's, not a collective.
+    /// Returns true for point-to-point messages.
     pub(crate) fn is_p2p(self) -> bool {
         self.is_batch() || matches!(self, Op::Sendrecv | Op::Replace)
     }
@@ -118,8 +118,8 @@ impl RecvKind {
     }
 }
 
-/// A message of a batch. Ranks are those of the case's communicator; of ranks that it does not
-/// have, there is no message.
+/// Message of a batch. Ranks are those of the case's communicator; a message of a rank that does
+/// not exist is skipped.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) source: u64,
@@ -133,7 +133,7 @@ pub(crate) struct Message {
     pub(crate) any_tag: bool,
     /// The same for all messages to one rank.
     pub(crate) any_source: bool,
-    /// Receives are posted in this order, then in that of the list.
+    /// Posting order of the receive; receives with equal values are posted in list order.
     pub(crate) order: u64,
 }
 
@@ -144,15 +144,15 @@ pub(crate) struct Step {
     pub(crate) ty: Type,
     pub(crate) reduction: dtl_reduce_op_t,
     pub(crate) nonblocking: bool,
-    /// In place; of sendrecv: the ring is closed.
+    /// True for DTL_IN_PLACE; for sendrecv: true if the ring is closed.
     pub(crate) in_place: bool,
-    /// Root, modulo the number of ranks; of sendrecv: how far the message goes.
+    /// Root, modulo the number of ranks; for sendrecv: distance to the destination.
     pub(crate) root: u64,
-    /// Elements between blocks; of sendrecv: the tag.
+    /// Elements between blocks; for sendrecv: the tag.
     pub(crate) gap: u64,
-    /// Order of the blocks in their buffers; empty: one after the other, without places.
+    /// Order of the blocks in their buffers; empty: contiguous blocks without displacements.
     pub(crate) order: Vec<u64>,
-    /// One count, one for each rank, or one for each pair (row: from; -1: no edge).
+    /// One count, one for each rank, or one for each pair (row: sender; -1: no edge).
     pub(crate) counts: Vec<i64>,
     pub(crate) messages: Vec<Message>,
     pub(crate) window: Schedule,
@@ -173,7 +173,8 @@ impl Step {
         self.counts.get(rank as usize).map_or(0, |&count| count.max(0) as u64)
     }
 
-    /// The count from a rank to another; `None`: no edge. In place it has to be the same both ways.
+    /// Returns the count from one rank to another; `None`: no edge. With DTL_IN_PLACE it must be
+    /// equal in both directions.
     pub(crate) fn count_between(&self, from: u64, to: u64, ranks: u64) -> Option<u64> {
         let in_place = self.in_place && self.op == Op::Alltoallv;
         let (row, column) = if in_place { (from.min(to), from.max(to)) } else { (from, to) };
@@ -187,7 +188,7 @@ impl Step {
 pub(crate) enum Group {
     World,
     Dup,
-    /// Color and key of each rank; color -1: not in it.
+    /// Color and key of each rank; color -1: not in a new communicator.
     Split(Vec<(i32, i32)>),
 }
 
@@ -198,13 +199,13 @@ pub(crate) struct Case {
     /// Number of ranks of the job.
     pub(crate) ranks: u64,
     pub(crate) group: Group,
-    /// How requests are ended: wait_all, one by one from the last, wait_any, wait_some, test_all,
-    /// test.
+    /// How requests are completed: wait_all, one by one from the last, wait_any, wait_some,
+    /// test_all, test.
     pub(crate) finish: u64,
     pub(crate) steps: Vec<Step>,
 }
 
-/// Where a rank is in a case's communicator.
+/// Position of a rank in a case's communicator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) rank: u64,
@@ -213,8 +214,8 @@ pub(crate) struct Place {
 }
 
 impl Case {
-    /// Gives every receive room for its message. A message that was taken by a probe stays as it
-    /// is: its size is known before it is received, so the library itself cuts it.
+    /// Enlarges each receive buffer to the size of its message. Messages that a probe reserves keep
+    /// their sizes: the size is known before the receive, so the library itself truncates them.
     pub(crate) fn uncut(&mut self) {
         let messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
         for message in
@@ -237,7 +238,7 @@ impl Case {
         u64::try_from(color).ok().map(|color| Place { rank: before as u64, size, color })
     }
 
-    /// All of it as numbers, and its description after a #.
+    /// Returns the case as a line of numbers, with its description after a #.
     pub(crate) fn line(&self) -> String {
         let mut line = format!("{} {} ", self.number, self.ranks);
         match &self.group {

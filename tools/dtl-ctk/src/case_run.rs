@@ -1,5 +1,5 @@
-//! One rank of a run: goes through the cases, compares each outcome with the reference, and agrees
-//! with the other ranks after each whether all is well.
+//! Runs the cases on one rank: compares each result with the reference, and agrees with the other
+//! ranks after each case whether all results are correct.
 
 use crate::api::{self, Comm};
 use crate::batch::Batch;
@@ -25,15 +25,15 @@ pub(crate) struct CaseRun<'a> {
     pub(crate) ranks: u64,
     /// The communicator under test.
     pub(crate) comm: Comm,
-    /// Whether messages may be longer than their buffers.
+    /// True if messages may be longer than their buffers.
     pub(crate) cuts: bool,
-    /// Rank 0 writes the number of the case here before it begins it.
+    /// File in which rank 0 records the number of each case before it begins.
     pub(crate) progress: Option<File>,
 }
 
 impl CaseRun<'_> {
-    /// All cases of the run, or up to the first that fails on any rank: `Err` if it failed on this
-    /// one.
+    /// Runs all cases, or up to the first that fails on any rank. Returns `Err` if it failed on
+    /// this rank.
     pub(crate) fn go(&self) -> Result<bool, Failure> {
         let control = self.comm.dup()?;
         let mut digest = self.digest()?;
@@ -83,7 +83,7 @@ impl CaseRun<'_> {
         }
     }
 
-    /// Runs a case; the hash of this rank's outputs.
+    /// Runs a case. Returns the hash of this rank's outputs.
     fn case(&self, case: &Case) -> Result<u64, Failure> {
         let own = match &case.group {
             Group::World => None,
@@ -132,8 +132,8 @@ impl CaseRun<'_> {
         Ok(hash)
     }
 
-    /// Runs or begins the steps in their order, then ends those that were begun. For each batch of
-    /// messages, the hash of what came.
+    /// Runs or starts the steps in order, then completes those that were started. Returns the hash
+    /// of the received messages for each batch.
     fn steps(
         &self,
         comm: dtl_sys::dtl_comm_t,
@@ -172,7 +172,7 @@ impl CaseRun<'_> {
     }
 }
 
-/// A failure of which the other ranks may never hear.
+/// Creates a failure that the other ranks may not detect.
 fn outside(text: String) -> Failure {
     Failure { text, out_of_step: true }
 }
@@ -181,7 +181,7 @@ fn named(index: usize, step: &Step) -> String {
     format!("step {index}, {}{}", if step.nonblocking { "i" } else { "" }, step.op.name())
 }
 
-/// The receive buffer against the reference's: the first element that differs.
+/// Compares the receive buffer with the reference and reports the first difference.
 fn compare(step: &Step, plan: &Plan, expected: &[u8]) -> Result<(), Failure> {
     let is = &plan.recv[..expected.len()];
     if is == expected {

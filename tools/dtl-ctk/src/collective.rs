@@ -1,4 +1,5 @@
-//! Calls of the library for one step: collectives of both forms, and exchanges round a ring.
+//! Calls of the library for one step: blocking and nonblocking collectives, and exchanges around a
+//! ring.
 
 use crate::case::{Op, Step};
 use crate::kit::outcome::{Called, Failure, Refused, call};
@@ -8,9 +9,9 @@ use dtl_sys::*;
 use std::ffi::c_void;
 use std::ptr;
 
-/// `form!(request, blocking, starting, (arguments))`: the form that is asked for. The plan's
-/// buffers are as long as its counts and places say, and live until the step has been ended: the
-/// owner of the plan waits for the request.
+/// `form!(request, blocking, nonblocking, (arguments))`: calls the requested form. The plan's
+/// buffers have the lengths that its counts and displacements require, and live until the operation
+/// is complete: the owner of the plan waits for the request.
 macro_rules! form {
     ($request:expr, $blocking:ident, $starting:ident, ($($argument:expr),*)) => {
         match $request {
@@ -29,7 +30,7 @@ fn start_of<T>(list: &[T]) -> *const T {
     if list.is_empty() { ptr::null() } else { list.as_ptr() }
 }
 
-/// Runs a collective, or begins it: then its request is what comes back.
+/// Runs a collective, or starts it and returns its request.
 pub(crate) fn call(
     comm: dtl_comm_t,
     step: &Step,
@@ -41,7 +42,7 @@ pub(crate) fn call(
     Ok(step.nonblocking.then_some(request))
 }
 
-/// Addresses of the two buffers, as the call gets them.
+/// Returns the addresses of the two buffers as passed to the call.
 fn buffers(plan: &mut Plan) -> (*const c_void, *mut c_void) {
     let recv = if plan.recv.is_empty() { ptr::null_mut() } else { plan.recv.as_mut_ptr().cast() };
     let recv = if plan.recv_in_place { in_place() } else { recv };
@@ -141,7 +142,7 @@ fn move_data(comm: dtl_comm_t, step: &Step, plan: &mut Plan, out: Out) -> Called
     }
 }
 
-/// An exchange round the ring, and what it told of the message received.
+/// Exchanges messages around the ring. Returns the envelope of the received message.
 pub(crate) fn shift(comm: dtl_comm_t, step: &Step, plan: &mut Plan) -> Result<(), Failure> {
     let mut info = crate::api::no_info();
     let (s, r) = buffers(plan);

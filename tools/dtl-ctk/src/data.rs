@@ -1,12 +1,13 @@
-//! The data of the cases: element types, the formula of every input, the hash of outputs. It knows
-//! nothing of communicators; tests/oracle/element.h has the same formulas in C.
+//! Data of the cases: element types, the formula of every input, the hash of outputs. Independent
+//! of communicators. tests/oracle/element.h has the same formulas in C.
 //!
-//! Values of reductions are so small that every dtype's result is exact in any order of operands.
+//! Operands of reductions are small enough that the result is exact for every dtype and any order
+//! of operands.
 
 use dtl_sys::*;
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-/// What receive buffers are filled with before: bytes that nobody may write stay so.
+/// Fill byte of receive buffers, so that bytes that must not be written can be checked.
 pub(crate) const FILLER: u8 = 0xA5;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,11 +21,11 @@ pub(crate) enum Class {
     Complex,
     /// Value and index.
     Pair,
-    /// Six 32-bit numbers below 251, for operations of the program's own.
+    /// Six 32-bit numbers below 251, for user-defined operations.
     User,
 }
 
-/// The kit's own numbers of a dtype and operations of the program's own: `user` makes them.
+/// Number in the kit for a user-defined dtype and its operations, which `user` creates.
 pub(crate) const USER_DTYPE: dtl_dtype_t = 100;
 pub(crate) const USER_SUM: dtl_reduce_op_t = 100;
 pub(crate) const USER_MATRIX: dtl_reduce_op_t = 101;
@@ -93,7 +94,7 @@ pub(crate) fn reduction_name(op: dtl_reduce_op_t) -> &'static str {
     REDUCTIONS.into_iter().find(|(known, _)| *known == op).map_or("?", |(_, name)| name)
 }
 
-/// Whether an operation is defined for a type.
+/// Returns true if an operation is defined for a type.
 pub(crate) fn go_together(op: dtl_reduce_op_t, class: Class) -> bool {
     let is_integer = matches!(class, Class::Signed | Class::Unsigned);
     match op {
@@ -107,7 +108,7 @@ pub(crate) fn go_together(op: dtl_reduce_op_t, class: Class) -> bool {
     }
 }
 
-/// Scatters the bits of a number (the last step of splitmix64).
+/// Mixes the bits of a number (last step of splitmix64).
 pub(crate) fn mix(number: u64) -> u64 {
     let mut z = number;
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -115,26 +116,26 @@ pub(crate) fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Where an input comes from: everything that its values depend on.
+/// Origin of an input: everything on which its values depend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     /// Of seed, case, step, group.
     pub(crate) key: u64,
-    /// Rank in the case's communicator that gives it.
+    /// Rank in the case's communicator that provides the input.
     pub(crate) source: u64,
-    /// Number of ranks of the job: bounds the values.
+    /// Number of ranks of the job; bounds the values.
     pub(crate) ranks: u64,
 }
 
-/// The key of a step's data in one group of a case.
+/// Returns the key of a step's data in one group of a case.
 pub(crate) fn key(seed: u64, case: u64, step: u64, color: u64) -> u64 {
     [case, step, color]
         .into_iter()
         .fold(mix(seed ^ GOLDEN), |key, part| mix(key ^ part.wrapping_mul(GOLDEN)))
 }
 
-/// Fills `out` with the elements of an origin from index `block` x 2^40 on. `reduction` is what
-/// they are for: small values; `None`: any bits, they are only moved.
+/// Fills `out` with the elements of an origin from index `block` x 2^40. With `reduction`, values
+/// are small operands for it; with `None`, arbitrary bits that are only moved.
 pub(crate) fn fill(
     out: &mut [u8],
     ty: Type,
@@ -182,7 +183,7 @@ fn input(word: u64, ty: Type, reduction: Option<dtl_reduce_op_t>, from: Origin) 
     }
 }
 
-/// Two parts as one value: pairs and complex numbers.
+/// Joins two parts to one value, for pairs and complex numbers.
 pub(crate) fn join(first: i64, second: i64) -> i64 {
     (first << 32) | i64::from(second as u32)
 }
@@ -197,7 +198,7 @@ fn join_six(numbers: [u8; 8]) -> i64 {
     i64::from_le_bytes(numbers) & ((1 << 48) - 1)
 }
 
-/// The types of the two parts of an element, and where the second lies.
+/// Returns the types of the two parts of an element, and the offset of the second.
 fn parts_of(ty: Type) -> Option<(Type, Type, usize)> {
     let of = |dtype: dtl_dtype_t| TYPES.into_iter().find(|ty| ty.dtype == dtype);
     let (first, second) = match ty.dtype {
@@ -216,7 +217,7 @@ fn parts_of(ty: Type) -> Option<(Type, Type, usize)> {
     Some((of(first)?, of(second)?, ty.size / 2))
 }
 
-/// Takes over the padding of pairs, in which a reduction may leave anything.
+/// Copies the padding of pairs, which a reduction may leave in any state.
 pub(crate) fn settle_padding(is: &mut [u8], expected: &[u8], ty: Type) {
     let Some((first, second, place)) = parts_of(ty) else { return };
     for (is, expected) in is.chunks_exact_mut(ty.size).zip(expected.chunks_exact(ty.size)) {
@@ -225,7 +226,7 @@ pub(crate) fn settle_padding(is: &mut [u8], expected: &[u8], ty: Type) {
     }
 }
 
-/// The bits of a small whole number as binary16.
+/// Encodes a small whole number as binary16.
 fn half(value: i64) -> u16 {
     let bits = (value as f32).to_bits();
     let sign = (bits >> 16) as u16 & 0x8000;
@@ -233,7 +234,7 @@ fn half(value: i64) -> u16 {
     if value == 0 { 0 } else { sign | ((bits >> 13) - ((127 - 15) << 10)) as u16 & 0x7FFF }
 }
 
-/// The number of a binary16 (not infinite, no NaN).
+/// Decodes a binary16 that is neither infinite nor NaN.
 fn whole(bits: u16) -> i64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let size = (1.0 + fraction / 1024.0) * f64::from(exponent - 15).exp2();
@@ -241,7 +242,7 @@ fn whole(bits: u16) -> i64 {
     if bits >> 15 == 1 { -value } else { value }
 }
 
-/// Writes a value as an element; what does not fit is cut off.
+/// Stores a value as an element, truncated to its width.
 pub(crate) fn encode(element: &mut [u8], ty: Type, value: i64) {
     if let Some((first, second, place)) = parts_of(ty) {
         let (a, b) = parts(value);
@@ -289,7 +290,7 @@ pub(crate) fn decode(element: &[u8], ty: Type) -> i64 {
     }
 }
 
-/// An element for people: its value, or its bits where a value says less.
+/// Formats an element: its value, or its bits if the value is ambiguous.
 pub(crate) fn show(element: &[u8], ty: Type) -> String {
     if element.len() != ty.size {
         return format!("{element:?}");
@@ -303,7 +304,7 @@ pub(crate) fn show(element: &[u8], ty: Type) -> String {
     }
 }
 
-/// Continues a hash with the bytes of an output.
+/// Adds the bytes of an output to a hash.
 pub(crate) fn hash(before: u64, bytes: &[u8]) -> u64 {
     let mut hash = before;
     for chunk in bytes.chunks(8) {
@@ -319,7 +320,7 @@ pub(crate) fn hash_number(before: u64, number: u64) -> u64 {
     mix(before ^ number)
 }
 
-/// Random numbers: the same sequence for the same start, everywhere.
+/// Random number generator with the same sequence for the same seed on all machines.
 pub(crate) struct Random {
     state: u64,
 }
@@ -348,7 +349,8 @@ impl Random {
         of[self.below(of.len() as u64) as usize]
     }
 
-    /// 0 ... `most`, each power of two as likely as the next; 0 once in eight.
+    /// Returns a number in 0 ... `most`, with equal probability for each power of two, and 0 once
+    /// in eight.
     pub(crate) fn spread(&mut self, most: u64) -> u64 {
         if self.chance(12) || most == 0 {
             return 0;

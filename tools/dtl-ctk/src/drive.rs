@@ -1,10 +1,10 @@
-//! The process that the user starts. It runs nothing itself: workers do (`session`), which it
-//! watches and whose results it shows. A crash or a hang of a worker is a failure, too.
+//! The process that the user starts. It runs no test itself: it starts workers (`session`),
+//! supervises them and prints their results. A crash or hang of a worker is a failure.
 //!
-//! Named tests: first the slots are called by themselves; if that fails, no other test is run. Then
-//! a worker runs the tests of each component. If it ends or hangs, the test that it was in has
-//! failed, and the tests after it run in a new worker. Random cases: when one fails, the smallest
-//! form of it that still fails is looked for.
+//! Named tests: the first stage calls each slot on its own; if it fails, no other test runs. Then a
+//! worker runs the tests of each component. If it exits or hangs, the current test has failed, and
+//! the remaining tests run in a new worker. Random cases: a failing case is reduced to the smallest
+//! form that still fails.
 
 use crate::generate;
 use crate::kit::catalog::{self, COMPONENTS, Test};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// At most so many tries of smaller cases.
 const TRIES: usize = 200;
-/// A try of a smaller case that hangs is over after this.
+/// Time limit of a hanging attempt with a smaller case.
 const SHORT: Duration = Duration::from_secs(5);
 
 /// Runs the tests or cases and reports. `launched`: a launcher has started this process as one of
@@ -36,7 +36,7 @@ pub(crate) fn drive(run: &Run, launched: bool) -> ExitCode {
     })
 }
 
-/// Hidden by itself where standard error is no terminal.
+/// Creates a progress bar, which is hidden if standard error is not a terminal.
 fn bar(length: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::new(length);
     match ProgressStyle::with_template(template) {
@@ -50,7 +50,7 @@ struct Outcome {
     status: Option<ExitStatus>,
     /// What the ranks said.
     said: String,
-    /// The case that rank 0 was in; `None`: it began none.
+    /// Case that rank 0 was running; `None` if it had begun none.
     case: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ fn cases(run: &Run) -> Result<ExitCode, Hopeless> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Reports a failed case, as small as it gets.
+/// Reports a failed case after reducing it.
 fn failed(run: &Run, number: u64, outcome: &Outcome) {
     match outcome.status {
         None => errln!("dtl-ctk: case {number}: the ranks hang (they were ended)"),
@@ -119,7 +119,7 @@ fn say_command(run: &Run) {
     errln!("dtl-ctk: repeat with\n  dtl-ctk {}{launcher}", run.arguments().join(" "));
 }
 
-/// Adds changes to the run as long as it fails; what the ranks said last.
+/// Adds reductions to the run as long as it fails. Returns the ranks' last messages.
 fn smaller(run: &mut Run) -> String {
     let number = run.random.case.unwrap_or(0);
     let mut said = String::new();
@@ -138,7 +138,7 @@ fn smaller(run: &mut Run) -> String {
     }
 }
 
-/// The run with one more change, if that fails, too.
+/// Returns the run with one more reduction if it still fails.
 fn attempt(run: &Run, change: Change) -> Option<Outcome> {
     let mut changed = run.clone();
     changed.random.shrink.push(change);
@@ -188,7 +188,7 @@ fn tests(run: &Run, launched: bool) -> Result<ExitCode, Hopeless> {
     }
 }
 
-/// The named tests that are to be run, in order.
+/// Returns the selected named tests in order.
 fn selected(run: &Run) -> Vec<&'static Test> {
     let named = &run.named.component;
     // Slots are called of tables that are registered.
@@ -226,7 +226,7 @@ struct Shown<'a> {
     expected: &'a [Expected],
     bar: ProgressBar,
     entries: Vec<Entry>,
-    /// Texts of failures, with the tests that have them.
+    /// Failure texts, each with its tests.
     alike: Vec<(String, Vec<&'static str>)>,
     /// Reason why no more tests are run, if so.
     stopped: Option<String>,
@@ -238,7 +238,7 @@ impl<'a> Shown<'a> {
         Shown { run, expected, bar, entries: Vec::new(), alike: Vec::new(), stopped: None }
     }
 
-    /// Above the bar on a terminal, a plain line elsewhere.
+    /// Prints a line above the progress bar on a terminal, else a plain line.
     fn line(&self, line: &str) {
         match std::io::stderr().is_terminal() {
             true => self.bar.suspend(|| outln!("{line}")),
@@ -260,7 +260,7 @@ impl<'a> Shown<'a> {
         self.entries.push(entry);
     }
 
-    /// Whether no earlier test has failed with this text.
+    /// Returns true if no earlier test has failed with this text.
     fn is_new(&mut self, entry: &Entry) -> bool {
         let text = entry.text();
         match self.alike.iter_mut().find(|(known, _)| *known == text) {
@@ -270,7 +270,7 @@ impl<'a> Shown<'a> {
         self.alike.iter().any(|(_, tests)| tests.as_slice() == [entry.test])
     }
 
-    /// Stops the run after a failure of the first stage, and at the limit of `--max-failures`.
+    /// Counts the result. Stops the run after a failure of the first stage, or at `--max-failures`.
     fn count(&mut self, test: &Test) {
         let failures = 1 + self.failures();
         if test.body.is_first() {
@@ -284,7 +284,7 @@ impl<'a> Shown<'a> {
         self.entries.iter().filter(|entry| entry.is_bad()).count() as u64
     }
 
-    /// Runs tests in sessions, until there are none left.
+    /// Runs tests in sessions until none are left.
     fn test(&mut self, run: &Run, mut left: &[&'static Test]) -> Result<(), Hopeless> {
         while let Some(first) = left.first() {
             if let Some(why) = self.stopped.clone() {
@@ -307,7 +307,7 @@ impl<'a> Shown<'a> {
         Ok(())
     }
 
-    /// Prints a line for the tests whose failures were not shown because an earlier one has the
+    /// Prints one line for the failed tests that were not shown because an earlier failure has the
     /// same text.
     fn fold(&self) {
         for (_, tests) in &self.alike {
@@ -325,7 +325,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Runs the slot tests, then all other tests, component by component; then stress and times.
+/// Runs the slot tests, then all other tests component by component, then stress tests and timings.
 fn all(run: &Run, tests: &[&'static Test], expected: &[Expected]) -> Result<Vec<Entry>, Hopeless> {
     let mut shown = Shown::new(run, expected, tests.len());
     for is_first in [true, false] {
@@ -357,8 +357,7 @@ fn all(run: &Run, tests: &[&'static Test], expected: &[Expected]) -> Result<Vec<
     Ok(shown.entries)
 }
 
-/// All ranks were started by a launcher of the user's: this one runs its part. Entries on rank 0
-/// only.
+/// Runs this rank's part if the user's launcher has started all ranks. Only rank 0 returns entries.
 fn under_launcher(
     run: &Run,
     tests: &[&'static Test],

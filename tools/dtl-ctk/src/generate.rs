@@ -1,5 +1,5 @@
-//! Random cases, made from seed and number (and the options that say what may be in them) only, so
-//! that all ranks make the same.
+//! Random cases. They depend only on seed, number and options, so that all ranks generate the same
+//! case.
 
 use crate::case::*;
 use crate::data::{self, Class, Random, Type};
@@ -100,7 +100,7 @@ fn step(random: &mut Random, space: &Space, op: Op, nonblocking: bool) -> Step {
     step
 }
 
-/// Elements of one block: none in one of four, else about `mean`.
+/// Returns the elements of one block: none in one of four blocks, else about `mean`.
 fn block(random: &mut Random, mean: u64) -> i64 {
     if random.chance(25) { 0 } else { random.below(2 * mean + 2) as i64 }
 }
@@ -120,15 +120,15 @@ fn reduction(random: &mut Random) -> (Type, i32) {
 #[derive(Clone, Copy)]
 struct Receiver {
     early: bool,
-    /// 0: by source; 1: any source, one tag; 2: any source, any tag.
+    /// Form of the receives: 0 by source; 1 any source, one tag; 2 any source, any tag.
     any: u64,
     tag: i32,
 }
 
-/// A batch: several messages between some pairs. What makes its outcome certain: the receives of a
-/// pair are posted in the order of its messages, or in another order if their tags differ; a rank
-/// that receives from any source does so for all; a send that blocks is one to a rank that posts
-/// early.
+/// Generates a batch: several messages between some pairs. Its outcome is deterministic: the
+/// receives of a pair are posted in the order of its messages, or in another order if their tags
+/// differ; a rank that receives from any source uses only such receives; a blocking send goes to a
+/// rank that posts its receives early.
 fn messages(random: &mut Random, op: Op, ranks: u64, elements: u64) -> Vec<Message> {
     let receivers: Vec<Receiver> = (0..ranks)
         .map(|_| Receiver {
@@ -209,7 +209,7 @@ fn tag(random: &mut Random) -> i32 {
     random.pick(&[0, 1, 5, 1 << 20, dtl_sys::DTL_TAG_MAX])
 }
 
-/// A receive from any source has room for every message of its rank.
+/// Enlarges receives from any source, so that each has room for every message of its rank.
 fn widen(list: &mut [Message]) {
     let most = |message: &Message| {
         list.iter().filter(|other| other.dest == message.dest).map(|other| other.count).max()

@@ -90,7 +90,7 @@ fn start(run: &Run) -> ExitCode {
     stop::status().unwrap_or(ended)
 }
 
-/// Whether a launcher started this process as one of several ranks.
+/// Returns true if a launcher started this process as one of several ranks.
 fn is_launched() -> bool {
     let variables = ["DTL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_STEP_ID"];
     variables.iter().any(|name| std::env::var_os(name).is_some())

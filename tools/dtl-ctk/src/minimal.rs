@@ -1,8 +1,8 @@
-//! The kind "minimal": the five required functions of a comm table and nothing else. Ranks are
-//! threads of this process, messages are copied into a queue of the receiver.
+//! Communicator kind "minimal": the five required functions of a comm table and nothing else. Ranks
+//! are threads of this process; messages are copied into a queue of the receiver.
 //!
-//! It shows what the library makes of a backend that can do no more than that; it is not meant to
-//! be fast. docs/how-to/register-a-backend.md is about real ones.
+//! It shows what the library provides over a minimal backend; it is not meant to be fast.
+//! docs/how-to/register-a-backend.md is about real backends.
 
 use crate::kit::outcome::{Called, output};
 use crate::kit::vtables;
@@ -14,13 +14,13 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The kind "faulty" changes the last byte of messages that are longer than this.
+/// Size in bytes from which kind "faulty" changes the last byte of a message.
 const FAULTY_BYTES: u64 = 1000;
 
 /// What is registered.
 pub(crate) struct Job {
     queues: Vec<Mutex<VecDeque<Message>>>,
-    /// By rank: held while an element of its windows is changed.
+    /// By rank: lock held while an element of its windows is changed.
     locks: Vec<Mutex<()>>,
     is_faulty: bool,
 }
@@ -29,7 +29,8 @@ struct Message {
     source: i32,
     word: u64,
     bytes: Vec<u8>,
-    /// A fault: the sender's buffer, read when the message is delivered; 0 = the copy is.
+    /// Planted fault: the sender's buffer, read when the message is delivered; 0: the message has
+    /// its own copy.
     from: usize,
 }
 
@@ -39,7 +40,7 @@ impl Message {
     }
 }
 
-/// What a transport with a fault makes of a message.
+/// Returns the message as a transport with a planted fault would deliver it.
 fn spoiled(mut message: Message) -> Message {
     let size = message.bytes.len();
     if_fault!("comm.isend.one_short" if size > 10_000 => message.bytes.truncate(size - 1));
@@ -51,7 +52,7 @@ fn spoiled(mut message: Message) -> Message {
     message
 }
 
-/// Hands a message over; `op` numbers the sends, for faults that some of them have.
+/// Delivers a message. `op` counts the sends, for faults that affect only some of them.
 fn put_into(queue: &Mutex<VecDeque<Message>>, message: Message, op: u64) {
     if_fault!("comm.isend.loses_one" if op % 500 == 499 => return);
     let twice = fault::is("comm.isend.sends_twice") && op % 50 == 49;
@@ -69,7 +70,8 @@ fn put_into(queue: &Mutex<VecDeque<Message>>, message: Message, op: u64) {
     if_fault!("comm.isend.blocks" => std::thread::sleep(std::time::Duration::from_secs(20)));
 }
 
-/// A receive that waits. The address belongs to the caller of irecv until the receive is done.
+/// Pending receive. The caller of irecv owns the memory at the address until the receive is
+/// complete.
 struct Posted {
     op: u64,
     buffer: *mut u8,
@@ -79,7 +81,7 @@ struct Posted {
     ignore: u64,
 }
 
-/// What one rank knows; one thread at a time uses it.
+/// State of one rank, used by one thread at a time.
 pub(crate) struct Rank {
     pub(crate) rank: i32,
     job: &'static Job,
@@ -87,7 +89,7 @@ pub(crate) struct Rank {
     posted: VecDeque<Posted>,
     done: HashMap<u64, dtl_comm_done_t>,
     last_op: u64,
-    /// One-sided operations, of the backend "sample" only.
+    /// Pending one-sided operations; only for the backend "sample".
     pub(crate) waiting: VecDeque<Waiting>,
     /// Calls of `test`.
     pub(crate) turns: u64,
@@ -100,7 +102,7 @@ impl Job {
     }
 }
 
-/// The five functions; their `self` begins with a [`Job`].
+/// Returns the table of the five functions. Their `self` begins with a [`Job`].
 pub(crate) fn table() -> dtl_comm_vtable_t {
     dtl_comm_vtable_t {
         open: Some(open),
@@ -169,8 +171,7 @@ unsafe extern "C" fn close(_: Ptr, comm: Ptr) -> Status {
     DTL_SUCCESS
 }
 
-/// # Safety
-/// `comm` is what `open` gave, and the library calls one function at a time on it.
+/// # Safety `comm` was returned by `open`, and the library calls one function at a time on it.
 pub(crate) unsafe fn rank<'a>(comm: *mut c_void) -> &'a mut Rank {
     // SAFETY: the caller's contract.
     unsafe { &mut *comm.cast::<Rank>() }

@@ -1,4 +1,4 @@
-//! The command line of dtl-ctk, of the process that the user starts and of its workers alike.
+//! Command line of dtl-ctk, for the process that the user starts and for its workers.
 
 use crate::api::limit_of;
 use crate::case::{OPS, Op};
@@ -36,29 +36,29 @@ pub(crate) enum Command {
     /// Run tests on a backend, a plugin file or a kind of communicator
     #[command(after_help = AFTER)]
     Run(Box<Run>),
-    /// List the named tests, or (--cases) the operations of random cases
+    /// List the named tests or, with --cases, the operations of random cases
     List(List),
-    /// Tell what a test checks, why, and what its failure usually means
+    /// Explain what a test checks, why, and what usually causes its failure
     Explain {
         /// Its name
         test: String,
     },
-    /// Answer the nine boxes of a new backend from the files of its folder
+    /// Check the nine requirements of a new backend in the files of its folder
     Checklist {
         /// The folder of its sources
         folder: PathBuf,
     },
-    /// Write random cases to a file, a line of numbers each, for another implementation to run
+    /// Write random cases to a file, one line of numbers each, for another implementation to run
     Cases(Cases),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    /// The operations that --only of random cases knows
+    /// List the operations for --only of random cases
     #[arg(long)]
     pub(crate) cases: bool,
 
-    /// The faults that the backend sample can be given, each with a test that finds it
+    /// List the faults that can be planted in the backend sample, each with a test that finds it
     #[arg(long)]
     pub(crate) faults: bool,
 
@@ -66,7 +66,7 @@ pub(crate) struct List {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_component)]
     pub(crate) component: Vec<String>,
 
-    /// Only tests that match; * stands for any text
+    /// Only matching tests; * stands for any text
     #[arg(long, value_name = "PATTERN,…", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 }
@@ -74,7 +74,7 @@ pub(crate) struct List {
 /// What the cases are.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Choice {
-    /// The cases depend on this, the number of ranks, --max-bytes and --only
+    /// Seed. The cases also depend on the number of ranks, --max-bytes and --only
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
 
@@ -91,10 +91,10 @@ pub(crate) struct Choice {
     pub(crate) only: Vec<Op>,
 }
 
-/// What `run` takes: a run of named tests or, with --cases or --case, of random cases.
+/// Options of `run`: named tests or, with --cases or --case, random cases.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Run {
-    /// A backend of the library's ("host", "null", ...), or "sample" (registered by this program)
+    /// Backend of the library ("host", "null", ...), or "sample" (registered by this program)
     #[arg(long, value_name = "NAME", group = "target")]
     pub(crate) backend: Option<String>,
 
@@ -102,33 +102,33 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE", group = "target")]
     pub(crate) plugin: Option<PathBuf>,
 
-    /// A kind of communicator: "self", "threads", "shm", "minimal" (five functions, registered by
-    /// this program; ranks are threads), "faulty" (the same with a bug: shows what a failure looks
-    /// like), or any other that the library knows
+    /// Kind of communicator: "self", "threads", "shm", "minimal" (five functions, registered by
+    /// this program; ranks are threads), "faulty" (minimal with a planted fault, to show a
+    /// failure), or any other registered kind
     #[arg(long, value_name = "KIND", group = "target")]
     pub(crate) kind: Option<String>,
 
-    /// Number of ranks of comm tests; under a launcher (dtlrun, mpirun, srun) that of the job
+    /// Number of ranks of comm tests; under a launcher (dtlrun, mpirun, srun) the launcher's
     /// [default: 1 for random cases and kind self, else 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     pub(crate) ranks: Option<u64>,
 
-    /// Only these tests (* stands for any text; "memory.host" is all of its tests); of random cases
-    /// only these operations
+    /// Only these tests (* stands for any text; "memory.host" selects all of its tests); for random
+    /// cases only these operations
     #[arg(long, value_name = "PATTERN,…", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
-    /// Longest that a call of a random case or a named test may take [default: 60s, 30s]
+    /// Time limit of each call of a random case, or of each named test [default: 60s, 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Open communicators without a time limit: some kinds then work in another way. A test or case
-    /// that hangs is ended from outside
+    /// Open communicators without a time limit, which selects other code paths in some kinds. A
+    /// test or case that hangs is killed
     #[arg(long)]
     pub(crate) no_time_limit: bool,
 
-    /// What starts ranks that are processes, instead of dtlrun; {ranks} is their number: "mpirun -n
-    /// {ranks}"
+    /// Command that starts ranks as processes, instead of dtlrun; {ranks} is replaced by their
+    /// number: "mpirun -n {ranks}"
     #[arg(long, value_name = "COMMAND")]
     pub(crate) launcher: Option<String>,
 
@@ -146,8 +146,9 @@ pub(crate) struct Run {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Named tests")]
 pub(crate) struct Named {
-    /// Only tests of these components: abi, device, memory, transfer, exec, comm. What the backend
-    /// has no table for is tested if it is named here: the library's generic version
+    /// Only tests of these components: abi, device, memory, transfer, exec, comm. If the backend
+    /// has no table for a component that is named here, the library's generic implementation is
+    /// tested
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_component)]
     pub(crate) component: Vec<String>,
 
@@ -159,8 +160,8 @@ pub(crate) struct Named {
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 
-    /// Failures that are expected: lines "pattern" = "reason"; a test that passes although it is
-    /// there is a failure
+    /// File of expected failures, with lines "pattern" = "reason"; an expected failure that passes
+    /// is a failure
     #[arg(long, value_name = "FILE")]
     pub(crate) expect: Option<PathBuf>,
 
@@ -168,7 +169,7 @@ pub(crate) struct Named {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_failures: Option<u64>,
 
-    /// Also run threads with random operations for so many seconds each
+    /// Also run threads with random operations for this number of seconds each
     #[arg(long, value_name = "SECONDS")]
     pub(crate) stress: Option<u64>,
 
@@ -176,12 +177,11 @@ pub(crate) struct Named {
     #[arg(long)]
     pub(crate) time: bool,
 
-    /// A line for every test, also for those that pass or are skipped
+    /// Print a line for every test, including those that pass or are skipped
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Give the backend sample a fault, to see what its failure looks like (see dtl-ctk list
-    /// --faults)
+    /// Plant a fault in the backend sample, to see its failure (see dtl-ctk list --faults)
     #[arg(long, value_name = "FAULT", value_parser = parse_fault)]
     pub(crate) fault: Option<String>,
 
@@ -193,7 +193,7 @@ pub(crate) struct Named {
     pub(crate) ranks_as: Option<Place>,
 }
 
-/// Kernels to test instead of the kit's own source.
+/// Kernels to test in place of the kit's own source.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Kernels {
     /// A file whose kernel the exec.module tests use instead of source of language 0.
@@ -205,9 +205,9 @@ pub(crate) struct Kernels {
     #[arg(long, value_name = "NAME", requires = "binary")]
     pub(crate) kernel: Option<String>,
 
-    /// Its arguments, as in dtl_kernel_get. A kernel of "pi" must add the int to element i of the
-    /// int array, as the kit's own kernel does. Kernels of other signatures are launched with a
-    /// pointer to 4000 bytes and zeros; their results are not checked [default: pi]
+    /// Parameters of the kernel, as in dtl_kernel_get. A kernel of "pi" must add the int to each
+    /// element of the int array, as the kit's own kernel does. Kernels with other signatures are
+    /// launched with a pointer to 4000 bytes and zeros; their results are not checked [default: pi]
     #[arg(long, value_name = "LETTERS", requires = "binary")]
     pub(crate) signature: Option<String>,
 }
@@ -221,15 +221,15 @@ pub(crate) enum Place {
     Threads,
 }
 
-/// Options of random cases: --cases or --case chooses them.
+/// Options of random cases, which --cases or --case selects.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Random cases")]
 pub(crate) struct Random {
-    /// Run so many random cases instead of named tests
+    /// Run this number of random cases instead of named tests
     #[arg(long, value_name = "N")]
     pub(crate) cases: Option<u64>,
 
-    /// The cases depend on this, the number of ranks, --max-bytes and --only
+    /// Seed. The cases also depend on the number of ranks, --max-bytes and --only
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
 
@@ -245,20 +245,20 @@ pub(crate) struct Random {
     #[arg(long, value_name = "K")]
     pub(crate) case: Option<u64>,
 
-    /// Changes that make the case smaller, separated by commas
+    /// Reductions that make the case smaller, separated by commas
     #[arg(long, value_name = "CHANGE,…", value_delimiter = ',', requires = "case")]
     #[arg(long_help = shrink::HELP)]
     pub(crate) shrink: Vec<Change>,
 
-    /// Do not look for the smallest failing form of a case
+    /// Do not search for the smallest failing form of a case
     #[arg(long)]
     pub(crate) no_shrink: bool,
 }
 
-/// What the driver adds for the processes that it starts.
+/// Options that the driver adds for the processes that it starts.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Worker {
-    /// This process is to run the tests or cases, not to start those that do
+    /// Run the tests or cases in this process, as a worker
     #[arg(long, hide = true)]
     pub(crate) worker: bool,
 
@@ -266,7 +266,7 @@ pub(crate) struct Worker {
     #[arg(long, hide = true)]
     pub(crate) names: Option<PathBuf>,
 
-    /// Where to write what happens; of random cases, which one rank 0 is in
+    /// Path of the worker's report; for random cases, of the number of rank 0's current case
     #[arg(long, hide = true)]
     pub(crate) report: Option<PathBuf>,
 
@@ -278,7 +278,7 @@ pub(crate) struct Worker {
 /// What is tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target<'a> {
-    /// A backend of the library's registry, or "sample".
+    /// Backend of the library's registry, or "sample".
     Backend(&'a str),
     /// A kind of communicator.
     Kind(&'a str),
@@ -323,7 +323,7 @@ impl Run {
         Ok(())
     }
 
-    /// Whether random cases are run, not named tests.
+    /// Returns true for a run of random cases, false for one of named tests.
     pub(crate) fn is_random(&self) -> bool {
         self.random.cases.is_some() || self.random.case.is_some()
     }
@@ -337,7 +337,7 @@ impl Run {
         }
     }
 
-    /// The name of the backend or kind, if it is one.
+    /// Returns the name of the backend or kind, if it has one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.backend.as_deref().or(self.kind.as_deref())
     }
@@ -368,7 +368,7 @@ impl Run {
         if is_random { natural } else { self.named.ranks_as.unwrap_or(natural) }
     }
 
-    /// Longest that a test, or a call of a random case, may take.
+    /// Returns the time limit of a test, or of a call of a random case.
     pub(crate) fn limit(&self) -> Duration {
         let seconds = if self.is_random() { 60 } else { 30 };
         self.timeout.unwrap_or(Duration::from_secs(seconds))
@@ -385,8 +385,8 @@ impl Run {
         limit_of(self.call_ns(), self.no_time_limit)
     }
 
-    /// How long a worker may show no progress before it is ended. Where calls have time limits of
-    /// their own, that of random cases is for ranks that spin or sleep for ever.
+    /// Returns the time without progress after which a worker is killed. Calls with their own time
+    /// limits get more; for random cases this limit catches ranks that spin or sleep for ever.
     pub(crate) fn patience(&self) -> Duration {
         match self.is_random() && !self.no_time_limit {
             true => self.limit() * 3 + Duration::from_secs(40),
@@ -409,7 +409,7 @@ impl Run {
         self.random.case.map_or(0..self.choice().cases, |number| number..number + 1)
     }
 
-    /// The arguments that make the same run of random cases, or a worker for named tests.
+    /// Returns the arguments that repeat a run of random cases, or start a worker for named tests.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let file = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let list = |names: Vec<String>| (!names.is_empty()).then(|| names.join(","));

@@ -1,11 +1,11 @@
-//! What a step means for one rank: its buffers with their input, counts and places of blocks. What
-//! should come out is in `reference`; who calls the library is `collective`.
+//! One rank's part of a step: its buffers with their input, counts and displacements. `reference`
+//! has the expected output; `collective` calls the library.
 
 use crate::case::{Op, Place, Step};
 use crate::data::{self, FILLER, Origin};
 use dtl_sys::DTL_PROC_NULL;
 
-/// Bytes behind each receive buffer that nobody may write.
+/// Guard bytes after each receive buffer, which must not be written.
 pub(crate) const GUARD: usize = 16;
 
 /// One rank's arguments of a step.
@@ -14,14 +14,14 @@ pub(crate) struct Plan {
     pub(crate) send: Vec<u8>,
     /// Before the call; afterwards the output.
     pub(crate) recv: Vec<u8>,
-    /// The call gets DTL_IN_PLACE for this buffer.
+    /// True if the call gets DTL_IN_PLACE for this buffer.
     pub(crate) send_in_place: bool,
     pub(crate) recv_in_place: bool,
     pub(crate) count: u64,
     pub(crate) root: i32,
     pub(crate) scounts: Vec<u64>,
     pub(crate) rcounts: Vec<u64>,
-    /// Empty: none are passed, blocks lie one after the other.
+    /// Displacements; empty if none are passed and blocks are contiguous.
     pub(crate) sdispls: Vec<u64>,
     pub(crate) rdispls: Vec<u64>,
     pub(crate) dests: Vec<i32>,
@@ -68,7 +68,7 @@ impl View<'_> {
         data::fill(out, self.step.ty, reduction, from, block);
     }
 
-    /// The bytes of `count` elements from `first` on.
+    /// Returns the bytes of `count` elements from `first` on.
     pub(crate) fn part<'b>(&self, bytes: &'b mut [u8], first: u64, count: u64) -> &'b mut [u8] {
         let size = self.step.ty.size;
         &mut bytes[first as usize * size..][..count as usize * size]
@@ -91,8 +91,8 @@ impl View<'_> {
         Layout { counts, displs, total }
     }
 
-    /// Ranks that this one sends to (or receives from) in a neighbor_alltoallv, in the step's
-    /// order.
+    /// Returns the ranks to which this rank sends (or from which it receives) in a
+    /// neighbor_alltoallv, in the step's order.
     pub(crate) fn neighbors(&self, sends: bool) -> Vec<u64> {
         let me = self.place.rank;
         let edge =
@@ -110,7 +110,7 @@ impl View<'_> {
         self.step.count_between(from, to, self.ranks)
     }
 
-    /// The other end of a sendrecv: `None` = nobody.
+    /// Returns the peer of a sendrecv; `None`: no peer.
     pub(crate) fn shifted(&self, sends: bool) -> Option<u64> {
         let Place { rank, size, .. } = self.place;
         let by = self.step.root % (size + 1);
@@ -247,7 +247,7 @@ impl View<'_> {
         (plan.rcounts, plan.rdispls) = (receives.counts, self.passed(receives.displs));
     }
 
-    /// Places as they are passed: none if blocks lie one after the other.
+    /// Returns the displacements to pass: none if blocks are contiguous.
     fn passed(&self, displs: Vec<u64>) -> Vec<u64> {
         if self.step.order.is_empty() { Vec::new() } else { displs }
     }
@@ -300,7 +300,7 @@ fn with_nobody(ranks: &mut Vec<i32>, counts: &mut Vec<u64>, displs: &mut Vec<u64
     counts.push(0);
 }
 
-/// Places of blocks one after the other, with gaps.
+/// Returns displacements of consecutive blocks with gaps.
 pub(crate) fn stacked(counts: Vec<u64>, gap: u64) -> Layout {
     let mut total = 0;
     let mut place = |count: &u64| {

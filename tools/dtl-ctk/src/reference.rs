@@ -1,5 +1,5 @@
-//! The serial reference: what should be in a rank's receive buffer after a step, by simple loops
-//! over all ranks' inputs. It calls nothing of the library.
+//! Serial reference: expected contents of a rank's receive buffer after a step, computed with
+//! simple loops over all ranks' inputs. Calls no function of the library.
 
 use crate::case::Op;
 use crate::data::{self, Class, USER_SUM};
@@ -10,13 +10,15 @@ use dtl_sys::*;
 pub(crate) struct Expected {
     /// The receive buffer.
     pub(crate) recv: Vec<u8>,
-    /// Bytes of it that are compared (behind it, in place, the input is overwritten as it comes).
+    /// Number of bytes that are compared. Bytes behind them are, with DTL_IN_PLACE, input that may
+    /// be overwritten.
     pub(crate) compared: usize,
-    /// Bytes of it that count for the digest: those that every correct implementation agrees on.
+    /// Number of bytes that are added to the digest: those on which all correct implementations
+    /// agree.
     pub(crate) digested: usize,
 }
 
-/// What the plan's receive buffer should be after the call.
+/// Returns the expected contents of the plan's receive buffer after the call.
 pub(crate) fn expected(view: &View, plan: &Plan) -> Expected {
     use Op::*;
     let mut recv = plan.recv.clone();
@@ -80,7 +82,7 @@ fn collect(view: &View, plan: &Plan, recv: &mut [u8]) {
     }
 }
 
-/// Folds elements `first` ... of the first `ranks` ranks into the beginning of `recv`.
+/// Reduces elements `first` ... of the first `ranks` ranks into the beginning of `recv`.
 fn put_fold(view: &View, recv: &mut [u8], first: u64, count: u64, ranks: u64) {
     let ty = view.step.ty;
     let from = first as usize * ty.size;
@@ -127,8 +129,8 @@ pub(crate) fn fold(op: dtl_reduce_op_t, class: Class, left: i64, right: i64) -> 
     }
 }
 
-/// Six numbers modulo 251: their sums, or the first four as a matrix of two rows, the fifth's sum,
-/// and the last of the higher ranks.
+/// Reduces six numbers modulo 251: their sums; or the first four as a 2 x 2 matrix product, the sum
+/// of the fifth, and the sixth of the higher rank.
 fn fold_user(op: dtl_reduce_op_t, left: [u8; 8], right: [u8; 8]) -> i64 {
     let (l, r) = (left.map(u32::from), right.map(u32::from));
     let mut result = [0; 8];

@@ -1,5 +1,5 @@
-//! Supervision of a worker process: starts it, watches its progress, ends it, reads its report and
-//! describes a crash or a hang.
+//! Supervision of a worker process: starts it, watches its progress, kills it if it hangs, reads
+//! its report, and describes a crash or a hang.
 
 use crate::kit::catalog::Test;
 use crate::kit::current_slot;
@@ -17,21 +17,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Why there is no result at all: the exit status and what to say.
+/// Exit status and text of a session that has no result.
 pub(crate) type Hopeless = (u8, String);
 
 pub(crate) fn cannot(error: Error) -> Hopeless {
     (CANNOT, error.to_string())
 }
 
-/// How long a launcher has to end its ranks.
+/// Time that a launcher has to end its ranks.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// One worker and its files.
 pub(crate) struct Session<'a> {
     run: &'a Run,
     folder: PathBuf,
-    /// Ranks that report; `None`: the worker is no rank.
+    /// Number of reporting ranks; `None`: the worker is not a rank.
     ranks: Option<u64>,
 }
 
@@ -58,13 +58,13 @@ impl<'a> Session<'a> {
         self.folder.join(name)
     }
 
-    /// What a file of the session has, or nothing.
+    /// Returns the contents of a file of the session, or an empty text.
     pub(crate) fn text(&self, name: &str) -> String {
         let bytes = std::fs::read(self.file(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The random case that rank 0 is in, plus one; 0: none was begun.
+    /// Returns rank 0's current random case plus one; 0: none was begun.
     pub(crate) fn case(&self) -> u64 {
         let bytes = std::fs::read(self.file("report")).unwrap_or_default();
         bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -75,7 +75,7 @@ impl<'a> Session<'a> {
         std::fs::metadata(self.file("report")).map_or(0, |data| data.len())
     }
 
-    /// The worker, under a launcher where ranks are processes.
+    /// Returns the command of the worker, under a launcher if ranks are processes.
     fn command(&self) -> Result<Command, Error> {
         let own = std::env::current_exe()?;
         let processes = self.ranks.filter(|_| self.run.place() == Place::Processes);
@@ -103,8 +103,8 @@ impl<'a> Session<'a> {
         Ok(command)
     }
 
-    /// Runs the worker to its end, with more arguments. `None`: it made no `progress` for too long
-    /// and was ended.
+    /// Runs the worker with further arguments until it exits. Returns `None` if it was killed after
+    /// too long without `progress`.
     pub(crate) fn run(
         &self,
         more: &[String],
@@ -153,8 +153,8 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Ends a launcher: it is asked to, so that it ends its ranks, which it cannot if it is killed at
-/// once.
+/// Terminates a launcher with SIGTERM first, so that it can end its ranks; SIGKILL would leave
+/// them.
 fn end(child: &mut Child) -> Result<(), Error> {
     subprocess::send_signal(child.id(), libc::SIGTERM);
     let begin = Instant::now();
@@ -168,12 +168,13 @@ fn end(child: &mut Child) -> Result<(), Error> {
     child.wait().map(drop)
 }
 
-/// How tests ended, in order, and the seconds that they took.
+/// Results of tests in order, with their times in seconds.
 pub(crate) type Results = Vec<(Ended, f64)>;
 
 impl Session<'_> {
-    /// Runs named tests until the worker ends or does not survive one. Returns results of the first
-    /// tests, at least one unless nothing can run at all. `most`: failures after which it ends.
+    /// Runs named tests until the worker exits, crashes or hangs. Returns the results of the first
+    /// tests, at least one unless nothing can run. `most`: number of failures after which the
+    /// worker exits.
     pub(crate) fn test(
         &self,
         tests: &[&'static Test],
@@ -227,7 +228,7 @@ impl Session<'_> {
         Ok(results)
     }
 
-    /// Slots that ranks are in or ended in, with the ranks.
+    /// Returns the slots in which ranks are or ended, with the ranks.
     fn places(&self) -> Option<String> {
         let ranks = self.ranks.unwrap_or(1) as usize;
         let places = current_slot::read(&self.file("report"), ranks);
@@ -239,12 +240,13 @@ impl Session<'_> {
         (!places.is_empty()).then(|| places.join(", "))
     }
 
-    /// Text for a test that failed on some ranks: the slots that other ranks were still in.
+    /// Returns text for a test that failed on some ranks: the slots in which other ranks still
+    /// were.
     fn stuck(&self) -> String {
         self.places().map_or(String::new(), |places| format!("; not returned: {places}"))
     }
 
-    /// Why a worker ended in the middle of a test.
+    /// Returns the reason why a worker exited in the middle of a test.
     fn why(&self, status: Option<ExitStatus>) -> String {
         let stderr = self.text("stderr");
         let (place, limit) = (self.places(), self.run.limit().as_secs_f64());
@@ -278,7 +280,7 @@ impl Session<'_> {
     }
 }
 
-/// Groups texts of ranks: each text once, with the ranks that have it.
+/// Groups texts of ranks: each text once, with its ranks.
 fn grouped(texts: impl Iterator<Item = (i32, String)>) -> Vec<(String, Vec<i32>)> {
     let mut groups: Vec<(String, Vec<i32>)> = Vec::new();
     for (rank, text) in texts {
@@ -306,7 +308,7 @@ struct Lines {
     begun: bool,
     /// Every test ends like this.
     absent: Option<Ended>,
-    /// How a test ended on the ranks that say so.
+    /// Results of a test by the ranks that have reported it.
     ended: HashMap<String, Vec<(i32, Ended, f64)>>,
 }
 
@@ -343,7 +345,7 @@ impl Lines {
         lines
     }
 
-    /// How a test ended on all ranks; `None`: not all say.
+    /// Returns the result of a test over all ranks; `None` if a rank has not reported.
     fn of(&self, test: &str, ranks: usize) -> Option<(Ended, f64)> {
         let ended = self.ended.get(test)?;
         let seconds = ended.iter().fold(0.0, |most: f64, (_, _, seconds)| most.max(*seconds));

@@ -1,5 +1,5 @@
-//! Makes a case smaller while it still fails: a list of small changes, applied in order. The list
-//! is what --shrink takes, so the smallest case can be repeated.
+//! Reduces a case while it still fails: a list of small reductions, applied in order. The same list
+//! is the argument of --shrink, so that the smallest case can be repeated.
 
 use crate::case::{Case, Group, Step};
 use crate::data::{self, TYPES};
@@ -8,7 +8,7 @@ use dtl_sys::DTL_OP_SUM;
 use std::fmt;
 use std::str::FromStr;
 
-/// One change: its letter, and a number if it has one.
+/// One reduction: its letter, and a number if it has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     /// d0, d1 ...: without this step.
@@ -31,9 +31,9 @@ pub(crate) enum Change {
     Simple,
     /// o: root 0.
     Root,
-    /// e0, e1 ...: without this epoch of a window.
+    /// e0, e1 ...: removes this epoch of a window.
     Epoch(usize),
-    /// a0, a1 ...: without this act on a window.
+    /// a0, a1 ...: removes this act on a window.
     Act(usize),
     /// k: each act on a window once.
     Once,
@@ -44,7 +44,7 @@ pub(crate) enum Change {
 /// Makes a change of its number.
 type Numbered = fn(usize) -> Change;
 
-/// Letters of changes with a number, and of those without.
+/// Letters of reductions with a number, and of those without.
 const NUMBERED: [(char, Numbered); 5] = [
     ('d', Change::Drop),
     ('r', Change::Ranks),
@@ -168,7 +168,7 @@ fn halve(case: &mut Case) {
     }
 }
 
-/// Changes that would make a case smaller, the most promising first.
+/// Returns reductions that make a case smaller, the most promising first.
 pub(crate) fn candidates(case: &Case) -> Vec<Change> {
     let steps = &case.steps;
     let mut list: Vec<Change> = Vec::new();

@@ -1,6 +1,5 @@
-//! What is left to do when dtl-ctk is told to end: its children end with it, its temporary files
-//! go, and the exit status says which signal it was. Killed outright, it at least takes its
-//! children along.
+//! Orderly exit after a signal: children end, temporary files are removed, and the exit status
+//! names the signal. After SIGKILL, at least the children end.
 
 use std::io::{Error, ErrorKind};
 use std::process::{Child, Command, ExitCode};
@@ -12,7 +11,7 @@ static SIGNALS: Mutex<Option<Signals>> = Mutex::new(None);
 /// The signal that arrived; 0 = none.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
 
-/// From here on signals wait for [`check`]. Those that are ignored (`nohup`) stay so.
+/// Blocks the signals, so that they wait for [`check`]. Ignored signals (`nohup`) stay ignored.
 pub(crate) fn listen() {
     let wanted = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
     let heard: Vec<i32> = wanted.into_iter().filter(|&signal| !is_ignored(signal)).collect();
@@ -21,13 +20,13 @@ pub(crate) fn listen() {
     }
 }
 
-/// Makes a command's process end with this one, and take signals as usual.
+/// Sets up a command so that its process ends with this one, and receives signals as usual.
 pub(crate) fn with_us(command: &mut Command) -> &mut Command {
     prepare(command, Setup::default());
     command
 }
 
-/// Fails if a signal has arrived, now or before; the child is ended then.
+/// Fails if a signal has arrived, now or before; then also ends the child.
 pub(crate) fn check(child: Option<&mut Child>) -> Result<(), Error> {
     if let Some(signal) = SIGNALS.lock().ok().and_then(|mut signals| signals.as_mut()?.take()) {
         ARRIVED.store(signal.number, Ordering::Relaxed);

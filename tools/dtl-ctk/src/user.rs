@@ -1,5 +1,5 @@
-//! An element type and two operations of the program's own, made once per process. What they
-//! compute is written here for the library's buffers; `reference` has its own form of it.
+//! Element type and two operations that the kit registers, once per process. Their functions for
+//! the library's buffers are here; `reference` has an independent implementation.
 
 use crate::data::{USER_DTYPE, USER_MATRIX, USER_SUM};
 use crate::kit::outcome::{Called, output};
@@ -11,7 +11,8 @@ use std::sync::OnceLock;
 /// Six numbers below 251.
 type Element = [u32; 6];
 
-/// Numbers of the library: the dtype, the sum (commutes), the matrix product (does not).
+/// Numbers assigned by the library: the dtype, the sum (commutes), the matrix product (does not
+/// commute).
 static MADE: OnceLock<[i32; 3]> = OnceLock::new();
 
 /// Makes them; before any rank runs cases.
@@ -71,10 +72,9 @@ extern "C" fn multiply(
     unsafe { each(left, right, count, product) }
 }
 
-/// Folds each element of `left` into that of `right`.
+/// Combines each element of `left` into the element of `right`.
 ///
-/// # Safety
-/// Both have `count` elements, which do not overlap.
+/// # Safety Both arrays have `count` elements, and they do not overlap.
 unsafe fn each(
     left: *const c_void,
     right: *mut c_void,

@@ -1,5 +1,5 @@
-//! Worker: the process that runs tests or cases, as one rank, as all ranks (threads) or as none. It
-//! writes a line to the report when a named test begins and when it ends, so that the driver can
+//! Worker: process that runs tests or cases, as one rank, as all ranks (threads), or without ranks.
+//! It writes a line to the report when a named test begins and when it ends, so that the driver can
 //! name the test if this process crashes or hangs.
 
 use crate::api::{self, Comm};
@@ -27,10 +27,10 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The kind could not be opened, or a file not written.
+/// Exit status if the kind could not be opened, or a file could not be written.
 pub(crate) const CANNOT: u8 = 3;
 
-/// Kinds whose ranks are threads of one process.
+/// Returns true for kinds whose ranks are threads of one process.
 pub(crate) fn is_threaded(kind: &str) -> bool {
     ["threads", "minimal", "faulty", "sample"].contains(&kind)
 }
@@ -142,7 +142,7 @@ fn one(rank: &CaseRun) -> bool {
     })
 }
 
-/// Registers a kind that this program brings along, for so many ranks.
+/// Registers a kind of this program for this many ranks.
 fn register(kind: &str, ranks: u64) -> Result<Option<Backend>, Refused> {
     match kind {
         "sample" => Parts::for_ranks(ranks).register("sample", 0).map(Some),
@@ -151,13 +151,13 @@ fn register(kind: &str, ranks: u64) -> Result<Option<Backend>, Refused> {
     }
 }
 
-/// The report's file. Each line is one write, so those of several ranks do not mix.
+/// Report file. Each line is one write, so that the lines of several ranks do not mix.
 struct Report {
     file: File,
 }
 
 impl Report {
-    /// A line: what happened, rank, test, detail.
+    /// Writes a line: event, rank, test, detail.
     fn write(&self, what: char, rank: i32, test: &str, detail: &str) {
         let detail = detail.replace(['\n', '\t'], " ");
         let _ = (&self.file).write_all(format!("{what}\t{rank}\t{test}\t{detail}\n").as_bytes());
@@ -174,13 +174,14 @@ impl Report {
 
 /// Why no test can be run at all.
 enum Halt {
-    /// There is no such backend, or its file cannot be loaded.
+    /// The backend does not exist, or its file cannot be loaded.
     Unable(String),
-    /// It is there and cannot even be begun with: every test fails.
+    /// The backend exists but fails at the first step: every test fails.
     Broken(String),
-    /// It has nothing to test: every test is skipped.
+    /// The backend has nothing to test: every test is skipped.
     Absent(String),
-    /// It is not for this machine: the same, and that is the exit status.
+    /// The backend cannot run on this machine: every test is skipped, and the exit status reports
+    /// it.
     Away(String),
 }
 
@@ -235,7 +236,7 @@ fn tests(run: &Run) -> ExitCode {
     ExitCode::from(CANNOT)
 }
 
-/// The backend of the command line: registered or loaded if need be.
+/// Returns the backend of the command line, registered or loaded if necessary.
 fn backend(run: &Run) -> Result<Backend, Halt> {
     let said = |Refused { text, status, .. }: Refused| {
         Halt::Unable(format!("{text} ({})", name_of(status)))
@@ -250,7 +251,7 @@ fn backend(run: &Run) -> Result<Backend, Halt> {
     }
 }
 
-/// The backend of the command line, if it can run here.
+/// Returns the backend of the command line, if it can run here.
 fn here(run: &Run) -> Result<Backend, Halt> {
     let backend = backend(run)?;
     match current_slot::within("is_available", || backend.available())? {
@@ -271,7 +272,7 @@ fn tables(run: &Run) -> Result<&'static Vtables, Halt> {
     })
 }
 
-/// This process' place in its job; rank -1 if it has none.
+/// Returns this process' place in its job; rank -1 without a job.
 fn place() -> Place {
     let launch = launch::from_environment().ok().flatten();
     let (rank, size, job) =
@@ -283,7 +284,7 @@ fn time(run: &Run) -> Result<(), Halt> {
     Ok(timing::measure(&Subject::of(backend(run)?)?)?)
 }
 
-/// Runs a test between two lines of the report; whether it failed.
+/// Runs a test between two lines of the report. Returns true if it failed.
 fn reported(report: &Report, rank: i32, test: &Test, body: impl FnOnce() -> Outcome) -> bool {
     let begin = Instant::now();
     report.write('B', rank, test.name, "");
@@ -292,8 +293,9 @@ fn reported(report: &Report, rank: i32, test: &Test, body: impl FnOnce() -> Outc
     is_failed(&outcome)
 }
 
-/// Tests of one process. Those that need not be able to run here come first. The backend is known
-/// before the others begin: what ends the process until then is no test's failure, but everybody's.
+/// Runs tests of one process, first those that do not require that the backend can run here. The
+/// backend is initialised before the others begin, because a crash until then is not the failure of
+/// one test, but of all.
 fn alone(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     let any = |which: fn(&Body) -> bool| tests.iter().any(|test| which(&test.body));
     let vtables =
@@ -351,7 +353,7 @@ fn fits(run: &Run, subject: &Subject, test: &Test) -> Outcome {
     Ok(())
 }
 
-/// Tests of ranks: this process is one, or all of them.
+/// Runs tests of ranks: this process is one rank, or all of them.
 fn of_ranks(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     user::make()?;
     let (kind, threads) = (kind(run)?, run.worker.threads);
@@ -370,7 +372,7 @@ fn of_ranks(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     on_ranks(run, &kind, threads, go).map(drop)
 }
 
-/// Tests of a comm table's slots: this process is one rank, or all of them.
+/// Runs tests of a comm table's slots: this process is one rank, or all of them.
 fn of_comm_slots(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     let vtables = tables(run)?;
     if vtables.tables.comm.is_none() {
@@ -430,7 +432,7 @@ fn enough(ranks: i32, test: &Test) -> Outcome {
     Ok(())
 }
 
-/// Ends the process after a failure, as the ranks are out of step afterwards.
+/// Exits the process after a failure, because the ranks are out of step.
 fn out_of_step() -> ! {
     // Gives the other ranks time to report how the failure shows there.
     std::thread::sleep(Duration::from_millis(30));
@@ -455,7 +457,7 @@ fn kind(run: &Run) -> Result<String, Halt> {
     Ok(name.to_string_lossy().into_owned())
 }
 
-/// A test on a communicator of its own, which nothing of another test can reach.
+/// Runs a test on a duplicate of the communicator, isolated from the messages of other tests.
 fn on_dup(world: &Rank, test: &Test) -> Outcome {
     let Body::Ranks(body) = test.body else { return Ok(()) };
     enough(world.size, test)?;
@@ -474,10 +476,10 @@ fn on_dup(world: &Rank, test: &Test) -> Outcome {
     Ok(own.destroy()?)
 }
 
-/// Receives a test's outcome and the seconds that it took.
+/// Callback for a test's result and its time in seconds.
 type OnResult<'a> = &'a mut dyn FnMut(&'static Test, &Outcome, f64);
 
-/// Under a launcher of the user's own: all ranks run the tests; rank 0 reports.
+/// Runs the tests on all ranks under the user's launcher; rank 0 reports.
 pub(crate) fn launched(
     run: &Run,
     tests: &[&'static Test],

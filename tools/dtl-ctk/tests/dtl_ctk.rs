@@ -90,7 +90,7 @@ fn kinds_have_the_same_digest() {
     assert_eq!(threads, digest("shm"));
 }
 
-/// A file of this test process; removed in the end.
+/// File of this test process, removed at the end.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -321,7 +321,7 @@ fn a_report_that_cannot_be_written_is_no_success() {
     }
 }
 
-/// Processes that have this text among their arguments.
+/// Returns the processes that have this text among their arguments.
 fn processes_with(text: &str) -> usize {
     let entries = std::fs::read_dir("/proc").expect("processes").flatten();
     let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());

@@ -1,5 +1,5 @@
-//! The environment variables that the library reads: value and origin of each, and what is wrong
-//! with them. Works without opening the library, so also when a variable has a bad value.
+//! Environment variables of the library: their values and origins, and errors in them. Does not
+//! initialise the library, so that it also works if a variable has an invalid value.
 
 use dtl::tooling::{launch, settings};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ pub(crate) struct Variable {
 }
 
 impl Variable {
-    /// Where the value comes from. An empty variable counts as not set.
+    /// Returns the origin of the value. An empty variable counts as not set.
     pub(crate) fn origin(&self) -> &'static str {
         if self.value.as_ref().is_some_and(|value| !value.is_empty()) { "set" } else { "not set" }
     }
@@ -22,9 +22,9 @@ impl Variable {
 /// All of them.
 pub(crate) struct Environment {
     pub(crate) variables: Vec<Variable>,
-    /// About variables that look like the library's but are not.
+    /// Warnings about variables whose names resemble the library's.
     pub(crate) complaints: Vec<String>,
-    /// The first value that the library refuses.
+    /// First value that the library rejects.
     pub(crate) error: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! What the library says of this machine: backends, plugins, devices, memory kinds, automatic
-//! choices.
+//! Properties of this machine as the library reports them: backends, plugins, devices, memory
+//! kinds, automatic choices.
 
 use crate::library::{self, component_names, explained, shown, unavailable};
 use crate::plugins::{self, Tried};
@@ -20,15 +20,15 @@ pub(crate) struct Facts {
     pub(crate) plugins: Vec<Tried>,
     /// What plugins registered and need.
     pub(crate) environments: Vec<EnvironmentFacts>,
-    /// The default backend, or why there is none.
+    /// Default backend, or the reason why there is none.
     pub(crate) backend: std::result::Result<Choice, String>,
-    /// The world communicator's kind, or why there is none.
+    /// Kind of the world communicator, or the reason why there is none.
     pub(crate) communicator: std::result::Result<Choice, String>,
-    /// What the launcher said; `None`: no launcher.
+    /// Job that the launcher describes; `None` without a launcher.
     pub(crate) launch: Option<Launch>,
 }
 
-/// This node. `None`: the system does not tell, or there is no limit.
+/// Properties of this node. `None`: not reported by the operating system, or no limit.
 pub(crate) struct MachineFacts {
     pub(crate) hostname: Option<String>,
     pub(crate) cpus_online: Option<i32>,
@@ -50,9 +50,9 @@ pub(crate) struct MachineFacts {
 pub(crate) struct EnvironmentFacts {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// "idle", "started", "failed" ...; "unknown": somebody needs it and nobody has registered it.
+    /// "idle", "started", "failed" ...; "unknown": required, but not registered.
     pub(crate) state: &'static str,
-    /// Why it cannot be used here; `None` = it can.
+    /// Reason why the environment cannot be used here; `None` if it can.
     pub(crate) unavailable: Option<String>,
     pub(crate) depends: Vec<String>,
     /// The backends that need it.
@@ -70,7 +70,7 @@ pub(crate) struct BackendFacts {
     pub(crate) builtin: bool,
     /// Why it cannot run here; `None` = it can.
     pub(crate) unavailable: Option<String>,
-    /// What it has chosen to run with, and why: the MPI library.
+    /// Library that the backend has selected to run with, and the reason; for backend mpi.
     pub(crate) chosen: Option<String>,
     /// `None` = never chosen automatically.
     pub(crate) auto_priority: Option<i32>,
@@ -205,7 +205,8 @@ fn default_backend(library: &Library) -> Result<Choice> {
     Ok(Choice { why: recorded("backend", &name), name })
 }
 
-/// The kind that the world communicator would have. Opens nothing, so no other rank is needed.
+/// Returns the kind that the world communicator would have. Opens nothing, so no other rank is
+/// needed.
 fn communicator(launch: Option<&Launch>) -> dtl::tooling::Result<Choice> {
     let chosen = choose_world(launch)?;
     let why = if chosen.is_named {
@@ -216,7 +217,7 @@ fn communicator(launch: Option<&Launch>) -> dtl::tooling::Result<Choice> {
     Ok(Choice { name: chosen.name, why })
 }
 
-/// The recorded reason of a choice, without the name and "because" that it begins with.
+/// Returns the recorded reason of a choice, without the name and "because" at its beginning.
 fn recorded(topic: &str, name: &str) -> String {
     let record = explained(topic).unwrap_or_default();
     let reason = record.strip_prefix(name).unwrap_or(&record).trim_start_matches(", ");
@@ -288,14 +289,14 @@ fn device_kind(word: dtl_enum_word_t) -> String {
     name.to_owned()
 }
 
-/// The name of a word in a list, else the one that it is registered under.
+/// Returns the name of a word in a list, else its registered name.
 fn name_in(list: &[(dtl_enum_word_t, &'static str)], word: dtl_enum_word_t) -> String {
     let listed = list.iter().find(|row| row.0 == word).map(|row| row.1.to_owned());
     let registered = || member_name(word).ok();
     listed.or_else(registered).unwrap_or_else(|| "registered".to_owned())
 }
 
-/// The kinds that the backend has, registered ones too.
+/// Returns the memory kinds of the backend, including registered ones.
 fn memory_kinds(backend: Backend) -> Vec<KindFacts> {
     let words = members(DTL_ENUM_MEMORY).unwrap_or_default().into_iter();
     let words = words.filter(|&word| word != DTL_MEMORY_UNDEFINED);

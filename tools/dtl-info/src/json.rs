@@ -1,4 +1,4 @@
-//! The reports as JSON. The keys are documented in `--help`; they are only ever added to.
+//! Reports as JSON. `--help` documents the keys; keys are added, but never removed or renamed.
 
 use crate::environment::Environment;
 use crate::facts::{

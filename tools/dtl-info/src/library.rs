@@ -1,15 +1,15 @@
-//! What the reports add to the library's safe interface: names, and failures as texts.
+//! Functions for the reports over the library's safe interface: names, and failures as texts.
 
 use dtl_binding::sys::*;
 use dtl_binding::{Backend, Error, Result, call, explain};
 use std::ptr;
 
-/// A failed call as the reports show it: status and text.
+/// Formats a failed call for the reports: status and text.
 pub(crate) fn shown(error: &Error) -> String {
     format!("{}: {}", error.status, error.text)
 }
 
-/// The default backend, which DTL_BACKEND may name.
+/// Returns the default backend, which DTL_BACKEND may name.
 pub(crate) fn default_backend() -> Result<Backend> {
     let mut handle = DTL_BACKEND_NULL;
     // SAFETY: NULL stands for the default; the output is a local.
@@ -17,12 +17,13 @@ pub(crate) fn default_backend() -> Result<Backend> {
     Ok(Backend::from_raw(handle))
 }
 
-/// Why a backend cannot run here; `None` = it can. An invalid answer is a reason.
+/// Returns the reason why a backend cannot run here; `None` if it can. An invalid answer counts as
+/// a reason.
 pub(crate) fn unavailable(backend: Backend) -> Option<String> {
     backend.unavailable().unwrap_or_else(|error| Some(error.text))
 }
 
-/// Names of components: DTL_COMPONENT_... ored.
+/// Returns the names of components: DTL_COMPONENT_... ORed.
 pub(crate) fn component_names(components: u32) -> Vec<&'static str> {
     const NAMES: [(u32, &str); 5] = [
         (DTL_COMPONENT_DEVICE, "device"),
@@ -34,7 +35,7 @@ pub(crate) fn component_names(components: u32) -> Vec<&'static str> {
     NAMES.iter().filter(|(bit, _)| components & bit != 0).map(|(_, name)| *name).collect()
 }
 
-/// What was chosen under a topic, and its reason.
+/// Returns the choice recorded under a topic, with its reason.
 pub(crate) fn explained(topic: &str) -> Option<String> {
     let start = format!("{topic}: ");
     explain().ok()?.lines().find_map(|line| line.strip_prefix(&start)).map(str::to_owned)

@@ -1,8 +1,9 @@
-//! dtl-info: what this library finds on this machine, and what it would choose and why.
+//! dtl-info: reports what the library finds on this machine, and what it would choose and why.
 //!
-//! `facts` asks the library through its safe interface, `environment` looks at the variables, `plugins` and `manifest` at
-//! plugin files, `probe` tries one, `text` and `json` write. It opens no communicator and allocates
-//! nothing on a device. `new_backend` writes the sources of a plugin.
+//! `facts` queries the library through its safe interface, `environment` reads the variables,
+//! `plugins` and `manifest` examine plugin files, `probe` loads one in a child process, `text` and
+//! `json` write the reports. The program opens no communicator and allocates nothing on a device.
+//! `new_backend` writes the sources of a plugin.
 
 mod environment;
 mod facts;
@@ -73,7 +74,7 @@ struct Options {
     #[arg(long, conflicts_with = "env")]
     plugins: bool,
 
-    /// Load a plugin file in a process of its own and report in a line how it went
+    /// Load a plugin file in a child process and report the result in one line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["env", "plugins"])]
     probe: Option<PathBuf>,
 
@@ -122,7 +123,7 @@ fn main() -> ExitCode {
     ExitCode::from(status)
 }
 
-/// Adds the usage line of --probe to an error about its FILE, which comes right after the word.
+/// Adds the usage line of --probe to an error about its FILE argument.
 fn with_usage(mut error: clap::Error) -> clap::Error {
     const PROBE: &str = "Usage: dtl-info --probe FILE [--time-limit TIME], for example:\n  \
         dtl-info --probe ./libmine.so --time-limit 2s";
@@ -133,7 +134,7 @@ fn with_usage(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// A line on standard error; if it cannot be written there is nobody to tell.
+/// Prints a line to standard error; ignores a failed write.
 fn complain(text: &str) {
     drop(writeln!(std::io::stderr(), "dtl-info: {text}"));
 }
@@ -151,7 +152,7 @@ fn reported(options: &Options) -> (String, Vec<String>) {
     }
 }
 
-/// The probe's report, errors and exit status.
+/// Returns the probe's report, errors and exit status.
 fn probed(file: &Path, options: &Options) -> (String, Vec<String>, u8) {
     let report = settings::duration("--time-limit", &options.time_limit)
         .map_err(|error| error.text().to_owned())
@@ -176,7 +177,7 @@ fn plugin_files(as_json: bool) -> (String, Vec<String>) {
     }
 }
 
-/// The report on the variables and the errors in them.
+/// Returns the report on the variables, and the errors in them.
 fn environment(as_json: bool) -> (String, Vec<String>) {
     let environment = environment::read();
     let report =
@@ -184,7 +185,7 @@ fn environment(as_json: bool) -> (String, Vec<String>) {
     (report, environment.error.into_iter().collect())
 }
 
-/// The report on this machine and what could not be chosen.
+/// Returns the report on this machine, and the choices that failed.
 fn machine(as_json: bool) -> (String, Vec<String>) {
     match facts::gather() {
         Ok(facts) => {

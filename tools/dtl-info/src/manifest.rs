@@ -1,14 +1,13 @@
-//! The manifest beside a plugin file (libfoo.so: libfoo.dtl.toml): what is in it, without loading
-//! it.
+//! Reads the manifest beside a plugin file (libfoo.so: libfoo.dtl.toml) without loading the plugin.
 //!
-//! The library itself reads none: what counts is what the plugin says when it is loaded.
+//! The library does not read manifests: it uses the descriptor of the loaded plugin.
 
 use dtl::tooling::plugins::OLDEST_ABI;
 use dtl_sys::DTL_ABI_VERSION;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// What a manifest says. Missing keys are empty.
+/// Contents of a manifest. Missing keys are empty.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) name: String,
@@ -83,7 +82,8 @@ fn range(table: &Table) -> Result<Option<(u32, u32)>, String> {
 }
 
 impl Manifest {
-    /// What in it does not go with this library or with the file.
+    /// Returns the conflict of the manifest with this library or with the plugin file, if there is
+    /// one.
     pub(crate) fn fault(&self, plugin: &Path) -> Option<String> {
         let name = plugin.file_name().unwrap_or_default().to_string_lossy();
         if !self.file.is_empty() && self.file != name {

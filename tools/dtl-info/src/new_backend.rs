@@ -1,6 +1,6 @@
-//! `dtl-info new-backend`: writes the sources of a plugin that compiles, loads and says that it
-//! cannot run yet, with a comment on each slot. The texts are in `template/`; here, their
-//! placeholders.
+//! `dtl-info new-backend`: writes the sources of a plugin that compiles, loads and reports that it
+//! cannot run yet, with a comment on each slot. The texts are in `template/`; this file fills in
+//! their placeholders.
 
 use clap::{Args, ValueEnum};
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value = "c")]
     language: Language,
 
-    /// The folder to write to; made if it is not there [default: NAME]
+    /// Folder to write to, created if necessary [default: NAME]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -76,7 +76,7 @@ impl Language {
     }
 }
 
-/// Names that the library has backends or choices of.
+/// Names of backends and choices of the library.
 const TAKEN: [&str; 10] =
     ["auto", "host", "null", "self", "threads", "shm", "mpi", "rdma", "hier", "nccl"];
 
@@ -86,7 +86,7 @@ struct File {
     text: String,
 }
 
-/// Writes the files; the report, or what is wrong.
+/// Writes the files. Returns the report, or the error text.
 pub(crate) fn run(options: &Options) -> Result<String, String> {
     check_name(&options.name)?;
     let mut components = options.components.clone();
@@ -229,7 +229,7 @@ fn write(folder: &Path, files: &[File]) -> Result<(), String> {
     ended
 }
 
-/// Whether a file, a folder, or a link to nowhere has this path.
+/// Returns true if the path exists: a file, a folder, or a dangling link.
 fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }

@@ -1,5 +1,5 @@
-//! Plugin files: what became of those that the library tried, and those that lie in the searched
-//! folders, looked at from outside. Trying one in a process of its own is `probe`.
+//! Plugin files: results of those that the library tried to load, and files in the searched
+//! folders, examined without loading. `probe` loads one in a child process.
 
 use crate::manifest::{self, Manifest};
 use dtl::tooling::plugins::{Refusal, check_file, check_folder, examine, files_of, places};
@@ -13,7 +13,7 @@ pub(crate) struct Tried {
     pub(crate) origin: String,
     /// "loaded", "failed" or "idle".
     pub(crate) state: &'static str,
-    /// The status's name and the reason, of a failure.
+    /// Status name and reason of a failure.
     pub(crate) failure: Option<(String, String)>,
     pub(crate) name: String,
     pub(crate) version: String,
@@ -45,16 +45,16 @@ fn describe(info: Plugin) -> Tried {
     }
 }
 
-/// A plugin file in a searched folder, not loaded.
+/// Plugin file in a searched folder, not loaded.
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
     pub(crate) origin: &'static str,
     pub(crate) manifest: Option<std::result::Result<Manifest, String>>,
-    /// Why it would not be loaded, as far as that can be seen from outside.
+    /// Reason why it would be rejected, as far as that is known without loading.
     pub(crate) fault: Option<String>,
 }
 
-/// Everything in the searched folders, and the folders themselves (with their fault).
+/// All files in the searched folders, and the folders themselves with their faults.
 pub(crate) struct Listing {
     pub(crate) places: Vec<(PathBuf, &'static str, Option<String>)>,
     pub(crate) files: Vec<Found>,

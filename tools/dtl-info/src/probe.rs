@@ -1,9 +1,9 @@
-//! `--probe`: loads a plugin file in a process of its own, so that a crash or a hang is a line
-//! here.
+//! `--probe`: loads a plugin file in a child process, so that a crash or a hang becomes one line of
+//! the report.
 //!
-//! The child says on its standard output what it is about to do, a JSON object a line after a mark;
-//! whatever the plugin itself prints there is passed over. The parent judges by those and by how
-//! the child ended.
+//! Before each step the child writes a marked line with a JSON object to its output; output of the
+//! plugin itself is ignored. The parent derives the result from these lines and from the child's
+//! exit.
 
 use crate::library::{component_names, unavailable};
 use dtl::tooling::plugins::load;
@@ -22,13 +22,14 @@ use std::time::{Duration, Instant};
 use subprocess::{Setup, has_exited, kill_group, prepare, reset_sigchld};
 
 const MARK: &str = "dtl-probe: ";
-/// How long output is waited for that a dead child's own children may hold back.
+/// Time to wait for output after the child has exited, because its own children may hold the pipe
+/// open.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
-/// Exit status of a child that cannot reach its parent any more.
+/// Exit status of a child whose pipe to the parent is closed.
 const OUTPUT_CLOSED: i32 = 96;
 
-/// How it went. The numbers are exit statuses.
+/// Result of the probe. The numbers are exit statuses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Ok = 0,
@@ -51,13 +52,13 @@ impl Verdict {
 pub(crate) struct Report {
     pub(crate) path: String,
     pub(crate) verdict: Verdict,
-    /// What was being done when it crashed or hung.
+    /// Step during which it crashed or hung.
     pub(crate) step: Option<String>,
     pub(crate) signal: Option<i32>,
     /// In words; empty if it is ok.
     pub(crate) reason: String,
     pub(crate) status: Option<String>,
-    /// What the plugin is, and its backends; null unless it is ok.
+    /// Properties of the plugin and its backends; null unless the result is ok.
     pub(crate) plugin: Value,
 }
 
@@ -99,8 +100,7 @@ fn described(plugin: &Value) -> String {
     format!("{}, ABI {}: {}", name.trim(), plugin["abi_version"], backends.join(", "))
 }
 
-/// Tries a file in a child process that may take this long. Its crash leaves nothing but the
-/// report.
+/// Loads a file in a child process with this time limit. Only the report remains of a crash.
 pub(crate) fn run(path: &Path, limit: Duration) -> std::io::Result<Report> {
     reset_sigchld();
     let mut command = Command::new(std::env::current_exe()?);
@@ -203,7 +203,7 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// The child's way to its parent: a descriptor of its own, since the plugin may close standard
+/// Pipe from the child to its parent: a separate descriptor, because the plugin may close standard
 /// output.
 static OUT: OnceLock<File> = OnceLock::new();
 
@@ -217,7 +217,7 @@ fn say(value: &Value) {
     }
 }
 
-/// What the child does: everything that a program would let the plugin do before it uses it.
+/// Runs the child: every step that a program performs before it uses the plugin.
 pub(crate) fn child(path: &Path) {
     if let Ok(own) = std::io::stdout().as_fd().try_clone_to_owned() {
         OUT.get_or_init(|| File::from(own));

@@ -1,4 +1,4 @@
-//! The reports as text for people, at most 100 columns wide.
+//! Reports as text, at most 100 columns wide.
 
 use crate::environment::Environment;
 use crate::facts::{Choice, DeviceFacts, EnvironmentFacts, Facts, MachineFacts};
@@ -9,7 +9,7 @@ use dtl_sys::DTL_ABI_VERSION;
 const WIDTH: usize = 100;
 /// A backend's name may be 63 letters long; --json has it whole.
 const MOST_OF_A_COLUMN: usize = 24;
-/// Ending of the properties that say who can use the memory.
+/// Suffix of the properties that name who can access the memory.
 const ACCESSIBLE: &str = "_accessible";
 
 /// `dtl-info`.
@@ -207,7 +207,7 @@ pub(crate) fn listing(listing: &Listing) -> String {
     out
 }
 
-/// "mine 1.0: ABI 1 to 1; memory, comm; needs openblas; what it is".
+/// Formats a manifest: "mine 1.0: ABI 1 to 1; memory, comm; needs openblas; what it is".
 fn described(manifest: &Manifest) -> String {
     let mut parts = Vec::new();
     if let Some((low, high)) = manifest.abi {
@@ -281,7 +281,7 @@ fn bytes(count: u64) -> String {
     format!("{value:.1} TiB")
 }
 
-/// Columns two spaces apart; the last one is wrapped to the width, the others are cut.
+/// Formats columns two spaces apart. The last one is wrapped to the width, the others are cut.
 fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
     let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
     let all = || std::iter::once(&heads).chain(rows);
@@ -308,8 +308,8 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Text after a head, in lines of at most WIDTH; further lines begin under the text's begin. A word
-/// that is longer than a line (a path, say) is cut into lines.
+/// Formats text after a head in lines of at most WIDTH, indented to the width of the head. A word
+/// that is longer than a line, such as a path, is split.
 fn wrapped(head: &str, text: &str) -> String {
     let room = WIDTH.saturating_sub(width(head)).max(20);
     let mut lines = vec![String::new()];

@@ -1,4 +1,4 @@
-//! dtl-info: its text, its JSON, what it says of the environment, its exit status.
+//! Tests of dtl-info: text, JSON, environment report, exit status.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,7 +10,7 @@
 use serde_json::Value;
 use std::process::{Command, Output};
 
-/// Runs it with these variables and no others that the library or a launcher would set.
+/// Runs the program with these variables, and no others that the library or a launcher would set.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-info"));
     let ours = ["DTL_", "STEPMESH_", "OMPI_", "PMI", "MPI_", "SLURM_", "OMP_NUM"];
@@ -35,7 +35,7 @@ fn json(arguments: &[&str], variables: &[(&str, &str)]) -> Value {
     serde_json::from_str(&out(&output)).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// The text of the section "Chosen here" about one thing.
+/// Returns the text of one entry of the section "Chosen here".
 fn chosen(what: &str, variables: &[(&str, &str)]) -> String {
     let text = out(&run(&[], variables));
     let (_, section) = text.split_once("Chosen here\n").expect("the section");

@@ -1,5 +1,5 @@
-//! `dtl-info new-backend`: what it writes compiles without a warning, in C and C++, by gcc and clang; it
-//! loads and says that it cannot run yet; nothing is overwritten.
+//! Tests of `dtl-info new-backend`: its files compile without a warning, in C and C++, with gcc and
+//! clang; the plugin loads and reports that it cannot run yet; no file is overwritten.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,7 +19,7 @@ use std::process::{Command, Output};
 
 const ALL: &str = "device,memory,transfer,exec,comm";
 
-/// A folder of this test that only this user can write to; removed at the end.
+/// Folder of this test that only this user can write to; removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -56,7 +56,8 @@ fn sources(folder: &Path, ending: &str) -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|found| found == ending)).collect()
 }
 
-/// Compiles the sources in `folder` as strictly as can be; the plugin, or `None` without the compiler.
+/// Compiles the sources in `folder` with strict warnings. Returns the plugin, or `None` without the
+/// compiler.
 fn compile(compiler: &str, standard: &str, folder: &Path, ending: &str) -> Option<PathBuf> {
     let file = folder.join(format!("{compiler}.so"));
     let mut command = Command::new(compiler);

@@ -1,5 +1,6 @@
-//! Plugin files as a user meets them: what the probe says of bad ones, headers of other versions, the
-//! installed folder, manifests, programs with raised privileges. The C interface: tests/c/test_plugin*.c.
+//! Tests of plugin files from the user's side: the probe's report on bad plugins, headers of other
+//! versions, the installed folder, manifests, programs with raised privileges. The C interface:
+//! tests/c/test_plugin*.c.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -24,7 +25,8 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// A folder that only this user can write to, whatever the build folder is like; removed at the end.
+/// Folder that only this user can write to, whatever the permissions of the build folder; removed
+/// at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -52,7 +54,7 @@ impl Folder {
         path
     }
 
-    /// Compiles tests/plugins/SOURCE to NAME here.
+    /// Compiles tests/plugins/SOURCE to NAME in this folder.
     fn plugin(&self, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
         let file = self.0.join(name);
         let mut compiler = Command::new(if arguments.contains(&"c++") { "c++" } else { "cc" });
@@ -112,7 +114,7 @@ fn run(program: &Path, arguments: &[&str], path: Option<&Path>) -> Output {
     command(program, path).args(arguments).output().expect("it starts")
 }
 
-/// A command in an environment without our variables.
+/// Returns a command in an environment without the library's variables.
 fn command(program: &Path, path: Option<&Path>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -318,7 +320,7 @@ fn an_unknown_name_says_where_plugins_are_searched_for() {
     );
 }
 
-/// A folder of libraries in the path must not run what is in them.
+/// A folder of libraries in the path must not run any code of them.
 #[test]
 fn what_is_no_plugin_is_not_even_loaded() {
     let folder = Folder::new();
@@ -345,7 +347,7 @@ fn a_plugin_links_nothing_of_ours() {
     assert!(text.contains("posix_memalign") && !text.contains("dtl_"), "{text}");
 }
 
-/// Compiles the good plugin with a header that differs from ours.
+/// Compiles the good plugin with a modified header.
 fn with_header(folder: &Folder, name: &str, change: impl Fn(String) -> String) -> PathBuf {
     let include = folder.below(&format!("include-{name}"));
     let header = fs::read_to_string(root().join("include/dtl.h")).unwrap();
@@ -381,7 +383,7 @@ fn piece<'a>(header: &'a str, begins: &str, ends: &str) -> &'a str {
     &header[begin..begin + end + ends.len()]
 }
 
-/// The header with one field of the comm table more or less at its end.
+/// Returns the header with one field more or less at the end of the comm table.
 fn resized(header: &str, step: i32) -> String {
     let init = piece(header, "#define DTL_COMM_VTABLE_INIT", "}\n");
     let last = piece(header, LAST, ");\n");
@@ -539,7 +541,7 @@ fn installed_plugins_are_found_wherever_the_prefix_is() {
     assert!(!said.contains("warning"), "{said}");
 }
 
-/// A good plugin among bad ones, and a program that lets them be probed.
+/// Prepares a good plugin among bad ones, and a program that probes them.
 fn to_be_probed() -> (Folder, PathBuf, PathBuf) {
     let folder = Folder::new();
     folder.install_library();

@@ -1,4 +1,4 @@
-//! dtl-info as a program with raised privileges: the variables that name code to load have no effect.
+//! Tests of dtl-info with raised privileges: variables that name code to load have no effect.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,7 +12,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder of its own with a copy of dtl-info; removed at the end.
+/// Folder with a copy of dtl-info; removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -35,7 +35,7 @@ impl Folder {
         mode(&self.program(), 0o4755);
     }
 
-    /// Runs it in an environment with one of our variables.
+    /// Runs the copy with one of the library's variables set.
     fn run(&self, argument: &str, name: &str, value: &Path) -> Output {
         let mut command = Command::new(self.program());
         for (name, _) in std::env::vars_os() {
@@ -62,7 +62,7 @@ fn texts(output: Output) -> [String; 2] {
     [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
 }
 
-/// Why a set-uid program cannot be made or has no effect here.
+/// Returns the reason why a set-uid program cannot be made or has no effect here.
 fn no_set_uid() -> Option<&'static str> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let value = |name: &str| {

@@ -1,7 +1,7 @@
-//! dtlrun: starts the ranks of a job on this node and watches over them.
+//! dtlrun: starts the ranks of a job on this node and supervises them.
 //!
 //! `options` is the command line, `ranks` starts the processes, `watch` waits for them, `output`
-//! carries their lines when they are prefixed.
+//! forwards their lines with a prefix.
 #![allow(clippy::print_stderr, reason = "a program speaks to its user")]
 
 mod options;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Why the job could not be started, and the exit status that says so.
+/// Reason why the job could not be started, with the exit status.
 struct Failure {
     text: String,
     code: u8,
@@ -39,7 +39,7 @@ fn run(options: &Options) -> Result<u8, Failure> {
 }
 
 impl Failure {
-    /// Something that dtlrun itself needs did not work.
+    /// Creates the failure of an operation that dtlrun itself needs.
     fn own(what: &str, error: &std::io::Error) -> Failure {
         Failure { text: format!("{what}: {error}"), code: 125 }
     }

@@ -27,12 +27,12 @@ pub(crate) struct Options {
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) ranks: u32,
 
-    /// What to do when a rank fails: "wait:TIME" gives the others TIME to end by themselves, "kill"
-    /// ends them at once (SIGTERM, 2 s later SIGKILL), "continue" lets them run
+    /// Action after the failure of a rank: "wait:TIME" gives the others TIME to exit, "kill" ends
+    /// them at once (SIGTERM, 2 s later SIGKILL), "continue" lets them run
     #[arg(long, value_name = "WHAT", default_value = "wait:5s", value_parser = parse_on_failure)]
     pub(crate) on_failure: OnFailure,
 
-    /// Put "[rank] " before each line that the ranks write
+    /// Put "[rank] " before each line of the ranks' output
     #[arg(long)]
     pub(crate) prefix: bool,
 

@@ -1,4 +1,4 @@
-//! The ranks' output with `--prefix`: whole lines, each with its rank before it.
+//! Output of the ranks with `--prefix`: whole lines, each with its rank.
 
 use crate::ranks::Rank;
 use crate::watch::say;
@@ -10,14 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use subprocess::set_nonblocking;
 
-/// Exit status when whoever read the output has gone: as if SIGPIPE had ended the program.
+/// Exit status after the reader of the output has closed the pipe: as if SIGPIPE had ended the
+/// program.
 pub(crate) const READER_GONE: u8 = 128 + libc::SIGPIPE as u8;
-/// Exit status when lines could not be written.
+/// Exit status if lines could not be written.
 const LOST: u8 = 125;
 
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Runs before Rust's own start, which opens /dev/null in the place of a closed descriptor.
+/// Runs before Rust's runtime, which opens /dev/null in place of a closed descriptor.
 // SAFETY: the loader calls what is in this section once, before main, and functions of this type.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -27,7 +28,7 @@ extern "C" fn look() {
     WAS_CLOSED.store(!subprocess::is_open(libc::STDOUT_FILENO), Ordering::Relaxed);
 }
 
-/// Whether standard output was closed when this program was started.
+/// Returns true if standard output was closed when this program was started.
 pub(crate) fn was_closed() -> bool {
     WAS_CLOSED.load(Ordering::Relaxed)
 }
@@ -42,7 +43,7 @@ struct Target {
     name: &'static str,
     /// None: it was closed from the start.
     file: Option<File>,
-    /// The exit status that says how it failed first.
+    /// Exit status for the first failure.
     failure: Option<u8>,
 }
 
@@ -55,15 +56,15 @@ impl Output {
         Ok(Output { out: target("standard output", out), err: target("standard error", err) })
     }
 
-    /// The exit status for what could not be written.
+    /// Returns the exit status for output that could not be written.
     pub(crate) fn failure(&self) -> Option<u8> {
         self.out.failure.or(self.err.failure)
     }
 }
 
 impl Target {
-    /// Writes a line; false: nobody reads any more. What cannot be written for another reason is
-    /// lost, and is said to be, once: the next line may find room again.
+    /// Writes a line. Returns false if the reader has closed the pipe. A line that cannot be
+    /// written for another reason is lost, which is reported once; later lines are tried again.
     fn write(&mut self, text: &[u8]) -> bool {
         let Err(error) = self.try_write(text) else { return true };
         let is_gone = error.kind() == ErrorKind::BrokenPipe;
@@ -94,7 +95,7 @@ impl Target {
     }
 }
 
-/// A line longer than this is passed on in pieces.
+/// Length of a line in bytes beyond which it is forwarded in pieces.
 const LONGEST_LINE: usize = 64 << 10;
 
 enum Source {
@@ -109,7 +110,7 @@ pub(crate) struct Stream {
     line: Vec<u8>,
 }
 
-/// The streams that ranks were started with; none without `--prefix`.
+/// Returns the output streams of the ranks; none without `--prefix`.
 pub(crate) fn streams_of(ranks: &mut [Rank]) -> Vec<Stream> {
     let mut streams = Vec::new();
     for rank in ranks {
@@ -134,8 +135,9 @@ impl Stream {
         }
     }
 
-    /// Passes on what has arrived; false at the end of the stream, or when nobody reads it: then it
-    /// is closed, and a rank that goes on writing to it hears that.
+    /// Forwards available output. Returns false at the end of the stream, or if the reader has
+    /// closed the pipe: the stream is then closed, so that a rank that continues to write gets
+    /// SIGPIPE.
     pub(crate) fn pump(&mut self, output: &mut Output) -> bool {
         let mut room = [0_u8; 8192];
         loop {
@@ -164,7 +166,8 @@ impl Stream {
         })
     }
 
-    /// Writes the line so far, with a newline where it has none; false: nobody reads it.
+    /// Writes the partial line, with a newline if it has none. Returns false if the reader has
+    /// closed the pipe.
     pub(crate) fn flush(&mut self, output: &mut Output) -> bool {
         if self.line.is_empty() {
             return true;

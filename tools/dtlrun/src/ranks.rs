@@ -1,4 +1,4 @@
-//! Starting the ranks: environment, input, output, processor.
+//! Starts the ranks: environment, input, output, processor.
 
 use crate::Failure;
 use crate::options::{Bind, Options};
@@ -51,14 +51,14 @@ pub(crate) fn start(options: &Options) -> Result<Vec<Rank>, Failure> {
     Ok(ranks)
 }
 
-/// For ranks whose standard output is closed: writing to it fails, as it would, but what a rank
-/// opens next does not come in its place. (The other two are /dev/null by now: Rust's own start has
-/// seen to that.)
+/// Returns an output for ranks if standard output is closed: writes to it fail, as they would
+/// otherwise, but the next file that a rank opens does not get its number. (Rust's runtime has
+/// opened /dev/null for the other two streams.)
 fn no_output() -> Result<Stdio, Failure> {
     File::open("/dev/null").map(Stdio::from).map_err(|error| Failure::own("/dev/null", &error))
 }
 
-/// Ends ranks that have been started in vain.
+/// Ends ranks that were started before the start of another one failed.
 fn end(ranks: &mut [Rank]) {
     for rank in ranks {
         // A process that has ended by itself needs neither.
@@ -94,7 +94,7 @@ fn job_name() -> std::io::Result<String> {
     Ok(format!("dtlrun-{:016x}{:016x}", random_u64()?, random_u64()?))
 }
 
-/// The processor of each rank; empty = not bound.
+/// Returns the processor of each rank; empty: not bound.
 fn cpus(options: &Options) -> Result<Vec<usize>, Failure> {
     if options.bind == Bind::None {
         return Ok(Vec::new());
@@ -116,7 +116,7 @@ fn cpus(options: &Options) -> Result<Vec<usize>, Failure> {
     Ok(cores)
 }
 
-/// Whether no allowed processor before this one shares its core.
+/// Returns true if no allowed processor before this one shares its core.
 fn is_first_of_core(cpu: usize, allowed: &[usize]) -> bool {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     // Without that file every processor counts as a core.

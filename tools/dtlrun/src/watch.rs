@@ -1,4 +1,4 @@
-//! Waiting for the ranks: signals, failures, the end.
+//! Waits for the ranks: signals, failures, the end of the job.
 
 use crate::options::{OnFailure, Options};
 use crate::output::{Output, READER_GONE, Stream, streams_of};
@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use subprocess::{Signals, reset_sigchld, send_signal, wait_readable};
 
-/// How long a rank has between SIGTERM and SIGKILL.
+/// Time between SIGTERM and SIGKILL.
 const MERCY: Duration = Duration::from_secs(2);
 
 /// See the module's text.
@@ -18,7 +18,7 @@ pub(crate) struct Watch {
     signals: Signals,
     on_failure: OnFailure,
     output: Output,
-    /// The next step against the ranks that still run, and when.
+    /// Next step of ending the remaining ranks, and its time.
     next: Option<(Instant, Step)>,
     /// Exit status of the first rank that failed.
     code: u8,
@@ -31,7 +31,7 @@ enum Step {
 }
 
 impl Watch {
-    /// Takes over the signals; before the ranks start, so that none is missed.
+    /// Takes over the signals, before the ranks start, so that none is missed.
     pub(crate) fn new(options: &Options) -> std::io::Result<Watch> {
         reset_sigchld();
         let signals =
@@ -115,7 +115,7 @@ impl Watch {
         }
     }
 
-    /// Takes the next step if its time has come.
+    /// Performs the next step if its time has come.
     fn act(&mut self, ranks: &[Rank]) {
         let Some((at, step)) = self.next else { return };
         let left: Vec<String> =
@@ -143,13 +143,13 @@ fn send(ranks: &[Rank], number: i32) {
     ranks.iter().filter(|rank| rank.runs).for_each(|rank| send_signal(rank.child.id(), number));
 }
 
-/// A line on standard error, in one piece: ranks write there too.
+/// Writes a line to standard error in one write, because ranks write there too.
 pub(crate) fn say(text: &str) {
     // Nobody to tell if it cannot be written.
     drop(std::io::stderr().write_all(format!("dtlrun: {text}\n").as_bytes()));
 }
 
-/// What happened, in words, and the exit status that says so; `None` for success.
+/// Describes how a rank ended, with the exit status to report; `None` for success.
 fn failure_of(status: ExitStatus) -> Option<(String, u8)> {
     if let Some(number) = status.signal() {
         let code = u8::try_from(128 + number).unwrap_or(u8::MAX);

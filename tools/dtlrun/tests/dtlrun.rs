@@ -1,4 +1,4 @@
-//! dtlrun: exit statuses, messages, environment, input, output, signals.
+//! Tests of dtlrun: exit statuses, messages, environment, input, output, signals.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! Writes the table of calls that `tests/fuzz` draws from: one thunk for each exported function,
-//! the types of its parameters, and the fields of the structs that they point to.
+//! Writes the table of calls for `tests/fuzz`: one thunk for each exported function, the types of
+//! its parameters, and the fields of the structs that they point to.
 
 use crate::source::{Kind, Source};
 use crate::{Outcome, emit, source};
@@ -11,13 +11,13 @@ struct Parameter {
     name: String,
     /// The type without `const` and `*`.
     base: String,
-    /// The whole type, for the cast in the thunk.
+    /// Complete C type, for the cast in the thunk.
     whole: String,
     depth: usize,
     is_const: bool,
 }
 
-/// The whole text of the generated C header.
+/// Returns the text of the generated C header.
 pub fn table(root: &Path) -> Outcome<String> {
     let source = source::read(root)?;
     let declarations = emit::declarations(&source)?;
@@ -94,7 +94,7 @@ fn parameter(text: &str) -> Option<Parameter> {
     Some(Parameter { name: name.into(), base, whole: whole.into(), depth, is_const })
 }
 
-/// The expression that passes the drawn value on in the type of the parameter.
+/// Returns the expression that passes the generated value in the type of the parameter.
 fn argument(at: usize, parameter: &Parameter, source: &Source) -> String {
     let Parameter { whole, base, depth, .. } = parameter;
     if *depth > 0 {
@@ -108,7 +108,8 @@ fn argument(at: usize, parameter: &Parameter, source: &Source) -> String {
     }
 }
 
-/// Fields of every struct that begins with its size and is passed to a function, and the handle types.
+/// Returns the fields of every struct that begins with its size and is passed to a function, and
+/// the handle types.
 fn shapes(source: &Source, is_passed: impl Fn(&str) -> bool, text: &mut String) -> Outcome<()> {
     let handles: Vec<&str> = source.handles().collect();
     write!(text, "static const char* const nouns[] = {{")?;
@@ -149,7 +150,7 @@ fn shapes(source: &Source, is_passed: impl Fn(&str) -> bool, text: &mut String) 
     Ok(())
 }
 
-/// What a field holds, and the name of its type where that says more.
+/// Returns the class of a field's value, and the name of its type if the class alone is not enough.
 fn class(ty: &syn::Type, handles: &[&str]) -> (&'static str, String) {
     match ty {
         syn::Type::Ptr(pointer) => match source::path_name(&pointer.elem) {

@@ -7,7 +7,7 @@ use crate::source::{Source, docs, path_name};
 use crate::{Outcome, initial};
 use std::fmt::Write;
 
-/// `/// doc` and `#define NAME value` of a constant.
+/// Returns `/// doc` and `#define NAME value` of a constant.
 pub fn define(constant: &syn::ItemConst, source: &Source) -> Outcome<String> {
     let name = constant.ident.to_string();
     let explain =
@@ -35,7 +35,7 @@ pub fn comment(lines: &[String]) -> String {
     lines.iter().map(|line| format!("/// {line}").trim_end().to_owned() + "\n").collect()
 }
 
-/// The three forms of a constant handle: see DTL_CONSTANT_OBJECTS in the preamble.
+/// Returns the three forms of a constant handle: see DTL_CONSTANT_OBJECTS in the preamble.
 fn handle_macro(name: &str, ty: &str, id: &str) -> String {
     let cpp = if id == "0" { String::new() } else { id.to_owned() };
     let object = name.to_lowercase() + "_";
@@ -45,7 +45,7 @@ fn handle_macro(name: &str, ty: &str, id: &str) -> String {
     )
 }
 
-/// A literal, a negated one, or `uN::MAX`, in C's spelling for the type.
+/// Converts a literal, a negated literal, or `uN::MAX` to C's spelling for the type.
 fn number(value: &syn::Expr, base: &str) -> Option<String> {
     match value {
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(literal), .. }) => {

@@ -1,4 +1,4 @@
-//! Puts the header together: preamble, sections in the sources' order, closing macros.
+//! Assembles the header: preamble, sections in the order of the sources, closing macros.
 
 use crate::source::{Item, Kind, Module, Source};
 use crate::{Outcome, constants, initial, layouts, source};
@@ -29,7 +29,7 @@ fn comparisons(source: &Source) -> String {
     source.handles().map(|name| format!("DTL_HANDLE_COMPARISON_({name})\n")).collect()
 }
 
-/// The library's version, from its Cargo.toml.
+/// Returns the library's version from its Cargo.toml.
 pub fn version(root: &Path) -> Outcome<String> {
     let manifest = std::fs::read_to_string(root.join("Cargo.toml"))?;
     let version = manifest.lines().find_map(|line| line.strip_prefix("version = "));
@@ -46,7 +46,7 @@ fn version_macros(root: &Path) -> Outcome<String> {
     Ok(text)
 }
 
-/// cbindgen's C for every struct, type and function, by name.
+/// Returns cbindgen's C declaration of every struct, type and function, by name.
 pub fn declarations(source: &Source) -> Outcome<HashMap<String, String>> {
     let items = || source.modules.iter().flat_map(|module| &module.items);
     let mut config = cbindgen::Config {
@@ -98,8 +98,8 @@ fn declared_name(chunk: &str) -> Option<String> {
     before.rsplit([' ', '*']).next().map(str::to_owned)
 }
 
-/// cbindgen's text in the header's style: `self_` is Rust's way round a keyword, the typedefs need
-/// no `struct`, and a status must not be dropped unseen.
+/// Converts cbindgen's text to the header's style: `self_` is Rust's replacement of a keyword, the
+/// typedefs need no `struct`, and ignoring a status must cause a warning.
 fn tidy(chunk: &str) -> String {
     let chunk = replace_word(chunk, "self_", "self");
     let is_comment = |line: &&str| line.starts_with("//");
@@ -195,7 +195,7 @@ fn declaration(
     Ok(text)
 }
 
-/// A slot or parameter of such a name would make the header unreadable for C++.
+/// Rejects names of slots and parameters that are keywords of C++.
 fn refuse_cpp_keywords(text: &str) -> Outcome<()> {
     const KEYWORDS: &[&str] = &[
         "export",

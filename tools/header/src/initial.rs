@@ -1,4 +1,5 @@
-//! `DTL_<NAME>_INIT` of each struct that the caller fills in and that begins with struct_size.
+//! Writes `DTL_<NAME>_INIT` for each struct that the caller fills in and that begins with
+//! struct_size.
 //!
 //! Every field is listed in order: designated initialisers fail in pedantic C++17 and a lone
 //! `{sizeof(T)}` fails under -Wextra. A field starts as 0 or NULL unless its comment has a line
@@ -20,7 +21,7 @@ pub enum Value {
     Given(String),
 }
 
-/// The fields with their initial values, or nothing for structs that the library fills in and for
+/// Returns the fields with their initial values; none for structs that the library fills in and for
 /// those without a size.
 pub fn values(structure: &syn::ItemStruct) -> Option<Vec<(&syn::Field, Value)>> {
     let first = structure.fields.iter().next()?;
@@ -31,7 +32,7 @@ pub fn values(structure: &syn::ItemStruct) -> Option<Vec<(&syn::Field, Value)>> 
     Some(structure.fields.iter().map(|field| (field, value_of(field))).collect())
 }
 
-/// The C macro of a struct that has initial values.
+/// Returns the C macro of a struct with initial values.
 pub fn macro_of(structure: &syn::ItemStruct, source: &Source) -> Option<String> {
     let ty = structure.ident.to_string();
     let values = values(structure)?;
@@ -83,13 +84,13 @@ fn in_c(field: &syn::Field, value: &Value, ty: &str, source: &Source) -> String 
     }
 }
 
-/// Whether a type is an integer, or an alias of one.
+/// Returns true if a type is an integer or an alias of one.
 pub fn is_integer(name: &str, source: &Source) -> bool {
     let base = source.aliases.get(name).map_or(name, String::as_str);
     matches!(base, "u8" | "i8" | "u16" | "i16" | "u32" | "i32" | "u64" | "i64" | "c_char" | "c_int")
 }
 
-/// `head {a, b, …}` over as many continued lines as it takes.
+/// Formats `head {a, b, ...}` with as many continuation lines as necessary.
 fn wrap(head: &str, values: impl Iterator<Item = String>) -> String {
     let values: Vec<String> = values.collect();
     let one_line = format!("{{{}}}", values.join(", "));

@@ -1,12 +1,14 @@
-//! Layouts of structs, as C macros (sizes and offsets by the plugin's compiler) for those that pass between a
-//! plugin and the library, and as a Rust table (by ours) for these and for all that begin with `struct_size`.
+//! Writes the layouts of structs, as C macros (sizes and offsets from the plugin's compiler) for
+//! those that pass between a plugin and the library, and as a Rust table (from our compiler) for
+//! these and for all that begin with `struct_size`.
 
 use crate::source::{Kind, Source, docs};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use syn::spanned::Spanned;
 
-/// Everything that crosses is reached from these; what handlers are given is behind a `void *`.
+/// Structs from which all exchanged structs are reachable. Arguments of handlers are behind a `void
+/// *`.
 const ROOTS: [&str; 7] = [
     "dtl_host_api_t",
     "dtl_plugin_t",
@@ -18,7 +20,7 @@ const ROOTS: [&str; 7] = [
 ];
 const WIDTH: usize = 98;
 
-/// `DTL_LAYOUT_COUNT` and `DTL_LAYOUTS` in the template.
+/// Returns `DTL_LAYOUT_COUNT` and `DTL_LAYOUTS` for the template.
 pub fn macros(source: &Source, template: &str) -> String {
     let mut rows = Vec::new();
     for (name, fields) in crossing(source) {
@@ -39,7 +41,8 @@ pub fn macros(source: &Source, template: &str) -> String {
     template.replace("@LAYOUTS@", &(text + "\n"))
 }
 
-/// The text of `src/abi/layouts.rs`: the structs that cross, and all others that begin with `struct_size`.
+/// Returns the text of `src/abi/layouts.rs`: the exchanged structs, and all others that begin with
+/// `struct_size`.
 pub fn table(source: &Source) -> String {
     let crossing: BTreeSet<String> = crossing(source).into_iter().map(|(name, _)| name).collect();
     let mut text = String::from(TABLE_BEGIN);
@@ -53,7 +56,7 @@ pub fn table(source: &Source) -> String {
     text + "}\n"
 }
 
-/// `name: [fields of the first version] [fields that a later one appended];`.
+/// Returns a row: `name: [fields of the first version] [fields that a later one appended];`.
 fn row(structure: &syn::ItemStruct) -> String {
     let mut text = String::new();
     let mut line = format!("    {}: [", structure.ident);
@@ -73,7 +76,8 @@ fn row(structure: &syn::ItemStruct) -> String {
     text + &line + "];\n"
 }
 
-/// Marks the first field that a later version of the header appended: `struct_size` of an older caller is its offset.
+/// Marks the first field that a later version of the header appended: its offset is the
+/// `struct_size` of an older caller.
 const APPENDED: &str = "cbindgen:appended";
 
 const TABLE_BEGIN: &str = "\
@@ -176,7 +180,7 @@ macro_rules! layouts {
 layouts! {
 ";
 
-/// The structs that cross, in the header's order, with their fields.
+/// Returns the exchanged structs with their fields, in the header's order.
 fn crossing(source: &Source) -> Vec<(String, Vec<String>)> {
     let items: HashMap<&str, &Kind> = source
         .modules
@@ -209,7 +213,7 @@ fn crossing(source: &Source) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// The names of ours in a type, however deep.
+/// Returns the names of the library's types in a type, at any depth.
 fn mentioned(ty: &syn::Type) -> Vec<String> {
     let text = ty.span().source_text().unwrap_or_default();
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');

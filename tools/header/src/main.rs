@@ -48,7 +48,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The generated files and what they should hold.
+/// Returns the generated files with their expected contents.
 fn wanted() -> Outcome<[(&'static str, String); 3]> {
     let root = root();
     let layouts = layouts::table(&source::read(&root)?);
@@ -88,8 +88,8 @@ fn check() -> Outcome<()> {
     Ok(())
 }
 
-/// The frozen list only grows here: taking a symbol away breaks programs, so it is done by hand,
-/// with an ADR that says why.
+/// Adds symbols to the frozen list. Removing a symbol breaks programs, so it is done by hand, with
+/// an ADR that gives the reason.
 fn symbols() -> Outcome<()> {
     let path = root().join("tests/dtl.symbols");
     let mut frozen: BTreeSet<String> =

@@ -31,7 +31,7 @@ pub fn items(root: &Path) -> Outcome<String> {
     Ok(text)
 }
 
-/// The version of the library that the declarations belong to.
+/// Writes the version of the library to which the declarations belong.
 fn versions(text: &mut String, root: &Path) -> Outcome<()> {
     let version = emit::version(root)?;
     for (name, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(version.split('.')) {
@@ -43,7 +43,7 @@ fn versions(text: &mut String, root: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// The items of one source file; consecutive functions share an `extern` block.
+/// Writes the items of one source file; consecutive functions share an `extern` block.
 fn section(text: &mut String, module: &Module, source: &Source) -> Outcome<()> {
     writeln!(text, "\n// {}", "-".repeat(95))?;
     for line in module.title.lines() {
@@ -88,10 +88,9 @@ fn declaration(item: &Item, source: &Source) -> Outcome<String> {
     }
 }
 
-/// Whether Rust may call a function without a promise. Any handle and any number is a valid argument.
-/// A pointer is not: what the library or a callback does with it is for the caller to answer for.
-/// And a function that ends an object whose memory was handed out by address may take that memory
-/// from its users.
+/// Returns true if the function is safe to call from Rust. Any handle and any number is a valid
+/// argument. A pointer is not: the caller is responsible for its uses by the library or a callback.
+/// A function is also unsafe if it ends an object whose memory address other code may still use.
 fn is_safe(name: &str, function: &syn::ItemFn, signature: &str) -> bool {
     const END_MEMORY: [&str; 5] = [
         "dtl_finalize",
@@ -105,7 +104,7 @@ fn is_safe(name: &str, function: &syn::ItemFn, signature: &str) -> bool {
     function.sig.unsafety.is_none() && !has_pointer && !END_MEMORY.contains(&name)
 }
 
-/// The struct, and its null handle or initial value.
+/// Writes the struct, and its null handle or initial value.
 fn struct_of(structure: &syn::ItemStruct, item: &Item, source: &Source) -> Outcome<String> {
     let name = &item.name;
     let mut text = comment(&structure.attrs);
@@ -131,8 +130,8 @@ fn struct_of(structure: &syn::ItemStruct, item: &Item, source: &Source) -> Outco
     Ok(text)
 }
 
-/// The constant `DTL_<NAME>_INIT`. None for dtl_plugin_t: its initial value has the layouts that a
-/// C compiler computes.
+/// Writes the constant `DTL_<NAME>_INIT`. Not for dtl_plugin_t: its initial value has the layouts
+/// that a C compiler computes.
 fn initial_value(name: &str, values: &[(&syn::Field, Value)], source: &Source) -> Outcome<String> {
     let mut text = String::new();
     writeln!(text, "\n/// Initial value of a {name}.")?;
@@ -153,7 +152,7 @@ fn initial_value(name: &str, values: &[(&syn::Field, Value)], source: &Source) -
     Ok(text)
 }
 
-/// The value of a type whose bytes are all zero.
+/// Returns the value of a type whose bytes are all zero.
 fn zero(ty: &syn::Type, source: &Source) -> Option<String> {
     match ty {
         syn::Type::Ptr(pointer) => Some(
@@ -182,7 +181,8 @@ fn zero_struct(name: &str, structure: &syn::ItemStruct, source: &Source) -> Opti
     Some(format!("{name} {{ {} }}", fields.collect::<Option<Vec<_>>>()?.join(", ")))
 }
 
-/// The source text of a piece of syntax. Names are those of one module here, so `super::module::` goes.
+/// Returns the source text of a piece of syntax, without `super::module::`, because all names are
+/// in one module here.
 fn text_of(node: &impl Spanned) -> Outcome<String> {
     let source = node.span().source_text().ok_or("a piece of syntax without source text")?;
     let mut parts = source.split("super::");
@@ -193,7 +193,8 @@ fn text_of(node: &impl Spanned) -> Outcome<String> {
     Ok(text)
 }
 
-/// `head rest end`, with `rest` on a line of its own where its first line does not fit beside `head`.
+/// Formats `head rest end`, with `rest` on its own line if its first line does not fit beside
+/// `head`.
 fn broken(head: &str, rest: &str, end: &str, indent: &str) -> String {
     const WIDTH: usize = 100;
     let first = rest.lines().next().unwrap_or_default();
@@ -202,7 +203,7 @@ fn broken(head: &str, rest: &str, end: &str, indent: &str) -> String {
     format!("{head}{between}{rest}{end}\n")
 }
 
-/// The doc comment, without the lines that are meant for cbindgen.
+/// Returns the doc comment without the lines for cbindgen.
 fn comment(attributes: &[syn::Attribute]) -> String {
     let lines: Vec<String> = docs(attributes);
     let lines = lines.iter().filter(|line| !line.starts_with("cbindgen:"));

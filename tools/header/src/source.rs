@@ -1,4 +1,5 @@
-//! Reads the Rust sources: which items C sees, in which order, with which texts and values.
+//! Reads the Rust sources: the items that are visible in C, in which order, with their texts and
+//! values.
 
 use crate::Outcome;
 use std::collections::HashMap;
@@ -8,14 +9,14 @@ use syn::spanned::Spanned;
 /// The sources of the header, in its order.
 pub struct Source {
     pub modules: Vec<Module>,
-    /// `pub type alias = target` for integer aliases, e.g. dtl_status_t → i32.
+    /// `pub type alias = target` for integer aliases, e.g. dtl_status_t = i32.
     pub aliases: HashMap<String, String>,
 }
 
 /// One file: a section of the header.
 pub struct Module {
     pub path: PathBuf,
-    /// First paragraph of the file's own comment.
+    /// First paragraph of the file's module comment.
     pub title: String,
     pub items: Vec<Item>,
 }
@@ -56,7 +57,7 @@ impl Source {
         })
     }
 
-    /// The handle types: structs of one field, `id`.
+    /// Returns the handle types: structs of one field, `id`.
     pub fn handles(&self) -> impl Iterator<Item = &str> {
         let items = self.modules.iter().flat_map(|module| &module.items);
         items.filter(|item| item.is_handle()).map(|item| item.name.as_str())
@@ -140,7 +141,7 @@ fn is_exported(function: &syn::ItemFn) -> bool {
     })
 }
 
-/// `i32` of a plain path type; nothing for pointers, functions, generics.
+/// Returns `i32` for a plain path type; `None` for pointers, functions, generics.
 pub fn path_name(ty: &syn::Type) -> Option<String> {
     match ty {
         syn::Type::Path(path) => {

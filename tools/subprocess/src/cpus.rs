@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Lets the calling thread run on this processor only.
+/// Binds the calling thread to this processor.
 pub fn bind(cpu: usize) -> io::Result<()> {
     if cpu >= 8 * size_of::<libc::cpu_set_t>() {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));

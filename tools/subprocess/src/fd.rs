@@ -3,10 +3,10 @@
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// The first number behind the standard streams.
+/// First descriptor number after the standard streams.
 const FIRST: RawFd = 3;
 
-/// Owns the result of a system call: a new descriptor, or -1 and an error.
+/// Takes ownership of the result of a system call: a new descriptor, or -1 and an error.
 ///
 /// The kernel gives out the lowest free number. Where the standard streams are closed that is one of
 /// theirs, so the descriptor gets a number behind them.
@@ -28,14 +28,14 @@ pub(crate) fn new(given: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Returns whether a number is an open descriptor of this process.
+/// Returns true if a number is an open descriptor of this process.
 #[must_use]
 pub fn is_open(fd: RawFd) -> bool {
     // SAFETY: takes integers; one that is no descriptor is an error.
     unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }
 
-/// Makes reads of a descriptor return at once.
+/// Makes a descriptor nonblocking.
 pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes integers only.
     let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
@@ -47,8 +47,8 @@ pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until one of the descriptors has something to read or is at its end, or the time has passed.
-/// Returns for each whether it is ready; none is after a signal.
+/// Waits until one of the descriptors is readable or at its end, or the time has passed. Returns
+/// for each whether it is ready; none is after a signal.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<bool>> {
     let mut entries: Vec<libc::pollfd> = fds
         .iter()

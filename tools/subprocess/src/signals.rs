@@ -9,15 +9,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 pub struct Signal {
     /// Its number.
     pub number: i32,
-    /// Whether the kernel sent it (a terminal's Ctrl-C goes to the whole process group).
+    /// True if the kernel sent it (a terminal's Ctrl-C goes to the whole process group).
     pub from_kernel: bool,
 }
 
-/// Descriptor of signals that are blocked from their usual effect and read instead.
+/// Descriptor of signals that are blocked and read instead of being handled.
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Takes over these signals. Call before starting threads, which inherit the mask.
+    /// Blocks these signals and receives them. Call before starting threads, which inherit the
+    /// mask.
     pub fn take_over(signals: &[i32]) -> io::Result<Self> {
         let set = set_of(signals)?;
         set_mask(libc::SIG_BLOCK, &set)?;
@@ -28,7 +29,7 @@ impl Signals {
         .map(Signals)
     }
 
-    /// Takes the next signal that has arrived, if any.
+    /// Returns the next signal that has arrived, if any.
     pub fn take(&mut self) -> Option<Signal> {
         // SAFETY: all-zero is a valid signalfd_siginfo: it is plain integers.
         let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
@@ -74,7 +75,7 @@ fn set_of(signals: &[i32]) -> io::Result<libc::sigset_t> {
     Ok(set)
 }
 
-/// Returns whether this process ignores a signal, as `nohup` makes it ignore SIGHUP.
+/// Returns true if this process ignores a signal, as `nohup` makes it ignore SIGHUP.
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all-zero is a valid sigaction: no function, no flags.
@@ -92,7 +93,7 @@ pub fn send_signal(pid: u32, number: i32) {
     }
 }
 
-/// Kills every process of the group that this child leads. A group that is gone already is not an
+/// Kills every process of the group that this child leads. A group that no longer exists is not an
 /// error.
 pub fn kill_group(leader: u32) {
     if let Ok(leader) = i32::try_from(leader) {
@@ -101,7 +102,7 @@ pub fn kill_group(leader: u32) {
     }
 }
 
-/// Returns whether a child has exited, and leaves it to be reaped: its id stays its own.
+/// Returns true if a child has exited. Leaves it unreaped, so that its process id is not reused.
 #[must_use]
 pub fn has_exited(child: u32) -> bool {
     // SAFETY: numbers and unions of them: all zeros is one of its values.

@@ -1,4 +1,4 @@
-//! What happens in a child between fork and exec.
+//! Setup of a child process between fork and exec.
 
 use crate::cpus::bind;
 use crate::signals::unblock_all;
@@ -11,10 +11,10 @@ use std::process::Command;
 pub struct Setup {
     /// The processor it is bound to.
     pub cpu: Option<usize>,
-    /// Whether it leaves no core dump when it crashes.
+    /// True if the process leaves no core dump when it crashes.
     pub no_core: bool,
-    /// Whether it gets SIGTERM, not SIGKILL, when this process dies: a launcher then ends its ranks,
-    /// which it could not if it were killed.
+    /// True if the process gets SIGTERM, not SIGKILL, when this process dies. A launcher then ends
+    /// its ranks, which SIGKILL would prevent.
     pub is_launcher: bool,
 }
 
@@ -45,8 +45,8 @@ fn before_exec(parent: u32, setup: Setup) -> io::Result<()> {
     setup.cpu.map_or(Ok(()), bind)
 }
 
-/// One byte rather than none: a limit of 0 does not stop the kernel from piping a dump to a program
-/// (core(5)); below 2 it does.
+/// Sets the core limit to one byte: a limit of 0 does not stop the kernel from piping a dump to a
+/// program (core(5)); a limit below 2 does.
 fn forbid_cores() -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: writes the struct.

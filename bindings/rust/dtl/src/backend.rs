@@ -10,7 +10,7 @@ pub struct Backend {
     handle: sys::dtl_backend_t,
 }
 
-/// All backends, available or not, in the order registered.
+/// Returns all backends, available or not, in the order of their registration.
 ///
 /// # Errors
 /// See `dtl_backend_count`.
@@ -23,7 +23,7 @@ pub fn backends() -> Result<impl Iterator<Item = Backend>> {
 }
 
 impl Backend {
-    /// Finds a backend by its name; "auto" is the default one.
+    /// Finds a backend by its name; "auto" selects the default backend.
     ///
     /// # Errors
     /// See `dtl_backend_get`.
@@ -54,7 +54,8 @@ impl Backend {
         self.handle
     }
 
-    /// Its name. The borrow keeps the library initialised: a name lives as long as its backend.
+    /// Returns the name. The borrow keeps the library initialised: a name lives as long as its
+    /// backend.
     ///
     /// # Errors
     /// See `dtl_backend_info`.
@@ -66,7 +67,8 @@ impl Backend {
         Ok(unsafe { text::text_of(info.name) })
     }
 
-    /// Its components, priority and flags. The name in it is a pointer; see [`Backend::name`].
+    /// Returns the components, priority and flags. The name in the result is a pointer; see
+    /// [`Backend::name`].
     ///
     /// # Errors
     /// See `dtl_backend_info`.
@@ -77,7 +79,7 @@ impl Backend {
         Ok(info)
     }
 
-    /// Whether it can run here: `None`, or the reason why it cannot.
+    /// Returns the reason why the backend cannot run here; `None` if it can.
     ///
     /// # Errors
     /// See `dtl_backend_is_available`.
@@ -90,7 +92,7 @@ impl Backend {
         Ok((yes == 0).then(|| field(&why)))
     }
 
-    /// Whether it has a feature: "exec", "modules", "shared_memory" and the like.
+    /// Returns true if the backend has a feature: "exec", "modules", "shared_memory" and others.
     ///
     /// # Errors
     /// See `dtl_backend_supports`.
@@ -102,7 +104,7 @@ impl Backend {
         Ok(yes != 0)
     }
 
-    /// Number of devices.
+    /// Returns the number of devices.
     ///
     /// # Errors
     /// See `dtl_backend_device_count`.
@@ -113,7 +115,7 @@ impl Backend {
         Ok(count)
     }
 
-    /// All devices.
+    /// Returns all devices.
     ///
     /// # Errors
     /// See `dtl_backend_device_count`.
@@ -121,13 +123,13 @@ impl Backend {
         Ok((0..self.device_count()?).map(move |index| self.device(index)))
     }
 
-    /// The device of an index. Calls with one that does not exist fail.
+    /// Returns the device with this index. Calls on a device that does not exist fail.
     #[must_use]
     pub fn device(self, index: i32) -> Device {
         Device { backend: self, index }
     }
 
-    /// The calling thread's current device.
+    /// Returns the calling thread's current device.
     ///
     /// # Errors
     /// See `dtl_backend_get_device`.
@@ -149,7 +151,7 @@ impl Backend {
         Ok(info)
     }
 
-    /// What is allocated from it.
+    /// Returns the statistics of a kind of memory.
     ///
     /// # Errors
     /// See `dtl_mem_stats`.
@@ -160,7 +162,8 @@ impl Backend {
         Ok(stats)
     }
 
-    /// Allocates memory on the calling thread's current device; alignment 0 is that of the kind.
+    /// Allocates memory on the calling thread's current device. An alignment of 0 selects the
+    /// default of the kind.
     ///
     /// # Errors
     /// See `dtl_mem_alloc`.
@@ -184,7 +187,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Describes the device.
+    /// Returns the properties of the device.
     ///
     /// # Errors
     /// See `dtl_device_info`.
@@ -195,7 +198,7 @@ impl Device {
         Ok(info)
     }
 
-    /// Free and total bytes of its memory; 0 = unknown.
+    /// Returns the free and the total memory in bytes; 0 if unknown.
     ///
     /// # Errors
     /// See `dtl_device_memory_info`.
@@ -207,7 +210,7 @@ impl Device {
         Ok((free, total))
     }
 
-    /// Makes it the calling thread's current device, and its backend the thread's current one.
+    /// Makes this device the calling thread's current device, and its backend the current backend.
     ///
     /// # Errors
     /// See `dtl_backend_set_device`.

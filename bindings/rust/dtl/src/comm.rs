@@ -1,4 +1,4 @@
-//! Communicators: how they are opened, and messages and collectives with buffers of their own.
+//! Communicators: opening, messages, and collectives that own their buffers.
 
 use crate::handle::owner;
 use crate::request::{Request, kept};
@@ -6,7 +6,7 @@ use crate::text::c_string;
 use crate::{Result, call, read_text, sys};
 use std::ptr;
 
-/// A type of which buffers are made.
+/// Type of buffer elements.
 ///
 /// # Safety
 /// `DTYPE` describes the type, and every combination of bits is a value of it.
@@ -29,29 +29,31 @@ elements! {
     f32: DTL_DTYPE_FLOAT32, f64: DTL_DTYPE_FLOAT64,
 }
 
-/// How a communicator is opened. The default is "auto", with rank and size from the launcher.
+/// Parameters of opening a communicator. The default is kind "auto", with rank and size from the
+/// launcher.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Open<'a> {
     /// Its kind; empty = "auto".
     pub kind: &'a str,
-    /// Rank and size; `None` = from the launcher's environment.
+    /// Rank and size; `None`: from the launcher's environment.
     pub place: Option<(i32, i32)>,
-    /// Name that the ranks of one job share; `None` = from the launcher's environment.
+    /// Name that the ranks of one job share; `None`: from the launcher's environment.
     pub job: Option<&'a str>,
-    /// Time limit of each blocking call; 0 = from DTL_TIMEOUT, else none.
+    /// Time limit of each blocking call; 0: from DTL_TIMEOUT, else unlimited.
     pub timeout_ns: u64,
-    /// DTL_COMM_DETERMINISTIC and the like, ored.
+    /// DTL_COMM_DETERMINISTIC and other flags, ORed.
     pub flags: u32,
-    /// The communicator that kinds "nccl" and "rdma" are opened over.
+    /// Parent communicator; required by kinds "nccl" and "rdma".
     pub over: Option<&'a Comm>,
 }
 
 owner! {
     /// A group of ranks that exchange messages.
     ///
-    /// An operation takes its buffer and returns it. After a failure the buffer is leaked, because
-    /// not every transport promises to have given it back. A program that cannot afford the copies
-    /// into such buffers calls the functions of [`sys`](crate::sys).
+    /// An operation takes ownership of its buffer and returns it. After a failure the buffer is
+    /// leaked, because not every transport guarantees that it no longer accesses the buffer. A
+    /// program that cannot afford the copies into such buffers calls the functions of
+    /// [`sys`](crate::sys).
     Comm, dtl_comm_t, dtl_comm_destroy
 }
 
@@ -81,7 +83,8 @@ impl Comm {
         Ok(Comm::from_raw(handle))
     }
 
-    /// The job's communicator, which lives until the library is finalised, whoever is dropped.
+    /// Returns the world communicator. It lives until the library is finalised, even if this owner
+    /// is dropped.
     ///
     /// # Errors
     /// See `dtl_comm_world`.
@@ -92,7 +95,7 @@ impl Comm {
         Ok(Comm::from_raw(handle))
     }
 
-    /// All ranks of a communicator inside this process.
+    /// Creates one communicator with all ranks as threads of this process.
     ///
     /// # Errors
     /// See `dtl_comm_threads`.
@@ -103,7 +106,7 @@ impl Comm {
         Ok(handles.into_iter().map(Comm::from_raw).collect())
     }
 
-    /// This process' rank.
+    /// Returns the rank of this process.
     ///
     /// # Errors
     /// See `dtl_comm_rank`.
@@ -114,7 +117,7 @@ impl Comm {
         Ok(rank)
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     ///
     /// # Errors
     /// See `dtl_comm_size`.
@@ -136,7 +139,7 @@ impl Comm {
         Ok(info)
     }
 
-    /// Where the ranks are and what each has done last, as text.
+    /// Returns a text with the location and the latest operations of each rank.
     ///
     /// # Errors
     /// See `dtl_comm_dump`.
@@ -147,7 +150,7 @@ impl Comm {
         })
     }
 
-    /// A communicator of the same ranks, with messages of its own. Collective.
+    /// Duplicates the communicator: same ranks, separate messages. Collective.
     ///
     /// # Errors
     /// See `dtl_comm_dup`.
@@ -158,7 +161,8 @@ impl Comm {
         Ok(Comm::from_raw(handle))
     }
 
-    /// One communicator for each color; with `None` this rank is in none. Collective.
+    /// Splits the communicator into one for each color. With `None` this rank gets none.
+    /// Collective.
     ///
     /// # Errors
     /// See `dtl_comm_split`.
@@ -169,7 +173,7 @@ impl Comm {
         Ok((handle != sys::DTL_COMM_NULL).then(|| Comm::from_raw(handle)))
     }
 
-    /// Sends a message; returns when it is sent.
+    /// Sends a message. Returns when the buffer may be reused.
     ///
     /// # Errors
     /// See `dtl_comm_send`.
@@ -180,7 +184,7 @@ impl Comm {
         kept(sent, data)
     }
 
-    /// Receives a message of up to `room` elements: those that were sent, and where from.
+    /// Receives a message of up to `room` elements. Returns the received elements and the envelope.
     ///
     /// # Errors
     /// See `dtl_comm_recv`.
@@ -226,7 +230,7 @@ impl Comm {
         Ok(Request::new(handle, kept(started, data)?))
     }
 
-    /// Waits until all ranks have called it. Collective.
+    /// Waits until all ranks have entered the barrier. Collective.
     ///
     /// # Errors
     /// See `dtl_comm_barrier`.
@@ -234,7 +238,7 @@ impl Comm {
         call!(dtl_comm_barrier(self.raw()))
     }
 
-    /// The root's elements; all ranks pass as many. Collective.
+    /// Broadcasts the root's elements; all ranks pass the same number of elements. Collective.
     ///
     /// # Errors
     /// See `dtl_comm_bcast`.
@@ -245,7 +249,7 @@ impl Comm {
         kept(sent, data)
     }
 
-    /// The elements of all ranks, folded one by one. Collective.
+    /// Reduces the elements of all ranks element by element. Collective.
     ///
     /// # Errors
     /// See `dtl_comm_allreduce`.
@@ -262,7 +266,7 @@ impl Comm {
         kept(folded, data)
     }
 
-    /// The elements of all ranks, one rank's after the other's; all ranks pass as many. Collective.
+    /// Gathers the elements of all ranks in rank order; all ranks pass the same number. Collective.
     ///
     /// # Errors
     /// See `dtl_comm_allgather`.

@@ -1,4 +1,4 @@
-//! A failed call: which one, its status, and the library's text.
+//! Failed calls: name of the function, status, and error text.
 
 use crate::{sys, text};
 use std::fmt;
@@ -45,12 +45,13 @@ pub struct Error {
     pub call: &'static str,
     /// What it returned.
     pub status: Status,
-    /// What was wrong and what to do, as `dtl_last_error` reports it.
+    /// Cause and remedy, as `dtl_last_error` reports them.
     pub text: String,
 }
 
 impl Error {
-    /// An argument that cannot be passed to C, reported as the library reports such arguments.
+    /// Creates the error for an argument that cannot be passed to C, with the status that the
+    /// library uses for such arguments.
     pub(crate) fn argument(call: &'static str, text: String) -> Error {
         Error { call, status: Status(sys::DTL_ERROR_INVALID_ARGUMENT), text }
     }
@@ -64,7 +65,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Turns the status of a call that this thread has just made into a result.
+/// Converts the status of a call that this thread has just made to a result.
 ///
 /// # Errors
 /// Every status but `DTL_SUCCESS`, with the thread's last error text.

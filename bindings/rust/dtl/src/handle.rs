@@ -12,19 +12,19 @@ macro_rules! owner {
         }
 
         impl $name {
-            /// Takes over a handle. A null handle is allowed; calls with it fail.
+            /// Takes ownership of a handle. A null handle is allowed; calls with it fail.
             #[must_use]
             pub fn from_raw(handle: $crate::sys::$raw) -> Self {
                 Self { handle }
             }
 
-            /// The handle, for functions of [`sys`](crate::sys).
+            /// Returns the handle, for functions of [`sys`](crate::sys).
             #[must_use]
             pub fn raw(&self) -> $crate::sys::$raw {
                 self.handle
             }
 
-            /// The handle, which is destroyed by nobody from now on.
+            /// Gives up ownership: returns the handle, which is no longer destroyed on drop.
             #[must_use]
             pub fn into_raw(self) -> $crate::sys::$raw {
                 let handle = self.handle;
@@ -32,8 +32,7 @@ macro_rules! owner {
                 handle
             }
 
-            /// Destroys the object now, and reports a failure that a drop cannot report.
-            ///
+            /// Destroys the object now. Reports a failure, which a drop cannot.
             #[doc = concat!("# Errors\nSee `", stringify!($destroy), "`. The object lives on then, without an owner.")]
             pub fn destroy(self) -> $crate::Result {
                 $crate::call!($destroy(self.into_raw()))

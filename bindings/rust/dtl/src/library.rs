@@ -1,10 +1,10 @@
-//! Initialisation, finalisation, and what concerns the library as a whole.
+//! Initialisation, finalisation, and functions of the library as a whole.
 
 use crate::{Result, call, read_text, sys, text};
 use std::ptr;
 
-/// Keeps the library initialised. Dropping it finalises the library if no other initialisation is
-/// left, and that destroys all objects.
+/// Keeps the library initialised. Dropping the last value of this type finalises the library, which
+/// destroys all objects.
 ///
 /// Optional for a program that never finalises: the first call initialises the library.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Initialises the library with what the environment says.
+    /// Initialises the library with the settings of the environment.
     ///
     /// # Errors
     /// See `dtl_init`.
@@ -24,7 +24,7 @@ impl Library {
         Ok(Library { _private: () })
     }
 
-    /// Ends this initialisation. The last one destroys every live object.
+    /// Ends this initialisation. The last one destroys all live objects.
     ///
     /// # Errors
     /// See `dtl_finalize`. The initialisation counts on after a failure.
@@ -52,7 +52,7 @@ pub fn version() -> String {
     unsafe { text::text_of(sys::dtl_version_string()) }
 }
 
-/// Every automatic choice so far and its reason, a line each.
+/// Returns all automatic choices so far with their reasons, one line each.
 ///
 /// # Errors
 /// See `dtl_explain`.

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-/// An allocation of a backend; freed when dropped.
+/// Allocation of a backend; freed on drop.
 #[derive(Debug)]
 pub struct Memory {
     backend: Backend,
@@ -56,7 +56,8 @@ impl Memory {
         self.size
     }
 
-    /// The address of `len` bytes from `offset` on, which must lie inside.
+    /// Returns the address of `len` bytes at `offset`. Fails if the range is not inside the
+    /// allocation.
     fn range(&self, call: &'static str, offset: usize, len: usize) -> Result<*mut c_void> {
         if offset.checked_add(len).is_none_or(|end| end > self.size) {
             let text = format!("{len} bytes at {offset}: the allocation has {} bytes", self.size);
@@ -65,7 +66,7 @@ impl Memory {
         Ok(self.as_ptr().wrapping_add(offset).cast())
     }
 
-    /// Copies host memory into it.
+    /// Copies host memory to offset `offset` of the allocation.
     ///
     /// # Errors
     /// See `dtl_mem_copy`; a range that is not inside.
@@ -76,7 +77,7 @@ impl Memory {
         unsafe { call!(dtl_mem_copy(into, bytes.as_ptr().cast(), bytes.len() as u64)) }
     }
 
-    /// Copies from it into host memory.
+    /// Copies from offset `offset` of the allocation to host memory.
     ///
     /// # Errors
     /// See `dtl_mem_copy`; a range that is not inside.
@@ -87,7 +88,7 @@ impl Memory {
         unsafe { call!(dtl_mem_copy(into.as_mut_ptr().cast(), from, into.len() as u64)) }
     }
 
-    /// Sets `len` bytes from `offset` on to `value`.
+    /// Sets `len` bytes at `offset` to `value`.
     ///
     /// # Errors
     /// See `dtl_mem_fill`; a range that is not inside.
@@ -97,7 +98,7 @@ impl Memory {
         unsafe { call!(dtl_mem_fill(into, value, len as u64)) }
     }
 
-    /// The bytes, for the host.
+    /// Returns the bytes for reading on the host.
     ///
     /// # Safety
     /// The kind is DTL_MEMORY_HOST_ACCESSIBLE and every byte was written before. During the borrow
@@ -108,7 +109,7 @@ impl Memory {
         unsafe { slice::from_raw_parts(self.as_ptr(), self.size) }
     }
 
-    /// The bytes, for the host to write.
+    /// Returns the bytes for writing on the host.
     ///
     /// # Safety
     /// As for [`Memory::bytes`], and during the borrow nothing else reads the memory either.
@@ -118,7 +119,7 @@ impl Memory {
         unsafe { slice::from_raw_parts_mut(self.as_ptr(), self.size) }
     }
 
-    /// Frees it now, and reports a failure that a drop cannot report.
+    /// Frees the allocation now. Reports a failure, which a drop cannot.
     ///
     /// # Errors
     /// See `dtl_mem_free`.

@@ -1,4 +1,4 @@
-//! Modules: compiled source. Kernels: what a stream launches.
+//! Modules (compiled source) and the kernels in them.
 
 use crate::handle::owner;
 use crate::text::c_string;
@@ -9,11 +9,11 @@ use std::ptr;
 /// What is compiled.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// DTL_LANGUAGE_...; 0 = the language that the backend compiles, with the macros of dtl_kernel.h.
+    /// DTL_LANGUAGE_...; 0: the backend's own language with the macros of dtl_kernel.h.
     pub language: sys::dtl_enum_word_t,
     /// The text, or the bytes of a binary.
     pub bytes: &'a [u8],
-    /// Options for the compiler, one word of its command line each.
+    /// Compiler options, one command-line word each.
     pub options: &'a [&'a str],
 }
 
@@ -48,7 +48,7 @@ impl Module {
         Ok(Module::from_raw(handle))
     }
 
-    /// What the compiler reported, warnings included.
+    /// Returns the compiler's log, including warnings.
     ///
     /// # Errors
     /// See `dtl_module_log`.
@@ -56,7 +56,7 @@ impl Module {
         log_of(self.raw())
     }
 
-    /// What the compiler reported about the calling thread's last source that did not compile.
+    /// Returns the compiler's log of the calling thread's latest failed compilation.
     ///
     /// # Errors
     /// See `dtl_module_log`.
@@ -64,8 +64,9 @@ impl Module {
         log_of(sys::DTL_MODULE_NULL)
     }
 
-    /// Takes a kernel out of the module. `signature` has a letter for each argument, see
-    /// `dtl_kernel_get`; `None`: launches are checked as far as the module knows the sizes.
+    /// Returns a kernel of the module. `signature` has one letter for each argument (see
+    /// `dtl_kernel_get`). With `None`, launches are checked only against argument sizes that the
+    /// module reports.
     ///
     /// # Errors
     /// See `dtl_kernel_get`.
@@ -89,19 +90,18 @@ fn log_of(module: sys::dtl_module_t) -> Result<String> {
 }
 
 owner! {
-    /// A function that a stream launches over a grid of blocks.
+    /// Kernel: function that a stream runs over a grid of blocks.
     Kernel, dtl_kernel_t, dtl_kernel_destroy
 }
 
 impl Kernel {
-    /// Queues the kernel on a stream. The arguments' bytes are copied during the call.
+    /// Launches the kernel on a stream. The arguments are copied during the call.
     ///
     /// # Errors
     /// See `dtl_kernel_launch`.
     ///
-    /// # Safety
-    /// The arguments are those that the kernel takes. Memory that it accesses is valid, and accessed
-    /// by nobody else in conflict with it, until the stream's work is done.
+    /// # Safety The arguments match the kernel's parameters. The memory that the kernel accesses
+    /// stays valid, and no conflicting access happens, until the stream's work is complete.
     pub unsafe fn launch(
         &self,
         stream: &Stream,

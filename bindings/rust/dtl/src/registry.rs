@@ -1,18 +1,18 @@
-//! What is registered beside backends: plugins, environments, members of enumerations.
+//! Registered objects other than backends: plugins, environments, enumeration members.
 
 use crate::text::{c_string, text_of};
 use crate::{Result, Status, call, field, sys};
 use std::ffi::{CString, c_char};
 use std::ptr;
 
-/// What became of a plugin file, or of a folder that was searched for plugins.
+/// Result of loading a plugin file, or of searching a folder for plugins.
 #[derive(Debug, Clone)]
 pub struct Plugin {
     /// DTL_PLUGIN_LOADED, _FAILED or _IDLE.
     pub state: i32,
     /// The status that the attempt ended with.
     pub status: Status,
-    /// The ABI version that library and plugin agreed on; 0 = it did not come to that.
+    /// ABI version that the library and the plugin agreed on; 0 if loading failed before that.
     pub abi_version: u32,
     /// The file or folder.
     pub path: String,
@@ -26,11 +26,11 @@ pub struct Plugin {
     pub version: String,
     /// Its own description.
     pub description: String,
-    /// The names of its backends that are registered.
+    /// Names of the plugin's registered backends.
     pub backends: Vec<String>,
 }
 
-/// All plugin files and refused folders, in the order first tried.
+/// Returns all plugin files and rejected folders, in the order in which they were first tried.
 ///
 /// # Errors
 /// See `dtl_plugin_count`, `dtl_plugin_at`.
@@ -59,12 +59,12 @@ fn plugin(index: u64) -> Result<Plugin> {
     })
 }
 
-/// What a backend needs to be there, as a plugin or the program registered it.
+/// Environment: a service that a backend requires, registered by a plugin or the program.
 #[derive(Debug, Clone)]
 pub struct Environment {
     /// DTL_ENVIRONMENT_IDLE ... _FAILED.
     pub state: i32,
-    /// The status of the last attempt to start it.
+    /// Status of the latest attempt to start the environment.
     pub status: Status,
     /// Number of its users.
     pub uses: u64,
@@ -78,7 +78,7 @@ pub struct Environment {
     pub reason: String,
 }
 
-/// All environments, in the order of registration.
+/// Returns all environments in the order of their registration.
 ///
 /// # Errors
 /// See `dtl_environment_count`, `dtl_environment_at`.
@@ -105,7 +105,8 @@ fn environment(index: u64) -> Result<Environment> {
 }
 
 impl Environment {
-    /// Whether it could be required now: `None`, or the reason why not. Starts nothing.
+    /// Returns the reason why the environment cannot be required now; `None` if it can. Starts
+    /// nothing.
     ///
     /// # Errors
     /// See `dtl_environment_is_available`.
@@ -120,7 +121,7 @@ impl Environment {
     }
 }
 
-/// The members of an enumeration, in the order of registration.
+/// Returns the members of an enumeration in the order of their registration.
 ///
 /// # Errors
 /// See `dtl_enum_count`, `dtl_enum_at`.
@@ -137,7 +138,7 @@ pub fn members(enumeration: sys::dtl_enum_t) -> Result<Vec<sys::dtl_enum_word_t>
     (0..count).map(member).collect()
 }
 
-/// The name of a member of an enumeration.
+/// Returns the name of an enumeration member.
 ///
 /// # Errors
 /// See `dtl_ev_name`.
@@ -148,13 +149,13 @@ pub fn member_name(word: sys::dtl_enum_word_t) -> Result<String> {
     Ok(forever(name))
 }
 
-/// A text that the library keeps until the process ends.
+/// Converts a C string that lives until the process ends.
 fn forever(text: *const c_char) -> String {
     // SAFETY: the texts of these functions end with NUL and live until the process ends.
     unsafe { text_of(text) }
 }
 
-/// The parts of a text that are separated by ", ".
+/// Splits a text at ", ".
 fn list(text: *const c_char) -> Vec<String> {
     forever(text).split(", ").filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }

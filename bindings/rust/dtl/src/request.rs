@@ -1,26 +1,27 @@
-//! Operations in flight. Each owns its buffer, so that the buffer lives at least as long.
+//! Operations in flight. Each request owns its buffer, so that the buffer outlives the operation.
 
 use crate::comm::{EMPTY, Element};
 use crate::{Result, call, sys};
 use std::mem::ManuallyDrop;
 
-/// Returns the buffers of an operation that succeeded, and leaks those of one that failed: its
+/// Returns the buffers of a successful operation. Leaks those of a failed operation, because the
 /// transport may still access them.
 pub(crate) fn kept<B>(outcome: Result, buffers: B) -> Result<B> {
     let buffers = ManuallyDrop::new(buffers);
     outcome.map(|()| ManuallyDrop::into_inner(buffers))
 }
 
-/// An operation in flight, with its buffer.
+/// Operation in flight with its buffer.
 ///
-/// Dropped before it is done, it is cancelled, or waited for if the message has been matched.
+/// If a request is dropped before completion, it is cancelled, or waited for if its message is
+/// already matched.
 #[derive(Debug)]
 pub struct Request<T: Element> {
     /// Null when the operation is over.
     handle: sys::dtl_request_t,
-    /// Dropped by nobody while the operation may access it.
+    /// Buffer. Not dropped while the operation may access it.
     buffer: ManuallyDrop<Vec<T>>,
-    /// Whether the operation is over and has given the buffer back.
+    /// True if the operation has completed successfully and no longer accesses the buffer.
     has_succeeded: bool,
 }
 
@@ -29,7 +30,8 @@ impl<T: Element> Request<T> {
         Request { handle, buffer: ManuallyDrop::new(buffer), has_succeeded: false }
     }
 
-    /// Waits until the operation is done, at most `timeout_ns`. After DTL_ERROR_TIMEOUT it goes on.
+    /// Waits up to `timeout_ns` until the operation is complete. After DTL_ERROR_TIMEOUT the
+    /// operation continues.
     ///
     /// # Errors
     /// See `dtl_request_wait`.
@@ -43,7 +45,7 @@ impl<T: Element> Request<T> {
         self.end(ended, info)
     }
 
-    /// Whether the operation is done: `None`, or what `wait` returns.
+    /// Returns the result of `wait` if the operation is complete, else `None`.
     ///
     /// # Errors
     /// See `dtl_request_test`.
@@ -66,7 +68,7 @@ impl<T: Element> Request<T> {
         ended.map(|()| info)
     }
 
-    /// Tries to cancel the operation, which still has to be waited for.
+    /// Requests the cancellation of the operation. The operation still has to be waited for.
     ///
     /// # Errors
     /// See `dtl_request_cancel`.
@@ -74,7 +76,8 @@ impl<T: Element> Request<T> {
         call!(dtl_request_cancel(self.handle))
     }
 
-    /// The whole buffer, if the operation is done and has succeeded; else the request is dropped.
+    /// Returns the whole buffer if the operation has completed successfully; otherwise drops the
+    /// request.
     #[must_use]
     pub fn into_buffer(mut self) -> Option<Vec<T>> {
         let buffer = std::mem::take(&mut *self.buffer);

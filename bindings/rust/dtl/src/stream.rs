@@ -20,7 +20,7 @@ impl Stream {
         Ok(Stream::from_raw(handle))
     }
 
-    /// The default stream of a device. Dropping it does nothing to it.
+    /// Returns the default stream of a device. Dropping it does not destroy the stream.
     ///
     /// # Errors
     /// See `dtl_stream_default`.
@@ -39,7 +39,7 @@ impl Stream {
         call!(dtl_stream_synchronize(self.raw()))
     }
 
-    /// Whether all queued work is done.
+    /// Returns true if all queued work is complete.
     ///
     /// # Errors
     /// See `dtl_stream_query`; a failure of the work.
@@ -50,7 +50,7 @@ impl Stream {
         Ok(done != 0)
     }
 
-    /// Lets work that is queued from now on wait for an event.
+    /// Makes work that is queued later wait for an event.
     ///
     /// # Errors
     /// See `dtl_stream_wait_event`.
@@ -76,7 +76,7 @@ impl Event {
         Ok(Event::from_raw(handle))
     }
 
-    /// Moves the event to the end of what is queued on a stream.
+    /// Records the event on a stream, after the work queued so far.
     ///
     /// # Errors
     /// See `dtl_event_record`.
@@ -84,7 +84,7 @@ impl Event {
         call!(dtl_event_record(self.raw(), stream.raw()))
     }
 
-    /// Waits until the work before the record is done, at most `timeout_ns`.
+    /// Waits up to `timeout_ns` until the work before the record is complete.
     ///
     /// # Errors
     /// See `dtl_event_wait`; a failure of the work.
@@ -92,7 +92,7 @@ impl Event {
         call!(dtl_event_wait(self.raw(), timeout_ns))
     }
 
-    /// Whether the work before the record is done.
+    /// Returns true if the work before the record is complete.
     ///
     /// # Errors
     /// See `dtl_event_query`; a failure of the work.
@@ -103,7 +103,7 @@ impl Event {
         Ok(state == sys::DTL_EVENT_COMPLETE)
     }
 
-    /// Nanoseconds from this event's record to that of a later one.
+    /// Returns the nanoseconds between this event's record and the record of a later event.
     ///
     /// # Errors
     /// See `dtl_event_elapsed_ns`.

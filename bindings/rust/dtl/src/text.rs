@@ -1,9 +1,9 @@
-//! Texts that cross the interface: returned ones, those in fields, and those of variable length.
+//! Conversion of C strings: returned strings, fixed-size fields, and strings of variable length.
 
 use crate::{Error, Result, check, sys};
 use std::ffi::{CStr, CString, c_char};
 
-/// A text that the library returned; empty for NULL. What is no UTF-8 is replaced.
+/// Converts a C string; empty for NULL. Invalid UTF-8 is replaced.
 ///
 /// # Safety
 /// `text` is NULL or ends with NUL and does not change during the call.
@@ -16,21 +16,22 @@ pub unsafe fn text_of(text: *const c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// The text in a field of fixed size, up to its NUL or the field's end.
+/// Returns the text in a fixed-size field, up to the NUL or the end of the field.
 #[must_use]
 pub fn field(field: &[c_char]) -> String {
     let bytes: Vec<u8> = field.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Reads a text of variable length by the pattern `(buf, cap, out_len)`: the length first, then the
-/// text. Again if the text has become longer between the two.
+/// Reads a text of variable length through a function with the parameters `(buf, cap, out_len)`:
+/// first the length, then the text. Retries if the text has grown between the two calls.
 ///
-/// `read` passes its arguments to a function of the library: `cap` writable bytes (NULL for 0) and
-/// the place for the length.
+/// `read` passes its arguments to a function of the library: a buffer of `cap` writable bytes (NULL
+/// for 0) and the output for the length.
 ///
 /// # Errors
-/// What `read` returns, but for `DTL_ERROR_BUFFER_TOO_SMALL`.
+///
+/// Errors of `read`, except `DTL_ERROR_BUFFER_TOO_SMALL`.
 pub fn read_text(
     call: &'static str,
     mut read: impl FnMut(*mut c_char, u64, *mut u64) -> sys::dtl_status_t,

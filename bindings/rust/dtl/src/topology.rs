@@ -3,7 +3,7 @@
 use crate::{Result, call, sys};
 use std::ptr;
 
-/// Describes this node. What the system does not report is 0.
+/// Describes this node. Values that the operating system does not report are 0.
 ///
 /// # Errors
 /// See `dtl_topology`.
@@ -14,7 +14,7 @@ pub fn topology() -> Result<sys::dtl_topology_t> {
     Ok(node)
 }
 
-/// The CPUs that the calling thread may run on, in ascending order.
+/// Returns the CPUs on which the calling thread may run, in ascending order.
 ///
 /// # Errors
 /// See `dtl_affinity`.

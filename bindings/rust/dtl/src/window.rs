@@ -1,19 +1,19 @@
-//! Windows: memory of each rank that the others access. Accesses are functions of `sys`, because
-//! their buffers are in use until an epoch ends; here is what opens and ends epochs.
+//! Windows: memory of each rank that other ranks access. Access functions are those of `sys`,
+//! because their buffers are in use until an epoch ends. The functions here open and close epochs.
 
 use crate::{Comm, Result, call, sys};
 use std::ptr;
 
-/// Memory of each rank of a communicator that the others access.
+/// Window: memory of each rank of a communicator that other ranks access.
 ///
-/// Destroyed when dropped, which is collective: it waits for the other ranks.
+/// Destroyed on drop. Destruction is collective: it waits for the other ranks.
 #[derive(Debug)]
 pub struct Window {
     handle: sys::dtl_win_t,
 }
 
 impl Window {
-    /// Makes a window with memory of the library, zeroed. Collective.
+    /// Creates a window with zeroed memory that the library allocates. Collective.
     ///
     /// # Errors
     /// See `dtl_win_allocate`.
@@ -25,7 +25,7 @@ impl Window {
         Ok(Window { handle })
     }
 
-    /// Takes over a window.
+    /// Takes ownership of a window.
     ///
     /// # Safety
     /// Nothing else destroys it, and nothing uses its memory after this value is dropped.
@@ -40,7 +40,7 @@ impl Window {
         self.handle
     }
 
-    /// Describes one rank's part; of this rank's own it has the address.
+    /// Describes the window memory of one rank. The address is set only for this rank.
     ///
     /// # Errors
     /// See `dtl_win_info`.
@@ -51,7 +51,7 @@ impl Window {
         Ok(info)
     }
 
-    /// Ends the epoch of the fence before, and opens another. Collective.
+    /// Ends the epoch that the previous fence opened and opens a new epoch. Collective.
     ///
     /// # Errors
     /// See `dtl_win_fence`.
@@ -59,7 +59,7 @@ impl Window {
         call!(dtl_win_fence(self.handle))
     }
 
-    /// Opens an epoch to one target: DTL_LOCK_SHARED or DTL_LOCK_EXCLUSIVE.
+    /// Opens an access epoch to one target: DTL_LOCK_SHARED or DTL_LOCK_EXCLUSIVE.
     ///
     /// # Errors
     /// See `dtl_win_lock`.
@@ -107,7 +107,7 @@ impl Window {
         call!(dtl_win_flush_all(self.handle))
     }
 
-    /// Destroys the window now, and reports a failure that a drop cannot report. Collective.
+    /// Destroys the window now. Reports a failure, which a drop cannot. Collective.
     ///
     /// # Errors
     /// See `dtl_win_destroy`. The window lives on then, without an owner.

@@ -1,4 +1,4 @@
-//! What is left of objects when the library is finalised. In a process of its own.
+//! State of objects after the library is finalised. Runs in a separate process.
 //!
 //! Needs libdtl.so.0: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
 

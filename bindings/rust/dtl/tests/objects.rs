@@ -1,4 +1,4 @@
-//! Every owner and every listing of the binding, over the library that is linked.
+//! Tests of all owner types and all listings of the binding, with the linked library.
 //!
 //! Needs libdtl.so.0: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
 
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 const NO_LIMIT: u64 = sys::DTL_TIMEOUT_INFINITE;
 
-/// Held for all tests: one of them must not finalise the library under another one.
+/// Library value that all tests share, so that no test finalises the library while another runs.
 fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| Library::init().unwrap())

@@ -1,4 +1,4 @@
-//! One batch of a row, and the look at what arrives. The same code for every side.
+//! Runs and verifies one batch of a row. All sides share this code.
 
 use super::endpoint::{ELEMENT, Endpoint};
 use super::test::{Row, Test};
@@ -40,7 +40,7 @@ fn aligned(bytes: &mut [u8], length: usize) -> &mut [u8] {
 pub(crate) struct Place {
     pub(crate) rank: i32,
     pub(crate) ranks: i32,
-    /// More ranks than processors: each waits for its turn on one.
+    /// True if there are more ranks than processors, so that ranks take turns.
     pub(crate) is_crowded: bool,
 }
 
@@ -55,11 +55,11 @@ impl Place {
     }
 }
 
-/// Above this the caches hold nothing of what an earlier repetition left.
+/// Size from which caches no longer hold data of an earlier repetition.
 const WARMED: usize = 1 << 20;
 
-/// Nanoseconds per operation, as this rank sees it. The first repetition is not counted: another
-/// side's batch came before.
+/// Returns nanoseconds per operation on this rank. The first repetition is a warm-up, because the
+/// batch of another side ran before.
 pub(crate) fn batch<E: Endpoint>(
     end: &mut E,
     buffers: &mut Buffers,
@@ -115,7 +115,7 @@ fn latency<E: Endpoint>(
     Ok(per(begin, 2 * repeats))
 }
 
-/// The window ends when rank 1 has said that it has everything.
+/// Measures bandwidth. A window of messages ends when rank 1 has confirmed all of them.
 fn bandwidth<E: Endpoint>(
     end: &mut E,
     from: &[u8],
@@ -157,7 +157,7 @@ fn bidirectional<E: Endpoint>(
     Ok(per(begin, window))
 }
 
-/// Each repetition begins with a barrier, which is not counted.
+/// Measures a collective. Each repetition begins with a barrier, which is not timed.
 fn collective<E: Endpoint>(
     end: &mut E,
     from: &mut [u8],
@@ -175,8 +175,8 @@ fn collective<E: Endpoint>(
     Ok(sum / repeats as f64)
 }
 
-/// Where ranks share processors, a rank that has its turn may be through before the others begin:
-/// all repetitions are timed as one, until the last rank is through.
+/// Measures with shared processors: a rank may complete a repetition before the others begin.
+/// Therefore all repetitions are timed as one interval, up to the completion of the last rank.
 fn turns<E: Endpoint>(
     end: &mut E,
     from: &mut [u8],
@@ -210,7 +210,7 @@ fn per(begin: Instant, count: usize) -> f64 {
     begin.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// Does it once, untimed, and looks at every byte that arrives.
+/// Runs the operation once without timing and verifies every received byte.
 pub(crate) fn verify<E: Endpoint>(
     end: &mut E,
     buffers: &mut Buffers,
@@ -254,7 +254,8 @@ pub(crate) fn verify<E: Endpoint>(
     }
 }
 
-/// A rank's data: bytes that differ by rank and place; for sums, small whole numbers as floats.
+/// Fills a rank's send buffer: bytes that depend on rank and position; small whole numbers as
+/// floats for sums.
 fn fill(from: &mut [u8], row: Row, rank: i32) {
     if matches!(row.test, Test::Allreduce | Test::Reduce) {
         for (index, element) in from.chunks_exact_mut(ELEMENT).enumerate() {

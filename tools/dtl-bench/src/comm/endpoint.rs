@@ -1,8 +1,9 @@
-//! What a rank can do in a communicator, whoever implements it.
+//! Operations of a rank in a communicator, independent of the implementation.
 
 use crate::out::Outcome;
 
-/// Where messages come out. All with one tag; reductions add 32-bit floats.
+/// Rank of a communicator under measurement. All messages use one tag; reductions add 32-bit
+/// floats.
 pub(crate) trait Endpoint {
     /// In texts.
     fn name(&self) -> &'static str;
@@ -10,7 +11,7 @@ pub(crate) trait Endpoint {
     fn send(&mut self, data: &[u8], to: i32) -> Outcome;
     fn receive(&mut self, into: &mut [u8], from: i32) -> Outcome;
 
-    /// Starts one of a window of messages. The buffer stays until [`Endpoint::finish`].
+    /// Starts one message of a window. The buffer stays valid until [`Endpoint::finish`].
     fn start_send(&mut self, data: &[u8], to: i32) -> Outcome;
     fn start_receive(&mut self, into: &mut [u8], from: i32) -> Outcome;
     /// Waits for all that were started.

@@ -1,7 +1,7 @@
 //! `comm`: messages and collectives of a communicator, and of MPI in the same processes.
 //!
-//! `test` has the rows, `batch` does them, over an `endpoint`: `ours` or `raw` MPI; `ucx` runs a
-//! program. `start` makes ranks. Here: what a rank does.
+//! `test` lists the rows, `batch` runs them on an `endpoint`: the library (`ours`), an MPI (`raw`)
+//! or a UCX program (`ucx`). `start` creates the ranks. This file runs one rank.
 
 mod batch;
 mod endpoint;
@@ -70,7 +70,7 @@ struct Rank<'a> {
 }
 
 impl Rank<'_> {
-    /// Goes through the rows; the lines of the table on rank 0.
+    /// Measures all rows. Rank 0 returns the table's rows.
     fn measure(&mut self, rows: &[Row], wanted: &Comm) -> Outcome<Vec<Line>> {
         let names: Vec<_> = self.sides();
         let mut progress = (self.place.rank == 0)
@@ -104,7 +104,8 @@ impl Rank<'_> {
         names
     }
 
-    /// As long as a run of a program, which has time to warm up and tells its median.
+    /// Returns the median of several batches, about as long as one run of an external program with
+    /// its warm-up.
     fn several(&mut self) -> Outcome<f64> {
         let mut values = [0.0; 21];
         for value in &mut values {
@@ -147,8 +148,8 @@ impl Bench for Rank<'_> {
     }
 }
 
-/// A probe between ranks 0 and 1, or why there is none. `shared`: the ranks are threads and have
-/// this memory. Collective.
+/// Creates a distance probe between ranks 0 and 1, or returns the reason why there is none.
+/// `shared`: memory that ranks in one process share. Collective.
 fn probe_between(
     ours: &Ours,
     shared: Option<&Arc<SharedMapping>>,

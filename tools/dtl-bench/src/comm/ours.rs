@@ -29,7 +29,7 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    /// Opens one of a kind; rank and size are the launcher's matter.
+    /// Opens a communicator of a kind, with rank and size from the launcher.
     pub(crate) fn open(kind: &str) -> Outcome<Ours> {
         let name = CString::new(kind).map_err(|error| format!("--kind: {error}"))?;
         let desc = dtl_comm_desc_t {
@@ -71,7 +71,7 @@ impl Ours {
         Ok(Ours { comm, started: Vec::new(), rank: info.rank, size: info.size, kind, transport })
     }
 
-    /// Sums of what all ranks have; only rank 0 gets them.
+    /// Returns the sum over all ranks on rank 0.
     pub(crate) fn sum(&self, mine: f64) -> Outcome<f64> {
         let mut sum = 0.0_f64;
         let (from, into) = ((&raw const mine).cast(), (&raw mut sum).cast());

@@ -1,8 +1,8 @@
-//! MPI's own functions on MPI_COMM_WORLD, as a program that is compiled with that MPI calls them.
+//! MPI functions on MPI_COMM_WORLD, called as a program compiled with that MPI would call them.
 //!
-//! Nothing of an MPI is linked: the library's own table of functions, found in the MPI that the
-//! launcher fits, gives them. MPI is started here, with no more thread support than a program of
-//! one thread asks for.
+//! No MPI is linked: the functions come from the library's function table, loaded from the MPI that
+//! matches the launcher. MPI is initialised here, with no more thread support than a
+//! single-threaded program requests.
 
 use super::endpoint::{ELEMENT, Endpoint};
 use crate::out::Outcome;
@@ -17,7 +17,7 @@ const TAG: c_int = 1;
 
 type WaitAll = unsafe extern "C" fn(c_int, RequestOut, StatusOut) -> c_int;
 
-/// A rank of MPI_COMM_WORLD; MPI ends with it.
+/// Rank of MPI_COMM_WORLD. MPI is finalised on drop.
 pub(crate) struct Raw {
     mpi: &'static Mpi,
     wait_all: WaitAll,
@@ -26,7 +26,7 @@ pub(crate) struct Raw {
     sum: Handle,
     /// MPI_STATUS_IGNORE, which has the value of MPI_STATUSES_IGNORE.
     ignore: StatusOut,
-    /// An array of MPI_Request: of 4 or 8 bytes each.
+    /// Array of MPI_Request, with elements of 4 or 8 bytes.
     started: Vec<u64>,
     count: usize,
     pub(crate) rank: i32,
@@ -40,8 +40,8 @@ pub(crate) struct Raw {
 pub(crate) const MOST_STARTED: usize = 128;
 
 impl Raw {
-    /// Starts MPI. `by_all_threads`: the library is measured over it too, and wants
-    /// MPI_THREAD_MULTIPLE.
+    /// Initialises MPI. `by_all_threads`: requests MPI_THREAD_MULTIPLE, which the library needs
+    /// when it is measured over the same MPI.
     pub(crate) fn start(by_all_threads: bool) -> Outcome<Raw> {
         let mpi = mpi::loaded().map_err(|error| error.text().to_owned())?;
         check_launcher(mpi.is_open_mpi(), &mpi.file, &|name| std::env::var(name).ok())
@@ -99,7 +99,7 @@ impl Raw {
     }
 }
 
-/// Its function MPI_Waitall, which the library does not use.
+/// Resolves MPI_Waitall, which the library does not use.
 fn wait_all_of(mpi: &Mpi) -> Outcome<WaitAll> {
     let module = SharedObject::loaded(Path::new(&mpi.file));
     let at = module.and_then(|module| module.symbol(c"MPI_Waitall"));
@@ -126,7 +126,7 @@ fn failure(call: &str, code: c_int) -> String {
     format!("{call}: error {code}")
 }
 
-/// A number of bytes or elements; sizes are checked to fit.
+/// Converts a number of bytes or elements to int; sizes were checked to fit.
 #[inline]
 fn int(number: usize) -> c_int {
     number as c_int

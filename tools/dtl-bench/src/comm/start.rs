@@ -1,5 +1,4 @@
-//! Makes the ranks of `comm`: this process is one of a launcher's job, starts a job, or has ranks
-//! as threads.
+//! Creates the ranks of `comm`: joins a launcher's job, starts a job, or runs ranks as threads.
 
 use super::batch::{Buffers, Place};
 use super::ours::Ours;
@@ -20,7 +19,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
-/// What MPI takes as a number of bytes or elements.
+/// Largest count that MPI accepts.
 const MPI_MOST: usize = i32::MAX as usize;
 
 /// Measures as the command line says.
@@ -60,13 +59,13 @@ pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
     Ok(call!(dtl_finalize())?)
 }
 
-/// Whether a launcher started this process as one of several ranks.
+/// Returns true if a launcher started this process as one of several ranks.
 pub(crate) fn is_launched() -> bool {
     let variables = ["DTL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID"];
     variables.iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// Becomes a dtlrun that starts this program again.
+/// Replaces this process by a dtlrun that runs this program again.
 fn launch(wanted: &Comm) -> Result<(), Stop> {
     let Some(ranks) = wanted.ranks else {
         return Err(Stop::Misused(
@@ -135,7 +134,7 @@ fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
     }
 }
 
-/// An MPI whose ranks are the communicator's, for rows that it can do.
+/// Returns an MPI whose ranks are those of the communicator, for the rows that it supports.
 fn fitting(raw: Raw, ours: &Ours, rows: &[Row]) -> Outcome<Raw> {
     let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0);
     if most > MPI_MOST {
@@ -151,7 +150,7 @@ fn fitting(raw: Raw, ours: &Ours, rows: &[Row]) -> Outcome<Raw> {
     Ok(raw)
 }
 
-/// What a rank does, be it a process or a thread.
+/// Runs one rank, which is a process or a thread.
 fn one(
     wanted: &Comm,
     rows: &[Row],

@@ -1,4 +1,4 @@
-//! The tests: their names, sizes, units, and how often a batch repeats them.
+//! The tests: names, sizes, units, and repetitions in a batch.
 
 use crate::table::Unit;
 use clap::ValueEnum;
@@ -35,7 +35,7 @@ const MIB: usize = 1024 * KIB;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) test: Test,
-    /// Of a message; of what each rank gives in a collective; for each pair in `alltoall`.
+    /// Bytes of a message, of each rank's part in a collective, or of each block in `alltoall`.
     pub(crate) bytes: usize,
 }
 
@@ -70,7 +70,8 @@ impl Test {
 }
 
 impl Row {
-    /// What the command line asks for; an error in words if a test cannot have a size.
+    /// Returns the rows that the command line selects, or an error text if a test does not support
+    /// a size.
     pub(crate) fn list(only: &[Test], sizes: &[usize]) -> Result<Vec<Row>, String> {
         let tests = if only.is_empty() { Test::value_variants() } else { only };
         let mut rows = Vec::new();
@@ -103,7 +104,8 @@ impl Row {
         }
     }
 
-    /// Repetitions in a batch: short, but long enough for the clock.
+    /// Returns the number of repetitions in a batch: short, but long enough for the clock's
+    /// resolution.
     pub(crate) fn repeats(self) -> usize {
         let few = if self.test.is_of_two() { 50 } else { 20 };
         match self.bytes {

@@ -1,7 +1,7 @@
-//! UCX as a peer: the program ucx_perftest on both ranks' processors, a run of it for each batch.
+//! UCX as a peer: runs ucx_perftest on the processors of both ranks, once for each batch.
 //!
-//! UCX has its own window of messages and its own clock; what it says of a run is taken as it is:
-//! the median of latencies, the mean time for a message of a stream.
+//! ucx_perftest uses its own message window and clock. Its results are used as reported: the median
+//! latency, or the mean time per message of a stream.
 
 use super::test::{Row, Test};
 use crate::out::Outcome;
@@ -11,16 +11,16 @@ use std::time::Duration;
 use subprocess::{Setup, prepare};
 
 const PROGRAM: &str = "ucx_perftest";
-/// Time for each run, about, in nanoseconds.
+/// Approximate duration of each run in nanoseconds.
 const RUN: f64 = 1e7;
-/// How often the other rank's process is looked for, and the pause between.
+/// Number of attempts to connect to the other rank's process, and the pause between them.
 const TRIES: usize = 400;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A rank's side of it.
 pub(crate) struct Ucx {
     rank: i32,
-    /// Where the two processes meet: another one for each run.
+    /// Port on which the two processes connect; a different one for each run.
     port: u16,
     /// Of UCX.
     pub(crate) version: String,
@@ -38,7 +38,7 @@ impl Ucx {
         Ok(Ucx { rank, port: 20000 + (first.wrapping_mul(37) % 10000) as u16, version })
     }
 
-    /// One run: nanoseconds per message, on rank 0.
+    /// Runs the program once. Returns nanoseconds per message on rank 0.
     pub(crate) fn batch(&mut self, row: Row) -> Outcome<f64> {
         self.port = 20000 + (self.port - 20000 + 1) % 10000;
         match self.rank {
@@ -56,7 +56,7 @@ impl Ucx {
         command
     }
 
-    /// Waits for the other one, whichever row that asks for.
+    /// Runs the other rank's side, which waits for the client whichever test it requests.
     fn answer(&self) -> Outcome<f64> {
         let output = self.command(&[]).output().map_err(|error| format!("{PROGRAM}: {error}"))?;
         if output.status.success() { Ok(0.0) } else { Err(failure(&output)) }
@@ -89,7 +89,7 @@ fn failure(output: &Output) -> String {
     format!("{PROGRAM}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
 }
 
-/// Of the last line: count, median (us), mean, overall mean, ...
+/// Parses the last line: count, median (us), mean, overall mean, ...
 fn value(said: &str, test: Test) -> Option<f64> {
     let numbers: Vec<&str> = said.lines().last()?.split_whitespace().collect();
     let column = if test == Test::Latency { 1 } else { 3 };

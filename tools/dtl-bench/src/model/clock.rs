@@ -1,11 +1,11 @@
-//! When a collective is over, by LogGP: from the steps of all ranks, or, where they are too many,
-//! from those of some whose partners are taken to be as far as they are.
+//! Completion time of a collective in the LogGP model. Computed from the steps of all ranks or, if
+//! there are too many, of some ranks whose partners are assumed to progress equally.
 //!
 //! A rank's processor spends o for each message that it sends or receives. A message leaves through
-//! the rank's one port for sending, byte after byte (G), and g later than the one before; after L
-//! its first byte is at the receiver's port for receiving, which takes messages likewise, in the
-//! order in which they come. A round ends when all of its messages are out and in. Copies, sums and
-//! waiting for each other's processors cost nothing.
+//! the rank's send port, byte after byte (G), at least g after the message before. After L its
+//! first byte reaches the receiver's port, which accepts messages in the same way, in the order of
+//! their arrival. A round ends when all of its messages are sent and received. Copies and
+//! reductions cost nothing.
 
 use super::count::{Counts, chosen};
 use super::wanted::{MOST_RANKS, Network};
@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
-/// Messages of all ranks up to which all are gone through.
+/// Number of messages of all ranks up to which all are simulated.
 const MOST_MESSAGES: u128 = 1 << 23;
 // In a tree no rank is like the others, so none can be told from some.
 const _: () = assert!(MOST_MESSAGES >= 2 * MOST_RANKS as u128);
@@ -24,9 +24,9 @@ const _: () = assert!(MOST_MESSAGES >= 2 * MOST_RANKS as u128);
 /// What came out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times {
-    /// Nanoseconds until the last rank has done, all having begun at 0.
+    /// Nanoseconds until the last rank completes, if all begin at 0.
     pub(crate) ns: f64,
-    /// The longest chain of messages of which each can only be sent when the one before is there.
+    /// Length of the longest chain of messages in which each depends on the one before.
     pub(crate) steps: u64,
     /// Whether all ranks were gone through.
     pub(crate) is_exact: bool,
@@ -48,7 +48,7 @@ impl Costs {
     }
 }
 
-/// Times of a plan that sends so much in all.
+/// Computes the times of a plan with this number of messages in all.
 pub(crate) fn times(
     plan: &mut CollectivePlan,
     job: &DryRunJob,
@@ -105,7 +105,7 @@ impl Sizes {
 struct Lists {
     first_rank: u32,
     ops: Vec<Op>,
-    /// By rank, from the first: where its list begins; and the end.
+    /// Start of each rank's list, and the end of the last list.
     starts: Vec<usize>,
     sizes: Sizes,
 }
@@ -142,7 +142,7 @@ impl Lists {
         self.starts.len() - 1
     }
 
-    /// The place of a rank's list; `None`: it is not among these.
+    /// Returns the position of a rank's list; `None` if the rank is not simulated.
     fn place(&self, rank: u32) -> Option<usize> {
         let place = rank.checked_sub(self.first_rank)? as usize;
         (place < self.ranks()).then_some(place)
@@ -154,7 +154,7 @@ impl Lists {
 struct Message {
     /// When its first byte arrives.
     first: f64,
-    /// From whom; what it costs at the receiver depends on that.
+    /// Sender; the cost at the receiver depends on the distance to it.
     from: u32,
     size: u32,
     /// How long the chain is that ends with it.
@@ -171,7 +171,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Sends; when the first byte leaves, and when the last has left.
+    /// Sends a message. Returns when the first byte leaves, and when the last byte has left.
     fn send(&mut self, by: &Network, bytes: u64) -> (f64, f64) {
         self.now += by.overhead;
         let first = self.now.max(self.out_free);
@@ -191,11 +191,11 @@ impl Clock {
 #[derive(Clone, Default)]
 struct Place {
     clock: Clock,
-    /// The round that it is in, and the next of its receives.
+    /// Current round, and the next of its receives.
     round: usize,
     next: usize,
     has_sent: bool,
-    /// When the last byte of this round's messages has left.
+    /// Time at which the last byte of this round's messages has left.
     sent: f64,
     /// The clock at its begin.
     begun: Clock,
@@ -204,15 +204,15 @@ struct Place {
 }
 
 impl Place {
-    /// A message of a rank whose list is not gone through: sent as if it had begun this round when
-    /// this one did.
+    /// Returns the arrival of a message from a rank that is not simulated, as if that rank had
+    /// begun this round at the same time.
     fn of_another(&self, op: Op, by: &Network) -> Message {
         let first = (self.begun.now + by.overhead).max(self.begun.out_free) + by.latency;
         Message { first, from: op.peer(), size: op.size, steps: self.begun.steps + 1 }
     }
 }
 
-/// Messages that nobody has taken, by sender and receiver.
+/// Messages that have not been received, by sender and receiver.
 #[derive(Default)]
 struct Mail {
     first: HashMap<u64, Message, BuildHasherDefault<Mixer>>,
@@ -267,7 +267,7 @@ struct Simulation<'a> {
     costs: &'a Costs,
     places: Vec<Place>,
     mail: Mail,
-    /// By rank: the message that it waits for; none.
+    /// By rank: the message for which it waits, if any.
     awaited: Vec<u64>,
     ready: Vec<u32>,
 }
@@ -303,7 +303,8 @@ fn simulate(lists: &Lists, costs: &Costs) -> Outcome<Times> {
 }
 
 impl Simulation<'_> {
-    /// One round of the rank at a place; false: it is at its end, or waits.
+    /// Simulates one round of the rank at a position. Returns false if the rank has completed or
+    /// waits.
     fn round(&mut self, at: usize) -> bool {
         let rank = self.lists.first_rank + at as u32;
         let end = self.lists.starts[at + 1];
@@ -379,8 +380,9 @@ impl Simulation<'_> {
     }
 }
 
-/// The times of some ranks: each with those of its node, where what they do follows from the nodes,
-/// else alone. Others are taken to have begun each round when who hears of them did.
+/// Estimates the times from some ranks: each with the other ranks of its node if their steps depend
+/// on the nodes, else alone. Other ranks are assumed to have begun each round at the same time as
+/// the rank that receives from them.
 fn estimate(plan: &mut CollectivePlan, job: &DryRunJob, costs: &Costs) -> Outcome<Times> {
     let each = if plan.is_two_level() { job.per_node } else { 1 };
     let mut most = Times { ns: 0.0, steps: 0, is_exact: false };

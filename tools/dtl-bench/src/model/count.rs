@@ -1,9 +1,10 @@
-//! What ranks send and receive: of all ranks where that is quickly told, else of some.
+//! Messages and bytes that ranks send and receive: of all ranks if that is fast to compute, else of
+//! some.
 
 use crate::out::Outcome;
 use dtl::tooling::schedules::{CollectivePlan, DryRunJob, PlanStep};
 
-/// Steps of all ranks together up to which all are gone through.
+/// Total number of steps up to which all ranks are counted.
 const ALL_STEPS: u64 = 300_000_000;
 
 /// What one rank does.
@@ -21,7 +22,7 @@ pub(crate) struct Rank {
     pub(crate) scratch: u64,
 }
 
-/// What all do. What is called most is that of the rank that has the most of it, sent or received.
+/// Totals over all ranks. Maxima are those of the rank with the most, sent or received.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) messages: u128,
@@ -53,7 +54,7 @@ impl Counts {
 
 /// Counts what one rank does at a time.
 struct Counter {
-    /// By rank: the last one that was found to be its partner.
+    /// By rank: the latest rank that was found to be its partner.
     met_by: Vec<u32>,
     number: u32,
 }
@@ -89,9 +90,8 @@ impl Counter {
     }
 }
 
-/// Ranks that differ from others in some algorithm: the first and last, the root and its
-/// neighbours, those around the middle and around the bounds of what is beyond a power of two, and
-/// of the first node.
+/// Returns the ranks that differ from others in some algorithm: first and last rank, the root and
+/// its neighbours, ranks around the middle, around the largest power of two, and of the first node.
 pub(crate) fn chosen(job: &DryRunJob) -> Vec<i32> {
     let (size, root) = (job.ranks, job.root);
     let extra = 2 * (size - (1 << size.ilog2()));
@@ -141,11 +141,11 @@ pub(crate) fn count(plan: &mut CollectivePlan, job: &DryRunJob) -> Outcome<Count
     Ok(counts)
 }
 
-/// Steps of the ranks together that stand for all others.
+/// Total number of steps of the sampled ranks.
 const SPREAD_STEPS: u64 = ALL_STEPS / 30;
 
-/// So many ranks without 0 and the root, evenly spread, and at no fixed distance, as there may be a
-/// pattern in them.
+/// Returns this number of ranks other than 0 and the root, evenly spread at irregular distances,
+/// because the communication may have a regular pattern.
 fn spread(job: &DryRunJob, number: u64) -> Vec<i32> {
     let ranks = u64::from(job.ranks.unsigned_abs());
     // Multiples of the golden ratio's fraction.

@@ -1,5 +1,5 @@
-//! What a rank keeps: sizes of the library's own structures, as this build has them. Not what an
-//! MPI or a device's library below keeps, nor what the allocator adds.
+//! Memory of a rank: sizes of the library's own structures in this build. Memory of an MPI or a
+//! device library below, and overhead of the allocator, are not included.
 
 use super::count::Counts;
 use super::wanted::Kind;
@@ -10,7 +10,8 @@ use dtl::tooling::schedules::{
 /// The most ranks of kind shm.
 pub(crate) const SHM_RANKS: i32 = shm::MOST_RANKS as i32;
 
-/// Whether a board of this kind, on so many ranks, is used for a collective.
+/// Returns true if a collective on this number of ranks uses the shared-memory mailboxes of this
+/// kind.
 pub(crate) fn has_board(kind: Kind, job: &DryRunJob, plan: &CollectivePlan) -> bool {
     let ranks = job.ranks.unsigned_abs() as usize;
     kind == Kind::Shm && ranks <= shm::BOARD_RANKS && plan.prefers_mailboxes(shm::BOARD_ROOM)
@@ -19,9 +20,10 @@ pub(crate) fn has_board(kind: Kind, job: &DryRunJob, plan: &CollectivePlan) -> b
 /// Bytes of one rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Memory {
-    /// The communicator and its transport, before anything was sent.
+    /// Memory of the communicator and its transport before the first message.
     pub(crate) comm: u64,
-    /// What the transport makes for the most partners that a rank has in this collective.
+    /// Memory that the transport allocates for the largest number of partners of a rank in this
+    /// collective.
     pub(crate) partners: u64,
     /// The longest list of steps while it runs.
     pub(crate) list: u64,

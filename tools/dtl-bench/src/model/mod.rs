@@ -1,9 +1,9 @@
-//! `model`: how the cost of collectives grows, told from the steps that would run, on numbers of
-//! ranks that are not there. Nothing is sent or measured.
+//! `model`: growth of the cost of collectives, computed from their steps for any number of ranks.
+//! Nothing is sent or measured.
 //!
-//! `wanted` is the command line, `count` goes through the steps that `dtl::tooling::schedules`
-//! tells, `clock` says when a collective is over, `memory` what a rank keeps for it, `show` writes
-//! tables and JSON, `plot` draws.
+//! `wanted` is the command line, `count` counts the steps from `dtl::tooling::schedules`, `clock`
+//! computes completion times, `memory` computes the memory of a rank, `show` writes tables and
+//! JSON, `plot` draws.
 
 mod clock;
 mod count;
@@ -22,7 +22,7 @@ use dtl::tooling::schedules::{CollectivePlan, DryRunJob};
 use memory::Memory;
 use wanted::Kind;
 
-/// A collective, on so many ranks, of such a size.
+/// Collective with a number of ranks and a size.
 pub(crate) struct Row {
     pub(crate) op: &'static str,
     pub(crate) ranks: i32,
@@ -31,8 +31,8 @@ pub(crate) struct Row {
     pub(crate) counts: Counts,
     pub(crate) times: Times,
     pub(crate) memory: Memory,
-    /// Whether the kind has a board for it, so that these messages are sent only where a
-    /// communicator has none.
+    /// True if the kind has shared-memory mailboxes for the collective, so that these messages are
+    /// sent only in communicators without them.
     pub(crate) has_board: bool,
 }
 

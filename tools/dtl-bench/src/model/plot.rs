@@ -1,4 +1,4 @@
-//! The pictures of a model: steps, time, bytes and memory by number of ranks, as SVG.
+//! Plots of a model: steps, time, bytes and memory by number of ranks, as SVG.
 
 use super::Row;
 use crate::report::COLOURS;
@@ -6,8 +6,8 @@ use crate::report::size;
 use plotters::prelude::*;
 use std::error::Error;
 
-/// Collectives that are drawn together: data of one rank, or from a root; data of each rank for
-/// each.
+/// Collectives that share a plot: data of one rank or from a root; data of each rank for each other
+/// rank.
 const GROUPS: [(&str, &str, &[&str]); 2] = [
     (
         "trees",
@@ -48,7 +48,7 @@ pub(crate) struct Picture {
     curves: Vec<(&'static str, Vec<(f64, f64)>)>,
 }
 
-/// Those of all sizes; a barrier is in each.
+/// Returns the plots of all sizes; the barrier is part of each.
 pub(crate) fn pictures(rows: &[Row]) -> Vec<Picture> {
     let mut sizes: Vec<usize> =
         rows.iter().filter(|row| row.op != "barrier").map(|row| row.bytes).collect();

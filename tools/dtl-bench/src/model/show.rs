@@ -24,7 +24,8 @@ const LEGEND: [&str; 6] = [
 /// Whether a note is about a row.
 type Meant = fn(&Row) -> bool;
 
-/// What marks mean, and what is not seen in a row; each only where there is such a row.
+/// Explanations of marks, and of effects that a row does not show. Each is printed only if a row
+/// needs it.
 const NOTES: [(Meant, &str); 3] = [
     (
         |row| !row.counts.is_exact || !row.times.is_exact,
@@ -47,7 +48,7 @@ fn legend(rows: &[Row]) -> Vec<&'static str> {
     LEGEND.into_iter().chain(notes.map(|(_, note)| *note)).collect()
 }
 
-/// A number as people read it: 1 234 567 as 1.235e6 from a million million on.
+/// Formats a number for reading: 1 234 567 in digits, in the form 1.235e12 from 10^12 on.
 fn number(value: u128) -> String {
     if value < 1_000_000_000_000 { value.to_string() } else { format!("{:.3e}", value as f64) }
 }
@@ -137,7 +138,7 @@ pub(crate) fn text(wanted: &Model, rows: &[Row]) -> String {
     text + "\n" + &legend(rows).join("\n") + "\n"
 }
 
-/// For programs. What is more than 64 bits hold is a floating-point number.
+/// Formats the results as JSON. Numbers of more than 64 bits are floating-point numbers.
 pub(crate) fn json(wanted: &Model, rows: &[Row]) -> Value {
     let large = |value: u128| {
         u64::try_from(value).map_or_else(|_| json!(value as f64), |value| json!(value))
@@ -191,7 +192,7 @@ pub(crate) fn write(folder: &Path, wanted: &Model, rows: &[Row]) -> Outcome {
     Ok(())
 }
 
-/// Of so many rows of a table on the page one is shown, and the last: plots have them all.
+/// The page shows one of this number of table rows, and the last row. Plots have all rows.
 const SHOWN: usize = 4;
 
 fn page(wanted: &Model, rows: &[Row]) -> String {

@@ -1,4 +1,4 @@
-//! What `model` takes: numbers of ranks, sizes, and the parameters of a network.
+//! Options of `model`: numbers of ranks, sizes, and network parameters.
 
 use crate::options::parse_bytes;
 use clap::builder::PossibleValuesParser;
@@ -6,14 +6,14 @@ use clap::{Args, ValueEnum};
 use dtl::tooling::schedules;
 use std::path::PathBuf;
 
-/// The most ranks: trees on so many are gone through (`clock`).
+/// Largest number of ranks; trees of up to this size are simulated in full (`clock`).
 pub(crate) const MOST_RANKS: i32 = 1 << 22;
 
 /// What `model` takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Model {
-    /// Only these collectives. neighbor_alltoallv is modelled with two neighbours, those beside a
-    /// rank in a ring
+    /// Model only these collectives. neighbor_alltoallv uses two neighbours, the adjacent ranks of
+    /// a ring
     #[arg(long, value_name = "OP,…", value_delimiter = ',', value_parser = known_ops(), default_value = ALL)]
     op: Vec<String>,
 
@@ -21,7 +21,7 @@ pub(crate) struct Model {
     #[arg(long, value_name = "RANKS,…", value_delimiter = ',', value_parser = parse_ranks, default_value = "2..1024")]
     ranks: Vec<Vec<i32>>,
 
-    /// Sizes: of a rank's data or, where there are blocks, of a block
+    /// Sizes of a rank's data or, in collectives with blocks, of a block
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_bytes, default_value = "8,64KiB,1MiB")]
     bytes: Vec<usize>,
 
@@ -29,32 +29,32 @@ pub(crate) struct Model {
     #[arg(long, value_name = "RANK", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
     pub(crate) root: i32,
 
-    /// The operation of reductions does not commute (one that commutes is assumed)
+    /// Model reductions with an operation that does not commute (the default commutes)
     #[arg(long)]
     pub(crate) ordered: bool,
 
-    /// Elements of reductions have so many bytes
+    /// Size of a reduction's element in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) element: u32,
 
-    /// Ranks on each node (there are as many nodes as it takes); collectives of two levels are used
+    /// Number of ranks on each node (the number of nodes follows); enables two-level collectives
     /// where the library uses them
     #[arg(long, value_name = "RANKS", value_parser = clap::value_parser!(i32).range(1..=65536))]
     pub(crate) per_node: Option<i32>,
 
-    /// LogGP's L: from the end of the sender's part to the arrival of the first byte
+    /// LogGP's L: latency from the end of the sender's overhead to the arrival of the first byte
     #[arg(long, value_name = "TIME", default_value = "1us", value_parser = parse_time)]
     latency: f64,
 
-    /// LogGP's o: the processor's part in sending or receiving a message
+    /// LogGP's o: overhead of the processor for sending or receiving a message
     #[arg(long, value_name = "TIME", default_value = "0.2us", value_parser = parse_time)]
     overhead: f64,
 
-    /// LogGP's g: between two messages of a rank in one direction
+    /// LogGP's g: minimum gap between two messages of a rank in one direction
     #[arg(long, value_name = "TIME", default_value = "0.1us", value_parser = parse_time)]
     gap: f64,
 
-    /// LogGP's G: for each byte after a message's first (0.04ns are 25 GB/s)
+    /// LogGP's G: time for each byte after a message's first (0.04ns = 25 GB/s)
     #[arg(long, value_name = "TIME", default_value = "0.04ns", value_parser = parse_time)]
     gap_per_byte: f64,
 
@@ -62,8 +62,8 @@ pub(crate) struct Model {
     #[arg(long, value_name = "L,o,g,G", default_value = "0.3us,0.1us,0.05us,0.1ns", value_parser = parse_network, requires = "per_node")]
     pub(crate) within: Network,
 
-    /// Whose tables are counted as memory: mpi (with a time limit), rdma, or shm, which is one node
-    /// and up to 1024 ranks
+    /// Kind whose tables are counted as memory: mpi (with a time limit), rdma, or shm (one node, up
+    /// to 1024 ranks)
     #[arg(long, value_enum, default_value = "mpi")]
     pub(crate) kind: Kind,
 
@@ -79,9 +79,9 @@ pub(crate) struct Model {
 /// Which transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// Messages over an MPI, the library's collectives
+    /// Messages over an MPI, collectives of the library
     Mpi,
-    /// Messages over RDMA verbs, the library's collectives
+    /// Messages over RDMA verbs, collectives of the library
     Rdma,
     /// Shared memory
     Shm,
@@ -97,7 +97,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// From the first byte's to the last one's way through a port.
+    /// Returns the time from the first to the last byte of a message at a port.
     pub(crate) fn stream(&self, bytes: u64) -> f64 {
         bytes.saturating_sub(1) as f64 * self.per_byte
     }
@@ -109,7 +109,7 @@ impl Network {
 }
 
 impl Model {
-    /// Between nodes, or all ranks if nothing is said of nodes.
+    /// Parameters between nodes, or between all ranks if there are no nodes.
     pub(crate) fn network(&self) -> Network {
         Network {
             latency: self.latency,

@@ -1,4 +1,4 @@
-//! Runs the steps of a plan one after another and keeps what they write. One that fails is named
+//! Runs the steps of a plan one after another and keeps their output. A step that fails is named
 //! and left out.
 
 use super::run::Run;
@@ -15,18 +15,18 @@ use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 use subprocess::{Setup, prepare, send_signal};
 
-/// How often a child is looked after: seldom, as it is being measured.
+/// Interval of checking a child: long, because the child is being measured.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long the text of one that has ended is awaited: a process that it left behind may hold the
-/// pipe.
+/// Time to wait for the output of a child that has exited; a process that it left behind may hold
+/// the pipe open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Past this and several times what a step should take it hangs.
+/// Extra time, after several times the expected duration, before a step counts as hung.
 const PATIENCE: f64 = 60.0;
 /// Asked to end, it has so long.
 const GRACE: Duration = Duration::from_secs(3);
 const SIGTERM: i32 = 15;
 
-/// What was measured, and what was not, in words.
+/// Runs all steps. Returns the results, and texts that name what was not measured.
 pub(crate) fn run(wanted: &Report, folder: &Path) -> Outcome<(Vec<Run>, Vec<String>)> {
     let plan = Plan::new(wanted)?;
     let total: f64 = plan.steps.iter().map(|step| step.seconds).sum();
@@ -69,7 +69,7 @@ fn bar(seconds: f64) -> ProgressBar {
     bar
 }
 
-/// Runs a step to its end; else says why not, and what the step said.
+/// Runs a step to its end. Returns the reason and the step's error output if it fails.
 fn one(step: &Step, kept: &Path, bar: &ProgressBar, spent: f64) -> Result<Run, (String, String)> {
     let silent = |why: String| (why, String::new());
     let data =
@@ -89,7 +89,8 @@ fn one(step: &Step, kept: &Path, bar: &ProgressBar, spent: f64) -> Result<Run, (
     })
 }
 
-/// What a child says until its end: not in a file, as a full disk may be what it speaks of.
+/// Collects the standard error of a child. Not through a file, because the message may be about a
+/// full disk.
 fn listen(mut pipe: ChildStderr) -> Receiver<String> {
     let (sender, receiver) = channel();
     spawn(move || {
@@ -117,7 +118,8 @@ fn wait(mut child: Child, step: &Step, bar: &ProgressBar, spent: f64) -> Outcome
     }
 }
 
-/// A launcher that is asked to end ends its ranks; if it is killed, they may stay.
+/// Terminates a launcher with SIGTERM, so that it ends its ranks; after SIGKILL its ranks could
+/// remain.
 fn end(mut child: Child) {
     send_signal(child.id(), SIGTERM);
     let begin = Instant::now();

@@ -1,8 +1,9 @@
-//! `report`: runs the lot, or reads what was run, and writes a page with tables and plots.
+//! `report`: runs all measurements, or reads the results of earlier runs, and writes a page with
+//! tables and plots.
 //!
-//! `steps` knows what there is to run, `lot` runs it: this program, again and again. `run` reads
-//! its JSON. `page` writes the text, `plot` the pictures, `verdict` the table of what the library
-//! is to reach (`target`), with what people have noted of it (`notes`).
+//! `steps` lists the runs of this program, `lot` executes them, `run` reads their JSON. `page`
+//! writes the text, `plot` the plots, `verdict` the table of targets (`target`) with the
+//! maintainers' notes (`notes`).
 
 mod lot;
 mod notes;
@@ -25,7 +26,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Where a page's pictures and data are, beside it.
+/// Folder of the page's plots and data, beside the page.
 const DATA: &str = "performance";
 
 /// Makes the report.
@@ -51,7 +52,7 @@ pub(crate) fn run(wanted: &Report) -> Result<(), Stop> {
     Ok(write(&wanted.output, &folder, (&runs, &missing), &notes)?)
 }
 
-/// More than a report has: better known before the measuring than after it.
+/// Disk space that is checked before measuring; more than a report needs.
 const ROOM: usize = 1 << 20;
 
 fn try_room(file: &Path) -> io::Result<()> {
@@ -60,7 +61,8 @@ fn try_room(file: &Path) -> io::Result<()> {
     written.and(removed)
 }
 
-/// Makes or replaces a file; one that cannot be written whole leaves the older one as it is.
+/// Creates or replaces a file. If the new contents cannot be written completely, the old file stays
+/// unchanged.
 fn replace(file: &Path, text: &str) -> Outcome {
     let new = file.with_extension("new~"); // a name that no other file has
     let written = File::create(&new)

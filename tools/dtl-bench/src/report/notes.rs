@@ -1,5 +1,5 @@
-//! What people have to say of rows, in a file beside the page that no report writes: why a target
-//! is missed, and what a bare program reaches there.
+//! Notes of the maintainers on rows, in a file beside the page that reports do not change: why a
+//! target is missed, and the result of a minimal program.
 //!
 //! ```toml
 //! [[note]]
@@ -46,7 +46,7 @@ struct Floor {
 }
 
 impl Notes {
-    /// Those in a folder; none if there is no file.
+    /// Reads the notes of a folder; none if there is no file.
     pub(crate) fn read(folder: &Path) -> Outcome<Notes> {
         let file = folder.join(FILE);
         let within = |why: String| format!("{}: {why}", file.display());
@@ -69,7 +69,7 @@ impl Notes {
         })
     }
 
-    /// What is said of a row, and its place among the notes.
+    /// Returns the note on a row, with its position among the notes.
     pub(crate) fn of_row(&self, row: &str, size: &str, regime: Regime) -> Option<(usize, &str)> {
         let is_its = |note: &Note| {
             note.rows.iter().any(|known| known == row)

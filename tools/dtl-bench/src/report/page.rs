@@ -73,7 +73,8 @@ pub(crate) fn text(parts: &Parts) -> String {
     text
 }
 
-/// Whether it has nothing but latency and bandwidth, where another run of the same has more.
+/// Returns true if the run has only latency and bandwidth, and another run of the same
+/// configuration has more rows.
 fn is_only_of_plots(run: &Run, runs: &[Run]) -> bool {
     let is_curve = |run: &Run| {
         run.of() == Of::Pair
@@ -95,7 +96,7 @@ fn put(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// Runs of the same against different peers, under a title.
+/// Groups the runs of one configuration against different peers, under one title.
 fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
     let mut groups: Vec<(String, Vec<&Run>)> = Vec::new();
     for run in runs.iter().filter(|run| !is_only_of_plots(run, runs)) {
@@ -154,8 +155,8 @@ fn group(title: &str, runs: &[&Run]) -> String {
     text
 }
 
-/// A column for each peer. The library's value is the middle one of all runs; ratios are of a run's
-/// own.
+/// Writes a table with one column for each peer. The library's value is the median of all runs;
+/// each ratio is of one run.
 fn table(runs: &[&Run], regime: Regime) -> String {
     let (mut head, mut rule) =
         ("| test | size | unit | dtl |".to_owned(), "|---|---|---|---|".to_owned());

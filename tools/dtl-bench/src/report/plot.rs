@@ -1,4 +1,4 @@
-//! The pictures: latency and bandwidth by size, the library's and each peer's, as SVG.
+//! Plots of latency and bandwidth by size for the library and each peer, as SVG.
 
 use super::run::{Of, Run, size};
 use crate::stats::Regime;
@@ -25,7 +25,7 @@ struct Curve {
     points: Vec<(f64, f64)>,
 }
 
-/// Colours that people who see fewer of them can tell apart (Okabe and Ito).
+/// Colours that colour-blind readers can distinguish (Okabe and Ito).
 pub(crate) const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
     RGBColor(230, 159, 0),
@@ -56,8 +56,7 @@ pub(crate) fn pictures(runs: &[Run]) -> Vec<Picture> {
     pictures
 }
 
-/// The library's first: its values of all runs, of which the middle one counts; then those of each
-/// peer.
+/// Returns the curves: first the library's, with the median of all runs; then one for each peer.
 fn curves(runs: &[Run], test: &str, regime: Regime) -> Vec<Curve> {
     let mut ours: Vec<(u64, Vec<f64>)> = Vec::new();
     let mut peers: Vec<Curve> = Vec::new();

@@ -1,4 +1,4 @@
-//! What a run's JSON says, as far as the report uses it.
+//! Reads the parts of a run's JSON that the report uses.
 
 use crate::out::Outcome;
 use crate::stats::Regime;
@@ -48,7 +48,7 @@ pub(crate) struct Row {
     values: Vec<(Regime, Pair)>,
 }
 
-/// 10th percentiles in nanoseconds, and how many samples of each side there were.
+/// 10th percentiles in nanoseconds, and the number of samples of each side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pair {
     pub(crate) ours: f64,
@@ -100,12 +100,12 @@ impl Run {
         self.text("measured")
     }
 
-    /// A text of the head; empty if there is none.
+    /// Returns a text field of the head; empty if it is missing.
     pub(crate) fn text(&self, key: &str) -> &str {
         self.head[key].as_str().unwrap_or_default()
     }
 
-    /// The peer in words: what it says of itself, else its name.
+    /// Returns the description of the peer if the run has one, else its name.
     pub(crate) fn peer(&self) -> Option<String> {
         let peer = &self.head["peer"];
         let (name, version) =
@@ -119,7 +119,7 @@ impl Run {
     }
 }
 
-/// "Open MPI v4.1.4" of a line that goes on, "MPICH 4.0.2" of "MPICH Version: 4.0.2".
+/// Shortens a version: "Open MPI v4.1.4" of a longer line, "MPICH 4.0.2" of "MPICH Version: 4.0.2".
 fn short(version: &str) -> String {
     let first = version.split([',', '*']).next().unwrap_or_default().trim_end_matches(" for Linux");
     first
@@ -151,7 +151,7 @@ fn row(value: &Value) -> Option<Row> {
     })
 }
 
-/// The library is the side "dtl", its peer the other one.
+/// Returns the values of the side "dtl" and of the other side, its peer.
 fn pair(sides: &Value) -> Option<Pair> {
     let theirs = sides.as_object()?.iter().find(|(name, _)| *name != "dtl");
     let ours = &sides["dtl"];

@@ -1,5 +1,5 @@
-//! What a report runs: this program with each subcommand, under each launcher, and which peers
-//! there are not.
+//! The runs of a report: this program with each subcommand, under each launcher, and the missing
+//! peers.
 
 use crate::library::own_file;
 use crate::machine;
@@ -8,19 +8,19 @@ use crate::out::Outcome;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Sizes of the plots that the tests' own are not.
+/// Sizes for the plots, in addition to the sizes of the tests.
 const CURVE: &str = "1,256,4KiB,16KiB,256KiB,4MiB";
 const CURVE_ROWS: usize = 2 * 6;
 /// Rows of `comm` with its own sizes.
 const COMM_ROWS: usize = 32;
-/// Small collectives, where ranks share processors.
+/// Small collectives for ranks that share processors.
 const CROWD: [&str; 4] = ["--only", "barrier,allreduce,bcast,reduce", "--sizes", "8,1KiB"];
 const CROWD_ROWS: usize = 7;
 const CROWDS: [&str; 2] = ["4", "8"];
 /// What is added to an MPI.
 const OVER: [&str; 4] = ["--only", "latency,bandwidth,rate", "--sizes", "8,64KiB,1MiB"];
 const OVER_ROWS: usize = 7;
-/// What UCX is asked: each batch starts two processes.
+/// Tests for UCX, where each batch starts two processes.
 const UCX: [&str; 4] = ["--only", "latency,bandwidth", "--sizes", "8,1KiB,8KiB,64KiB,1MiB"];
 const UCX_ROWS: usize = 10;
 const UCX_BATCH: f64 = 0.15;
@@ -47,7 +47,7 @@ impl Step {
     }
 }
 
-/// What there is to run, and what is missing here, in words.
+/// Runs of the report, and texts that name what is missing on this machine.
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) missing: Vec<String>,
@@ -90,7 +90,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A run of so many rows and sides, through all rounds.
+    /// Adds a run with this number of rows and sides, over all rounds.
     fn add(
         &mut self,
         part: Part,
@@ -198,7 +198,7 @@ impl Plan {
     }
 }
 
-/// Lets any MPI start more ranks than there are processors.
+/// Returns variables that allow any MPI to start more ranks than processors.
 fn oversubscribed() -> [(String, String); 2] {
     let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     [
@@ -229,8 +229,8 @@ fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// The library in the folder beside the launcher's: that MPI, and not another one that the loader
-/// knows of.
+/// Returns the MPI library in the folder beside the launcher's, so that the loader does not choose
+/// another MPI.
 fn library_beside(launcher: &Launcher) -> Option<(String, String)> {
     let variable = "DTL_MPI_LIBRARY";
     if launcher.variables.iter().any(|(name, _)| name == variable)

@@ -1,5 +1,5 @@
-//! What the library is to reach: mostly ratios to its best peer, of 10th percentiles of the same
-//! run and regime.
+//! Targets of the library: mostly ratios to the best peer, of 10th percentiles in the same run and
+//! regime.
 
 use super::run::{Of, Row, Run};
 use crate::stats::Regime;
@@ -7,7 +7,7 @@ use crate::stats::Regime;
 /// What a value is compared by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum By {
-    /// Ours to theirs: at most for times, at least for GB/s and M/s.
+    /// Ratio of the library to the peer: an upper bound for times, a lower bound for GB/s and M/s.
     Ratio,
     /// Nanoseconds more than theirs, at most.
     More,
@@ -22,7 +22,7 @@ pub(crate) struct Target {
     /// These sizes; none: any.
     bytes: &'static [u64],
     pub(crate) by: By,
-    /// Only compared with this peer; none: with all.
+    /// Peer to compare with; empty: all peers.
     peer: &'static str,
     near: f64,
     far: f64,
@@ -37,7 +37,7 @@ const fn pair(test: &'static str, bytes: &'static [u64], near: f64, far: f64) ->
     target(Of::Pair, test, bytes, near, far)
 }
 
-/// Within a process: against one peer, the same in each regime.
+/// Target within one process: against one peer, the same in each regime.
 const fn local(
     peer: &'static str,
     test: &'static str,
@@ -112,7 +112,7 @@ const TARGETS: &[Target] = &[
     local("libgomp", "saxpy 100K", ANY, 0.95),
 ];
 
-/// What a run's row is to reach, and the place of that among all; `None`: nothing in particular.
+/// Returns the target of a row and its position among all targets; `None` if the row has no target.
 pub(crate) fn of(run: &Run, row: &Row) -> Option<(usize, &'static Target)> {
     let bytes = row.bytes.unwrap_or(0);
     let is_its = |target: &&Target| {

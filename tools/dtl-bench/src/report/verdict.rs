@@ -1,5 +1,5 @@
-//! The page's table of targets: each row that has one, in each regime, against the peer that is
-//! hardest to beat there.
+//! The page's table of targets: each row with a target, in each regime, compared with the fastest
+//! peer there.
 
 use super::notes::Notes;
 use super::run::{Of, Row, Run};
@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// The regimes that a report shows.
 pub(crate) const SHOWN: [Regime; 3] = [Regime::Near, Regime::Far, Regime::Unknown];
 
-/// Batches below which a value decides nothing.
+/// Minimum number of batches for a verdict.
 const ENOUGH: u64 = 10;
 
 /// What came out for a row in a regime.
@@ -27,11 +27,11 @@ struct Finding<'a> {
     ours: f64,
     theirs: Option<f64>,
     peer: String,
-    /// What the target is about: a ratio or nanoseconds.
+    /// Value that the target limits: a ratio or nanoseconds.
     value: f64,
 }
 
-/// The table, and what is said of the missed ones.
+/// Returns the table, and the notes on missed targets.
 pub(crate) fn text(runs: &[Run], notes: &Notes) -> String {
     let found = findings(runs);
     if found.is_empty() {
@@ -107,8 +107,8 @@ fn finding<'a>(runs: &[Run], run: &Run, row: &'a Row, regime: Regime) -> Option<
     Some(Finding { row, name, size, regime, place, target, ours: pair.ours, theirs, peer, value })
 }
 
-/// The best that a peer does between two processes, of runs of the same report: ranks that are
-/// threads have no peer of their own.
+/// Returns the best value of a peer between two processes in runs of the same report, because ranks
+/// that are threads have no peer of their own.
 fn best_of_processes(runs: &[Run], row: &Row, regime: Regime) -> Option<(f64, String)> {
     let pairs = runs.iter().filter(|run| run.of() == Of::Pair);
     let values = pairs.filter_map(|run| {
@@ -182,8 +182,8 @@ impl Finding<'_> {
     }
 }
 
-/// Rows between two processes that a peer was not measured in often enough in a regime that others
-/// were.
+/// Returns rows between two processes for which a peer has too few samples in a regime that other
+/// peers have.
 fn unseen(runs: &[Run], found: &[Finding]) -> String {
     let mut text = String::new();
     for regime in [Regime::Near, Regime::Far] {
@@ -213,7 +213,7 @@ fn unseen(runs: &[Run], found: &[Finding]) -> String {
     text
 }
 
-/// A list of what is missed: rows with the same note together.
+/// Lists the missed targets; rows with the same note are listed together.
 fn reasons(found: &[Finding], notes: &Notes) -> String {
     let missed = || found.iter().filter(|one| !one.is_held());
     let note = |one: &Finding| notes.of_row(&one.name, &one.size, one.regime);

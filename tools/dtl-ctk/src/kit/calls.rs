@@ -1,4 +1,5 @@
-//! Devices, memory and copies as tests see them: what was taken is given back, statuses are values.
+//! Safe wrappers for devices, memory and copies: allocations are freed on drop, statuses are
+//! values.
 
 use crate::kit::outcome::{Called, call, output};
 use dtl_sys::*;
@@ -82,7 +83,7 @@ impl Backend {
         output!(DTL_MEM_STATS_INIT, dtl_mem_stats(self.handle))
     }
 
-    /// Memory as the library gives it: nobody frees it by itself.
+    /// Allocates memory that is not freed on drop.
     pub(crate) fn alloc_raw(self, kind: u64, size: u64, alignment: u64) -> Called<*mut u8> {
         let out = output!(UNTOUCHED, dtl_mem_alloc(self.handle, kind, size, alignment))?;
         Ok(out.cast())
@@ -136,7 +137,7 @@ impl Block {
         self.pointer.wrapping_add(offset as usize).cast()
     }
 
-    /// Puts bytes at an offset, by the library's copy.
+    /// Writes bytes at an offset with the library's copy.
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Called {
         copy(self.at(offset), bytes.as_ptr().cast(), bytes.len() as u64)
     }
@@ -155,7 +156,7 @@ impl Block {
         call!(dtl_mem_fill(self.at(offset), value, size))
     }
 
-    /// Its bytes, for a kind that says the host may touch it.
+    /// Returns the bytes of a host-accessible kind.
     pub(crate) fn as_host(&mut self) -> &mut [u8] {
         // SAFETY: a live allocation of that size, which the kind calls host accessible.
         unsafe { std::slice::from_raw_parts_mut(self.pointer, self.size as usize) }

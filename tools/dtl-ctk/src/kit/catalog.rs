@@ -1,5 +1,5 @@
-//! Which tests there are: one table, from which running, listing and explaining are made. Names,
-//! rules and descriptions are in `tests/catalog.txt`, the functions in `crate::tests`.
+//! Table of all tests, from which tests are run, listed and explained. Names, rules and
+//! descriptions are in `tests/catalog.txt`, the functions in `crate::tests`.
 
 use crate::kit::calls::Backend;
 use crate::kit::outcome::Outcome;
@@ -12,23 +12,23 @@ use std::sync::OnceLock;
 
 /// A test of one memory kind.
 pub(crate) type OfKind = fn(&Subject, u64) -> Outcome;
-/// A test of copies from one memory kind to another.
+/// Test of copies from one memory kind to another.
 pub(crate) type Between = fn(&Subject, (u64, u64)) -> Outcome;
 
-/// Function of a test, with what it is called with.
+/// Function of a test, with its arguments.
 #[derive(Clone, Copy)]
 pub(crate) enum Body {
     /// One process, one backend.
     Alone(fn(&Subject) -> Outcome),
-    /// One process, one backend and a memory kind.
+    /// One process, one backend and one memory kind.
     OfKind(OfKind, u64),
     /// One process, one backend and the memory kinds of source and destination.
     Between(Between, (u64, u64)),
-    /// One process, one backend, also if that cannot run here.
+    /// One process and one backend, even if the backend cannot run here.
     Backend(fn(Backend) -> Outcome),
     /// Every rank of a communicator calls it.
     Ranks(fn(&Rank) -> Outcome),
-    /// The library itself: tables that the kit makes and registers.
+    /// The library itself, with tables that the kit registers.
     Tables(fn() -> Outcome),
     /// First stage: one process calls the slots of the backend's tables.
     Slots(fn(&Vtables) -> Outcome),
@@ -42,19 +42,19 @@ impl Body {
         matches!(self, Body::Ranks(_) | Body::SlotComm(_))
     }
 
-    /// Whether it calls the slots directly. If such a test fails, the tests that build on the slots
-    /// are not run.
+    /// Returns true if the test calls the slots directly. If such a test fails, the tests that
+    /// depend on the slots are not run.
     pub(crate) fn is_first(&self) -> bool {
         matches!(self, Body::Slots(_) | Body::SlotComm(_))
     }
 
-    /// Whether it takes a backend that can run here.
+    /// Returns true if the test requires a backend that can run here.
     pub(crate) fn is_of_subject(&self) -> bool {
         matches!(self, Body::Alone(_) | Body::OfKind(..) | Body::Between(..))
     }
 }
 
-/// A test: its name says what is wrong if it fails.
+/// Test. The name describes the failure.
 pub(crate) struct Test {
     pub(crate) name: &'static str,
     /// One line: what is checked.
@@ -62,13 +62,13 @@ pub(crate) struct Test {
     pub(crate) body: Body,
     /// Least number of ranks.
     pub(crate) least: i32,
-    /// The slot that the test is about, for example "memory.alloc".
+    /// Slot under test, for example "memory.alloc".
     pub(crate) slot: &'static str,
     /// What a backend must have for the test.
     pub(crate) needs: Vec<Need>,
     /// The rule of the header.
     pub(crate) rule: &'static str,
-    /// What it usually means if such a test fails.
+    /// Usual cause of a failure of this test.
     pub(crate) usually: &'static str,
 }
 
@@ -81,19 +81,19 @@ pub(crate) enum Need {
     TwoDevices,
     /// A memory table.
     Memory,
-    /// A device table, or a memory table alone, which may tell of all of its memory as device 0.
+    /// A device table, or a memory table alone, which may report all of its memory as device 0.
     DeviceMemory,
     /// A memory kind.
     Kind(u64),
-    /// Streams: its own, or the library's over its memory.
+    /// Streams of the backend, or of the library over the backend's memory.
     Streams,
     /// Launches and loops really compute.
     Compute,
-    /// A message longer than its buffer is cut as the header says.
+    /// Truncation of a message longer than its buffer, as the header specifies.
     Cut,
 }
 
-/// Needs by their names in the catalog, with their texts.
+/// Requirements by their names in the catalog, with their texts.
 const NEEDS: [(&str, Need, &str); 7] = [
     ("devices", Need::Device, "a device table"),
     ("two_devices", Need::TwoDevices, "two devices"),
@@ -124,7 +124,7 @@ impl Need {
     }
 }
 
-/// Functions by their own names: `named![one, two = |s, kind| ...]`.
+/// Functions under their own names: `named![one, two = |s, kind| ...]`.
 macro_rules! named {
     ($($name:ident $(= $function:expr)?),+) => {
         &[$((stringify!($name), $crate::kit::catalog::functions!(@ $name $($function)?))),+]
@@ -132,8 +132,7 @@ macro_rules! named {
 }
 pub(crate) use named;
 
-/// Functions of tests by their names:
-/// `functions![Ranks "comm.open.": opens, opens_again = |p| ...;]`.
+/// Functions of tests by name: `functions![Ranks "comm.open.": opens, opens_again = |p| ...;]`.
 macro_rules! functions {
     ($($body:ident $prefix:literal: $($name:ident $(= $function:expr)?),+;)+) => {
         &[$($((
@@ -146,11 +145,11 @@ macro_rules! functions {
 }
 pub(crate) use functions;
 
-/// The components, in the order in which they are tested.
+/// Components, in testing order.
 pub(crate) const COMPONENTS: [&str; 6] = ["abi", "device", "memory", "transfer", "exec", "comm"];
 
 impl Test {
-    /// The part of the name before the first dot.
+    /// Returns the part of the name before the first dot.
     pub(crate) fn component(&self) -> &'static str {
         self.name.split('.').next().unwrap_or(self.name)
     }
@@ -158,7 +157,8 @@ impl Test {
 
 const TEXT: &str = include_str!("../tests/catalog.txt");
 
-/// The paragraphs of the catalog, with those that begin with `each` once for every value.
+/// Returns the paragraphs of the catalog. Those that begin with `each` are repeated for every
+/// value.
 fn paragraphs() -> impl Iterator<Item = &'static str> {
     let repeated = |paragraph: &'static str| -> Vec<&'static str> {
         let Some((values, rest)) =
@@ -179,7 +179,7 @@ fn paragraphs() -> impl Iterator<Item = &'static str> {
     TEXT.split("\n\n").flat_map(repeated)
 }
 
-/// Reads the catalog. Rows without a function stay away, which a unit test finds.
+/// Reads the catalog. Skips rows without a function; a unit test finds them.
 fn read() -> Vec<Test> {
     let mut found = Vec::new();
     for paragraph in paragraphs() {
@@ -219,7 +219,7 @@ fn tests() -> &'static [Test] {
     TESTS.get_or_init(read)
 }
 
-/// All tests but those of --stress, in the order in which they are run.
+/// Returns all tests except those of --stress, in the order in which they run.
 pub(crate) fn all() -> impl Iterator<Item = &'static Test> {
     tests().iter().filter(|test| test.component() != "stress")
 }
@@ -234,13 +234,13 @@ pub(crate) fn find(name: &str) -> Option<&'static Test> {
     tests().iter().find(|test| test.name == name)
 }
 
-/// Whether a name matches one of the patterns; also if there are none.
+/// Returns true if a name matches one of the patterns, or if there are no patterns.
 pub(crate) fn matches_one(patterns: &[String], name: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, name))
 }
 
-/// Whether a name matches a pattern: `*` stands for any text; without one, the pattern is a name or
-/// the beginning of one that ends at a dot.
+/// Returns true if a name matches a pattern. `*` stands for any text. A pattern without `*` matches
+/// a name, or a prefix of a name that ends at a dot.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     if !pattern.contains('*') {
         return name

@@ -1,11 +1,10 @@
-//! `dtl-ctk checklist DIR`: the nine boxes that a new backend ticks before others can rely on it.
-//! Each is answered from the files of its folder, with the reason. It reads and runs nothing of
-//! them.
+//! `dtl-ctk checklist DIR`: the nine requirements of a new backend. Each is checked in the files of
+//! the backend's folder and reported with the reason. Nothing is executed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A box: what it asks, and whether the folder answers it.
+/// Requirement with the result of its check.
 pub(crate) struct Answer {
     pub(crate) question: &'static str,
     pub(crate) yes: bool,
@@ -20,7 +19,7 @@ struct Source {
 
 type Check = fn(&[Source]) -> Result<String, String>;
 
-/// The boxes, as docs/how-to/test-a-backend.md lists them.
+/// The requirements, in the order of docs/how-to/test-a-backend.md.
 const BOXES: [(&str, Check); 9] = [
     ("its tables name the components that it implements, with their required slots", components),
     ("a test runs dtl-ctk on it", hooked),
@@ -44,7 +43,7 @@ pub(crate) fn answers(folder: &Path) -> Result<Vec<Answer>, String> {
     Ok(BOXES.into_iter().map(answer).collect())
 }
 
-/// The text files of a folder; build folders and what is hidden are passed over.
+/// Collects the text files of a folder; skips build folders and hidden files.
 fn collect(folder: &Path, depth: usize, files: &mut Vec<Source>) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -87,7 +86,7 @@ impl Source {
     }
 }
 
-/// The required slots, as a table's fields are set in C, C++ and Rust.
+/// The required slots, by the fields that C, C++ and Rust sources set.
 const REQUIRED: [(&str, &[&str]); 5] = [
     ("device", &["count", "set", "get"]),
     ("memory", &["alloc", "free"]),
@@ -96,7 +95,7 @@ const REQUIRED: [(&str, &[&str]); 5] = [
     ("comm", &["open", "close", "isend", "irecv", "test"]),
 ];
 
-/// Whether the sources use a component's table.
+/// Returns true if the sources use a component's table.
 fn has_table(files: &[Source], component: &str) -> bool {
     let upper = format!("DTL_{}_VTABLE_INIT", component.to_uppercase());
     let names = [format!("dtl_{component}_vtable_t"), upper];
@@ -104,7 +103,7 @@ fn has_table(files: &[Source], component: &str) -> bool {
     files.iter().filter(|file| file.is_code()).any(|file| has(&file))
 }
 
-/// Whether a slot is set: `.alloc = ...`, `table.alloc = ...` or `alloc: Some(...)`.
+/// Returns true if a slot is set: `.alloc = ...`, `table.alloc = ...` or `alloc: Some(...)`.
 fn sets(files: &[Source], slot: &str) -> bool {
     let (assigned, named) = (format!(".{slot}"), format!("{slot}: Some("));
     let set = |line: &str| {
@@ -130,7 +129,7 @@ fn components(files: &[Source]) -> Result<String, String> {
     Ok(format!("{}; `dtl-ctk run` tells whether they keep their contracts", names.join(", ")))
 }
 
-/// The first build or test file with one of these words.
+/// Returns the first build or test file that contains one of these words.
 fn build_with<'a>(files: &'a [Source], words: &[&str]) -> Option<&'a Source> {
     let has = |file: &&Source| words.iter().any(|word| file.text.contains(word));
     files.iter().filter(|file| file.is_build()).find(has)
@@ -172,16 +171,16 @@ fn option(files: &[Source]) -> Result<String, String> {
     }
 }
 
-/// The forms for page and record that `dtl-info new-backend` writes.
+/// Templates of page and record that `dtl-info new-backend` writes.
 const FORMS: [&str; 2] = [
     include_str!("../../../dtl-info/src/template/page.md"),
     include_str!("../../../dtl-info/src/template/adr.md"),
 ];
-/// Lines of theirs that are true as they are.
+/// Lines of the templates that may stay unchanged.
 const KEPT: [&str; 4] = ["# Backend ", "## ", "| components |", "| chosen |"];
 
-/// Lines of the forms that somebody is to replace: the prose outside of listings, in pieces around
-/// what `dtl-info` fills in itself.
+/// Returns the template lines that an author must replace: prose outside of listings, split where
+/// `dtl-info` inserts its own text.
 fn prompts() -> impl Iterator<Item = Vec<&'static str>> {
     let prose = |form: &'static str| form.split("```").step_by(2).flat_map(str::lines);
     let is_prompt = |line: &&str| {
@@ -192,7 +191,7 @@ fn prompts() -> impl Iterator<Item = Vec<&'static str>> {
     FORMS.into_iter().flat_map(prose).filter(is_prompt).map(pieces)
 }
 
-/// The first line in one of the files that is still the form's.
+/// Returns the first line in the files that is unchanged from a template.
 fn unedited<'a>(files: impl Iterator<Item = &'a Source>) -> Option<String> {
     let prompts: Vec<_> = prompts().collect();
     let is_form =
@@ -259,12 +258,14 @@ fn name_of(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Answers a box: the file that ticks it, or the text of what is missing.
+/// Returns the result of a check: the file that fulfils the requirement, or a text that says what
+/// is missing.
 fn found(file: Option<&Source>, before: &str, missing: &str) -> Result<String, String> {
     file.map(|file| format!("{before}{}", file.name())).ok_or_else(|| missing.to_owned())
 }
 
-/// Looks for a page, or for notes, of so many words that is no longer the template.
+/// Searches for a page, or for notes, with at least this number of words and without template
+/// lines.
 fn prose(files: &[Source], of_notes: bool, words: usize, missing: &str) -> Result<String, String> {
     let pages = || files.iter().filter(|file| file.is_page() && is_notes(file) == of_notes);
     match unedited(pages()) {

@@ -1,7 +1,7 @@
-//! Streams, events, executors and kernels as tests see them; closures in the place of C functions.
+//! Safe wrappers for streams, events, executors and kernels, with closures in place of C functions.
 //!
-//! Closures live until the process ends: a backend that calls one too often, or too late, is a
-//! failed test then and not a crash of the kit.
+//! Closures live until the process ends, so that a backend that calls one too often or too late
+//! fails a test and does not crash the kit.
 
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, Outcome, call, output, skip};
@@ -26,7 +26,7 @@ impl Job {
         kept(Job { body: Box::new(body), runs: AtomicU64::new(0) })
     }
 
-    /// How often it has been called and has returned.
+    /// Returns the number of completed calls.
     pub(crate) fn runs(&self) -> u64 {
         self.runs.load(Ordering::SeqCst)
     }
@@ -79,7 +79,7 @@ impl Hold {
         Hold { states, job }
     }
 
-    /// Queues it; skips the test where the backend calls functions in the caller's thread.
+    /// Queues the work. Skips the test if the backend calls functions in the caller's thread.
     pub(crate) fn on(&self, stream: &Stream) -> Outcome {
         stream.callback(self.job)?;
         if self.states.in_caller.load(Ordering::SeqCst) {
@@ -107,7 +107,7 @@ impl Hold {
     }
 }
 
-/// Longest that a test waits for what must happen.
+/// Longest time that a test waits for an expected event.
 pub(crate) const LONG: Duration = Duration::from_secs(10);
 
 /// A new stream on the first device.
@@ -115,7 +115,7 @@ pub(crate) fn stream(s: &Subject) -> Outcome<Stream> {
     Ok(Stream::new(s.backend, 0)?)
 }
 
-/// A stream whose work lasts until it is released.
+/// Creates a stream whose work lasts until it is released.
 pub(crate) fn busy(s: &Subject) -> Outcome<(Stream, Hold)> {
     let (stream, hold) = (stream(s)?, Hold::new());
     hold.on(&stream)?;
@@ -135,7 +135,7 @@ pub(crate) fn failing(status: i32) -> &'static Job {
     Job::new(move || status)
 }
 
-/// A value that closures share with their test: it lives as long as they.
+/// Leaks a value that closures share with their test.
 pub(crate) fn kept<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
@@ -150,7 +150,7 @@ pub(crate) fn counters(count: u64) -> &'static [AtomicU64] {
     kept((0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>())
 }
 
-/// The first of them that is not 1, and what it is.
+/// Returns the index and value of the first counter that is not 1.
 pub(crate) fn not_once(counters: &[AtomicU64]) -> Option<(usize, u64)> {
     counters.iter().map(|count| count.load(Ordering::SeqCst)).enumerate().find(|(_, is)| *is != 1)
 }
@@ -174,7 +174,7 @@ impl<T: Clone> Notes<T> {
     }
 }
 
-/// Handles that are destroyed when dropped, or before by `destroy`.
+/// Defines handle types that are destroyed on drop, or earlier by `destroy`.
 macro_rules! owned {
     ($($name:ident $handle:ident $destroy:ident;)+) => {$(
         pub(crate) struct $name {
@@ -215,7 +215,7 @@ impl Stream {
             .map(|handle| Stream { handle })
     }
 
-    /// The device's default stream, which nobody destroys.
+    /// Returns the device's default stream, which is not destroyed.
     pub(crate) fn default_of(backend: Backend, device: i32) -> Called<ManuallyDrop<Stream>> {
         output!(DTL_STREAM_NULL, dtl_stream_default(backend.handle, device))
             .map(|handle| ManuallyDrop::new(Stream { handle }))
@@ -311,7 +311,7 @@ extern "C" fn run_piece<F: Fn(u64, u64) -> i32>(begin: u64, end: u64, user: *mut
     piece(begin, end)
 }
 
-/// A fold over u64 values: what it adds for an iteration.
+/// Operation of a reduction over u64 values: combines an accumulator and an iteration's value.
 type Fold = fn(u64, u64) -> u64;
 
 extern "C" fn run_fold(begin: u64, end: u64, acc: *mut c_void, user: *mut c_void) -> i32 {
@@ -334,7 +334,7 @@ extern "C" fn run_combine(into: *mut c_void, from: *const c_void, _user: *mut c_
 }
 
 impl Executor {
-    /// The backend's own, or what the library puts in its place.
+    /// Creates the backend's executor, or the library's if the backend has none.
     pub(crate) fn new(backend: Backend) -> Called<Executor> {
         output!(DTL_EXECUTOR_NULL, dtl_executor_create(backend.handle, ptr::null()))
             .map(|handle| Executor { handle })
@@ -357,7 +357,7 @@ impl Executor {
         call!(dtl_executor_parallel_for(self.handle, begin, end, grain, run, user))
     }
 
-    /// A reduction whose combination is not commutative.
+    /// Runs a reduction whose operation is not commutative.
     pub(crate) fn reduce(&self, begin: u64, end: u64, grain: u64, fold: Fold) -> Called<u64> {
         let (identity, mut result) = (Wide(0), Wide(u64::MAX));
         let user = ptr::from_ref(&fold).cast_mut().cast();
@@ -397,7 +397,7 @@ pub(crate) struct Thread<'a> {
 }
 
 impl Thread<'_> {
-    /// The bytes of an argument, read as a number.
+    /// Reads the bytes of an argument as a number.
     pub(crate) fn number(&self, index: usize) -> u64 {
         let place = self.place(index);
         // SAFETY: the argument has 8 bytes.
@@ -435,12 +435,12 @@ impl Thread<'_> {
         }
     }
 
-    /// Number of this block among all, x fastest.
+    /// Returns the number of this block among all blocks, x fastest.
     pub(crate) fn block(&self) -> u64 {
         flat(self.context.block_index, self.context.grid)
     }
 
-    /// Number of this thread among those of all blocks.
+    /// Returns the number of this thread among the threads of all blocks.
     pub(crate) fn number_of_all(&self) -> u64 {
         let in_block: u64 = self.context.block.iter().map(|size| u64::from(*size)).product();
         self.block() * in_block + flat(self.context.thread_index, self.context.block)
@@ -482,13 +482,13 @@ impl Kernel {
     }
 }
 
-/// A launch of so many blocks of so many threads.
+/// Creates the shape of a launch from the numbers of blocks and threads.
 pub(crate) const fn shape(grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> dtl_launch_t {
     dtl_launch_t { shared_bytes, grid, block, ..DTL_LAUNCH_INIT }
 }
 
-/// Runs a function for each thread of a launch and waits. The caller keeps what is returned until
-/// it has checked the results: destroying a stream waits, too.
+/// Runs a function for each thread of a launch and waits. The caller keeps the returned value until
+/// it has checked the results, because destroying a stream waits, too.
 pub(crate) fn launched(
     s: &Subject,
     shape: &dtl_launch_t,

@@ -1,18 +1,18 @@
-//! Failures that are expected: a file of lines `"pattern" = "reason"`, which is also TOML.
+//! Expected failures: a file of lines `"pattern" = "reason"`, which is valid TOML.
 
 use crate::kit::catalog;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// A pattern of tests that fail, and why that is so.
+/// Pattern of tests that are expected to fail, with the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) pattern: String,
     pub(crate) reason: String,
 }
 
-/// More is no list of tests, but perhaps a device that never ends.
+/// Largest size of the file, so that reading an endless device fails.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Reads a file.

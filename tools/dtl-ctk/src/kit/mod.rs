@@ -3,7 +3,7 @@
 //! commands and options), `current_slot` (which slot a worker is in). `vtables` and `slot_comm`
 //! call the backend's slots directly; `calls`, `exec_calls`, `rank` and `win` are safe wrappers of
 //! the C API that return statuses as values (`outcome`). `subject` is the backend under test,
-//! `malloc` counts what the C library has allocated, `prelude` is what test files import.
+//! `malloc` counts what the C library has allocated, `prelude` has the imports of test files.
 //!
 //! The tests are in `crate::tests`; driver, worker and options are beside this folder.
 

@@ -33,12 +33,12 @@ pub(crate) type Called<T = ()> = Result<T, Refused>;
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) text: String,
-    /// A call failed: the other ranks may wait for this one for ever.
+    /// True if a call failed, so that other ranks may wait for this one for ever.
     pub(crate) out_of_step: bool,
 }
 
 impl Failure {
-    /// A call succeeded, but its outcome is wrong.
+    /// Creates the failure of a call that succeeded with a wrong result.
     pub(crate) fn wrong(text: String) -> Failure {
         Failure { text, out_of_step: false }
     }
@@ -90,13 +90,13 @@ fn text_of(text: *const c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// A line on standard output; nobody may be reading it any more.
+/// Prints a line to standard output; ignores a closed pipe.
 macro_rules! outln {
     ($($text:tt)+) => { $crate::kit::outcome::put(format_args!($($text)+)) };
 }
 pub(crate) use outln;
 
-/// A line on standard error; if it cannot be written there is nobody to tell.
+/// Prints a line to standard error; ignores a failed write.
 macro_rules! errln {
     ($($text:tt)+) => {
         $crate::kit::outcome::put_error(format_args!($($text)+))
@@ -119,7 +119,8 @@ pub(crate) fn put(line: Arguments) {
     }
 }
 
-/// Why the report could not be written; `None` if it was, or if nobody wanted all of it (`| head`).
+/// Returns the reason why the report could not be written; `None` if it was, or if the reader
+/// closed the pipe (`| head`).
 pub(crate) fn lost() -> Option<&'static str> {
     LOST.get().map(String::as_str)
 }
@@ -130,7 +131,7 @@ macro_rules! wrong {
 }
 pub(crate) use wrong;
 
-/// Fails the test unless the condition holds; the text says what is wrong then.
+/// Fails the test unless the condition holds; the text is the failure's.
 macro_rules! ensure {
     ($condition:expr, $($text:tt)+) => {
         if !$condition {
@@ -140,7 +141,7 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// The outcome of a condition; the text says what is wrong unless it holds.
+/// Result of a condition; the text is the failure's.
 macro_rules! check {
     ($condition:expr, $($text:tt)+) => {
         match $condition {
@@ -151,7 +152,7 @@ macro_rules! check {
 }
 pub(crate) use check;
 
-/// The outcome of a comparison of bytes; the first difference is the last `{}` of the text.
+/// Result of a comparison of bytes; the first difference becomes the last `{}` of the text.
 macro_rules! same {
     ($is:expr, $should:expr, $text:literal $(, $argument:expr)* $(,)?) => {
         match $crate::kit::subject::difference($is, $should) {
@@ -170,7 +171,7 @@ macro_rules! skip {
 }
 pub(crate) use skip;
 
-/// A status as a result, with the library's text.
+/// Converts a status to a result with the library's text.
 pub(crate) fn called(call: &'static str, status: dtl_status_t) -> Called {
     if status == DTL_SUCCESS {
         return Ok(());
@@ -191,7 +192,7 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// Calls a function whose last parameter is an output, which holds a value before the call.
+/// Calls a function whose last parameter is an output. The output is preset before the call.
 macro_rules! output {
     ($before:expr, $name:ident($($argument:expr),* $(,)?)) => {{
         let mut out = $before;
@@ -200,7 +201,7 @@ macro_rules! output {
 }
 pub(crate) use output;
 
-/// The test passes only if the call failed with this status.
+/// Passes only if the call failed with this status.
 pub(crate) fn refused<T>(result: Called<T>, status: dtl_status_t, when: &str) -> Outcome {
     let expected = name_of(status);
     match result {
@@ -212,7 +213,7 @@ pub(crate) fn refused<T>(result: Called<T>, status: dtl_status_t, when: &str) ->
     }
 }
 
-/// A call that may answer NOT_SUPPORTED: `None` then.
+/// Returns `None` if the call returned NOT_SUPPORTED.
 pub(crate) fn optional<T>(result: Called<T>) -> Called<Option<T>> {
     match result {
         Err(refused) if refused.status == DTL_ERROR_NOT_SUPPORTED => Ok(None),

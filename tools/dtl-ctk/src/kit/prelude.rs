@@ -1,4 +1,4 @@
-//! What the named tests use: the calls as tests see them, how a test ends, what it compares with.
+//! Imports of the named tests: safe wrappers, results, comparisons.
 
 pub(crate) use crate::kit::calls::*;
 pub(crate) use crate::kit::catalog::{Between, Body, OfKind, functions, named};

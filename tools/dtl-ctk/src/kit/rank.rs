@@ -1,4 +1,4 @@
-//! One rank of the communicator under test, as tests see it.
+//! One rank of the communicator under test.
 
 use crate::api::{self, Comm};
 use crate::kit::outcome::{Called, Outcome, call, output, same, wrong};
@@ -16,7 +16,7 @@ pub(crate) struct Rank {
     pub(crate) size: i32,
     /// Longest that a call may take.
     pub(crate) timeout_ns: u64,
-    /// The communicator was opened without a time limit; that of waits is the tests' own.
+    /// True if the communicator was opened without a time limit; waits use the limits of the tests.
     pub(crate) no_time_limit: bool,
 }
 
@@ -26,10 +26,10 @@ pub(crate) struct Got {
     pub(crate) info: dtl_recv_info_t,
 }
 
-/// A request with the buffer that it reads or writes.
+/// Request with the buffer that it reads or writes.
 pub(crate) struct Flight {
     pub(crate) handle: dtl_request_t,
-    /// Stays in place until the request is over.
+    /// Buffer. Not moved until the request is complete.
     pub(crate) buffer: Vec<u8>,
 }
 
@@ -42,8 +42,8 @@ impl Drop for Flight {
     }
 }
 
-/// Set before the first rank begins: the ranks are threads of this process, so that none has a
-/// place of its own in a job.
+/// True if the ranks are threads of this process, so that no rank is set by a job. Set before the
+/// first rank begins.
 pub(crate) static IN_THREADS: AtomicBool = AtomicBool::new(false);
 
 const BYTE: dtl_dtype_t = DTL_DTYPE_BYTE;
@@ -54,7 +54,7 @@ impl Rank {
         Ok(Rank { comm, kind: kind.to_owned(), rank, size, timeout_ns, no_time_limit })
     }
 
-    /// The rank after this one, round and round.
+    /// Returns the next rank in the ring.
     pub(crate) fn next(&self) -> i32 {
         (self.rank + 1) % self.size
     }
@@ -63,12 +63,12 @@ impl Rank {
         (self.rank + self.size - 1) % self.size
     }
 
-    /// Whether a message longer than its buffer is cut as the header says.
+    /// Returns true if a message longer than its buffer is truncated as the header specifies.
     pub(crate) fn cuts(&self) -> bool {
         api::cuts(&self.kind, self.no_time_limit)
     }
 
-    /// This rank of another communicator of the kind.
+    /// Returns this rank with another communicator of the kind.
     fn with(&self, comm: Comm) -> Called<Rank> {
         Rank::of(comm, &self.kind, self.timeout_ns, self.no_time_limit)
     }
@@ -91,14 +91,13 @@ impl Rank {
         call!(dtl_comm_ssend(self.comm.handle, from, count, BYTE, dest, tag))
     }
 
-    /// Receives into a buffer of so many bytes, which holds 0xA5 before; the buffer comes back
-    /// whole.
+    /// Receives into a buffer of this many bytes, preset to 0xA5. Returns the whole buffer.
     pub(crate) fn recv(&self, room: u64, source: i32, tag: i32) -> Called<Got> {
         let (got, status) = self.recv_any(room, source, tag);
         status.map(|()| got)
     }
 
-    /// Receives; the buffer comes back also if that failed.
+    /// Receives. Returns the buffer even after a failure.
     pub(crate) fn recv_any(&self, room: u64, source: i32, tag: i32) -> (Got, Called) {
         let (mut bytes, mut info) = (vec![0xA5; room as usize], api::no_info());
         let (into, told) = (bytes.as_mut_ptr().cast(), &raw mut info);
@@ -106,7 +105,7 @@ impl Rank {
         (Got { bytes, info }, status)
     }
 
-    /// Receives and compares: source, tag, size and every byte.
+    /// Receives a message and compares source, tag, size and every byte.
     pub(crate) fn expect(&self, should: &[u8], source: i32, tag: i32) -> Outcome {
         self.recv(should.len() as u64, source, tag)?.is(should, source, tag)
     }
@@ -135,7 +134,7 @@ impl Rank {
         self.isend(message(self.rank, self.next(), number, size), self.next(), tag)
     }
 
-    /// Starts to send several to the next rank: numbers, sizes and tags.
+    /// Starts to send several messages to the next rank, given by numbers, sizes and tags.
     pub(crate) fn starts(
         &self,
         messages: impl IntoIterator<Item = (u64, u64, i32)>,
@@ -143,12 +142,12 @@ impl Rank {
         messages.into_iter().map(|(number, size, tag)| self.start(number, size, tag)).collect()
     }
 
-    /// Receives from the previous rank what it started: numbers, sizes and tags.
+    /// Receives several messages from the previous rank, given by numbers, sizes and tags.
     pub(crate) fn takes(&self, messages: impl IntoIterator<Item = (u64, u64, i32)>) -> Outcome {
         messages.into_iter().try_for_each(|(number, size, tag)| self.take(number, size, tag))
     }
 
-    /// Posts receives of so many bytes from a rank, with these tags.
+    /// Posts receives of this many bytes from a rank, with these tags.
     pub(crate) fn irecvs(
         &self,
         room: u64,
@@ -158,7 +157,7 @@ impl Rank {
         tags.into_iter().map(|tag| self.irecv(room, source, tag)).collect()
     }
 
-    /// Starts to send messages of these numbers and sizes to every rank.
+    /// Starts to send messages with these numbers and sizes to every rank.
     pub(crate) fn to_all(
         &self,
         messages: impl IntoIterator<Item = (u64, u64)>,
@@ -172,22 +171,22 @@ impl Rank {
             .collect()
     }
 
-    /// Receives from a rank what it sent to all.
+    /// Receives from a rank the messages that it sent to all ranks.
     pub(crate) fn take_from(&self, other: i32, number: u64, size: u64, tag: i32) -> Outcome {
         self.expect(&message(other, self.rank, number, size), other, tag)
     }
 
-    /// What the previous rank sends as message `number`.
+    /// Returns the expected contents of message `number` from the previous rank.
     pub(crate) fn due(&self, number: u64, size: u64) -> Vec<u8> {
         message(self.previous(), self.rank, number, size)
     }
 
-    /// Receives from the previous rank what it started under this number.
+    /// Receives message `number` from the previous rank and checks it.
     pub(crate) fn take(&self, number: u64, size: u64, tag: i32) -> Outcome {
         self.expect(&self.due(number, size), self.previous(), tag)
     }
 
-    /// Waits for a receive from the previous rank of what it started under this number.
+    /// Waits for the receive of message `number` from the previous rank and checks it.
     pub(crate) fn taken(&self, flight: Flight, number: u64, size: u64, tag: i32) -> Outcome {
         self.wait(flight)?.is(&self.due(number, size), self.previous(), tag)
     }
@@ -203,7 +202,7 @@ impl Rank {
         Ok(flights.into_iter().try_for_each(|flight| self.wait(flight).map(drop))?)
     }
 
-    /// Waits for a request so long; its buffer comes back also if it failed.
+    /// Waits for a request within a time limit. Returns its buffer even after a failure.
     pub(crate) fn end(&self, mut flight: Flight, timeout_ns: u64) -> (Got, Called) {
         let mut info = api::no_info();
         let status = call!(dtl_request_wait(flight.handle, timeout_ns, &raw mut info));
@@ -214,7 +213,7 @@ impl Rank {
         (Got { bytes: std::mem::take(&mut flight.buffer), info }, status)
     }
 
-    /// Whether a request is over; it is gone then.
+    /// Returns true if a request is complete; it is then freed.
     pub(crate) fn is_done(&self, flight: &mut Flight) -> Called<bool> {
         let mut done = -1;
         call!(dtl_request_test(flight.handle, &raw mut done, ptr::null_mut()))?;
@@ -272,7 +271,7 @@ impl Rank {
         call!(dtl_comm_barrier(self.comm.handle))
     }
 
-    /// Everybody has come here, as told by messages of the test's own, whatever barriers do.
+    /// Synchronizes all ranks with messages of the test, independently of barriers.
     pub(crate) fn meet(&self, tag: i32) -> Outcome {
         let others = || (0..self.size).filter(|other| *other != self.rank);
         let sent: Vec<Flight> =
@@ -294,13 +293,13 @@ impl Rank {
 }
 
 impl Got {
-    /// Compares with message `number` of the rank that it is said to be from.
+    /// Compares with message `number` of the rank that the envelope names.
     pub(crate) fn is_due(&self, p: &Rank, number: u64, size: u64, tag: i32) -> Outcome {
         let from = self.info.source;
         self.is(&message(from, p.rank, number, size), from, tag)
     }
 
-    /// Compares everything that a receive tells.
+    /// Compares the whole envelope and the data of a receive.
     pub(crate) fn is(&self, should: &[u8], source: i32, tag: i32) -> Outcome {
         let info = &self.info;
         if info.source != source && source >= 0 {
@@ -321,7 +320,7 @@ impl Got {
     }
 }
 
-/// The contents of a message: different for every sender, receiver and number.
+/// Returns the contents of a message: different for every sender, receiver and number.
 pub(crate) fn message(from: i32, to: i32, number: u64, size: u64) -> Vec<u8> {
     pattern((from as u64) << 40 | (to as u64) << 24 | number, size)
 }

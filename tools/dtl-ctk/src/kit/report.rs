@@ -1,4 +1,4 @@
-//! What the user gets: a line for each test that did not just pass, a table, JSON, JUnit.
+//! Report for the user: a line for each test that did not simply pass, a table, JSON, JUnit.
 
 use crate::kit::catalog::COMPONENTS;
 use crate::kit::expect::{self, Expected};
@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub(crate) enum Ended {
     Passed,
     Skipped(String),
-    /// Skipped, since the backend cannot run here.
+    /// Skipped, because the backend cannot run here.
     Away(String),
     Failed(String),
     /// Not run, since others failed.
@@ -25,9 +25,9 @@ pub(crate) enum Verdict {
     Skip(String),
     NotRun(String),
     Fail(String),
-    /// It failed, as the file of expected failures says: text and reason.
+    /// Failed as listed in the file of expected failures: failure text and listed reason.
     ExpectedFailure(String, String),
-    /// It passed, though the file says that it fails: the reason given there.
+    /// Passed although listed in the file of expected failures: the listed reason.
     UnexpectedPass(String),
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Entry {
     pub(crate) test: &'static str,
     pub(crate) verdict: Verdict,
-    /// Whether it was skipped since the backend cannot run here.
+    /// Returns true if the test was skipped because the backend cannot run here.
     is_away: bool,
     pub(crate) seconds: f64,
 }
@@ -81,7 +81,7 @@ impl Entry {
         self.test.split('.').next().unwrap_or(self.test)
     }
 
-    /// The verdict's word, its word in JSON, and what there is to say.
+    /// Returns the verdict in words, its word in JSON, and the details.
     fn words(&self) -> (&'static str, &'static str, String) {
         match &self.verdict {
             Verdict::Pass => ("pass", "pass", String::new()),
@@ -118,7 +118,7 @@ impl Report {
         !self.entries.iter().any(Entry::is_bad)
     }
 
-    /// Why the backend cannot run here, if that kept tests from being run.
+    /// Returns the reason why the backend cannot run here, if tests were not run because of it.
     pub(crate) fn away(&self) -> Option<&str> {
         self.entries.iter().find_map(|entry| match &entry.verdict {
             Verdict::Skip(why) if entry.is_away => Some(why.as_str()),
@@ -158,7 +158,7 @@ impl Report {
         text
     }
 
-    /// Why tests were skipped, and how many for each reason.
+    /// Returns the reasons of skipped tests, with the number of tests for each reason.
     pub(crate) fn skips(&self) -> String {
         let mut reasons: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for entry in &self.entries {
@@ -215,7 +215,7 @@ impl Report {
     }
 }
 
-/// Text as an attribute of XML 1.0, which has no control characters.
+/// Escapes text for an attribute of XML 1.0, which allows no control characters.
 fn escaped(text: &str) -> String {
     let signs = [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\"", "&quot;")];
     let plain = text.replace(char::is_control, " ");

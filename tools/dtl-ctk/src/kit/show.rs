@@ -1,10 +1,10 @@
-//! `dtl-ctk list` and `dtl-ctk explain`: the catalog for people.
+//! `dtl-ctk list` and `dtl-ctk explain`: the catalog in readable form.
 
 use crate::kit::catalog::{self, Body, Test};
 use dtl::tooling::settings::distance;
 use std::fmt::Write;
 
-/// A line for each test that fits: name, what it takes, what is checked.
+/// Prints a line for each selected test: name, requirements, what is checked.
 pub(crate) fn list(components: &[String], patterns: &[String]) -> String {
     let fits = |test: &&Test| {
         let named = components.is_empty() || components.iter().any(|name| name == test.component());

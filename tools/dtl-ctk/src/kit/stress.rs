@@ -1,4 +1,5 @@
-//! Long tests, run with --stress only: threads that do random things at once, everything compared.
+//! Long tests, run only with --stress: threads that run random operations concurrently, with all
+//! results compared.
 
 use crate::kit::prelude::*;
 
@@ -14,7 +15,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         random_messages;
 ];
 
-/// A small generator: the same numbers for the same seed.
+/// Random number generator: the same numbers for the same seed.
 struct Random(u64);
 
 impl Random {

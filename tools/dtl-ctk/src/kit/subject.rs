@@ -1,4 +1,4 @@
-//! The backend under test, and what it says it can do.
+//! The backend under test and its reported capabilities.
 
 use crate::kit::calls::Backend;
 use crate::kit::catalog::Need;
@@ -99,8 +99,8 @@ impl Subject {
     }
 }
 
-/// A kind that can be described, and whose allocation is not answered NOT_SUPPORTED: a backend that
-/// describes nothing is not asked for more than it has.
+/// Returns a memory kind that the backend describes and can allocate (does not answer with
+/// NOT_SUPPORTED).
 fn look(backend: Backend, word: u64) -> Outcome<Option<Kind>> {
     let kind = match optional(backend.kind_info(word)) {
         Ok(None) => return Ok(None),
@@ -116,7 +116,7 @@ fn look(backend: Backend, word: u64) -> Outcome<Option<Kind>> {
     }
 }
 
-/// Bytes that differ from place to place and from seed to seed.
+/// Returns bytes that differ by position and by seed.
 pub(crate) fn pattern(seed: u64, size: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d;
     let mut bytes = Vec::with_capacity(size as usize + 8);
@@ -130,7 +130,7 @@ pub(crate) fn pattern(seed: u64, size: u64) -> Vec<u8> {
     bytes
 }
 
-/// Where two texts of bytes differ first, for a failure's text.
+/// Describes the first difference of two byte arrays, for a failure's text.
 pub(crate) fn difference(is: &[u8], should: &[u8]) -> Option<String> {
     if is.len() != should.len() {
         return Some(format!("{} bytes, expected {}", is.len(), should.len()));
@@ -145,7 +145,7 @@ pub(crate) fn difference(is: &[u8], should: &[u8]) -> Option<String> {
     ))
 }
 
-/// Waits until something is so; false: it did not become so in time.
+/// Waits until a condition holds. Returns false after the time limit.
 pub(crate) fn becomes(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
     loop {
@@ -177,7 +177,7 @@ pub(crate) fn quick(
     wrong!("{what} takes {least:?}")
 }
 
-/// Memory of this process that is in RAM now, in bytes; 0 = unknown.
+/// Returns the resident memory of this process in bytes; 0 if unknown.
 pub(crate) fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
@@ -189,19 +189,19 @@ pub(crate) fn thread_count() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// Addresses that this process has mapped, in bytes; 0 = unknown.
+/// Returns the mapped address space of this process in bytes; 0 if unknown.
 fn mapped_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmSize:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
-/// Smallest stack that a thread keeps mapped if it was not joined.
+/// Smallest stack that stays mapped for a thread that was not joined.
 const STACK: u64 = 64 << 10;
 
-/// Fails if each of many rounds leaves addresses mapped, as threads do that have ended and were not
-/// joined. The allocator maps more memory now and then, so one round without growth is enough to
-/// pass.
+/// Fails if each of many rounds leaves address space mapped, as threads do that have ended and were
+/// not joined. The allocator maps more memory now and then, so one round without growth is enough
+/// to pass.
 pub(crate) fn keeps_no_addresses(what: &str, mut round: impl FnMut() -> Outcome) -> Outcome {
     const ROUNDS: u64 = 50;
     let mut least = u64::MAX;
@@ -225,7 +225,7 @@ pub(crate) fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// Runs on a thread of its own: one that never set a device.
+/// Runs a function on a new thread, which has never set a device.
 pub(crate) fn fresh<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
     thread::scope(|scope| match scope.spawn(work).join() {
         Ok(outcome) => outcome,
@@ -233,7 +233,7 @@ pub(crate) fn fresh<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcom
     })
 }
 
-/// The same work on so many threads at once; the first failure counts.
+/// Runs the same work on this many threads concurrently. Returns the first failure.
 pub(crate) fn in_threads(count: i32, work: impl Fn(i32) -> Outcome + Sync) -> Outcome {
     let work = &work;
     thread::scope(|scope| {
@@ -246,15 +246,15 @@ pub(crate) fn in_threads(count: i32, work: impl Fn(i32) -> Outcome + Sync) -> Ou
     })
 }
 
-/// What a process may have more after many rounds than before.
+/// Limit of a process' growth over many rounds.
 pub(crate) struct Growth {
     pub(crate) bytes: u64,
     pub(crate) threads: Option<usize>,
     pub(crate) files: Option<usize>,
 }
 
-/// Runs `warm` rounds, then `rounds` more, and compares what the process has: `what` says what was
-/// made, as in "20 000 events were made and destroyed".
+/// Runs `warm` rounds, then `rounds` more, and compares the memory of the process. `what` names the
+/// objects, as in "20 000 events were made and destroyed".
 pub(crate) fn leaves_little(
     (warm, rounds): (usize, usize),
     most: &Growth,

@@ -1,4 +1,4 @@
-//! What calls on a backend take: a table for information, no test. Run with --time.
+//! Times of calls on a backend: a table for information, not a test. Run with --time.
 
 use crate::kit::calls::Backend;
 use crate::kit::exec_calls::{Event, Executor, Job, Stream};

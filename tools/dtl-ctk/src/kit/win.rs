@@ -1,5 +1,5 @@
-//! A window as tests see it: with memory of its own, and buffers that stay in place until
-//! everything is over.
+//! Safe wrapper of a window: its memory, and buffers that are not moved until all operations are
+//! complete.
 
 use crate::data::TYPES;
 use crate::kit::calls::field;
@@ -12,13 +12,13 @@ use std::ptr;
 
 const BYTE: dtl_dtype_t = DTL_DTYPE_BYTE;
 
-/// One rank's part of a window; displacements are bytes.
+/// One rank's part of a window. Displacements are in bytes.
 pub(crate) struct Win<'a> {
     handle: dtl_win_t,
     rank: &'a Rank,
     base: *mut u8,
     size: usize,
-    /// The memory, if the library did not allocate it.
+    /// Window memory, if the library did not allocate it.
     own: Option<Box<[u8]>>,
     /// What operations read and write.
     held: RefCell<Vec<Box<[u8]>>>,
@@ -67,7 +67,7 @@ impl<'a> Win<'a> {
         Win { handle, rank, base, size: size as usize, own, held: RefCell::default() }
     }
 
-    /// All ranks call it; everything is over before.
+    /// Completes all operations and destroys the window. Collective.
     pub(crate) fn end(mut self) -> Outcome {
         call!(dtl_win_destroy(self.handle))?;
         self.held.take().clear();
@@ -97,18 +97,19 @@ impl<'a> Win<'a> {
         same!(&self.own(), should, "rank {}'s memory: {}", self.rank.rank)
     }
 
-    /// Compares rank 0's memory; that of others holds zeros still.
+    /// Compares rank 0's memory; the memory of other ranks must still be zero.
     pub(crate) fn first_is(&self, should: &[u8]) -> Outcome {
         if self.rank.rank == 0 { self.own_is(should) } else { self.own_is(&vec![0; self.size]) }
     }
 
-    /// Compares the integer behind the first 8 bytes of this rank's memory.
+    /// Compares the integer after the first 8 bytes of this rank's memory.
     pub(crate) fn sum_is(&self, should: i64) -> Outcome {
         let is = self.own_integer(8);
         check!(is == should, "the sum is {is}, expected {should}")
     }
 
-    /// The same of rank 0's; that of others is zero still.
+    /// Compares the integer after the first 8 bytes of rank 0's memory; other ranks' integers must
+    /// still be zero.
     pub(crate) fn first_sum_is(&self, should: i64) -> Outcome {
         self.sum_is(if self.rank.rank == 0 { should } else { 0 })
     }
@@ -139,7 +140,7 @@ impl<'a> Win<'a> {
         same!(&self.got(slot), should, "{what}: {}")
     }
 
-    /// Writes over all buffers: what they were for is over, here.
+    /// Overwrites all buffers, because the operations are complete at the origin.
     pub(crate) fn spoil(&self) {
         self.held.borrow_mut().iter_mut().for_each(|bytes| bytes.fill(0xEE));
     }
@@ -271,7 +272,7 @@ impl<'a> Win<'a> {
         Ok(slot)
     }
 
-    /// One element; the slot of what was there before.
+    /// Compares and swaps one element. Returns the buffer of the previous value.
     pub(crate) fn compare_and_swap(
         &self,
         dtype: dtl_dtype_t,
@@ -285,7 +286,7 @@ impl<'a> Win<'a> {
         Ok(slot)
     }
 
-    /// The same of 64-bit integers, flushed; what was there before.
+    /// Compares and swaps a 64-bit integer and flushes. Returns the previous value.
     pub(crate) fn swap_now(&self, value: i64, expected: i64, target: i32, at: u64) -> Called<i64> {
         let pair = (&value.to_ne_bytes()[..], &expected.to_ne_bytes()[..]);
         let slot = self.compare_and_swap(DTL_DTYPE_INT64, pair, target, at)?;

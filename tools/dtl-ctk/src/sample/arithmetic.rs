@@ -1,5 +1,4 @@
-//! What the backend "sample" does with elements in windows: integers, bytes, bools and doubles,
-//! each by the plain formula.
+//! Arithmetic of the backend "sample" on window elements: integers, bytes, bools and doubles.
 
 use dtl_sys::*;
 
@@ -11,7 +10,7 @@ pub(crate) struct Update {
     pub(crate) size: usize,
 }
 
-/// Bytes of an element; `None`: this backend does not change such.
+/// Returns the size of an element; `None` if the backend does not support its type.
 pub(crate) fn size_of_element(dtype: dtl_dtype_t) -> Option<usize> {
     match dtype {
         DTL_DTYPE_INT8 | DTL_DTYPE_UINT8 | DTL_DTYPE_BYTE | DTL_DTYPE_BOOL => Some(1),
@@ -22,7 +21,7 @@ pub(crate) fn size_of_element(dtype: dtl_dtype_t) -> Option<usize> {
     }
 }
 
-/// A fault: signed elements taken for unsigned ones.
+/// Planted fault: signed elements treated as unsigned.
 pub(crate) fn unsigned(dtype: dtl_dtype_t) -> dtl_dtype_t {
     match dtype {
         DTL_DTYPE_INT8 => DTL_DTYPE_UINT8,
@@ -46,7 +45,7 @@ impl Update {
         }
     }
 
-    /// Big enough for a product's lowest 64 bits and for both signs.
+    /// Decodes an element. The result type holds the lowest 64 bits of a product, of either sign.
     fn decode(self, bytes: [u8; 8]) -> i128 {
         let (raw, unused) = (u64::from_le_bytes(bytes), 64 - 8 * self.size as u32);
         let is_signed = (DTL_DTYPE_INT8..=DTL_DTYPE_INT64).contains(&self.dtype);
@@ -73,7 +72,7 @@ impl Update {
         }
     }
 
-    /// A NaN of a sum or product is the positive quiet one without payload.
+    /// Computes a floating-point result. A NaN becomes the positive quiet NaN without payload.
     fn float(self, left: f64, right: f64) -> f64 {
         let plain =
             |value: f64| if value.is_nan() { f64::from_bits(0x7FF8_0000_0000_0000) } else { value };

@@ -1,5 +1,5 @@
-//! The exec table of the backend "sample": a stream is a queue with a thread, an event the fence of
-//! its latest record, a loop a few threads that take pieces.
+//! Exec table of the backend "sample": a stream is a queue with a thread, an event the fence of its
+//! latest record, a loop some threads that take chunks of the iterations.
 
 use super::launch::launch;
 use super::{Out, Ptr, Status, fault, module, put};
@@ -47,7 +47,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 type Work = Box<dyn FnOnce() -> Status + Send>;
 
-/// A piece of work, or a record of an event, which sees the stream's failure and does not change
+/// Queue entry: work, or a record of an event, which copies the stream's failure without clearing
 /// it.
 enum Item {
     Work(Work),
@@ -69,7 +69,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// A stream: its thread ends when it is destroyed and its work is done.
+/// Stream. Its thread ends when the stream is destroyed and its work is complete.
 pub(super) struct Stream {
     shared: Arc<Shared>,
 }
@@ -100,7 +100,7 @@ impl Stream {
         self.shared.changed.notify_all();
     }
 
-    /// Waits for all work; the failure is reported once.
+    /// Waits for all work. A failure is reported once.
     fn synchronize(&self) -> Status {
         if_fault!("exec.stream_synchronize.at_once" => return DTL_SUCCESS);
         let mut queue = lock(&self.shared.queue);
@@ -155,7 +155,7 @@ impl Shared {
     }
 }
 
-/// When a record was reached, and with which failure.
+/// Time at which a record was reached, and the failure before it.
 struct Fence {
     done: Mutex<Option<(dtl_status_t, u64)>>,
     changed: Condvar,
@@ -188,7 +188,7 @@ fn now_ns() -> u64 {
     BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// An event: the fence of its latest record.
+/// Event: the fence of its latest record.
 type Event = Mutex<Option<Arc<Fence>>>;
 
 pub(super) fn stream<'a>(pointer: Ptr) -> &'a Stream {

@@ -1,10 +1,10 @@
-//! Faults that the backend "sample" can be given (`dtl-ctk run --backend sample --fault NAME`),
-//! each with the test that must find it. They show what failures look like, and prove that the
-//! tests can fail.
+//! Faults that can be planted in the backend "sample" (`dtl-ctk run --backend sample --fault
+//! NAME`), each with the test that must find it. They show what failures look like, and prove that
+//! the tests can fail.
 
 use std::sync::OnceLock;
 
-/// Names, each with a test that finds the fault.
+/// Returns the names, each with a test that finds the fault.
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     include_str!("faults.txt").lines().skip(1).filter_map(|line| line.split_once(" | "))
 }
@@ -16,7 +16,7 @@ pub(crate) fn is_known(name: &str) -> bool {
 
 static CHOSEN: OnceLock<String> = OnceLock::new();
 
-/// Gives the backend this fault; false: there is none of that name.
+/// Selects the fault of the backend. Returns false if no fault has that name.
 pub(crate) fn choose(name: &str) -> bool {
     is_known(name) && CHOSEN.set(name.to_owned()).is_ok()
 }
@@ -28,7 +28,7 @@ pub(crate) fn is(name: &str) -> bool {
     chosen.is_some_and(|chosen| chosen == name)
 }
 
-/// One of two values, which a fault decides.
+/// Returns `wrong` if the fault is planted, else `right`.
 pub(crate) fn or<T>(name: &str, wrong: T, right: T) -> T {
     if is(name) { wrong } else { right }
 }

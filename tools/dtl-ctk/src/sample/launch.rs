@@ -1,4 +1,4 @@
-//! The launch slot of the backend "sample": a kernel's function over a grid, in a stream's order.
+//! Launch slot of the backend "sample": runs a kernel's function over a grid, in stream order.
 
 use super::exec::stream;
 use super::{Const, Ptr, Status, fault};
@@ -57,7 +57,7 @@ fn positions([width, height, depth]: [u32; 3]) -> impl Iterator<Item = [u32; 3]>
     (0..depth).flat_map(move |z| (0..height).flat_map(move |y| (0..width).map(move |x| [x, y, z])))
 }
 
-/// An argument's bytes in memory that is aligned to 8.
+/// Copies an argument's bytes to memory with an alignment of 8.
 fn copied(arg: Const, size: u64) -> Vec<u64> {
     let mut copy = vec![0u64; (size as usize).div_ceil(8)];
     super::memory::move_bytes(copy.as_mut_ptr().cast(), arg, size);

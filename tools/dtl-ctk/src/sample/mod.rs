@@ -1,11 +1,10 @@
-//! The backend "sample": all five components as C tables, over host memory. Two devices, DEVICE
-//! memory that the host is told not to touch, streams with a thread each, the comm table of
-//! `crate::minimal` and the slots for windows.
+//! The backend "sample": all five components as C tables, over host memory. It has two devices,
+//! DEVICE memory that is declared inaccessible to the host, streams with a thread each, the comm
+//! table of `crate::minimal`, and the slots for windows.
 //!
-//! It is what the tests of registration take apart, and the registered backend that passes all
-//! tests.
+//! The tests of registration modify its tables. As registered, it passes all tests.
 
-/// Does something if the backend has a fault: `if_fault!("memory.alloc.crashes" => abort())`, or
+/// Runs code if a fault is planted: `if_fault!("memory.alloc.crashes" => abort())`, or
 /// `if_fault!("name" if condition => ...)`.
 macro_rules! if_fault {
     ($name:literal if $condition:expr => $($then:tt)+) => {
@@ -46,7 +45,7 @@ pub(crate) type Status = dtl_status_t;
 /// Devices that it says it has.
 const DEVICES: i32 = 2;
 
-/// What slots get as `self`. The job is first: the comm slots take it for one.
+/// The `self` of all slots. The job comes first, because the comm slots take `self` for a job.
 #[repr(C)]
 pub(crate) struct State {
     job: Job,
@@ -54,7 +53,7 @@ pub(crate) struct State {
     pub(crate) destroyed: AtomicU64,
 }
 
-/// The tables, to be changed before they are registered.
+/// Tables that can be modified before they are registered.
 pub(crate) struct Parts {
     pub(crate) main: dtl_backend_vtable_t,
     pub(crate) device: dtl_device_vtable_t,
@@ -66,14 +65,14 @@ pub(crate) struct Parts {
     pub(crate) has: [bool; 5],
     /// A struct_size other than the right one.
     pub(crate) size: Option<u32>,
-    /// Words behind the main table, counted by its struct_size.
+    /// Words after the main table, included in its struct_size.
     pub(crate) tail: Option<[u64; 8]>,
     /// The same behind the memory table.
     pub(crate) memory_tail: Option<[u64; 8]>,
     pub(crate) state: &'static State,
 }
 
-/// A table with words behind it, as one block of memory.
+/// Table followed by further words, in one block of memory.
 #[repr(C)]
 struct Longer<T>(T, [u64; 8]);
 
@@ -82,7 +81,7 @@ impl Parts {
         Parts::for_ranks(1)
     }
 
-    /// With a communicator of so many ranks in this process.
+    /// Creates tables with a communicator of this many ranks in this process.
     pub(crate) fn for_ranks(ranks: u64) -> Parts {
         let (allocations, destroyed) = Default::default();
         let mut comm = minimal::table();
@@ -114,7 +113,7 @@ impl Parts {
         parts
     }
 
-    /// Leaves every optional slot and group out.
+    /// Removes all optional slots and groups.
     pub(crate) fn only_required(&mut self) {
         (self.main.is_available, self.main.supports) = (None, None);
         let dtl_device_vtable_t { count, set, get, .. } = self.device;
@@ -197,7 +196,7 @@ fn state<'a>(own: *mut c_void) -> &'a State {
     unsafe { &*own.cast::<State>() }
 }
 
-/// Puts text with its NUL into a field or buffer of so many bytes.
+/// Writes text with its NUL into a field or buffer of this many bytes.
 fn put_text(text: &str, place: *mut c_char, room: usize) {
     let count = text.len().min(room.saturating_sub(1));
     // SAFETY: the place has `room` bytes, the text `count`.
@@ -221,7 +220,7 @@ unsafe extern "C" fn destroy(own: *mut c_void) {
 }
 
 thread_local! {
-    /// Its devices differ in nothing but their number.
+    /// Current device. The devices differ only in their number.
     static CURRENT: Cell<i32> = const { Cell::new(0) };
 }
 
@@ -281,7 +280,7 @@ unsafe extern "C" fn dlpack(_: Ptr, device: i32, kind: *mut i32, id: *mut i32) -
 
 // Slots that do it wrong, for the tests of what the library makes of that.
 
-/// What `fails_with_text` says, and the reason of `is_unavailable`.
+/// Text of `fails_with_text`, and the reason of `is_unavailable`.
 pub(crate) const TEXT: &str = "vendor error 42: the card is on fire";
 pub(crate) const WHY: &str = "no card in slot 3";
 

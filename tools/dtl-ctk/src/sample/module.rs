@@ -1,6 +1,6 @@
-//! The modules slots of the backend "sample": its device computes as the host does, so the host's
-//! backend compiles for it, and a launch is work of the sample's own stream that launches there and
-//! waits.
+//! Module slots of the backend "sample". Its device computes as the host does, so the host's
+//! backend compiles for it, and a launch is work of the sample's stream that launches on the host
+//! and waits.
 
 use super::exec::stream;
 use super::memory::move_bytes;
@@ -9,7 +9,7 @@ use dtl_sys::*;
 use std::ffi::c_char;
 use std::ptr;
 
-/// A handle as a pointer of the sample's own.
+/// Converts a handle to a pointer of the sample.
 fn token(id: u64) -> Ptr {
     ptr::without_provenance_mut(id as usize)
 }
@@ -92,7 +92,7 @@ pub(super) unsafe extern "C" fn kernel_destroy(_: Ptr, kernel: Ptr) -> Status {
     dtl_kernel_destroy(dtl_kernel_t { id: kernel.addr() as u64 })
 }
 
-/// Launches on a stream of the host's and waits.
+/// Launches on a stream of the host and waits.
 fn run(kernel: dtl_kernel_t, shape: &dtl_launch_t, args: &[Vec<u64>], sizes: &[u64]) -> Status {
     let host = match host() {
         Ok(host) => host,

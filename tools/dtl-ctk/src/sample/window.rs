@@ -1,9 +1,9 @@
-//! The win_ slots of the backend "sample": ranks are threads of this process, so another's memory
-//! is a pointer away.
+//! The win_ slots of the backend "sample". Ranks are threads of this process, so the memory of
+//! another rank is directly accessible.
 //!
-//! As lazy as the header allows, so that whoever relies on more is found out: an operation only
-//! queues, at most `ROOM` of them, and calls of `test` do a few. Puts and gets overtake each other;
-//! a short put is over long before it is there.
+//! As lazy as the header allows, so that tests find code that relies on more: operations are only
+//! queued, at most `ROOM` of them, and each call of `test` executes a few. Puts and gets overtake
+//! each other; a short put completes locally long before it reaches the target.
 
 use super::arithmetic::{self, Update};
 use super::{Const, Out, Ptr, Status, fault, put};
@@ -15,7 +15,7 @@ use std::ptr;
 const ROOM: usize = 24;
 /// How many of them a call of `test` does.
 pub(super) const TURN: usize = 3;
-/// Most bytes of a put that is over at once.
+/// Largest put in bytes that completes locally at once.
 const SHORT: usize = 128;
 /// Most bytes of an element.
 pub(super) const ELEMENT: usize = 8;
@@ -36,7 +36,7 @@ struct Side {
     all: Vec<Option<Place>>,
 }
 
-/// An operation that waits. The addresses belong to the caller of the slot until it is over.
+/// Pending operation. The caller of the slot owns the addresses until the operation is complete.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiting {
     pub(super) op: u64,
@@ -53,7 +53,7 @@ pub(super) enum What {
         to: *mut u8,
         size: usize,
     },
-    /// The same of bytes that are here; nobody waits for it but a flush.
+    /// Put whose bytes were copied; only a flush waits for it.
     Short {
         bytes: [u8; SHORT],
         to: *mut u8,
@@ -94,15 +94,13 @@ pub(crate) fn transfers_only(table: &mut dtl_comm_vtable_t) {
     (table.win_atomics, table.win_accumulate, table.win_compare_and_swap) = (None, None, None);
 }
 
-/// # Safety
-/// `window` is what `create` gave, and not destroyed.
+/// # Safety `window` was returned by `create` and is not destroyed.
 unsafe fn side<'a>(window: Ptr) -> &'a mut Side {
     // SAFETY: the caller's contract.
     unsafe { &mut *window.cast::<Side>() }
 }
 
-/// # Safety
-/// `comm` is what `open` gave, and the library calls one function at a time on it.
+/// # Safety `comm` was returned by `open`, and the library calls one function at a time on it.
 pub(super) unsafe fn rank<'a>(comm: Ptr) -> &'a mut Rank {
     // SAFETY: the caller's contract.
     unsafe { minimal::rank(comm) }
@@ -174,7 +172,7 @@ unsafe extern "C" fn destroy(_: Ptr, comm: Ptr, window: Ptr) -> Status {
     if fault::is("comm.win_destroy.fails") { DTL_ERROR_BACKEND } else { DTL_SUCCESS }
 }
 
-/// The address of a place in a target's memory.
+/// Returns an address in a target's memory.
 fn address(side: &Side, target: i32, offset: u64, size: u64) -> Result<*mut u8, dtl_status_t> {
     let place = side.all.get(target as usize).copied().flatten().ok_or(DTL_ERROR_INVALID_RANK)?;
     match offset.checked_add(size) {
@@ -185,7 +183,7 @@ fn address(side: &Side, target: i32, offset: u64, size: u64) -> Result<*mut u8, 
     }
 }
 
-/// What a result has; its status ends the slot if it has none.
+/// Returns the value of a result, or returns its status from the slot.
 macro_rules! given {
     ($result:expr) => {
         match $result {
@@ -195,7 +193,7 @@ macro_rules! given {
     };
 }
 
-/// Gives an operation that is over, whatever else is under way.
+/// Returns a completed operation to the caller, whatever other operations are pending.
 fn over(rank: &mut Rank, out_op: *mut u64) -> Status {
     let op = rank.next_op();
     rank.finish(op, (0, 0, 0), DTL_SUCCESS);

@@ -1,5 +1,4 @@
-//! How the backend "sample" does what its slots for windows have queued: in calls of `test`, a few
-//! at a time.
+//! Execution of the queued window operations of the backend "sample", a few in each call of `test`.
 
 use super::arithmetic::Update;
 use super::window::{ELEMENT, TURN, Waiting, What, ended};
@@ -10,7 +9,7 @@ use std::ptr;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Does some of what waits; called by `test`.
+/// Executes some pending operations; called by `test`.
 pub(crate) fn go_on(rank: &mut Rank) {
     rank.turns += 1;
     if EARLY.into_iter().any(fault::is) && rank.turns % 64 != 0 {
@@ -38,7 +37,7 @@ pub(crate) fn go_on(rank: &mut Rank) {
     }
 }
 
-/// Faults by which something is over too early.
+/// Planted faults that complete an operation too early.
 const EARLY: [&str; 5] = [
     "comm.win_put.reads_late",
     "comm.win_get.done_early",

@@ -1,4 +1,4 @@
-//! Slots for windows that do it wrong, for the tests of what the library makes of that.
+//! Faulty slots for windows, for the tests of the library's reaction to them.
 
 use super::window::{create, put_there, rank};
 use super::{Const, Out, Ptr, Status, put};

@@ -1,5 +1,4 @@
-//! Tests of registration: tables that the kit makes, right and wrong, against the rules of the
-//! header.
+//! Tests of registration: valid and invalid tables against the rules of the header.
 
 use crate::kit::prelude::*;
 use crate::sample::Parts;
@@ -92,10 +91,10 @@ pub(crate) const REQUIRED: &[(&str, Body)] = without![
     comm: open close isend irecv test;
 ];
 
-/// The name that the tables are registered under.
+/// Name under which the tables are registered.
 const NAME: &str = "ctk.abi";
 
-/// Registers, gives the backend to the check, unregisters.
+/// Registers tables, runs the check on the backend, and unregisters it.
 pub(crate) fn registered(parts: &Parts, check: impl FnOnce(Backend) -> Outcome) -> Outcome {
     let backend = parts.register(NAME, 0)?;
     let outcome = check(backend);
@@ -112,7 +111,7 @@ fn counts_devices(backend: Backend) -> Outcome {
     Ok(backend.device_count().map(drop)?)
 }
 
-/// The registration of changed tables must fail, and the text name the field.
+/// Checks that the registration of modified tables fails with a text that names the field.
 pub(crate) fn named(change: impl FnOnce(&mut Parts), field: &str) -> Outcome {
     match Parts::with(change).register(NAME, 0) {
         Err(refused) if refused.status == BAD => {
@@ -126,7 +125,7 @@ pub(crate) fn named(change: impl FnOnce(&mut Parts), field: &str) -> Outcome {
     }
 }
 
-/// The registration of changed tables must fail with this status.
+/// Checks that the registration of modified tables fails with this status.
 fn fails(change: impl FnOnce(&mut Parts), status: i32, when: &str) -> Outcome {
     let result = Parts::with(change).register(NAME, 0);
     if let Ok(backend) = &result {

@@ -1,4 +1,4 @@
-//! Tests of what the library makes of a slot's answers. Registration itself: `abi`.
+//! Tests of the library's reaction to the results of slots. Tests of registration are in `abi`.
 
 use crate::kit::prelude::*;
 use crate::sample::{self, Parts};
@@ -38,7 +38,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         unavailable_says_why, optional_slots_have_stand_ins;
 ];
 
-/// A call on changed tables must end with DTL_ERROR_NATIVE_BACKEND.
+/// Checks that a call on modified tables fails with DTL_ERROR_NATIVE_BACKEND.
 fn no_good<T>(
     change: impl FnOnce(&mut Parts),
     call: impl FnOnce(Backend) -> Called<T>,

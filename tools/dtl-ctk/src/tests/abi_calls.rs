@@ -1,5 +1,5 @@
-//! Tests of calls with wrong handles, pointers and structs: whatever the backend, the library
-//! answers.
+//! Tests of calls with wrong handles, pointers and structs, which the library rejects for every
+//! backend.
 
 use crate::kit::prelude::*;
 
@@ -74,7 +74,7 @@ fn null_names_refused() -> Outcome {
     refused(supports, null, "supports without a name")
 }
 
-/// dtl_device_info with a struct that claims this size.
+/// Calls dtl_device_info with a struct of this size.
 fn info_sized(size: u32, status: i32) -> Outcome {
     let host = Backend::find("host")?.handle;
     let mut info = DTL_DEVICE_INFO_INIT;
@@ -127,7 +127,7 @@ fn last_error_is_the_threads() -> Outcome {
     check!(own, "\"{mine}\" and \"{theirs}\"")
 }
 
-/// Fails unless each call was refused with DTL_ERROR_INVALID_HANDLE.
+/// Fails unless each call was rejected with DTL_ERROR_INVALID_HANDLE.
 fn invalid<const N: usize>(results: [(Called, &str); N]) -> Outcome {
     let each = |(result, when)| refused(result, DTL_ERROR_INVALID_HANDLE, when);
     results.into_iter().try_for_each(each)

@@ -1,6 +1,5 @@
-//! Tests of what the library makes of a comm table's slots for windows: groups, older tables,
-//! answers that make no sense, and which way operations go then. A rank alone, whose windows are
-//! its own.
+//! Tests of a comm table's slots for windows: groups, older tables, invalid results, and the choice
+//! between slots and messages. With a single rank, whose windows are its own.
 
 use crate::api::Comm;
 use crate::kit::prelude::*;
@@ -61,8 +60,8 @@ const OWN: &str = "the backend's own put, get and atomics, locks by messages";
 const TRANSFERS: &str = "the backend's own put and get, the rest by messages";
 const MESSAGES: &str = "messages, served by whoever waits in this process";
 
-/// Registers changed tables, opens a communicator of one rank and passes a window of 64 bytes to
-/// the check.
+/// Registers modified tables, opens a communicator of one rank, and runs the check on a window of
+/// 64 bytes.
 fn with_window(change: impl FnOnce(&mut Parts), check: impl FnOnce(&Win) -> Outcome) -> Outcome {
     registered(&Parts::with(change), |_| {
         let comm = Comm::open("ctk.abi", Some((0, 1)), 10_000_000_000)?;
@@ -76,7 +75,7 @@ fn with_window(change: impl FnOnce(&mut Parts), check: impl FnOnce(&Win) -> Outc
     })
 }
 
-/// The way is this one, and what the window is for works.
+/// Checks that operations use this implementation, and that they work.
 fn goes(change: impl FnOnce(&mut Parts), way: &str) -> Outcome {
     with_window(change, |win| {
         let is = win.way()?;
@@ -110,7 +109,7 @@ fn unknown_status_is_native_backend() -> Outcome {
     )
 }
 
-/// The failure is BACKEND, with the slot's text.
+/// Checks that the failure is BACKEND, with the slot's text.
 fn says_why<T>(result: Called<T>) -> Outcome {
     let Err(told) = result else { return refused(result, DTL_ERROR_BACKEND, "a slot that fails") };
     let is_told = told.status == DTL_ERROR_BACKEND && told.text.contains(window_wrong::TEXT);

@@ -1,5 +1,5 @@
-//! Tests of collectives. The named ones aim at one fault each; those called `random` run small
-//! cases of the generator (`crate::generate`) for one operation against its serial reference.
+//! Tests of collectives. Each named test aims at one fault; those called `random` run small cases
+//! of the generator (`crate::generate`) for one operation and compare with its serial reference.
 
 use crate::case::{OPS, Op};
 use crate::case_run::CaseRun;
@@ -40,7 +40,7 @@ pub(crate) const RANDOM: &[(&str, Body)] = random![
     "ssend" Ssend, "probe" Probe
 ];
 
-/// Random cases of one operation on a duplicate.
+/// Runs random cases of one operation on a duplicate of the communicator.
 pub(crate) fn random<const OP: usize>(p: &Rank) -> Outcome {
     let run = Run::of(&format!(
         "--kind={} --ranks={} --seed=7 --cases=12 --max-bytes=32KiB --only={} --timeout={}ms",
@@ -59,7 +59,7 @@ pub(crate) fn random<const OP: usize>(p: &Rank) -> Outcome {
     }
 }
 
-/// Reduces arrays of 8-byte elements; returns the result as integers.
+/// Reduces arrays of 8-byte elements. Returns the result as integers.
 fn allreduce<T>(p: &Rank, values: &[T], dtype: i32, op: i32) -> Called<Vec<u64>> {
     let mut all = vec![0; values.len()];
     let (from, into) = (values.as_ptr().cast(), all.as_mut_ptr().cast());
@@ -67,7 +67,7 @@ fn allreduce<T>(p: &Rank, values: &[T], dtype: i32, op: i32) -> Called<Vec<u64>>
     Ok(all)
 }
 
-/// An allreduce of so many numbers, compared.
+/// Runs an allreduce of this many numbers and compares.
 pub(crate) fn sum_all(p: &Rank, count: usize) -> Outcome {
     let values = |by: u64| -> Vec<u64> { (0..count as u64).map(|at| by * (at + 3)).collect() };
     let is = allreduce(p, &values(p.rank as u64 + 1), DTL_DTYPE_UINT64, DTL_OP_SUM)?;
@@ -256,7 +256,7 @@ fn large_blocks(p: &Rank) -> Outcome {
     alltoall(p, 200_000)
 }
 
-/// A reduce_scatter where rank r gets `counts[r]` numbers.
+/// Runs a reduce_scatter in which rank r receives `counts[r]` numbers.
 fn reduce_scatter(p: &Rank, counts: &[u64], in_place: bool) -> Outcome {
     let rank = p.rank as usize;
     let (first, own): (u64, u64) = (counts[..rank].iter().sum(), counts[rank]);

@@ -1,4 +1,4 @@
-//! Tests of how communicators begin, multiply and end.
+//! Tests of creating, duplicating and destroying communicators.
 
 use crate::kit::prelude::*;
 use crate::tests::p2p::{exchange, ring};
@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         large_sent_message_is_received = |p| sent_then_closed(p, 1 << 20), stale_handle_refused;
 ];
 
-/// Opening is what comes before the first test: if it fails, all do, and this one says what it is.
+/// Opens the communicator. All other tests depend on it.
 fn opens(p: &Rank) -> Outcome {
     ring(p, 10, 1)
 }
@@ -75,7 +75,7 @@ fn nobody_has_failed(p: &Rank) -> Outcome {
     check!(failed == 0, "{failed} rank(s) of a well communicator are said to have failed")
 }
 
-/// One tag on two communicators, received in the other order.
+/// Sends with one tag on two communicators and receives in the opposite order.
 fn apart(p: &Rank, other: &Rank, size: u64) -> Outcome {
     let sends =
         [p.start(1, size, 5)?, other.isend(message(p.rank, p.next(), 2, size), p.next(), 5)?];
@@ -122,7 +122,7 @@ fn destroyed_leave_nothing(p: &Rank) -> Outcome {
     })
 }
 
-/// A part of the communicator that must have this rank.
+/// Splits off a part of the communicator in which this rank must be.
 fn part(p: &Rank, color: i32, key: i32) -> Outcome<Rank> {
     match p.split(color, key)? {
         Some(part) => Ok(part),
@@ -186,7 +186,7 @@ fn many_pending_receives(p: &Rank) -> Outcome {
     ring(p, 100, 1)
 }
 
-/// The sender destroys its communicator right after the send.
+/// Destroys the sender's communicator directly after the send.
 fn sent_then_closed(p: &Rank, size: u64) -> Outcome {
     let dup = p.dup()?;
     if p.rank == 0 {

@@ -1,5 +1,6 @@
 //! Tests of a second open in the same job, of an open with a missing rank, and of files left in
-//! shared folders. The first open: `comm_lifecycle`; warnings and open files: `lifecycle`.
+//! shared folders. The first open is tested in `comm_lifecycle`, warnings and open files in
+//! `lifecycle`.
 
 use crate::api::Comm;
 use crate::kit::prelude::*;
@@ -19,7 +20,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         leaves_no_names;
 ];
 
-/// Another one in the job that the first is of, opened by this thread alone, as programs do.
+/// Opens another communicator in the job of the first, on this thread alone, as programs do.
 fn again(p: &Rank) -> Outcome<Rank> {
     on_its_own(p)?;
     let other = accepted(p, Comm::open(&p.kind, None, p.timeout_ns))?;
@@ -61,8 +62,8 @@ fn one_after_the_other(p: &Rank) -> Outcome {
     Ok(())
 }
 
-/// Opens with one rank missing. Under a name of its own, and as often on all ranks: who counts
-/// stays in step.
+/// Opens with one rank missing. The job has its own name, and all ranks open equally often, so that
+/// their sequence numbers agree.
 fn missing(p: &Rank, limit: Duration) -> Outcome<(String, Duration)> {
     on_its_own(p)?;
     if p.kind == "self" {
@@ -91,7 +92,7 @@ fn missing(p: &Rank, limit: Duration) -> Outcome<(String, Duration)> {
     }
 }
 
-/// How often something is so, over all ranks.
+/// Returns the number of ranks on which a condition holds.
 pub(crate) fn ranks_with(p: &Rank, is_so: bool) -> Outcome<usize> {
     let all = p.comm.gather_all([u64::from(is_so), 0], p.size as u64)?;
     Ok(all.iter().filter(|[is_so, _]| *is_so != 0).count())
@@ -166,7 +167,7 @@ fn small_leaves_at_once(p: &Rank) -> Outcome {
     )
 }
 
-/// The folders where a forgotten file would be.
+/// Returns the folders in which files could be left.
 fn folders() -> Vec<PathBuf> {
     let mut folders = vec![PathBuf::from("/dev/shm"), PathBuf::from("/tmp"), std::env::temp_dir()];
     folders.extend(std::env::current_dir());
@@ -181,8 +182,8 @@ fn names() -> HashSet<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// The user's names that come with the work and stay. The ranks are in step: none works while
-/// another one looks.
+/// Returns the user's files that appear during the work and stay. All ranks are synchronized: none
+/// works while another one looks.
 fn left_by(p: &Rank, work: impl FnOnce() -> Outcome) -> Outcome<Vec<PathBuf>> {
     p.barrier()?;
     let before = names();
@@ -194,7 +195,7 @@ fn left_by(p: &Rank, work: impl FnOnce() -> Outcome) -> Outcome<Vec<PathBuf>> {
     Ok(names().difference(&before).filter(|path| is_ours(path)).cloned().collect())
 }
 
-/// Whether the name tells that it is from here: the job or the process is in it.
+/// Returns true if the name contains this job or process.
 fn is_marked(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (job, pid) = (std::env::var("DTL_JOB").unwrap_or_default(), std::process::id().to_string());
@@ -202,8 +203,8 @@ fn is_marked(path: &Path) -> bool {
     (job.len() > 4 && name.contains(&job)) || (pid.len() > 3 && has_pid)
 }
 
-/// Other programs make files, too. So names count that come to a folder each time a communicator is
-/// opened and closed, while none come when nothing happens for as long.
+/// Checks that no files are left. Other programs create files, too. Therefore only names count that
+/// appear each time a communicator is opened and closed, but not in an equally long idle time.
 fn leaves_no_names(p: &Rank) -> Outcome {
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! First stage for a comm table: five slots, called in the way in which the library calls them.
+//! First stage of a comm table: calls of the five slots in the way of the library.
 
 use crate::kit::prelude::*;
 use crate::kit::slot_comm::{Op, SlotComm};
@@ -52,10 +52,10 @@ fn any_source(comm: &SlotComm) -> Outcome {
 const MESSAGES: u64 = 200;
 /// The largest frame of the library's.
 const FRAME: usize = 8192;
-/// Receives that are posted, and sends of a rank that are in flight.
+/// Number of posted receives, and of sends in flight, of one rank.
 const AT_ONCE: usize = 8;
 
-/// Sizes go round, so that short messages follow long ones.
+/// Returns message `number`. Sizes cycle, so that short messages follow long ones.
 fn frame(from: i32, number: u64) -> Vec<u8> {
     let mut bytes =
         pattern((from as u64) << 32 | number, [8, FRAME as u64, 100, 4096][number as usize % 4]);
@@ -118,7 +118,7 @@ fn one_word_keeps_order(comm: &SlotComm) -> Outcome {
     Ok(())
 }
 
-/// Compares a message with the one that is next of its sender.
+/// Compares a message with the next one of its sender.
 fn check(bytes: &[u8], from: i32, expected: u64) -> Outcome {
     let number = bytes.first_chunk().map_or(u64::MAX, |first| u64::from_le_bytes(*first));
     ensure!(
@@ -129,13 +129,14 @@ fn check(bytes: &[u8], from: i32, expected: u64) -> Outcome {
     unspoilt(bytes, &frame(from, expected), &format!("message {expected} of rank {from}"))
 }
 
-/// A receive that is over must have left these bytes.
+/// Checks the bytes of a completed receive.
 fn unspoilt(is: &[u8], should: &[u8], what: &str) -> Outcome {
     let text = "too early, or its bytes were changed";
     same!(is, should, "test completed the receive of {what} {text}: {}")
 }
 
-/// As large messages travel: under a word of their own, to a receive that is posted before.
+/// Transfers a large message in the library's way: with its own match word, to a receive that is
+/// posted before.
 fn one_mib(comm: &SlotComm) -> Outcome {
     let bytes = |rank: i32| pattern(rank as u64 + 1, 1 << 20);
     let receive = comm.receive(1 << 20, comm.previous(), LARGE)?;

@@ -1,5 +1,5 @@
-//! Tests of what devices tell of themselves, and of waiting for them. Counting and choosing:
-//! `device`.
+//! Tests of device properties, and of synchronizing devices. Counting and selecting devices is
+//! tested in `device`.
 
 use crate::kit::prelude::*;
 
@@ -105,12 +105,12 @@ fn info_beyond(s: &Subject) -> Outcome {
     refused(s.backend.device_info(-1), DTL_ERROR_OUT_OF_BOUNDS, "info(-1)")
 }
 
-/// How many devices have memory of their own; without a device table all memory is that of one.
+/// Returns the number of devices with their own memory; without a device table there is one.
 fn memories(s: &Subject) -> i32 {
     if s.has("device") { s.devices } else { 1 }
 }
 
-/// A check of every device's memory, for backends that tell it.
+/// Checks every device's memory, for backends that report it.
 fn each_memory(s: &Subject, check: impl Fn(i32, (u64, u64)) -> Outcome) -> Outcome {
     for device in 0..memories(s) {
         match optional(s.backend.device_memory(device))? {
@@ -158,7 +158,7 @@ fn total_agrees_with_info(s: &Subject) -> Outcome {
     })
 }
 
-/// Streams with slow work, then a wait for the device.
+/// Queues slow work on streams, then synchronizes the device.
 fn sync_after(backend: Backend, streams: usize) -> Outcome {
     let started: Vec<Stream> =
         (0..streams).map(|_| Stream::new(backend, 0)).collect::<Result<_, _>>()?;

@@ -1,4 +1,4 @@
-//! Tests of events: when they are complete, what they carry, what time they tell.
+//! Tests of events: completion, failures, times.
 
 use crate::kit::prelude::*;
 
@@ -203,7 +203,7 @@ fn sync_twice(s: &Subject) -> Outcome {
     })
 }
 
-/// Waits for an event that cannot come, for so many milliseconds; how long that took.
+/// Waits for an event that cannot complete. Returns the time that it took.
 fn in_vain(s: &Subject, ms: u64) -> Outcome<Duration> {
     let (_stream, event, hold) = held(s)?;
     let begin = Instant::now();
@@ -235,8 +235,8 @@ fn wait_long_returns_early(s: &Subject) -> Outcome {
     })
 }
 
-/// A stream whose work has failed: a kernel's, which the backend does itself if it launches. What
-/// callbacks answer is the library's to carry.
+/// Creates a stream whose work has failed: a kernel's, if the backend launches kernels itself,
+/// because statuses of callbacks are carried by the library.
 pub(crate) fn failed(s: &Subject) -> Outcome<(Stream, Kernel)> {
     if !s.computes {
         skip!("the backend computes nothing, so nothing fails in it");
@@ -275,7 +275,8 @@ fn failure_of_another_stream_stays_there(s: &Subject) -> Outcome {
     check!(sick.synchronize().is_err(), "the failure was not reported at all")
 }
 
-/// Two events around so many milliseconds of work; what they and the test's clock say.
+/// Records two events around work of this duration. Returns the times of the events and of the
+/// test's clock.
 fn timed(s: &Subject, ms: u64) -> Outcome<(u64, u64)> {
     let (stream, start, stop) = (stream(s)?, event(s)?, event(s)?);
     stream.callback(slow(1))?;
@@ -339,7 +340,7 @@ fn elapsed_without_timing_refused(s: &Subject) -> Outcome {
     refused(other.elapsed(&one), DTL_ERROR_INVALID_ARGUMENT, "to an event without timing")
 }
 
-/// Records an event on a new stream behind a job.
+/// Records an event on a new stream after a job.
 fn after(s: &Subject, job: &'static Job) -> Outcome<(Stream, Event)> {
     let stream = stream(s)?;
     stream.callback(job)?;

@@ -292,7 +292,7 @@ fn fold(acc: u64, index: u64) -> u64 {
     acc.wrapping_mul(31).wrapping_add(index ^ 0x5bd1)
 }
 
-/// The same reduction, one piece after another.
+/// Returns the same reduction, computed serially.
 fn serial(length: u64, grain: u64) -> u64 {
     let starts = (0..length).step_by(grain as usize);
     let parts = starts.map(|from| (from..length.min(from + grain)).fold(0, fold));
@@ -329,7 +329,7 @@ fn all_counted(s: &Subject, loops: &[(u64, u64, u64)]) -> Outcome {
     loops.iter().try_for_each(|(begin, length, grain)| counted(&executor, *begin, *length, *grain))
 }
 
-/// Returns a loop body that counts its iterations after so many milliseconds.
+/// Returns a loop body that sleeps and then counts its iterations.
 fn adding(count: &'static AtomicU64, ms: u64) -> impl Fn(u64, u64) -> i32 + Copy {
     move |from, to| {
         if ms > 0 {

@@ -1,4 +1,4 @@
-//! Tests of launches: every thread of the grid, its arguments, its place.
+//! Tests of launches: every thread of the grid runs, with its arguments and its indices.
 
 use crate::kit::prelude::*;
 
@@ -123,7 +123,7 @@ fn no_shared_memory_is_null(s: &Subject) -> Outcome {
     checked(s, launch, "shared is not NULL", |thread| thread.context.shared.is_null())
 }
 
-/// Launches once with these numbers; what the kernel saw of them.
+/// Launches once with these arguments. Returns the values that the kernel received.
 fn numbers_seen(s: &Subject, numbers: &[u64]) -> Outcome<Vec<u64>> {
     let (seen, count) = (Notes::new(), numbers.len());
     let bytes: Vec<[u8; 8]> = numbers.iter().map(|number| number.to_le_bytes()).collect();
@@ -281,7 +281,7 @@ fn from_threads_at_once(s: &Subject) -> Outcome {
     in_threads(8, |_| (0..5).try_for_each(|_| counted(s, [20, 1, 1], [3, 2, 1])))
 }
 
-/// Launches so many blocks that each sleep and count themselves.
+/// Launches this many blocks, each of which sleeps and counts itself.
 fn slow_launch(s: &Subject, stream: &Stream, blocks: u32) -> Outcome<(Kernel, &'static AtomicU64)> {
     let runs = counter();
     let kernel = Kernel::new(s.backend, |_| {

@@ -1,5 +1,6 @@
-//! Tests of memory that operations keep: a few bytes for each message are nothing in a short run,
-//! and the end of a long one. Opening and closing: `lifecycle`, `comm_lifecycle`.
+//! Tests of memory that operations do not release: a few bytes for each message are harmless in a
+//! short run and fatal in a long one. Opening and closing is tested in `lifecycle` and
+//! `comm_lifecycle`.
 
 use crate::kit::malloc::malloc_bytes;
 use crate::kit::prelude::*;
@@ -11,18 +12,19 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         large_messages_keep_no_memory = |p| keeps_nothing(p, 60, 20 << 10);
 ];
 
-/// Rounds at most, and the first ones that do not count: pools grow in them.
+/// Largest number of rounds, and the number of first rounds that are ignored, because pools grow in
+/// them.
 const ROUNDS: usize = 14;
 const WARM: usize = 2;
-/// Messages of each rank that are under way at once: where ranks take turns on a core, each turn is
-/// a few of them.
+/// Number of each rank's messages in flight. Ranks that take turns on a core process a few of them
+/// in each turn.
 const TOGETHER: u32 = 20;
-/// Growth for each message that is less than any leak: malloc's blocks have 32 bytes, and some
+/// Growth for each message that is less than any leak: malloc's blocks have 32 bytes, and several
 /// messages may travel as one.
 const LEAST: u32 = 8;
 
-/// Sends in rounds, until memory has not grown in one of them. What grows in every one, and with
-/// the messages, is a leak: caches and pools come to an end.
+/// Sends in rounds until memory has not grown in one of them. Growth in every round, in proportion
+/// to the messages, is a leak: caches and pools reach their limits.
 fn keeps_nothing(p: &Rank, messages: u32, bytes: u64) -> Outcome {
     let sent = vec![7; bytes as usize];
     let mut grown = Vec::new();
@@ -47,7 +49,7 @@ fn keeps_nothing(p: &Rank, messages: u32, bytes: u64) -> Outcome {
     )
 }
 
-/// A few messages to the next rank and from the one before.
+/// Sends some messages to the next rank and receives as many from the previous one.
 fn some(p: &Rank, bytes: &[u8]) -> Outcome {
     let sends: Vec<_> =
         (0..TOGETHER).map(|_| p.isend(bytes.to_vec(), p.next(), 1)).collect::<Result<_, _>>()?;

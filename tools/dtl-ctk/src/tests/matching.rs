@@ -1,4 +1,4 @@
-//! Tests of matching: which receive takes which message.
+//! Tests of matching: which receive matches which message.
 
 use crate::kit::prelude::*;
 use crate::tests::p2p::ring;
@@ -33,7 +33,7 @@ fn tag_selects(p: &Rank) -> Outcome {
     p.done(sends)
 }
 
-/// These tags, sent in order and received in reverse.
+/// Sends these tags in order and receives them in reverse.
 fn reversed(p: &Rank, tags: &[i32], size: u64) -> Outcome {
     let messages = || (0..).zip(tags).map(|(number, tag)| (number, size, *tag));
     let sends = p.starts(messages())?;
@@ -111,7 +111,7 @@ fn any_tag_and_tag_by_turns(p: &Rank) -> Outcome {
     p.done(sends)
 }
 
-/// Two posted receives for one message each; which is first decides.
+/// Posts two receives for one message each; posting order decides.
 fn posted(p: &Rank, first: i32, second: i32) -> Outcome {
     let dup = p.dup()?;
     for size in [50, 30_000] {
@@ -175,7 +175,7 @@ fn any_source_tells_the_sender(p: &Rank) -> Outcome {
     Ok(())
 }
 
-/// Takes the messages of `all_to_all` from any source; each sender's in order.
+/// Receives the messages of `all_to_all` from any source, in order for each sender.
 fn take_all(
     p: &Rank,
     rounds: u64,
@@ -252,7 +252,7 @@ fn any_source_and_source_by_turns(p: &Rank) -> Outcome {
     p.done(sends)
 }
 
-/// Rank 1 says early that it sends, and does nothing more for a while; rank 2 is quick.
+/// Tests a rank 1 that announces a send early and then pauses, while rank 2 sends at once.
 fn large_of_a_late_sender(p: &Rank) -> Outcome {
     const SIZE: u64 = 300_000;
     for number in 0..5 {

@@ -1,10 +1,9 @@
-//! Tests of the memory table that hold for a backend as a whole. Those of each kind:
-//! `memory_kinds`.
+//! Tests of the memory table of a backend as a whole. Tests of each kind are in `memory_kinds`.
 
 use crate::kit::prelude::*;
 use crate::tests::memory_kinds::are_apart;
 
-/// A memory kind that nobody registers: no member has the value 0.
+/// Memory kind that is never registered: no member has the value 0.
 const NO_KIND: u64 = 0x0001_0000_0000_0000;
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![

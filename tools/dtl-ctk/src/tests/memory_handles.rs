@@ -1,6 +1,6 @@
-//! Tests of memory that crosses to other processes: export_handle, import_handle, close_handle; and
-//! to other drivers: export_dmabuf. Here a process imports what it has exported itself; a backend
-//! that cannot do that says so, and the tests that need it are skipped.
+//! Tests of memory that is shared with other processes (export_handle, import_handle, close_handle)
+//! and with other drivers (export_dmabuf). Here a process imports its own export. Tests are skipped
+//! if the backend does not support that.
 
 use crate::kit::prelude::*;
 use std::fs::File;
@@ -31,7 +31,8 @@ fn import(s: &Subject, handle: &dtl_mem_handle_t) -> Called<Block> {
     Ok(Block { backend: s.backend, pointer: out.cast(), size })
 }
 
-/// A block of each exportable kind, with its handle and a second block that was imported from that.
+/// Returns a block of each exportable kind, with its handle and a second block imported from the
+/// handle.
 fn pairs(s: &Subject) -> Outcome<Vec<(Block, dtl_mem_handle_t, Block)>> {
     aligned_pairs(s, 0)
 }
@@ -98,8 +99,8 @@ fn aligned_as_exported(s: &Subject) -> Outcome {
     Ok(())
 }
 
-/// The dma-buf of a range, and where that begins in it; `None`: the backend, or this memory, has
-/// none.
+/// Returns the dma-buf of a range and the offset of the range; `None` if the backend, or this
+/// memory, has none.
 fn dmabuf(block: &Block, begin: u64) -> Called<Option<(File, u64)>> {
     let (mut fd, mut offset) = (-1, 0);
     let size = block.size - begin;
@@ -108,7 +109,7 @@ fn dmabuf(block: &Block, begin: u64) -> Called<Option<(File, u64)>> {
     Ok(optional(made)?.map(|()| (unsafe { File::from_raw_fd(fd) }, offset)))
 }
 
-/// A block of each kind that has one, of 70 000 bytes.
+/// Returns a block of 70 000 bytes of each kind that has a dma-buf.
 fn with_dmabuf(s: &Subject) -> Outcome<Vec<Block>> {
     let mut found = Vec::new();
     for kind in &s.kinds {
@@ -189,7 +190,7 @@ fn is_exportable(kind: &Kind) -> bool {
     kind.properties & DTL_MEMORY_EXPORTABLE != 0
 }
 
-/// Frees the exporter or the import and checks that the other one keeps its bytes.
+/// Frees the exported block or the import, and checks that the other one keeps its bytes.
 fn kept_by(s: &Subject, gone_first: bool, seed: u64, what: &str) -> Outcome {
     for (first, _, second) in pairs(s)? {
         let bytes = pattern(seed, first.size);

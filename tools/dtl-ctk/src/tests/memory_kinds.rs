@@ -1,5 +1,4 @@
-//! Tests of each memory kind: what is taken, whether it keeps what is written, whether it comes
-//! back.
+//! Tests of each memory kind: allocation, contents, release.
 
 use crate::kit::prelude::*;
 

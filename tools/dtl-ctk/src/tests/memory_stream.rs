@@ -1,5 +1,5 @@
-//! Tests of memory in a stream's order, of host memory that a backend is told of, and of
-//! prefetches. A backend without the slots has the library's way, to which the same rules apply.
+//! Tests of stream-ordered allocation, registered host memory, and prefetches. If a backend has no
+//! slots for them, the library's generic implementation follows the same rules.
 
 use crate::kit::prelude::*;
 

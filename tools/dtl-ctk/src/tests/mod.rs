@@ -1,6 +1,6 @@
-//! The named tests, a file for each part of the interface. A test is one short function with the
-//! name of the test behind its component and slot. The table at the top of a file has the names;
-//! what a test checks, and the rule of the header that it comes from, is in `catalog.txt`.
+//! The named tests, one file for each part of the interface. A test is a short function with the
+//! last part of the test's name. The table at the top of a file lists the tests. `catalog.txt` has
+//! what each test checks, and the rule of the header.
 
 use crate::kit::catalog::Body;
 use crate::kit::stress;
@@ -79,7 +79,7 @@ const TABLES: &[&[(&str, Body)]] = &[
     stress::TESTS,
 ];
 
-/// Names and functions of all tests but those of memory kinds.
+/// Returns the names and functions of all tests, except those of memory kinds.
 pub(crate) fn functions() -> impl Iterator<Item = &'static (&'static str, Body)> {
     TABLES.iter().copied().flatten()
 }
@@ -90,8 +90,8 @@ pub(crate) fn body(name: &str) -> Option<Body> {
     exact.map(|(_, body)| *body).or_else(|| of_kinds(name))
 }
 
-/// The function of a test whose name has a memory kind, or two: memory.host.aligned_as_asked,
-/// transfer.copy.program_to_device.large.
+/// Returns the function of a test whose name contains one or two memory kinds:
+/// memory.host.aligned_as_asked, transfer.copy.program_to_device.large.
 fn of_kinds(name: &str) -> Option<Body> {
     fn find<F: Copy>(table: &[(&str, F)], test: &str) -> Option<F> {
         table.iter().find(|(known, _)| *known == test).map(|(_, function)| *function)

@@ -1,4 +1,4 @@
-//! Tests of kernels from source: the modules slots of an exec table, with text that any backend
+//! Tests of kernels from source: the module slots of an exec table, with source that every backend
 //! compiles (dtl_kernel.h).
 
 use crate::kit::prelude::*;
@@ -19,10 +19,10 @@ const ADD: &CStr = c"#include \"dtl_kernel.h\"\n\
 /// What is tested instead of [`ADD`].
 pub(crate) static KERNELS: OnceLock<Kernels> = OnceLock::new();
 
-/// The signature of a kernel whose results are known.
+/// Signature of a kernel with known results.
 const ADDS: &str = "pi";
 
-/// The file that was named, with its language.
+/// Returns the contents of the file of --binary, with its language.
 fn binary() -> Outcome<Option<(Vec<u8>, dtl_enum_word_t)>> {
     let Some(path) = KERNELS.get().and_then(|kernels| kernels.binary.as_ref()) else {
         return Ok(None);
@@ -42,7 +42,7 @@ fn signature() -> &'static str {
     KERNELS.get().and_then(|kernels| kernels.signature.as_deref()).unwrap_or(ADDS)
 }
 
-/// The module that is tested: the file's, or the kit's own source.
+/// Compiles the module under test: the file's, or the kit's own source.
 fn module(s: &Subject) -> Outcome<Module> {
     match binary()? {
         Some((bytes, language)) => Ok(compile(s, &bytes, language)?),
@@ -123,7 +123,7 @@ fn size_of_argument(letter: char, rest: &mut std::str::Chars) -> usize {
     }
 }
 
-/// Launches a kernel of any signature once, on 4000 bytes and zeros.
+/// Launches a kernel of any signature once, with 4000 bytes and zeros.
 fn launched(s: &Subject) -> Outcome {
     let (stream, kind) = (Stream::new(s.backend, 0)?, memory_kind(s)?);
     let block = s.backend.alloc(kind, 4000, 0)?;

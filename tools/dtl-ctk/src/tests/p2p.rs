@@ -1,4 +1,4 @@
-//! Tests of messages: what arrives, where, in which order, and what does not.
+//! Tests of messages: contents, destination, order, and errors.
 
 use crate::kit::prelude::*;
 
@@ -39,14 +39,14 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         huge_sent_buffer_may_change = |p| reused(p, 24 << 20, 3), receive_of_zeros_is_written;
 ];
 
-/// Round the ring: everybody sends to the next and receives from the one before.
+/// Sends to the next rank and receives from the previous one.
 pub(crate) fn ring(p: &Rank, size: u64, tag: i32) -> Outcome {
     let got =
         p.sendrecv(&message(p.rank, p.next(), size, size), p.next(), size, p.previous(), tag)?;
     got.is(&p.due(size, size), p.previous(), tag)
 }
 
-/// Exchanges a message round the ring with requests.
+/// Exchanges a message around the ring with requests.
 pub(crate) fn exchange(p: &Rank, number: u64, size: u64, tag: i32) -> Outcome {
     let send = p.start(number, size, tag)?;
     p.take(number, size, tag)?;
@@ -156,7 +156,7 @@ fn tag_out_of_range_refused(p: &Rank) -> Outcome {
     Ok(())
 }
 
-/// Messages of these sizes to the next rank, received in order.
+/// Sends messages of these sizes to the next rank and receives them in order.
 fn in_order(p: &Rank, sizes: &[u64], tag: i32) -> Outcome {
     let messages = || (0..).zip(sizes).map(|(number, size)| (number, *size, tag));
     let sends = p.starts(messages())?;
@@ -241,7 +241,8 @@ fn truncated(p: &Rank, sizes: &[(u64, u64)]) -> Outcome {
     Ok(())
 }
 
-/// What holds of every kind: the status, the bytes behind the buffer, the messages that follow.
+/// Checks the rules of truncation that hold for every kind: the status, the bytes behind the
+/// buffer, the following messages.
 fn truncation_reported(p: &Rank, sizes: &[(u64, u64)]) -> Outcome {
     for &(size, room) in sizes {
         let send = p.start(size, size, 1)?;
@@ -271,7 +272,8 @@ fn works_after_truncation(p: &Rank) -> Outcome {
     Ok(())
 }
 
-/// Sends, changes the buffer as soon as that is allowed, and only then lets the receiver begin.
+/// Sends, overwrites the buffer as soon as the send is complete, and only then lets the receiver
+/// begin.
 fn reused(p: &Rank, size: u64, rounds: u64) -> Outcome {
     for number in 0..rounds {
         let receive = (number % 2 == 0).then(|| p.irecv(size, p.previous(), 1)).transpose()?;

@@ -1,5 +1,4 @@
-//! Tests of the rest of point to point: synchronous sends, probes, time limits, withdrawal, late
-//! partners.
+//! Tests of synchronous sends, probes, time limits, cancellation, and late peers.
 
 use crate::kit::prelude::*;
 use crate::tests::p2p::{exchange, ring};

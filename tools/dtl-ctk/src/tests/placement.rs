@@ -1,8 +1,8 @@
-//! Tests of which device memory comes from, for backends with more than one.
+//! Tests of the device of an allocation, for backends with several devices.
 
 use crate::kit::prelude::*;
 
-/// More than a backend may have cached without telling.
+/// Size of an allocation, larger than memory that a backend may keep in unreported caches.
 const SIZE: u64 = 24 << 20;
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![

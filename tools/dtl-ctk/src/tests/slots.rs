@@ -1,5 +1,5 @@
-//! First stage: every slot of the tables of one process is called once, by itself. A slot that
-//! crashes, hangs or throws is named, and no other test is run.
+//! First stage: calls every slot of the tables of one process on its own. A slot that crashes,
+//! hangs or throws is named, and no other test is run.
 
 use crate::kit::prelude::*;
 use crate::kit::vtables::{Vtables, slot};
@@ -62,7 +62,7 @@ struct Own<'a> {
 const SIZE: u64 = 64;
 
 impl<'a> Own<'a> {
-    /// `None`: the table does not have the kind.
+    /// Returns the memory of a kind; `None` if the table does not have the kind.
     fn new(vtables: &'a Vtables, kind: dtl_enum_word_t) -> Outcome<Option<Own<'a>>> {
         let alloc = vtables.tables.memory.as_ref().and_then(|table| table.alloc);
         let Some(alloc) = alloc else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Tests of streams: order, waiting, failures, ends.
+//! Tests of streams: order, waiting, failures, destruction.
 
 use crate::kit::prelude::*;
 
@@ -92,7 +92,7 @@ fn default_stays_the_same(s: &Subject) -> Outcome {
     check!(job.runs() == 1, "work in the default stream ran {} times", job.runs())
 }
 
-/// A stream's own pointer, for backends that have streams.
+/// Returns the native stream, for backends that have streams.
 fn native_of(stream: &Stream) -> Outcome<*mut std::ffi::c_void> {
     match optional(stream.native())? {
         Some(native) => Ok(native),

@@ -1,4 +1,5 @@
-//! Tests of asking a stream, and of streams that wait for events. Order, failures, ends: `stream`.
+//! Tests of querying streams, and of streams that wait for events. Order, failures and destruction
+//! are tested in `stream`.
 
 use crate::kit::prelude::*;
 use crate::tests::event::failed;

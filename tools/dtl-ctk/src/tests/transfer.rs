@@ -1,4 +1,4 @@
-//! Tests of copies and fills that wait: every direction, every length, nothing beside.
+//! Tests of blocking copies and fills: every direction, many lengths, no bytes beyond the range.
 
 use crate::kit::prelude::*;
 use std::ffi::c_void;
@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         contents_arrive;
 ];
 
-/// The tests of copies from one kind to another.
+/// Tests of copies from one kind to another.
 pub(crate) const COPIES: &[(&str, Between)] = named![
     exact_bytes,
     nothing_beside =
@@ -53,7 +53,7 @@ impl Side {
     }
 }
 
-/// Copies `size` bytes between offsets of larger areas and compares all of both sides.
+/// Copies `size` bytes between offsets of larger areas and compares all bytes of both areas.
 fn arrives(
     s: &Subject,
     (from, to): (u64, u64),
@@ -101,7 +101,7 @@ fn source_stays(s: &Subject, (from, to): (u64, u64)) -> Outcome {
     same!(&src.contents()?, &source, "the source changed: {}")
 }
 
-/// An allocation of whatever kind there is, with these contents.
+/// Allocates memory of any available kind with these contents.
 pub(crate) fn some(s: &Subject, contents: &[u8]) -> Outcome<Block> {
     let Some(kind) = s.kind(DTL_MEMORY_DEVICE).or(s.kinds.first().copied()) else {
         skip!("it has no memory")

@@ -1,4 +1,4 @@
-//! Tests of pitched copies, fills, and copies and fills on streams.
+//! Tests of pitched copies and fills, and of copies and fills on streams.
 
 use crate::kit::prelude::*;
 use crate::tests::transfer::{Side, some};
@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         exact_bytes, in_order_with_copies;
 ];
 
-/// The tests of pitched copies from one kind to another.
+/// Tests of pitched copies from one kind to another.
 pub(crate) const PITCHED_COPIES: &[(&str, Between)] = named![
     rows_arrive =
         |s, kinds| { each_rows(s, kinds, &[((64, 10), (64, 64)), ((100, 33), (100, 100))]) },
@@ -44,7 +44,7 @@ fn each_rows(s: &Subject, kinds: (u64, u64), areas: &[Area]) -> Outcome {
     areas.iter().try_for_each(|(size, pitches)| check_rows(s, kinds, *size, *pitches))
 }
 
-/// Copies `height` rows between areas with these pitches, all of both compared.
+/// Copies `height` rows between areas with these pitches, and compares all bytes of both areas.
 fn check_rows(
     s: &Subject,
     (from, to): (u64, u64),
@@ -130,7 +130,7 @@ fn between_two_blocks(s: &Subject) -> Outcome {
     holds(&one, &bytes, "the source")
 }
 
-/// A job that sleeps, then writes bytes into a buffer that the test leaks.
+/// Creates a job that sleeps, then writes bytes into a leaked buffer.
 fn slow_writer(bytes: &'static [u8]) -> (&'static Job, *const u8) {
     let place: &'static mut [u8] = Box::leak(vec![0u8; bytes.len()].into_boxed_slice());
     let address = place.as_mut_ptr().expose_provenance();

@@ -1,6 +1,6 @@
-//! Tests of windows: puts and gets. They hold for every kind, whether the backend has slots for
-//! windows or messages do it. Flushes, locks, making and ending: `win_sync`; what accumulates:
-//! `win_atomics`.
+//! Tests of puts and gets on windows. They hold for every kind, whether the backend has slots for
+//! windows or the library uses messages. Flushes, locks and creation are tested in `win_sync`,
+//! accumulates in `win_atomics`.
 
 use crate::kit::prelude::*;
 
@@ -12,7 +12,8 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         get_from_every_target, many_gets_without_a_flush, get_request_is_there, put_and_get_mixed;
 ];
 
-/// Runs a test with a window of each sort: memory of the program's, memory of the library's.
+/// Runs a test with a window of each sort: over memory of the program, and allocated by the
+/// library.
 pub(crate) fn both(p: &Rank, size: u64, test: impl Fn(&Win) -> Outcome) -> Outcome {
     for win in [Win::given(p, size)?, Win::allocated(p, size)?] {
         win.fence()?;
@@ -25,7 +26,7 @@ pub(crate) fn both(p: &Rank, size: u64, test: impl Fn(&Win) -> Outcome) -> Outco
 
 const SIZES: [u64; 9] = [1, 3, 7, 8, 61, 2049, 8192, 70_001, 100_000];
 
-/// So many bytes around what should be in the middle.
+/// Returns bytes with the expected contents in the middle.
 fn framed(before: usize, middle: &[u8], size: usize) -> Vec<u8> {
     let mut all = vec![0; size];
     all[before..before + middle.len()].copy_from_slice(middle);

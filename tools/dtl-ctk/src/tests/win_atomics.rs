@@ -1,5 +1,5 @@
-//! Tests of what accumulates in windows, and of compare and swap: whether the backend has slots for
-//! it or the targets apply it.
+//! Tests of accumulates and of compare-and-swap on windows, whether the backend has slots for them
+//! or the target applies them.
 
 use crate::data::{self, REDUCTIONS, TYPES, Type, decode, encode};
 use crate::kit::prelude::*;
@@ -53,7 +53,7 @@ fn element(ty: Type, value: i64) -> Vec<u8> {
     bytes
 }
 
-/// An operand: for pairs and complex numbers two parts.
+/// Returns an operand; pairs and complex numbers have two parts.
 fn operand(ty: Type, at: i64, by: i64) -> i64 {
     let value = (at * by + 3) % 7;
     match ty.class {
@@ -304,7 +304,7 @@ fn swap_has_one_winner(p: &Rank) -> Outcome {
     })
 }
 
-/// Adds one by trying until nobody came between.
+/// Adds one with compare-and-swap, repeated until no other rank interferes.
 fn add_one(win: &Win, at: u64) -> Outcome {
     let mut held = 0;
     loop {
@@ -316,7 +316,7 @@ fn add_one(win: &Win, at: u64) -> Outcome {
     }
 }
 
-/// Returns the sums of all ranks' bytes, place by place.
+/// Returns the sums of all ranks' bytes by position.
 fn summed(p: &Rank, mut mine: Vec<u8>) -> Outcome<Vec<u8>> {
     let mut all = mine.clone();
     for _ in 1..p.size {
@@ -326,7 +326,8 @@ fn summed(p: &Rank, mut mine: Vec<u8>) -> Outcome<Vec<u8>> {
     Ok(all)
 }
 
-/// Accumulates `by` times the index plus the rank to each of `count` integers of rank 0, in rounds.
+/// Accumulates, in rounds, `by` times the index plus the rank to each of `count` integers of rank
+/// 0.
 fn sums(p: &Rank, rounds: i64, count: i64, by: i64) -> Outcome {
     both(p, count as u64 * 8, |win| {
         let values: Vec<i64> = (0..count).map(|at| at * by + i64::from(p.rank)).collect();
@@ -338,7 +339,8 @@ fn sums(p: &Rank, rounds: i64, count: i64, by: i64) -> Outcome {
     })
 }
 
-/// Adds ones to an integer of rank 0 by swaps, and by accumulates as well if `accumulates`.
+/// Increments an integer of rank 0 with compare-and-swap, and with accumulates as well if
+/// `accumulates`.
 fn counted(p: &Rank, accumulates: bool) -> Outcome {
     const EACH: i64 = 30;
     both(p, 16, |win| {

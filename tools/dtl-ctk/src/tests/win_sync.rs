@@ -1,4 +1,4 @@
-//! Tests of windows: when operations are over, who waits for whom, how windows are made and end.
+//! Tests of synchronization on windows: completion, waiting, creation and destruction.
 
 use crate::kit::malloc::malloc_bytes;
 use crate::kit::prelude::*;
@@ -17,7 +17,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         operations_keep_no_memory;
 ];
 
-/// Puts to the next rank in rounds; the target checks each round after `over` has completed it.
+/// Puts to the next rank in rounds. The target checks each round after `over` has completed it.
 fn put_and_check(
     p: &Rank,
     win: &Win,
@@ -190,7 +190,7 @@ fn once(p: &Rank, number: u64, size: u64) -> Outcome {
     win.end()
 }
 
-/// Rank 0 listens, in whose process others may be, too.
+/// Registers the log callback on rank 0; other ranks may share its process.
 fn destroy_succeeds(p: &Rank) -> Outcome {
     let some = || {
         p.barrier()?;
@@ -215,15 +215,16 @@ fn of_ranks_turned_round(p: &Rank) -> Outcome {
     once(&half, 4, 2000)
 }
 
-/// Rounds at most, and the first ones that do not count: pools grow in them.
+/// Largest number of rounds, and the number of first rounds that are ignored, because pools grow in
+/// them.
 const ROUNDS: usize = 60;
 const WARM: usize = 2;
-/// Rounds between two looks that are compared: what malloc and those who leave late keep for a
-/// while comes and goes, but is less than a leak of so many rounds.
+/// Number of rounds between two compared measurements. Memory that malloc and departing threads
+/// keep for a while is less than a leak of this many rounds.
 const APART: usize = 16;
 
-/// Does something in rounds until memory has not grown from one of them to a later one. `least`:
-/// growth of a round that is no leak.
+/// Repeats an action in rounds until memory has not grown between two of them. `least`: growth of a
+/// round that is not a leak.
 fn without_growth(p: &Rank, least: i64, round: impl Fn() -> Outcome) -> Outcome {
     let (mut levels, mut is_calm) = (Vec::with_capacity(ROUNDS), false);
     for number in 0..ROUNDS {
@@ -267,8 +268,7 @@ fn operations_keep_no_memory(p: &Rank) -> Outcome {
     win.end()
 }
 
-/// Signals the next rank that its check may run, and runs the own check after the previous rank's
-/// signal.
+/// Signals the next rank that it may check, and checks after the previous rank's signal.
 fn check_after_signal(p: &Rank, win: &Win, check: impl FnOnce() -> Outcome) -> Outcome {
     let told = p.isend(Vec::new(), p.next(), 6)?;
     p.recv(0, p.previous(), 6)?;

@@ -1,6 +1,6 @@
-//! Tests of windows: counters that all ranks fetch from at once, and fixed schedules
-//! (`crate::window`): every dtype and operation on all targets, every kind of epoch, everything
-//! that must be refused. Those called `random` run small cases of the generator.
+//! Tests of windows: counters that all ranks fetch from concurrently, and fixed schedules
+//! (`crate::window`) with every dtype and operation on all targets, every kind of epoch, and every
+//! error. Those called `random` run small cases of the generator.
 
 use crate::case::{Op, Place, Step};
 use crate::data::{self, Class, REDUCTIONS, TYPES, Type};
@@ -9,7 +9,7 @@ use crate::plan::View;
 use crate::tests::collective::random;
 use crate::window::{self, Act, Epoch, Kind, MISUSES, Schedule, Sync};
 
-/// Values that each rank fetches from a counter.
+/// Number of values that each rank fetches from a counter.
 const EACH: u64 = 150;
 /// Acts of one epoch.
 const AT_ONCE: usize = 40;
@@ -34,7 +34,7 @@ fn counters_in_memory_of_the_program(p: &Rank) -> Outcome {
     count_up(p, win).inspect_err(|_| std::mem::forget(memory))
 }
 
-/// Everybody takes numbers at every target, of 4 bytes and of 8.
+/// Fetches numbers on every rank from every target, of 4 bytes and of 8.
 fn count_up(p: &Rank, win: dtl_win_t) -> Outcome {
     let all = EACH * p.size as u64;
     let mut seen = vec![0_u8; all as usize * 2];
@@ -113,8 +113,8 @@ fn act(kind: Kind, ty: Type, op: dtl_reduce_op_t, number: usize) -> Act {
     }
 }
 
-/// An act for each pair of a dtype and an operation: of all ranks at once, or of one where the
-/// order counts.
+/// Returns an act for each pair of a dtype and an operation: by all ranks concurrently, or by one
+/// rank if the order matters.
 fn pairs(form: impl Fn(usize) -> u64) -> Vec<Act> {
     let types = TYPES.into_iter().filter(|ty| ty.class != Class::User);
     let pairs = types.flat_map(|ty| REDUCTIONS.map(|(op, _)| (ty, op)));

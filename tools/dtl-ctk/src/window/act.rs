@@ -1,5 +1,5 @@
-//! One rank's calls in one epoch: the operations of the acts, and the buffers that the library has
-//! meanwhile.
+//! Calls of one rank in one epoch: the operations of the acts, and the buffers that the library
+//! uses meanwhile.
 
 use super::layout::{At, Layout, ordered_op};
 use super::{Act, Kind, Sync};
@@ -11,9 +11,9 @@ use dtl_sys::*;
 use std::ffi::c_void;
 use std::ptr;
 
-/// The buffers of one operation. They stay where they are until the epoch is over.
+/// Buffers of one operation. They are not moved until the epoch is over.
 pub(super) struct Held {
-    /// The number of the act, and how often it was done before.
+    /// Number of the act, and the number of earlier repetitions.
     pub(super) number: usize,
     pub(super) repeat: u64,
     pub(super) op: dtl_reduce_op_t,
@@ -47,7 +47,7 @@ struct Goal {
 }
 
 impl Goal {
-    /// A compare_and_swap of one of its elements.
+    /// Compares and swaps one of the act's elements.
     fn swap(&self, win: dtl_win_t, at: u64, new: &[u8], old: &[u8], found: &mut [u8]) -> Called {
         let (value, expected, result) = (start(new), start(old), start_mut(found));
         let (dtype, to, disp) = (self.ty.dtype, self.target, self.disp + at * self.stride);
@@ -161,7 +161,7 @@ impl<'a> EpochRun<'a> {
         self.read_back(goal)
     }
 
-    /// What was put last is there after a flush.
+    /// Checks that the last put value is visible after a flush.
     fn read_back(&mut self, goal: Goal) -> Result<(), Failure> {
         call!(dtl_win_flush(self.win, goal.target))?;
         api::finish(&mut self.requests, 0, self.timeout_ns)?;
@@ -214,7 +214,7 @@ impl<'a> EpochRun<'a> {
         &mut self.held[last]
     }
 
-    /// Forms: 0 accumulate, 1 get_accumulate, 2 fetch_op for each element.
+    /// Accumulates. Forms: 0 accumulate, 1 get_accumulate, 2 fetch_op for each element.
     fn accumulate(
         &mut self,
         number: usize,
@@ -264,7 +264,7 @@ impl<'a> EpochRun<'a> {
         Ok(())
     }
 
-    /// Adds one to each element by compare_and_swap.
+    /// Adds one to each element with compare_and_swap.
     fn swap_until_it_is_so(&mut self, number: usize, repeat: u64) -> Result<(), Failure> {
         let (goal, win) = (self.goal(number), self.win);
         let input = self.layout.input(self.at(number), self.layout.me(), repeat);
@@ -287,7 +287,7 @@ impl<'a> EpochRun<'a> {
         Ok(())
     }
 
-    /// Adds one to each element by get and put, with a lock of its own.
+    /// Adds one to each element with get and put, under its own lock.
     fn add_locked(&mut self, number: usize, repeat: u64) -> Result<(), Failure> {
         let (goal, win) = (self.goal(number), self.win);
         let Goal { ty, count, target, disp, .. } = goal;

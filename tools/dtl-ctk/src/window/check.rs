@@ -1,4 +1,4 @@
-//! What the ranks have fetched, and what is in their parts after an epoch, against the rules.
+//! Checks of fetched values, and of the window memory after an epoch, against the rules.
 
 use super::act::{EpochRun, Held};
 use super::layout::{At, Layout, folded, watched};
@@ -9,14 +9,14 @@ use dtl_sys::DTL_OP_NO_OP;
 
 /// What is known of an epoch on one rank.
 pub(super) struct EpochResult {
-    /// Continues the hash with everything that must be the same everywhere.
+    /// Hash of everything that must be equal on all ranks.
     pub(super) hash: u64,
-    /// Of each act: zero if the sum over all ranks is (see `balance`).
+    /// By act: value whose sum over all ranks must be zero (see `balance`).
     pub(super) balance: Vec<u64>,
     pub(super) wrong: Option<Failure>,
 }
 
-/// Looks at an epoch that is over. `is`: this rank's part.
+/// Checks a completed epoch. `is`: this rank's part of the window.
 pub(super) fn check(run: &mut EpochRun, mut is: Vec<u8>, before: u64) -> EpochResult {
     let (layout, epoch) = (run.layout, run.epoch);
     let mut balance = vec![0_u64; layout.acts[epoch].len()];
@@ -64,7 +64,7 @@ pub(super) fn check(run: &mut EpochRun, mut is: Vec<u8>, before: u64) -> EpochRe
     EpochResult { hash, balance, wrong: wrong.or(late) }
 }
 
-/// What an operation must have fetched, if that does not depend on the others.
+/// Returns the value that an operation must have fetched, if it does not depend on other ranks.
 fn certain(layout: &Layout, at: At, held: &Held) -> Option<Vec<u8>> {
     held.result.as_ref()?;
     match layout.act(at).kind {
@@ -75,8 +75,9 @@ fn certain(layout: &Layout, at: At, held: &Held) -> Option<Vec<u8>> {
     }
 }
 
-/// A claim writes its rank + 1 over 0. So it finds 0 or the number of another claim, and a number is
-/// there in the end. An operation that does nothing at all is in balance, but fails here.
+/// Detects claims that cannot have happened. A claim writes its rank + 1 over 0. So it fetches 0 or
+/// the number of another claim, and the element holds a number at the end. An operation that does
+/// nothing passes the balance check, but fails here.
 fn impossible_claim(
     layout: &Layout,
     number: usize,
@@ -91,7 +92,7 @@ fn impossible_claim(
     Some(Failure::wrong(format!("act {number}, {what}: {value} is the number of no claim")))
 }
 
-/// Elements as one number each, added up: equal sets of values have equal sums.
+/// Sums the elements, each as one number, so that equal sets of values have equal sums.
 fn number_of(bytes: &[u8], act: &Act) -> u64 {
     let values = bytes.chunks_exact(act.ty.size).map(|element| data::decode(element, act.ty));
     values.zip(1..).fold(0, |sum, (value, index)| sum.wrapping_add(weight(index, value)))
@@ -101,10 +102,10 @@ fn weight(index: u64, value: i64) -> u64 {
     data::hash_number(data::mix(index), value as u64)
 }
 
-/// Each operation finds what another has left, but the first, which finds what was there before;
-/// and what the last one leaves is there in the end. So what was found and the last value are
-/// together what was left and the first value: the difference, over all operations of all ranks, is
-/// zero.
+/// Returns the difference between fetched and written values. Each operation fetches the result of
+/// another one, except the first, which fetches the initial value; the result of the last one
+/// stays. Therefore the fetched values and the final value are, together, the results and the
+/// initial value: over all ranks the difference is zero.
 fn balance_of(held: &Held, act: &Act) -> u64 {
     let size = act.ty.size;
     let Some(result) = &held.result else { return 0 };
@@ -129,7 +130,8 @@ fn data_cut(value: i64, act: &Act) -> i64 {
     data::decode(&element, act.ty)
 }
 
-/// Whether one who watches has seen a value that was never there, or one that was over.
+/// Returns true if a watching rank has fetched a value that never existed, or an older value after
+/// a newer one.
 fn unseen(run: &EpochRun, number: usize) -> Option<Failure> {
     let act = run.layout.act((run.epoch, number));
     if act.kind != Kind::Watch || act.origin == run.layout.me() {
@@ -153,7 +155,7 @@ fn unseen(run: &EpochRun, number: usize) -> Option<Failure> {
     None
 }
 
-/// This rank's part against what must be in it.
+/// Compares this rank's part of the window with the expected contents.
 fn differs(layout: &Layout, epoch: usize, is: &[u8], should: &[u8]) -> Option<Failure> {
     let at = is.iter().zip(should).position(|(is, should)| is != should)?;
     let whose = layout

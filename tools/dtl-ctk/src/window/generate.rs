@@ -7,10 +7,10 @@ use dtl_sys::*;
 
 /// Steps of displacements.
 const UNITS: [u64; 8] = [1, 1, 2, 4, 8, 8, 3, 24];
-/// Most elements that are changed one call after the other.
+/// Largest number of elements that are changed by one call each.
 const SINGLY: u64 = 8;
 
-/// A schedule for a job of so many ranks. `op` says what is in it: see `case::OPS`.
+/// Generates a schedule for a job of this many ranks. `op` selects its contents: see `case::OPS`.
 pub(crate) fn schedule(random: &mut Random, op: Op, ranks: u64, max_bytes: u64) -> Schedule {
     let units = (0..ranks).map(|_| random.pick(&UNITS)).collect();
     let tails = (0..ranks).map(|_| if random.chance(50) { 0 } else { random.below(40) }).collect();
@@ -74,7 +74,7 @@ fn act(random: &mut Random, op: Op, sync: Sync, ranks: u64, max_bytes: u64) -> A
     }
 }
 
-/// An operation that goes with the act: of all ranks at once, one that commutes.
+/// Returns an operation for the act; one that commutes if all ranks act concurrently.
 fn operation(random: &mut Random, kind: Kind, ty: Type) -> dtl_reduce_op_t {
     let fits = |op: &dtl_reduce_op_t| data::go_together(*op, ty.class);
     let ops: Vec<_> = data::REDUCTIONS.into_iter().map(|(op, _)| op).filter(fits).collect();

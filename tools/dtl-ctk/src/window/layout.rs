@@ -1,5 +1,5 @@
-//! Byte ranges of a schedule's acts in each rank's part of a window, the contents before an epoch
-//! and the contents that it must leave. It calls nothing of the library.
+//! Byte ranges of a schedule's acts in each rank's part of a window, with the contents before and
+//! after each epoch. Calls no function of the library.
 
 use super::{Act, Kind, Schedule};
 use crate::data::{self, FILLER, Origin, Type};
@@ -11,18 +11,18 @@ use std::ops::Range;
 /// An epoch and an act in it.
 pub(super) type At = (usize, usize);
 
-/// Who gives what is there before: nobody's rank.
+/// Origin of the initial contents, different from all ranks.
 const NOBODY: u64 = 1000;
 
-/// A schedule in a communicator of so many ranks.
+/// Schedule in a communicator of this many ranks.
 pub(super) struct Layout<'a> {
     pub(super) schedule: &'a Schedule,
     view: View<'a>,
-    /// By epoch. Target and origin are ranks of the communicator.
+    /// Acts by epoch. Target and origin are ranks of the communicator.
     pub(super) acts: Vec<Vec<Act>>,
     /// Of each rank's part.
     pub(super) sizes: Vec<u64>,
-    /// By epoch and act: the first byte in the target's part.
+    /// By epoch and act: offset in the target's part, in bytes.
     offsets: Vec<Vec<u64>>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Layout<'a> {
         &self.acts[epoch][number]
     }
 
-    /// Where an act lies, in the target's steps.
+    /// Returns the displacement of an act, in the target's units.
     pub(super) fn disp(&self, at: At) -> u64 {
         self.offsets[at.0][at.1] / self.unit(at)
     }
@@ -82,7 +82,7 @@ impl<'a> Layout<'a> {
         self.schedule.units[self.act(at).target as usize]
     }
 
-    /// What a rank gives when it does an act for the `repeat`-th time.
+    /// Returns a rank's operands for the `repeat`-th repetition of an act.
     pub(super) fn input(&self, at: At, rank: u64, repeat: u64) -> Vec<u8> {
         let act = self.act(at);
         let constant = match act.kind {
@@ -107,7 +107,7 @@ impl<'a> Layout<'a> {
         data::fill(out, act.ty, act.folds().then_some(act.op), from, block);
     }
 
-    /// What is in a rank's part before an epoch.
+    /// Returns the contents of a rank's part before an epoch.
     pub(super) fn before(&self, epoch: usize, rank: u64) -> Vec<u8> {
         let mut image = vec![FILLER; self.sizes[rank as usize] as usize];
         for (number, act) in self.acts_of(epoch, rank) {
@@ -128,15 +128,15 @@ impl<'a> Layout<'a> {
         self.acts[epoch].iter().enumerate().filter(move |(_, act)| act.target == rank)
     }
 
-    /// The bytes of an act in the target's part.
+    /// Returns the byte range of an act in the target's part.
     pub(super) fn place(&self, (epoch, number): At) -> Range<usize> {
         let act = self.act((epoch, number));
         let first = self.offsets[epoch][number] as usize;
         first..first + act.count as usize * act.ty.size
     }
 
-    /// What must be in a rank's part after an epoch. Of an act that is a race: what was there
-    /// before.
+    /// Returns the expected contents of a rank's part after an epoch. The range of a racing act
+    /// keeps the contents from before.
     pub(super) fn after(&self, epoch: usize, rank: u64) -> Vec<u8> {
         let mut image = self.before(epoch, rank);
         for (number, act) in self.acts_of(epoch, rank) {
@@ -163,7 +163,7 @@ impl<'a> Layout<'a> {
         image
     }
 
-    /// What an ordered act must find when it is done for the `repeat`-th time.
+    /// Returns the value that an ordered act must fetch in its `repeat`-th repetition.
     pub(super) fn found(&self, at: At, repeat: u64) -> Vec<u8> {
         let act = self.act(at);
         let mut there = vec![0; (act.count * act.ty.size as u64) as usize];
@@ -181,7 +181,7 @@ pub(super) fn ordered_op(act: &Act, repeat: u64) -> dtl_reduce_op_t {
     if repeat % 2 == 1 { DTL_OP_NO_OP } else { act.op }
 }
 
-/// What a watched element becomes: all of it tells the number.
+/// Returns the value of a watched element; every part of it encodes the number.
 pub(super) fn watched(ty: Type, number: u64) -> i64 {
     let number = number as i64;
     if matches!(ty.class, data::Class::Complex | data::Class::Pair) {

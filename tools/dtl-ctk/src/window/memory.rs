@@ -1,14 +1,14 @@
-//! Memory of the program's that others change while it is here: reached only by its address, never
-//! as a slice.
+//! Window memory of the program, which other ranks change concurrently: accessed only by address,
+//! never as a slice.
 
 use crate::data::FILLER;
 use std::ffi::c_void;
 use std::ptr;
 
-/// Bytes before and behind that nobody may write.
+/// Number of guard bytes before and after the memory.
 const APRON: usize = 64;
 
-/// A part of a window: the program's own bytes, or those that the library has allocated.
+/// One part of a window: the program's own bytes, or bytes that the library has allocated.
 pub(super) struct Memory {
     start: *mut u8,
     size: usize,
@@ -55,7 +55,7 @@ impl Memory {
         bytes
     }
 
-    /// After the window's end: whether the bytes around it are as they were.
+    /// Returns true if the guard bytes are unchanged after the window is destroyed.
     pub(super) fn is_whole(&self) -> bool {
         let Some(own) = &self.own else { return true };
         let first = self.start.addr() - own.as_ptr().addr();

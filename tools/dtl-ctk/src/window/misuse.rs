@@ -1,5 +1,6 @@
-//! What every rank must be refused: the status, and that the result's buffer stays. That nothing
-//! was written at a target, and that the window works on, the acts of the same epoch show.
+//! Calls that must fail on every rank: with the right status and an unchanged result buffer. The
+//! other acts of the epoch show that nothing was written at the target and that the window still
+//! works.
 
 use super::Sync;
 use crate::data::{FILLER, USER_DTYPE, USER_SUM};
@@ -9,7 +10,7 @@ use dtl_sys::*;
 use std::ffi::c_void;
 use std::ptr;
 
-/// Calls a function that must end with a status.
+/// Calls a function that must return a status.
 macro_rules! answers {
     ($name:ident($($argument:expr),* $(,)?), $expected:expr) => {
         answered(stringify!($name), call!($name($($argument),*)), $expected)
@@ -24,7 +25,7 @@ pub(super) struct Tries {
     pub(super) win: dtl_win_t,
     pub(super) me: i32,
     pub(super) ranks: i32,
-    /// A target that may be reached now, unless no epoch is open.
+    /// Target that is accessible now, unless no epoch is open.
     pub(super) target: i32,
     /// Bytes of its part, and of a step in it.
     pub(super) size: u64,
@@ -69,7 +70,7 @@ const ALL: [(When, &str, Try); 15] = [
 /// How many there are.
 pub(crate) const COUNT: u64 = ALL.len() as u64;
 
-/// A collective one, before there is a window.
+/// Calls a collective function with wrong arguments before there is a window.
 pub(super) fn before(number: u64, comm: dtl_comm_t, me: u64, ranks: u64) -> Result<(), Failure> {
     let (when, what, _) = ALL[number as usize];
     if when != When::Before {
@@ -116,8 +117,8 @@ fn answered(call: &str, ended: Called, expected: dtl_status_t) -> Result<(), Fai
     if status == expected { Ok(()) } else { Err(wrong()) }
 }
 
-/// The calls of a try, each with a value and a result of its own: what they answer, and whether the
-/// result stays.
+/// Calls of one attempt, each with its own value and result buffer: their statuses, and whether the
+/// result is unchanged.
 struct Calls<'a> {
     tries: &'a Tries,
     expected: dtl_status_t,
@@ -158,7 +159,7 @@ impl Calls<'_> {
         stays("dtl_win_rget", &buffer)
     }
 
-    /// A call that is refused gives no request; another one's is waited for.
+    /// Checks that a rejected call returned no request; waits for the request of an accepted one.
     fn ended(&self, call: &str, request: dtl_request_t) -> Result<(), Failure> {
         if self.expected == DTL_SUCCESS {
             return answers!(
@@ -224,7 +225,7 @@ impl Tries {
         }
     }
 
-    /// The first step that has not a whole element of so many bytes.
+    /// Returns the first displacement at which no whole element of this size fits.
     fn first_behind(&self, bytes: u64) -> u64 {
         if self.size < bytes { 0 } else { (self.size - bytes) / self.unit + 1 }
     }
@@ -275,7 +276,8 @@ fn overflow(tries: &Tries) -> Result<(), Failure> {
     Ok(())
 }
 
-/// From the beginning, or from the last step that has an element.
+/// Calls with too many elements from the beginning, or from the last displacement at which one
+/// fits.
 fn too_many(tries: &Tries) -> Result<(), Failure> {
     let dtype = DTL_DTYPE_UINT64;
     if tries.size < 24 {

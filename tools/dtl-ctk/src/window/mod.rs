@@ -1,10 +1,9 @@
 //! One-sided cases: a window, and a sequence of epochs with operations whose outcome the rules of
-//! `dtl.h` decide. `generate` makes them, `layout` says where everything lies and what must be
-//! there in the end, `act` and `run` call the library, `check` compares, `misuse` has what must be
-//! refused.
+//! `dtl.h` determine. `generate` creates them, `layout` computes addresses and expected contents,
+//! `act` and `run` call the library, `check` compares, `misuse` has the calls that must fail.
 //!
-//! The acts of an epoch lie apart from each other, so their order does not matter; within one act
-//! it does, or all ranks change the same elements in a way that commutes.
+//! The acts of an epoch access disjoint ranges, so their order does not matter. Within an act the
+//! order is fixed, or all ranks change the same elements with commuting operations.
 
 mod act;
 mod check;
@@ -26,27 +25,27 @@ use std::fmt::Write;
 pub(crate) enum Sync {
     Fence,
     LockAll,
-    /// One target after the other, a lock for each act.
+    /// One target after the other, with a lock for each act.
     Each,
-    /// All targets that a rank needs at the same time.
+    /// Locks of all targets that a rank needs, held at the same time.
     Nested,
 }
 
-/// What an act does. The numbers are those of the case file.
+/// Kind of an act. The numbers are those of the case file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// One rank puts, again and again, and gets back what it has put.
+    /// One rank puts repeatedly and gets back the values.
     Put,
     /// All ranks get the same.
     Get,
     /// All ranks accumulate to the same elements.
     Accumulate,
-    /// One rank accumulates to the same elements and looks at them, without a flush in between.
+    /// One rank accumulates to the same elements and fetches them, without a flush in between.
     Ordered,
-    /// All ranks wish to replace a zero by their number: one does.
+    /// All ranks try to replace a zero by their number; one of them succeeds.
     Claim,
-    /// One rank replaces elements by ever higher ones, which the others see: whole, and never an
-    /// earlier one again.
+    /// One rank replaces elements by increasing values. The other ranks must read whole values, and
+    /// never an older value after a newer one.
     Watch,
     /// All ranks add with get and put, under an exclusive lock.
     Locked,
@@ -65,7 +64,7 @@ pub(crate) const KINDS: [(Kind, &str); 8] = [
     (Kind::Mixed, "mixed"),
 ];
 
-/// Something done to some elements of one target.
+/// Act: operations on some elements of one target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Act {
     pub(crate) kind: Kind,
@@ -78,14 +77,14 @@ pub(crate) struct Act {
     pub(crate) count: u64,
     /// How often each rank does it.
     pub(crate) repeats: u64,
-    /// By which calls. Put, Get: 0 plain, 1 with a request; Get: 2 get_accumulate. Else: 0 without
-    /// results, 1 get_accumulate, 2 fetch_op for each element.
+    /// Form of the calls. Put, Get: 0 plain, 1 with a request; Get: 2 get_accumulate. Other kinds:
+    /// 0 without results, 1 get_accumulate, 2 fetch_op for each element.
     pub(crate) form: u64,
     /// Bytes of nobody's before it.
     pub(crate) gap: u64,
-    /// It lies at a multiple of the element's size.
+    /// True if the offset is a multiple of the element's size.
     pub(crate) aligned: bool,
-    /// After each operation: nothing, flush, flush_local, flush_all, flush_local_all.
+    /// Flush after each operation: none, flush, flush_local, flush_all, flush_local_all.
     pub(crate) flush: u64,
 }
 
@@ -97,7 +96,8 @@ impl Act {
             || !calls_once && self.form == 2
     }
 
-    /// Its calls give what was there before, so that it shows whether each was one step.
+    /// Returns true if the calls fetch the previous values, which shows whether each call was
+    /// atomic.
     pub(crate) fn fetches(&self) -> bool {
         matches!(self.kind, Kind::Claim | Kind::Mixed)
             || self.kind == Kind::Accumulate && self.form > 0
@@ -108,7 +108,7 @@ impl Act {
         matches!(self.kind, Kind::Accumulate | Kind::Ordered)
     }
 
-    /// Its outcome at the target depends on who comes first.
+    /// Returns true if the result at the target depends on the order of ranks.
     pub(crate) fn is_a_race(&self) -> bool {
         self.kind == Kind::Claim
     }
@@ -128,7 +128,7 @@ impl Act {
         )
     }
 
-    /// int32 and the sum, where the act allows it.
+    /// Returns the act with int32 and the sum, where its kind allows that.
     fn simple(&self) -> Act {
         let ty = if self.ty.class == Class::User { self.ty } else { TYPES[2] };
         Act { ty, op: DTL_OP_SUM, aligned: true, ..*self }
@@ -141,9 +141,9 @@ pub(crate) struct Epoch {
     pub(crate) sync: Sync,
     /// The locks are exclusive.
     pub(crate) exclusive: bool,
-    /// Where each rank begins with the acts: at that of its number times this.
+    /// Offset of each rank's first act: the rank times this number.
     pub(crate) stagger: u64,
-    /// What every rank tries before the acts, and must not be let: numbers of `misuse`.
+    /// Calls that every rank tries before the acts and that must fail: numbers of `misuse`.
     pub(crate) misuse: Vec<u64>,
     pub(crate) acts: Vec<Act>,
 }
@@ -153,14 +153,15 @@ pub(crate) struct Epoch {
 pub(crate) struct Schedule {
     /// By dtl_win_allocate.
     pub(crate) allocated: bool,
-    /// Of each rank: bytes of a displacement's step, and bytes of nobody's at the end of its part.
+    /// By rank: the displacement unit in bytes, and the number of unused bytes at the end of its
+    /// part.
     pub(crate) units: Vec<u64>,
     pub(crate) tails: Vec<u64>,
     pub(crate) epochs: Vec<Epoch>,
 }
 
 impl Schedule {
-    /// All of it, as numbers; nothing if there is no window.
+    /// Writes all fields as numbers; nothing if there is no window.
     pub(crate) fn put(&self, line: &mut String) {
         let mut put = |number: u64| _ = write!(line, "{number} ");
         put(self.epochs.len() as u64);
@@ -219,7 +220,7 @@ impl Schedule {
         self.epochs.iter().any(|epoch| !epoch.misuse.is_empty())
     }
 
-    /// Without the act of a number, counted through all epochs.
+    /// Removes an act, counted through all epochs.
     pub(crate) fn drop_act(&mut self, number: usize) {
         let mut before = 0;
         for epoch in &mut self.epochs {
@@ -232,7 +233,7 @@ impl Schedule {
         }
     }
 
-    /// Without the epoch of a number, if that is not the last one.
+    /// Removes an epoch, unless it is the last one.
     pub(crate) fn drop_epoch(&mut self, number: usize) {
         if self.epochs.len() > 1 && number < self.epochs.len() {
             self.epochs.remove(number);
@@ -243,7 +244,7 @@ impl Schedule {
         self.epochs.iter_mut().flat_map(|epoch| &mut epoch.acts).for_each(change);
     }
 
-    /// Elements one after the other, in steps of a byte.
+    /// Places elements without gaps, with a displacement unit of one byte.
     pub(crate) fn pack(&mut self) {
         self.units.fill(1);
         self.tails.fill(0);

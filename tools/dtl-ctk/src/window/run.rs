@@ -1,5 +1,4 @@
-//! A schedule on one rank: the window, its epochs one after the other, and whether all was as the
-//! rules say.
+//! Runs a schedule on one rank: the window, its epochs one after the other, and the checks.
 
 use super::act::EpochRun;
 use super::check::check;
@@ -18,12 +17,12 @@ struct Window<'a> {
     win: dtl_win_t,
     layout: &'a Layout<'a>,
     memory: Memory,
-    /// As for requests of collectives: see `Case`.
+    /// How requests of collectives are completed: see `Case`.
     finish: u64,
     timeout_ns: u64,
 }
 
-/// Runs a schedule and checks it: the hash of everything that must be the same everywhere.
+/// Runs and checks a schedule. Returns the hash of everything that must be equal on all ranks.
 pub(crate) fn run(
     comm: dtl_comm_t,
     view: View,
@@ -62,7 +61,7 @@ pub(crate) fn run(
     wrong.or(uneven).map_or(Ok(hash), Err)
 }
 
-/// After a wrong outcome the epochs go on: the other ranks are in them.
+/// Records a wrong result. The epochs continue, because the other ranks take part in them.
 fn keep(wrong: &mut Option<Failure>, outcome: Result<(), Failure>) {
     if let Err(failure) = outcome {
         wrong.get_or_insert(failure);
@@ -98,7 +97,7 @@ impl<'a> Window<'a> {
         Ok(Window { comm, win, layout, memory, finish, timeout_ns })
     }
 
-    /// Whether dtl_win_info tells of every part what it was made with.
+    /// Checks that dtl_win_info reports the parameters with which every part was created.
     fn is_as_made(&self) -> Result<(), Failure> {
         for rank in 0..self.layout.ranks() as usize {
             let before = dtl_win_info_t { rank: -1, ranks: -1, ..DTL_WIN_INFO_INIT };
@@ -114,7 +113,7 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// One epoch of all ranks: what is there before, the acts, what must be there after.
+    /// Runs one epoch on all ranks: initial contents, acts, checks.
     fn epoch(
         &self,
         number: usize,
@@ -151,8 +150,8 @@ impl<'a> Window<'a> {
         Ok(check(&mut run, self.memory.load(), before))
     }
 
-    /// Stores what is there before, so that all see it, and tries what is refused outside of
-    /// epochs.
+    /// Stores the initial contents, visible to all ranks, and tries the calls that must fail
+    /// outside of epochs.
     fn prepare(
         &self,
         number: usize,
@@ -248,8 +247,7 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// Locks of all targets that this rank needs, taken in the order of ranks: so nobody waits in a
-    /// circle.
+    /// Locks all targets that this rank needs, in rank order, so that ranks cannot deadlock.
     fn several(&self, run: &mut EpochRun) -> Result<(), Failure> {
         let epoch = &self.layout.schedule.epochs[run.epoch];
         let acts: &[Act] = &self.layout.acts[run.epoch];
@@ -272,7 +270,7 @@ impl<'a> Window<'a> {
         run.finish(self.finish)
     }
 
-    /// Adds up what the ranks know of each act: see `check`.
+    /// Sums the balance of each act over all ranks: see `check`.
     fn sum_up(&self, balance: &[(usize, u64)]) -> Result<Option<Failure>, Failure> {
         let mut sums: Vec<u64> = balance.iter().map(|(_, of_act)| *of_act).collect();
         let (count, buffer) = (sums.len() as u64, sums.as_mut_ptr().cast());

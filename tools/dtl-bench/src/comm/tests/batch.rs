@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The other rank of two: what it gives, but for a byte.
+/// Simulated peer of two ranks that sends the expected data with one byte changed.
 struct Other {
     wrong: Option<usize>,
 }

@@ -1,5 +1,5 @@
-//! Counts and steps against the formulas of the literature, and times against what LogGP gives on
-//! paper.
+//! Tests of counts and steps against formulas from the literature, and of times against LogGP by
+//! hand.
 
 use super::*;
 use crate::model::count::count;
@@ -20,7 +20,7 @@ fn model(op: &str, job: DryRunJob) -> (Counts, Times, &'static str) {
     (counts, times, plan.algorithm())
 }
 
-/// Algorithm, messages of all, most messages of a rank, bytes of all, most bytes of a rank, steps.
+/// Algorithm, total messages, most messages of a rank, total bytes, most bytes of a rank, steps.
 type Formula = (&'static str, u64, u64, u64, u64, u64);
 
 fn check(op: &str, job: DryRunJob, expected: Formula) {
@@ -176,8 +176,8 @@ fn times_are_those_of_paper() {
     near(ns("gatherv", 9, 100_000), o + l + 8.0 * stream + 7.0 * g + o);
 }
 
-/// Where all ranks do the same, one of them is as good as all; elsewhere it is near. Trees are
-/// never estimated.
+/// If all ranks do the same work, one rank gives the exact result; otherwise a good estimate. Trees
+/// are never estimated.
 #[test]
 fn one_rank_tells_about_all() {
     for op in dtl::tooling::schedules::collectives() {
@@ -200,8 +200,8 @@ fn one_rank_tells_about_all() {
     }
 }
 
-/// Over two levels what is last within the nodes comes after what their first ranks do among each
-/// other. The others over two levels are trees.
+/// In two-level algorithms the last phase within the nodes depends on the phase between the
+/// leaders. The remaining two-level algorithms are trees.
 #[test]
 fn a_node_tells_about_all() {
     let per_node = 16;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Where ranks are not alike: all counted, and told from some.
+/// Collectives whose ranks differ: a count of all ranks agrees with an estimate from some.
 #[test]
 fn some_ranks_tell_about_all() {
     for (op, per_node) in [("allreduce", 16), ("barrier", 64), ("bcast", 0), ("scan", 0)] {
