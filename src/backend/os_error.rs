@@ -20,7 +20,8 @@ pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> E
     }
 }
 
-/// Creates the error for a failed allocation: DTL_ERROR_OUT_OF_MEMORY for ENOMEM and ENOSPC.
+/// Creates the error for failed memory: DTL_ERROR_OUT_OF_MEMORY for ENOMEM and ENOSPC,
+/// DTL_ERROR_LIMIT for too many open files or a file-size limit, DTL_ERROR_BACKEND otherwise.
 pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::ENOMEM | libc::ENOSPC) => {

@@ -18,7 +18,7 @@ use crate::sys::memory::buf::Region;
 const ROUNDS: u32 = 32;
 
 /// Returns the number of polling rounds: 0 if the `Wire` has no frame buffers, 1 if ranks share
-/// cores, so that the caller yields.
+/// cores or if that is unknown, so that the caller yields.
 pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
     match (wire.frames().is_some(), wire.properties().is_oversubscribed) {
         (false, _) => 0,

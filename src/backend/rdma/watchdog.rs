@@ -33,7 +33,8 @@ impl Config {
 }
 
 impl Lane {
-    /// Returns the time, in nanoseconds, since a work request in flight last completed.
+    /// Returns the time, in nanoseconds, since the last progress of the work requests in flight, as
+    /// far as earlier calls have seen it; 0 if none is in flight.
     fn silent_ns(&mut self, now: u64) -> u64 {
         if self.in_flight.is_empty() || self.watched.since == 0 || self.watched.over != self.over()
         {

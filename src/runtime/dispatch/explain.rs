@@ -26,8 +26,9 @@ pub fn handler_of(inside: &Guard, backend: &Arc<Backend>) -> Option<String> {
     found.find(has_it).map(|known| known.name.clone())
 }
 
-/// Describes the selection for a query: one line for each handler whose key matches, and the
-/// choice. Calls the predicates of all these handlers.
+/// Describes the selection for a query: one line for each handler whose key matches, the default
+/// handler, the handlers that would match if open slots of the query had values, and the choice.
+/// Calls the predicates of the matching handlers.
 #[must_use]
 pub fn explain(dispatcher: &Dispatcher, inside: &Guard, query: &Query) -> String {
     let mut text = format!("{}\n", of_query(query));

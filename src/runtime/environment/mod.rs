@@ -110,7 +110,7 @@ enum Phase {
 
 struct EnvironmentState {
     records: Vec<EnvironmentRecord>,
-    /// Number of environment starts so far.
+    /// Number of start attempts so far, including failed ones.
     last: u64,
     /// Finalize generation. References from an earlier generation are void.
     era: u64,

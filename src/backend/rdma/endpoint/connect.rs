@@ -15,9 +15,9 @@ use crate::backend::rdma::verbs::qp::{QpAttributes, Remote};
 use crate::error::{Error, Result, fail};
 use crate::runtime::log;
 
-/// Words of a setup message: the kind; the generation of the connection; the address and the key of
-/// the credit words; then, for each lane, the numbers of received and consumed messages and five
-/// words of queue pair attributes.
+/// Kind of the setup message with queue pair attributes. Its words: the kind; the generation of the
+/// connection; the address and the key of the credit words; then, for each lane, the numbers of
+/// received and consumed messages and five words of queue pair attributes.
 const ENDS: u64 = 1;
 const READY: u64 = 2;
 /// Message kind: the sender cannot establish its side; a text with the reason follows.

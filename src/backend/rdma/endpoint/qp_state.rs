@@ -190,7 +190,7 @@ pub(crate) struct Repair {
     /// Earliest time of the next step; `until` is the retry deadline, 0 before a failure.
     pub(crate) at: u64,
     pub(crate) until: u64,
-    /// Time at which the connection stopped making progress; 0 if it is not stalled.
+    /// Time at which the connection last made progress, as far as known; 0 before the first repair.
     pub(crate) stuck_since: u64,
     pub(crate) pause: u64,
     /// Time when the connection last became ready.

@@ -6,9 +6,8 @@
 //! waits only for workers that run a piece of the loop, and these workers wait at most for loops
 //! nested deeper. Workers are created at first use; idle workers soon sleep.
 //!
-//! Kinds of executors and their interface are in `executor`, the synchronization of threads in
-//! `sys::compute::team`, and work stealing in `sys::compute::team`.
-//! docs/explanation/executor.md explains the design.
+//! Kinds of executors and their interface are in `executor`, the synchronization of threads and
+//! work stealing in `sys::compute::team`. docs/explanation/executor.md explains the design.
 
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};

@@ -1,5 +1,5 @@
 //! Collective algorithms. Each function appends the steps of this rank to a schedule and calls no
-//! transport. `choice` selects an algorithm; `comm_handles` has the calls of each collective.
+//! transport. `choice` selects an algorithm.
 //!
 //! n = ranks, m = bytes of one rank's data. Rounds, and bytes sent by the busiest rank:
 //!
@@ -16,7 +16,8 @@
 //! | reduce_scatter | pairwise exchange | n | m |
 //! | scan, exscan | recursive doubling | log2 n (+1) | m log2 n |
 //! | gather, scatter | binomial tree | log2 n | m n/2 |
-//! | gather, scatter, vector variants | linear | 1 | m (n at the root) |
+//! | gather, gatherv | linear | 1 | m |
+//! | scatter, scatterv | linear | 1 | m (n-1) |
 //! | allgather | Bruck | log2 n | m (n-1) |
 //! | allgather, allgatherv | ring | n-1 | m (n-1) |
 //! | alltoall | Bruck | log2 n | m/2 log2 n |

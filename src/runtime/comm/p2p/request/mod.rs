@@ -499,6 +499,7 @@ pub fn is_alive(handle: dtl_request_t) -> bool {
 }
 
 /// Requests the cancellation of the operation. The request then completes through a wait or a test.
+/// Fails with DTL_ERROR_NOT_SUPPORTED for a collective or one-sided operation.
 pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
     look(inside, handle, |request, comm| match &mut request.life {
         RequestPhase::Active(RequestOp::Started(started, _)) => {

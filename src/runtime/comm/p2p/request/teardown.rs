@@ -118,7 +118,8 @@ pub(crate) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
 }
 
 /// Destroys a request. An operation in flight is canceled; a matched operation completes first.
-/// Ignores the null handle. Call outside of the epoch: a matched message may take long.
+/// Fails with DTL_ERROR_BUSY for a collective or one-sided operation in flight, which cannot be
+/// canceled. Ignores the null handle. Call outside of the epoch: a matched message may take long.
 pub fn destroy(handle: dtl_request_t) -> Result<()> {
     if handle.id == 0 {
         return Ok(());
