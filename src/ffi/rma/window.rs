@@ -9,8 +9,15 @@ use crate::ffi::guard::{self, Entry, OpenCheck};
 use crate::hints::out_of_line;
 use crate::runtime::comm;
 use crate::runtime::comm::rma::{self, WindowOffer, fast, sync};
+use crate::runtime::component::FlushScope;
 use crate::sys::handles::epoch::Visit;
 use std::ffi::c_void;
+
+/// Waits for operations on one target of a window, or on all (`None`), to the extent `reach`.
+fn flush(entry: Entry, win: dtl_win_t, target: Option<i32>, reach: FlushScope) -> dtl_status_t {
+    let name = entry.0;
+    entry.hold(|inside| rma::hold(inside, win), |window| window.flush(name, target, reach))
+}
 
 /// What a rank brings to a window, or why it cannot: then the other ranks hear of that, too.
 fn offer<T>(out: &Result<T>, make: impl FnOnce() -> Result<WindowOffer>) -> Result<WindowOffer> {
@@ -207,8 +214,8 @@ pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
-    Entry("dtl_win_unlock")
-        .hold(|inside| rma::hold(inside, win), |window| sync::unlock(window, target))
+    const NAME: &str = "dtl_win_unlock";
+    Entry(NAME).hold(|inside| rma::hold(inside, win), |window| window.unlock(NAME, Some(target)))
 }
 
 /// Opens an epoch to all targets, by a shared lock of each. Not collective. It gets them in the
@@ -226,7 +233,8 @@ pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
 /// @return as dtl_win_unlock. Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
-    Entry("dtl_win_unlock_all").hold(|inside| rma::hold(inside, win), sync::unlock_all)
+    const NAME: &str = "dtl_win_unlock_all";
+    Entry(NAME).hold(|inside| rma::hold(inside, win), |window| window.unlock(NAME, None))
 }
 
 /// Waits until this rank's operations on a target are done, here and there. The lock stays.
@@ -242,10 +250,7 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
 pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
     let fast = move |visit: Visit| fast::flush(&visit, win, target, false);
     guard::quick(OpenCheck::Library, fast, move || {
-        out_of_line(move || {
-            Entry("dtl_win_flush")
-                .hold(|inside| rma::hold(inside, win), |window| sync::flush(window, target, false))
-        })
+        out_of_line(move || flush(Entry("dtl_win_flush"), win, Some(target), FlushScope::Target))
     })
 }
 
@@ -258,8 +263,7 @@ pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status
     let fast = move |visit: Visit| fast::flush(&visit, win, target, true);
     guard::quick(OpenCheck::Library, fast, move || {
         out_of_line(move || {
-            Entry("dtl_win_flush_local")
-                .hold(|inside| rma::hold(inside, win), |window| sync::flush(window, target, true))
+            flush(Entry("dtl_win_flush_local"), win, Some(target), FlushScope::Local)
         })
     })
 }
@@ -269,8 +273,7 @@ pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t {
-    Entry("dtl_win_flush_all")
-        .hold(|inside| rma::hold(inside, win), |window| sync::flush_all(window, false))
+    flush(Entry("dtl_win_flush_all"), win, None, FlushScope::Target)
 }
 
 /// As dtl_win_flush_local, for all targets.
@@ -278,6 +281,5 @@ pub extern "C" fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t {
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local_all(win: dtl_win_t) -> dtl_status_t {
-    Entry("dtl_win_flush_local_all")
-        .hold(|inside| rma::hold(inside, win), |window| sync::flush_all(window, true))
+    flush(Entry("dtl_win_flush_local_all"), win, None, FlushScope::Local)
 }
