@@ -28,7 +28,7 @@ mod select;
 pub mod sync;
 
 use self::load_store::Direct;
-use self::select::{OfferMemory, PathChoice, WindowMemory};
+use self::select::{OfferMemory, PathChoice, Source};
 use super::diagnostics::hang_report;
 use super::failure::missing_ranks::HERE;
 use super::op_desc::Kind;
@@ -38,7 +38,7 @@ use super::{Comm, coll};
 use crate::abi::comm::window::dtl_win_info_t;
 use crate::abi::handle::dtl_win_t;
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::from_c::blank;
 use crate::runtime::memory::device_only;
 use crate::runtime::{component, copy_text, invalid_handle};
@@ -84,7 +84,7 @@ pub struct Window {
     parts: Vec<RankWindow>,
     /// Memory of this rank's part; `_kept` owns it.
     memory: Region,
-    _kept: WindowMemory,
+    _kept: Option<Source>,
     epochs: Epochs,
 }
 
@@ -105,21 +105,17 @@ impl WindowOffer {
     /// Offers `size` bytes of zeroed memory, which is freed with the window.
     pub fn allocate(size: u64, disp_unit: u64) -> Result<WindowOffer> {
         check_unit(disp_unit)?;
-        match usize::try_from(size).ok().filter(|size| *size <= isize::MAX as usize) {
-            Some(size) => {
-                Ok(WindowOffer { memory: component::SharedOffer::Fresh(size), disp_unit })
-            }
-            None => Err(no_memory(size)),
-        }
+        let size = isize::try_from(size).map_err(|_| no_memory(size))?.unsigned_abs();
+        Ok(WindowOffer { memory: component::SharedOffer::Fresh(size), disp_unit })
     }
 }
 
 fn no_memory(size: impl std::fmt::Display) -> Error {
-    let text = format!(
+    failure!(
+        DTL_ERROR_OUT_OF_MEMORY,
         "no {size} bytes for this rank's part of the window; free memory or raise the limit \
          (ulimit, cgroup)"
-    );
-    Error::new(DTL_ERROR_OUT_OF_MEMORY, text)
+    )
 }
 
 fn check_unit(disp_unit: u64) -> Result<()> {
@@ -149,13 +145,7 @@ pub fn create(comm: &Comm, offer: Result<WindowOffer>) -> Result<(dtl_win_t, Add
     let own_record =
         [status as u32 as u64, process_mark(), size, unit, place, check, windows, base];
     let (own, records) = group::private(comm, Kind::WinCreate, own_record)?;
-    match build(&own, had, &records) {
-        Ok(window) => Ok(window),
-        Err(error) => {
-            drop(super::destroy(&own));
-            Err(error)
-        }
-    }
+    build(&own, had, &records).inspect_err(|_| drop(super::destroy(&own)))
 }
 
 type PartRecord = [u64; 8];
@@ -282,14 +272,13 @@ impl Window {
     }
 
     fn check_target(&self, name: &str, target: i32) -> Result<RankWindow> {
-        match self.part(target) {
-            Some(part) => Ok(part),
-            None => fail!(
+        self.part(target).ok_or_else(|| {
+            failure!(
                 DTL_ERROR_INVALID_RANK,
                 "{name}: target {target}: the window has ranks 0 to {}",
                 self.comm.size - 1
-            ),
-        }
+            )
+        })
     }
 }
 
@@ -316,21 +305,15 @@ pub fn info(window: &Window, rank: i32) -> Result<dtl_win_info_t> {
 /// Destroys all windows at finalize, without waiting for other ranks.
 pub fn destroy_all() {
     rma_progress::stop();
-    let inside = inside_out::enter();
-    for id in TABLE.handles() {
-        if let Some(window) = TABLE.remove(&inside, id) {
-            // The other ranks must not wait for locks of a rank that has left.
-            window.epochs.take_all(|targets| window.path.leave(targets));
-            window.path.close(false);
-        }
+    for window in TABLE.drain(&inside_out::enter()) {
+        // The other ranks must not wait for locks of a rank that has left.
+        window.epochs.take_all(|targets| window.path.leave(targets));
+        window.path.close(false);
     }
 }
 
 /// Discards all handles in a forked child, which does not have the parent's thread.
 pub fn forget_all() {
     rma_progress::forget();
-    let inside = inside_out::enter();
-    for id in TABLE.handles() {
-        std::mem::forget(TABLE.remove(&inside, id));
-    }
+    TABLE.drain(&inside_out::enter()).for_each(std::mem::forget);
 }

@@ -16,7 +16,7 @@ use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
 /// Source of this rank's memory: a region, or the bytes that the transport allocates.
-enum Source {
+pub(super) enum Source {
     Given(Region),
     Scratch(Scratch),
     /// Memory that the ranks of this node reach by loads and stores.
@@ -65,16 +65,18 @@ impl OfferMemory {
         match &self.source {
             Source::Given(region) => *region,
             Source::Scratch(scratch) => scratch.region(),
-            Source::Shared(part) if part.region().is_empty() => Region::EMPTY,
-            Source::Shared(part) => part.region(),
-            Source::Later(_) => Region::EMPTY,
+            Source::Shared(part) if !part.region().is_empty() => part.region(),
+            Source::Shared(_) | Source::Later(_) => Region::EMPTY,
         }
     }
 
     /// Encodes the offer: size, displacement unit, key of the shared memory (2 words; zeros if it
     /// is not shared), flags, and address in this process.
     pub(super) fn words(&self) -> Words {
-        let size = if let Source::Later(size) = self.source { size } else { self.region().len() };
+        let (size, later) = match self.source {
+            Source::Later(size) => (size, LATER),
+            _ => (self.region().len(), 0),
+        };
         let [place, check] =
             if let Source::Shared(part) = &self.source { part.key() } else { [0; 2] };
         let windows = match self.windows {
@@ -82,7 +84,6 @@ impl OfferMemory {
             Ok(false) => OF_GIVEN,
             Ok(true) => OF_ITS_OWN,
         };
-        let later = if matches!(self.source, Source::Later(_)) { LATER } else { 0 };
         let base = self.region().addr().get() as u64;
         [size as u64, self.disp_unit, place, check, windows | later, base]
     }
@@ -97,21 +98,14 @@ impl Source {
     }
 }
 
-/// Owner of a window's memory.
-pub(super) enum WindowMemory {
-    /// The program or the path owns the memory.
-    Elsewhere,
-    Scratch(#[allow(dead_code, reason = "it is to be kept")] Scratch),
-    Shared(#[allow(dead_code, reason = "it is to be kept")] Box<dyn component::SharedRegion>),
-}
-
 /// Selected path of a window, and this rank's memory.
 pub(super) struct PathChoice {
     pub(super) path: Arc<dyn RmaPath>,
     /// `path` as a `Direct`, if every rank reaches all memory by loads and stores.
     pub(super) direct: Option<Arc<Direct>>,
     pub(super) memory: Region,
-    pub(super) kept: WindowMemory,
+    /// Owner of the memory; `None` if the path owns it.
+    pub(super) kept: Option<Source>,
 }
 
 /// Selects the path and the memory of a window. `offers` has the encoded offer of each rank.
@@ -161,12 +155,7 @@ pub(super) fn choose(
     let copies = path.use_copies(&bases);
     let path = Arc::new(path);
     record_choice(&*path, &format!("{why}{copies}"));
-    let kept = match had.source {
-        Source::Scratch(scratch) => WindowMemory::Scratch(scratch),
-        Source::Shared(part) => WindowMemory::Shared(part),
-        Source::Given(_) | Source::Later(_) => WindowMemory::Elsewhere,
-    };
-    Ok(PathChoice { path, direct: None, memory, kept })
+    Ok(PathChoice { path, direct: None, memory, kept: Some(had.source) })
 }
 
 /// Records the selected path and the reason for `dtl_explain`.
@@ -205,12 +194,7 @@ fn by_shared_memory(
     check_all("reach all parts of the window", statuses.into_iter())?;
     record_choice(&direct, "every rank reaches the memory of all parts by itself");
     let direct = Arc::new(direct);
-    Ok(PathChoice {
-        path: Arc::clone(&direct) as _,
-        direct: Some(direct),
-        memory,
-        kept: WindowMemory::Elsewhere,
-    })
+    Ok(PathChoice { path: Arc::clone(&direct) as _, direct: Some(direct), memory, kept: None })
 }
 
 /// Allocates the memory that was left to the transport on any rank. Collective.
@@ -261,7 +245,7 @@ fn by_transport(
     if let Source::Scratch(scratch) = had.source {
         path.keep(scratch);
     }
-    Ok(Ok(PathChoice { path, direct: None, memory, kept: WindowMemory::Elsewhere }))
+    Ok(Ok(PathChoice { path, direct: None, memory, kept: None }))
 }
 
 /// Exchanges the local records of the transport's windows among all ranks, if the windows have
@@ -300,10 +284,8 @@ pub(super) fn check_all(what: &str, offers: impl Iterator<Item = u64>) -> Result
         let status = status as u32 as i32;
         if status != DTL_SUCCESS {
             let name = error::status_name(status).to_string_lossy();
-            return Err(Error::new(
-                status,
-                format!("rank {rank} could not {what} ({name}), so no rank has one"),
-            ));
+            let text = format!("rank {rank} could not {what} ({name}), so no rank has one");
+            return Err(Error::new(status, text));
         }
     }
     Ok(())
