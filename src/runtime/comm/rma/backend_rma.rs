@@ -6,10 +6,10 @@
 //! operations on an element use the same method, because they must be atomic among themselves. An
 //! operation may begin at any time, so a fence is a flush of all targets and a barrier.
 
-use super::active_messages::Active;
-use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT};
+use super::active_messages::{Active, destroyed};
+use crate::abi::status::DTL_ERROR_TIMEOUT;
 use crate::abi::word::dtl_dtype_t;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::runtime::comm::rma_path::{
     FlushScope, RmaOp, RmaPath, RmaStart, TargetRange, Ticket, TicketRequest,
 };
@@ -100,10 +100,6 @@ impl BackendRma {
             self.window.test(op)
         })
     }
-}
-
-fn destroyed() -> Error {
-    Error::new(DTL_ERROR_CANCELED, "the window was destroyed by another thread")
 }
 
 impl RmaPath for BackendRma {

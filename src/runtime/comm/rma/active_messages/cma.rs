@@ -92,12 +92,10 @@ impl Copies {
     /// Fails if an operation has detected that one of the targets has exited.
     pub(super) fn check_there(&self, targets: &Range<i32>) -> Result<()> {
         let is_gone = |target: &CmaTarget| target.is_gone.load(Ordering::Relaxed);
-        match targets.clone().find(|rank| self.target(*rank).is_some_and(is_gone)) {
-            Some(rank) => {
-                fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has ended or runs another program")
-            }
-            None => Ok(()),
-        }
+        let gone = targets.clone().find(|rank| self.target(*rank).is_some_and(is_gone));
+        gone.map_or(Ok(()), |rank| {
+            fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has ended or runs another program")
+        })
     }
 }
 

@@ -25,19 +25,22 @@ impl Locks {
 
     /// Grants a shared lock and returns true if no rank has an exclusive lock or waits.
     pub(super) fn share_if_free(&mut self, asker: LockRequester) -> bool {
-        let is_free =
-            self.waiting.is_empty() && self.holders.iter().all(|holder| !holder.exclusive);
+        let is_free = self.waiting.is_empty() && !self.is_exclusive();
         if is_free {
             self.holders.push(asker);
         }
         is_free
     }
 
+    fn is_exclusive(&self) -> bool {
+        self.holders.iter().any(|holder| holder.exclusive)
+    }
+
     /// Grants the lock to the next waiting rank and returns it. Call until it returns `None`.
     pub(super) fn grant(&mut self) -> Option<LockRequester> {
         let next = *self.waiting.front()?;
         let is_free = self.holders.is_empty();
-        let is_shared = !next.exclusive && self.holders.iter().all(|holder| !holder.exclusive);
+        let is_shared = !next.exclusive && !self.is_exclusive();
         if !is_free && !is_shared {
             return None;
         }

@@ -5,7 +5,7 @@
 //! same tag matches that reply, and no message remains unreceived at the end.
 
 use super::wire_format::{Head, RequestKind};
-use super::{Active, PendingReply, note_first, text};
+use super::{Active, PendingReply, text};
 use crate::error::Result;
 use crate::sys::sync::wait::Deadline;
 use std::ops::Range;
@@ -39,12 +39,8 @@ impl Active {
             }
             Ok(())
         };
-        let locked = lock();
-        if locked.is_err() {
-            // The first failure is returned, so this one is dropped.
-            drop(self.give_back(targets.start..end));
-        }
-        locked
+        // The first failure is returned, so that of the release is dropped.
+        lock().inspect_err(|_| drop(self.give_back(targets.start..end)))
     }
 
     /// Acquires the free locks of the targets up to the first that is not free. Returns that
@@ -85,10 +81,9 @@ impl Active {
                 answers.iter_mut().all(|answer| self.is_answered(answer, "lock of", &mut failed));
             Ok(all || failed.is_err())
         });
-        note_first(&mut failed, waited);
-        if failed.is_err() {
+        if let Err(error) = failed.and(waited) {
             self.forget_locks(answers);
-            return failed.map(|()| Vec::new());
+            return Err(error);
         }
         Ok(answers)
     }
@@ -112,7 +107,7 @@ impl Active {
         for target in targets {
             let head = Head::new(RequestKind::Unlock);
             let posted = self.lock_origin().and_then(|mut origin| origin.post(target, &head, &[]));
-            note_first(&mut given, posted);
+            given = given.and(posted);
         }
         given
     }

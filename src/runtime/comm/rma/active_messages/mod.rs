@@ -29,7 +29,7 @@ use self::target::Server;
 use self::wire_format::{Head, INLINE, PIECE, RequestKind, answer_tag, data_tag};
 use super::rma_progress as serving;
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::comm::p2p::op_handle::OpHandle;
 use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::rma_path::{
@@ -107,10 +107,7 @@ impl Active {
     fn lock_origin(&self) -> Result<MutexGuard<'_, Origin>> {
         let origin = self.origin.lock();
         if self.is_closed.load(Ordering::Acquire) {
-            return Err(Error::new(
-                DTL_ERROR_CANCELED,
-                "the window was destroyed by another thread",
-            ));
+            return Err(destroyed());
         }
         Ok(origin)
     }
@@ -146,7 +143,7 @@ impl Active {
                 if deadline.passed() {
                     let millis = self.comm.timeout_ns / 1_000_000;
                     let limit = format!("within {millis} ms (the communicator's time limit)");
-                    return Err(Error::new(DTL_ERROR_TIMEOUT, what(&limit)));
+                    return fail!(DTL_ERROR_TIMEOUT, "{}", what(&limit));
                 }
                 progress::others(&self.comm);
             }
@@ -159,7 +156,7 @@ impl Active {
         let room = || self.lock_origin()?.room(target);
         match room()? {
             SendCredit::Free => Ok(()),
-            SendCredit::Flush => self.finish(target..target + 1, FlushScope::Target),
+            SendCredit::Flush => self.flush(target..target + 1, FlushScope::Target),
             SendCredit::Later => {
                 let what = |limit: &str| {
                     format!(
@@ -207,53 +204,6 @@ impl Active {
         true
     }
 
-    /// Waits until all operations on the targets are complete, then returns their first failure.
-    fn finish(&self, targets: Range<i32>, reach: FlushScope) -> Result<()> {
-        let (mut answers, mut failed) = (Vec::new(), Ok(()));
-        if reach == FlushScope::Target {
-            for target in targets.clone() {
-                let Some(goal) = self.origin.lock().unanswered(target) else { continue };
-                match self.send_request(target, Head::new(RequestKind::Flush), goal) {
-                    Ok(answer) => answers.push(answer),
-                    Err(error) => {
-                        self.origin.lock().answered(target, goal);
-                        note_first(&mut failed, Err(error));
-                    }
-                }
-            }
-        }
-        let waited = self.until(
-            self.comm.deadline(),
-            |limit| {
-                let whose = text(&targets);
-                format!(
-                    "operations on {whose} did not end {limit}: they go on, and their buffers \
-                    stay in use until a flush, unlock or fence succeeds"
-                )
-            },
-            || {
-                let is_local = self.origin.lock().collect(&targets, false)?;
-                let mut answers = answers.iter_mut();
-                let all = answers.all(|answer| self.is_answered(answer, "flush of", &mut failed));
-                Ok(is_local && all)
-            },
-        );
-        let mut origin = self.origin.lock();
-        for answer in &answers {
-            if answer.is_there {
-                origin.answered(answer.target, answer.goal);
-            } else {
-                origin.abandon(answer.started);
-            }
-        }
-        waited?;
-        note_first(&mut failed, origin.failure(&targets));
-        drop(origin);
-        failed.and_then(|()| {
-            if reach == FlushScope::Target { self.check_alive(&targets) } else { Ok(()) }
-        })
-    }
-
     /// Fails if one of the targets is known to have died. A flush reports the death even if no
     /// operation was in flight to that target.
     fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
@@ -261,10 +211,8 @@ impl Active {
         if !self.comm.has_died() {
             return Ok(());
         }
-        match self.comm.failed_ranks().into_iter().find(|rank| targets.contains(rank)) {
-            Some(rank) => fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has died or left"),
-            None => Ok(()),
-        }
+        let dead = self.comm.failed_ranks().into_iter().find(|rank| targets.contains(rank));
+        dead.map_or(Ok(()), |rank| fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has died or left"))
     }
 
     /// Sends a request whose data travels with it. `reply` is the buffer of the data of the reply,
@@ -348,6 +296,11 @@ impl Active {
     }
 }
 
+/// Returns the error of a call on a window that another thread has destroyed.
+pub(super) fn destroyed() -> Error {
+    failure!(DTL_ERROR_CANCELED, "the window was destroyed by another thread")
+}
+
 fn note_first(first: &mut Result<()>, next: Result<()>) {
     if first.is_ok() {
         *first = next;
@@ -406,12 +359,11 @@ impl RmaPath for Active {
     }
 
     fn unlock(&self, targets: Range<i32>) -> Result<()> {
-        let mut finished = self.finish(targets.clone(), FlushScope::Target);
-        if finished.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT) {
-            return finished;
+        let flushed = self.flush(targets.clone(), FlushScope::Target);
+        if flushed.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT) {
+            return flushed;
         }
-        note_first(&mut finished, self.give_back(targets));
-        finished
+        flushed.and(self.give_back(targets))
     }
 
     fn leave(&self, targets: Range<i32>) {
@@ -419,8 +371,51 @@ impl RmaPath for Active {
         drop(self.give_back(targets));
     }
 
+    /// Waits until all operations on the targets are complete, then returns their first failure.
     fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()> {
-        self.finish(targets, reach)
+        let (mut answers, mut failed) = (Vec::new(), Ok(()));
+        if reach == FlushScope::Target {
+            for target in targets.clone() {
+                let Some(goal) = self.origin.lock().unanswered(target) else { continue };
+                match self.send_request(target, Head::new(RequestKind::Flush), goal) {
+                    Ok(answer) => answers.push(answer),
+                    Err(error) => {
+                        self.origin.lock().answered(target, goal);
+                        note_first(&mut failed, Err(error));
+                    }
+                }
+            }
+        }
+        let waited = self.until(
+            self.comm.deadline(),
+            |limit| {
+                let whose = text(&targets);
+                format!(
+                    "operations on {whose} did not end {limit}: they go on, and their buffers \
+                    stay in use until a flush, unlock or fence succeeds"
+                )
+            },
+            || {
+                let is_local = self.origin.lock().collect(&targets, false)?;
+                let mut answers = answers.iter_mut();
+                let all = answers.all(|answer| self.is_answered(answer, "flush of", &mut failed));
+                Ok(is_local && all)
+            },
+        );
+        let mut origin = self.origin.lock();
+        for answer in &answers {
+            if answer.is_there {
+                origin.answered(answer.target, answer.goal);
+            } else {
+                origin.abandon(answer.started);
+            }
+        }
+        waited?;
+        note_first(&mut failed, origin.failure(&targets));
+        drop(origin);
+        failed.and_then(|()| {
+            if reach == FlushScope::Target { self.check_alive(&targets) } else { Ok(()) }
+        })
     }
 
     fn is_over(&self, ticket: Ticket) -> Result<bool> {
@@ -431,7 +426,7 @@ impl RmaPath for Active {
                 Ok(false)
             }
             Some(end) => end,
-            None => Err(Error::new(DTL_ERROR_CANCELED, "the window was destroyed")),
+            None => fail!(DTL_ERROR_CANCELED, "the window was destroyed"),
         }
     }
 

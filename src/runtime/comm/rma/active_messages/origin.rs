@@ -2,7 +2,7 @@
 //! never locked while a call waits.
 
 use super::wire_format::{HEAD, Head, REQUEST, ROOM};
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, failure};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::p2p::op_handle::OpHandle;
 use crate::runtime::comm::rma_path::{RmaStart, Ticket, TicketRequest};
@@ -118,9 +118,9 @@ impl Origin {
 
     /// Sends a request with a copy of its data.
     pub(super) fn post(&mut self, target: i32, head: &Head, data: &[Region]) -> Result<()> {
-        let Some(mut scratch) = self.staged.buffer() else {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {ROOM} bytes for a request to a window");
-        };
+        let mut scratch = self.staged.buffer().ok_or_else(|| {
+            failure!(DTL_ERROR_OUT_OF_MEMORY, "no {ROOM} bytes for a request to a window")
+        })?;
         scratch.put_words(&head.words());
         let mut end = HEAD;
         for part in data {
@@ -200,13 +200,10 @@ impl Origin {
 
     /// Returns the first failure on the targets that no flush has returned, and drops the others.
     pub(super) fn failure(&mut self, targets: &Range<i32>) -> Result<()> {
-        let first = self
-            .failed
-            .iter()
-            .find(|(target, _)| targets.contains(target))
-            .map(|(_, error)| error.clone());
-        self.failed.retain(|(target, _)| !targets.contains(target));
-        first.map_or(Ok(()), Err)
+        let failed = std::mem::take(&mut self.failed).into_iter();
+        let (ours, rest): (Vec<_>, Vec<_>) = failed.partition(|(of, _)| targets.contains(of));
+        self.failed = rest;
+        ours.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// Polls an operation: true if complete, or its error; `None` if the ticket is unknown.

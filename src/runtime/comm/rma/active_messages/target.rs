@@ -7,7 +7,7 @@ use super::wire_format::{HEAD, Head, REQUEST, ROOM, RequestKind};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::DTL_OP_NO_OP;
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::p2p::op_handle::OpHandle;
 use crate::runtime::comm::posted::Posted;
@@ -43,12 +43,12 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn new(comm: Arc<Comm>, memory: Region) -> Result<Server> {
-        let Some(room) = Scratch::unwritten(ROOM) else {
-            return fail!(
+        let room = Scratch::unwritten(ROOM).ok_or_else(|| {
+            failure!(
                 DTL_ERROR_OUT_OF_MEMORY,
                 "no {ROOM} bytes for what other ranks ask of a window"
-            );
-        };
+            )
+        })?;
         let refusal = Posted::lent(&comm.link, Scratch::new(1), "a window")?;
         Ok(Server {
             comm,

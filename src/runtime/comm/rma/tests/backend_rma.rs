@@ -2,6 +2,7 @@
 //! operations until they are polled, and has atomics of INT64 only.
 
 use super::*;
+use crate::abi::status::DTL_ERROR_CANCELED;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::{
     DTL_DTYPE_FLOAT64, DTL_DTYPE_INT64, DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_SUM, dtl_dtype_t,
