@@ -8,7 +8,7 @@
 //! Operations only read the state, by one or two loads.
 
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::sys::sync::AtomicUpdate;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
@@ -172,9 +172,8 @@ impl Epochs {
 
     /// Claims a fence. The caller must call `end_fence` afterwards.
     pub(super) fn begin_fence(&self, name: &str) -> Result<()> {
-        if let Err(claimed) = self.claimed.compare_exchange(0, FENCE, AcqRel, Acquire) {
-            return Err(self.is_locked(name, claimed));
-        }
+        let claimed = self.claimed.compare_exchange(0, FENCE, AcqRel, Acquire);
+        claimed.map_err(|claimed| self.is_locked(name, claimed))?;
         if self.is_broken() {
             self.claimed.store(0, Release);
             return fail!(
@@ -204,9 +203,23 @@ impl Epochs {
             None => self.claimed.compare_exchange(0, ALL, AcqRel, Acquire).map(drop),
             Some(target) => self.claim(target),
         };
-        is_claimed.map_err(|claimed| is_twice(name, target, claimed))?;
+        is_claimed.map_err(|claimed| self.is_twice(name, target, claimed))?;
         self.lock(target).into_iter().for_each(|lock| lock.store(MOVING, Relaxed));
         Ok(())
+    }
+
+    /// Returns the error of a lock that conflicts with the claim `claimed`.
+    fn is_twice(&self, name: &str, target: Option<i32>, claimed: u32) -> Error {
+        if claimed == FENCE {
+            return self.is_locked(name, claimed);
+        }
+        let whose =
+            target.map_or_else(|| "a target".to_owned(), |target| format!("target {target}"));
+        failure!(
+            DTL_ERROR_INVALID_STATE,
+            "{name}: this rank has a lock of {whose} already, or a call of another thread asks \
+             for it: unlock it first"
+        )
     }
 
     /// Claims one target. The error is the claim that was found.
@@ -249,12 +262,10 @@ impl Epochs {
         let is_all = self.all.load(Relaxed) == HELD;
         match target {
             None => fail!(DTL_ERROR_INVALID_STATE, "{name} without dtl_win_lock_all before it"),
-            Some(_) if is_all => {
-                fail!(
-                    DTL_ERROR_INVALID_STATE,
-                    "{name} after dtl_win_lock_all: call dtl_win_unlock_all"
-                )
-            }
+            Some(_) if is_all => fail!(
+                DTL_ERROR_INVALID_STATE,
+                "{name} after dtl_win_lock_all: call dtl_win_unlock_all"
+            ),
             Some(target) => {
                 fail!(DTL_ERROR_INVALID_STATE, "{name}: this rank has no lock of target {target}")
             }
@@ -273,21 +284,6 @@ impl Epochs {
             self.unlocked(Some(target));
         }
     }
-}
-
-/// Returns the error of a lock that conflicts with the claim `claimed`.
-fn is_twice(name: &str, target: Option<i32>, claimed: u32) -> Error {
-    if claimed == FENCE {
-        let text =
-            format!("{name} while dtl_win_fence of another thread lasts: call it after that");
-        return Error::new(DTL_ERROR_INVALID_STATE, text);
-    }
-    let whose = target.map_or_else(|| "a target".to_owned(), |target| format!("target {target}"));
-    let text = format!(
-        "{name}: this rank has a lock of {whose} already, or a call of another thread asks for it: \
-         unlock it first"
-    );
-    Error::new(DTL_ERROR_INVALID_STATE, text)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! every rank that synchronizes with this rank afterwards. Lock words are in the target's part;
 //! locks of dead ranks are taken over. No rank has to serve others.
 
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::comm::rma::robust_rwlock::{self, SharedLock};
 use crate::runtime::comm::rma_path::{
     FlushScope, RmaOp, RmaPath, RmaStart, Swap, TargetRange, Ticket, TicketRequest,
@@ -108,12 +108,12 @@ impl Direct {
         let mut find = |(rank, key): (i32, &PartKey)| -> Result<Target> {
             let part = match own.take_if(|_| rank == comm.rank) {
                 Some(own) => own,
-                None => match &comm.link.shared_memory {
-                    Some(shared) => shared.part().find_part(comm.to_world(rank), *key)?,
-                    None => {
-                        return fail!(DTL_ERROR_NOT_SUPPORTED, "the ranks share no memory");
-                    }
-                },
+                None => {
+                    let shared = comm.link.shared_memory.as_ref().ok_or_else(|| {
+                        failure!(DTL_ERROR_NOT_SUPPORTED, "the ranks share no memory")
+                    })?;
+                    shared.part().find_part(comm.to_world(rank), *key)?
+                }
             };
             Ok(Target { memory: part.region(), part })
         };
@@ -123,10 +123,8 @@ impl Direct {
 
     #[inline]
     fn target(&self, rank: i32) -> Result<&Target> {
-        match self.targets.get(rank as usize) {
-            Some(target) => Ok(target),
-            None => fail!(DTL_ERROR_INTERNAL, "the window has no rank {rank}"),
-        }
+        let target = self.targets.get(rank as usize);
+        target.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "the window has no rank {rank}"))
     }
 
     /// Returns the memory of all parts, by rank.
@@ -188,7 +186,7 @@ impl Direct {
 
     fn lock_one(&self, rank: i32, exclusive: bool, deadline: Deadline) -> Result<()> {
         let own = self.own();
-        let Some(lock) = self.target(rank)?.lock() else { return Err(no_words()) };
+        let lock = self.target(rank)?.lock().ok_or_else(no_words)?;
         let attempt = |polls: u32| match exclusive {
             true => lock.try_exclusive(own, false),
             false => lock.try_shared(own, polls < POLITE),
@@ -238,7 +236,7 @@ impl Direct {
     /// Calls `act` while this rank has the target's element lock.
     fn locked(&self, rank: i32, act: impl FnOnce()) -> Result<()> {
         let own = self.own();
-        let Some(lock) = self.target(rank)?.elements() else { return Err(no_words()) };
+        let lock = self.target(rank)?.elements().ok_or_else(no_words)?;
         if !lock.try_exclusive(own, true) {
             let what = || format!("the element lock of target {rank}");
             let attempt = |polls| lock.try_exclusive(own, polls < POLITE);
@@ -313,8 +311,7 @@ fn who(ranks: impl Iterator<Item = usize>) -> String {
 
 #[cold]
 fn no_words() -> Error {
-    use crate::abi::status::DTL_ERROR_INTERNAL;
-    Error::new(DTL_ERROR_INTERNAL, "a part of the window has too few words for its locks")
+    failure!(DTL_ERROR_INTERNAL, "a part of the window has too few words for its locks")
 }
 
 impl RmaPath for Direct {

@@ -4,9 +4,8 @@
 use super::{RankWindow, Window};
 use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::abi::handle::dtl_request_t;
-use crate::abi::status::*;
 use crate::abi::word::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::p2p::request;
 pub use crate::runtime::comm::rma_path::RmaOp;
@@ -59,36 +58,21 @@ impl Window {
 
     #[cold]
     fn why_not(&self, name: &str, place: TargetAddr, len: usize) -> Error {
-        let part = self.comm.check_open().and_then(|()| self.check_target(name, place.target));
-        match part {
+        let TargetAddr { target, disp } = place;
+        match self.comm.check_open().and_then(|()| self.check_target(name, target)) {
             Err(error) => error,
-            Ok(_) if !self.epochs.would_admit(place.target) => no_epoch(name, place.target),
-            Ok(part) => outside(name, place, len, part),
+            Ok(_) if !self.epochs.would_admit(target) => failure!(
+                DTL_ERROR_INVALID_STATE,
+                "{name}: no epoch is open for target {target}: call dtl_win_fence (all ranks), \
+                 dtl_win_lock or dtl_win_lock_all first"
+            ),
+            Ok(RankWindow { size, disp_unit, .. }) => failure!(
+                DTL_ERROR_OUT_OF_BOUNDS,
+                "{name}: {len} bytes at displacement {disp} of target {target} (steps of \
+                 {disp_unit} bytes) are not in its window, which has {size} bytes"
+            ),
         }
     }
-}
-
-#[cold]
-fn no_epoch(name: &str, target: i32) -> Error {
-    let text = format!(
-        "{name}: no epoch is open for target {target}: call dtl_win_fence (all ranks), \
-         dtl_win_lock or dtl_win_lock_all first"
-    );
-    Error::new(DTL_ERROR_INVALID_STATE, text)
-}
-
-#[cold]
-fn outside(
-    name: &str,
-    TargetAddr { target, disp }: TargetAddr,
-    len: usize,
-    RankWindow { size, disp_unit, .. }: RankWindow,
-) -> Error {
-    let text = format!(
-        "{name}: {len} bytes at displacement {disp} of target {target} (steps of {disp_unit} \
-         bytes) are not in its window, which has {size} bytes"
-    );
-    Error::new(DTL_ERROR_OUT_OF_BOUNDS, text)
 }
 
 /// Checks an operation and starts it. The library uses its buffers until a flush, unlock or fence.
@@ -111,28 +95,27 @@ pub fn run_as_request(
 
 /// Returns the update of a built-in dtype and operation, which every target can apply.
 pub fn change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Change> {
-    match elements::update(dtype, op) {
-        Some(update) => Ok(Change { dtype, op, update }),
-        None => Err(no_change(dtype, op)),
-    }
+    let update = elements::update(dtype, op).ok_or_else(|| no_change(dtype, op))?;
+    Ok(Change { dtype, op, update })
 }
 
 /// Returns the error of a dtype and operation that a target cannot apply.
 #[cold]
 fn no_change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
-    let text = match types::reduction(dtype, op) {
-        Err(error) => return error,
-        Ok(by) if by.is_own() => format!(
+    match types::reduction(dtype, op) {
+        Err(error) => error,
+        Ok(by) if by.is_own() => failure!(
+            DTL_ERROR_TYPE,
             "{} is an operation of this program, which the target may not know: use a built-in one",
             types::op_text(op)
         ),
-        Ok(_) => format!(
+        Ok(_) => failure!(
+            DTL_ERROR_TYPE,
             "{} is a dtype of this program, which the target may not know: use a built-in one \
              (dtl_win_put and dtl_win_get take any)",
             types::dtype_text(dtype)
         ),
-    };
-    Error::new(DTL_ERROR_TYPE, text)
+    }
 }
 
 impl Window {
@@ -183,7 +166,7 @@ fn overlap(name: &str, op: &RmaOp) -> Error {
         RmaOp::CompareAndSwap(_) => "result overlaps value or expected: use another place",
         _ => "the buffers overlap: use two",
     };
-    Error::new(DTL_ERROR_INVALID_ARGUMENT, format!("{name}: {text}"))
+    failure!(DTL_ERROR_INVALID_ARGUMENT, "{name}: {text}")
 }
 
 /// Returns true if `dtype` supports compare-and-swap: integers and bytes.

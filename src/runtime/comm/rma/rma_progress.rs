@@ -5,7 +5,7 @@
 //! destroyed. No rank wakes it for a request, so it polls at intervals: short intervals for a while
 //! after it has found a request, then longer ones.
 
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use crate::runtime::comm::progress_list::{ProgressList, TURNS};
 use crate::runtime::comm::rma_path::RmaPath;
 use crate::sys::{handles::epoch, os::process::spawn, sync::lock::Mutex};
@@ -77,15 +77,13 @@ impl Thread {
         }
         let control = Arc::new(ThreadControl::default());
         let its = Arc::clone(&control);
-        match spawn("dtl-window", move || work(&its)) {
-            Ok(handle) => self.running = Some((handle, control)),
-            Err(error) => {
-                return fail!(
-                    DTL_ERROR_LIMIT,
-                    "no thread to serve the window while this process computes: {error}"
-                );
-            }
-        }
+        let handle = spawn("dtl-window", move || work(&its)).map_err(|error| {
+            failure!(
+                DTL_ERROR_LIMIT,
+                "no thread to serve the window while this process computes: {error}"
+            )
+        })?;
+        self.running = Some((handle, control));
         Ok(())
     }
 
@@ -114,7 +112,7 @@ impl Thread {
 
 /// Stops serving the windows of this process, at finalize.
 pub(super) fn stop() {
-    clear();
+    SERVED.clear();
     let mut thread = THREAD.lock();
     thread.needed = 0;
     thread.end();
@@ -122,14 +120,10 @@ pub(super) fn stop() {
 
 /// Discards the state in a forked child, which does not have the parent's thread.
 pub(super) fn forget() {
-    clear();
+    SERVED.clear();
     let mut thread = THREAD.lock();
     thread.needed = 0;
     std::mem::forget(thread.running.take());
-}
-
-fn clear() {
-    SERVED.clear();
 }
 
 /// Serves the next few windows, in turn.
