@@ -11,7 +11,7 @@ use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::algorithms::choice::{Algorithm, Allowed, choose};
 use crate::runtime::comm::coll::algorithms::levels::Levels;
 use crate::runtime::comm::coll::algorithms::{AlgorithmChoice, Group};
-use crate::runtime::comm::coll::schedule_builder::Steps;
+use crate::runtime::comm::coll::schedule_builder::{Step, Steps};
 use crate::runtime::comm::coll::{
     self, Buffer, CollArgs, CollectiveRow, Extent, Kind, Neighbors, mailboxes, schedule,
 };
@@ -212,41 +212,21 @@ impl<F: FnMut(PlanStep)> StepSink<'_, F> {
         self.next += len + 1;
         region
     }
+}
 
-    fn step(&mut self, step: PlanStep) {
+impl<F: FnMut(PlanStep)> Steps for StepSink<'_, F> {
+    fn step(&mut self, step: Step) {
+        let step = match step {
+            Step::Send { to, data } => PlanStep::Send { to, bytes: data.len() as u64 },
+            Step::Recv { from, data } => PlanStep::Recv { from, bytes: data.len() as u64 },
+            Step::Reduce { .. } | Step::ReduceToRight { .. } | Step::Copy { .. } => PlanStep::Local,
+            Step::Round => PlanStep::Round,
+        };
         self.size.steps += 1;
         match self.depth {
             0 => (self.visit)(step),
             _ => self.waiting.push(step),
         }
-    }
-}
-
-impl<F: FnMut(PlanStep)> Steps for StepSink<'_, F> {
-    fn send(&mut self, to: i32, data: Region) {
-        self.step(PlanStep::Send { to, bytes: data.len() as u64 });
-    }
-
-    fn recv(&mut self, from: i32, data: Region) {
-        self.step(PlanStep::Recv { from, bytes: data.len() as u64 });
-    }
-
-    fn reduce(&mut self, _into: Region, _from: Region) {
-        self.step(PlanStep::Local);
-    }
-
-    fn reduce_to_right(&mut self, _left: Region, _right: Region) {
-        self.step(PlanStep::Local);
-    }
-
-    fn copy(&mut self, into: Region, from: Region) {
-        if into != from {
-            self.step(PlanStep::Local);
-        }
-    }
-
-    fn round(&mut self) {
-        self.step(PlanStep::Round);
     }
 
     fn scratch(&mut self, len: usize) -> Result<Region> {

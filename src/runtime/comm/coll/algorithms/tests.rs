@@ -10,7 +10,7 @@ use super::levels::Levels;
 use super::{AlgorithmChoice, Group};
 use crate::abi::word::{DTL_DTYPE_BYTE, DTL_OP_REPLACE};
 use crate::error::Result;
-use crate::runtime::comm::coll::schedule_builder::Steps;
+use crate::runtime::comm::coll::schedule_builder::{Step, Steps};
 use crate::runtime::comm::coll::{Buffer, CollArgs};
 use crate::runtime::comm::op_desc::{KINDS, Kind};
 use crate::runtime::types::reduction;
@@ -55,30 +55,17 @@ impl Recorder {
 }
 
 impl Steps for Recorder {
-    fn send(&mut self, to: i32, data: Region) {
-        self.line(format!("send {PEER}{to} {}", name(data)));
-    }
-
-    fn recv(&mut self, from: i32, data: Region) {
-        self.line(format!("recv {PEER}{from} {}", name(data)));
-    }
-
-    fn reduce(&mut self, into: Region, from: Region) {
-        self.line(format!("reduce {} {}", name(into), name(from)));
-    }
-
-    fn reduce_to_right(&mut self, left: Region, right: Region) {
-        self.line(format!("reduce_to_right {} {}", name(left), name(right)));
-    }
-
-    fn copy(&mut self, into: Region, from: Region) {
-        if into != from {
-            self.line(format!("copy {} {}", name(into), name(from)));
-        }
-    }
-
-    fn round(&mut self) {
-        self.line("round".to_owned());
+    fn step(&mut self, step: Step) {
+        self.line(match step {
+            Step::Send { to, data } => format!("send {PEER}{to} {}", name(data)),
+            Step::Recv { from, data } => format!("recv {PEER}{from} {}", name(data)),
+            Step::Reduce { into, from } => format!("reduce {} {}", name(into), name(from)),
+            Step::ReduceToRight { left, right } => {
+                format!("reduce_to_right {} {}", name(left), name(right))
+            }
+            Step::Copy { into, from } => format!("copy {} {}", name(into), name(from)),
+            Step::Round => "round".to_owned(),
+        });
     }
 
     fn scratch(&mut self, len: usize) -> Result<Region> {

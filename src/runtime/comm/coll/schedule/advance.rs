@@ -1,9 +1,10 @@
 //! Execution of a schedule on a communicator, without waiting.
 
-use super::{Advance, Pending, Schedule, Step};
+use super::{Advance, Pending, Schedule};
 use crate::abi::status::*;
-use crate::error::{Error, Result};
+use crate::error::{Result, fail};
 use crate::runtime::comm::Comm;
+use crate::runtime::comm::coll::schedule_builder::Step;
 use crate::runtime::comm::p2p::op_handle::OpHandle;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{Completion, SendMode};
@@ -123,14 +124,12 @@ impl Schedule {
 fn check_size(done: &Completion, expected: Option<usize>, peer: i32) -> Result<()> {
     let arrived = [DTL_SUCCESS, DTL_ERROR_TRUNCATED].contains(&done.status);
     match expected {
-        Some(expected) if arrived && done.size != expected as u64 => Err(Error::new(
+        Some(expected) if arrived && done.size != expected as u64 => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            format!(
-                "rank {peer} sent {} bytes where this rank expects {expected}: do all ranks pass \
-                 the same count to the same collective?",
-                done.size
-            ),
-        )),
+            "rank {peer} sent {} bytes where this rank expects {expected}: do all ranks pass the \
+             same count to the same collective?",
+            done.size
+        ),
         _ => Ok(()),
     }
 }

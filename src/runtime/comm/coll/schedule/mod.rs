@@ -10,9 +10,8 @@
 
 mod advance;
 
-use super::schedule_builder::Steps;
-use crate::abi::status::*;
-use crate::error::{Error, Result};
+use super::schedule_builder::{Step, Steps};
+use crate::error::{Result, failure};
 use crate::runtime::comm::p2p::op_handle::OpHandle;
 use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::{Region, Scratch};
@@ -21,35 +20,6 @@ use crate::sys::memory::buf::{Region, Scratch};
 /// maximum bytes of all of them.
 const KEPT_BUFFERS: usize = 8;
 const KEPT_BYTES: usize = 8 << 20;
-
-/// One step of a schedule.
-#[derive(Clone, Copy)]
-pub(super) enum Step {
-    Send {
-        to: i32,
-        data: Region,
-    },
-    Recv {
-        from: i32,
-        data: Region,
-    },
-    /// `into = into op from`; `from` may be overwritten.
-    Reduce {
-        into: Region,
-        from: Region,
-    },
-    /// `right = left op right`; `left` is unchanged.
-    ReduceToRight {
-        left: Region,
-        right: Region,
-    },
-    Copy {
-        into: Region,
-        from: Region,
-    },
-    /// All previous steps complete before any later step starts.
-    Round,
-}
 
 /// Memory of one step in a schedule, in bytes.
 pub(crate) const STEP_BYTES: usize = size_of::<Step>();
@@ -140,30 +110,8 @@ impl Drop for Schedule {
 }
 
 impl Steps for Schedule {
-    fn send(&mut self, to: i32, data: Region) {
-        self.steps.push(Step::Send { to, data });
-    }
-
-    fn recv(&mut self, from: i32, data: Region) {
-        self.steps.push(Step::Recv { from, data });
-    }
-
-    fn reduce(&mut self, into: Region, from: Region) {
-        self.steps.push(Step::Reduce { into, from });
-    }
-
-    fn reduce_to_right(&mut self, left: Region, right: Region) {
-        self.steps.push(Step::ReduceToRight { left, right });
-    }
-
-    fn copy(&mut self, into: Region, from: Region) {
-        if into != from {
-            self.steps.push(Step::Copy { into, from });
-        }
-    }
-
-    fn round(&mut self) {
-        self.steps.push(Step::Round);
+    fn step(&mut self, step: Step) {
+        self.steps.push(step);
     }
 
     fn renamed(
@@ -191,9 +139,9 @@ impl Steps for Schedule {
         let scratch = match fitting.min_by_key(|(_, scratch)| scratch.region().len()) {
             Some((index, _)) => self.spare.swap_remove(index),
             None => Scratch::unwritten(len).ok_or_else(|| {
-                Error::new(
+                failure!(
                     DTL_ERROR_OUT_OF_MEMORY,
-                    format!("no {len} bytes of scratch memory for a collective"),
+                    "no {len} bytes of scratch memory for a collective"
                 )
             })?,
         };
