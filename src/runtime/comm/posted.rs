@@ -1,7 +1,7 @@
 //! Memory of the library together with the operation that is posted into it. The memory is freed
 //! only when the transport no longer uses it.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, failure};
 use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::component::{Completion, OpId};
 use crate::sys::memory::buf::{Region, Scratch};
@@ -27,13 +27,9 @@ impl Posted {
         memory: Option<Scratch>,
         what: &str,
     ) -> Result<Posted> {
-        match memory {
-            Some(memory) => Ok(Posted { link: Arc::clone(link), memory, op: None }),
-            None => Err(Error::new(
-                crate::abi::status::DTL_ERROR_OUT_OF_MEMORY,
-                format!("no memory for {what}; free some"),
-            )),
-        }
+        let memory = memory
+            .ok_or_else(|| failure!(DTL_ERROR_OUT_OF_MEMORY, "no memory for {what}; free some"))?;
+        Ok(Posted { link: Arc::clone(link), memory, op: None })
     }
 
     /// Creates memory with a copy of `words`. `what` is the purpose, for the error.
@@ -74,9 +70,7 @@ impl Posted {
     pub(crate) fn poll(&mut self) -> Result<Option<Completion>> {
         let Some(op) = self.op else { return Ok(None) };
         let done = self.link.transport.outcome(op)?;
-        if done.is_some() {
-            self.op = None;
-        }
+        self.op = self.op.filter(|_| done.is_none());
         Ok(done)
     }
 

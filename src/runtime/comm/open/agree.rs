@@ -18,7 +18,7 @@ use super::group::derive;
 use super::shrinking::{AgreeMessage, Agreement, MailboxReservation, places_told};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::comm::coll::coll_device;
 use crate::runtime::comm::comm_state::CommState;
 use crate::runtime::comm::comm_table::insert;
@@ -162,13 +162,12 @@ impl Agreement {
                 }
                 if deadline.passed() {
                     hang_report::gather(comm, None, deadline);
-                    let text = "not every survivor called dtl_comm_shrink in time; call it again \
-                        to continue";
-                    return Err(hang_report::attach(
-                        comm,
-                        &Error::new(DTL_ERROR_TIMEOUT, text),
-                        None,
-                    ));
+                    let error = failure!(
+                        DTL_ERROR_TIMEOUT,
+                        "not every survivor called dtl_comm_shrink in time; call it again to \
+                         continue"
+                    );
+                    return Err(hang_report::attach(comm, &error, None));
                 }
                 progress::others(comm);
             }
@@ -306,17 +305,13 @@ fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
         // The peer sent its message before its notice: a message not received by now never arrives.
         None if comm.is_absent(peer) => {
             comm.receive_earlier(peer);
-            match posted.cancel()? {
-                Some(done) => Some(done),
-                None => return Ok(Some(false)),
-            }
+            posted.cancel()?
         }
         None => return Ok(None),
     };
     match done {
-        Some(Completion { status: DTL_ERROR_RANK_FAILURE, .. }) => Ok(Some(false)),
+        None | Some(Completion { status: DTL_ERROR_RANK_FAILURE, .. }) => Ok(Some(false)),
         Some(done) => comm.check_done(&done, "agreement with", peer).map(|()| Some(true)),
-        None => Ok(None),
     }
 }
 
