@@ -6,7 +6,7 @@ use super::diagnostics::hang_report;
 use super::failure::missing_ranks::{HERE, of_shrink};
 use super::open::{attribute, open_kind};
 use crate::abi::handle::dtl_comm_t;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::runtime::comm::coll::coll_device;
 use crate::runtime::comm::p2p::{cancel, matched_message, request};
 use crate::runtime::comm::{Comm, progress};
@@ -26,23 +26,24 @@ pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
     match handle.id {
         WORLD => open_kind::predefined(inside, 0, handle),
         SELF => open_kind::predefined(inside, 1, handle),
-        id => Err(invalid_handle("communicator", TAG, id)),
+        _ => Err(unknown(handle)),
     }
+}
+
+fn unknown(handle: dtl_comm_t) -> Error {
+    invalid_handle("communicator", TAG, handle.id)
 }
 
 /// Returns the communicator of `handle`, borrowed for the lifetime of the guard `inside`. A
 /// predefined communicator is opened at its first use.
 pub fn get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
-    match TABLE.get(inside, handle.id) {
-        Some(comm) => Ok(comm),
-        None => open_and_get(inside, handle),
-    }
+    TABLE.get(inside, handle.id).map_or_else(|| open_and_get(inside, handle), Ok)
 }
 
 #[cold]
 fn open_and_get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
     drop(pin(inside, handle)?);
-    TABLE.get(inside, handle.id).ok_or_else(|| invalid_handle("communicator", TAG, handle.id))
+    TABLE.get(inside, handle.id).ok_or_else(|| unknown(handle))
 }
 
 /// Returns the communicator of `handle` for a waiting call, opening a predefined one at first use.
@@ -52,7 +53,7 @@ pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
         Err(inside) => inside,
     };
     drop(pin(&inside, handle)?);
-    TABLE.hold(inside, handle.id).map_err(|_| invalid_handle("communicator", TAG, handle.id))
+    TABLE.hold(inside, handle.id).map_err(|_| unknown(handle))
 }
 
 /// Maximum time that a destroy waits for calls that may be starting an operation.
@@ -63,8 +64,7 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<C
     if [0, WORLD, SELF].contains(&handle.id) {
         return Ok(None);
     }
-    let comm = TABLE.pin(inside, handle.id);
-    comm.map(Some).ok_or_else(|| invalid_handle("communicator", TAG, handle.id))
+    TABLE.pin(inside, handle.id).map(Some).ok_or_else(|| unknown(handle))
 }
 
 /// Destroys a communicator. Waiting calls return CANCELED, operations in flight are canceled, and
@@ -92,13 +92,9 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     coll_device::leave(comm);
     leave(comm, has_failed);
     let handle = comm.handle();
-    match TABLE.remove(&epoch::enter(), handle.id) {
-        Some(comm) => {
-            comm.attributes.delete_all(handle);
-            Ok(())
-        }
-        None => Err(invalid_handle("communicator", TAG, handle.id)),
-    }
+    let removed = TABLE.remove(&epoch::enter(), handle.id).ok_or_else(|| unknown(handle))?;
+    removed.attributes.delete_all(handle);
+    Ok(())
 }
 
 /// Returns true if the communicator has failed, so that its ranks may destroy it at different
@@ -114,7 +110,7 @@ fn has_failed(comm: &Comm) -> bool {
 fn leave(comm: &Comm, has_failed: bool) {
     let (completed, is_pending) = comm.shrinking.lock().state();
     if let Some(mailboxes) = comm.mailboxes.as_ref().filter(|_| completed == 0) {
-        mailboxes.leave();
+        mailboxes.mailbox.leave();
     }
     if !has_failed {
         return;
@@ -141,11 +137,8 @@ impl Drop for Comm {
 /// keys.
 pub fn delete_attributes() {
     let inside = epoch::enter();
-    let comms: Vec<(u64, Arc<Comm>)> =
-        TABLE.handles().into_iter().filter_map(|id| Some((id, TABLE.pin(&inside, id)?))).collect();
-    for (id, comm) in comms {
-        comm.attributes.delete_all(dtl_comm_t { id });
-    }
+    let comms = TABLE.handles().into_iter().filter_map(|id| TABLE.pin(&inside, id));
+    comms.collect::<Vec<_>>().iter().for_each(|comm| comm.attributes.delete_all(comm.handle()));
     attribute::forget_all();
 }
 
@@ -163,8 +156,5 @@ pub fn destroy_all() {
 /// Invalidates all handles in a forked child. Shared memory and sockets remain the parent's.
 pub fn forget_all() {
     progress::forget();
-    let inside = epoch::enter();
-    for id in TABLE.handles() {
-        std::mem::forget(TABLE.remove(&inside, id));
-    }
+    TABLE.drain(&epoch::enter()).for_each(std::mem::forget);
 }

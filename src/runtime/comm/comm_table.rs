@@ -2,8 +2,7 @@
 
 use super::progress_list::ProgressList;
 use crate::abi::handle::dtl_comm_t;
-use crate::abi::status::DTL_ERROR_LIMIT;
-use crate::error::{Error, Result};
+use crate::error::{Result, failure};
 use crate::runtime::comm::Comm;
 use crate::sys::handles::{
     epoch::Visit,
@@ -47,18 +46,11 @@ pub(super) fn insert(comm: Comm) -> Result<dtl_comm_t> {
 
 /// Inserts a communicator, without registration for progress, and returns its handle.
 pub(crate) fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
-    match TABLE.insert(Arc::clone(comm)) {
-        // No other thread has this handle yet.
-        Some(id) => {
-            comm.slot.set(TABLE.slot_ref(id), id);
-            comm.recorder.belongs_to(id);
-            Ok(dtl_comm_t { id })
-        }
-        None => Err(no_handle()),
-    }
-}
-
-#[cold]
-fn no_handle() -> Error {
-    Error::new(DTL_ERROR_LIMIT, "no handle left for another communicator: destroy some")
+    let id = TABLE.insert(Arc::clone(comm)).ok_or_else(|| {
+        failure!(DTL_ERROR_LIMIT, "no handle left for another communicator: destroy some")
+    })?;
+    // No other thread has this handle yet.
+    comm.slot.set(TABLE.slot_ref(id), id);
+    comm.recorder.belongs_to(id);
+    Ok(dtl_comm_t { id })
 }

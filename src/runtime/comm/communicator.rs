@@ -7,8 +7,7 @@ use super::rank_map::Members;
 use super::shared_transport::{Class, SharedTransport};
 use crate::abi::comm::communicator::*;
 use crate::abi::handle::dtl_comm_t;
-use crate::abi::status::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::from_c::blank;
 use crate::runtime::component::{
     Completion, Member, NativeCollectives, Reductions, Selector, Transport,
@@ -249,10 +248,10 @@ impl Comm {
     #[cold]
     pub(super) fn ended(&self) -> Error {
         if self.standing.state() == CommState::Revoked {
-            return Error::new(
+            return failure!(
                 DTL_ERROR_RANK_FAILURE,
                 "a rank has begun to shrink the communicator after a failure: call dtl_comm_shrink \
-                 too",
+                 too"
             );
         }
         destroyed()
@@ -336,7 +335,7 @@ pub(super) fn rank_list(ranks: &[i32]) -> String {
 
 #[cold]
 pub(super) fn destroyed() -> Error {
-    Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed by another thread")
+    failure!(DTL_ERROR_CANCELED, "the communicator was destroyed by another thread")
 }
 
 /// Logs an error and exits this process with status `code`; the launcher then ends the other ranks.
@@ -356,12 +355,9 @@ pub fn info(comm: &Comm) -> Result<dtl_comm_info_t> {
     out.failed_count = i32::try_from(comm.gone_count()).unwrap_or(i32::MAX);
     out.kind = comm.kind().as_ptr();
     let below = &comm.link.transport.properties().description;
-    match &comm.device {
-        None => crate::runtime::copy_text(&mut out.transport, below),
-        Some(part) => crate::runtime::copy_text(
-            &mut out.transport,
-            &format!("{}; else {}: {below}", part.describe(), comm.link.kind.to_string_lossy()),
-        ),
-    }
+    let text = comm.device.as_ref().map(|part| {
+        format!("{}; else {}: {below}", part.describe(), comm.link.kind.to_string_lossy())
+    });
+    crate::runtime::copy_text(&mut out.transport, text.as_deref().unwrap_or(below));
     Ok(out)
 }

@@ -5,7 +5,7 @@
 
 use crate::abi::comm::communicator::DTL_TAG_MAX;
 use crate::abi::handle::dtl_backend_t;
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use crate::runtime::comm::failure::missing_ranks::Retired;
 use crate::runtime::comm::progress_count;
 use crate::runtime::component::{Direct, ForeignTest, Liveness, SharedMemory, Transport};
@@ -79,14 +79,10 @@ impl SharedTransport {
         let transport: Arc<dyn Transport> = Arc::from(transport);
         let kind = crate::runtime::for_ever(&backend.name);
         let spins = wait::spins(transport.properties().is_oversubscribed);
-        let (direct, is_direct, contexts) = (None, false, AtomicU32::new(0));
         if transport.groups().native_collectives.is_some() {
-            explain::chose(
-                "collectives",
-                &format!("{}'s own, where it has them", kind.to_string_lossy()),
-            );
+            let text = format!("{}'s own, where it has them", kind.to_string_lossy());
+            explain::chose("collectives", &text);
         }
-        let lost = AtomicBool::new(false);
         let link = SharedTransport {
             liveness: OwningRef::find(Arc::clone(&transport), |of| of.groups().liveness),
             shared_memory: OwningRef::find(Arc::clone(&transport), |of| of.groups().shared_memory),
@@ -95,12 +91,12 @@ impl SharedTransport {
             backend,
             kind,
             is_deterministic,
-            direct,
-            is_direct,
+            direct: None,
+            is_direct: false,
             spins,
-            contexts,
+            contexts: AtomicU32::new(0),
             retired: Retired::default(),
-            lost,
+            lost: AtomicBool::new(false),
         };
         link.count(true);
         link
@@ -169,14 +165,13 @@ impl SharedTransport {
         // Context 0 belongs to the communicator that opened the transport.
         let context =
             made.ok().and_then(|made| made.checked_mul(size)?.checked_add(rank)?.checked_add(1));
-        match context {
-            Some(context) => Ok(context),
-            None => fail!(
+        context.ok_or_else(|| {
+            failure!(
                 DTL_ERROR_LIMIT,
                 "this rank has made {} communicators from one: open a new one (dtl_comm_open)",
                 u32::MAX / size.max(1)
-            ),
-        }
+            )
+        })
     }
 
     /// Pauses between two polls of an operation.

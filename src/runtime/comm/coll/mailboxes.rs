@@ -1,14 +1,14 @@
 //! [`Mailboxes`]: one slot of shared memory per rank, for collectives of a few bytes
 //! (`small_coll`).
 
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use crate::runtime::component::CollMailbox;
 use crate::sys::memory::buf::Scratch;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Mailboxes of a communicator, and this rank's progress on them.
 pub(crate) struct Mailboxes {
-    pub(super) mailbox: Box<dyn CollMailbox>,
+    pub(crate) mailbox: Box<dyn CollMailbox>,
     /// Maximum bytes of each rank's part. Each rank reads the parts of all ranks.
     most: usize,
     begun: AtomicU64,
@@ -35,12 +35,9 @@ pub(crate) fn most_bytes(room: usize, ranks: i32) -> usize {
 
 impl Mailboxes {
     pub(crate) fn new(mailbox: Box<dyn CollMailbox>, ranks: i32) -> Result<Self> {
-        let Some(room) = Scratch::unwritten(PARTIAL_BYTES) else {
-            return fail!(
-                DTL_ERROR_OUT_OF_MEMORY,
-                "no memory for partial results of small collectives"
-            );
-        };
+        let room = Scratch::unwritten(PARTIAL_BYTES).ok_or_else(|| {
+            failure!(DTL_ERROR_OUT_OF_MEMORY, "no memory for partial results of small collectives")
+        })?;
         let most = most_bytes(mailbox.room(), ranks);
         let (begun, over) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Mailboxes { mailbox, most, begun, over, is_moving: AtomicBool::new(false), room })
@@ -49,16 +46,6 @@ impl Mailboxes {
     /// Returns true if parts of `bytes` bytes are small enough for the mailboxes.
     pub(crate) fn takes(&self, bytes: usize) -> bool {
         bytes <= self.most
-    }
-
-    /// Marks in the mailbox that this rank destroys the communicator.
-    pub(crate) fn leave(&self) {
-        self.mailbox.leave();
-    }
-
-    /// Returns true if `rank` has marked that it destroys the communicator.
-    pub(crate) fn has_left(&self, rank: i32) -> bool {
-        self.mailbox.has_left(rank)
     }
 
     /// Returns the number of the next small collective. Only one thread calls it at a time.

@@ -60,21 +60,17 @@ impl Comm {
         MissingRanks { failed, absent }
     }
 
-    /// Returns the reason why an operation cannot complete: the members that failed or are absent.
-    fn gone_text(&self) -> String {
-        self.gone_text_of(&self.gone())
-    }
-
     /// Returns the reason why an operation with rank `peer` cannot complete. Other failed or absent
     /// ranks are named only if nothing is recorded about `peer`.
     pub(crate) fn peer_gone_text(&self, peer: i32) -> String {
         if self.failed_ranks().contains(&peer) {
             return format!("because of rank {peer} ({}){}", self.failed_how(), self.failed_why());
         }
-        match self.gone().absent.contains(&peer) {
-            true => self.gone_text_of(&MissingRanks { failed: Vec::new(), absent: vec![peer] }),
-            false => self.gone_text(),
+        let mut gone = self.gone();
+        if gone.absent.contains(&peer) {
+            gone = MissingRanks { failed: Vec::new(), absent: vec![peer] };
         }
+        self.gone_text_of(&gone)
     }
 
     /// Returns the reason why an operation cannot complete because of the members `gone`.
@@ -146,10 +142,8 @@ impl Comm {
 
     /// Returns true if shared memory shows that a rank's process has died or closed the transport.
     pub(crate) fn has_closed(&self, rank: i32) -> bool {
-        self.link
-            .shared_memory
-            .as_ref()
-            .is_some_and(|shared| shared.part().has_left(self.to_world(rank)))
+        let shared = self.link.shared_memory.as_ref();
+        shared.is_some_and(|shared| shared.part().has_left(self.to_world(rank)))
     }
 }
 

@@ -30,7 +30,7 @@ impl Comm {
     /// Returns true if `rank` is another member that is known to have destroyed this communicator.
     pub(crate) fn has_left(&self, rank: i32) -> bool {
         rank != self.rank
-            && self.mailboxes.as_ref().is_some_and(|mailboxes| mailboxes.has_left(rank))
+            && self.mailboxes.as_ref().is_some_and(|mailboxes| mailboxes.mailbox.has_left(rank))
     }
 
     /// Returns the members that are known to have destroyed this communicator.
