@@ -6,7 +6,7 @@ use super::probe;
 use super::send_recv::{self, Data};
 use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::abi::handle::dtl_message_t;
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::shared_transport::Class;
@@ -30,10 +30,10 @@ static TABLE: HandleTable<MatchedMessage> = HandleTable::new(TAG, 0);
 
 /// Matched message.
 pub struct MatchedMessage {
-    comm: Arc<Comm>,
+    pub(super) comm: Arc<Comm>,
     /// Transport's id of the message; `None` for a message from DTL_PROC_NULL.
     taken: Option<OpId>,
-    source: i32,
+    pub(super) source: i32,
     tag: i32,
 }
 
@@ -65,12 +65,10 @@ pub fn mprobe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Found> {
 }
 
 fn insert(message: MatchedMessage) -> Result<dtl_message_t> {
-    match TABLE.insert(Arc::new(message)) {
-        Some(id) => Ok(dtl_message_t { id }),
-        None => {
-            fail!(DTL_ERROR_LIMIT, "too many probed messages that were not received: receive some")
-        }
-    }
+    let id = TABLE.insert(Arc::new(message)).ok_or_else(|| {
+        failure!(DTL_ERROR_LIMIT, "too many probed messages that were not received: receive some")
+    })?;
+    Ok(dtl_message_t { id })
 }
 
 /// Returns true if `id` is the handle of a matched message.
@@ -115,16 +113,6 @@ pub(crate) fn start(message: &MatchedMessage, into: Region) -> Result<OpHandle> 
 pub(crate) fn start_staged(message: &MatchedMessage, data: Data) -> Result<Staged> {
     let path = BufferPath::of_matched(&message.comm, data.bytes)?;
     Staged::recv_with(path, data.bytes, |into, _| start(message, into))
-}
-
-impl MatchedMessage {
-    pub(crate) fn comm(&self) -> &Comm {
-        &self.comm
-    }
-
-    pub(crate) fn source(&self) -> i32 {
-        self.source
-    }
 }
 
 /// Discards the matched messages of a communicator that were not received.
@@ -172,6 +160,5 @@ pub fn destroy_all() {
 
 /// Invalidates all message handles in a forked child.
 pub fn forget_all() {
-    let inside = epoch::enter();
-    TABLE.handles().into_iter().for_each(|id| std::mem::forget(TABLE.remove(&inside, id)));
+    TABLE.drain(&epoch::enter()).for_each(std::mem::forget);
 }

@@ -5,7 +5,7 @@ use super::op_handle::OpHandle;
 use super::p2p_staging::{self, BufferPath, Staged};
 use crate::abi::comm::communicator::*;
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::hints::usually;
 use crate::runtime::comm::failure::absence;
 use crate::runtime::comm::op_desc::{Kind, Tagged};
@@ -179,12 +179,7 @@ impl Comm {
 
     #[cold]
     fn fail_from_any(&self, op: OpId) -> Result<Completion> {
-        let failed = Completion {
-            source: DTL_ANY_SOURCE,
-            status: DTL_ERROR_RANK_FAILURE,
-            match_bits: 0,
-            size: 0,
-        };
+        let failed = absence::failed(DTL_ANY_SOURCE);
         Ok(self.link.cancel(op)?.map_or(failed, |done| self.localized(done)))
     }
 
@@ -218,10 +213,7 @@ impl Comm {
                 return Ok(failed);
             }
         }
-        match self.cancel_started(started)? {
-            Some(done) => Ok(done),
-            None => Err(self.gave_up()),
-        }
+        self.cancel_started(started)?.ok_or_else(|| self.gave_up())
     }
 
     /// Returns the error of a wait that ended before its operation completed.
@@ -231,9 +223,9 @@ impl Comm {
             return self.ended();
         }
         let millis = self.timeout_ns / 1_000_000;
-        Error::new(
+        failure!(
             DTL_ERROR_TIMEOUT,
-            format!("nothing matched within {millis} ms (the communicator's time limit)"),
+            "nothing matched within {millis} ms (the communicator's time limit)"
         )
     }
 
@@ -245,40 +237,31 @@ impl Comm {
 
     #[cold]
     fn bad_done(&self, done: &Completion, what: &str, peer: i32) -> Error {
-        let name =
-            if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") };
         let text = match done.status {
             DTL_ERROR_TRUNCATED if done.size == 0 => {
-                format!(
-                    "{what} {name}: the message is longer than the buffer (how long, is not known)"
-                )
+                "the message is longer than the buffer (how long, is not known)".to_owned()
             }
             DTL_ERROR_TRUNCATED => {
-                format!(
-                    "{what} {name}: the message has {} bytes, more than the buffer: it was cut",
-                    done.size
-                )
+                format!("the message has {} bytes, more than the buffer: it was cut", done.size)
             }
-            DTL_ERROR_CANCELED if what == "receive from" => {
-                format!(
-                    "{what} {name}: the request was cancelled, or the sender cancelled a message \
-                     that was probed and not yet received (the sender's time limit passed, or its \
-                     request was cancelled or destroyed)"
-                )
-            }
-            DTL_ERROR_RANK_FAILURE => {
-                format!("{what} {name}: it cannot complete {}", self.peer_gone_text(peer))
-            }
+            DTL_ERROR_CANCELED if what == "receive from" => "the request was cancelled, or the \
+                sender cancelled a message that was probed and not yet received (the sender's time \
+                limit passed, or its request was cancelled or destroyed)"
+                .to_owned(),
+            DTL_ERROR_RANK_FAILURE => format!("it cannot complete {}", self.peer_gone_text(peer)),
             status => {
                 let meaning = crate::error::status_message(status).to_string_lossy();
-                match self.link.failure_text() {
-                    Some(reason) => format!("{what} {name}: {meaning}: {reason}"),
-                    None => format!("{what} {name}: {meaning}"),
-                }
+                format!("{meaning}{}", self.failed_why())
             }
         };
-        Error::new(done.status, text)
+        let error = Error::new(done.status, text);
+        error.within(&format!("{what} {}", rank_name(peer)))
     }
+}
+
+/// Returns the name of a peer for error texts.
+pub(super) fn rank_name(peer: i32) -> String {
+    if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") }
 }
 
 /// Checks the arguments of a send.

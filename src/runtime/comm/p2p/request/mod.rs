@@ -39,10 +39,9 @@ use super::p2p_staging::BufferPath;
 use super::persistent::Persistent;
 use super::send_recv::{self, Data};
 use super::{cancel, matched_message, p2p_staging};
-use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::handle::dtl_request_t;
-use crate::abi::status::{DTL_ERROR_BUSY, DTL_ERROR_LIMIT, DTL_SUCCESS};
-use crate::error::{Error, Result, fail};
+use crate::abi::status::DTL_SUCCESS;
+use crate::error::{Error, Result, fail, failure};
 use crate::hints;
 use crate::runtime::comm::coll::StartedColl;
 use crate::runtime::comm::flight_recorder::Ticket;
@@ -107,6 +106,13 @@ enum RequestOp {
     Other(Box<Other>),
 }
 
+impl RequestPhase<RequestOp, Outcome> {
+    /// Returns the phase of a request whose operation is no plain message.
+    fn active(other: Other) -> Self {
+        RequestPhase::Active(RequestOp::Other(Box::new(other)))
+    }
+}
+
 /// Completion of a request, and the error if the request failed.
 pub type Outcome = (Completion, Result<()>);
 
@@ -130,7 +136,7 @@ fn insert(
 fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
     let mut request = make();
     drop(cancel::until(&comm.link, || request.cancel(comm)));
-    Error::new(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
+    failure!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
 /// Inserts a started message into the handle table, or returns the error of its start. (The message
@@ -215,7 +221,7 @@ pub fn imrecv(
     message: &matched_message::MatchedMessage,
     data: Data,
 ) -> Result<dtl_request_t> {
-    let (comm, peer, what) = (message.comm(), message.source(), Tagged::new(Kind::Recv, 0));
+    let (comm, peer, what) = (&*message.comm, message.source, Tagged::new(Kind::Recv, 0));
     let plan = PersistentArgs { data, peer, what };
     if device_only::may_be(data.bytes) && p2p_staging::is_hidden(comm, data.bytes)? {
         return non_p2p::insert_staged(comm, &plan, matched_message::start_staged(message, data)?);
@@ -246,13 +252,18 @@ fn persistent(comm: &Comm, plan: PersistentArgs) -> Result<dtl_request_t> {
         comm.make_send(bytes, peer, what.tag())?
     };
     let again = Some(Box::new(Again { plan, was_hidden, made }));
-    insert(epoch::spare_slots(), comm, || Request {
-        place: comm.slot.get(),
-        what,
-        peer,
-        again,
-        life: RequestPhase::AtRest,
-    })
+    insert_request(comm, (what, peer), again, RequestPhase::AtRest)
+}
+
+/// Inserts a request on the general path. Returns its handle.
+fn insert_request(
+    comm: &Comm,
+    (what, peer): (Tagged, i32),
+    again: Option<Box<Again>>,
+    life: RequestPhase<RequestOp, Outcome>,
+) -> Result<dtl_request_t> {
+    let place = comm.slot.get();
+    insert(epoch::spare_slots(), comm, || Request { place, life, what, peer, again })
 }
 
 /// Starts a persistent request.
@@ -275,20 +286,10 @@ pub fn collective(comm: &Comm, begun: StartedColl) -> Result<dtl_request_t> {
         Some(run) => {
             let moves_itself =
                 run.is_irrevocable() && !comm.link.transport.properties().needs_progress;
-            (
-                RequestPhase::Active(RequestOp::Other(Box::new(Other::Collective(run)))),
-                !moves_itself,
-            )
+            (RequestPhase::active(Other::Collective(run)), !moves_itself)
         }
     };
-    let what = Tagged::new(kind, 0);
-    let handle = insert(epoch::spare_slots(), comm, || Request {
-        place: comm.slot.get(),
-        what,
-        peer: -1,
-        again: None,
-        life,
-    })?;
+    let handle = insert_request(comm, (Tagged::new(kind, 0), -1), None, life)?;
     if runs {
         add_running(&TABLE, handle);
     }
@@ -302,15 +303,13 @@ pub(crate) fn of_window(
     path: &Arc<dyn rma_path::RmaPath>,
     begun: rma_path::RmaStart,
 ) -> Result<dtl_request_t> {
-    insert(epoch::spare_slots(), comm, || {
-        let life = match begun {
-            rma_path::RmaStart::Over => RequestPhase::Over(at_rest()),
-            rma_path::RmaStart::Pending(ticket) => RequestPhase::Active(RequestOp::Other(
-                Box::new(Other::Window(Arc::clone(path), ticket)),
-            )),
-        };
-        Request { place: comm.slot.get(), what: Tagged::new(kind, 0), peer, again: None, life }
-    })
+    let life = match begun {
+        rma_path::RmaStart::Over => RequestPhase::Over(at_rest()),
+        rma_path::RmaStart::Pending(ticket) => {
+            RequestPhase::active(Other::Window(Arc::clone(path), ticket))
+        }
+    };
+    insert_request(comm, (Tagged::new(kind, 0), peer), None, life)
 }
 
 /// Returns the outcome of waiting for an inactive persistent request: success, without a message.
@@ -362,12 +361,12 @@ fn missed_by(handle: dtl_request_t, missed: &LookupFailure) -> Error {
 /// Returns the error for a request that an outer call on this thread is polling.
 #[cold]
 pub(crate) fn in_own_hands(handle: dtl_request_t) -> Error {
-    let text = format!(
+    failure!(
+        DTL_ERROR_BUSY,
         "request {:#x} is moved on by a call further up this thread, which has called the function \
          of the program that calls this: let that function return first",
         handle.id
-    );
-    Error::new(DTL_ERROR_BUSY, text)
+    )
 }
 
 /// Returns true if an outer call on this thread is polling the request. The request cannot complete
@@ -455,10 +454,8 @@ impl Request {
         let kind = self.what.kind();
         if kind.is_collective() {
             kind.name().to_owned()
-        } else if self.peer == DTL_ANY_SOURCE {
-            format!("{} any rank", what(kind))
         } else {
-            format!("{} rank {}", what(kind), self.peer)
+            format!("{} {}", what(kind), send_recv::rank_name(self.peer))
         }
     }
 }

@@ -2,12 +2,12 @@
 //! a staged message, a send that waits for an event.
 
 use super::{
-    Data, Outcome, PersistentArgs, Request, RequestOp, RequestPhase, TABLE, at_rest, failed,
-    insert, outcome,
+    Data, Outcome, PersistentArgs, RequestOp, RequestPhase, TABLE, at_rest, failed, insert_request,
+    outcome,
 };
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_ERROR_CANCELED;
-use crate::error::{Error, Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::comm::coll::coll_exec::Run;
 use crate::runtime::comm::coll::schedule::Advance;
 use crate::runtime::comm::flight_recorder::Ticket;
@@ -19,7 +19,6 @@ use crate::runtime::component::Completion;
 use crate::runtime::exec::event::{Event, EventGate};
 use crate::runtime::id_table;
 use crate::runtime::memory::device_only;
-use crate::sys::handles::epoch;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -52,11 +51,15 @@ impl TriggeredSend {
 
     /// Polls the event. Returns `None` while the event is pending, otherwise the started send or
     /// the outcome of a send that failed or was canceled before its start.
-    fn look(&mut self, comm: &Comm, of: (Kind, i32)) -> Option<StartedOther> {
+    fn look(
+        &mut self,
+        comm: &Comm,
+        of: (Kind, i32),
+    ) -> Option<std::result::Result<Staged, Outcome>> {
         if self.is_canceled {
             comm.recorder.end(self.ticket);
             let done = Completion { status: DTL_ERROR_CANCELED, ..Completion::NOBODY };
-            return Some(StartedOther::Over((done, outcome(comm, of, &done))));
+            return Some(Err((done, outcome(comm, of, &done))));
         }
         let begun = match self.gate.is_open() {
             Ok(false) => return None,
@@ -67,20 +70,14 @@ impl TriggeredSend {
         Some(match begun {
             Ok(mut staged) => {
                 staged.ticket = Some(self.ticket);
-                StartedOther::Sending(staged)
+                Ok(staged)
             }
             Err(error) => {
                 comm.recorder.end(self.ticket);
-                StartedOther::Over(failed(error))
+                Err(failed(error))
             }
         })
     }
-}
-
-#[allow(clippy::large_enum_variant, reason = "taken to pieces at once")]
-enum StartedOther {
-    Sending(Staged),
-    Over(Outcome),
 }
 
 /// Starts the message described by `plan` on the buffer path `path`.
@@ -128,10 +125,8 @@ pub(super) fn insert_staged(
 /// Inserts an operation into the handle table and registers its request for progress: calls that
 /// wait for other operations also copy the parts of this message.
 fn put(comm: &Comm, plan: &PersistentArgs, operation: RequestOp) -> Result<dtl_request_t> {
-    let (place, what, peer) = (comm.slot.get(), plan.what, plan.peer);
     let life = RequestPhase::Active(operation);
-    let handle =
-        insert(epoch::spare_slots(), comm, || Request { place, what, peer, again: None, life })?;
+    let handle = insert_request(comm, (plan.what, plan.peer), None, life)?;
     // Not registered if only one thread may call the transport, as for a single-threaded MPI.
     if comm.link.transport.properties().allows_progress_thread {
         progress::add_running(&TABLE, handle);
@@ -193,8 +188,8 @@ impl Other {
         if let Other::Gated(gated) = self {
             match gated.look(comm, of) {
                 None => return Ok(None),
-                Some(StartedOther::Over(outcome)) => return Ok(Some(outcome)),
-                Some(StartedOther::Sending(staged)) => *self = Other::Staged(staged),
+                Some(Err(outcome)) => return Ok(Some(outcome)),
+                Some(Ok(staged)) => *self = Other::Staged(staged),
             }
         }
         let Other::Staged(staged) = self else { return Ok(None) };
@@ -207,10 +202,7 @@ impl Other {
     pub(super) fn cancel(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Poll<Option<Outcome>>> {
         Ok(Poll::Ready(match self {
             Other::Collective(run) => {
-                run.fail(
-                    comm,
-                    &Error::new(DTL_ERROR_CANCELED, "it was given up before it was over"),
-                );
+                run.fail(comm, &failure!(DTL_ERROR_CANCELED, "it was given up before it was over"));
                 None
             }
             Other::Window(path, ticket) => path.cancel(*ticket).map(|()| None)?,

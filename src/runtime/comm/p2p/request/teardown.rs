@@ -30,10 +30,8 @@ fn handles_of(comm: &Comm) -> Vec<u64> {
 pub(crate) fn check_revocable(comm: &Comm) -> Result<()> {
     for id in handles_of(comm) {
         let stays = TABLE.with(id, |request| {
-            let is_stuck = match &request.life {
-                RequestPhase::Active(RequestOp::Other(other)) => other.is_irrevocable(),
-                _ => false,
-            };
+            let is_stuck = matches!(&request.life, RequestPhase::Active(RequestOp::Other(other))
+                if other.is_irrevocable());
             SlotAction::Keep(is_stuck.then(|| request.name()))
         });
         if let Err(LookupFailure::Own) = stays {
@@ -56,11 +54,7 @@ pub(crate) fn check_revocable(comm: &Comm) -> Result<()> {
 pub(crate) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
     let mut all = Poll::Ready(());
     for id in handles_of(comm) {
-        let withdrawn = TABLE.with(id, |request| match request.cancel(comm) {
-            Ok(Poll::Ready(_)) => SlotAction::End(Ok(Poll::Ready(()))),
-            Ok(Poll::Pending) => SlotAction::Keep(Ok(Poll::Pending)),
-            Err(error) => SlotAction::Keep(Err(error)),
-        });
+        let withdrawn = TABLE.with(id, |request| try_end(request, comm));
         match withdrawn {
             Ok(withdrawn) => {
                 if withdrawn?.is_pending() {
@@ -151,6 +145,11 @@ fn try_destroy(request: &mut Request, comm: &Comm) -> SlotAction<Result<Poll<()>
             "what was started ({name}) cannot be withdrawn: wait for it"
         ));
     }
+    try_end(request, comm)
+}
+
+/// Cancels the operation of a request. The request stays if that fails or is pending.
+fn try_end(request: &mut Request, comm: &Comm) -> SlotAction<Result<Poll<()>>> {
     match request.cancel(comm) {
         Ok(Poll::Ready(_)) => SlotAction::End(Ok(Poll::Ready(()))),
         Ok(Poll::Pending) => SlotAction::Keep(Ok(Poll::Pending)),

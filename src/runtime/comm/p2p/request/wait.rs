@@ -3,7 +3,7 @@
 use super::{Outcome, PollState, RequestState};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::p2p::request;
@@ -118,7 +118,7 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, out: &mut Outcome) -> Res
 
 #[cold]
 fn completed_elsewhere() -> Error {
-    Error::new(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
+    failure!(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
 }
 
 /// Minimum time limit, in nanoseconds, of a collective's wait that reports the ranks on a timeout.
@@ -148,10 +148,10 @@ fn late(
         _ => " or cancel it",
     };
     let millis = timeout_ns / 1_000_000;
-    let text = format!(
+    let error = failure!(
+        DTL_ERROR_TIMEOUT,
         "the request ({name}) is not done after {millis} ms: it goes on, wait again{advice}"
     );
-    let error = Error::new(DTL_ERROR_TIMEOUT, text);
     let Some(inquiry) = inquiry else { return error };
     inquiry.end(comm, None);
     hang_report::attach(comm, &error, None)
@@ -168,14 +168,10 @@ pub fn wait_all(
     check_all(requests)?;
     let deadline = Deadline::after(timeout_ns);
     let (mut first_failure, mut late) = (Ok(()), Ok(()));
-    for index in 0..requests.len() {
-        let handle = handle_at(requests, index);
-        if handle.id == 0 {
-            continue;
-        }
+    for (index, handle) in handles(requests) {
         // Once the time limit has passed, each remaining request is polled once. A handle may be
         // stale: it was listed twice, or another thread has completed the request meanwhile.
-        let (done, result) = match wait(handle, deadline.left_ns()) {
+        let (done, result) = match wait(*handle, deadline.left_ns()) {
             Ok(outcome) => outcome,
             Err(error) if error.status() == DTL_ERROR_TIMEOUT => {
                 late = late.and_then(|()| Err(at(index)(error)));
@@ -183,7 +179,7 @@ pub fn wait_all(
             }
             Err(error) => request::failed(error),
         };
-        clear_if_over(requests, index);
+        clear_if_over(handle);
         tell(index, &done);
         first_failure = first_failure.and_then(|()| result.map_err(at(index)));
     }
@@ -198,14 +194,15 @@ fn check_all(requests: &[dtl_request_t]) -> Result<()> {
     })
 }
 
-fn handle_at(requests: &[dtl_request_t], index: usize) -> dtl_request_t {
-    requests.get(index).copied().unwrap_or(dtl_request_t::NULL)
+/// Returns the handles that are not null, with their indices.
+fn handles(requests: &mut [dtl_request_t]) -> impl Iterator<Item = (usize, &mut dtl_request_t)> {
+    requests.iter_mut().enumerate().filter(|(_, handle)| handle.id != 0)
 }
 
 /// Sets the handle to null, unless it still refers to a request (persistent, or not pollable).
-fn clear_if_over(requests: &mut [dtl_request_t], index: usize) {
-    if let Some(slot) = requests.get_mut(index).filter(|slot| !request::is_alive(**slot)) {
-        *slot = dtl_request_t::NULL;
+fn clear_if_over(handle: &mut dtl_request_t) {
+    if !request::is_alive(*handle) {
+        *handle = dtl_request_t::NULL;
     }
 }
 
@@ -217,11 +214,7 @@ pub fn test_all(
 ) -> Result<(bool, Result<()>)> {
     check_all(requests)?;
     let inside = epoch::enter();
-    for index in 0..requests.len() {
-        let handle = handle_at(requests, index);
-        if handle.id == 0 {
-            continue;
-        }
+    for (index, &mut handle) in handles(requests) {
         match request::standing(handle).map_err(at(index))? {
             None => return Err(at(index)(request::stale(handle))),
             Some(PollState::Active) => {
@@ -235,21 +228,17 @@ pub fn test_all(
         }
     }
     let mut first_failure = Ok(());
-    for index in 0..requests.len() {
+    for (index, handle) in handles(requests) {
         // The request is complete. Another thread may poll it now, but none reverts the completion.
-        let handle = handle_at(requests, index);
-        if handle.id == 0 {
-            continue;
-        }
         let mut out = empty_outcome();
-        let (done, result) = match request::poll_request(&inside, handle, &mut out, false) {
+        let (done, result) = match request::poll_request(&inside, *handle, &mut out, false) {
             Ok(RequestState::Over) => out,
             Ok(RequestState::AtRest | RequestState::Active | RequestState::Closed) => continue,
             // The handle was listed twice, or another thread has completed the request meanwhile.
-            Ok(RequestState::Stale) => request::failed(request::stale(handle)),
+            Ok(RequestState::Stale) => request::failed(request::stale(*handle)),
             Err(error) => request::failed(error),
         };
-        clear_if_over(requests, index);
+        clear_if_over(handle);
         tell(index, &done);
         first_failure = first_failure.and_then(|()| result.map_err(at(index)));
     }
@@ -264,16 +253,12 @@ fn take_over(
     out: &mut impl FnMut(usize, Outcome),
 ) -> Result<(usize, usize)> {
     let (mut taken, mut active) = (0, 0);
-    for index in 0..requests.len() {
+    for (index, handle) in handles(requests) {
         if taken == most {
             break;
         }
-        let handle = handle_at(requests, index);
-        if handle.id == 0 {
-            continue;
-        }
         let mut outcome = empty_outcome();
-        let state = request::poll_request(&epoch::enter(), handle, &mut outcome, false)
+        let state = request::poll_request(&epoch::enter(), *handle, &mut outcome, false)
             .map_err(at(index))?;
         let outcome = match state {
             RequestState::AtRest => continue,
@@ -282,7 +267,7 @@ fn take_over(
                 continue;
             }
             RequestState::Over => outcome,
-            RequestState::Closed => match end_if_closed(handle) {
+            RequestState::Closed => match end_if_closed(*handle) {
                 Ok(None) => {
                     active += 1;
                     continue;
@@ -290,9 +275,9 @@ fn take_over(
                 Ok(Some(outcome)) => outcome,
                 Err(error) => request::failed(error),
             },
-            RequestState::Stale => return Err(at(index)(request::stale(handle))),
+            RequestState::Stale => return Err(at(index)(request::stale(*handle))),
         };
-        clear_if_over(requests, index);
+        clear_if_over(handle);
         out(index, outcome);
         taken += 1;
     }
@@ -304,15 +289,6 @@ fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
     match request::comm_of(handle) {
         Some(comm) => request::end_with_comm(&comm, handle),
         None => Err(crate::runtime::comm::communicator::destroyed()),
-    }
-}
-
-/// Completes the messages to and from absent ranks.
-fn end_all_absent(requests: &[dtl_request_t]) {
-    for handle in requests {
-        if let Some(comm) = request::comm_of(*handle) {
-            request::end_if_absent(&comm, *handle);
-        }
     }
 }
 
@@ -345,7 +321,11 @@ pub fn wait_some(
             if let Some(comm) = &first {
                 progress::others(comm);
             }
-            end_all_absent(requests);
+            for handle in &*requests {
+                if let Some(comm) = request::comm_of(*handle) {
+                    request::end_if_absent(&comm, *handle);
+                }
+            }
             if deadline.passed() {
                 return fail!(
                     DTL_ERROR_TIMEOUT,
