@@ -72,10 +72,9 @@ impl SharedTransport {
             self.transport.cancel(op)?;
             done = self.transport.outcome(op)?;
         }
-        Ok(match done {
-            Some(done) => Poll::Ready(Some(done).filter(|done| done.status != DTL_ERROR_CANCELED)),
-            None => Poll::Pending,
-        })
+        Ok(done.map_or(Poll::Pending, |done| {
+            Poll::Ready(Some(done).filter(|done| done.status != DTL_ERROR_CANCELED))
+        }))
     }
 }
 

@@ -9,9 +9,8 @@
 
 use super::op_handle::OpHandle;
 use super::p2p_staging;
-use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_PROC_NULL};
-use crate::abi::status::*;
-use crate::error::{Error, Result, fail};
+use crate::abi::comm::communicator::DTL_PROC_NULL;
+use crate::error::{Result, fail, failure};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{DeviceMemory, Direct, HostShadow, SendMode};
@@ -69,10 +68,9 @@ fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
 /// Exports the allocation `all` as a dma-buf. Returns the file descriptor and the offset.
 fn export(all: Region) -> Result<(OwnedFd, u64)> {
     let (given, offset) = memory::dmabuf(&epoch::enter(), all)?;
-    match process::new_fd(given) {
-        Ok(fd) => Ok((fd, offset)),
-        Err(error) => Err(Error::new(DTL_ERROR_LIMIT, format!("a dma-buf's descriptor: {error}"))),
-    }
+    let fd = process::new_fd(given)
+        .map_err(|error| failure!(DTL_ERROR_LIMIT, "a dma-buf's descriptor: {error}"))?;
+    Ok((fd, offset))
 }
 
 /// Returns the explanation for `dtl_explain` of how device buffers are transferred.
@@ -121,7 +119,7 @@ impl Comm {
             return self.start_recv(Class::User, host, source, tag);
         };
         let op = direct.irecv(host, shadow, self.selector(Class::User, source, tag))?;
-        Ok(if source == DTL_ANY_SOURCE { OpHandle::FromAny(op) } else { OpHandle::Op(op) })
+        Ok(OpHandle::recv(op, source))
     }
 
     /// Returns true if `rank` is this process.

@@ -196,12 +196,10 @@ fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     }
     let text = match reach {
         Reach::Plain => "direct, as the host reaches it".to_owned(),
-        Reach::Direct => {
-            format!(
-                "direct: {}; collectives are staged",
-                comm.link.transport.properties().description
-            )
-        }
+        Reach::Direct => format!(
+            "direct: {}; collectives are staged",
+            comm.link.transport.properties().description
+        ),
         Reach::Staged => staged_text(comm, allocation),
     };
     explain_how(comm, allocation, &text);
@@ -283,17 +281,16 @@ pub(crate) struct Staged {
 
 impl Staged {
     fn new(path: BufferPath, receives: bool, device: Region, host: StagingMemory) -> Self {
-        let (started, copied, filling, failed, ticket) = (OpHandle::Nothing, 0, None, None, None);
         Staged {
-            started,
+            started: OpHandle::Nothing,
             path,
             receives,
             device,
             host,
-            copied,
-            filling,
-            failed,
-            ticket,
+            copied: 0,
+            filling: None,
+            failed: None,
+            ticket: None,
             is_over: false,
         }
     }
@@ -472,12 +469,9 @@ impl Staged {
             self.cancel(comm)?;
             ended = self.poll(comm)?;
         }
-        Ok(match ended {
-            Some(ended) => {
-                Poll::Ready(Some(ended).filter(|(done, _)| done.status != DTL_ERROR_CANCELED))
-            }
-            None => Poll::Pending,
-        })
+        Ok(ended.map_or(Poll::Pending, |ended| {
+            Poll::Ready(Some(ended).filter(|(done, _)| done.status != DTL_ERROR_CANCELED))
+        }))
     }
 
     /// Waits for the message, with the same time limit and cancellation rules as `Comm::complete`.

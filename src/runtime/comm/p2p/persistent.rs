@@ -49,11 +49,8 @@ impl Comm {
         }
         let Some(group) = self.persistent_ops() else { return Ok(None) };
         let made = group.part().make_recv(data, self.selector(Class::User, source, tag));
-        persistent(
-            group,
-            made,
-            if source == DTL_ANY_SOURCE { OpHandle::FromAny } else { OpHandle::Op },
-        )
+        let started = if source == DTL_ANY_SOURCE { OpHandle::FromAny } else { OpHandle::Op };
+        persistent(group, made, started)
     }
 
     fn persistent_ops(&self) -> Option<OwningRef<dyn PersistentOps, SharedTransport>> {

@@ -2,7 +2,7 @@
 
 use super::send_recv;
 use crate::abi::comm::communicator::*;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::comm::diagnostics::hang_report;
 use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::shared_transport::Class;
@@ -53,16 +53,11 @@ pub(crate) fn find<T>(
     }
     // The rank may have sent messages before it left.
     comm.catch_up(source);
-    match look()? {
-        Some(found) => Ok(Some(found)),
-        None => {
-            fail!(
-                DTL_ERROR_RANK_FAILURE,
-                "no message, and none can come {}",
-                comm.peer_gone_text(source)
-            )
-        }
-    }
+    let found = look()?;
+    found.map(Some).ok_or_else(|| {
+        let why = comm.peer_gone_text(source);
+        failure!(DTL_ERROR_RANK_FAILURE, "no message, and none can come {why}")
+    })
 }
 
 /// Repeats `look` until it returns a result. Fails at the communicator's time limit, or if the

@@ -1,7 +1,7 @@
 //! Host memory through which a staged message is copied: lent by the backend of the device buffer
 //! if the backend lends host memory, otherwise allocated by the library.
 
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use crate::runtime::component::StagingBuffer;
 use crate::runtime::memory::device_only;
 use crate::runtime::registry;
@@ -10,13 +10,12 @@ use crate::sys::memory::buf::{Region, Scratch};
 
 /// Allocates `len` bytes of host memory to stage a device buffer.
 pub(crate) fn host_memory(len: usize) -> Result<Scratch> {
-    match Scratch::unwritten(len) {
-        Some(scratch) => Ok(scratch),
-        None => fail!(
+    Scratch::unwritten(len).ok_or_else(|| {
+        failure!(
             DTL_ERROR_OUT_OF_MEMORY,
             "no {len} bytes of host memory to stage a device buffer in"
-        ),
-    }
+        )
+    })
 }
 
 /// Host memory through which a message's device buffer is staged.
