@@ -2,7 +2,7 @@
 
 use crate::abi::comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
 use crate::abi::handle::dtl_comm_t;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::last_error::Mark;
 use crate::sys::compute::callback;
 use crate::sys::memory::buf::Addr;
@@ -33,26 +33,22 @@ pub struct Attributes(Mutex<BTreeMap<i32, (Key, Addr)>>);
 pub fn create_key(key: Key) -> Result<i32> {
     let mut next = NEXT.lock();
     let number = *next;
-    match number.checked_add(1) {
-        Some(following) => *next = following,
-        None => return fail!(DTL_ERROR_LIMIT, "no attribute key is left"),
-    }
+    *next = number
+        .checked_add(1)
+        .ok_or_else(|| failure!(DTL_ERROR_LIMIT, "no attribute key is left"))?;
     KEYS.lock().insert(number, key);
     Ok(number)
 }
 
 /// Destroys a key. Attributes under the key remain until they are deleted with their communicators.
 pub fn destroy_key(number: i32) -> Result<()> {
-    match KEYS.lock().remove(&number) {
-        Some(_) => Ok(()),
-        None => Err(unknown(number)),
-    }
+    KEYS.lock().remove(&number).map(drop).ok_or_else(|| unknown(number))
 }
 
 fn unknown(number: i32) -> Error {
-    Error::new(
-        crate::abi::status::DTL_ERROR_INVALID_HANDLE,
-        format!("attribute key {number} is none: it was destroyed or never made"),
+    failure!(
+        DTL_ERROR_INVALID_HANDLE,
+        "attribute key {number} is none: it was destroyed or never made"
     )
 }
 
@@ -84,18 +80,14 @@ impl Attributes {
     /// Deletes an attribute and calls its key's delete callback.
     pub fn delete(&self, handle: dtl_comm_t, number: i32) -> Result<()> {
         let old = self.0.lock().remove(&number);
-        match old {
-            Some((key, value)) => {
-                callback::delete_attribute(key.delete, (handle, number), (key.user, value))
-            }
-            None => {
-                find(number)?;
-                return fail!(
-                    DTL_ERROR_NOT_FOUND,
-                    "the communicator has no attribute under key {number}"
-                );
-            }
-        }
+        let Some((key, value)) = old else {
+            find(number)?;
+            return fail!(
+                DTL_ERROR_NOT_FOUND,
+                "the communicator has no attribute under key {number}"
+            );
+        };
+        callback::delete_attribute(key.delete, (handle, number), (key.user, value));
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 use super::shrinking::MailboxReservation;
 use crate::abi::comm::communicator::DTL_UNDEFINED;
 use crate::abi::handle::dtl_comm_t;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::{allgather_words, coll_device};
 use crate::runtime::comm::comm_table::{OPEN, insert, put};
@@ -19,30 +19,24 @@ fn proposal(comm: &Comm) -> u64 {
     if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 }
 }
 
-/// Opens the mailboxes of a communicator if all its ranks have a slot. `places`: slot number of
-/// each rank; 0 = the rank has no slot.
-fn open_mailboxes(mut reservation: MailboxReservation, comm: Comm, places: &[u32]) -> Result<Comm> {
-    if places.contains(&0) {
-        return Ok(comm);
-    }
-    reservation.place = 0;
-    comm.with_mailboxes(places.iter().copied())
-}
-
 fn context_of(proposal: u64) -> Result<u32> {
-    match u32::try_from(proposal) {
-        Ok(context) if context > 0 => Ok(context),
-        _ => fail!(
+    u32::try_from(proposal).ok().filter(|context| *context > 0).ok_or_else(|| {
+        failure!(
             DTL_ERROR_LIMIT,
             "rank 0 has no context left for another communicator: open a new one"
-        ),
-    }
+        )
+    })
 }
 
 /// Notifies the other ranks if this rank failed to create its part of a communicator, because they
 /// may have created theirs. Returns `made`. `number`: number of the creating collective.
 fn or_absent<T>(comm: &Comm, number: u64, made: Result<T>) -> Result<T> {
     made.inspect_err(|_| hang_report::absent(comm, number))
+}
+
+/// Returns the position of `rank` in `ranks`, its rank in a communicator of these ranks.
+fn place_of(rank: i32, ranks: &[i32]) -> Option<i32> {
+    (0..).zip(ranks).find(|(_, member)| **member == rank).map(|(place, _)| place)
 }
 
 /// Creates a communicator of the members `ranks` of `comm`, which include this process.
@@ -65,11 +59,8 @@ fn derive_part(
     mailboxes: Option<(MailboxReservation, Vec<u32>)>,
     number: u64,
 ) -> Result<Comm> {
-    let Some(rank) =
-        (0..).zip(ranks).find(|(_, member)| **member == comm.rank).map(|(rank, _)| rank)
-    else {
-        return fail!(DTL_ERROR_INTERNAL, "this rank is not in its own group");
-    };
+    let rank = place_of(comm.rank, ranks)
+        .ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "this rank is not in its own group"))?;
     let outer: Vec<i32> = ranks.iter().map(|member| comm.to_world(*member)).collect();
     let size = i32::try_from(ranks.len()).unwrap_or(i32::MAX);
     if let Some(own) = comm.link.subset(&outer, context)? {
@@ -80,8 +71,12 @@ fn derive_part(
     let made = Comm::new(Arc::clone(&comm.link), context, members, (rank, size), comm.timeout_ns);
     let made = made.made_by(comm, number);
     match mailboxes {
-        Some((reservation, places)) => open_mailboxes(reservation, made, &places),
-        None => Ok(made),
+        // Mailboxes are for communicators all of whose ranks have a slot (0: none).
+        Some((mut reservation, places)) if !places.contains(&0) => {
+            reservation.place = 0;
+            made.with_mailboxes(places.into_iter())
+        }
+        _ => Ok(made),
     }
 }
 
@@ -114,17 +109,11 @@ fn dup_and_exchange<const N: usize>(
     let words = allgather_words(comm, kind, &mine)?;
     let context = context_of(words.first().copied().unwrap_or(0))?;
     let places = words.iter().skip(1).step_by(mine.len()).map(|place| *place as u32).collect();
-    let exchanged = words.chunks_exact(mine.len()).map(|words| {
-        let mut exchanged = [0; N];
-        exchanged.iter_mut().zip(words.iter().skip(2)).for_each(|(to, from)| *to = *from);
-        exchanged
-    });
+    let exchanged = words.chunks_exact(mine.len()).filter_map(<[u64]>::last_chunk).copied();
     let exchanged = exchanged.collect();
     let ranks: Vec<i32> = (0..comm.size).collect();
-    Ok((
-        derive(comm, &ranks, context, Some((reservation, places)), comm.latest_number())?,
-        exchanged,
-    ))
+    let number = comm.latest_number();
+    Ok((derive(comm, &ranks, context, Some((reservation, places)), number)?, exchanged))
 }
 
 /// Creates a communicator of the same ranks for internal use; its handle is never returned to the
@@ -178,10 +167,15 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
 
 /// Creates one communicator for each node, with its ranks ordered by key.
 pub fn split_node(comm: &Comm, key: i32) -> Result<dtl_comm_t> {
-    if let Some(nodes) = comm.nodes() {
-        let own = nodes.get(comm.rank as usize).copied().unwrap_or(0);
-        return of_node(split(comm, own, key)?);
-    }
+    let node = match comm.nodes() {
+        Some(nodes) => nodes.get(comm.rank as usize).copied().unwrap_or(0),
+        None => node_by_id(comm)?,
+    };
+    split(comm, node, key)?.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "a node without ranks"))
+}
+
+/// Returns the first rank on this rank's node, by the kernel's boot id. Collective.
+fn node_by_id(comm: &Comm) -> Result<i32> {
     let id = process::node_id();
     // All ranks make the same sequence of calls, also if a rank has no node id.
     let ids = allgather_words(comm, Kind::Split, &[*id.as_ref().unwrap_or(&0)])?;
@@ -195,14 +189,7 @@ pub fn split_node(comm: &Comm, key: i32) -> Result<dtl_comm_t> {
     }
     let own = ids.get(comm.rank as usize);
     let first = ids.iter().position(|id| Some(id) == own).unwrap_or(0);
-    of_node(split(comm, i32::try_from(first).unwrap_or(0), key)?)
-}
-
-fn of_node(node: Option<dtl_comm_t>) -> Result<dtl_comm_t> {
-    match node {
-        Some(node) => Ok(node),
-        None => fail!(DTL_ERROR_INTERNAL, "a node without ranks"),
-    }
+    Ok(i32::try_from(first).unwrap_or(0))
 }
 
 /// Creates a communicator of the ranks in `ranks`, in list order. All ranks of `comm` call this
@@ -222,9 +209,7 @@ pub fn create(comm: &Comm, ranks: &[i32]) -> Result<Option<dtl_comm_t>> {
             }
         }
     }
-    let place = (0..).zip(ranks).find(|(_, rank)| **rank == comm.rank).map(|(place, _)| place);
-    match place {
-        Some(place) => split_as(Kind::GroupCreate, comm, 0, place),
-        None => split_as(Kind::GroupCreate, comm, DTL_UNDEFINED, 0),
-    }
+    let place = place_of(comm.rank, ranks);
+    let (color, key) = place.map_or((DTL_UNDEFINED, 0), |place| (0, place));
+    split_as(Kind::GroupCreate, comm, color, key)
 }

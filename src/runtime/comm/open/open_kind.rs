@@ -5,7 +5,7 @@ use crate::abi::comm::communicator::{
     DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE, dtl_comm_desc_t,
 };
 use crate::abi::handle::dtl_comm_t;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::from_c::blank;
 use crate::runtime::comm::coll::coll_device;
 use crate::runtime::comm::coll::device_part::DeviceCommSpec;
@@ -88,15 +88,10 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     for transport in transports {
         let comm = assemble(Arc::clone(&backend), transport, 0, timeout_ns);
         // Not registered for progress, because transports of kind "threads" need none.
-        match comm.and_then(|comm| put(&Arc::new(comm))) {
-            Ok(handle) => handles.push(handle),
-            Err(error) => {
-                handles
-                    .iter()
-                    .for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));
-                return Err(error);
-            }
-        }
+        let handle = comm.and_then(|comm| put(&Arc::new(comm))).inspect_err(|_| {
+            handles.iter().for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));
+        })?;
+        handles.push(handle);
     }
     Ok(handles)
 }
@@ -159,13 +154,13 @@ fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
     let kind = description.kind.as_deref().unwrap_or("auto");
     let meets =
         |backend: &Arc<Backend>| backend.comm.as_deref().is_some_and(|comm| comm.bootstraps_over());
-    let Some(backend) = registry::lookup(kind).filter(meets) else {
-        return fail!(
+    let backend = registry::lookup(kind).filter(meets).ok_or_else(|| {
+        failure!(
             DTL_ERROR_INVALID_ARGUMENT,
             "over with kind \"{kind}\": only a kind that stands beside another, or whose ranks can \
              meet over one, is opened over one"
-        );
-    };
+        )
+    })?;
     let raw = &description.raw;
     check_flags(&backend, raw.flags)?;
     check_native(kind, Some(&backend), Addr::new(raw.native))?;
@@ -203,14 +198,10 @@ fn make(description: &Description) -> Result<Comm> {
     check_flags(&backend, raw.flags)?;
     check_native(kind, Some(&backend), native)?;
     let timeout_ns = time_limit(raw.timeout_ns);
-    let job = description
-        .job
-        .clone()
-        .or_else(|| launch.as_ref().map(|launch| launch.job.clone()))
-        .unwrap_or_default();
-    let Ok(job) = CString::new(job) else {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "the job's name has a NUL in it");
-    };
+    let launched_job = || launch.as_ref().map(|launch| launch.job.clone());
+    let job = description.job.clone().or_else(launched_job).unwrap_or_default();
+    let job = CString::new(job)
+        .map_err(|_| failure!(DTL_ERROR_INVALID_ARGUMENT, "the job's name has a NUL in it"))?;
     let args = OpenArgs {
         flags: raw.flags,
         named,
@@ -312,10 +303,8 @@ const ACROSS_NODES: [&str; 2] = ["hier", "mpi"];
 
 /// Fails unless the kind exists and its backend can run on this machine.
 fn ready(kind: &str) -> Result<()> {
-    match registry::lookup(kind).filter(|backend| backend.comm.is_some()) {
-        Some(backend) => backend.ready(),
-        None => fail!(DTL_ERROR_NOT_FOUND, "there is no kind \"{kind}\""),
-    }
+    let backend = registry::lookup(kind).filter(|backend| backend.comm.is_some());
+    backend.ok_or_else(|| failure!(DTL_ERROR_NOT_FOUND, "there is no kind \"{kind}\""))?.ready()
 }
 
 /// Returns the first kind of `ACROSS_NODES` for which `ready` succeeds.
