@@ -160,7 +160,12 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
         return call();
     }
     meanwhile(call, || {
-        move_needy();
+        for comm in OPEN.turns().iter().flatten() {
+            if comm.link.transport.properties().needs_progress {
+                comm.link.transport.progress();
+                hang_report::serve(comm);
+            }
+        }
         move_running(|request| request.table.progress_from_thread(request.handle));
         rma_progress::serve_some();
     })
@@ -177,12 +182,8 @@ pub(super) fn while_opening<T>(open: impl FnOnce() -> T) -> T {
         return open();
     }
     meanwhile(open, || {
-        let turns = OPEN.turns();
-        turns
-            .iter()
-            .flatten()
-            .filter(|comm| answers(comm))
-            .for_each(|comm| comm.link.transport.progress());
+        let turns = OPEN.turns().into_iter().flatten().filter(|comm| answers(comm));
+        turns.for_each(|comm| comm.link.transport.progress());
     })
 }
 
@@ -206,15 +207,6 @@ fn meanwhile<T>(call: impl FnOnce() -> T, moves: impl Fn() + Sync) -> T {
         is_over.store(true, Ordering::Release);
         result
     })
-}
-
-fn move_needy() {
-    for comm in OPEN.turns().iter().flatten() {
-        if comm.link.transport.properties().needs_progress {
-            comm.link.transport.progress();
-            hang_report::serve(comm);
-        }
-    }
 }
 
 /// Makes progress on all communicators before this thread blocks in a backend's `open`, where it
