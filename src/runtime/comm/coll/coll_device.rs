@@ -12,8 +12,8 @@ use super::CollArgs;
 use super::coll_exec::StartedColl;
 use super::device_part::{DeviceCommPart, DeviceCommSpec};
 use super::schedule::Advance;
-use crate::abi::status::*;
-use crate::error::{Error, Result, fail};
+use crate::abi::status::dtl_status_t;
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::diagnostics::hang_report;
 use crate::runtime::component::{
@@ -34,7 +34,12 @@ pub(super) fn begin(comm: &Comm, args: &CollArgs) -> Result<Option<StartedColl>>
     let Some(why) = part.refuses(args) else {
         return comm.prepare_on_device(args.clone()).map(Some);
     };
-    let error = refusal(args.kind.name(), &why);
+    let error = failure!(
+        DTL_ERROR_NOT_SUPPORTED,
+        "{} of device memory: {why}; open the communicator with DTL_COMM_STAGE to have such ones \
+         staged through host memory, or pass host memory on all ranks",
+        args.kind.name()
+    );
     if part.wanted.stages {
         part.explain_once(&error);
         return Ok(None);
@@ -42,32 +47,16 @@ pub(super) fn begin(comm: &Comm, args: &CollArgs) -> Result<Option<StartedColl>>
     Err(error)
 }
 
-/// Returns the error of a collective that the device library does not support.
-fn refusal(name: &str, why: &str) -> Error {
-    let text = format!(
-        "{name} of device memory: {why}; open the communicator with DTL_COMM_STAGE to have such \
-         ones staged through host memory, or pass host memory on all ranks"
-    );
-    Error::new(DTL_ERROR_NOT_SUPPORTED, text)
-}
-
 /// Starts the collective if it is not started, and polls it for completion.
 pub(crate) fn advance(comm: &Comm, args: &CollArgs, started: &mut Option<u64>) -> Result<Advance> {
-    let Some(part) = &comm.device else {
-        return fail!(DTL_ERROR_INTERNAL, "a communicator without a device");
-    };
+    let part = comm.device.as_ref();
+    let part =
+        part.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "a communicator without a device"))?;
     let number = match *started {
         Some(number) => number,
         None => *started.insert(part.comm.start(args)?),
     };
     Ok(if part.comm.test(number)? { Advance::Done } else { Advance::Waiting })
-}
-
-/// Aborts all running collectives of the device communicator: no buffer is accessed any more.
-pub(crate) fn give_up(comm: &Comm) {
-    if let Some(part) = &comm.device {
-        part.comm.give_up();
-    }
 }
 
 /// Disconnects from the device communicators of the other ranks.
@@ -144,12 +133,10 @@ fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &BootstrapId, number: u6
         hang_report::serve(comm);
         if let Some(first) = comm.reports.given_up(number) {
             return Err(match first.cause(comm) {
-                Some(gone) => Error::new(
+                Some(gone) => failure!(
                     DTL_ERROR_RANK_FAILURE,
-                    format!(
-                        "the devices' communicator cannot be opened {}",
-                        comm.gone_text_of(&gone)
-                    ),
+                    "the devices' communicator cannot be opened {}",
+                    comm.gone_text_of(&gone)
                 ),
                 None => part_failed(first.rank, first.status),
             });

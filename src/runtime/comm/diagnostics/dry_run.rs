@@ -145,7 +145,7 @@ impl CollectivePlan {
     /// Returns errors of the functions that generate steps; there are none today.
     pub fn for_each_step(&mut self, rank: i32, visit: &mut impl FnMut(PlanStep)) -> Result<Size> {
         if let Some(levels) = &mut self.levels {
-            levels.set_rank(rank);
+            levels.rank = rank;
         }
         let mut sink =
             StepSink { visit, waiting: Vec::new(), depth: 0, next: FIRST, size: Size::default() };

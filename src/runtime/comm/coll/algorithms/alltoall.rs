@@ -1,7 +1,7 @@
 //! Alltoall and neighborhood alltoall.
 
 use super::choice::Algorithm;
-use super::{Group, block, turn};
+use super::{Group, block, turned_parts};
 use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
@@ -36,7 +36,7 @@ fn bruck(s: &mut dyn Steps, g: Group, len: usize, (send, recv): (Region, Region)
     let all = s.scratch(len * g.size as usize)?;
     let most = len * ((g.size + 1) / 2) as usize;
     let (out, into) = (s.scratch(most)?, s.scratch(most)?);
-    turn(s, g.rank, len, all, send);
+    turned_parts(g.rank, len, send, all).for_each(|(from, into)| s.copy(into, from));
     s.round();
     let mut distance = 1;
     while distance < g.size {

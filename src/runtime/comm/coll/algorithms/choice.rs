@@ -8,45 +8,37 @@
 
 use crate::runtime::op_kind::Kind;
 
-/// Algorithm of a collective. The table at the top of `algorithms` lists the costs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Algorithm {
-    Dissemination,
-    Binomial,
-    ScatterRing,
-    RecursiveDoubling,
-    Rabenseifner,
-    HalvingGather,
-    PairwiseRing,
-    Linear,
-    Ring,
-    Bruck,
-    Pairwise,
-    AllAtOnce,
-    TwoLevel,
-    Flat,
+/// Defines the algorithms, each with the short name that documents use.
+macro_rules! algorithms {
+    ($($algorithm:ident: $name:literal,)+) => {
+        /// Algorithm of a collective. The table at the top of `algorithms` lists the costs.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(crate) enum Algorithm { $(#[doc = $name] $algorithm),+ }
+
+        impl Algorithm {
+            /// Returns the short name of the algorithm that documents use.
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Algorithm::$algorithm => $name),+ }
+            }
+        }
+    };
 }
 
-impl Algorithm {
-    /// Returns the short name of the algorithm that documents use.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Algorithm::Dissemination => "dissemination",
-            Algorithm::Binomial => "binomial tree",
-            Algorithm::ScatterRing => "scatter, ring",
-            Algorithm::RecursiveDoubling => "recursive doubling",
-            Algorithm::Rabenseifner => "Rabenseifner",
-            Algorithm::HalvingGather => "halving, gather",
-            Algorithm::PairwiseRing => "pairwise, ring",
-            Algorithm::Linear => "linear",
-            Algorithm::Ring => "ring",
-            Algorithm::Bruck => "Bruck",
-            Algorithm::Pairwise => "pairwise",
-            Algorithm::AllAtOnce => "all at once",
-            Algorithm::TwoLevel => "two levels",
-            Algorithm::Flat => "over a board",
-        }
-    }
+algorithms! {
+    Dissemination: "dissemination",
+    Binomial: "binomial tree",
+    ScatterRing: "scatter, ring",
+    RecursiveDoubling: "recursive doubling",
+    Rabenseifner: "Rabenseifner",
+    HalvingGather: "halving, gather",
+    PairwiseRing: "pairwise, ring",
+    Linear: "linear",
+    Ring: "ring",
+    Bruck: "Bruck",
+    Pairwise: "pairwise",
+    AllAtOnce: "all at once",
+    TwoLevel: "two levels",
+    Flat: "over a board",
 }
 
 struct ChoiceRow {

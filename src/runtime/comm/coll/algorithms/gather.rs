@@ -1,7 +1,7 @@
 //! Gather, scatter and allgather.
 
 use super::choice::Algorithm;
-use super::{Group, block, ring, turn, turn_back};
+use super::{Group, block, ring, turned_parts};
 use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
@@ -43,8 +43,8 @@ pub(crate) fn gather(
     if me != 0 {
         s.send((me - reach + root) % g.size, all);
     } else {
-        // The blocks are ordered from the root on; `turn_back` restores the order by rank.
-        turn_back(s, root, len, recv, all);
+        // The blocks are ordered from the root on.
+        turned_parts(root, len, recv, all).for_each(|(into, from)| s.copy(into, from));
     }
     s.round();
     Ok(())
@@ -87,7 +87,7 @@ pub(crate) fn scatter(
         reach *= 2;
     }
     if me == 0 {
-        turn(s, root, len, all, send);
+        turned_parts(root, len, send, all).for_each(|(from, into)| s.copy(into, from));
     } else {
         s.recv((me - reach + root) % g.size, all);
     }
@@ -154,7 +154,7 @@ pub(crate) fn allgatherv(
 }
 
 /// Appends Bruck's allgather: in each round the number of blocks on a rank doubles. Blocks are
-/// ordered from this rank's own block on; `turn_back` restores the order by rank at the end.
+/// ordered from this rank's own block on until the end.
 fn bruck(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     let len = send.len();
     let all = s.scratch(len * g.size as usize)?;
@@ -168,7 +168,7 @@ fn bruck(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> 
         s.round();
         have *= 2;
     }
-    turn_back(s, g.rank, len, recv, all);
+    turned_parts(g.rank, len, recv, all).for_each(|(into, from)| s.copy(into, from));
     s.round();
     Ok(())
 }

@@ -15,7 +15,8 @@ pub(crate) struct Levels {
     places: Vec<(i32, i32)>,
     /// For each node: number of ranks on all preceding nodes.
     before: Vec<usize>,
-    rank: i32,
+    /// Rank whose steps are generated.
+    pub(crate) rank: i32,
     /// True if the ranks of each node are consecutive.
     pub(crate) is_ordered: bool,
 }
@@ -57,11 +58,6 @@ impl Levels {
             Kind::Reduce | Kind::Allreduce => !is_deterministic && (commutes || self.is_ordered),
             _ => true,
         }
-    }
-
-    /// Sets the rank whose steps are generated, for a generator of the steps of several ranks.
-    pub(crate) fn set_rank(&mut self, rank: i32) {
-        self.rank = rank;
     }
 
     /// Returns the heap bytes of the levels of a communicator of `ranks` ranks on `nodes` nodes.

@@ -124,26 +124,20 @@ fn share(whole: Region, index: i32, parts: i32, element: usize) -> Region {
     whole.part(edge(index), edge(index + 1) - edge(index))
 }
 
-/// Copies the equal blocks of `turned`, ordered by rank from rank `first` on (modulo the number of
-/// ranks), to `by_rank`, where they are ordered from rank 0 on.
-fn turn_back(s: &mut dyn Steps, first: i32, len: usize, by_rank: Region, turned: Region) {
+/// Pairs the one or two parts of `by_rank`, whose equal blocks are ordered from rank 0 on, with
+/// their places in `turned`, where the blocks are ordered from rank `first` on (modulo the number
+/// of ranks).
+fn turned_parts(
+    first: i32,
+    len: usize,
+    by_rank: Region,
+    turned: Region,
+) -> impl Iterator<Item = (Region, Region)> {
     let below = first as usize * len;
     let above = by_rank.len() - by_rank.part(0, below).len();
-    s.copy(by_rank.part(below, above), turned.part(0, above));
-    if below > 0 {
-        s.copy(by_rank.part(0, below), turned.part(above, below));
-    }
-}
-
-/// Copies the equal blocks of `by_rank`, ordered from rank 0 on, to `turned`, where they are
-/// ordered by rank from rank `first` on (modulo the number of ranks). Inverse of `turn_back`.
-fn turn(s: &mut dyn Steps, first: i32, len: usize, turned: Region, by_rank: Region) {
-    let below = first as usize * len;
-    let above = by_rank.len() - by_rank.part(0, below).len();
-    s.copy(turned.part(0, above), by_rank.part(below, above));
-    if below > 0 {
-        s.copy(turned.part(above, below), by_rank.part(0, below));
-    }
+    let high = (by_rank.part(below, above), turned.part(0, above));
+    let low = (by_rank.part(0, below), turned.part(above, below));
+    [Some(high), (below > 0).then_some(low)].into_iter().flatten()
 }
 
 /// Appends a ring allgather: each rank contributes its block, read from `own`, and receives the

@@ -1,12 +1,12 @@
 //! Queries to the other ranks while a collective waits for a long time.
 
 use super::report_on;
-use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
-use crate::error::{Error, Result};
+use crate::error::{Result, failure};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
 use crate::runtime::comm::op_desc::OpDesc;
 use crate::sys::sync::wait::now_ns;
+use std::collections::BTreeSet;
 
 /// Timer of the queries by which a long wait compares the collectives of all ranks.
 pub(super) struct LivenessQueries {
@@ -25,21 +25,23 @@ impl LivenessQueries {
         comm: &Comm,
         call: &OpDesc,
         inquiry: &DeadlineQuery,
-        awaited: impl Iterator<Item = i32>,
+        awaited: impl FnOnce() -> BTreeSet<i32>,
     ) -> Result<()> {
         if self.since == 0 {
             self.since = now_ns();
         }
         if now_ns().saturating_sub(self.since) > self.next_ns {
             self.next_ns += hang_report::NEXT_QUESTION_NS;
-            hang_report::query(comm, awaited);
+            hang_report::query(comm, &awaited());
         }
         let news = comm.reports.news();
         if news != self.news {
             self.news = news;
             if hang_report::mismatch(comm, call) {
-                let text = format!("the ranks are in different collectives (this one in {call})");
-                let error = Error::new(DTL_ERROR_INVALID_ARGUMENT, text);
+                let error = failure!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "the ranks are in different collectives (this one in {call})"
+                );
                 return Err(report_on(comm, &error, Some(call.tag), inquiry));
             }
         }

@@ -18,7 +18,7 @@ use super::schedule::{Advance, Schedule};
 use super::small_coll::SmallColl;
 use super::{CollArgs, coll_device, coll_native};
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, failure};
 use crate::hints::usually;
 use crate::runtime::comm::biased_trylock::LockWord;
 use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
@@ -30,6 +30,7 @@ use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::OpId;
 use crate::runtime::types::Reduction;
 use crate::sys::{handles::epoch, sync::wait::Backoff};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 /// How the caller waits for a collective.
@@ -61,10 +62,10 @@ impl StartedColl {
     /// Attaches staged buffers. Their results are copied to device memory at completion.
     pub(super) fn with(self, stage: StagedBuffers) -> Result<Self> {
         match self {
-            StartedColl::Over(kind) => match stage.deliver() {
-                Ok(()) => Ok(StartedColl::Over(kind)),
-                Err(error) => Err(error.within(kind.name())),
-            },
+            StartedColl::Over(kind) => {
+                stage.deliver().map_err(|error| error.within(kind.name()))?;
+                Ok(StartedColl::Over(kind))
+            }
             StartedColl::Going(run) => Ok(StartedColl::Going(run.with(stage))),
         }
     }
@@ -169,12 +170,10 @@ impl Comm {
     #[cold]
     pub(crate) fn refuse(&self, name: &str) -> Error {
         let why = self.broken.lock().clone().unwrap_or_default();
-        Error::new(
+        failure!(
             DTL_ERROR_INVALID_STATE,
-            format!(
-                "{name}: an earlier collective failed ({why}), so the ranks are out of step: \
-                 dtl_comm_shrink it, or destroy it"
-            ),
+            "{name}: an earlier collective failed ({why}), so the ranks are out of step: \
+             dtl_comm_shrink it, or destroy it"
         )
     }
 
@@ -192,10 +191,7 @@ impl Comm {
     }
 
     fn set_broken(&self, why: &str) {
-        let mut broken = self.broken.lock();
-        if broken.is_none() {
-            *broken = Some(why.to_owned());
-        }
+        self.broken.lock().get_or_insert_with(|| why.to_owned());
         self.is_broken.store(true, Ordering::Release);
     }
 
@@ -273,14 +269,13 @@ impl Comm {
             check.admit().map_err(|error| error.within(name))?;
         }
         self.check_outside(name)?;
-        match self.in_collective.try_take(epoch::thread_mark()) {
-            Some(turn) => Ok(turn),
-            None => fail!(
+        self.in_collective.try_take(epoch::thread_mark()).ok_or_else(|| {
+            failure!(
                 DTL_ERROR_BUSY,
                 "{name}: another thread is in a collective on this communicator; order the calls, \
                  or use two communicators"
-            ),
-        }
+            )
+        })
     }
 
     /// Releases the lock that `enter` returned, so that other threads may enter a collective.
@@ -383,9 +378,8 @@ impl Run {
     #[cold]
     fn deliver_stage(&mut self) -> Result<()> {
         let name = self.call.kind.name();
-        self.stage
-            .take()
-            .map_or(Ok(()), |stage| stage.deliver().map_err(|error| error.within(name)))
+        let delivered = self.stage.take().map_or(Ok(()), |stage| stage.deliver());
+        delivered.map_err(|error| error.within(name))
     }
 
     pub(crate) fn call(&self) -> &OpDesc {
@@ -448,24 +442,20 @@ impl Run {
                     return Err(self.too_late(comm, &inquiry));
                 }
                 inquiry.send_when_due(comm, Some(self.call.tag));
-                match (&self.work, &comm.mailboxes) {
-                    (CollWork::Steps(schedule), _) => {
-                        questions.send_due(comm, &self.call, &inquiry, schedule.awaited())?;
-                    }
-                    (CollWork::Flat(steps), Some(mailboxes)) => {
-                        questions.send_due(
-                            comm,
-                            &self.call,
-                            &inquiry,
-                            steps.awaited(comm, mailboxes),
-                        )?;
-                    }
-                    (CollWork::Device(..), _) => {
-                        questions.send_due(comm, &self.call, &inquiry, comm.next_ranks())?;
-                    }
-                    _ => {}
+                if !matches!(self.work, CollWork::Native(..)) {
+                    questions.send_due(comm, &self.call, &inquiry, || self.awaited(comm))?;
                 }
             }
+        }
+    }
+
+    /// Returns the ranks that the collective currently waits for.
+    fn awaited(&self, comm: &Comm) -> BTreeSet<i32> {
+        match (&self.work, &comm.mailboxes) {
+            (CollWork::Steps(schedule), _) => schedule.awaited().collect(),
+            (CollWork::Flat(steps), Some(mailboxes)) => steps.awaited(comm, mailboxes).collect(),
+            (CollWork::Device(..), _) => comm.next_ranks().collect(),
+            _ => BTreeSet::new(),
         }
     }
 
@@ -491,7 +481,8 @@ impl Run {
     pub(crate) fn fail(&mut self, comm: &Comm, error: &Error) {
         match &mut self.work {
             CollWork::Steps(schedule) => schedule.abandon(comm),
-            CollWork::Device(..) => coll_device::give_up(comm),
+            // No buffer is accessed any more.
+            CollWork::Device(..) => comm.device.iter().for_each(|part| part.comm.give_up()),
             _ => {}
         }
         if self.is_kept() || self.is_irrevocable() {

@@ -2,8 +2,7 @@
 //! abandoned it, and determines the reason.
 
 use super::{CollWork, Run, report_on};
-use crate::abi::status::DTL_ERROR_RANK_FAILURE;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, failure};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::diagnostics::hang_report::DeadlineQuery;
 use crate::runtime::comm::diagnostics::hang_report::reports::CollFailure;
@@ -67,17 +66,15 @@ impl Run {
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();
         comm.catch_up_with_left();
-        let reported = comm
-            .reports
-            .given_up(self.number)
-            .map_or_else(MissingRanks::default, |first| first.gone);
+        let reported = comm.reports.given_up(self.number).map(|first| first.gone);
+        let reported = reported.unwrap_or_default();
         self.cannot_complete(comm, &reported.or(|| gone))
     }
 
     fn cannot_complete(&self, comm: &Comm, gone: &MissingRanks) -> Error {
         comm.reports.note_cause(gone);
-        let text = format!("{} cannot complete {}", self.call, comm.gone_text_of(gone));
-        Error::new(DTL_ERROR_RANK_FAILURE, text)
+        let why = comm.gone_text_of(gone);
+        failure!(DTL_ERROR_RANK_FAILURE, "{} cannot complete {why}", self.call)
     }
 
     /// Returns the error of a collective that another rank has abandoned, directly or by abandoning
@@ -106,20 +103,15 @@ impl Run {
         let reported = comm.reports.given_up(self.number);
         let reported = reported.and_then(|first| Some((first.rank, first.cause(comm)?)));
         match reported {
-            Some((_, gone))
-                if gone.absent.is_empty()
-                    && gone.failed.iter().all(|rank| failed.contains(rank)) =>
+            Some((rank, gone))
+                if !(gone.absent.is_empty()
+                    && gone.failed.iter().all(|rank| failed.contains(rank))) =>
             {
-                error
-            }
-            Some((rank, gone)) => {
                 let cause = comm.gone_text_of(&gone);
-                Error::new(
-                    error.status(),
-                    format!("{}; rank {rank} gave it up before {cause}", error.text()),
-                )
+                let text = format!("{}; rank {rank} gave it up before {cause}", error.text());
+                Error::new(error.status(), text)
             }
-            None => error,
+            _ => error,
         }
     }
 }

@@ -96,9 +96,9 @@ const NONE: u64 = HERE;
 /// Queries the ranks that this rank waits for, which reply when they are in a call. Querying all
 /// ranks is unnecessary: of the ranks that wait in vain, some wait for a rank that is elsewhere,
 /// and they notify the others.
-pub(crate) fn query(comm: &Comm, awaited: impl Iterator<Item = i32>) {
+pub(crate) fn query(comm: &Comm, awaited: &BTreeSet<i32>) {
     let notice = own(comm, NoticeKind::Ask, DTL_SUCCESS, NONE);
-    awaited.collect::<BTreeSet<_>>().into_iter().for_each(|rank| notify(comm, rank, &notice));
+    awaited.iter().for_each(|rank| notify(comm, *rank, &notice));
 }
 
 /// Notifies all other ranks that this rank abandons collective `number` and all later ones.
@@ -111,8 +111,7 @@ pub(crate) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
     let mut notice = own(comm, NoticeKind::GaveUp, status, number);
     if status == DTL_ERROR_RANK_FAILURE {
         // The other ranks may not have detected these failures.
-        let reported =
-            || comm.reports.given_up(number).map_or_else(MissingRanks::default, |first| first.gone);
+        let reported = || comm.reports.given_up(number).map(|first| first.gone).unwrap_or_default();
         let cause = comm.reports.notices.lock().cause.clone();
         notice.gone = cause.unwrap_or_default().or(reported).or(|| comm.gone());
     }
@@ -262,9 +261,8 @@ fn handle_notice(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
 pub(crate) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
     let notices = comm.reports.notices.lock();
     let same_number = |other: &OpDesc| other.kind.is_collective() && other.tag == call.tag;
-    let calls =
-        notices.latest.values().flat_map(|notice| notice.calls.iter().map(|(call, _)| call));
-    calls.into_iter().any(|other| same_number(other) && !other.goes_with(call))
+    let mut calls = notices.latest.values().flat_map(|notice| &notice.calls);
+    calls.any(|(other, _)| same_number(other) && !other.goes_with(call))
 }
 
 /// Queries all ranks, also about collective `about`, and waits for their replies: at most half a
