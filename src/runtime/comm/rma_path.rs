@@ -16,15 +16,11 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ticket(pub(crate) u64);
 
-/// State of an operation when its call returns. An operation is complete locally if the caller may
-/// reuse its buffers and all fetched data has arrived.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum RmaStart {
-    Over,
-    /// The next flush of the target completes the operation. The caller may poll the ticket only if
-    /// the call requested that ([`TicketRequest`]).
-    Pending(Ticket),
-}
+/// Ticket of an operation when its call returns; `None` if the operation is complete locally, so
+/// that the caller may reuse its buffers and all fetched data has arrived. Otherwise the next flush
+/// of the target completes the operation. The caller may poll the ticket only if the call requested
+/// that ([`TicketRequest`]).
+pub(crate) type RmaStart = Option<Ticket>;
 
 /// True if the caller will poll the operation by its ticket. Otherwise only flushes report it.
 pub(crate) type TicketRequest = bool;

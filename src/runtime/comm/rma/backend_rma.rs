@@ -78,9 +78,9 @@ impl BackendRma {
     }
 
     fn begun(&self, op: Option<OpId>, asked: TicketRequest) -> RmaStart {
-        let Some(op) = op.filter(|_| asked) else { return RmaStart::Over };
+        let op = op.filter(|_| asked)?;
         self.asked.lock().ops.push(op);
-        RmaStart::Pending(Ticket(op.0))
+        Some(Ticket(op.0))
     }
 
     /// Returns true if the transport applies operations to aligned elements of `dtype` at `to`.
@@ -115,10 +115,10 @@ impl RmaPath for BackendRma {
             RmaOp::Accumulate { from, result, by } if self.applies(by.dtype, by.size(), at) => {
                 let result = (!result.is_empty()).then_some(result);
                 let by = reduction(by.dtype, by.op)?;
-                self.window.accumulate(at, from, result, &by).map(|()| RmaStart::Over)
+                self.window.accumulate(at, from, result, &by).map(|()| None)
             }
             RmaOp::CompareAndSwap(swap) if self.applies(swap.dtype, at.len, at) => {
-                self.window.compare_and_swap(at, swap).map(|()| RmaStart::Over)
+                self.window.compare_and_swap(at, swap).map(|()| None)
             }
             _ => {
                 self.has_messages.store(true, Ordering::Relaxed);

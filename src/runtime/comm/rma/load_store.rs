@@ -69,12 +69,6 @@ impl Target {
         SharedLock::new(self.part.words().get(ELEMENTS..)?)
     }
 
-    fn close(&self) {
-        if let Some(word) = self.part.words().get(CLOSED) {
-            word.store(1, Release);
-        }
-    }
-
     /// Returns true if the part's rank has destroyed the window.
     #[inline]
     fn is_closed(&self) -> bool {
@@ -349,7 +343,7 @@ impl RmaPath for Direct {
             // No flush follows that would detect a dead target.
             self.check_alive(&(at.target..at.target + 1))?;
         }
-        Ok(RmaStart::Over)
+        Ok(None)
     }
 
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {
@@ -399,8 +393,9 @@ impl RmaPath for Direct {
     /// Marks this rank's part as closed, for ranks that lock or flush it after a failure. Owners of
     /// a reference may make no further calls. The memory is released with the last reference.
     fn close(&self, _together: bool) {
-        if let Some(own) = self.targets.get(self.own()) {
-            own.close();
+        let own = self.targets.get(self.own());
+        if let Some(word) = own.and_then(|own| own.part.words().get(CLOSED)) {
+            word.store(1, Release);
         }
     }
 }

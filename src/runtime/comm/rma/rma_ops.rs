@@ -136,7 +136,7 @@ impl Window {
             }
             _ => self.check_apart(name, spot, buffers).map(|()| spot)?,
         };
-        let Some(spot) = spot else { return Ok(RmaStart::Over) };
+        let Some(spot) = spot else { return Ok(None) };
         self.path.start(spot, &op, wants_op).map_err(|error| error.within(name))
     }
 

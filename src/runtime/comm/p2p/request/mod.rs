@@ -303,12 +303,10 @@ pub(crate) fn of_window(
     path: &Arc<dyn rma_path::RmaPath>,
     begun: rma_path::RmaStart,
 ) -> Result<dtl_request_t> {
-    let life = match begun {
-        rma_path::RmaStart::Over => RequestPhase::Over(at_rest()),
-        rma_path::RmaStart::Pending(ticket) => {
-            RequestPhase::active(Other::Window(Arc::clone(path), ticket))
-        }
-    };
+    let life = begun.map_or_else(
+        || RequestPhase::Over(at_rest()),
+        |ticket| RequestPhase::active(Other::Window(Arc::clone(path), ticket)),
+    );
     insert_request(comm, (Tagged::new(kind, 0), peer), None, life)
 }
 

@@ -228,7 +228,7 @@ impl Active {
         self.make_room(target)?;
         let mut origin = self.lock_origin()?;
         let Some((into, what, wants_ticket)) = reply else {
-            return origin.post_counted(target, &head, data).map(|()| RmaStart::Over);
+            return origin.post_counted(target, &head, data).map(|()| None);
         };
         let number = origin.next();
         let tag = answer_tag(number);
@@ -285,7 +285,7 @@ impl Active {
         let head = Head { op: by.op, dtype: by.dtype, ..Head::new(kind) };
         let element = by.size().max(1);
         let most = (PIECE / element * element).max(1);
-        let mut begun = RmaStart::Over;
+        let mut begun = None;
         for at in (0..to.len).step_by(most) {
             let len = most.min(to.len - at);
             let reply = fetches.then(|| (result.part(at, len), "accumulate at", false));
@@ -331,10 +331,10 @@ impl RmaPath for Active {
     fn start(&self, at: TargetRange, op: &RmaOp, wants_ticket: TicketRequest) -> Result<RmaStart> {
         if at.target == self.comm.rank {
             self.apply_here(self.memory.part(at.offset, at.len), op);
-            return Ok(RmaStart::Over);
+            return Ok(None);
         }
         match *op {
-            RmaOp::Put(_) | RmaOp::Get(_) if self.copy(at, op)? => Ok(RmaStart::Over),
+            RmaOp::Put(_) | RmaOp::Get(_) if self.copy(at, op)? => Ok(None),
             RmaOp::Put(from) => self.put(at, from, wants_ticket),
             RmaOp::Get(into) => {
                 let head = Head::new(RequestKind::Get).at(at.offset, at.len);

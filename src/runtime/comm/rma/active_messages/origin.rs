@@ -164,11 +164,11 @@ impl Origin {
         wants_ticket: TicketRequest,
     ) -> RmaStart {
         if !matches!(started, OpHandle::Op(_)) {
-            return RmaStart::Over;
+            return None;
         }
         let ticket = Ticket(number);
         self.pending.push_back(Pending { ticket, target, what, started, wants_ticket });
-        RmaStart::Pending(ticket)
+        Some(ticket)
     }
 
     /// Returns true if all operations on the targets are complete locally. Polls up to the first

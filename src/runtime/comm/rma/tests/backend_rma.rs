@@ -261,24 +261,18 @@ fn who_asks_hears_and_nobody_after_the_end() {
     for together in [true, false] {
         let (PathChoice { path, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(8));
         let (first, second) = (words(&[1]), words(&[2]));
-        let RmaStart::Pending(ticket) =
-            path.start(FIRST, &RmaOp::Put(first.region()), true).unwrap()
-        else {
+        let Some(ticket) = path.start(FIRST, &RmaOp::Put(first.region()), true).unwrap() else {
             panic!("over")
         };
         assert!(!path.is_over(ticket).unwrap() && path.is_over(ticket).unwrap());
-        let RmaStart::Pending(ticket) =
-            path.start(FIRST, &RmaOp::Put(second.region()), true).unwrap()
-        else {
+        let Some(ticket) = path.start(FIRST, &RmaOp::Put(second.region()), true).unwrap() else {
             panic!("over")
         };
         path.cancel(ticket).unwrap();
         let into = words(&[0]);
         into.region().copy_from(memory);
         assert_eq!(into.words(), [2]);
-        let RmaStart::Pending(ticket) =
-            path.start(FIRST, &RmaOp::Get(into.region()), true).unwrap()
-        else {
+        let Some(ticket) = path.start(FIRST, &RmaOp::Get(into.region()), true).unwrap() else {
             panic!("over")
         };
         path.flush(0..1, FlushScope::Target).unwrap();
