@@ -6,6 +6,7 @@
 //! A staged run uses the library's own collectives. All ranks must use the same algorithm, whatever
 //! memory each rank has, because no rank has information about the staging of other ranks.
 
+use super::algorithms::args::area;
 use super::{Buffer, CollArgs, Extent, Root};
 use crate::error::Result;
 use crate::runtime::comm::Comm;
@@ -85,10 +86,7 @@ impl StagedBuffers {
 
     /// Stages the blocks of one buffer at equal relative offsets.
     fn blocks(&mut self, comm: &Comm, blocks: &[Region], access: Access) -> Result<Vec<Region>> {
-        let used = || blocks.iter().filter(|block| !block.is_empty());
-        let first = used().map(|block| block.addr()).min();
-        let end = used().map(|block| block.addr().get() + block.len()).max();
-        let (Some(first), Some(end)) = (first, end) else { return Ok(blocks.to_vec()) };
+        let Some((first, end)) = area(blocks) else { return Ok(blocks.to_vec()) };
         if !is_hidden(comm, Region::allocated(first, end - first.get()))? {
             return Ok(blocks.to_vec());
         }
@@ -97,7 +95,7 @@ impl StagedBuffers {
             true => *block,
             false => all.part(block.addr().get() - first.get(), block.len()),
         };
-        for block in used() {
+        for block in blocks.iter().filter(|block| !block.is_empty()) {
             if access.reads {
                 transfer::stage_out(of(block), *block)?;
             }

@@ -1,5 +1,6 @@
 //! Start of a collective: argument checks, then the stages, until one of them handles the call.
 
+use super::algorithms::args::area;
 use super::algorithms::choice::{Algorithm, Allowed, choose};
 use super::algorithms::{self as algorithm, AlgorithmChoice};
 use super::coll_exec::{CallMode, StartedColl};
@@ -10,7 +11,7 @@ use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::posted::Posted;
 use crate::runtime::explain;
 use crate::runtime::memory::device_only;
-use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::memory::buf::Scratch;
 use std::sync::atomic::Ordering;
 
 /// Checks the requirements of every algorithm: the root, and that the buffers do not overlap.
@@ -50,13 +51,8 @@ fn check_root(comm: &Comm, args: &CollArgs) -> Result<()> {
 fn check_apart(comm: &Comm, args: &CollArgs) -> Result<()> {
     let (send, recv) = (args.send.ranges(), args.recv.ranges());
     // The two areas are usually disjoint, which is cheap to check.
-    let area = |ranges: &[Region]| {
-        let used = ranges.iter().filter(|range| !range.is_empty());
-        let ends = used.map(|range| (range.addr().get(), range.addr().get() + range.len()));
-        ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-    };
     if let (Some(out), Some(into)) = (area(send), area(recv)) {
-        let is_near = out.0 < into.1 && into.0 < out.1;
+        let is_near = out.0.get() < into.1 && into.0.get() < out.1;
         if is_near && send.iter().any(|out| recv.iter().any(|into| out.overlaps(*into))) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,

@@ -5,7 +5,7 @@ use super::table::{CollectiveRow, Extent, Root};
 use crate::abi::word::dtl_dtype_t;
 use crate::runtime::op_kind::Kind;
 use crate::runtime::types::Reduction;
-use crate::sys::memory::buf::Region;
+use crate::sys::memory::buf::{Addr, Region};
 use std::slice;
 
 /// Memory that a collective reads or writes.
@@ -49,10 +49,16 @@ impl Buffer {
 
     /// Returns the bytes from the start of the first non-empty range to the end of the last.
     pub fn span(&self) -> usize {
-        let used = || self.ranges().iter().filter(|range| !range.is_empty());
-        let first = used().map(|range| range.addr().get()).min().unwrap_or(0);
-        used().map(|range| range.addr().get() - first + range.len()).max().unwrap_or(0)
+        area(self.ranges()).map_or(0, |(first, end)| end - first.get())
     }
+}
+
+/// Returns the lowest address of the non-empty ranges, and the address after their last byte;
+/// `None` if all ranges are empty.
+pub(crate) fn area(ranges: &[Region]) -> Option<(Addr, usize)> {
+    let used = ranges.iter().filter(|range| !range.is_empty());
+    let ends = used.map(|range| (range.addr(), range.addr().get() + range.len()));
+    ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
 /// Peers of a neighborhood collective.
