@@ -211,10 +211,6 @@ impl Recorder {
         Ticket(ticket.0 | TRACED | (call.kind as u64) << KIND_SHIFT)
     }
 
-    fn list_of(&self, ticket: Ticket) -> &RecorderList {
-        if ticket.0 & SHARED == 0 { &self.own } else { &self.shared }
-    }
-
     /// Records the start of an operation, runs `act`, and records the completion.
     #[inline(always)] // row: send_recv_8
     pub(crate) fn during<T>(&self, words: [u64; 3], act: impl FnOnce() -> T) -> T {
@@ -238,7 +234,7 @@ impl Recorder {
     #[cold]
     #[inline(never)]
     fn end_other(&self, ticket: Ticket) {
-        let list = self.list_of(ticket);
+        let list = if ticket.0 & SHARED == 0 { &self.own } else { &self.shared };
         let number = ticket.number();
         // Some failures are reported twice.
         let is_news = list.entry(number).over.load(Ordering::Relaxed) != number;

@@ -232,10 +232,10 @@ impl Agreement {
         }
         for (rank, word) in (0..).zip(received) {
             match word {
-                Some(word) => word
-                    .survivors_missing_from(&failed)
-                    .iter()
-                    .for_each(|rank| note(&mut failed, *rank)),
+                Some(word) => failed
+                    .iter_mut()
+                    .zip(&word.failed)
+                    .for_each(|(known, theirs)| *known |= *theirs),
                 None if rank != comm.rank => note(&mut failed, rank),
                 None => {}
             }

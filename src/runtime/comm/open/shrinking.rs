@@ -85,12 +85,6 @@ impl AgreeMessage {
     pub(super) fn survivors(&self) -> Vec<i32> {
         (0..).zip(&self.failed).filter(|(_, failed)| !**failed).map(|(rank, _)| rank).collect()
     }
-
-    /// Returns the ranks that this message reports as failed and that are not set in `known`.
-    pub(super) fn survivors_missing_from(&self, known: &[bool]) -> Vec<i32> {
-        let pairs = (0..).zip(self.failed.iter().zip(known));
-        pairs.filter(|(_, (theirs, ours))| **theirs && !**ours).map(|(rank, _)| rank).collect()
-    }
 }
 
 /// Reservation of a mailbox slot for this rank. The slot is reserved before the ranks exchange

@@ -378,11 +378,14 @@ impl Staged {
     /// Copies the next part if the part is due. Returns true if a part was copied.
     fn copy_some(&mut self, comm: &Comm) -> bool {
         match &self.path {
-            BufferPath::Host | BufferPath::Staged => return false,
-            BufferPath::Direct(shadow) => {
+            // A direct send copies its whole buffer if the transport needs it in host memory.
+            BufferPath::Direct(shadow) if shadow.bytes() == DataLocation::Wanted => {
                 let shadow = Arc::clone(shadow);
-                return self.copy_wanted(&shadow);
+                self.copy_to(self.device.len());
+                shadow.copied(self.failed.is_none());
+                return true;
             }
+            BufferPath::Host | BufferPath::Staged | BufferPath::Direct(_) => return false,
             BufferPath::Pipelined => {}
         }
         let end = self.copied + PART.min(self.device.len() - self.copied);
@@ -406,17 +409,6 @@ impl Staged {
             }
         }
         is_due
-    }
-
-    /// Copies the whole buffer of a direct send to host memory if the transport needs the bytes
-    /// there. Returns true if the bytes were needed.
-    fn copy_wanted(&mut self, shadow: &HostShadow) -> bool {
-        if shadow.bytes() != DataLocation::Wanted {
-            return false;
-        }
-        self.copy_to(self.device.len());
-        shadow.copied(self.failed.is_none());
-        true
     }
 
     fn copy_to(&mut self, end: usize) {
