@@ -34,13 +34,6 @@ pub struct Change {
     pub(crate) update: &'static Update,
 }
 
-impl Change {
-    /// Returns the size of an element, in bytes.
-    pub fn size(&self) -> usize {
-        self.update.size()
-    }
-}
-
 /// One-sided operation, with the caller's buffers.
 #[derive(Clone, Copy)]
 pub enum RmaOp {

@@ -112,7 +112,9 @@ impl RmaPath for BackendRma {
         match *op {
             RmaOp::Put(from) => self.window.put(at, from, asked).map(|op| self.begun(op, asked)),
             RmaOp::Get(into) => self.window.get(into, at, asked).map(|op| self.begun(op, asked)),
-            RmaOp::Accumulate { from, result, by } if self.applies(by.dtype, by.size(), at) => {
+            RmaOp::Accumulate { from, result, by }
+                if self.applies(by.dtype, by.update.size(), at) =>
+            {
                 let result = (!result.is_empty()).then_some(result);
                 let by = reduction(by.dtype, by.op)?;
                 self.window.accumulate(at, from, result, &by).map(|()| None)

@@ -65,10 +65,6 @@ impl Epochs {
         target.map_or(Some(&self.all), |target| self.slot(target))
     }
 
-    fn has(&self, target: i32) -> bool {
-        self.slot(target).is_some_and(|slot| slot.load(Relaxed) == HELD)
-    }
-
     /// Returns true if an operation on `target` is in an epoch, and marks a fence epoch as used.
     #[inline]
     pub(super) fn admits(&self, target: i32) -> bool {
@@ -89,7 +85,8 @@ impl Epochs {
 
     /// Returns true if this rank has a lock of `target`.
     pub(super) fn has_lock(&self, target: i32) -> bool {
-        self.all.load(Relaxed) == HELD || self.has(target)
+        let has = |lock: &AtomicU8| lock.load(Relaxed) == HELD;
+        has(&self.all) || self.slot(target).is_some_and(has)
     }
 
     /// Checks that this rank may flush `target`; `None`: all targets.

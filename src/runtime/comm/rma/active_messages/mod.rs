@@ -283,7 +283,7 @@ impl Active {
         let fetches = !result.is_empty();
         let kind = if fetches { RequestKind::GetAccumulate } else { RequestKind::Accumulate };
         let head = Head { op: by.op, dtype: by.dtype, ..Head::new(kind) };
-        let element = by.size().max(1);
+        let element = by.update.size().max(1);
         let most = (PIECE / element * element).max(1);
         let mut begun = None;
         for at in (0..to.len).step_by(most) {
