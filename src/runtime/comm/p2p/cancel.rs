@@ -58,11 +58,7 @@ impl SharedTransport {
     /// Cancels an operation without waiting. Returns `Some` if the operation completed first, and
     /// Pending if it is matched but incomplete; the caller then retries, as the sender may cancel.
     fn try_cancel(&self, op: OpId) -> Result<Poll<Option<Completion>>> {
-        let withdrawn = self.request_cancel(op);
-        if withdrawn.is_err() {
-            self.lose();
-        }
-        withdrawn
+        self.request_cancel(op).inspect_err(|_| self.lose())
     }
 
     fn request_cancel(&self, op: OpId) -> Result<Poll<Option<Completion>>> {

@@ -403,7 +403,8 @@ impl Request {
                 None if (*was_hidden || device_only::may_be(plan.data.bytes))
                     && p2p_staging::is_still_hidden(comm, plan.data.bytes, *was_hidden)? =>
                 {
-                    return non_p2p::begin_staged(comm, plan);
+                    let staged = non_p2p::stage(comm, plan, plan.path(comm)?)?;
+                    return Ok(non_p2p::operation(comm, plan, staged));
                 }
                 None => plan.start(comm)?,
             };

@@ -81,7 +81,8 @@ impl TriggeredSend {
 }
 
 /// Starts the message described by `plan` on the buffer path `path`.
-fn stage(comm: &Comm, plan: &PersistentArgs, path: BufferPath) -> Result<Staged> {
+#[cold]
+pub(super) fn stage(comm: &Comm, plan: &PersistentArgs, path: BufferPath) -> Result<Staged> {
     let (bytes, peer, tag) = (plan.data.bytes, plan.peer, plan.what.tag());
     if plan.is_recv() {
         Staged::recv(comm, path, bytes, peer, tag)
@@ -90,26 +91,11 @@ fn stage(comm: &Comm, plan: &PersistentArgs, path: BufferPath) -> Result<Staged>
     }
 }
 
-/// Starts the message of a persistent request again. Returns its operation.
+/// Returns the operation of a started message that the flight recorder has not recorded yet.
 #[cold]
-pub(super) fn begin_staged(comm: &Comm, plan: &PersistentArgs) -> Result<RequestOp> {
-    let staged = stage(comm, plan, plan.path(comm)?)?;
-    Ok(operation(comm, plan, staged))
-}
-
-fn operation(comm: &Comm, plan: &PersistentArgs, mut staged: Staged) -> RequestOp {
+pub(super) fn operation(comm: &Comm, plan: &PersistentArgs, mut staged: Staged) -> RequestOp {
     staged.ticket = Some(comm.recorder.begin(plan.words()));
     RequestOp::Other(Box::new(Other::Staged(staged)))
-}
-
-/// Starts the message described by `plan` on the path `path`. Returns the request's handle.
-#[cold]
-pub(super) fn staged(
-    comm: &Comm,
-    plan: &PersistentArgs,
-    path: BufferPath,
-) -> Result<dtl_request_t> {
-    insert_staged(comm, plan, stage(comm, plan, path)?)
 }
 
 /// Inserts a started message into the handle table. Returns the handle of its request.

@@ -38,6 +38,6 @@ fn begin_checked(inside: &Guard, comm: &Comm, plan: &PersistentArgs) -> Result<d
     plan.check(comm)?;
     match plan.path(comm)? {
         BufferPath::Host => begin_plain(inside, comm, plan),
-        path => non_p2p::staged(comm, plan, path),
+        path => non_p2p::insert_staged(comm, plan, non_p2p::stage(comm, plan, path)?),
     }
 }

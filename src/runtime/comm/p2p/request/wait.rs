@@ -4,6 +4,7 @@ use super::{Outcome, PollState, RequestState};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
+use crate::runtime::comm::communicator::destroyed;
 use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::p2p::request;
@@ -76,11 +77,7 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, out: &mut Outcome) -> Res
     let deadline = Deadline::after(timeout_ns);
     let mut backoff = Backoff::new();
     let Some(comm) = request::comm_of(handle) else {
-        return Err(if request::is_alive(handle) {
-            crate::runtime::comm::communicator::destroyed()
-        } else {
-            completed_elsewhere()
-        });
+        return Err(if request::is_alive(handle) { destroyed() } else { completed_elsewhere() });
     };
     let mut asking = None;
     loop {
@@ -267,14 +264,18 @@ fn take_over(
                 continue;
             }
             RequestState::Over => outcome,
-            RequestState::Closed => match end_if_closed(*handle) {
-                Ok(None) => {
-                    active += 1;
-                    continue;
+            RequestState::Closed => {
+                let comm = request::comm_of(*handle).ok_or_else(destroyed);
+                // `None`: not cancelable (yet).
+                match comm.and_then(|comm| request::end_with_comm(&comm, *handle)) {
+                    Ok(None) => {
+                        active += 1;
+                        continue;
+                    }
+                    Ok(Some(outcome)) => outcome,
+                    Err(error) => request::failed(error),
                 }
-                Ok(Some(outcome)) => outcome,
-                Err(error) => request::failed(error),
-            },
+            }
             RequestState::Stale => return Err(at(index)(request::stale(*handle))),
         };
         clear_if_over(handle);
@@ -282,14 +283,6 @@ fn take_over(
         taken += 1;
     }
     Ok((taken, active))
-}
-
-/// Cancels an active request whose communicator is closed. `None`: not cancelable (yet).
-fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
-    match request::comm_of(handle) {
-        Some(comm) => request::end_with_comm(&comm, handle),
-        None => Err(crate::runtime::comm::communicator::destroyed()),
-    }
 }
 
 /// Waits until at least one request is complete. Passes the outcomes of up to `most` completed
