@@ -7,7 +7,6 @@ use super::failure::missing_ranks::{HERE, of_shrink};
 use super::open::{attribute, open_kind};
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Error, Result};
-use crate::runtime::comm::coll::coll_device;
 use crate::runtime::comm::p2p::{cancel, matched_message, request};
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::{invalid_handle, log};
@@ -89,7 +88,7 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
         comm.standing.set(CommState::Open);
         return Err(error);
     }
-    coll_device::leave(comm);
+    comm.device.iter().for_each(|part| part.comm.leave());
     leave(comm, has_failed);
     let handle = comm.handle();
     let removed = TABLE.remove(&epoch::enter(), handle.id).ok_or_else(|| unknown(handle))?;
@@ -144,13 +143,7 @@ pub fn delete_attributes() {
 
 /// Closes and removes every communicator at finalize.
 pub fn destroy_all() {
-    let inside = epoch::enter();
-    for id in TABLE.handles() {
-        if let Some(comm) = TABLE.pin(&inside, id) {
-            comm.standing.set(CommState::Closed);
-        }
-        drop(TABLE.remove(&inside, id));
-    }
+    TABLE.drain(&epoch::enter()).for_each(|comm| comm.standing.set(CommState::Closed));
 }
 
 /// Invalidates all handles in a forked child. Shared memory and sockets remain the parent's.

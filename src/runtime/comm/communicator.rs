@@ -356,7 +356,7 @@ pub fn info(comm: &Comm) -> Result<dtl_comm_info_t> {
     out.kind = comm.kind().as_ptr();
     let below = &comm.link.transport.properties().description;
     let text = comm.device.as_ref().map(|part| {
-        format!("{}; else {}: {below}", part.describe(), comm.link.kind.to_string_lossy())
+        format!("{}; else {}: {below}", part.comm.describe(), comm.link.kind.to_string_lossy())
     });
     crate::runtime::copy_text(&mut out.transport, text.as_deref().unwrap_or(below));
     Ok(out)

@@ -59,13 +59,6 @@ pub(crate) fn advance(comm: &Comm, args: &CollArgs, started: &mut Option<u64>) -
     Ok(if part.comm.test(number)? { Advance::Done } else { Advance::Waiting })
 }
 
-/// Disconnects from the device communicators of the other ranks.
-pub(crate) fn leave(comm: &Comm) {
-    if let Some(part) = &comm.device {
-        part.comm.leave();
-    }
-}
-
 /// Attaches device collectives to `made`, derived from `from`. Collective over the ranks of `made`.
 pub(crate) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
     let Some(DeviceCommPart { comm, wanted, .. }) = from.device.as_deref() else { return Ok(made) };

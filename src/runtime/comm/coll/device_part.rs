@@ -23,17 +23,13 @@ pub(crate) struct DeviceCommSpec {
 
 /// Device communicator of one rank, and how the communicator uses it.
 pub(crate) struct DeviceCommPart {
-    pub(super) comm: Box<dyn DeviceComm>,
+    pub(crate) comm: Box<dyn DeviceComm>,
     pub(crate) kind: &'static CStr,
     pub(super) wanted: DeviceCommSpec,
     pub(super) explained: AtomicBool,
 }
 
 impl DeviceCommPart {
-    pub(crate) fn describe(&self) -> String {
-        self.comm.describe()
-    }
-
     /// Returns true if the non-empty buffers are memory of this device that the host cannot reach.
     /// Fails if a buffer is memory of another device, or if only some buffers are device memory.
     pub(super) fn holds(&self, args: &CollArgs) -> Result<bool> {

@@ -66,7 +66,9 @@ impl StartedColl {
                 stage.deliver().map_err(|error| error.within(kind.name()))?;
                 Ok(StartedColl::Over(kind))
             }
-            StartedColl::Going(run) => Ok(StartedColl::Going(run.with(stage))),
+            StartedColl::Going(run) => {
+                Ok(StartedColl::Going(Run { stage: Some(Box::new(stage)), ..run }))
+            }
         }
     }
 
@@ -285,15 +287,11 @@ impl Comm {
 
     #[inline]
     pub(crate) fn begin(&self, call: OpDesc, turn: LockWord) -> CollSetup {
-        let call = self.numbered(call);
-        CollSetup { ticket: self.recorder.begin(call.words()), call, turn }
-    }
-
-    fn numbered(&self, call: OpDesc) -> OpDesc {
         // Only one thread at a time runs this code (`enter`), so a load and a store are enough.
         let number = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(number.wrapping_add(1), Ordering::Relaxed);
-        OpDesc { tag: (number & i32::MAX as u32) as i32, ..call }
+        let call = OpDesc { tag: (number & i32::MAX as u32) as i32, ..call };
+        CollSetup { ticket: self.recorder.begin(call.words()), call, turn }
     }
 
     fn put_back(&self, schedule: Schedule) {
@@ -384,11 +382,6 @@ impl Run {
 
     pub(crate) fn call(&self) -> &OpDesc {
         &self.call
-    }
-
-    /// Returns the run with staged buffers, which receive their results when the run completes.
-    pub(crate) fn with(self, stage: StagedBuffers) -> Run {
-        Run { stage: Some(Box::new(stage)), ..self }
     }
 
     /// Returns the schedule to the communicator for reuse by a later collective.

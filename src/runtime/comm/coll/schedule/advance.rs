@@ -18,7 +18,7 @@ impl Schedule {
                 self.start(comm, tag)?;
                 self.is_started = true;
             }
-            moved |= self.poll(comm)?;
+            moved |= self.poll_with(comm, |started, _| comm.poll(started))?;
             if !self.pending.is_empty() {
                 return Ok(if moved { Advance::Moved } else { Advance::Waiting });
             }
@@ -52,11 +52,6 @@ impl Schedule {
         });
         self.pending = pending;
         started
-    }
-
-    /// Removes completed operations from the list. Returns true if any operation completed.
-    fn poll(&mut self, comm: &Comm) -> Result<bool> {
-        self.poll_with(comm, |started, _| comm.poll(started))
     }
 
     /// Removes completed operations from the list, polled by `ask`. Returns true if there were any.

@@ -135,21 +135,17 @@ pub(crate) fn absent(comm: &Comm, number: u64) {
     if number == HERE { notify_present(comm, &notice) } else { notify_all(comm, &notice) }
 }
 
-/// Reads notices and replies to queries.
+/// Reads notices and replies to queries. For a communicator that a collective of another one
+/// created, also reads the notices on that parent's context.
 pub(crate) fn serve(comm: &Comm) {
-    read_notices(comm);
-    serve_own(comm);
-}
-
-/// Reads the notices on the parent's context, for a communicator that a collective of the parent
-/// created. Does nothing for a communicator without a parent.
-fn read_notices(comm: &Comm) {
-    let Some(origin) = &comm.origin else { return };
-    let parent = TABLE.pin(&epoch::enter(), origin.parent);
-    match parent {
-        Some(parent) => serve_own(&parent),
-        None => read_absences(comm, origin.context, &origin.absences),
+    if let Some(origin) = &comm.origin {
+        let parent = TABLE.pin(&epoch::enter(), origin.parent);
+        match parent {
+            Some(parent) => serve_own(&parent),
+            None => read_absences(comm, origin.context, &origin.absences),
+        }
     }
+    serve_own(comm);
 }
 
 /// Reads only the notices on this communicator's own context, and replies to queries.
