@@ -26,7 +26,7 @@ pub(crate) fn completion_for(info: *mut dtl_recv_info_t) -> Completion {
 /// Tells the caller how a receive ended.
 fn tell(comm: &Comm, done: &Completion, source: i32, info: *mut dtl_recv_info_t) -> Result<()> {
     put_info(info, done)?;
-    send_recv::received(comm, done, source)
+    comm.check_done(done, "receive from", source)
 }
 
 /// Sends a message and returns when `buf` may be used again (which may be before it is received).

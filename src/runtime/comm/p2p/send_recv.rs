@@ -471,9 +471,3 @@ fn exchange_staged(
         }
     })
 }
-
-/// Checks the completion of a receive from `source`. Fails if the receive was unsuccessful.
-#[inline(always)] // row: send_recv_8
-pub fn received(comm: &Comm, done: &Completion, source: i32) -> Result<()> {
-    comm.check_done(done, "receive from", source)
-}

@@ -246,10 +246,8 @@ fn persistent(comm: &Comm, plan: PersistentArgs) -> Result<dtl_request_t> {
     let was_hidden = device_only::may_be(bytes) && p2p_staging::is_hidden(comm, bytes)?;
     let made = if was_hidden && p2p_staging::is_staged(comm, bytes)? {
         None
-    } else if plan.is_recv() {
-        comm.make_recv(bytes, peer, what.tag())?
     } else {
-        comm.make_send(bytes, peer, what.tag())?
+        comm.make_persistent(bytes, peer, what.tag(), plan.is_recv())?
     };
     let again = Some(Box::new(Again { plan, was_hidden, made }));
     insert_request(comm, (what, peer), again, RequestPhase::AtRest)
