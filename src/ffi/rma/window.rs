@@ -225,7 +225,8 @@ pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
-    Entry("dtl_win_lock_all").hold(|inside| rma::hold(inside, win), sync::lock_all)
+    const NAME: &str = "dtl_win_lock_all";
+    Entry(NAME).hold(|inside| rma::hold(inside, win), |window| window.lock(NAME, None, false))
 }
 
 /// Ends the epoch of dtl_win_lock_all.

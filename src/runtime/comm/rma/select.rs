@@ -280,13 +280,10 @@ fn gather_status<T>(own: &Comm, outcome: &Result<T>) -> Result<Vec<u64>> {
 
 /// Returns the first failure of the statuses of all ranks, given in rank order.
 pub(super) fn check_all(what: &str, offers: impl Iterator<Item = u64>) -> Result<()> {
-    for (rank, status) in offers.enumerate() {
-        let status = status as u32 as i32;
-        if status != DTL_SUCCESS {
-            let name = error::status_name(status).to_string_lossy();
-            let text = format!("rank {rank} could not {what} ({name}), so no rank has one");
-            return Err(Error::new(status, text));
-        }
-    }
-    Ok(())
+    let mut statuses = offers.map(|status| status as u32 as i32).enumerate();
+    statuses.find(|(_, status)| *status != DTL_SUCCESS).map_or(Ok(()), |(rank, status)| {
+        let name = error::status_name(status).to_string_lossy();
+        let text = format!("rank {rank} could not {what} ({name}), so no rank has one");
+        Err(Error::new(status, text))
+    })
 }

@@ -31,7 +31,7 @@ impl Window {
     }
 
     /// Opens an access epoch to one target, or to all (`None`).
-    fn lock(&self, name: &str, target: Option<i32>, exclusive: bool) -> Result<()> {
+    pub fn lock(&self, name: &str, target: Option<i32>, exclusive: bool) -> Result<()> {
         let Some(targets) = self.targets(name, target)? else { return Ok(()) };
         self.epochs.begin_lock(name, target)?;
         let locked = self.path.lock(targets, exclusive);
@@ -92,9 +92,4 @@ pub fn lock(window: &Window, how: i32, target: i32) -> Result<()> {
         }
     };
     window.lock(NAME, Some(target), exclusive)
-}
-
-/// Opens an access epoch to all targets, by shared locks.
-pub fn lock_all(window: &Window) -> Result<()> {
-    window.lock("dtl_win_lock_all", None, false)
 }

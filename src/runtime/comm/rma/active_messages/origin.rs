@@ -278,16 +278,13 @@ impl Sends {
 
     /// Reclaims the buffers of messages that have been sent.
     pub(super) fn collect(&mut self, comm: &Comm) {
-        let mut at = 0;
-        while let Some((op, _)) = self.in_flight.get(at) {
+        let Sends { in_flight, spare } = self;
+        in_flight.retain_mut(|(op, buffer)| {
             // A call that waits for the receiving rank detects its death.
-            if matches!(comm.link.transport.outcome(*op), Ok(Some(_))) {
-                let (_, buffer) = self.in_flight.swap_remove(at);
-                self.keep(buffer);
-            } else {
-                at += 1;
-            }
-        }
+            let is_sent = matches!(comm.link.transport.outcome(*op), Ok(Some(_)));
+            spare.extend(buffer.take_if(|_| is_sent && spare.len() < SPARE));
+            !is_sent
+        });
     }
 
     /// Cancels all messages.
