@@ -152,7 +152,7 @@ impl Comm {
                 .levels
                 .as_ref()
                 .is_some_and(|levels| levels.suit(kind, commutes, self.link.is_deterministic)),
-            mailboxes: self.mailboxes.as_ref().is_some_and(|mailboxes| mailboxes.takes(bytes)),
+            mailboxes: self.mailboxes.as_ref().is_some_and(|mailboxes| bytes <= mailboxes.most),
         };
         let algorithm = choose(kind, self.size, bytes, commutes, allowed);
         let bit = 1_u32 << (algorithm as u32);

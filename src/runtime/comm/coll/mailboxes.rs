@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) struct Mailboxes {
     pub(crate) mailbox: Box<dyn CollMailbox>,
     /// Maximum bytes of each rank's part. Each rank reads the parts of all ranks.
-    most: usize,
+    pub(super) most: usize,
     begun: AtomicU64,
     pub(super) over: AtomicU64,
     /// True while a thread advances the collectives that precede the one that it polls.
@@ -41,11 +41,6 @@ impl Mailboxes {
         let most = most_bytes(mailbox.room(), ranks);
         let (begun, over) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Mailboxes { mailbox, most, begun, over, is_moving: AtomicBool::new(false), room })
-    }
-
-    /// Returns true if parts of `bytes` bytes are small enough for the mailboxes.
-    pub(crate) fn takes(&self, bytes: usize) -> bool {
-        bytes <= self.most
     }
 
     /// Returns the number of the next small collective. Only one thread calls it at a time.

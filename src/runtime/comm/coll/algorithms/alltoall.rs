@@ -119,8 +119,7 @@ pub(crate) fn exchange(
     out: impl Iterator<Item = (i32, Region)>,
     into: impl Iterator<Item = (i32, Region)>,
 ) {
-    into.filter(|(rank, _)| *rank >= 0 && *rank != g.rank)
-        .for_each(|(rank, data)| s.recv(rank, data));
-    out.filter(|(rank, _)| *rank >= 0 && *rank != g.rank)
-        .for_each(|(rank, data)| s.send(rank, data));
+    let is_other = |(rank, _): &(i32, Region)| *rank >= 0 && *rank != g.rank;
+    into.filter(is_other).for_each(|(rank, data)| s.recv(rank, data));
+    out.filter(is_other).for_each(|(rank, data)| s.send(rank, data));
 }

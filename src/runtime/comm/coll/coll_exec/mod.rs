@@ -132,18 +132,15 @@ pub(crate) struct CollSetup {
 }
 
 impl CollSetup {
-    /// Returns the number of the collective, which is unique among all collectives in flight.
-    fn number(&self) -> u32 {
-        self.call.tag as u32
-    }
-
     /// Returns the tag of the collective's messages.
     fn tag(&self) -> u32 {
-        u32::from(self.call.signature()) << NUMBER_BITS | self.number() & ((1 << NUMBER_BITS) - 1)
+        // The number of the collective is unique among all collectives in flight.
+        let number = self.call.tag as u32 & ((1 << NUMBER_BITS) - 1);
+        u32::from(self.call.signature()) << NUMBER_BITS | number
     }
 
     fn run(self, work: CollWork) -> Run {
-        let (tag, number) = (self.tag() as i32, u64::from(self.number()));
+        let (tag, number) = (self.tag() as i32, u64::from(self.call.tag as u32));
         let CollSetup { ticket, call, turn } = self;
         Run {
             work,
