@@ -4,7 +4,7 @@
 
 use super::id_table::{self, IdLookup, IdTable};
 use crate::abi::word::*;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::sys::{
     compute::{
         callback::UserOp,
@@ -235,14 +235,13 @@ fn checked_name(name: &str) -> Result<CString> {
 }
 
 fn given(number: Option<i32>, nouns: &str) -> Result<i32> {
-    match number {
-        Some(number) => Ok(number),
-        None => fail!(
+    number.ok_or_else(|| {
+        failure!(
             DTL_ERROR_LIMIT,
             "this process has made {} {nouns}, no more are possible: make them once and keep them",
             id_table::LIMIT
-        ),
-    }
+        )
+    })
 }
 
 /// Destroys a user-defined dtype. Operations that already use it continue.

@@ -67,10 +67,8 @@ pub(crate) fn take(job: &[u8], rank: i32, is_only_open: bool) -> (JobId, Result<
         Some(claim) => Ok(claim),
         None => new_claim(key, rank).inspect(|claim| *held = Arc::downgrade(claim)),
     };
-    let (open, claim) = match is_only_open {
-        true => (1, claim(&mut Weak::new())),
-        false => count((key, rank), claim),
-    };
+    let (open, claim) =
+        if is_only_open { (1, claim(&mut Weak::new())) } else { count((key, rank), claim) };
     let meeting = format!("dtl-{uid}-{key:016x}-open{open}");
     (JobId { meeting, key, cookie: hash(job, 1) }, claim)
 }

@@ -10,7 +10,7 @@ use super::job_id::count;
 use super::over_comm::OverTransport;
 use super::records::{RankRecord, Records};
 use super::{folder, tcp};
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{Exchange, OpenArgs};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
@@ -55,15 +55,14 @@ impl BootstrapMethod {
                 _ => None,
             },
         };
-        match how {
-            Some(how) => Ok(how),
-            None => fail!(
+        how.ok_or_else(|| {
+            failure!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "\"{text}\" is no way for ranks to meet: use auto, over, mpi, shm or the name of a \
                  registered kind, \
                  file:PATH (a folder that all ranks see) or tcp:HOST:PORT (where rank 0 listens)"
-            ),
-        }
+            )
+        })
     }
 }
 
@@ -142,28 +141,26 @@ pub fn check(how: &BootstrapMethod, over: Option<&Arc<dyn Exchange>>) -> Result<
 }
 
 fn below(over: Option<&Arc<dyn Exchange>>) -> Result<&Arc<dyn Exchange>> {
-    match over {
-        Some(over) => Ok(over),
-        None => fail!(
+    over.ok_or_else(|| {
+        failure!(
             DTL_ERROR_INVALID_ARGUMENT,
             "the ranks are to meet over the communicator that \"over\" names (meeting, \
              DTL_RDMA_MEETING), but it names none: set it, or another way to meet"
-        ),
-    }
+        )
+    })
 }
 
 fn known(name: &str) -> Result<Arc<Backend>> {
     let meets = |backend: &Arc<Backend>| {
         backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_none())
     };
-    match registry::lookup(name).filter(meets) {
-        Some(backend) => Ok(backend),
-        None => fail!(
+    registry::lookup(name).filter(meets).ok_or_else(|| {
+        failure!(
             DTL_ERROR_INVALID_ARGUMENT,
             "no kind \"{name}\" is there for the ranks to meet over (meeting, DTL_RDMA_MEETING): \
              use auto, over, mpi, shm or the name of a registered kind, file:PATH or tcp:HOST:PORT"
-        ),
-    }
+        )
+    })
 }
 
 fn find(name: &str) -> Result<Arc<Backend>> {
@@ -205,10 +202,8 @@ fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> R
 /// Creates the parameters of an exchange that needs no open communicator, and counts the open
 /// unless it is the job's only one.
 fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
-    let number = match args.is_only_open {
-        true => 1,
-        false => count((fnv1a(args.job.as_bytes()), rank), |_| ()).0,
-    };
+    let number =
+        if args.is_only_open { 1 } else { count((fnv1a(args.job.as_bytes()), rank), |_| ()).0 };
     let of = |number: i32| usize::try_from(number).unwrap_or(0);
     OpenRequest::new(key(args.job.as_bytes(), number), (of(rank), of(size)), args.timeout_ns)
 }

@@ -39,12 +39,9 @@ pub(crate) fn encode(outcome: &Result<Vec<u64>>) -> Vec<u64> {
 
 /// Decodes an outcome that another rank has encoded with [`encode`].
 pub(crate) fn decode(words: &[u64]) -> Result<Vec<u64>> {
-    let Some((status, rest)) = words.split_first() else {
-        return fail!(
-            DTL_ERROR_COMMUNICATION,
-            "an empty answer of rank 0; use one version of libdtl"
-        );
-    };
+    let (status, rest) = words.split_first().ok_or_else(|| {
+        failure!(DTL_ERROR_COMMUNICATION, "an empty answer of rank 0; use one version of libdtl")
+    })?;
     match *status as u32 as i32 {
         DTL_SUCCESS => Ok(rest.to_vec()),
         status => {

@@ -257,10 +257,7 @@ impl<N: Sockets> Root<N> {
         let now = now_ns();
         for (guest, ready) in std::mem::take(&mut self.guests).into_iter().zip(guests) {
             let is_late = now >= guest.since_ns.saturating_add(stranger_ns);
-            match *ready || is_late {
-                true => self.hear(guest, is_late),
-                false => self.guests.push(guest),
-            }
+            if *ready || is_late { self.hear(guest, is_late) } else { self.guests.push(guest) }
         }
         if knock { self.admit(now) } else { Ok(()) }
     }

@@ -15,7 +15,7 @@ use super::nodes::Nodes;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::op_table::Operations;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
     Completion, Liveness, Matched, OpId, PipelinedSource, Remote, Selector, SendMode, Transport,
 };
@@ -102,13 +102,9 @@ impl Router {
     /// Returns the level of the transport to `rank`, and the rank's number on that transport.
     pub(super) fn level(&self, rank: i32) -> Result<(HierLevel, i32)> {
         let index = usize::try_from(rank).unwrap_or(usize::MAX);
-        let Some(node) = self.nodes.of.get(index) else {
-            return fail!(
-                DTL_ERROR_INVALID_RANK,
-                "rank {rank} is not in 0 … {}",
-                self.across.size() - 1
-            );
-        };
+        let node = self.nodes.of.get(index).ok_or_else(|| {
+            failure!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.across.size() - 1)
+        })?;
         let own = usize::try_from(self.across.rank()).ok().and_then(|own| self.nodes.of.get(own));
         match self.nodes.local.get(index) {
             Some(local) if own == Some(node) => Ok((HierLevel::Node, *local)),

@@ -65,10 +65,9 @@ impl HostBlocks {
 
     pub(super) fn free(&self, addr: Addr) -> Result<()> {
         let block = self.0.lock().remove(&addr.get());
-        match block {
-            Some(_) => Ok(()),
-            None => fail!(DTL_ERROR_INVALID_ARGUMENT, "{addr:?} is no block of shared host memory"),
-        }
+        block.map(|_| ()).ok_or_else(|| {
+            failure!(DTL_ERROR_INVALID_ARGUMENT, "{addr:?} is no block of shared host memory")
+        })
     }
 
     fn keep(&self, memory: Arc<SharedMapping>, nonce: u64) -> Addr {
@@ -90,12 +89,9 @@ impl Exports for HostBlocks {
         let own = blocks
             .get(&addr.get())
             .and_then(|block| Some((block.memory.descriptor()?, block.nonce)));
-        let Some((descriptor, nonce)) = own else {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "{addr:?} is no live block of this process' own"
-            );
-        };
+        let (descriptor, nonce) = own.ok_or_else(|| {
+            failure!(DTL_ERROR_INVALID_ARGUMENT, "{addr:?} is no live block of this process' own")
+        })?;
         let pid = process::own_pid();
         let owner =
             process::start_time(pid).and_then(|started| Ok((started, process::pid_namespace()?)));

@@ -14,7 +14,7 @@ mod modules;
 
 use crate::abi::devices::device::*;
 use crate::abi::word::*;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
     Availability, BackendProbe, CopySide, Device, Exports, Memory, Transfer,
 };
@@ -116,12 +116,9 @@ impl Memory for HostMemory {
             return self.shared.alloc(size, align);
         }
         let (room, align) = pages(size, align);
-        let Some(addr) = buf::alloc(room, align) else {
-            return fail!(
-                DTL_ERROR_OUT_OF_MEMORY,
-                "no {size} bytes of host memory aligned to {align}"
-            );
-        };
+        let addr = buf::alloc(room, align).ok_or_else(|| {
+            failure!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes of host memory aligned to {align}")
+        })?;
         lock(addr, room).inspect_err(|_| buf::free(addr, room, align))?;
         Ok(addr)
     }

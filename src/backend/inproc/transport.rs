@@ -20,7 +20,7 @@ use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::backend::coll_mailbox::Places;
 use crate::backend::match_queues;
 use crate::backend::peer_map::BYTES_PER_RANK;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
     CollMailbox, Completion, Groups, Liveness, Matched, Member, OpId, PartKey, Properties,
     RecvMode, Selector, SendMode, SharedMemory, SharedOffer, SharedRegion, Transport, Wakeup,
@@ -100,10 +100,9 @@ enum Small {
 
 impl InprocShared {
     fn side(&self, rank: i32) -> Result<&RankSlot> {
-        match usize::try_from(rank).ok().and_then(|rank| self.sides.get(rank)) {
-            Some(side) => Ok(side),
-            None => fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.size - 1),
-        }
+        usize::try_from(rank).ok().and_then(|rank| self.sides.get(rank)).ok_or_else(|| {
+            failure!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.size - 1)
+        })
     }
 
     /// Iterates over the ranks and their slots.

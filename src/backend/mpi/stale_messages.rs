@@ -14,7 +14,7 @@ use super::library::functions::{Handle, Status};
 use super::library::mpi_library::Mpi;
 use super::message;
 use super::status::Reader;
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use crate::sys::memory::buf::Scratch;
 
 /// Discards stale messages of new communicators. Collective; requires an `MpiGuard`.
@@ -56,12 +56,9 @@ fn receive_any(mpi: &Mpi, comm: Handle) -> Result<bool> {
         return Ok(false);
     }
     let size = Reader::of(mpi).done(mpi, &status).size;
-    let Some(room) = usize::try_from(size).ok().and_then(Scratch::new) else {
-        return fail!(
-            DTL_ERROR_OUT_OF_MEMORY,
-            "no {size} bytes for a message that nobody received"
-        );
-    };
+    let room = usize::try_from(size).ok().and_then(Scratch::new).ok_or_else(|| {
+        failure!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes for a message that nobody received")
+    })?;
     let received = message::wait(mpi, message::start_matched(mpi, message, room.region())?);
     if received.is_err() {
         // MPI may still write to the buffer, so it is leaked.

@@ -12,7 +12,7 @@ use super::source;
 use super::symbols::*;
 use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::backend::driver::{self, Command, Stream};
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::ModuleLaunch;
 use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
@@ -384,16 +384,15 @@ impl Drop for BoundKernel<'_> {
 /// `own` bytes. Returns an error if `own` exceeds the device's limit: drivers would launch such a
 /// kernel and terminate the process.
 fn shared_room(program: &Program, kernel: &str, own: u64) -> Result<u64> {
-    match program.shared_most.checked_sub(own) {
-        Some(room) => Ok(room),
-        None => fail!(
+    program.shared_most.checked_sub(own).ok_or_else(|| {
+        failure!(
             DTL_ERROR_INVALID_ARGUMENT,
             "kernel '{kernel}' has {own} bytes of __local memory (DTL_SHARED) in its source, and \
              device {} has {} for a block",
             program.device,
             program.shared_most
-        ),
-    }
+        )
+    })
 }
 
 fn check_argument(code: cl_int, index: cl_uint, kernel: &str) -> Result<()> {

@@ -17,7 +17,7 @@ use crate::backend::rdma::verbs::errors;
 use crate::backend::rdma::verbs::functions::*;
 use crate::backend::rdma::verbs::rail::{Completions, Rail};
 use crate::backend::rdma::verbs::types::Wc;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{Completion, OpId};
 use crate::sys::memory::buf::Region;
 use crate::sys::os::poller::Poller;
@@ -278,12 +278,9 @@ impl RdmaEngine {
             return Ok(());
         };
         let slot = peer.slab.receive(id.number as usize);
-        let Some((message, bytes)) = EagerHeader::read(slot, len) else {
-            return fail!(
-                DTL_ERROR_COMMUNICATION,
-                "{len} bytes from it are no message of this library"
-            );
-        };
+        let (message, bytes) = EagerHeader::read(slot, len).ok_or_else(|| {
+            failure!(DTL_ERROR_COMMUNICATION, "{len} bytes from it are no message of this library")
+        })?;
         peer.add_credits(0, message.consumed);
         if let Some(note) = message.note {
             self.noted(id.rank, note)?;

@@ -6,7 +6,7 @@ use crate::abi::devices::exec::{dtl_kernel_fn_t, dtl_launch_t};
 use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_stream_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::DTL_OPERATION_LAUNCH;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::exec::handles;
@@ -184,11 +184,10 @@ unsafe fn pack(args: *const *const c_void, sizes: *const u64, count: u32) -> Res
         *region = unsafe { args::region(*arg, *size, "it") }
             .map_err(|error| error.within(&format!("argument {index}")))?;
     }
-    match ArgPack::copy_of(regions) {
-        Some(pack) => Ok(pack),
-        None => fail!(
+    ArgPack::copy_of(regions).ok_or_else(|| {
+        failure!(
             DTL_ERROR_OUT_OF_MEMORY,
             "no memory for copies of {count} arguments; see their sizes"
-        ),
-    }
+        )
+    })
 }

@@ -9,7 +9,7 @@ use super::attrs::{
 use super::{Enumeration, Member, enumeration, existing, instance, instances, undefined};
 use crate::abi::enums::*;
 use crate::abi::word::dtl_enum_word_t;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::check_flags;
 use serde_json::{Map, Value};
 use std::ffi::{CStr, CString};
@@ -197,15 +197,14 @@ fn attribute(name: &str, kind: u32, value: &Value, tolerant: bool) -> Result<Own
         (DTL_ATTR_F64, value) => value.as_f64().map(bits_of),
         _ => None,
     };
-    match bits {
-        Some(bits) => Ok(Owned::Bits(bits)),
-        None => fail!(
+    bits.map(Owned::Bits).ok_or_else(|| {
+        failure!(
             DTL_ERROR_TYPE,
             "field \"{name}\" is {}, which {} is not",
             kind_name(kind),
             shortened(&value.to_string())
-        ),
-    }
+        )
+    })
 }
 
 /// Parses a word inside another: "Memory.Host", or an object whose type names the enumeration.

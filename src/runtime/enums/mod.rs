@@ -21,7 +21,7 @@ use super::append_only_table::{AppendOnlyTable, CHUNK};
 use super::check_flags;
 use crate::abi::enums::{DTL_ENUM_WITH_UNDEFINED, dtl_enum_t};
 use crate::abi::word::{DTL_MEMORY_UNDEFINED, dtl_enum_word_t};
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::sys::sync::lock::RwLock;
 use attrs::{Attr, Field};
 use std::collections::BTreeMap;
@@ -135,14 +135,13 @@ pub fn find(name: &str) -> Result<dtl_enum_t> {
 }
 
 fn enumeration(number: dtl_enum_t) -> Result<&'static Enumeration> {
-    match all().by_number.get(number as usize) {
-        Some(enumeration) => Ok(enumeration),
-        None => fail!(
+    all().by_number.get(number as usize).copied().ok_or_else(|| {
+        failure!(
             DTL_ERROR_INVALID_ARGUMENT,
             "{number} is no enumeration: use DTL_ENUM_… or what dtl_enum_create or dtl_enum_find \
              gave"
-        ),
-    }
+        )
+    })
 }
 
 /// Registers a member under `value`, or under the lowest free value above the number of members if
@@ -294,10 +293,9 @@ fn member(word: dtl_enum_word_t) -> Option<&'static Member> {
 /// Returns the member of a word that was assigned, or fails.
 fn existing(word: dtl_enum_word_t) -> Result<&'static Member> {
     let found = member(word);
-    match found.filter(|_| word as u32 == 0 || instances::find(word).is_some()) {
-        Some(member) => Ok(member),
-        None => Err(never_given(word)),
-    }
+    found
+        .filter(|_| word as u32 == 0 || instances::find(word).is_some())
+        .ok_or_else(|| never_given(word))
 }
 
 #[cold]
@@ -348,10 +346,7 @@ pub fn describe(word: dtl_enum_word_t) -> String {
 /// Returns the word of the member with a name.
 pub fn from_name(number: dtl_enum_t, name: &str) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
-    match enumeration.find(name) {
-        Some(member) => Ok(member.word),
-        None => Err(enumeration.no_member(name)),
-    }
+    enumeration.find(name).map(|member| member.word).ok_or_else(|| enumeration.no_member(name))
 }
 
 impl Enumeration {
@@ -377,10 +372,9 @@ impl Enumeration {
 /// Returns the word of the member with a value.
 pub fn from_value(number: dtl_enum_t, value: u32) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
-    match enumeration.by_value.get(value as usize) {
-        Some(member) => Ok(member.word),
-        None => fail!(DTL_ERROR_NOT_FOUND, "{} has no member of value {value}", enumeration.name),
-    }
+    enumeration.by_value.get(value as usize).map(|member| member.word).ok_or_else(|| {
+        failure!(DTL_ERROR_NOT_FOUND, "{} has no member of value {value}", enumeration.name)
+    })
 }
 
 /// Returns the number of members, including templates and excluding instances.
@@ -406,12 +400,11 @@ pub fn at(number: dtl_enum_t, index: u64) -> Result<dtl_enum_word_t> {
 /// Returns the word of the template Undefined of an enumeration.
 pub fn undefined(number: dtl_enum_t) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
-    match enumeration.by_value.get(UNDEFINED as usize) {
-        Some(member) => Ok(member.word),
-        None => fail!(
+    enumeration.by_value.get(UNDEFINED as usize).map(|member| member.word).ok_or_else(|| {
+        failure!(
             DTL_ERROR_NOT_FOUND,
             "{} has no Undefined: create it with DTL_ENUM_WITH_UNDEFINED",
             enumeration.name
-        ),
-    }
+        )
+    })
 }

@@ -4,7 +4,7 @@ use super::{builtin, describe, existing};
 use crate::abi::devices::device::*;
 use crate::abi::enums::{DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE, dtl_enum_t};
 use crate::abi::word::dtl_enum_word_t;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 
 /// Fails unless `word` belongs to the enumeration `number`; `name` is the parameter's name.
 fn check(name: &str, word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
@@ -88,12 +88,11 @@ pub fn set_defaults(
 pub fn defaults(schedule: dtl_enum_word_t) -> Result<(dtl_enum_word_t, dtl_enum_word_t)> {
     check("schedule", schedule, DTL_ENUM_SCHEDULE)?;
     let member = existing(schedule)?;
-    match builtin::defaults(member.word).or_else(|| member.defaults.get().copied()) {
-        Some(defaults) => Ok(defaults),
-        None => fail!(
+    builtin::defaults(member.word).or_else(|| member.defaults.get().copied()).ok_or_else(|| {
+        failure!(
             DTL_ERROR_NOT_FOUND,
             "{} has no defaults: who registers it sets them with dtl_schedule_set_defaults",
             member.full_name()
-        ),
-    }
+        )
+    })
 }

@@ -8,7 +8,7 @@ use super::kernel::Kernel;
 use super::module::Module;
 use super::stream::Stream;
 use crate::abi::handle::*;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, invalid_handle};
 use crate::sys::{
@@ -71,10 +71,9 @@ noun!(Module, "module", MODULE, MODULES);
 
 /// Inserts an object into its table and returns its handle. Fails with LIMIT if no handle is left.
 pub fn insert<T: ObjectKind>(object: T) -> Result<u64> {
-    match T::table().insert(Arc::new(object)) {
-        Some(id) => Ok(id),
-        None => fail!(DTL_ERROR_LIMIT, "no {} handle is left; destroy some", T::NOUN),
-    }
+    T::table()
+        .insert(Arc::new(object))
+        .ok_or_else(|| failure!(DTL_ERROR_LIMIT, "no {} handle is left; destroy some", T::NOUN))
 }
 
 /// Returns true if the handle `id` names a live object of the kind `T`.

@@ -82,10 +82,7 @@ fn same_backend(a: &Arc<Backend>, b: &Arc<Backend>) -> bool {
 
 /// Returns the exec component of a backend whose tokens are in use.
 fn exec_of(backend: &Arc<Backend>) -> Result<&dyn Exec> {
-    match backend.exec.as_deref() {
-        Some(exec) => Ok(exec),
-        None => Err(lost(backend)),
-    }
+    backend.exec.as_deref().ok_or_else(|| lost(backend))
 }
 
 /// Returns the host execution interface of a backend.

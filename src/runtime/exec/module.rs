@@ -6,7 +6,7 @@
 use super::kernel::Kernel;
 use super::signature::{self, Argument};
 use crate::abi::word::*;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::component::{Compiled, KernelQuery, ModuleLaunch, Modules, Source, Token};
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
@@ -107,15 +107,14 @@ fn is_compiled(language: dtl_enum_word_t) -> bool {
 }
 
 fn modules_of(backend: &Backend) -> Result<&dyn Modules> {
-    match backend.modules.as_deref() {
-        Some(modules) => Ok(modules),
-        None => fail!(
+    backend.modules.as_deref().ok_or_else(|| {
+        failure!(
             DTL_ERROR_NOT_SUPPORTED,
             "backend '{}' compiles no source; make kernels from functions \
              (dtl_kernel_from_function), or take a backend that supports \"modules\"",
             backend.name()
-        ),
-    }
+        )
+    })
 }
 
 /// Connection of a kernel to its module.

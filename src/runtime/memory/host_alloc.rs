@@ -8,7 +8,7 @@ pub use crate::runtime::registry::NO_POOL;
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, failure};
 use crate::sys::memory::buf::Addr;
 use crate::sys::memory::heap::{self, CachedBlock, FreeOutcome, Label};
 use crate::sys::os::process;
@@ -78,14 +78,13 @@ pub fn quick_alloc(size: u64) -> Option<CachedBlock> {
 
 /// Allocates a block; the caller has checked the arguments.
 pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
-    match heap::alloc(size, align, Label::new(kind, tag)) {
-        Some(addr) => Ok(addr),
-        None => fail!(
+    heap::alloc(size, align, Label::new(kind, tag)).ok_or_else(|| {
+        failure!(
             DTL_ERROR_OUT_OF_MEMORY,
             "no {size} bytes of host memory aligned to {align}: {}",
             process::memory_advice()
-        ),
-    }
+        )
+    })
 }
 
 /// Fast path of free: frees a block that belongs to no pool. Returns whether [`housekeeping`] is

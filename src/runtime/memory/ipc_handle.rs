@@ -89,14 +89,13 @@ fn node() -> Result<u64> {
 }
 
 fn exports(backend: &Backend) -> Result<&dyn Exports> {
-    match backend.memory()?.exports() {
-        Some(exports) => Ok(exports),
-        None => fail!(
+    backend.memory()?.exports().ok_or_else(|| {
+        failure!(
             DTL_ERROR_NOT_SUPPORTED,
             "backend {} has no memory that other processes can reach (it has no export_handle)",
             backend.name()
-        ),
-    }
+        )
+    })
 }
 
 /// Creates a handle by which another process can access an allocation.

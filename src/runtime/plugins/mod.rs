@@ -24,7 +24,7 @@ use super::{c_text_for_ever, entry_at, log};
 use crate::abi::backend::plugin::*;
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_SUCCESS};
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::sys::{
     handles::epoch,
     os::dl::{self, Identity, Refusal, Trusted},
@@ -158,13 +158,12 @@ pub fn load_folder(path: &Path, origin: &'static str) -> Result<u64> {
 }
 
 fn turn(call: &str) -> Result<LoadGuard> {
-    match LoadGuard::take() {
-        Some(turn) => Ok(turn),
-        None => fail!(
+    LoadGuard::take().ok_or_else(|| {
+        failure!(
             DTL_ERROR_BUSY,
             "{call} inside a plugin's load: it may call the host's functions only"
-        ),
-    }
+        )
+    })
 }
 
 fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend_t> {
@@ -297,14 +296,13 @@ pub fn is_loading_here() -> bool {
 fn loading(call: &str) -> Result<PluginDescription> {
     let state = STATE.lock();
     let mine = state.loader == Some(std::thread::current().id());
-    match state.current.as_ref().filter(|_| mine) {
-        Some(current) => Ok(current.facts.clone()),
-        None => fail!(
+    state.current.as_ref().filter(|_| mine).map(|current| current.facts.clone()).ok_or_else(|| {
+        failure!(
             DTL_ERROR_INVALID_STATE,
             "dtl_host_api_t.{call} outside of a plugin's load (or in another thread): register \
              there"
-        ),
-    }
+        )
+    })
 }
 
 /// Adds to `error` the plugin that has registered `name`, so that the user can remove one file.

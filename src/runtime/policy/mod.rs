@@ -32,7 +32,7 @@ use self::in_flight::Flights;
 use self::selector::Chooser;
 use self::usage::Counts;
 use crate::abi::devices::policy::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::invalid_handle;
 use crate::sys::{
     handles::{
@@ -259,14 +259,13 @@ impl Policy {
     }
 
     fn ready(&self) -> Result<&ReadyPolicy> {
-        match self.ready.get() {
-            Some(ready) => Ok(ready),
-            None => fail!(
+        self.ready.get().ok_or_else(|| {
+            failure!(
                 DTL_ERROR_INVALID_STATE,
                 "the policy was made with DTL_POLICY_DEFER and has no resources yet: call \
                  dtl_policy_initialize"
-            ),
-        }
+            )
+        })
     }
 
     fn is_closed(&self) -> Result<()> {

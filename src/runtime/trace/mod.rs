@@ -27,7 +27,7 @@ pub use args::Args;
 
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::trace::{DTL_TRACE_CALL, DTL_TRACE_SPAN, dtl_trace_fn_t};
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
@@ -123,12 +123,9 @@ fn start_file(path: &str, life: u32) -> Result<()> {
 /// Completes the trace file, including all events recorded so far.
 pub fn stop() -> Result<()> {
     let mut sinks = SINKS.lock();
-    let Some(file) = sinks.file.take() else {
-        return fail!(
-            DTL_ERROR_INVALID_STATE,
-            "no trace is being written: dtl_trace_start begins one"
-        );
-    };
+    let file = sinks.file.take().ok_or_else(|| {
+        failure!(DTL_ERROR_INVALID_STATE, "no trace is being written: dtl_trace_start begins one")
+    })?;
     sinks.publish();
     drop(sinks);
     file.close()

@@ -10,7 +10,7 @@ use crate::backend::mpi::library::functions::Handle;
 use crate::backend::mpi::message::{self, TypedCount};
 use crate::backend::mpi::op_extras::{Item, OpExtra, RetainedArgs};
 use crate::backend::mpi::transport::MpiTransport;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::comm::coll::{Buffer, CollArgs, Extent, Kind};
 use crate::runtime::component::{NativeCollectives, OpId, ReductionId, Reductions, Transport};
 use crate::runtime::types::Reduction;
@@ -242,13 +242,9 @@ impl MpiCall<'_> {
 
     /// Copies data that this MPI does not reduce in place; retained until the collective completes.
     fn copied(&mut self, data: Region) -> Result<*mut c_void> {
-        let Some(copy) = Scratch::new(data.len()) else {
-            return fail!(
-                DTL_ERROR_OUT_OF_MEMORY,
-                "no {} bytes for a reduction in place",
-                data.len()
-            );
-        };
+        let copy = Scratch::new(data.len()).ok_or_else(|| {
+            failure!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a reduction in place", data.len())
+        })?;
         copy.region().copy_from(data);
         let from = copy.region().addr().ptr();
         self.kept.push(Item::Data(copy));

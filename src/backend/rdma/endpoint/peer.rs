@@ -13,7 +13,7 @@ use crate::backend::rdma::protocol::eager_slots::{EagerHeader, EagerKind, Note, 
 use crate::backend::rdma::protocol::header_cache::HeaderCache;
 use crate::backend::rdma::verbs::qp::{Piece, QueuePair, Remote, SENDS, WorkRequest};
 use crate::backend::rdma::verbs::rail::{Completions, Registration};
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
@@ -115,12 +115,9 @@ impl Peer {
             lanes.push(Lane::new(QueuePair::make(completions, config, depth)?, *rail, sends));
         }
         let inline = lanes.first().map_or(0, |lane| lane.queue.inline);
-        let Some(kept) = Scratch::new(depth as usize * inline) else {
-            return fail!(
-                DTL_ERROR_OUT_OF_MEMORY,
-                "no memory for the small messages to rank {rank}"
-            );
-        };
+        let kept = Scratch::new(depth as usize * inline).ok_or_else(|| {
+            failure!(DTL_ERROR_OUT_OF_MEMORY, "no memory for the small messages to rank {rank}")
+        })?;
         let peer = Peer {
             stage: ConnectStage::Asked,
             lanes,

@@ -6,7 +6,7 @@ use super::functions::*;
 use super::port_select::{self, GidInfo};
 use super::types::*;
 use crate::backend::rdma::config::{Config, Devices};
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -304,13 +304,12 @@ fn gid_index(config: &Config, port: u8, gids: &[GidInfo], layer: u8) -> Result<u
             there.join(", ")
         );
     }
-    match port_select::choose_gid(gids, layer) {
-        Some(index) => Ok(index),
-        None => fail!(
+    port_select::choose_gid(gids, layer).ok_or_else(|| {
+        failure!(
             DTL_ERROR_UNAVAILABLE,
             "port {port} has no address (GID): give its network interface an IP address"
-        ),
-    }
+        )
+    })
 }
 
 fn no_dmabuf() -> Error {

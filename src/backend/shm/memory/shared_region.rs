@@ -52,10 +52,9 @@ struct ShmRegion {
 }
 
 fn span_of(memory: &Arc<SharedMapping>) -> Result<Span> {
-    match memory.span(0, memory.len()) {
-        Some(span) => Ok(span),
-        None => fail!(DTL_ERROR_INTERNAL, "a part lies outside of its memory"),
-    }
+    memory
+        .span(0, memory.len())
+        .ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "a part lies outside of its memory"))
 }
 
 /// Returns the size of a part for `bytes` bytes of data, in whole pages; `None` on overflow.

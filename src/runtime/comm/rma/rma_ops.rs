@@ -50,10 +50,9 @@ impl Window {
         if place.target == DTL_PROC_NULL {
             return self.comm.check_open().map(|()| None);
         }
-        match self.find(place, len) {
-            Some(spot) => Ok((len > 0).then_some(spot)),
-            None => Err(self.why_not(name, place, len)),
-        }
+        self.find(place, len)
+            .map(|spot| (len > 0).then_some(spot))
+            .ok_or_else(|| self.why_not(name, place, len))
     }
 
     #[cold]
