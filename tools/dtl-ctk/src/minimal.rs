@@ -171,7 +171,8 @@ unsafe extern "C" fn close(_: Ptr, comm: Ptr) -> Status {
     DTL_SUCCESS
 }
 
-/// # Safety `comm` was returned by `open`, and the library calls one function at a time on it.
+/// # Safety
+/// `comm` was returned by `open`, and the library calls one function at a time on it.
 pub(crate) unsafe fn rank<'a>(comm: *mut c_void) -> &'a mut Rank {
     // SAFETY: the caller's contract.
     unsafe { &mut *comm.cast::<Rank>() }

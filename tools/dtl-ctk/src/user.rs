@@ -74,7 +74,8 @@ extern "C" fn multiply(
 
 /// Combines each element of `left` into the element of `right`.
 ///
-/// # Safety Both arrays have `count` elements, and they do not overlap.
+/// # Safety
+/// Both arrays have `count` elements, and they do not overlap.
 unsafe fn each(
     left: *const c_void,
     right: *mut c_void,

@@ -1,20 +1,27 @@
 //! Safe Rust interface of libdtl, over the declarations of `dtl-sys` ([`sys`]).
 //!
-//! Reading order: - `error`: failed calls, [`Error`]; [`check`] and [`call!`] for functions of
-//! [`sys`]. - `text`: texts of the library as Rust strings. - `library`: initialisation and
-//! finalisation ([`Library`]), versions, explanations. - `handle`: how objects of the library are
-//! owned. - `backend`: backends and their devices. - `memory`: allocations ([`Memory`]) and copies.
-//! - `stream`: streams and events. - `module`: compiled source and kernels. - `comm`: communicators
-//! and what they exchange. - `request`: operations in flight, with their buffers. - `window`:
-//! memory that other ranks access. - `registry`: plugins, environments and members of enumerations.
+//! Reading order:
+//! - `error`: failed calls, [`Error`]; [`check`] and [`call!`] for functions of [`sys`].
+//! - `text`: texts of the library as Rust strings.
+//! - `library`: initialisation and finalisation ([`Library`]), versions, explanations.
+//! - `handle`: ownership of the library's objects.
+//! - `backend`: backends and their devices.
+//! - `memory`: allocations ([`Memory`]) and copies.
+//! - `stream`: streams and events.
+//! - `module`: compiled source and kernels.
+//! - `comm`: communicators, messages and collectives.
+//! - `request`: operations in flight, with their buffers.
+//! - `window`: memory that other ranks access.
+//! - `registry`: plugins, environments and members of enumerations.
 //! - `topology`: this node.
 //!
 //! Objects are destroyed when they are dropped. A handle that the library has destroyed earlier
 //! (by [`Library::finalize`], say) is an error at the next call and never undefined behaviour.
 //!
-//! # Safety A buffer is never reused while an operation may still access it: operations own their
-//! buffers, and the buffer of one that failed is leaked where the library does not promise to have
-//! given it back. Access to memory of the library by reference is `unsafe`, because its other users
+//! # Safety
+//! A buffer is never reused while an operation may still access it: operations own their buffers,
+//! and the buffer of one that failed is leaked where the library does not promise to have given it
+//! back. Access to memory of the library by reference is `unsafe`, because its other users
 //! (streams, devices, ranks) are not known to the compiler. Functions without a wrapper are called
 //! through [`sys`], under their C contract.
 //!

@@ -100,8 +100,9 @@ impl Kernel {
     /// # Errors
     /// See `dtl_kernel_launch`.
     ///
-    /// # Safety The arguments match the kernel's parameters. The memory that the kernel accesses
-    /// stays valid, and no conflicting access happens, until the stream's work is complete.
+    /// # Safety
+    /// The arguments match the kernel's parameters. The memory that the kernel accesses stays
+    /// valid, and no conflicting access happens, until the stream's work is complete.
     pub unsafe fn launch(
         &self,
         stream: &Stream,

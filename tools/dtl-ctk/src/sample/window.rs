@@ -94,13 +94,15 @@ pub(crate) fn transfers_only(table: &mut dtl_comm_vtable_t) {
     (table.win_atomics, table.win_accumulate, table.win_compare_and_swap) = (None, None, None);
 }
 
-/// # Safety `window` was returned by `create` and is not destroyed.
+/// # Safety
+/// `window` was returned by `create` and is not destroyed.
 unsafe fn side<'a>(window: Ptr) -> &'a mut Side {
     // SAFETY: the caller's contract.
     unsafe { &mut *window.cast::<Side>() }
 }
 
-/// # Safety `comm` was returned by `open`, and the library calls one function at a time on it.
+/// # Safety
+/// `comm` was returned by `open`, and the library calls one function at a time on it.
 pub(super) unsafe fn rank<'a>(comm: Ptr) -> &'a mut Rank {
     // SAFETY: the caller's contract.
     unsafe { minimal::rank(comm) }
