@@ -25,8 +25,8 @@ impl OpHandle {
         if begun == OpId::COMPLETED { OpHandle::Sent } else { OpHandle::Op(begun) }
     }
 
-    /// Returns the operation handle of a receive from `source` that the transport has started, or of
-    /// a persistent message (then `source` is its peer).
+    /// Returns the operation handle of a started receive from `source`, or of a started persistent
+    /// message, whose peer is `source`.
     #[inline(always)] // row: send_recv_8
     pub(super) fn recv(begun: OpId, source: i32) -> OpHandle {
         if source == DTL_ANY_SOURCE { OpHandle::FromAny(begun) } else { OpHandle::Op(begun) }
