@@ -393,9 +393,10 @@ impl Window for MpiWindow {
         Ok(None)
     }
 
-    /// Returns true for integers of 4 and 8 bytes. Open MPI saturates sums of smaller integers
-    /// (op/avx), MPI does not define the results of MIN and MAX for NaN, and MPI lacks half of the
-    /// other dtypes: MPI executes no operation on such dtypes, so that all operations are atomic.
+    /// Returns true for integers of 4 and 8 bytes. MPI executes no operation on elements of other
+    /// dtypes, so that all operations on such an element are atomic among themselves: Open MPI
+    /// saturates sums of smaller integers (op/avx), MPI does not define MIN and MAX of NaN, and MPI
+    /// lacks many of the other dtypes.
     fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
         matches!(dtype, DTL_DTYPE_INT32 | DTL_DTYPE_INT64 | DTL_DTYPE_UINT32 | DTL_DTYPE_UINT64)
     }

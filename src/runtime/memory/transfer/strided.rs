@@ -112,8 +112,8 @@ impl StridedPlan {
         Ok(Some(StridedPlan { axes: list, run, dst, src }))
     }
 
-    /// Returns the bytes below the start of the first element of the destination, and from there
-    /// on.
+    /// Returns the extent of the destination: the bytes before its first element, and the bytes
+    /// from there on.
     pub fn dst(&self) -> (u64, u64) {
         self.dst
     }
