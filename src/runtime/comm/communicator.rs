@@ -260,10 +260,14 @@ impl Comm {
     /// Returns the members that died or left, as ranks of this communicator.
     pub(super) fn failed_ranks(&self) -> Vec<i32> {
         let Some(liveness) = &self.link.liveness else { return Vec::new() };
-        let failed = liveness.part().failed_ranks();
+        self.local_ranks(liveness.part().failed_ranks())
+    }
+
+    /// Converts ranks of the link to ranks of this communicator. Drops those of other ranks.
+    pub(super) fn local_ranks(&self, outer: Vec<i32>) -> Vec<i32> {
         match &self.members {
-            None => failed,
-            Some(members) => failed.into_iter().filter_map(|rank| members.to_local(rank)).collect(),
+            None => outer,
+            Some(members) => outer.into_iter().filter_map(|rank| members.to_local(rank)).collect(),
         }
     }
 
@@ -274,11 +278,7 @@ impl Comm {
 
     /// Returns true if a member is known to have died.
     pub(super) fn has_died(&self) -> bool {
-        match self.failed_count() {
-            0 => false,
-            _ if self.members.is_none() => true,
-            _ => !self.failed_ranks().is_empty(),
-        }
+        self.failed_count() > 0 && (self.members.is_none() || !self.failed_ranks().is_empty())
     }
 
     /// Returns the ranks that died or left, as a list for error texts; empty if no such rank is

@@ -41,10 +41,7 @@ impl Comm {
         if let Some(origin) = &self.origin {
             absent.extend(origin.absences.of(origin.number));
         }
-        if let Some(members) = &self.members {
-            absent = absent.into_iter().filter_map(|outer| members.to_local(outer)).collect();
-        }
-        absent
+        self.local_ranks(absent)
     }
 
     /// Returns true if a member is known to have died or to be absent.
