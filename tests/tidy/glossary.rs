@@ -14,7 +14,7 @@ const COMMON: &str = "
     access action advance aligned allocation allowed argument arithmetic array arrival
     availability axes begin block body bound builder builtin byte cached call candidate capture
     card chain change channel check child choice chooser claim clock close code combine command
-    compiled compiler complex compute connect connection constant control counter current custom
+    compiled compiler complex compute connect connection constant control current custom
     data deadline demand describe described description diagnostics direction end enumeration
     explain extra family fault field find float folder found framed from gate global guarded
     handler head header hint hold hot identity include inline input instance interest

@@ -13,11 +13,8 @@ const RUNNING_ONE: u64 = 1 << 32;
 /// Counts a transport whose operations progress only during calls: adds it when it is opened
 /// (`comes` is true), and removes it when it is closed.
 pub(super) fn count_transport(comes: bool) {
-    let _before = if comes {
-        MOVING.fetch_add(1, Ordering::Relaxed)
-    } else {
-        MOVING.fetch_sub(1, Ordering::Relaxed)
-    };
+    let change = if comes { AtomicU64::fetch_add } else { AtomicU64::fetch_sub };
+    change(MOVING, 1, Ordering::Relaxed);
 }
 
 /// Publishes the number of started requests that need progress.

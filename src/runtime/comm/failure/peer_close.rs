@@ -12,19 +12,7 @@ use crate::runtime::comm::Comm;
 
 /// Number of polls between two reads of the marks by a nonblocking collective. The marks share a
 /// cache line with words that ranks write at the end of each collective.
-const LOOK_EVERY: u8 = 64;
-
-/// Counter of the polls between two reads of the marks.
-#[derive(Default)]
-pub(crate) struct PollCounter(u8);
-
-impl PollCounter {
-    /// Counts a poll. Returns true if this poll has to read the marks.
-    pub(crate) fn is_turn(&mut self) -> bool {
-        self.0 = self.0.wrapping_add(1);
-        self.0 % LOOK_EVERY == 0
-    }
-}
+pub(crate) const LOOK_EVERY: u8 = 64;
 
 impl Comm {
     /// Returns true if `rank` is another member that is known to have destroyed this communicator.

@@ -245,11 +245,8 @@ impl Direct {
     /// returns `None` without calling `act`.
     #[inline]
     pub(super) fn locked_at_once(&self, rank: i32, act: impl FnOnce()) -> Option<()> {
-        let lock = self
-            .target(rank)
-            .ok()?
-            .elements()
-            .filter(|lock| lock.try_exclusive(self.own(), true))?;
+        let lock = self.target(rank).ok()?.elements();
+        let lock = lock.filter(|lock| lock.try_exclusive(self.own(), true))?;
         act();
         lock.leave_exclusive();
         Some(())

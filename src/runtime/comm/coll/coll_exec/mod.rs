@@ -22,7 +22,7 @@ use crate::error::{Error, Result, failure};
 use crate::hints::usually;
 use crate::runtime::comm::biased_trylock::LockWord;
 use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
-use crate::runtime::comm::failure::peer_close::PollCounter;
+use crate::runtime::comm::failure::peer_close::LOOK_EVERY;
 use crate::runtime::comm::flight_recorder::Ticket;
 use crate::runtime::comm::op_desc::{Kind, OpDesc};
 use crate::runtime::comm::p2p::cancel;
@@ -118,8 +118,8 @@ pub struct Run {
     ticket: Ticket,
     turn: LockWord,
     death_seen: Option<u64>,
-    /// Counter that selects the polls of the request that also check for departed ranks.
-    turns: PollCounter,
+    /// Number of polls of the request, modulo 256. Some polls also check for departed ranks.
+    polls: u8,
     /// Staging of buffers that the host cannot reach; `None` if there are no such buffers.
     stage: Option<Box<StagedBuffers>>,
 }
@@ -142,17 +142,7 @@ impl CollSetup {
     fn run(self, work: CollWork) -> Run {
         let (tag, number) = (self.tag() as i32, u64::from(self.call.tag as u32));
         let CollSetup { ticket, call, turn } = self;
-        Run {
-            work,
-            number,
-            tag,
-            call,
-            ticket,
-            turn,
-            death_seen: None,
-            turns: PollCounter::default(),
-            stage: None,
-        }
+        Run { work, number, tag, call, ticket, turn, death_seen: None, polls: 0, stage: None }
     }
 
     /// Returns a run of a native collective that has not started.
@@ -328,7 +318,8 @@ impl Run {
             .advance(comm)
             .map_err(|error| self.placed(comm, error, &DeadlineQuery::never()))?;
         if advance == Advance::Waiting {
-            let looks = self.turns.is_turn();
+            self.polls = self.polls.wrapping_add(1);
+            let looks = self.polls % LOOK_EVERY == 0;
             self.check_hope(comm, &DeadlineQuery::never(), looks)?;
             if let (CollWork::Flat(steps), Some(mailboxes)) = (&self.work, &comm.mailboxes) {
                 steps.progress_others(comm, mailboxes);

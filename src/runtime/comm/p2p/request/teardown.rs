@@ -56,13 +56,10 @@ pub(crate) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
     for id in handles_of(comm) {
         let withdrawn = TABLE.with(id, |request| try_end(request, comm));
         match withdrawn {
-            Ok(withdrawn) => {
-                if withdrawn?.is_pending() {
-                    all = Poll::Pending;
-                }
-            }
+            Ok(Ok(Poll::Pending)) => all = Poll::Pending,
+            Ok(Err(error)) => return Err(error),
             Err(LookupFailure::Own) => return Err(in_own_hands(dtl_request_t { id })),
-            Err(_) => {}
+            Ok(Ok(Poll::Ready(()))) | Err(_) => {}
         }
     }
     Ok(all)

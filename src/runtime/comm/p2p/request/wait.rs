@@ -49,10 +49,9 @@ pub fn test(inside: &Guard, handle: dtl_request_t, out: &mut Outcome) -> Result<
         RequestState::Over | RequestState::AtRest => Ok(true),
         RequestState::Active | RequestState::Closed => {
             progress::running();
-            if let Some(comm) = request::comm_here(inside, handle) {
-                if hang_report::looked_in_vain(comm) {
-                    request::end_if_absent(comm, handle);
-                }
+            let comm = request::comm_here(inside, handle);
+            if let Some(comm) = comm.filter(|comm| hang_report::looked_in_vain(comm)) {
+                request::end_if_absent(comm, handle);
             }
             Ok(false)
         }
