@@ -3077,8 +3077,8 @@ typedef struct dtl_environment_info_t {
     {sizeof(dtl_environment_info_t), 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /* -----------------------------------------------------------------------------------------------
- * Plugin files: shared objects that bring backends. They need this header and link nothing of
- * ours.
+ * Plugin files: shared objects that provide backends. They include this header and do not link
+ * with libdtl.
  * -------------------------------------------------------------------------------------------- */
 
 /// What the library gives a plugin. Lives as long as the process, also across dtl_finalize.

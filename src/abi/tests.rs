@@ -1,5 +1,4 @@
-//! Golden layouts: size, alignment and fields of every struct that C passes, against
-//! tests/golden/layouts.txt.
+//! Compares size, alignment and fields of the structs in `LAYOUTS` with tests/golden/layouts.txt.
 
 use super::layouts::LAYOUTS;
 

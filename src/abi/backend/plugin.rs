@@ -1,5 +1,5 @@
-//! Plugin files: shared objects that bring backends. They need this header and link nothing of
-//! ours.
+//! Plugin files: shared objects that provide backends. They include this header and do not link
+//! with libdtl.
 
 use super::environment::dtl_environment_desc_t;
 use super::vtable::dtl_backend_vtable_t;

@@ -84,7 +84,8 @@ impl Drop for Word {
     }
 }
 
-/// Page-locked word that can hold one stream, with the latest value for which the stream waits.
+/// Page-locked word that blocks one stream (cuStreamWaitValue32), with the latest value for which
+/// the stream waits.
 pub(super) struct Gate {
     word: Arc<Word>,
     /// Latest value for which the stream waits.
@@ -137,15 +138,15 @@ impl Gate {
     }
 }
 
-/// Flag that is set when a stream arrives at a held position.
+/// Flag that is set when a stream reaches the position at which it is blocked.
 #[derive(Default)]
 struct StreamArrival {
     has_arrived: Mutex<bool>,
     change: Condvar,
 }
 
-/// Callback that signals that a stream has arrived at a held position. It must not block, because
-/// the driver's callback thread serves all streams.
+/// Callback that signals that a stream has reached the position at which it is blocked. It must not
+/// block, because the driver's callback thread serves all streams.
 unsafe extern "C" fn arrive(_stream: CUstream, _status: CUresult, arrival: *mut c_void) {
     // SAFETY: `arrival` is the reference that `hold` passed; the driver calls this function once.
     let arrival = unsafe { Arc::from_raw(arrival.cast::<StreamArrival>().cast_const()) };

@@ -147,7 +147,7 @@ pub trait Hold: Send {
 pub enum HostTask {
     /// Callback of the application, with its argument.
     Call(dtl_task_fn_t, Addr),
-    /// Work of the backend, whose failure the runtime does not store.
+    /// Internal work of the backend. The worker stores its failure in the log.
     Own(Box<dyn FnOnce() -> Result<()> + Send>),
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Pieces of work are numbered in the order of the stream. Only the first unreported failure
 //! matters. An event carries this failure if the failed piece lies before the record; every later
-//! failure lies behind the first one.
+//! failure comes after the first one.
 //!
 //! Failures of a backend's own work are returned by its slots. Failures in the library's own
 //! streams are in `host_stream`.

@@ -260,7 +260,7 @@ impl Foreign {
         Foreign { token, is_marked: AtomicBool::new(false), mark: Mutex::new(None) }
     }
 
-    /// Marks the event as recorded behind the current work of `trail`.
+    /// Marks the event as recorded after the current work of `trail`.
     #[inline]
     pub(super) fn follow(&self, trail: &Arc<DeferredErrors>) {
         if trail.is_open() || self.is_marked.load(Ordering::Relaxed) {

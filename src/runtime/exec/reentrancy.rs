@@ -22,7 +22,7 @@ pub(super) fn is(of: usize) -> bool {
     of != 0 && CURRENT.get() == of
 }
 
-/// Returns the error of a wait for an event that is recorded behind the waiting work itself.
+/// Returns the error of work that waits for a later event of its own stream, which is a deadlock.
 pub(super) fn refused<T>() -> Result<T> {
     fail!(
         DTL_ERROR_INVALID_STATE,

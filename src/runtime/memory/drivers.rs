@@ -2,12 +2,11 @@
 //! Kokkos, PyTorch). For an address that is in no list, the backends that can identify pointers
 //! query their drivers.
 //!
-//! No query is made before such a backend is used, or before the program is found to use its driver
+//! Queries begin when such a backend is first used, or when the program is found to use its driver
 //! (`registry::detect_driver_use`). From then on messages and copies query once per buffer that is
-//! not in the library's lists, except in ranges that contain only host memory
-//! (`sys::memory::buf`). Results are not cached: the library does not see the program's munmap
-//! and cudaMalloc, so a cached "host" could be wrong by the next call, and the host would read
-//! device memory.
+//! not in the library's lists, except in ranges that contain only host memory (`sys::memory::buf`).
+//! Results are not cached: the library does not see the program's munmap and cudaMalloc, so a
+//! cached "host" could be wrong by the next call, and the host would read device memory.
 
 use super::{Allocation, device_only};
 use crate::abi::handle::dtl_backend_t;

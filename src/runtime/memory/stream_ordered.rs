@@ -1,4 +1,4 @@
-//! Stream-ordered memory: usable by work that is queued after the allocation, and freed behind the
+//! Stream-ordered memory: usable by work that is queued after the allocation, and freed after the
 //! work that was queued before the free.
 
 use super::handlers::{Order, by_handler};

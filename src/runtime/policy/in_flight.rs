@@ -28,7 +28,7 @@ pub(super) enum Watch {
     /// A wait function that the task returned, with its object.
     Call(dtl_waitable_fn_t, Addr),
     /// Events on the stream of the resource: `start` before the task's work (if the task is timed),
-    /// and `stop` behind the work.
+    /// and `stop` after the work.
     Stream { start: Option<Arc<Event>>, stop: Arc<Event> },
 }
 

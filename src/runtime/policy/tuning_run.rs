@@ -4,20 +4,21 @@
 //! The runs of a tuning are divided into parts. The first part holds the warm-ups. Each further
 //! part holds a share of the samples, in whole rounds over the resources. A thread starts with its
 //! own share. When all runs of that share are assigned, the thread continues with the other shares,
-//! in an order (0 1 2 3 and 1 0 3 2) that separates two threads of equal speed. So few runs write a
-//! cache line that threads share, and no run is left unassigned if a thread stops submitting.
+//! in an order (0 1 2 3 and 1 0 3 2) that separates two threads of equal speed. Threads rarely
+//! write the same cache line then, and no run is left over if a thread stops submitting.
 //!
 //! The algorithm needs no lock. Every run of a tuning ends exactly once, and the next tuning starts
 //! only after the end of the last run. So a time is always reported to the current tuning. In each
 //! part, `runs` assigns the runs and `ended` counts the reports. The last report of a part is
 //! counted as the end of one part in the `ended` of the tuning.
 //!
-//! Memory ordering: a time is reported before the end of its run is counted, and the last end of a
-//! part before the end of the part (release). The thread that counts the last end sees all of these
-//! (acquire, in both counters) and publishes `best` (release). The thread that resets `best` to
-//! start a new tuning (acquire; only one thread can succeed) sees the whole previous tuning. It
-//! clears the state and makes runs available by the `runs` of each part (release). A thread that
-//! gets a run acquires `runs`, so no time is reported before the clearing. A thread that finds no
+//! Memory ordering: a thread stores a time before it increments the part's `ended`. The thread that
+//! completes a part does so before it increments the tuning's `ended`. Both increments are release
+//! operations. The thread that makes the last increment sees all stores (acquire, in both counters)
+//! and publishes `best` (release). The thread that resets `best` to start a new tuning (acquire;
+//! only one thread can succeed) sees the whole previous tuning. It clears the state, then resets
+//! the counter `runs` of each part (release), which makes the runs available. A thread that gets a
+//! run acquires `runs`, so no time is stored before the state is cleared. A thread that finds no
 //! run left reads `leader`, which is only a hint. `tests/models` checks the algorithm.
 
 use crate::sys::sync::{AtomicU32, AtomicU64, Ordering};

@@ -150,7 +150,7 @@ pub fn close() {
     }
 }
 
-/// Drops the trace file, which belongs to the parent, in a forked child, without closing it.
+/// In a forked child: forgets the parent's trace file, which is neither closed nor accessed.
 pub fn forget() {
     *LIVES.lock() = (String::new(), 0);
     let mut sinks = SINKS.lock();

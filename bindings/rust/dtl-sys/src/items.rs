@@ -3862,8 +3862,8 @@ pub const DTL_ENVIRONMENT_INFO_INIT: dtl_environment_info_t = dtl_environment_in
 };
 
 // -----------------------------------------------------------------------------------------------
-// Plugin files: shared objects that bring backends. They need this header and link nothing of
-// ours.
+// Plugin files: shared objects that provide backends. They include this header and do not link
+// with libdtl.
 
 /// What the library gives a plugin. Lives as long as the process, also across dtl_finalize.
 /// All functions: any thread, unless they say less.

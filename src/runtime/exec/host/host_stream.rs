@@ -2,7 +2,7 @@
 //!
 //! The first task creates the worker. The worker parks while the queue is empty. A failing task
 //! does not stop the queue: tasks behind it still run, so a callback for which a thread waits is
-//! always called. The first failure is sticky: events recorded behind the failed task carry it, and
+//! always called. The first failure is sticky: events recorded after the failed task carry it, and
 //! the next `synchronize` reports it once and clears it (as CUDA reports an asynchronous error).
 //!
 //! The use of tasks by streams and executors is in `stream` and `executor`.

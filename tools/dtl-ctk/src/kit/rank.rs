@@ -68,7 +68,7 @@ impl Rank {
         api::cuts(&self.kind, self.no_time_limit)
     }
 
-    /// Returns this rank with another communicator of the kind.
+    /// Creates a `Rank` for another communicator of the same kind, with the same time limits.
     fn with(&self, comm: Comm) -> Called<Rank> {
         Rank::of(comm, &self.kind, self.timeout_ns, self.no_time_limit)
     }
@@ -202,7 +202,8 @@ impl Rank {
         Ok(flights.into_iter().try_for_each(|flight| self.wait(flight).map(drop))?)
     }
 
-    /// Waits for a request within a time limit. Returns its buffer even after a failure.
+    /// Waits for a request within a time limit. Returns its buffer even after a failure; after
+    /// DTL_ERROR_TIMEOUT the returned buffer is empty, because the request still uses its own.
     pub(crate) fn end(&self, mut flight: Flight, timeout_ns: u64) -> (Got, Called) {
         let mut info = api::no_info();
         let status = call!(dtl_request_wait(flight.handle, timeout_ns, &raw mut info));
