@@ -1,4 +1,4 @@
-//! Holding a CUstream while the host executes work in stream order.
+//! Blocking of a CUstream while the host executes work in stream order.
 //!
 //! cuLaunchHostFunc is not used for host callbacks. It would call them on a thread of the driver,
 //! which serves all streams, so a callback could not wait for any stream. After a device fault it

@@ -1,6 +1,6 @@
 //! Failures of the work that the library itself does in a backend's stream: host callbacks, kernels
 //! from functions, copies that the backend cannot queue. The backend does not see such failures, so
-//! its events complete behind failed work too. An event therefore carries a [`Mark`] that covers
+//! its events complete even after failed work. An event therefore carries a [`Mark`] that covers
 //! the library's work queued before the event was recorded. The library reads the mark when the
 //! backend's event has completed.
 //!

@@ -18,7 +18,7 @@
 //! one word, so every announcement and every member that is about to sleep are ordered: either the
 //! announcer sees the sleeper and wakes it, or the member sees the announcement, here or by the
 //! kernel's compare, and does not sleep. The member that leaves last wakes the caller if the word
-//! has `ASLEEP`; the caller sleeps only on a word that has it. `tests/models` tries all of this.
+//! has `ASLEEP`; the caller sleeps only on a word that has it. `tests/models` checks all of this.
 //!
 //! Work stealing: a loop's pieces are divided evenly; a member that has finished its own steals.
 //!
@@ -33,7 +33,7 @@
 //! read again, then exactly these pieces are in the share again. Only the owner adds pieces to a
 //! share, and only when the share is empty, when no other member writes it. So all accesses are
 //! relaxed: pieces are numbers, and the work that they stand for is published by `team`, whose end
-//! of a loop also follows all work on it. `tests/models` tries this.
+//! of a loop also follows all work on it. `tests/models` checks this.
 
 use crate::sys::sync::{
     self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, futex, wait::FutexBackoff,

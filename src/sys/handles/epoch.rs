@@ -13,7 +13,7 @@
 //! nothing. If it falls after S1, L2 sees the odd number and the object is kept. Without membarrier
 //! (old kernels, some emulators) both sides use a SeqCst fence instead, which gives an equal
 //! guarantee by the C++ rules: either L1 finds what S2 left or L2 sees the odd number. The model in
-//! `tests/models` tries the variant with fences. That proves the variant with membarrier too: the
+//! `tests/models` checks the variant with fences. That proves the variant with membarrier too: the
 //! barrier of membarrier is also a full one, and the code uses no property of it but this
 //! either-or, so the exact point at which it executes does not matter.
 //!

@@ -26,7 +26,7 @@
 //! the slot of a loaded head may be in another thread's list, linked to a slot of a chunk whose
 //! publication the loading thread has not seen. The read of that slot is then complete, and is
 //! discarded with the head. Chunks of slots are published as in `handle_table`. `tests/models`
-//! tries this.
+//! checks this.
 
 use super::epoch::{self, SpareSlots};
 use super::handle_table::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};

@@ -6,7 +6,7 @@
 //! pair follows, committed by its sender on first use: 8 ranks that exchange messages with two
 //! neighbors each use 3 MiB, not 11. Next are the cells of each rank, committed when the rank sends
 //! its first large message. Next, for few ranks, are the slots for collective mailboxes, committed
-//! when a communicator gets one. Window memory (parts) is behind the end: the file grows when a
+//! when a communicator gets one. Window memory (parts) follows at the end: the file grows when a
 //! part is created, and each rank maps separately the parts that it uses.
 
 use super::cells::{self, CellPool, PeerCells};

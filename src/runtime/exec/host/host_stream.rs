@@ -1,7 +1,7 @@
 //! The library's own in-order queue: a worker thread that runs tasks one after another.
 //!
 //! The first task creates the worker. The worker parks while the queue is empty. A failing task
-//! does not stop the queue: tasks behind it still run, so a callback for which a thread waits is
+//! does not stop the queue: later tasks still run, so a callback for which a thread waits is
 //! always called. The first failure is sticky: events recorded after the failed task carry it, and
 //! the next `synchronize` reports it once and clears it (as CUDA reports an asynchronous error).
 //!
