@@ -239,8 +239,10 @@ fn a_report_of_files() {
         fs::write(&files[0], &comm.stdout).unwrap();
         let output = run(&["report", &files[0], &files[1], "--output", &folder.file("out")]);
         assert!(output.status.success(), "{output:?}");
+        let page = folder.text("out/performance.md");
         err(&output).is_empty()
-            && folder.text("out/performance.md").contains("| latency | 256 KiB | us |")
+            && page.contains("| latency | 256 KiB | us |")
+            && page.matches("](performance/").count() >= 2
     });
     assert!(reported, "no plots, or a size was not measured at any distance");
     let page = folder.text("out/performance.md");
