@@ -14,7 +14,7 @@ pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> E
         None if error.raw_os_error() == Some(libc::EFBIG) => failure!(
             DTL_ERROR_LIMIT,
             "{what}: more than the largest file that this process may make; raise that limit \
-                 (ulimit -f)"
+             (ulimit -f)"
         ),
         None => Error::new(status, format!("{what}: {error}")),
     }

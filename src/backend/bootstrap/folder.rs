@@ -140,7 +140,7 @@ impl FolderOpening<'_> {
         failure!(
             DTL_ERROR_ALREADY_EXISTS,
             "another process is rank {} of this job in {}; start each rank once, give each job \
-                 a name of its own, or another folder",
+             a name of its own, or another folder",
             self.opening.rank,
             self.shown()
         )
@@ -317,7 +317,7 @@ impl<'a> FolderRoot<'a> {
             return Some(failure!(
                 DTL_ERROR_ALREADY_EXISTS,
                 "another process is rank 0 of this job in {}; give each job a name of its own, \
-                     or another folder",
+                 or another folder",
                 self.place.shown()
             ));
         }

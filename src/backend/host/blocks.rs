@@ -233,7 +233,7 @@ impl Location {
             failure!(
                 DTL_ERROR_INVALID_HANDLE,
                 "handle is stale: {self} has freed the memory or has ended; export, let all \
-                     import, then free"
+                 import, then free"
             )
         };
         let seen = match PathFd::of(self.pid, self.descriptor) {

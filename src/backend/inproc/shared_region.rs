@@ -79,7 +79,7 @@ fn gone(rank: i32) -> Error {
     failure!(
         DTL_ERROR_NOT_FOUND,
         "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
-             is another job's"
+         is another job's"
     )
 }
 

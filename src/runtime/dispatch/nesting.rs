@@ -41,7 +41,7 @@ impl Registration {
         failure!(
             DTL_ERROR_LIMIT,
             "{}: handler \"{}\" was not called, as {MOST_NESTED} handlers run within each \
-                 other on this thread: does one ask for what it does itself?",
+             other on this thread: does one ask for what it does itself?",
             text::of_query(query),
             self.name
         )

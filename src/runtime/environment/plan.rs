@@ -98,6 +98,6 @@ pub(super) fn unknown(records: &[EnvironmentRecord], name: &str, way: &str) -> E
     failure!(
         DTL_ERROR_NOT_FOUND,
         "environment {name} is not registered{way}: register it (dtl_environment_register) or \
-             load the plugin that does; registered: {known}"
+         load the plugin that does; registered: {known}"
     )
 }

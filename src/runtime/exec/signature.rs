@@ -89,7 +89,7 @@ fn misread(signature: &str, rest: &str) -> Error {
     failure!(
         DTL_ERROR_INVALID_ARGUMENT,
         "signature \"{signature}\" at \"{rest}\": an argument is one of the letters {} with \
-             these sizes in bytes, or [n] for n bytes",
+         these sizes in bytes, or [n] for n bytes",
         letters.join(", ")
     )
 }

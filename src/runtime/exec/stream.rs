@@ -222,7 +222,7 @@ impl Stream {
         failure!(
             DTL_ERROR_INVALID_ARGUMENT,
             "an event of backend '{}' cannot be recorded on a stream of backend '{}'; make one \
-                 with dtl_event_create for that backend",
+             with dtl_event_create for that backend",
             event.backend().name(),
             self.backend.name()
         )

@@ -102,8 +102,8 @@ pub fn alloc_from(
     adopted.map(|()| addr)
 }
 
-/// Copies from `src` to `dst` by the handler of their memory kinds; returns false if there is no
-/// handler. `axes` describes a layout that is not contiguous.
+/// Copies from `src` to `dst` with the handler of their memory kinds. Returns false without a copy
+/// if there is none, or if it is a backend and `axes` (a layout that is not contiguous) is given.
 pub fn copy(
     inside: &Guard,
     dst: &Located<'_>,

@@ -45,7 +45,7 @@ impl Oob {
         }
     }
 
-    /// Schedules a connection to `rank` at time `at`.
+    /// Schedules a connection to `rank` for time `at`, or earlier if another one is due first.
     fn await_from(&mut self, rank: i32, at: u64) {
         if let Some(of) = self.rank_mut(rank) {
             of.is_awaited = true;

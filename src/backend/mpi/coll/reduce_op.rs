@@ -25,7 +25,7 @@ struct PairDatatype {
 }
 
 static OWN: RwLock<Vec<PairDatatype>> = RwLock::new(Vec::new());
-/// MPI operations that call `fold`: 0 in the order of ranks, 1 with operands in any order.
+/// User-defined MPI operations that call `fold`: 0 noncommutative, 1 commutative.
 static OPERATIONS: RwLock<[Option<Handle>; 2]> = RwLock::new([None; 2]);
 
 /// Returns MPI's datatype and operation for a reduction. Requires an `MpiGuard`.

@@ -224,7 +224,7 @@ fn unknown(version: &str) -> Error {
     failure!(
         DTL_ERROR_UNAVAILABLE,
         "it calls itself \"{}\", whose binary interface is not known (Open MPI, the MPICH \
-             family and libmpi_abi are); use dtl_mpi (find_package(dtl COMPONENTS MPI)) with it",
+         family and libmpi_abi are); use dtl_mpi (find_package(dtl COMPONENTS MPI)) with it",
         first_line(version)
     )
 }

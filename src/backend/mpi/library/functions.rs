@@ -1,9 +1,9 @@
 //! Functions of MPI, resolved by name in the loaded library, with the same C signatures for every
 //! MPI.
 //!
-//! The list at the end of this file generates the function pointers that are called, and the
-//! declarations that `tests/mpi_constants.rs` has every mpicc compare with its mpi.h. Each type in
-//! the list is a Rust type of this file, and a type of the same name in that test's C program.
+//! The list at the end of this file generates the function pointers, and C declarations that
+//! `tests/mpi_constants.rs` compiles with each mpicc against its mpi.h. Each type in the list is a
+//! Rust type of this file, and a type of the same name in that test's C program.
 //!
 //! Handles are passed as 64-bit words. Handles of MPI are pointers (Open MPI, standard ABI) or
 //! `int` (MPICH family). As an argument an `int` is the low half of a register or stack slot, and

@@ -197,7 +197,7 @@ pub fn needs_route(layer: u8, ours: &Gid, theirs: &Gid) -> bool {
     u32::from(layer) == LINK_ETHERNET || ours.first_chunk::<8>() != theirs.first_chunk::<8>()
 }
 
-/// Lists every port of every device. No device stays open. `Err` is the reason for an empty list.
+/// Lists the ports of all devices that can be opened and queried. `Err`: reasons if there are none.
 pub fn look(verbs: &Verbs) -> Result<Vec<PortInfo>, String> {
     look_in(verbs.calls, Path::new(SYS))
 }

@@ -11,8 +11,8 @@
 //! consensus", 2004.)
 //!
 //! An agreement that does not complete within the time limit is suspended, not abandoned: its
-//! receives stay posted, its messages stay valid, and the next call on this rank continues it. So a
-//! late rank adopts the decision reached with its messages, and attempts need no numbers.
+//! receives stay posted, its messages stay valid, and the next call on this rank continues it. The
+//! others can decide with a late rank's earlier messages, and the late rank adopts the decision.
 
 use super::group::derive;
 use super::shrinking::{AgreeMessage, Agreement, MailboxReservation, places_told};

@@ -90,7 +90,7 @@ fn fold_plain<R: Rule>(into: Region, from: Region) {
 }
 
 /// # Safety
-/// The processor must have AVX2. (Safe functions with target features need rustc 1.86.)
+/// The processor must support AVX2. (Safe functions with target features need rustc 1.86.)
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn fold_avx2<R: Rule>(into: Region, from: Region) {
@@ -98,7 +98,7 @@ unsafe fn fold_avx2<R: Rule>(into: Region, from: Region) {
 }
 
 /// # Safety
-/// The processor must have these parts of AVX-512.
+/// The processor must support AVX-512 F, BW, DQ and VL.
 #[cfg(all(target_arch = "x86_64", dtl_avx512))]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn fold_avx512<R: Rule>(into: Region, from: Region) {

@@ -1,5 +1,5 @@
-//! Deferred work that threads try when they leave a call. The work becomes possible when other
-//! threads stop using something, and no particular thread is the last to do so.
+//! Deferred work that threads try when they leave a call. It becomes possible when all threads have
+//! stopped using a resource. No thread can detect that it was the last, so each one tries.
 //!
 //! Work that waits for the users of one object is not here but in `retire`.
 

@@ -31,7 +31,7 @@ pub(crate) fn alltoall(
     Ok(())
 }
 
-/// Appends Bruck's alltoall: round k moves all blocks whose distance has bit k set by 2^k ranks.
+/// Appends Bruck's alltoall: in round k, blocks whose distance has bit k set move 2^k ranks ahead.
 fn bruck(s: &mut dyn Steps, g: Group, len: usize, (send, recv): (Region, Region)) -> Result<()> {
     let all = s.scratch(len * g.size as usize)?;
     let most = len * ((g.size + 1) / 2) as usize;
