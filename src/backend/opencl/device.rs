@@ -24,12 +24,13 @@ impl Devices for ClDriver {
         out.total_bytes = self.number(card, CL_DEVICE_GLOBAL_MEM_SIZE)?;
         out.compute_units = self.number(card, CL_DEVICE_MAX_COMPUTE_UNITS)?;
         let threads: usize = self.number(card, CL_DEVICE_MAX_WORK_GROUP_SIZE)?;
-        let block: [usize; 3] = self.number(card, CL_DEVICE_MAX_WORK_ITEM_SIZES)?;
+        // A device may have more than three dimensions.
+        let [x, y, z, ..]: [usize; 8] = self.number(card, CL_DEVICE_MAX_WORK_ITEM_SIZES)?;
         let small = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
         // OpenCL limits only the total number of work-items along a dimension (64 bits), not the
         // grid.
         (out.max_block_threads, out.max_block, out.max_grid) =
-            (small(threads), block.map(small), [u32::MAX; 3]);
+            (small(threads), [x, y, z].map(small), [u32::MAX; 3]);
         copy_text(&mut out.name, &card.name);
         Ok(())
     }

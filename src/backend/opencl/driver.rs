@@ -5,7 +5,7 @@
 //! the devices without the host. Devices are numbered GPUs first, then accelerators, then CPUs;
 //! within a kind the order is that of the loader.
 
-use super::errors::{check, error};
+use super::errors::{created, error};
 use super::memory::Origin;
 use super::program::Program;
 use super::queue::ClQueue;
@@ -135,26 +135,15 @@ impl ClDriver {
         let context = platform.context.get_or_make(|| {
             let properties = [CL_CONTEXT_PLATFORM as isize, platform.id.get() as isize, 0];
             let ids: Vec<*mut c_void> = platform.devices.iter().map(|id| id.ptr()).collect();
-            let mut code = 0;
+            let (count, ids, none) = (ids.len() as cl_uint, ids.as_ptr(), std::ptr::null_mut());
+            let (properties, mut code) = (properties.as_ptr(), 0);
             // SAFETY: `properties` ends with 0, and `ids` has the passed number of devices of the
             // platform. Both are locals.
             let context = unsafe {
-                (self.cl.clCreateContext)(
-                    properties.as_ptr(),
-                    ids.len() as cl_uint,
-                    ids.as_ptr(),
-                    None,
-                    std::ptr::null_mut(),
-                    &raw mut code,
-                )
+                (self.cl.clCreateContext)(properties, count, ids, None, none, &raw mut code)
             };
-            if context.is_null() {
-                return Err(error(
-                    code.min(-1),
-                    "making a context of all devices of the platform (clCreateContext)",
-                ));
-            }
-            Ok(Addr::new(context))
+            let what = "making a context of all devices of the platform (clCreateContext)";
+            created(context, code, what)
         });
         context.copied()
     }
@@ -216,6 +205,7 @@ fn list(cl: &'static Functions, generation: u64) -> std::result::Result<ClDriver
             // bytes.
             unsafe { (cl.clGetPlatformInfo)(id.ptr(), CL_PLATFORM_NAME, room, out, size) }
         });
+        let name = name.unwrap_or_else(|| UNKNOWN.into());
         match devices(cl, id) {
             Ok(devices) if !devices.is_empty() => add(&mut driver, id, &name, devices),
             Ok(_) | Err(CL_DEVICE_NOT_FOUND) => without.push(name),
@@ -242,6 +232,7 @@ fn add(driver: &mut ClDriver, id: Addr, platform_name: &str, devices: Vec<Addr>)
             // bytes.
             unsafe { (cl.clGetDeviceInfo)(device.ptr(), CL_DEVICE_NAME, room, out, size) }
         });
+        let name = name.as_deref().unwrap_or(UNKNOWN);
         // A property that a device does not report counts as absent.
         let kind = match device_number::<u64>(cl, device, CL_DEVICE_TYPE).unwrap_or(0) {
             bits if bits & u64::from(CL_DEVICE_TYPE_GPU) != 0 => DTL_DEVICE_GPU,
@@ -299,36 +290,43 @@ fn ids(
     if code < 0 { Err(code) } else { Ok(all.into_iter().map(Addr::new).collect()) }
 }
 
-/// Result of `text` for a string that cannot be queried.
-pub(super) const UNTOLD: &str = "?";
+/// Text in place of a string that cannot be queried.
+pub(super) const UNKNOWN: &str = "?";
 
-/// Queries a string by calling `ask`. Returns "?" if the query fails.
-pub(super) fn text(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int) -> String {
+/// Queries a string by calling `ask`; `None` if the query fails.
+pub(super) fn text(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int) -> Option<String> {
     let mut size = 0;
     if ask(0, std::ptr::null_mut(), &raw mut size) < 0 {
-        return UNTOLD.into();
+        return None;
     }
     let mut bytes = vec![0u8; size];
-    if ask(size, bytes.as_mut_ptr().cast(), std::ptr::null_mut()) < 0 {
-        return UNTOLD.into();
-    }
-    String::from_utf8_lossy(&bytes).trim_end_matches('\0').trim().to_owned()
+    let code = ask(size, bytes.as_mut_ptr().cast(), std::ptr::null_mut());
+    let text = String::from_utf8_lossy(&bytes);
+    (code >= 0).then(|| text.trim_end_matches('\0').trim().to_owned())
 }
 
 /// Plain value that OpenCL writes as bytes: every bit pattern is valid.
 pub(super) trait Pod: Default + Copy {}
+impl Pod for i32 {}
 impl Pod for u32 {}
 impl Pod for u64 {}
 impl Pod for usize {}
-impl Pod for [usize; 3] {}
+impl Pod for [usize; 8] {}
+
+/// Queries a value by calling `ask` with the size in bytes and the address of the output. Returns
+/// the result code of a failed query.
+pub(super) fn query<T: Pod>(
+    ask: impl FnOnce(usize, *mut c_void) -> cl_int,
+) -> std::result::Result<T, cl_int> {
+    let mut value = T::default();
+    let code = ask(size_of::<T>(), (&raw mut value).cast());
+    if code < 0 { Err(code) } else { Ok(value) }
+}
 
 fn device_number<T: Pod>(cl: &Functions, device: Addr, what: cl_uint) -> Result<T> {
-    // The buffer is larger than necessary, because a device may have more than three dimensions.
-    let mut values = [T::default(); 8];
-    let (room, out) = (size_of_val(&values), values.as_mut_ptr().cast());
-    // SAFETY: `device` is a device of the loader, and `out` is valid for writing `room` bytes.
-    // Every bit pattern is a valid `T`.
-    let code = unsafe { (cl.clGetDeviceInfo)(device.ptr(), what, room, out, std::ptr::null_mut()) };
-    check(code, &format!("clGetDeviceInfo({what:#x})"))?;
-    Ok(values.first().copied().unwrap_or_default())
+    let value = query(|room, out| {
+        // SAFETY: `device` is a device of the loader, and `out` is valid for writing `room` bytes.
+        unsafe { (cl.clGetDeviceInfo)(device.ptr(), what, room, out, std::ptr::null_mut()) }
+    });
+    value.map_err(|code| error(code, &format!("clGetDeviceInfo({what:#x})")))
 }

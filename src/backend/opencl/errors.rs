@@ -4,6 +4,7 @@ use super::symbols::*;
 use crate::abi::status::*;
 use crate::backend::symbol_table::constant_names;
 use crate::error::{Error, Result};
+use crate::sys::memory::buf::Addr;
 
 /// Result codes that calls of this backend can return, with their names.
 const NAMES: &[(cl_int, &str)] = constant_names! {
@@ -32,6 +33,19 @@ pub(super) fn name(code: cl_int) -> &'static str {
 /// Converts a result code into a `Result`. `what` names the operation for the error text.
 pub fn check(code: cl_int, what: &str) -> Result<()> {
     if code >= 0 { Ok(()) } else { Err(error(code, what)) }
+}
+
+/// Returns the object that a clCreate... call returned, or the error of `code` if it is null.
+pub(super) fn created(id: *mut c_void, code: cl_int, what: &str) -> Result<Addr> {
+    if id.is_null() { Err(error(code.min(-1), what)) } else { Ok(Addr::new(id)) }
+}
+
+/// Returns a function of a later version of OpenCL; NOT_SUPPORTED if the loader lacks it.
+pub(super) fn required<F>(function: Option<F>, name: &str) -> Result<F> {
+    function.ok_or_else(|| {
+        let text = format!("the OpenCL loader has no {name}: one of OpenCL 2.0 or newer is needed");
+        Error::new(DTL_ERROR_NOT_SUPPORTED, text)
+    })
 }
 
 /// Converts a negative result code into an `Error`. `what` names the operation.

@@ -1,5 +1,6 @@
 //! Event of an OpenCL command, released when its owner drops it.
 
+use super::driver::query;
 use super::errors::{check, error};
 use super::symbols::*;
 use crate::backend::driver;
@@ -20,19 +21,12 @@ impl ClEvent {
     /// Returns the execution status of the event's command: CL_COMPLETE, a greater value if the
     /// command has not ended, or a negative error code.
     fn code(&self) -> cl_int {
-        let mut state: cl_int = 0;
-        // SAFETY: the event is alive, and `state` is valid for writing a `cl_int`, as the query
-        // requires.
-        let code = unsafe {
-            (self.cl.clGetEventInfo)(
-                self.id.ptr(),
-                CL_EVENT_COMMAND_EXECUTION_STATUS,
-                size_of::<cl_int>(),
-                (&raw mut state).cast(),
-                ptr::null_mut(),
-            )
-        };
-        if code < 0 { code } else { state }
+        let status = query(|room, out| {
+            let (what, none) = (CL_EVENT_COMMAND_EXECUTION_STATUS, ptr::null_mut());
+            // SAFETY: the event is alive, and `out` is valid for writing `room` bytes.
+            unsafe { (self.cl.clGetEventInfo)(self.id.ptr(), what, room, out, none) }
+        });
+        status.unwrap_or_else(|code| code)
     }
 
     /// Returns true if the command has ended, successfully or not.
@@ -56,19 +50,12 @@ impl ClEvent {
 
     /// Returns the device timestamp of the command's end, in nanoseconds.
     fn time(&self) -> Result<u64> {
-        let mut at = 0u64;
-        // SAFETY: the event is alive, and `at` is valid for writing a `cl_ulong`, as the query
-        // requires.
-        let code = unsafe {
-            (self.cl.clGetEventProfilingInfo)(
-                self.id.ptr(),
-                CL_PROFILING_COMMAND_END,
-                size_of::<u64>(),
-                (&raw mut at).cast(),
-                ptr::null_mut(),
-            )
-        };
-        check(code, "clGetEventProfilingInfo").map(|()| at)
+        let end = query(|room, out| {
+            let (what, none) = (CL_PROFILING_COMMAND_END, ptr::null_mut());
+            // SAFETY: the event is alive, and `out` is valid for writing `room` bytes.
+            unsafe { (self.cl.clGetEventProfilingInfo)(self.id.ptr(), what, room, out, none) }
+        });
+        end.map_err(|code| error(code, "clGetEventProfilingInfo"))
     }
 }
 

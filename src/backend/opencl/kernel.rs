@@ -5,8 +5,8 @@
 //! acquires exclusive use of one object and releases it after the launch is queued, because
 //! queueing reads the arguments.
 
-use super::driver::{ClDriver, Pod, text};
-use super::errors::{check, error};
+use super::driver::{ClDriver, Pod, query, text};
+use super::errors::{error, required};
 use super::program::Program;
 use super::source;
 use super::symbols::*;
@@ -45,33 +45,23 @@ impl Instance {
     }
 
     fn argument_count(&self) -> Result<cl_uint> {
-        let mut count: cl_uint = 0;
-        let (room, out) = (size_of::<cl_uint>(), (&raw mut count).cast());
-        // SAFETY: the kernel is alive, and `count` is valid for writing a `cl_uint`, as the query
-        // requires.
-        let code = unsafe {
-            (self.cl.clGetKernelInfo)(self.id.ptr(), CL_KERNEL_NUM_ARGS, room, out, ptr::null_mut())
-        };
-        check(code, "clGetKernelInfo").map(|()| count)
+        let count = query(|room, out| {
+            let (what, none) = (CL_KERNEL_NUM_ARGS, ptr::null_mut());
+            // SAFETY: the kernel is alive, and `out` is valid for writing `room` bytes.
+            unsafe { (self.cl.clGetKernelInfo)(self.id.ptr(), what, room, out, none) }
+        });
+        count.map_err(|code| error(code, "clGetKernelInfo"))
     }
 
     /// Queries a work-group property of the kernel on a device.
     fn group_info<T: Pod>(&self, card: Addr, what: cl_uint) -> Result<T> {
-        let mut value = T::default();
-        let (room, out) = (size_of::<T>(), (&raw mut value).cast());
-        // SAFETY: the kernel and its device are alive, `out` is valid for writing the passed number
-        // of bytes, and every bit pattern is a valid `T`.
-        let code = unsafe {
-            (self.cl.clGetKernelWorkGroupInfo)(
-                self.id.ptr(),
-                card.ptr(),
-                what,
-                room,
-                out,
-                ptr::null_mut(),
-            )
-        };
-        check(code, "clGetKernelWorkGroupInfo").map(|()| value)
+        let value = query(|room, out| {
+            let (id, card, none) = (self.id.ptr(), card.ptr(), ptr::null_mut());
+            // SAFETY: the kernel and its device are alive, and `out` is valid for writing `room`
+            // bytes.
+            unsafe { (self.cl.clGetKernelWorkGroupInfo)(id, card, what, room, out, none) }
+        });
+        value.map_err(|code| error(code, "clGetKernelWorkGroupInfo"))
     }
 
     /// Queries the passing mode and the size in bytes (0 if unknown) of argument `index`. Returns
@@ -93,18 +83,17 @@ impl Instance {
             // writing `room` bytes.
             unsafe { (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what, room, out, size) }
         });
-        Ok((Pass::Value, source::size_of_type(&name)))
+        Ok((Pass::Value, source::size_of_type(&name.unwrap_or_default())))
     }
 
     fn arg_info(&self, index: cl_uint, what: cl_uint) -> Result<cl_uint> {
-        let mut word: cl_uint = 0;
-        let (room, out) = (size_of::<cl_uint>(), (&raw mut word).cast());
-        // SAFETY: the kernel is alive, `index` is one of its arguments, and `word` is valid for
-        // writing a `cl_uint`, as the query requires.
-        let code = unsafe {
-            (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what, room, out, ptr::null_mut())
-        };
-        check(code, "clGetKernelArgInfo").map(|()| word)
+        let word = query(|room, out| {
+            let (id, none) = (self.id.ptr(), ptr::null_mut());
+            // SAFETY: the kernel is alive, `index` is one of its arguments, and `out` is valid for
+            // writing `room` bytes.
+            unsafe { (self.cl.clGetKernelArgInfo)(id, index, what, room, out, none) }
+        });
+        word.map_err(|code| error(code, "clGetKernelArgInfo"))
     }
 }
 
@@ -196,15 +185,9 @@ impl ClKernel {
     }
 
     fn put(&self, instance: Instance) {
-        let none = ptr::null_mut();
+        let (none, id) = (ptr::null_mut(), instance.id.ptr());
         for slot in &self.idle {
-            let put = slot.compare_exchange(
-                none,
-                instance.id.ptr(),
-                Ordering::Release,
-                Ordering::Relaxed,
-            );
-            if put.is_ok() {
+            if slot.compare_exchange(none, id, Ordering::Release, Ordering::Relaxed).is_ok() {
                 std::mem::forget(instance); // the slot owns the kernel
                 return;
             }
@@ -228,7 +211,9 @@ impl ClKernel {
         for (((pass, arg), size), index) in given {
             let code =
                 self.set(ready.id(), index, *pass, *arg, *size, launch.shape.shared_bytes)?;
-            check_argument(code, index, &self.shown)?;
+            if code < 0 {
+                return Err(error(code, &format!("argument {index} of kernel '{}'", self.shown)));
+            }
         }
         Ok(ready)
     }
@@ -292,9 +277,7 @@ impl ClKernel {
                 // SAFETY: the argument has the size of a pointer; the read permits any alignment.
                 let pointer = unsafe { arg.ptr().cast::<*const c_void>().read_unaligned() };
                 if !pointer.is_null() {
-                    let Some(set) = cl.clSetKernelArgSVMPointer else {
-                        return Err(super::queue::absent("clSetKernelArgSVMPointer"));
-                    };
+                    let set = required(cl.clSetKernelArgSVMPointer, "clSetKernelArgSVMPointer")?;
                     // SAFETY: no other thread uses the kernel, `index` is one of its arguments, and
                     // the program vouches for the pointer.
                     return Ok(unsafe { set(id.ptr(), index, pointer) });
@@ -356,9 +339,8 @@ impl BoundKernel<'_> {
         if code != CL_INVALID_WORK_GROUP_SIZE {
             return error(code, &what);
         }
-        let largest = self.instance.as_ref().map(|instance| {
-            instance.group_info::<usize>(self.kernel.program.card, CL_KERNEL_WORK_GROUP_SIZE)
-        });
+        let (instance, card) = (self.instance.as_ref(), self.kernel.program.card);
+        let largest = instance.map(|one| one.group_info::<usize>(card, CL_KERNEL_WORK_GROUP_SIZE));
         let most = match largest {
             Some(Ok(most)) => format!("at most {most} threads in a block"),
             _ => "fewer threads in a block".to_owned(),
@@ -393,13 +375,6 @@ fn shared_room(program: &Program, kernel: &str, own: u64) -> Result<u64> {
             program.shared_most
         )
     })
-}
-
-fn check_argument(code: cl_int, index: cl_uint, kernel: &str) -> Result<()> {
-    if code >= 0 {
-        return Ok(());
-    }
-    Err(error(code, &format!("argument {index} of kernel '{kernel}'")))
 }
 
 /// Returns an error if the caller's signature and the kernel's source disagree on which arguments

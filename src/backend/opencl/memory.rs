@@ -7,6 +7,7 @@
 
 use super::OpenCl;
 use super::driver::{Card, ClDriver};
+use super::errors::required;
 use super::symbols::*;
 use crate::abi::devices::device::*;
 use crate::abi::word::*;
@@ -15,7 +16,7 @@ use crate::error::{Result, fail};
 use crate::runtime::component::Memory;
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
-use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::memory::buf::Addr;
 use std::sync::Arc;
 
 /// `cl_mem` handle of a pinned allocation; `None` for shared virtual memory.
@@ -28,15 +29,6 @@ impl Block {
     /// Returns true if the block is pinned host memory.
     pub(super) fn is_pinned(&self) -> bool {
         self.origin.is_some()
-    }
-}
-
-impl OpenCl {
-    /// Describes shared virtual memory that the application allocated. Returns `None` if the driver
-    /// is not loaded or has no device `device`.
-    pub(super) fn foreign(&self, region: Region, device: i32) -> Option<Block> {
-        self.driver.known()?.card(device).ok()?;
-        Some(Block { base: region.addr(), size: region.len() as u64, device, origin: None })
     }
 }
 
@@ -83,9 +75,7 @@ impl Memory for Arc<OpenCl> {
             return self.alloc_pinned(&driver, device, size, align);
         }
         let flags = flags(card, kind)?;
-        let Some(alloc) = driver.cl.clSVMAlloc else {
-            return fail!(DTL_ERROR_NOT_SUPPORTED, "the OpenCL loader has no clSVMAlloc");
-        };
+        let alloc = required(driver.cl.clSVMAlloc, "clSVMAlloc")?;
         let room = room_for::<ClDriver>(size, align);
         let context = driver.context(card.platform)?;
         // SAFETY: the context is alive and has a device that supports shared virtual memory of this
@@ -105,7 +95,7 @@ impl Memory for Arc<OpenCl> {
             driver.copies(block.device)?.unpin(buffer, block.base);
             return Ok(());
         }
-        let Some(free) = driver.cl.clSVMFree else { return Err(super::queue::absent("clSVMFree")) };
+        let free = required(driver.cl.clSVMFree, "clSVMFree")?;
         let context = driver.context(driver.card(block.device)?.platform)?;
         // SAFETY: clSVMAlloc allocated the memory in this context. It is freed once, because it was
         // removed from the table.

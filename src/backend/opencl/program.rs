@@ -1,7 +1,7 @@
 //! Programs: source text, SPIR-V and binaries that the driver compiles for a device.
 
-use super::driver::{Card, ClDriver};
-use super::errors::{self, check, error};
+use super::driver::{Card, ClDriver, UNKNOWN};
+use super::errors::{self, check, created};
 use super::kernel::{ClKernel, Instance};
 use super::source;
 use super::symbols::*;
@@ -100,7 +100,7 @@ impl driver::Module<ClDriver> for Arc<Program> {
 
 impl Program {
     fn log(&self) -> String {
-        let text = super::driver::text(|room, out, size| {
+        let log = super::driver::text(|room, out, size| {
             // SAFETY: the program and its device are alive, and `out` is valid for writing `room`
             // bytes.
             unsafe {
@@ -114,7 +114,7 @@ impl Program {
                 )
             }
         });
-        if text == super::driver::UNTOLD { String::new() } else { text }
+        log.unwrap_or_default()
     }
 
     /// Creates a `cl_kernel` for the kernel `name`.
@@ -122,18 +122,16 @@ impl Program {
         let mut code = 0;
         // SAFETY: the program is alive, and `name` is NUL-terminated.
         let id = unsafe { (self.cl.clCreateKernel)(self.id.ptr(), name.as_ptr(), &raw mut code) };
-        if !id.is_null() {
-            return Ok(Instance::new(self.cl, id));
-        }
         let name = name.to_string_lossy();
-        if code == CL_INVALID_KERNEL_NAME {
+        if id.is_null() && code == CL_INVALID_KERNEL_NAME {
             return fail!(
                 DTL_ERROR_NOT_FOUND,
                 "it has no kernel '{name}': write it as DTL_KERNEL({name}, (type, name), …) or \
                  __kernel void {name}(…)"
             );
         }
-        Err(error(code.min(-1), &format!("making kernel '{name}' (clCreateKernel)")))
+        created(id, code, &format!("making kernel '{name}' (clCreateKernel)"))?;
+        Ok(Instance::new(self.cl, id))
     }
 }
 
@@ -163,10 +161,6 @@ fn options(source: &Source) -> Result<CString> {
     Ok(CString::new(all).unwrap_or_default()) // strings from C contain no NUL
 }
 
-fn created(id: *mut c_void, code: cl_int, what: &str) -> Result<Addr> {
-    if id.is_null() { Err(error(code.min(-1), what)) } else { Ok(Addr::new(id)) }
-}
-
 fn from_text(driver: &ClDriver, card: &Card, source: &Source) -> Result<Addr> {
     let text = source::complete(source.bytes(), &source.name.to_string_lossy(), &source.files)?;
     let (mut first, length, mut code) = (text.as_ptr().cast::<c_char>(), text.len(), 0);
@@ -190,6 +184,7 @@ fn from_spirv(driver: &ClDriver, card: &Card, source: &Source) -> Result<Addr> {
         // SAFETY: the device is alive, and `out` is valid for writing `room` bytes.
         unsafe { (driver.cl.clGetDeviceInfo)(card.id.ptr(), CL_DEVICE_IL_VERSION, room, out, size) }
     });
+    let taken = taken.unwrap_or_else(|| UNKNOWN.into());
     let create = driver.cl.clCreateProgramWithIL.filter(|_| taken.contains("SPIR-V"));
     let Some(create) = create else {
         return fail!(

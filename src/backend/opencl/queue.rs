@@ -3,14 +3,14 @@
 //! OpenCL reports the failure of a command only by the command's event. A barrier that waits for a
 //! user event blocks the queue while a host callback runs.
 
-use super::driver::ClDriver;
-use super::errors::{check, error};
+use super::driver::{Card, ClDriver, query};
+use super::errors::{check, created, error, required};
 use super::event::ClEvent;
 use super::kernel::BoundKernel;
 use super::symbols::*;
 use crate::backend::driver::stream_callbacks::Hold;
 use crate::backend::driver::{self, Driver as _, Event as _};
-use crate::error::{Error, Result, fail};
+use crate::error::{Result, fail};
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::lock::Mutex;
 use std::ptr;
@@ -60,18 +60,20 @@ impl ClQueue {
                 &raw mut code,
             )
         };
-        if id.is_null() {
-            return Err(error(code.min(-1), "clCreateCommandQueue"));
-        }
-        Ok(ClQueue {
-            cl: driver.cl,
-            id: Addr::new(id),
-            context,
-            device,
-            platform: card.platform,
-            is_wrapped: false,
-            probe: Mutex::new(None),
-        })
+        let id = created(id, code, "clCreateCommandQueue")?;
+        Ok(Self::new(driver, id, context, device, card, false))
+    }
+
+    fn new(
+        driver: &ClDriver,
+        id: Addr,
+        context: Addr,
+        device: i32,
+        card: &Card,
+        is_wrapped: bool,
+    ) -> Self {
+        let (cl, platform, probe) = (driver.cl, card.platform, Mutex::new(None));
+        ClQueue { cl, id, context, device, platform, is_wrapped, probe }
     }
 
     /// Wraps `id`, a command queue of the application. Returns an error unless the queue is in
@@ -83,9 +85,8 @@ impl ClQueue {
         let context: usize = info(driver.cl, id, CL_QUEUE_CONTEXT)?;
         let device: usize = info(driver.cl, id, CL_QUEUE_DEVICE)?;
         let properties: u64 = info(driver.cl, id, CL_QUEUE_PROPERTIES)?;
-        let place = driver.devices.iter().position(|card| card.id.get() == device);
-        let known = place.and_then(|place| Some((place, driver.devices.get(place)?)));
-        let Some((place, card)) = known else {
+        let mut devices = (0..).zip(&driver.devices);
+        let Some((number, card)) = devices.find(|(_, card)| card.id.get() == device) else {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "the command queue is of a device that is not listed here"
@@ -108,38 +109,28 @@ impl ClQueue {
         // SAFETY: the program guarantees that the queue is alive. Dropping this object releases the
         // reference.
         check(unsafe { (driver.cl.clRetainCommandQueue)(id.ptr()) }, "clRetainCommandQueue")?;
-        Ok(ClQueue {
-            cl: driver.cl,
-            id,
-            context: own,
-            device: place as i32,
-            platform: card.platform,
-            is_wrapped: true,
-            probe: Mutex::new(None),
-        })
+        Ok(Self::new(driver, id, own, number, card, true))
     }
 
     /// Queues a marker, whose event is reached when all preceding commands have ended.
     fn marker(&self) -> Result<ClEvent> {
-        let mut event = ptr::null_mut();
-        // SAFETY: the queue is alive, the wait list is empty, and `event` is valid for writing an
-        // event handle.
-        let code = unsafe {
-            (self.cl.clEnqueueMarkerWithWaitList)(self.id.ptr(), 0, ptr::null(), &raw mut event)
-        };
-        self.queued(code, event, "clEnqueueMarkerWithWaitList")
+        self.enqueue("clEnqueueMarkerWithWaitList", |event| {
+            // SAFETY: the queue is alive, the wait list is empty, and `event` is valid for writing
+            // an event handle.
+            unsafe { (self.cl.clEnqueueMarkerWithWaitList)(self.id.ptr(), 0, ptr::null(), event) }
+        })
     }
 
     /// Makes commands queued later wait for `event`, which must belong to the queue's platform.
     /// Returns the event of the barrier.
     fn barrier(&self, event: &ClEvent) -> Result<ClEvent> {
-        let (first, mut own) = (event.id.ptr(), ptr::null_mut());
-        // SAFETY: the queue is alive, `first` is a local with one live event of the queue's
-        // context, and `own` is valid for writing an event handle.
-        let code = unsafe {
-            (self.cl.clEnqueueBarrierWithWaitList)(self.id.ptr(), 1, &raw const first, &raw mut own)
-        };
-        self.queued(code, own, "clEnqueueBarrierWithWaitList")
+        let first = event.id.ptr();
+        self.enqueue("clEnqueueBarrierWithWaitList", |own| {
+            let list = &raw const first;
+            // SAFETY: the queue is alive, `first` is a local with one live event of the queue's
+            // context, and `own` is valid for writing an event handle.
+            unsafe { (self.cl.clEnqueueBarrierWithWaitList)(self.id.ptr(), 1, list, own) }
+        })
     }
 
     /// Creates a user event, which the host completes.
@@ -147,49 +138,31 @@ impl ClQueue {
         let mut code = 0;
         // SAFETY: the queue keeps its context alive.
         let id = unsafe { (self.cl.clCreateUserEvent)(self.context.ptr(), &raw mut code) };
-        if id.is_null() {
-            return Err(error(code.min(-1), "clCreateUserEvent"));
-        }
-        Ok(ClEvent { cl: self.cl, id: Addr::new(id), device: self.device })
+        let id = created(id, code, "clCreateUserEvent")?;
+        Ok(ClEvent { cl: self.cl, id, device: self.device })
     }
 
     /// Queues a copy. Each side must be host memory of the application or shared virtual memory of
     /// the queue's platform.
     pub(super) fn copy(&self, dst: Region, src: Region) -> Result<ClEvent> {
-        let Some(copy) = self.cl.clEnqueueSVMMemcpy else {
-            return Err(absent("clEnqueueSVMMemcpy"));
-        };
-        let mut event = ptr::null_mut();
-        let (to, from) = (dst.addr().ptr(), src.addr().ptr());
-        // SAFETY: both ranges have this length, and the caller reserves them for this copy until
-        // the copy has ended.
-        let code = unsafe {
-            copy(self.id.ptr(), CL_FALSE, to, from, dst.len(), 0, ptr::null(), &raw mut event)
-        };
-        self.queued(code, event, "clEnqueueSVMMemcpy")
+        let copy = required(self.cl.clEnqueueSVMMemcpy, "clEnqueueSVMMemcpy")?;
+        let (queue, to, from) = (self.id.ptr(), dst.addr().ptr(), src.addr().ptr());
+        self.enqueue("clEnqueueSVMMemcpy", |event| {
+            // SAFETY: both ranges have this length, and the caller reserves them for this copy
+            // until the copy has ended.
+            unsafe { copy(queue, CL_FALSE, to, from, dst.len(), 0, ptr::null(), event) }
+        })
     }
 
     /// Queues a fill of `dst`, which must be shared virtual memory, with the byte `value`.
     pub(super) fn fill(&self, dst: Region, value: u8) -> Result<ClEvent> {
-        let Some(fill) = self.cl.clEnqueueSVMMemFill else {
-            return Err(absent("clEnqueueSVMMemFill"));
-        };
-        let (mut event, pattern) = (ptr::null_mut(), (&raw const value).cast());
-        // SAFETY: the caller reserves the range for this fill until the fill has ended. The call
-        // copies the pattern before it returns.
-        let code = unsafe {
-            fill(
-                self.id.ptr(),
-                dst.addr().ptr(),
-                pattern,
-                1,
-                dst.len(),
-                0,
-                ptr::null(),
-                &raw mut event,
-            )
-        };
-        self.queued(code, event, "clEnqueueSVMMemFill")
+        let fill = required(self.cl.clEnqueueSVMMemFill, "clEnqueueSVMMemFill")?;
+        let (queue, to, pattern) = (self.id.ptr(), dst.addr().ptr(), (&raw const value).cast());
+        self.enqueue("clEnqueueSVMMemFill", |event| {
+            // SAFETY: the caller reserves the range for this fill until the fill has ended. The
+            // call copies the pattern before it returns.
+            unsafe { fill(queue, to, pattern, 1, dst.len(), 0, ptr::null(), event) }
+        })
     }
 
     /// Queues a kernel over a grid of `grid` blocks of `block` threads.
@@ -199,32 +172,34 @@ impl ClQueue {
         grid: [u32; 3],
         block: [u32; 3],
     ) -> Result<ClEvent> {
-        let mut event = ptr::null_mut();
         let local = block.map(|threads| threads as usize);
         let [x, y, z] = local;
         let [columns, rows, layers] = grid.map(|blocks| blocks as usize);
         // The products do not overflow: the runtime has checked that the total is below 2^64.
         let global = [columns * x, rows * y, layers * z];
-        // SAFETY: the queue is alive, and the kernel has all arguments set and is used by no other
-        // thread. `global` and `local` have three sizes each, the wait list is empty, and `event`
-        // is valid for writing an event handle.
-        let code = unsafe {
-            (self.cl.clEnqueueNDRangeKernel)(
-                self.id.ptr(),
-                ready.id().ptr(),
-                3,
-                ptr::null(),
-                global.as_ptr(),
-                local.as_ptr(),
-                0,
-                ptr::null(),
-                &raw mut event,
-            )
-        };
-        if code < 0 {
-            return Err(ready.refused(code, block));
-        }
-        self.queued(code, event, "clEnqueueNDRangeKernel")
+        let (global, local) = (global.as_ptr(), local.as_ptr());
+        let (queue, kernel, none) = (self.id.ptr(), ready.id().ptr(), ptr::null());
+        let mut code = 0;
+        let event = self.enqueue("clEnqueueNDRangeKernel", |event| {
+            // SAFETY: the queue is alive, and the kernel has all arguments set and is used by no
+            // other thread. `global` and `local` have three sizes each, the wait list is empty, and
+            // `event` is valid for writing an event handle.
+            code = unsafe {
+                (self.cl.clEnqueueNDRangeKernel)(
+                    queue,
+                    kernel,
+                    3,
+                    none,
+                    global,
+                    local,
+                    0,
+                    ptr::null(),
+                    event,
+                )
+            };
+            code
+        });
+        if code < 0 { Err(ready.refused(code, block)) } else { event }
     }
 
     /// Allocates host memory that the driver can copy from and to directly. Returns the `cl_mem`
@@ -233,20 +208,10 @@ impl ClQueue {
         let (flags, mut code) = (cl_ulong::from(CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR), 0);
         // SAFETY: the queue keeps its context alive.
         let buffer = unsafe {
-            (self.cl.clCreateBuffer)(
-                self.context.ptr(),
-                flags,
-                size,
-                ptr::null_mut(),
-                &raw mut code,
-            )
+            let none = ptr::null_mut();
+            (self.cl.clCreateBuffer)(self.context.ptr(), flags, size, none, &raw mut code)
         };
-        if buffer.is_null() {
-            return Err(error(
-                code.min(-1),
-                &format!("{size} bytes of pinned memory (clCreateBuffer)"),
-            ));
-        }
+        created(buffer, code, &format!("{size} bytes of pinned memory (clCreateBuffer)"))?;
         let access = cl_ulong::from(CL_MAP_READ | CL_MAP_WRITE);
         // SAFETY: the queue is alive, and the whole of a buffer of its context is mapped. The
         // blocking call returns after the mapping is complete.
@@ -264,15 +229,12 @@ impl ClQueue {
                 &raw mut code,
             )
         };
-        if first.is_null() {
+        let what = format!("{size} bytes of pinned memory (clEnqueueMapBuffer)");
+        let first = created(first, code, &what).inspect_err(|_| {
             // SAFETY: this function created the buffer and releases it once.
             let _ = unsafe { (self.cl.clReleaseMemObject)(buffer) };
-            return Err(error(
-                code.min(-1),
-                &format!("{size} bytes of pinned memory (clEnqueueMapBuffer)"),
-            ));
-        }
-        Ok((Addr::new(buffer), Addr::new(first)))
+        })?;
+        Ok((Addr::new(buffer), first))
     }
 
     /// Unmaps and releases `buffer`, which `pinned` created and mapped at `first`.
@@ -301,8 +263,15 @@ impl ClQueue {
         check(unsafe { (self.cl.clFinish)(self.id.ptr()) }, "clFinish")
     }
 
-    fn queued(&self, code: cl_int, event: *mut c_void, what: &str) -> Result<ClEvent> {
-        check(code, what)?;
+    /// Queues a command by calling `enqueue`, which writes the command's event to the passed
+    /// address. `what` names the OpenCL function.
+    fn enqueue(
+        &self,
+        what: &str,
+        enqueue: impl FnOnce(*mut *mut c_void) -> cl_int,
+    ) -> Result<ClEvent> {
+        let mut event = ptr::null_mut();
+        check(enqueue(&raw mut event), what)?;
         if event.is_null() {
             return fail!(DTL_ERROR_OPENCL, "{what} succeeded and gave no event");
         }
@@ -392,17 +361,10 @@ impl Drop for ClQueue {
 
 /// Queries a property of a queue.
 fn info<T: super::driver::Pod>(cl: &Functions, queue: Addr, what: cl_uint) -> Result<T> {
-    let mut value = T::default();
-    let out = (&raw mut value).cast();
-    // SAFETY: the program guarantees that the queue is alive, `out` is valid for writing the passed
-    // number of bytes, and every bit pattern is a valid `T`.
-    let code = unsafe {
-        (cl.clGetCommandQueueInfo)(queue.ptr(), what, size_of::<T>(), out, ptr::null_mut())
-    };
-    check(code, "clGetCommandQueueInfo").map(|()| value)
-}
-
-pub(super) fn absent(name: &str) -> Error {
-    let text = format!("the OpenCL loader has no {name}: one of OpenCL 2.0 or newer is needed");
-    Error::new(crate::abi::status::DTL_ERROR_NOT_SUPPORTED, text)
+    let value = query(|room, out| {
+        // SAFETY: the program guarantees that the queue is alive, and `out` is valid for writing
+        // `room` bytes.
+        unsafe { (cl.clGetCommandQueueInfo)(queue.ptr(), what, room, out, ptr::null_mut()) }
+    });
+    value.map_err(|code| error(code, "clGetCommandQueueInfo"))
 }

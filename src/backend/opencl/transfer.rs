@@ -7,7 +7,6 @@
 
 use super::OpenCl;
 use super::driver::ClDriver;
-use super::memory::Block;
 use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_MANAGED};
 use crate::backend::driver::{Command, Driver as _, stream_of};
 use crate::error::{Result, fail};
@@ -21,31 +20,20 @@ const STAGE: usize = 4 << 20;
 const ROWS: usize = 64;
 
 impl OpenCl {
-    /// Returns the platform index of each block; `None` for a side without a block.
-    fn platforms(&self, blocks: [Option<Block>; 2]) -> Result<[Option<usize>; 2]> {
+    /// Returns the device and the platform index of one side of a copy or fill; `None` unless the
+    /// side is shared virtual memory, of this backend or of the application.
+    fn shared(&self, side: CopySide) -> Result<Option<(i32, usize)>> {
         let driver = self.driver.get()?;
-        let of = |block: Option<Block>| {
-            block.map(|block| driver.card(block.device).map(|card| card.platform))
+        let device = match self.blocks.find(side.region.addr()) {
+            Some(block) if block.is_pinned() => return Ok(None),
+            Some(block) => block.device,
+            None if !matches!(side.kind, DTL_MEMORY_DEVICE | DTL_MEMORY_MANAGED) => {
+                return Ok(None);
+            }
+            None if driver.card(side.device).is_err() => return Ok(None),
+            None => side.device,
         };
-        let [first, second] = blocks;
-        Ok([of(first).transpose()?, of(second).transpose()?])
-    }
-
-    /// Describes one side of a copy or fill. Returns `None` unless the side is an allocation of
-    /// this backend or shared virtual memory of the application.
-    fn side(&self, place: CopySide) -> Option<Block> {
-        let is_shared = matches!(place.kind, DTL_MEMORY_DEVICE | DTL_MEMORY_MANAGED);
-        let foreign = || self.foreign(place.region, place.device);
-        self.blocks.find(place.region.addr()).or_else(|| is_shared.then(foreign).flatten())
-    }
-
-    /// Describes one side of a copy or fill; `None` unless it is shared virtual memory.
-    fn shared(&self, place: CopySide) -> Option<Block> {
-        self.side(place).filter(|block| !block.is_pinned())
-    }
-
-    fn sides(&self, dst: CopySide, src: CopySide) -> [Option<Block>; 2] {
-        [self.shared(dst), self.shared(src)]
+        Ok(Some((device, driver.card(device)?.platform)))
     }
 
     fn copy_rows(
@@ -121,16 +109,14 @@ impl ClRows {
 
 impl Transfer for Arc<OpenCl> {
     fn copy(&self, dst: CopySide, src: CopySide) -> Result<()> {
-        let blocks = self.sides(dst, src);
-        let platforms = self.platforms(blocks)?;
-        match (blocks, platforms) {
-            ([Some(to), Some(from)], [one, other]) if one != other => {
-                self.copy_across(to.device, dst.region, from.device, src.region)
+        match (self.shared(dst)?, self.shared(src)?) {
+            (Some((to, one)), Some((from, other))) if one != other => {
+                self.copy_across(to, dst.region, from, src.region)
             }
-            ([Some(block), _] | [None, Some(block)], _) => {
-                self.copy_on(block.device, dst.region, src.region)
+            (Some((device, _)), _) | (None, Some((device, _))) => {
+                self.copy_on(device, dst.region, src.region)
             }
-            ([None, None], _) => {
+            (None, None) => {
                 dst.region.copy_from(src.region);
                 Ok(())
             }
@@ -139,19 +125,15 @@ impl Transfer for Arc<OpenCl> {
 
     fn copy_async(&self, stream: Token, dst: CopySide, src: CopySide) -> Option<Result<()>> {
         let stream = stream_of::<ClDriver>(stream);
-        let platforms = self.platforms(self.sides(dst, src));
-        match platforms {
-            Err(error) => Some(Err(error)),
+        let copy = || {
             // Memory of another driver: the caller waits for the stream and copies.
-            Ok(all)
-                if all.iter().flatten().any(|platform| *platform != stream.queue().platform) =>
-            {
-                None
+            let sides = [self.shared(dst)?, self.shared(src)?];
+            if sides.iter().flatten().any(|(_, platform)| *platform != stream.queue().platform) {
+                return Ok(None);
             }
-            Ok(_) => {
-                Some(stream.enqueue(Command::Copy, |queue| queue.copy(dst.region, src.region)))
-            }
-        }
+            stream.enqueue(Command::Copy, |queue| queue.copy(dst.region, src.region)).map(Some)
+        };
+        copy().transpose()
     }
 
     fn copy_2d(
@@ -163,26 +145,26 @@ impl Transfer for Arc<OpenCl> {
         width: u64,
         height: u64,
     ) -> Option<Result<()>> {
-        let blocks = self.sides(dst, src);
-        let block = blocks.into_iter().flatten().next()?;
-        match self.platforms(blocks) {
-            Err(error) => Some(Err(error)),
-            Ok([Some(one), Some(other)]) if one != other => None, // copied through the host
-            Ok(_) => {
-                let dst = ClRows { region: dst.region, pitch: dst_pitch };
-                let src = ClRows { region: src.region, pitch: src_pitch };
-                Some(self.copy_rows(block.device, dst, src, width as usize, height))
-            }
-        }
+        let copy = || {
+            let device = match (self.shared(dst)?, self.shared(src)?) {
+                (Some((_, one)), Some((_, other))) if one != other => return Ok(None),
+                (Some((device, _)), _) | (None, Some((device, _))) => device,
+                (None, None) => return Ok(None),
+            };
+            let dst = ClRows { region: dst.region, pitch: dst_pitch };
+            let src = ClRows { region: src.region, pitch: src_pitch };
+            self.copy_rows(device, dst, src, width as usize, height).map(Some)
+        };
+        copy().transpose()
     }
 
     fn fill(&self, dst: CopySide, value: u8) -> Option<Result<()>> {
         let fill = || {
-            let Some(block) = self.shared(dst) else {
+            let Some((device, _)) = self.shared(dst)? else {
                 dst.region.fill(value);
                 return Ok(());
             };
-            let queue = self.driver.get()?.copies(block.device)?;
+            let queue = self.driver.get()?.copies(device)?;
             queue.fill(dst.region, value)?.finish("a fill")
         };
         Some(fill())
@@ -190,17 +172,14 @@ impl Transfer for Arc<OpenCl> {
 
     fn fill_async(&self, stream: Token, dst: CopySide, value: u8) -> Option<Result<()>> {
         let stream = stream_of::<ClDriver>(stream);
-        let is_here = || {
-            let shared = self.shared(dst);
-            let platforms = self.platforms([shared, None])?;
+        let fill = || {
             // For pinned memory or memory of another driver, the caller waits for the stream and
             // fills.
-            Ok(platforms == [Some(stream.queue().platform), None])
+            if self.shared(dst)?.is_none_or(|(_, platform)| platform != stream.queue().platform) {
+                return Ok(None);
+            }
+            stream.enqueue(Command::Fill, |queue| queue.fill(dst.region, value)).map(Some)
         };
-        match is_here() {
-            Err(error) => Some(Err(error)),
-            Ok(is_here) => is_here
-                .then(|| stream.enqueue(Command::Fill, |queue| queue.fill(dst.region, value))),
-        }
+        fill().transpose()
     }
 }
