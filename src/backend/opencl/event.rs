@@ -1,7 +1,7 @@
 //! Event of an OpenCL command, released when its owner drops it.
 
-use super::driver::query;
 use super::errors::{check, error};
+use super::query::query;
 use super::symbols::*;
 use crate::backend::driver;
 use crate::error::{Error, Result, fail};

@@ -5,9 +5,10 @@
 //! acquires exclusive use of one object and releases it after the launch is queued, because
 //! queueing reads the arguments.
 
-use super::driver::{ClDriver, Pod, query, text};
+use super::driver::ClDriver;
 use super::errors::{error, required};
 use super::program::Program;
+use super::query::{Pod, query, text};
 use super::source;
 use super::symbols::*;
 use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;

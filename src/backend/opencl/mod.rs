@@ -7,6 +7,7 @@
 //! - `opencl_sys`: declarations of CL/cl_ext.h
 //! - `symbols`: function table of the loader
 //! - `errors`: conversion of result codes
+//! - `query`: queries of values, strings and lists
 //! - `driver`: platforms, devices, contexts
 //! - `device`: properties of devices
 //! - `event`: events
@@ -26,6 +27,7 @@ mod memory;
 #[rustfmt::skip]
 pub mod opencl_sys;
 mod program;
+mod query;
 mod queue;
 mod source;
 pub mod symbols;

@@ -1,8 +1,9 @@
 //! Programs: source text, SPIR-V and binaries that the driver compiles for a device.
 
-use super::driver::{Card, ClDriver, UNKNOWN};
+use super::driver::{Card, ClDriver};
 use super::errors::{self, check, created};
 use super::kernel::{ClKernel, Instance};
+use super::query::{UNKNOWN, text};
 use super::source;
 use super::symbols::*;
 use crate::abi::word::*;
@@ -100,7 +101,7 @@ impl driver::Module<ClDriver> for Arc<Program> {
 
 impl Program {
     fn log(&self) -> String {
-        let log = super::driver::text(|room, out, size| {
+        let log = text(|room, out, size| {
             // SAFETY: the program and its device are alive, and `out` is valid for writing `room`
             // bytes.
             unsafe {
@@ -180,7 +181,7 @@ fn from_text(driver: &ClDriver, card: &Card, source: &Source) -> Result<Addr> {
 }
 
 fn from_spirv(driver: &ClDriver, card: &Card, source: &Source) -> Result<Addr> {
-    let taken = super::driver::text(|room, out, size| {
+    let taken = text(|room, out, size| {
         // SAFETY: the device is alive, and `out` is valid for writing `room` bytes.
         unsafe { (driver.cl.clGetDeviceInfo)(card.id.ptr(), CL_DEVICE_IL_VERSION, room, out, size) }
     });

@@ -3,10 +3,11 @@
 //! OpenCL reports the failure of a command only by the command's event. A barrier that waits for a
 //! user event blocks the queue while a host callback runs.
 
-use super::driver::{Card, ClDriver, query};
+use super::driver::{Card, ClDriver};
 use super::errors::{check, created, error, required};
 use super::event::ClEvent;
 use super::kernel::BoundKernel;
+use super::query::{Pod, query};
 use super::symbols::*;
 use crate::backend::driver::stream_callbacks::Hold;
 use crate::backend::driver::{self, Driver as _, Event as _};
@@ -360,7 +361,7 @@ impl Drop for ClQueue {
 }
 
 /// Queries a property of a queue.
-fn info<T: super::driver::Pod>(cl: &Functions, queue: Addr, what: cl_uint) -> Result<T> {
+fn info<T: Pod>(cl: &Functions, queue: Addr, what: cl_uint) -> Result<T> {
     let value = query(|room, out| {
         // SAFETY: the program guarantees that the queue is alive, and `out` is valid for writing
         // `room` bytes.
