@@ -12,6 +12,7 @@ use crate::backend::rdma::config::Config;
 use crate::backend::rdma::engine::RdmaEngine;
 use crate::backend::rdma::verbs::errors::here;
 use crate::backend::rdma::verbs::qp::{QpAttributes, Remote};
+use crate::backend::rdma::verbs::types::Gid;
 use crate::error::{Error, Result, fail};
 use crate::runtime::log;
 
@@ -44,22 +45,18 @@ fn ends_of(peer: &Peer) -> Vec<u64> {
     let mut all = vec![ENDS, generation, peer.credit_addr(), u64::from(peer.slab_key())];
     for lane in &peer.lanes {
         let end = lane.queue.end();
-        let (high, low) = end.gid.split_at(8);
-        let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
         let numbers = u64::from(end.number) | u64::from(end.first_packet) << 32;
         let limits = u64::from(end.lid) | u64::from(end.reads) << 32;
         let messages = u64::from(lane.received) | u64::from(lane.consumed) << 32;
-        all.extend([messages, numbers, limits, u64::from(end.mtu), word(high), word(low)]);
+        all.extend([messages, numbers, limits, u64::from(end.mtu)]);
+        all.extend(words_of(&end.gid.0));
     }
     all
 }
 
 fn end_of(words: &[u64]) -> Option<QpAttributes> {
     let [_, numbers, limits, mtu, high, low] = *words.first_chunk::<END>()?;
-    let mut gid = [0; 16];
-    gid.iter_mut()
-        .zip(high.to_le_bytes().into_iter().chain(low.to_le_bytes()))
-        .for_each(|(to, from)| *to = from);
+    let gid = Gid(bytes_of(&[high, low]).try_into().ok()?);
     let (number, first_packet) = (numbers as u32, (numbers >> 32) as u32);
     let (lid, reads) = (limits as u16, (limits >> 32) as u8);
     Some(QpAttributes { number, first_packet, lid, reads, mtu: mtu as u32, gid })

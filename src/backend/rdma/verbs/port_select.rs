@@ -184,17 +184,17 @@ pub fn choose_gid(entries: &[GidInfo], layer: u8) -> Option<u8> {
 }
 
 fn is_ipv4(gid: &Gid) -> bool {
-    gid.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF])
+    gid.0.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF])
 }
 
 fn is_link_local(gid: &Gid) -> bool {
-    gid.starts_with(&[0xFE, 0x80])
+    gid.0.starts_with(&[0xFE, 0x80])
 }
 
 /// Returns true if packets to an address need a global route header (GRH): always on Ethernet, on
 /// InfiniBand only if the address is in another subnet.
 pub fn needs_route(layer: u8, ours: &Gid, theirs: &Gid) -> bool {
-    u32::from(layer) == LINK_ETHERNET || ours.first_chunk::<8>() != theirs.first_chunk::<8>()
+    u32::from(layer) == LINK_ETHERNET || ours.0.first_chunk::<8>() != theirs.0.first_chunk::<8>()
 }
 
 /// Lists the ports of all devices that can be opened and queried. `Err`: reasons if there are none.
@@ -296,7 +296,7 @@ fn gids_in(
 ) -> Vec<GidInfo> {
     let count = u32::try_from(count).unwrap_or(0).min(MOST_GIDS);
     let one = |index: u32| {
-        let (kind, gid) = match calls._ibv_query_gid_ex {
+        let (answer, kind, gid) = match calls._ibv_query_gid_ex {
             Some(query) => {
                 let mut entry = GidEntry::zeroed();
                 // SAFETY: the device is open; `entry` has room for an entry of the size that is
@@ -310,12 +310,7 @@ fn gids_in(
                     GID_TYPE_ROCE_V2 => GidKind::RoceV2,
                     _ => GidKind::Unknown,
                 };
-                let [high, low] = entry.gid.map(u64::to_ne_bytes);
-                let mut gid = Gid::default();
-                for (byte, from) in gid.iter_mut().zip(high.into_iter().chain(low)) {
-                    *byte = from;
-                }
-                (answer == 0).then_some((kind, gid))?
+                (answer, kind, entry.gid)
             }
             None => {
                 let mut gid = Gid::default();
@@ -329,10 +324,11 @@ fn gids_in(
                     Some("IB/RoCE v1") => GidKind::RoceV1,
                     _ => GidKind::Unknown,
                 };
-                (answer == 0).then_some((kind, gid))?
+                (answer, kind, gid)
             }
         };
-        (gid != Gid::default()).then_some(GidInfo { index: u8::try_from(index).ok()?, kind, gid })
+        let index = u8::try_from(index).ok()?;
+        (answer == 0 && gid != Gid::default()).then_some(GidInfo { index, kind, gid })
     };
     (0..count).filter_map(one).collect()
 }

@@ -224,10 +224,8 @@ impl QueuePair {
         attr.ah_attr.port_num = rail.port;
         attr.ah_attr.dlid = to.lid;
         if config.gid_index.is_some() || port_select::needs_route(rail.layer, &rail.gid, &to.gid) {
-            let (high, low) = to.gid.split_at(8);
-            let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
             attr.ah_attr.is_global = 1;
-            attr.ah_attr.dgid = [word(high), word(low)];
+            attr.ah_attr.dgid = to.gid;
             attr.ah_attr.sgid_index = rail.gid_index;
             attr.ah_attr.hop_limit = HOPS;
             attr.ah_attr.traffic_class = config.traffic_class;

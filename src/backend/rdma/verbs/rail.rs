@@ -111,7 +111,7 @@ impl Rail {
         check_limits(config, port, &limits, &attr)?;
         let gids = port_select::gids(calls, context, name, port, attr.gid_tbl_len);
         let gid_index = gid_index(config, port, &gids, attr.link_layer)?;
-        let mut gid: Gid = [0; 16];
+        let mut gid = Gid::default();
         // SAFETY: the context is an opened device; `gid` has room for a GID.
         check("ibv_query_gid", unsafe {
             (calls.ibv_query_gid)(context, port, c_int::from(gid_index), &raw mut gid)

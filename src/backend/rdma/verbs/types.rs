@@ -66,8 +66,10 @@ pub type QpAttrIn = *mut QpAttr;
 /// `struct ibv_async_event *`
 pub type EventOut = *mut AsyncEvent;
 
-/// `union ibv_gid`: the bytes in network order.
-pub type Gid = [u8; 16];
+/// `union ibv_gid`: the bytes in network order. The C union has the alignment of a 64-bit word.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gid(pub [u8; 16]);
 
 /// `struct ibv_context`, an opened device: the first fields.
 #[repr(C)]
@@ -174,7 +176,7 @@ pub struct PortAttr {
 #[derive(Clone, Copy)]
 #[allow(missing_docs, reason = "as in verbs.h")]
 pub struct GidEntry {
-    pub gid: [u64; 2],
+    pub gid: Gid,
     pub gid_index: u32,
     pub port_num: u32,
     pub gid_type: u32,
@@ -247,8 +249,8 @@ pub struct QpInitAttr {
 #[derive(Clone, Copy)]
 #[allow(missing_docs, reason = "as in verbs.h")]
 pub struct AhAttr {
-    /// GID of the destination as two words, because the C union has the alignment of a 64-bit word.
-    pub dgid: [u64; 2],
+    /// GID of the destination.
+    pub dgid: Gid,
     pub flow_label: u32,
     pub sgid_index: u8,
     pub hop_limit: u8,

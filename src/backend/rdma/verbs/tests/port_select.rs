@@ -96,7 +96,7 @@ fn gid(index: u8, kind: GidKind, beginning: &[u8]) -> GidInfo {
     let mut gid = [0; 16];
     gid[..beginning.len()].copy_from_slice(beginning);
     gid[15] = 1;
-    GidInfo { index, kind, gid }
+    GidInfo { index, kind, gid: Gid(gid) }
 }
 
 const IPV4: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10];
@@ -177,7 +177,9 @@ mod library {
     }
     unsafe extern "C" fn old_gid(_: *mut c_void, _: u8, index: c_int, out: *mut Gid) -> c_int {
         // SAFETY: `out` has room for an address. Two addresses are set, the others are empty.
-        unsafe { *out = if index < 2 { gid(0, GidKind::Unknown, IPV4).gid } else { [0; 16] } };
+        unsafe {
+            *out = if index < 2 { gid(0, GidKind::Unknown, IPV4).gid } else { Gid::default() }
+        };
         0
     }
     unsafe extern "C" fn new_gid(
@@ -188,10 +190,8 @@ mod library {
         _: u32,
         _: usize,
     ) -> c_int {
-        let bytes = gid(0, GidKind::Unknown, IPV4).gid;
-        let half = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
         let entry = GidEntry {
-            gid: [half(0), half(8)],
+            gid: gid(0, GidKind::Unknown, IPV4).gid,
             gid_index: index,
             port_num: 1,
             gid_type: index,
