@@ -10,7 +10,7 @@ use crate::backend::op_table::Operations;
 use crate::backend::p2p_protocol::{FRAME_WORDS, eager_head};
 use crate::backend::peer_map::PeerMap;
 use crate::backend::rdma::config::Config;
-use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer, gone};
+use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer};
 use crate::backend::rdma::endpoint::qp_state::WorkId;
 use crate::backend::rdma::memory::reg_cache::Cache;
 use crate::backend::rdma::verbs::errors;
@@ -467,7 +467,7 @@ impl RdmaEngine {
                 operation.end(done);
             }
         }
-        self.failure = Some(gone(rank, why).text().to_owned());
+        self.failure = Some(format!("rank {rank}: {why}"));
         if rank == self.rank {
             return;
         }

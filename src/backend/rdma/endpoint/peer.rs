@@ -516,9 +516,3 @@ impl Peer {
         self.slab.credit_word(0).addr().get() as u64
     }
 }
-
-/// Creates the RANK_FAILURE error for a peer that cannot be reached.
-#[cold]
-pub(crate) fn gone(rank: usize, why: &str) -> Error {
-    Error::new(crate::abi::status::DTL_ERROR_RANK_FAILURE, format!("rank {rank}: {why}"))
-}

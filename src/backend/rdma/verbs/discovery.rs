@@ -17,12 +17,10 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
              ibverbs-providers), or name it with DTL_RDMA_LIBRARY",
 });
 
-/// libibverbs, loaded into this process, and the names of its devices at the time of discovery.
+/// libibverbs, loaded into this process.
 pub struct Verbs {
     /// Functions of libibverbs.
     pub calls: &'static Functions,
-    /// Names of the devices; at least one.
-    pub devices: Vec<String>,
 }
 
 /// List of devices; a device can be opened as long as its list exists.
@@ -89,7 +87,7 @@ impl Drop for DeviceList {
     }
 }
 
-/// Loads libibverbs and lists its devices; `Err` is the reason why there are none.
+/// Loads libibverbs; `Err` is the reason why it cannot be loaded or has no devices.
 pub fn find() -> std::result::Result<Verbs, String> {
     LIBRARY.may_be_called()?;
     let settings = settings::current();
@@ -99,6 +97,6 @@ pub fn find() -> std::result::Result<Verbs, String> {
     // SAFETY: the library is libibverbs by its name, or the user vouches for the library.
     let calls = unsafe { LIBRARY.open_named(named) }?;
     LIBRARY.begin();
-    let devices = DeviceList::get(calls)?.devices().into_iter().map(|(_, name)| name).collect();
-    Ok(Verbs { calls, devices })
+    DeviceList::get(calls)?;
+    Ok(Verbs { calls })
 }

@@ -16,7 +16,6 @@ function_table! {
         ibv_query_device(ContextIn, DeviceAttrOut) -> Int;
         ibv_query_port(ContextIn, Byte, PortAttrOut) -> Int;
         ibv_query_gid(ContextIn, Byte, Int, GidOut) -> Int;
-        ibv_query_pkey(ContextIn, Byte, Int, ShortOut) -> Int;
         ibv_alloc_pd(ContextIn) -> PdIn;
         ibv_dealloc_pd(PdIn) -> Int;
         ibv_reg_mr(PdIn, At, Size, Int) -> MrIn;
@@ -135,9 +134,7 @@ constants! {
     GID_TYPE_ROCE_V2 IBV_GID_TYPE_ROCE_V2 = 2;
     ATOMIC_NONE IBV_ATOMIC_NONE = 0;
     MTU_256 IBV_MTU_256 = 1;
-    MTU_4096 IBV_MTU_4096 = 5;
     TYPE_RC IBV_QPT_RC = 2;
-    STATE_RESET IBV_QPS_RESET = 0;
     STATE_INIT IBV_QPS_INIT = 1;
     STATE_RTR IBV_QPS_RTR = 2;
     STATE_RTS IBV_QPS_RTS = 3;
@@ -164,14 +161,10 @@ constants! {
     WR_RDMA_READ IBV_WR_RDMA_READ = 4;
     WR_COMPARE_AND_SWAP IBV_WR_ATOMIC_CMP_AND_SWP = 5;
     WR_FETCH_AND_ADD IBV_WR_ATOMIC_FETCH_AND_ADD = 6;
-    SEND_FENCE IBV_SEND_FENCE = 1;
     SEND_SIGNALED IBV_SEND_SIGNALED = 2;
-    SEND_SOLICITED IBV_SEND_SOLICITED = 4;
     SEND_INLINE IBV_SEND_INLINE = 8;
     WC_SUCCESS IBV_WC_SUCCESS = 0;
-    WC_LOC_LEN_ERR IBV_WC_LOC_LEN_ERR = 1;
     WC_LOC_QP_OP_ERR IBV_WC_LOC_QP_OP_ERR = 2;
-    WC_LOC_PROT_ERR IBV_WC_LOC_PROT_ERR = 4;
     WC_WR_FLUSH_ERR IBV_WC_WR_FLUSH_ERR = 5;
     WC_REM_ACCESS_ERR IBV_WC_REM_ACCESS_ERR = 10;
     WC_REM_OP_ERR IBV_WC_REM_OP_ERR = 11;
@@ -182,7 +175,6 @@ constants! {
     WC_RESP_TIMEOUT_ERR IBV_WC_RESP_TIMEOUT_ERR = 20;
     WC_GENERAL_ERR IBV_WC_GENERAL_ERR = 21;
     WC_WITH_IMM IBV_WC_WITH_IMM = 2;
-    WC_RECV IBV_WC_RECV = 128;
     WC_RECV_RDMA_WITH_IMM IBV_WC_RECV_RDMA_WITH_IMM = 129;
     EVENT_CQ_ERR IBV_EVENT_CQ_ERR = 0;
     EVENT_QP_FATAL IBV_EVENT_QP_FATAL = 1;

@@ -29,8 +29,6 @@ pub type Byte = u8;
 pub type Uint = u32;
 /// `uint64_t`
 pub type Long = u64;
-/// `__be16 *`
-pub type ShortOut = *mut u16;
 /// `struct ibv_device *`
 pub type DeviceIn = *mut c_void;
 /// `struct ibv_device **`
