@@ -3,8 +3,9 @@
 use super::config::Config;
 use super::engine::RdmaEngine;
 use super::events;
-use super::verbs::discovery::{self, Verbs};
-use super::verbs::port_select::{self, Choice, PortInfo};
+use super::verbs::discovery;
+use super::verbs::functions::Functions;
+use super::verbs::port_select::{self, Choice};
 use super::verbs::rail::Rail;
 use super::wire::RdmaWire;
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
@@ -26,7 +27,7 @@ use std::sync::Arc;
 
 /// Opener of rdma communicators, with libibverbs, which is loaded on first use.
 struct RdmaOpener {
-    verbs: OnDemand<Verbs>,
+    verbs: OnDemand<&'static Functions>,
 }
 
 /// Creates the backend "rdma". "auto" never selects this backend.
@@ -40,7 +41,7 @@ pub fn backend() -> Backend {
 impl BackendProbe for Arc<RdmaOpener> {
     fn available(&self) -> Availability {
         let verbs = self.verbs.look()?;
-        port_select::choose_ports(&look(&verbs)?, &[], 1, 0).map(drop)
+        port_select::choose_ports(&port_select::look(*verbs)?, &[], 1, 0).map(drop)
     }
 }
 
@@ -64,7 +65,7 @@ impl Comm for Arc<RdmaOpener> {
     fn check_environment(&self) -> Result<()> {
         let config = Config::resolve(Addr::NULL)?;
         oob_exchange::check(&BootstrapMethod::parse(&config.meeting)?, None)?;
-        self.choose(&*self.verbs.get()?, &config, 0).map(drop)
+        choose(*self.verbs.get()?, &config, 0).map(drop)
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
@@ -147,36 +148,35 @@ fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
     Ok(())
 }
 
-impl RdmaOpener {
-    /// Chooses ports for the rank whose node-local rank is `local`.
-    fn choose(&self, verbs: &Verbs, config: &Config, local: u32) -> Result<Choice> {
-        let chosen = look(verbs).and_then(|seen| {
-            port_select::choose_ports(&seen, &config.devices, config.rails, local)
-        });
-        let choice = chosen.map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
-        if choice.ports.len() < config.rails as usize {
-            let names: Vec<_> =
-                choice.ports.iter().map(|(name, port)| format!("{name}:{port}")).collect();
-            explain::degraded(
-                "rdma",
-                &format!(
-                    "rails (DTL_RDMA_RAILS) is {}, and the active ports are no more than {}",
-                    config.rails,
-                    names.join(", ")
-                ),
-            )?;
-        }
-        Ok(choice)
+/// Chooses ports for the rank whose node-local rank is `local`.
+fn choose(calls: &'static Functions, config: &Config, local: u32) -> Result<Choice> {
+    let chosen = port_select::look(calls)
+        .and_then(|seen| port_select::choose_ports(&seen, &config.devices, config.rails, local));
+    let choice = chosen.map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
+    if choice.ports.len() < config.rails as usize {
+        let names: Vec<_> =
+            choice.ports.iter().map(|(name, port)| format!("{name}:{port}")).collect();
+        explain::degraded(
+            "rdma",
+            &format!(
+                "rails (DTL_RDMA_RAILS) is {}, and the active ports are no more than {}",
+                config.rails,
+                names.join(", ")
+            ),
+        )?;
     }
+    Ok(choice)
+}
 
+impl RdmaOpener {
     fn prepare(&self, args: &OpenArgs, config: &Config) -> Result<Prepared> {
-        let verbs =
-            self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
+        let calls =
+            *self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
         // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
         let _places = process::occupy_standard();
-        let choice = self.choose(&verbs, config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
-        Rail::check_devices(&verbs, config)?;
-        let open = |(device, port): &(String, u8)| Rail::open(&verbs, device, *port, config);
+        let choice = choose(calls, config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
+        Rail::check_devices(calls, config)?;
+        let open = |(device, port): &(String, u8)| Rail::open(calls, device, *port, config);
         let rails = choice.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
         let listen = Some(config.address.as_str()).filter(|address| !address.is_empty());
         let silent_ns = u64::from(config.silence_ms) * 1_000_000;
@@ -186,13 +186,6 @@ impl RdmaOpener {
             alike(config, rails.len()).into_iter().chain(own_node()).chain(words).collect();
         Ok(Prepared { rails, oob, record, passed_over: choice.passed_over })
     }
-}
-
-/// Lists all ports of all devices.
-fn look(verbs: &Verbs) -> std::result::Result<Vec<PortInfo>, String> {
-    // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
-    let _places = process::occupy_standard();
-    port_select::look(verbs)
 }
 
 /// Returns this rank's node-local rank, from the outer communicator or the launcher.

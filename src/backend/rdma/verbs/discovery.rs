@@ -17,12 +17,6 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
              ibverbs-providers), or name it with DTL_RDMA_LIBRARY",
 });
 
-/// libibverbs, loaded into this process.
-pub struct Verbs {
-    /// Functions of libibverbs.
-    pub calls: &'static Functions,
-}
-
 /// List of devices; a device can be opened as long as its list exists.
 pub(crate) struct DeviceList {
     calls: &'static Functions,
@@ -88,7 +82,7 @@ impl Drop for DeviceList {
 }
 
 /// Loads libibverbs; `Err` is the reason why it cannot be loaded or has no devices.
-pub fn find() -> std::result::Result<Verbs, String> {
+pub fn find() -> std::result::Result<&'static Functions, String> {
     LIBRARY.may_be_called()?;
     let settings = settings::current();
     // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
@@ -97,6 +91,5 @@ pub fn find() -> std::result::Result<Verbs, String> {
     // SAFETY: the library is libibverbs by its name, or the user vouches for the library.
     let calls = unsafe { LIBRARY.open_named(named) }?;
     LIBRARY.begin();
-    DeviceList::get(calls)?;
-    Ok(Verbs { calls })
+    DeviceList::get(calls).map(|_| calls)
 }

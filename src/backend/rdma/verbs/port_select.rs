@@ -2,7 +2,7 @@
 //! pure functions of the discovered ports; `look` and `gids` discover them through libibverbs and
 //! below /sys. No device stays open after these calls.
 
-use super::discovery::{DeviceList, Verbs};
+use super::discovery::DeviceList;
 use super::functions::*;
 use super::types::*;
 use crate::sys::os::process;
@@ -198,8 +198,10 @@ pub fn needs_route(layer: u8, ours: &Gid, theirs: &Gid) -> bool {
 }
 
 /// Lists the ports of all devices that can be opened and queried. `Err`: reasons if there are none.
-pub fn look(verbs: &Verbs) -> Result<Vec<PortInfo>, String> {
-    look_in(verbs.calls, Path::new(SYS))
+pub fn look(calls: &'static Functions) -> Result<Vec<PortInfo>, String> {
+    // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
+    let _places = process::occupy_standard();
+    look_in(calls, Path::new(SYS))
 }
 
 fn look_in(calls: &'static Functions, sys: &Path) -> Result<Vec<PortInfo>, String> {

@@ -1,6 +1,6 @@
 //! Opened device and port: creates queue pairs and registrations, and counts registered memory.
 
-use super::discovery::{DeviceList, Verbs};
+use super::discovery::DeviceList;
 use super::errors::{call_failed, last_failed};
 use super::functions::*;
 use super::port_select::{self, GidInfo};
@@ -57,12 +57,12 @@ unsafe impl Sync for Rail {}
 impl Rail {
     /// Opens a device for a port.
     pub(crate) fn open(
-        verbs: &Verbs,
+        calls: &'static Functions,
         device: &str,
         port: u8,
         config: &Config,
     ) -> Result<Arc<Rail>> {
-        let list = match DeviceList::get(verbs.calls) {
+        let list = match DeviceList::get(calls) {
             Ok(list) => list,
             Err(why) => return fail!(DTL_ERROR_UNAVAILABLE, "{why}"),
         };
@@ -70,7 +70,6 @@ impl Rail {
         let Some((device, name)) = devices.into_iter().find(|(_, name)| *name == device) else {
             return fail!(DTL_ERROR_UNAVAILABLE, "there is no RDMA device \"{device}\" any more");
         };
-        let calls = verbs.calls;
         // SAFETY: `device` is a device of the list, which is alive.
         let context = unsafe { (calls.ibv_open_device)(device.ptr()) };
         if context.is_null() {
@@ -198,9 +197,8 @@ impl Rail {
     }
 
     /// Returns an error if libibverbs cannot register device memory in the configured way.
-    pub(crate) fn check_devices(verbs: &Verbs, config: &Config) -> Result<()> {
-        let is_there =
-            config.device_memory != Devices::Dmabuf || verbs.calls.ibv_reg_dmabuf_mr.is_some();
+    pub(crate) fn check_devices(calls: &Functions, config: &Config) -> Result<()> {
+        let is_there = config.device_memory != Devices::Dmabuf || calls.ibv_reg_dmabuf_mr.is_some();
         if is_there { Ok(()) } else { Err(no_dmabuf()) }
     }
 
