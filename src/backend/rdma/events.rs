@@ -32,18 +32,6 @@ use std::sync::atomic::Ordering;
 /// Interval, in nanoseconds, at which a waiting rank polls its devices for failures.
 const LOOK_NS: u64 = 10_000_000;
 
-/// Asynchronous event of a device.
-enum DeviceEvent {
-    /// The device or one of its completion queues has failed.
-    Device,
-    /// A queue pair has failed. The flag is false if a work request caused the failure.
-    Queue(QpIn, bool),
-    PortDown,
-    PortUp,
-    /// Event that needs no action.
-    Other,
-}
-
 impl Rail {
     /// Makes the device's event descriptor non-blocking; if `sleeps`, also creates a channel for
     /// events of completion queues.
@@ -98,7 +86,7 @@ impl Rail {
     }
 
     /// Returns the device's next asynchronous event with its description by libibverbs, or `None`.
-    fn next_news(&self) -> Option<(DeviceEvent, String)> {
+    fn next_news(&self) -> Option<(AsyncEvent, String)> {
         self.events_fd()?;
         let mut event = AsyncEvent::zeroed();
         // SAFETY: an opened device with a non-blocking event descriptor; `event` has room for one.
@@ -115,22 +103,10 @@ impl Rail {
             // SAFETY: the pointer is not null, so it refers to a NUL-terminated text.
             false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
         };
-        // SAFETY: the element is a union, whose first bytes are the port number for port events.
-        let port = unsafe { (&raw const event.element).cast::<c_int>().read() };
-        let news = match event.event_type {
-            EVENT_DEVICE_FATAL | EVENT_CQ_ERR => DeviceEvent::Device,
-            EVENT_QP_FATAL => DeviceEvent::Queue(event.element.cast(), true),
-            EVENT_QP_REQ_ERR | EVENT_QP_ACCESS_ERR => {
-                DeviceEvent::Queue(event.element.cast(), false)
-            }
-            EVENT_PORT_ERR if port == c_int::from(self.port) => DeviceEvent::PortDown,
-            EVENT_PORT_ACTIVE if port == c_int::from(self.port) => DeviceEvent::PortUp,
-            _ => DeviceEvent::Other,
-        };
         // SAFETY: `event` is the event returned by `ibv_get_async_event`; from here on only the
         // address of its objects is used.
         unsafe { (self.calls.ibv_ack_async_event)(&raw mut event) };
-        Some((news, description))
+        Some((event, description))
     }
 }
 
@@ -192,16 +168,20 @@ impl RdmaEngine {
     #[cold]
     pub(crate) fn look_at_devices(&mut self) {
         for rail in self.rails.clone() {
-            while let Some((news, description)) = rail.next_news() {
-                self.handle_device_event(&rail, &news, &description);
+            while let Some((event, description)) = rail.next_news() {
+                self.handle_device_event(&rail, &event, &description);
             }
         }
     }
 
-    fn handle_device_event(&mut self, rail: &Rail, news: &DeviceEvent, description: &str) {
+    fn handle_device_event(&mut self, rail: &Rail, event: &AsyncEvent, description: &str) {
         let name = format!("{}:{}", rail.name, rail.port);
-        match news {
-            DeviceEvent::Device => {
+        // SAFETY: the element is a union, whose first bytes are the port number for port events.
+        let port = unsafe { (&raw const event.element).cast::<c_int>().read() };
+        let is_its_port = port == c_int::from(rail.port);
+        match event.event_type {
+            // The device or one of its completion queues has failed.
+            EVENT_DEVICE_FATAL | EVENT_CQ_ERR => {
                 let why = format!(
                     "device {} of this rank has failed ({description}): dmesg may tell why",
                     rail.name
@@ -215,30 +195,31 @@ impl RdmaEngine {
                 }
                 self.dead_device = Some(why);
             }
-            DeviceEvent::Queue(qp, by_itself) => {
+            EVENT_QP_FATAL | EVENT_QP_REQ_ERR | EVENT_QP_ACCESS_ERR => {
                 let is_its = |peer: &crate::backend::rdma::endpoint::peer::Peer| {
-                    peer.lanes.iter().any(|lane| lane.queue.is(*qp))
+                    peer.lanes.iter().any(|lane| lane.queue.is(event.element.cast()))
                 };
                 let of =
                     (0..self.peers.ranks()).find(|rank| self.peers.get(*rank).is_some_and(is_its));
                 let why = format!("its queue pair on {name} has failed ({description})");
                 match of {
-                    Some(rank) if *by_itself => self.broke(rank, &why),
+                    // A work request causes the other two events.
+                    Some(rank) if event.event_type == EVENT_QP_FATAL => self.broke(rank, &why),
                     Some(rank) => self.fail(rank, &why),
                     None => {}
                 }
             }
-            DeviceEvent::PortDown if !rail.is_down.swap(true, Ordering::Relaxed) => log::warning!(
-                "rdma: port {name} is down ({description}): what is under way is tried again for \
-                 as long as DTL_RDMA_TIMEOUT and DTL_RDMA_RETRIES say"
-            ),
-            DeviceEvent::PortUp => {
+            EVENT_PORT_ERR if is_its_port && !rail.is_down.swap(true, Ordering::Relaxed) => {
+                log::warning!(
+                    "rdma: port {name} is down ({description}): what is under way is tried again \
+                     for as long as DTL_RDMA_TIMEOUT and DTL_RDMA_RETRIES say"
+                )
+            }
+            EVENT_PORT_ACTIVE if is_its_port => {
                 rail.is_down.store(false, Ordering::Relaxed);
                 log::info!("rdma: port {name} is active again");
             }
-            DeviceEvent::PortDown | DeviceEvent::Other => {
-                log::debug!("rdma: {name}: {description}")
-            }
+            _ => log::debug!("rdma: {name}: {description}"),
         }
     }
 
