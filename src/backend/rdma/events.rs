@@ -7,7 +7,7 @@
 //! of the devices and of the control sockets.
 
 use super::engine::RdmaEngine;
-use super::verbs::errors::last_failed;
+use super::verbs::errors::{copy_text, last_failed};
 use super::verbs::functions::*;
 use super::verbs::rail::{Completions, Rail};
 use super::verbs::types::*;
@@ -24,7 +24,7 @@ use crate::sys::{
     },
     sync::wait::now_ns,
 };
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -93,16 +93,12 @@ impl Rail {
         if unsafe { (self.calls.ibv_get_async_event)(self.context, &raw mut event) } != 0 {
             return None;
         }
-        let text = match self.calls.ibv_event_type_str {
-            // SAFETY: the function takes a number and returns a text that is never freed.
-            Some(text_of) => unsafe { text_of(event.event_type) },
-            None => std::ptr::null(),
-        };
-        let description = match text.is_null() {
-            true => format!("event {}", event.event_type),
-            // SAFETY: the pointer is not null, so it refers to a NUL-terminated text.
-            false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
-        };
+        // SAFETY: the function takes a number and returns a text that is never freed.
+        let text =
+            self.calls.ibv_event_type_str.map(|text_of| unsafe { text_of(event.event_type) });
+        // SAFETY: libibverbs returned the text, which is null or NUL-terminated.
+        let description = text.and_then(|text| unsafe { copy_text(text) });
+        let description = description.unwrap_or_else(|| format!("event {}", event.event_type));
         // SAFETY: `event` is the event returned by `ibv_get_async_event`; from here on only the
         // address of its objects is used.
         unsafe { (self.calls.ibv_ack_async_event)(&raw mut event) };

@@ -1,11 +1,11 @@
 //! Discovery of libibverbs and of its devices.
 
+use super::errors::copy_text;
 use super::functions::Functions;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::process;
-use std::ffi::CStr;
 
 static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
     name: "RDMA verbs",
@@ -64,11 +64,8 @@ impl DeviceList {
             let device = unsafe { *device };
             // SAFETY: `device` is a device of the list, and its name lives as long as the list.
             let name = unsafe { (self.calls.ibv_get_device_name)(device) };
-            if name.is_null() {
-                return (Addr::new(device), String::new());
-            }
-            // SAFETY: the pointer is not null, so it refers to a NUL-terminated text.
-            (Addr::new(device), unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+            // SAFETY: libibverbs returned the name, which is null or NUL-terminated.
+            (Addr::new(device), unsafe { copy_text(name) }.unwrap_or_default())
         };
         (0..self.count).map(of).collect()
     }
