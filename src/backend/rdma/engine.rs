@@ -457,8 +457,7 @@ impl RdmaEngine {
         let done = Completion { source, status: self.gone_status(rank), match_bits: 0, size: 0 };
         for (_, operation) in self.operations.iter_mut() {
             let of = match operation {
-                RdmaOperation::Receive(receive) => receive.source,
-                RdmaOperation::Send(send) => send.dest,
+                RdmaOperation::Payload(payload) => payload.rank,
                 RdmaOperation::OneSided(one_sided) => one_sided.target,
                 RdmaOperation::Atomic(atomic) => atomic.target,
                 RdmaOperation::Done(..) => continue,
