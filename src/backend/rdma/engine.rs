@@ -208,14 +208,17 @@ impl RdmaEngine {
             return self.sent(id);
         }
         self.has_come(id);
+        let len = entry.byte_len as usize;
         let outcome = match entry.opcode {
             WC_RECV_RDMA_WITH_IMM => {
-                self.notified(id, u32::from_be(entry.imm_data), entry.byte_len as usize)
+                self.landed(id.rank, u32::from_be(entry.imm_data), len);
+                self.consumed(id);
+                Ok(())
             }
             _ if entry.wc_flags & WC_WITH_IMM != 0 => {
-                self.received_brief(id, u32::from_be(entry.imm_data), entry.byte_len as usize)
+                self.received_brief(id, u32::from_be(entry.imm_data), len)
             }
-            _ => self.received(id, entry.byte_len as usize),
+            _ => self.received(id, len),
         };
         if let Err(error) = outcome {
             self.fail(id.rank, error.text());
@@ -283,7 +286,7 @@ impl RdmaEngine {
         })?;
         peer.add_credits(0, message.consumed);
         if let Some(note) = message.note {
-            self.noted(id.rank, note)?;
+            self.noted(id.rank, note);
         }
         match message.kind {
             EagerKind::Frame => {
@@ -365,19 +368,12 @@ impl RdmaEngine {
         self.spent = spent;
     }
 
-    fn notified(&mut self, id: WorkId, word: u32, len: usize) -> Result<()> {
-        self.landed(id.rank, word, len);
-        self.consumed(id);
-        Ok(())
-    }
-
-    fn noted(&mut self, rank: usize, note: Note) -> Result<()> {
+    fn noted(&mut self, rank: usize, note: Note) {
         match note.about {
             NoteKind::Landing => {
                 if let Some(peer) = self.peers.get_mut(rank) {
                     peer.landings.push(note);
                 }
-                Ok(())
             }
             NoteKind::Offer => self.offered(rank, note),
             NoteKind::Fetched => self.fetched(rank, note.word),

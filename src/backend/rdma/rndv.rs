@@ -13,7 +13,6 @@ use super::protocol::eager_slots::{DATA, EagerKind, Note, NoteKind, RAILS};
 use crate::abi::status::*;
 use crate::backend::rdma::endpoint::peer::ConnectStage;
 use crate::backend::rdma::endpoint::qp_state::OnCompletion;
-use crate::backend::rdma::memory::device_mr::registration;
 use crate::backend::rdma::memory::reg_cache::Registered;
 use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
 use crate::error::Result;
@@ -51,7 +50,7 @@ impl RdmaEngine {
         word: u32,
     ) -> Result<OpId> {
         let place = place_of(host, shadow);
-        let hold = if self.config.reads { None } else { self.hold_of(host, shadow) };
+        let hold = if self.config.reads { None } else { self.cache.hold_of(host, shadow) };
         let note = hold.as_ref().map(|hold| note_of(NoteKind::Landing, word, place, hold));
         let (shadow, path) = (shadow.cloned(), PayloadPath::Awaited);
         let payload = Payload { rank, word, host, place, shadow, moved: 0, parts: 0, path, hold };
@@ -80,7 +79,7 @@ impl RdmaEngine {
             Some(peer.landings.swap_remove(at))
         });
         let wants = !host.is_empty() && (landing.is_some() || self.config.reads);
-        let hold = if wants { self.hold_of(host, shadow) } else { None };
+        let hold = if wants { self.cache.hold_of(host, shadow) } else { None };
         let (path, note) = match (&hold, landing) {
             (Some(_), Some(landing)) if landing.len == host.len() as u64 => {
                 (PayloadPath::Write(landing), None)
@@ -103,18 +102,6 @@ impl RdmaEngine {
             self.start_more(op);
         }
         Ok(op)
-    }
-
-    /// Returns the registration of the payload's buffer; `None` if it is not registered.
-    fn hold_of(
-        &mut self,
-        host: Region,
-        shadow: Option<&Arc<HostShadow>>,
-    ) -> Option<Arc<Registered>> {
-        match shadow {
-            Some(shadow) => registration(shadow),
-            None => self.cache.get(host),
-        }
     }
 
     // ---- continuation of operations ----
@@ -277,53 +264,39 @@ impl RdmaEngine {
 
     /// Handles the announcement (RTS) of a payload that can be read: starts the read, or requests
     /// pieces if the buffer is not registered.
-    pub(crate) fn offered(&mut self, rank: usize, offer: Note) -> Result<()> {
-        let awaited = self.peers.get(rank).map_or(&[][..], |peer| &peer.awaited);
-        let Some(&(_, op)) = awaited.iter().find(|(known, _)| *known == offer.word) else {
-            return Ok(());
-        };
-        let Some(RdmaOperation::Payload(receive)) = self.operations.get_mut(op) else {
-            return Ok(());
-        };
-        let hold = match &receive.shadow {
-            Some(shadow) => registration(shadow),
-            None => self.cache.get(receive.host),
-        };
-        match hold {
+    pub(crate) fn offered(&mut self, rank: usize, offer: Note) {
+        let Some(peer) = self.peers.get_mut(rank) else { return };
+        let known = peer.awaited.iter().find(|(known, _)| *known == offer.word);
+        let Some(&(_, op)) = known else { return };
+        let Some(RdmaOperation::Payload(receive)) = self.operations.get_mut(op) else { return };
+        match self.cache.hold_of(receive.host, receive.shadow.as_ref()) {
             None => self.send_note(rank, NoteKind::InPieces, offer.word),
             hold => {
                 (receive.hold, receive.path) = (hold, PayloadPath::Read(offer));
-                if let Some(peer) = self.peers.get_mut(rank) {
-                    take(&mut peer.awaited, offer.word);
-                }
+                take(&mut peer.awaited, offer.word);
                 self.start_more(op);
             }
         }
-        Ok(())
     }
 
     /// Completes the send of a payload that the receiver has read.
-    pub(crate) fn fetched(&mut self, rank: usize, word: u32) -> Result<()> {
+    pub(crate) fn fetched(&mut self, rank: usize, word: u32) {
         let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
-        if let Some((op, RdmaOperation::Payload(send))) =
-            op.and_then(|op| Some((op, self.operations.get(op)?)))
-        {
+        let Some(op) = op else { return };
+        if let Some(RdmaOperation::Payload(send)) = self.operations.get(op) {
             let over = done(rank, word, send.host.len());
             self.finish(op, over);
         }
-        Ok(())
     }
 
     /// Sends a payload in pieces because the receiver cannot read it.
-    pub(crate) fn in_pieces(&mut self, rank: usize, word: u32) -> Result<()> {
+    pub(crate) fn in_pieces(&mut self, rank: usize, word: u32) {
         let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
-        if let Some((op, RdmaOperation::Payload(send))) =
-            op.and_then(|op| Some((op, self.operations.get_mut(op)?)))
-        {
+        let Some(op) = op else { return };
+        if let Some(RdmaOperation::Payload(send)) = self.operations.get_mut(op) {
             send.path = PayloadPath::Pieces;
             self.start_more(op);
         }
-        Ok(())
     }
 }
 

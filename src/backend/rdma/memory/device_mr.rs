@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::runtime::component::{DeviceMemory, HostShadow};
 use crate::runtime::log;
 use crate::runtime::memory::device_only::{self, Watcher};
+use crate::sys::memory::buf::Region;
 use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -175,9 +176,17 @@ impl Cache {
             );
         }
     }
-}
 
-/// Returns the registration that a message of device memory came with.
-pub(crate) fn registration(shadow: &HostShadow) -> Option<Arc<Registered>> {
-    Arc::clone(shadow.hold()).downcast().ok()
+    /// Returns the registration of a payload's buffer: the one that a message of device memory came
+    /// with, or else that of host memory; `None` if it is not registered.
+    pub(crate) fn hold_of(
+        &mut self,
+        host: Region,
+        shadow: Option<&Arc<HostShadow>>,
+    ) -> Option<Arc<Registered>> {
+        match shadow {
+            Some(shadow) => Arc::clone(shadow.hold()).downcast().ok(),
+            None => self.get(host),
+        }
+    }
 }
