@@ -100,51 +100,27 @@ impl RdmaEngine {
                 addr: one.place.addr + one.begun as u64,
                 rkey: one.place.keys.first().copied().unwrap_or(0),
             };
-            let started = match (one.path, &one.hold) {
-                (RmaDirection::Put, Some(hold)) => {
-                    let local = Piece {
-                        region: rest.part(0, longest),
-                        lkey: hold.lkey(0),
-                        is_device: false,
-                    };
-                    peer.start(
-                        one.target,
-                        0,
-                        WorkRequest::Write(to),
-                        local,
-                        OnCompletion::Part(op),
-                    )?
-                    .then_some(local.region)
-                }
-                (RmaDirection::Get, Some(hold)) => {
-                    let local = Piece {
-                        region: rest.part(0, longest),
-                        lkey: hold.lkey(0),
-                        is_device: false,
-                    };
-                    peer.start(one.target, 0, WorkRequest::Read(to), local, OnCompletion::Part(op))?
-                        .then_some(local.region)
-                }
+            let is_put = one.path == RmaDirection::Put;
+            let direct = match &one.hold {
+                Some(hold) => Some((rest.part(0, longest), hold.lkey(0))),
                 // A work request carries a few bytes inline, so they may be in unregistered memory.
-                (RmaDirection::Put, None) if rest.len() <= peer.inline() => {
-                    let local = Piece { region: rest, lkey: 0, is_device: false };
-                    peer.start(
-                        one.target,
-                        0,
-                        WorkRequest::Write(to),
-                        local,
-                        OnCompletion::Part(op),
-                    )?
-                    .then_some(rest)
+                None if is_put && rest.len() <= peer.inline() => Some((rest, 0)),
+                None => None,
+            };
+            let (region, has_started) = match direct {
+                Some((region, lkey)) => {
+                    let work = if is_put { WorkRequest::Write(to) } else { WorkRequest::Read(to) };
+                    let local = Piece { region, lkey, is_device: false };
+                    (region, peer.start(one.target, 0, work, local, OnCompletion::Part(op))?)
                 }
-                (RmaDirection::Put, None) => {
-                    peer.start_from_slot(one.target, rest.part(0, SLOT), to, op)?
-                }
-                (RmaDirection::Get, None) => {
-                    peer.start_into_slot(one.target, rest.part(0, SLOT), to, op)?
+                None => {
+                    let region = rest.part(0, SLOT);
+                    (region, peer.start_with_slot(one.target, region, one.path, to, op)?)
                 }
             };
-            let Some(region) = started else { return Ok(false) };
+            if !has_started {
+                return Ok(false);
+            }
             one.begun += region.len();
             one.parts += 1;
         }

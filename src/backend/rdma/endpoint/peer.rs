@@ -9,6 +9,7 @@ use super::qp_state::{InFlightWork, Lane, OnCompletion, Repair, WorkId};
 use crate::backend::p2p_protocol::{FRAME_WORDS, eager_word};
 use crate::backend::rdma::atomic_op::Results;
 use crate::backend::rdma::config::Config;
+use crate::backend::rdma::operation::RmaDirection;
 use crate::backend::rdma::protocol::eager_slots::{EagerHeader, EagerKind, Note, Slab};
 use crate::backend::rdma::protocol::header_cache::HeaderCache;
 use crate::backend::rdma::verbs::qp::{Piece, QueuePair, Remote, SENDS, WorkRequest};
@@ -369,60 +370,31 @@ impl Peer {
         self.lanes.first().map_or(0, |lane| lane.queue.inline)
     }
 
-    /// Writes `from`, which is not registered, to the peer through a send slot; returns the written
-    /// region, or `None` if there is no room.
-    pub(crate) fn start_from_slot(
+    /// Writes `bytes`, which are not registered, to the peer's memory `there` through a send slot,
+    /// or reads them from there; returns false if there is no room.
+    pub(crate) fn start_with_slot(
         &mut self,
         rank: usize,
-        from: Region,
-        to: Remote,
-        op: OpId,
-    ) -> Result<Option<Region>> {
-        let Some(slot) = self.free.pop() else { return Ok(None) };
-        let region = self.slab.send(slot).part(0, from.len());
-        region.copy_from(from);
-        let started = self.start(
-            rank,
-            0,
-            WorkRequest::Write(to),
-            Piece { region, lkey: self.lkey(), is_device: false },
-            OnCompletion::Sent(op, slot),
-        );
-        self.started_with(slot, started, from)
-    }
-
-    /// Reads from the peer into `into`, which is not registered, through a send slot; returns the
-    /// region to be filled, or `None` if there is no room.
-    pub(crate) fn start_into_slot(
-        &mut self,
-        rank: usize,
-        into: Region,
-        from: Remote,
-        op: OpId,
-    ) -> Result<Option<Region>> {
-        let Some(slot) = self.free.pop() else { return Ok(None) };
-        let region = self.slab.send(slot).part(0, into.len());
-        let what = OnCompletion::Got(op, slot, into);
-        let started = self.start(
-            rank,
-            0,
-            WorkRequest::Read(from),
-            Piece { region, lkey: self.lkey(), is_device: false },
-            what,
-        );
-        self.started_with(slot, started, into)
-    }
-
-    fn started_with(
-        &mut self,
-        slot: usize,
-        started: Result<bool>,
         bytes: Region,
-    ) -> Result<Option<Region>> {
+        path: RmaDirection,
+        there: Remote,
+        op: OpId,
+    ) -> Result<bool> {
+        let Some(slot) = self.free.pop() else { return Ok(false) };
+        let region = self.slab.send(slot).part(0, bytes.len());
+        let (work, what) = match path {
+            RmaDirection::Put => {
+                region.copy_from(bytes);
+                (WorkRequest::Write(there), OnCompletion::Sent(op, slot))
+            }
+            RmaDirection::Get => (WorkRequest::Read(there), OnCompletion::Got(op, slot, bytes)),
+        };
+        let local = Piece { region, lkey: self.lkey(), is_device: false };
+        let started = self.start(rank, 0, work, local, what);
         if !matches!(started, Ok(true)) {
             self.free.push(slot);
         }
-        started.map(|started| started.then_some(bytes))
+        started
     }
 
     /// Sends all pending notes as messages of their own; returns true if no note is left.
