@@ -35,7 +35,11 @@ impl PortInfo {
             LINK_ETHERNET => "Ethernet",
             _ => "InfiniBand",
         };
-        format!("{}:{} ({layer}, {})", self.device, self.port, state(self.state))
+        format!("{} ({layer}, {})", self.label(), state(self.state))
+    }
+
+    fn label(&self) -> String {
+        format!("{}:{}", self.device, self.port)
     }
 }
 
@@ -77,14 +81,9 @@ pub fn choose_ports(
     let mut usable: Vec<&PortInfo> = Vec::new();
     for port in named(seen, wanted)? {
         if !port.unfit.is_empty() {
-            choice.passed_over.push(format!("{}:{}: {}", port.device, port.port, port.unfit));
+            choice.passed_over.push(format!("{}: {}", port.label(), port.unfit));
         } else if port.state != PORT_ACTIVE {
-            choice.passed_over.push(format!(
-                "{}:{} is {}",
-                port.device,
-                port.port,
-                state(port.state)
-            ));
+            choice.passed_over.push(format!("{} is {}", port.label(), state(port.state)));
         } else {
             usable.push(port);
         }
@@ -92,9 +91,7 @@ pub fn choose_ports(
     let infiniband = |port: &PortInfo| u32::from(port.layer) == LINK_INFINIBAND;
     if wanted.is_empty() && usable.iter().any(|port| infiniband(port)) {
         let others = usable.iter().filter(|port| !infiniband(port));
-        let why = |port: &&PortInfo| {
-            format!("{}:{} is Ethernet, others are InfiniBand", port.device, port.port)
-        };
+        let why = |port: &&PortInfo| format!("{} is Ethernet, others are InfiniBand", port.label());
         choice.passed_over.extend(others.map(why));
         usable.retain(|port| infiniband(port));
     }
