@@ -227,10 +227,8 @@ impl Sources {
             pkey_index: self.number("pkey_index", 0..=u16::MAX)?.unwrap_or(usual.pkey_index),
             depth: self.number("depth", 4..=4096)?.unwrap_or(usual.depth),
             inline: self.number("inline_bytes", 0..=1024)?.unwrap_or(usual.inline),
-            sleeps: self
-                .word("completion", COMPLETION)?
-                .map_or(usual.sleeps, |word| word == "event"),
-            reads: self.word("rendezvous", RENDEZVOUS)?.map_or(usual.reads, |word| word == "read"),
+            sleeps: self.word("completion", COMPLETION)? == Some("event"),
+            reads: self.word("rendezvous", RENDEZVOUS)? == Some("read"),
             device_memory: match self.word("device_memory", DEVICE_MEMORY)? {
                 Some("dmabuf") => Devices::Dmabuf,
                 Some("peermem") => Devices::Peermem,
@@ -248,24 +246,28 @@ impl Sources {
         })
     }
 
-    fn variable(&self, name: &str) -> Option<(String, &str)> {
-        let variable = format!("DTL_RDMA_{}", name.to_uppercase());
-        let text = self.variables.get(variable.as_str())?;
-        Some((variable, text))
-    }
-
     /// Returns the value of field `name`, parsed by `read`; returns `None` if the field is not set.
+    /// The error of a bad value names its source and the `allowed` values.
     fn text<T>(
         &self,
         name: &str,
         read: impl Fn(&str) -> Option<T>,
         allowed: &str,
     ) -> Result<Option<T>> {
-        let given = self.given.get(name).map(String::as_str);
-        let Some(text) = given.or_else(|| Some(self.variable(name)?.1)) else { return Ok(None) };
+        let variable = format!("DTL_RDMA_{}", name.to_uppercase());
+        let given = self.given.get(name);
+        let text = given.or_else(|| self.variables.get(variable.as_str()));
+        let Some(text) = text else { return Ok(None) };
         match read(text) {
-            Some(value) => Ok(Some(value)),
-            None => self.bad(name, allowed),
+            None if given.is_some() => fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "dtl_rdma_config_t.{name} is {text}: use {allowed}; DTL_RDMA_CONFIG_INIT leaves it \
+                 open"
+            ),
+            None => {
+                fail!(DTL_ERROR_INVALID_ARGUMENT, "{variable}={text}: use {allowed}; or unset it")
+            }
+            value => Ok(value),
         }
     }
 
@@ -282,21 +284,6 @@ impl Sources {
         let allowed: Vec<_> =
             words.iter().map(|(constant, word)| format!("{constant} ({word})")).collect();
         self.text(name, read, &allowed.join(", "))
-    }
-
-    /// Returns an error that names the source of a value, the value and the allowed values.
-    fn bad<T>(&self, name: &str, allowed: &str) -> Result<T> {
-        match (self.given.get(name), self.variable(name)) {
-            (Some(value), _) => fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "dtl_rdma_config_t.{name} is {value}: use {allowed}; DTL_RDMA_CONFIG_INIT leaves \
-                 it open"
-            ),
-            (None, Some((variable, value))) => {
-                fail!(DTL_ERROR_INVALID_ARGUMENT, "{variable}={value}: use {allowed}; or unset it")
-            }
-            (None, None) => fail!(DTL_ERROR_INTERNAL, "nobody has set {name}"),
-        }
     }
 }
 
