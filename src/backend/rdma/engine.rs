@@ -501,9 +501,8 @@ impl RdmaEngine {
             )
         };
         let rails: Vec<_> = self.rails.iter().map(one).collect();
-        let peers = (0..self.peers.ranks()).filter_map(|rank| self.peers.get(rank));
-        let slabs: usize =
-            peers.filter(|peer| !peer.lanes.is_empty()).map(|peer| peer.slab.region().len()).sum();
+        let peers = self.peers.values().filter(|peer| !peer.lanes.is_empty());
+        let slabs: usize = peers.map(|peer| peer.slab.region().len()).sum();
         format!(
             "{}, of which {slabs} for slots and {} for large messages{} (DTL_RDMA_CACHE_BYTES={})",
             rails.join(", "),

@@ -126,12 +126,8 @@ impl RdmaEngine {
 
     /// Returns the nanoseconds until the next check; `u64::MAX` if no work request is in flight.
     pub(crate) fn watch_due_ns(&self) -> u64 {
-        let flies = |rank| {
-            self.peers
-                .get(rank)
-                .is_some_and(|peer: &Peer| peer.lanes.iter().any(|lane| !lane.in_flight.is_empty()))
-        };
-        match (0..self.peers.ranks()).any(flies) {
+        let mut lanes = self.peers.values().flat_map(|peer| &peer.lanes);
+        match lanes.any(|lane| !lane.in_flight.is_empty()) {
             true => self.watch_at.saturating_sub(now_ns()),
             false => u64::MAX,
         }

@@ -9,7 +9,7 @@ use crate::backend::p2p_protocol::{
     WireWindows,
 };
 use crate::backend::rdma::config::Devices;
-use crate::backend::rdma::endpoint::connect::busy;
+use crate::backend::rdma::endpoint::connect::{busy, index};
 use crate::backend::rdma::endpoint::peer::ConnectStage;
 use crate::backend::rdma::endpoint::qp_state::WorkId;
 use crate::error::{Result, fail};
@@ -78,10 +78,6 @@ fn rank_of(rank: usize) -> i32 {
     i32::try_from(rank).unwrap_or(i32::MAX)
 }
 
-fn index(rank: i32) -> usize {
-    usize::try_from(rank).unwrap_or(usize::MAX)
-}
-
 impl Wire for RdmaWire {
     fn properties(&self) -> &Arc<Properties> {
         &self.properties
@@ -135,10 +131,9 @@ impl Wire for RdmaWire {
     }
 
     fn awaits(&mut self, source: i32) {
-        drop(self.with(|state| {
+        if let Some(state) = &mut self.state {
             state.awaits(source);
-            Ok(())
-        }));
+        }
     }
 
     fn memory(&self) -> Option<String> {
@@ -206,24 +201,20 @@ impl WireFrames for RdmaWire {
                     id,
                 }));
             }
-            let lost = state.lost.pop_front();
-            let lent = |rank| RxFrame {
+            Ok(state.lost.pop_front().map(|rank| RxFrame {
                 source: rank_of(rank),
                 status: DTL_ERROR_RANK_FAILURE,
                 head: [0; FRAME_WORDS],
                 bytes: Region::EMPTY,
                 id: 0,
-            };
-            Ok(lost.map(lent))
+            }))
         })
     }
 
     fn give_back(&mut self, lent: &RxFrame) {
-        let id = WorkId::of(lent.id);
-        drop(self.with(|state| {
-            state.consumed(id);
-            Ok(())
-        }));
+        if let Some(state) = &mut self.state {
+            state.consumed(WorkId::of(lent.id));
+        }
     }
 }
 

@@ -36,7 +36,7 @@ fn with_text(what: u64, why: &str) -> Vec<u64> {
     words
 }
 
-fn index(rank: i32) -> usize {
+pub(crate) fn index(rank: i32) -> usize {
     usize::try_from(rank).unwrap_or(usize::MAX)
 }
 
