@@ -129,14 +129,17 @@ impl RdmaEngine {
             }
         }
         let made = Peer::make(rank, &on, &self.config)?;
-        match self.peers.make(rank) {
-            Some(peer) => {
-                *peer = made;
-                self.connecting += 1;
-                Ok(())
-            }
-            None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a connection to rank {rank}"),
-        }
+        self.put_peer(rank, made)?;
+        self.connecting += 1;
+        Ok(())
+    }
+
+    fn put_peer(&mut self, rank: usize, made: Peer) -> Result<()> {
+        let Some(peer) = self.peers.make(rank) else {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a connection to rank {rank}");
+        };
+        *peer = made;
+        Ok(())
     }
 
     /// Connects a queue pair to itself, so that this rank's device can change elements of the
@@ -148,13 +151,7 @@ impl RdmaEngine {
             lane.queue.connect(&lane.queue.end(), &config)?;
         }
         made.stage = ConnectStage::Ready;
-        match self.peers.make(self.rank) {
-            Some(peer) => {
-                *peer = made;
-                Ok(())
-            }
-            None => fail!(DTL_ERROR_INTERNAL, "rank {} is none", self.rank),
-        }
+        self.put_peer(self.rank, made)
     }
 
     /// Polls the devices and the sockets, runs the watchdog and continues reconnections.

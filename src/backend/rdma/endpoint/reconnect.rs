@@ -245,7 +245,7 @@ impl Peer {
         let config = Config { depth: self.depth, ..config.clone() };
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(index) else { break };
-            let completions = Arc::clone(lane.queue.completions());
+            let completions = Arc::clone(&lane.queue.completions);
             let queue = QueuePair::make(&completions, &config, config.depth)?;
             if queue.inline < lane.queue.inline || queue.room < lane.queue.room {
                 return fail!(DTL_ERROR_VERBS, "its new queue pair takes less than the one before");

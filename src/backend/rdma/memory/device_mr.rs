@@ -136,10 +136,10 @@ impl Cache {
             None => rail.register(memory.region),
         };
         loop {
-            let keys = self.rails().iter().map(register).collect::<Result<Vec<_>>>();
+            let keys = self.rails.iter().map(register).collect::<Result<Vec<_>>>();
             match keys {
                 Ok(keys) => {
-                    let made = Arc::new(Registered::new(memory.region, keys));
+                    let made = Arc::new(Registered { region: memory.region, keys });
                     self.devices.put(memory.serial, bytes, Some(Arc::clone(&made)));
                     return Some(made);
                 }

@@ -17,16 +17,12 @@ use std::sync::Arc;
 
 /// Mapping that is registered on each rail.
 pub(crate) struct Registered {
-    region: Region,
-    keys: Vec<Registration>,
+    pub(super) region: Region,
+    /// Registration on each rail, by rail index.
+    pub(super) keys: Vec<Registration>,
 }
 
 impl Registered {
-    /// Creates the record of `region` with its registration on each rail, by rail index.
-    pub(crate) fn new(region: Region, keys: Vec<Registration>) -> Registered {
-        Registered { region, keys }
-    }
-
     /// Returns the local key (lkey) on a rail.
     pub(crate) fn lkey(&self, rail: usize) -> u32 {
         self.keys.get(rail).map_or(0, |keys| keys.lkey)
@@ -43,7 +39,7 @@ impl Registered {
 /// Registers a region on all rails, or on none if one fails.
 pub(crate) fn register(rails: &[Arc<Rail>], region: Region) -> Result<Registered> {
     let keys = rails.iter().map(|rail| rail.register(region)).collect::<Result<Vec<_>>>()?;
-    Ok(Registered::new(region, keys))
+    Ok(Registered { region, keys })
 }
 
 struct RegCacheEntry {
@@ -54,7 +50,7 @@ struct RegCacheEntry {
 
 /// Registration cache: memory regions of the library's allocator, kept registered on all rails.
 pub(crate) struct Cache {
-    rails: Vec<Arc<Rail>>,
+    pub(super) rails: Vec<Arc<Rail>>,
     entries: BTreeMap<usize, RegCacheEntry>,
     bytes: u64,
     limit: u64,
@@ -137,10 +133,6 @@ impl Cache {
     /// Drops one registration that is not in use; returns false if there is none.
     pub(crate) fn drop_any(&mut self) -> bool {
         self.drop_oldest() || self.devices.drop_oldest()
-    }
-
-    pub(crate) fn rails(&self) -> &[Arc<Rail>] {
-        &self.rails
     }
 
     /// Drops the least recently used idle host registration; returns false if there is none.

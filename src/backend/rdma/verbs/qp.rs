@@ -23,7 +23,7 @@ const HOPS: u8 = 64;
 /// Queue pair, one side of a reliable connection to a peer; dropped before its completion queue.
 pub(crate) struct QueuePair {
     qp: *mut Qp,
-    completions: Arc<Completions>,
+    pub(crate) completions: Arc<Completions>,
     pub(crate) number: u32,
     /// Maximum number of bytes that a work request carries inline.
     pub(crate) inline: usize,
@@ -119,7 +119,7 @@ impl QueuePair {
             };
             attr.qp_type = TYPE_RC;
             // SAFETY: the protection domain and completion queue are alive; the struct is complete.
-            let qp = unsafe { (rail.calls.ibv_create_qp)(rail.pd(), &raw mut attr) };
+            let qp = unsafe { (rail.calls.ibv_create_qp)(rail.pd, &raw mut attr) };
             if !qp.is_null() {
                 break (qp, attr.cap);
             }
@@ -159,11 +159,6 @@ impl QueuePair {
 
     fn rail(&self) -> &Arc<Rail> {
         &self.completions.rail
-    }
-
-    /// Returns the completion queue of this queue pair's work requests.
-    pub(crate) fn completions(&self) -> &Arc<Completions> {
-        &self.completions
     }
 
     /// Moves the queue pair to the error state: every work request in flight completes as failed.

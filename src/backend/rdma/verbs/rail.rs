@@ -23,7 +23,8 @@ const DEVICE_ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REM
 pub(crate) struct Rail {
     pub(crate) calls: &'static Functions,
     pub(crate) context: *mut Context,
-    pd: PdIn,
+    /// Protection domain of the registrations and queue pairs.
+    pub(crate) pd: PdIn,
     /// Channel for events of the completion queues; null if no thread ever sleeps.
     pub(crate) channel: ChannelIn,
     /// Name of the device.
@@ -213,11 +214,6 @@ impl Rail {
             return Err(last_failed("ibv_create_cq").within(&self.name));
         }
         Ok(Completions { rail: Arc::clone(self), cq })
-    }
-
-    /// Returns the protection domain in which queue pairs are created.
-    pub(crate) fn pd(&self) -> PdIn {
-        self.pd
     }
 
     /// Returns the bytes registered now, their maximum so far, and the number of registrations.
