@@ -264,10 +264,10 @@ impl Oob {
                 ConnectionStage::Connecting => one.channel.stream.peer_addr().is_ok(),
                 stage => stage == ConnectionStage::Guest,
             };
-            if self.connections.get(index).and_then(Option::as_ref).is_some_and(is_there) {
+            if self.connection(index).is_some_and(is_there) {
                 self.step(index);
             }
-            let Some(Some(one)) = self.connections.get(index) else { continue };
+            let Some(one) = self.connection(index) else { continue };
             let limit_ns = match one.stage {
                 ConnectionStage::Guest => GUEST_NS,
                 ConnectionStage::Connecting => self.attempt_ns(),
@@ -383,12 +383,7 @@ impl Oob {
     /// Handles frames on other connections of `peer`, before its end is reported.
     pub(super) fn read_others_of(&mut self, peer: i32) {
         for index in 0..self.connections.len() {
-            if self
-                .connections
-                .get(index)
-                .and_then(Option::as_ref)
-                .is_some_and(|one| one.peer == peer)
-            {
+            if self.connection(index).is_some_and(|one| one.peer == peer) {
                 self.step(index);
             }
         }
@@ -428,16 +423,10 @@ impl Oob {
         // the end nevertheless.
         drop(one.channel.stream.shutdown(Shutdown::Both));
         self.free.push(one.index);
-        let connections = &self.connections;
-        let is_there = |index: u32| {
-            connections
-                .get(index as usize)
-                .and_then(Option::as_ref)
-                .is_some_and(|other| other.peer == one.peer)
-        };
-        let own = usize::try_from(one.peer).ok().and_then(|rank| self.ranks.get_mut(rank));
-        if let Some(rank) = own {
-            rank.link = rank.link.filter(|index| is_there(*index));
+        let link = self.link(one.peer).and_then(|index| self.connection(index));
+        let is_there = link.is_some_and(|other| other.peer == one.peer);
+        if let Some(rank) = self.rank_mut(one.peer).filter(|_| !is_there) {
+            rank.link = None;
         }
     }
 

@@ -181,8 +181,8 @@ impl Oob {
     /// Queues a message to `rank`; fails if the rank has died or left, or if `bytes` is too long.
     /// Delivery is not guaranteed: see `OobEvent::Gone`.
     pub fn send(&mut self, rank: i32, bytes: &[u8]) -> Result<()> {
-        let known = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
-        let Some(known) = known.filter(|_| rank != self.rank && bytes.len() <= LONGEST) else {
+        let is_possible = rank != self.rank && bytes.len() <= LONGEST;
+        let Some(known) = self.known(rank).filter(|_| is_possible) else {
             return fail!(
                 DTL_ERROR_INTERNAL,
                 "a control message of {} bytes to rank {rank}: no such message",
@@ -286,8 +286,8 @@ impl Oob {
         }
         for number in ready.numbers().filter(|number| *number != LISTENER) {
             let index = number as u32 as usize;
-            let is_same = |one: &&Connection| u64::from(one.serial) == number >> 32;
-            if self.connections.get(index).and_then(Option::as_ref).filter(is_same).is_some() {
+            let is_same = |one: &Connection| u64::from(one.serial) == number >> 32;
+            if self.connection(index).is_some_and(is_same) {
                 self.step(index);
             }
         }
@@ -318,26 +318,30 @@ impl Oob {
         self.due_ns = self.due_ns.min(at_ns);
     }
 
+    fn known(&self, rank: i32) -> Option<&Rank> {
+        self.ranks.get(usize::try_from(rank).ok()?)
+    }
+
     fn life(&self, rank: i32) -> PeerLiveness {
-        usize::try_from(rank)
-            .ok()
-            .and_then(|rank| self.ranks.get(rank))
-            .map_or(PeerLiveness::Dead, |rank| rank.life)
+        self.known(rank).map_or(PeerLiveness::Dead, |rank| rank.life)
     }
 
     fn link(&self, rank: i32) -> Option<usize> {
-        let rank = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
-        rank.and_then(|rank| rank.link).map(|index| index as usize)
+        self.known(rank)?.link.map(|index| index as usize)
+    }
+
+    /// Returns the connection with this index, unless it is taken out of its slot.
+    fn connection(&self, index: usize) -> Option<&Connection> {
+        self.connections.get(index)?.as_ref()
     }
 
     fn rank_mut(&mut self, rank: i32) -> Option<&mut Rank> {
-        usize::try_from(rank).ok().and_then(|rank| self.ranks.get_mut(rank))
+        self.ranks.get_mut(usize::try_from(rank).ok()?)
     }
 
     fn address(&self, rank: i32) -> Address {
         let at = usize::try_from(rank).unwrap_or(usize::MAX).saturating_mul(WORDS);
-        Address::parse(
-            self.records.get(at..).and_then(|rest| rest.get(..WORDS)).unwrap_or_default(),
-        )
+        let words = self.records.get(at..).and_then(|rest| rest.get(..WORDS));
+        Address::parse(words.unwrap_or_default())
     }
 }
