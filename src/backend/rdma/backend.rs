@@ -180,8 +180,7 @@ impl RdmaOpener {
         let rails = choice.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
         let listen = Some(config.address.as_str()).filter(|address| !address.is_empty());
         let silent_ns = u64::from(config.silence_ms) * 1_000_000;
-        let (oob, words) =
-            Oob::listen(&liveness::Options { listen, silent_ns, ..liveness::Options::default() })?;
+        let (oob, words) = Oob::listen(listen, silent_ns)?;
         let record =
             alike(config, rails.len()).into_iter().chain(own_node()).chain(words).collect();
         Ok(Prepared { rails, oob, record, passed_over: choice.passed_over })

@@ -8,7 +8,7 @@
 //!
 //! The operating system closes the sockets of a process that ends, which reveals its death. Forked
 //! children do not have the sockets (`sys::os::close_on_fork`). A machine that does not respond for
-//! `Options::silent_ns` counts as failed. Only one thread at a time may call.
+//! `silent_ns` (`Oob::listen`) counts as failed. Only one thread at a time may call.
 //!
 //! In reading order:
 //! - `address`: addresses at which a rank listens
@@ -47,8 +47,6 @@ use std::time::Duration;
 pub const WORDS: usize = address::WORDS;
 /// Maximum size of a message, in bytes.
 pub const LONGEST: usize = 1000;
-/// Default of `Options::silent_ns`, in nanoseconds.
-pub const SILENT_NS: u64 = 5_000_000_000;
 /// Memory per rank in bytes, whether or not there is a connection to it.
 pub const RANK_BYTES: usize = size_of::<Rank>() + WORDS * size_of::<u64>();
 /// Additional memory per connected rank in bytes (twice that if both ranks connected at the same
@@ -61,23 +59,6 @@ const LEAVE_NS: u64 = 200_000_000;
 const NEVER: u64 = u64::MAX;
 /// Number by which the poller reports the listener.
 const LISTENER: u64 = u64::MAX;
-
-/// Options for [`Oob::listen`].
-#[derive(Clone, Copy, Debug)]
-pub struct Options<'a> {
-    /// Address or interface of this machine at which to listen; `None`: all addresses.
-    pub listen: Option<&'a str>,
-    /// Interface whose addresses other ranks should try first, such as the data network's.
-    pub near: Option<&'a str>,
-    /// Time without response after which a machine counts as failed, in nanoseconds.
-    pub silent_ns: u64,
-}
-
-impl Default for Options<'_> {
-    fn default() -> Self {
-        Options { listen: None, near: None, silent_ns: SILENT_NS }
-    }
-}
 
 /// Event that `poll` and `wait` report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,9 +120,11 @@ pub struct Oob {
 }
 
 impl Oob {
-    /// Starts to listen. Returns the control sockets and this rank's record for `set_members`.
-    pub fn listen(options: &Options<'_>) -> Result<(Oob, [u64; WORDS])> {
-        let (listener, own) = Address::listen(options.listen, options.near)?;
+    /// Starts to listen at an address or interface of this machine (`None`: at all addresses). A
+    /// machine without response for `silent_ns` nanoseconds counts as failed. Returns the control
+    /// sockets and this rank's record for `set_members`.
+    pub fn listen(named: Option<&str>, silent_ns: u64) -> Result<(Oob, [u64; WORDS])> {
+        let (listener, own) = Address::listen(named)?;
         let failed =
             |error| os_error(crate::abi::status::DTL_ERROR_BACKEND, "the control sockets", &error);
         let poller = Poller::new().map_err(failed)?;
@@ -151,7 +134,7 @@ impl Oob {
             poller,
             listener: Some(CloseOnFork::new(listener)),
             own,
-            silent: Duration::from_nanos(options.silent_ns.max(1_000_000)),
+            silent: Duration::from_nanos(silent_ns.max(1_000_000)),
             rank: 0,
             cookie: 0,
             records: Vec::new(),
