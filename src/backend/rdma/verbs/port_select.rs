@@ -9,7 +9,7 @@ use crate::sys::os::process;
 use std::path::Path;
 
 /// Directory where the kernel lists RDMA devices.
-const SYS: &str = "/sys/class/infiniband";
+pub(super) const SYS: &str = "/sys/class/infiniband";
 
 /// Port of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -275,18 +275,8 @@ fn unfit(sys: &Path, name: &str) -> String {
 const MOST_GIDS: u32 = 256;
 
 /// Returns the addresses of a port of an open device, from the first `count` entries
-/// (`gid_tbl_len`) of the port's GID table.
-pub fn gids(
-    calls: &Functions,
-    context: ContextIn,
-    device: &str,
-    port: u8,
-    count: i32,
-) -> Vec<GidInfo> {
-    gids_in(calls, context, port, count, &Path::new(SYS).join(device))
-}
-
-fn gids_in(
+/// (`gid_tbl_len`) of the port's GID table. `device` is the kernel's folder of the device.
+pub(super) fn gids(
     calls: &Functions,
     context: ContextIn,
     port: u8,

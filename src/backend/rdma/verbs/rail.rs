@@ -9,6 +9,7 @@ use crate::backend::rdma::config::{Config, Devices};
 use crate::error::{Error, Result, fail, failure};
 use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -109,7 +110,8 @@ impl Rail {
             );
         }
         check_limits(config, port, &limits, &attr)?;
-        let gids = port_select::gids(calls, context, name, port, attr.gid_tbl_len);
+        let device = Path::new(port_select::SYS).join(name);
+        let gids = port_select::gids(calls, context, port, attr.gid_tbl_len, &device);
         let gid_index = gid_index(config, port, &gids, attr.link_layer)?;
         let mut gid = Gid::default();
         // SAFETY: the context is an opened device; `gid` has room for a GID.

@@ -257,12 +257,12 @@ fn addresses_are_seen_with_their_kind_by_the_library_or_the_kernel() {
     fs::create_dir_all(&types).unwrap();
     fs::write(types.join("1"), "RoCE v2\n").unwrap();
     let context = std::ptr::null_mut();
-    let seen = gids_in(library::functions(true, true), context, 1, 1000, &folder);
+    let seen = gids(library::functions(true, true), context, 1, 1000, &folder);
     let of = |index, kind| gid(index, kind, IPV4);
     let wanted = [of(0, GidKind::InfiniBand), of(1, GidKind::RoceV1), of(2, GidKind::RoceV2)];
     assert_eq!(seen, wanted);
-    let seen = gids_in(library::functions(true, false), context, 1, 1000, &folder);
+    let seen = gids(library::functions(true, false), context, 1, 1000, &folder);
     assert_eq!(seen, [of(0, GidKind::Unknown), of(1, GidKind::RoceV2)]);
-    assert_eq!(gids_in(library::functions(true, false), context, 1, -1, &folder), []);
+    assert_eq!(gids(library::functions(true, false), context, 1, -1, &folder), []);
     fs::remove_dir_all(folder).unwrap();
 }
