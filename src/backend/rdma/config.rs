@@ -10,7 +10,6 @@ use crate::from_c;
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
 use std::collections::BTreeMap;
-use std::ffi::c_char;
 use std::fmt::Display;
 use std::mem::offset_of;
 use std::net::IpAddr;
@@ -153,9 +152,9 @@ fn take(native: Addr) -> Result<Texts> {
     for (name, text) in
         [("devices", raw.devices), ("meeting", raw.meeting), ("address", raw.address)]
     {
-        if let Some(text) = text_at(text, name)? {
-            given.insert(name, text);
-        }
+        // SAFETY: the caller of dtl_comm_open passes NULL or a NUL-terminated text.
+        let text = unsafe { from_c::text_or_null(text, &format!("dtl_rdma_config_t.{name}")) }?;
+        given.extend(text.map(|text| (name, text.to_owned())));
     }
     let numbers = [
         ("rails", raw.rails),
@@ -192,12 +191,6 @@ fn take(native: Addr) -> Result<Texts> {
         given.insert(name, word.map_or_else(|| value.to_string(), |(_, word)| (*word).to_owned()));
     }
     Ok(given)
-}
-
-fn text_at(text: *const c_char, name: &str) -> Result<Option<String>> {
-    // SAFETY: the caller of dtl_comm_open passes NULL or a NUL-terminated text.
-    let text = unsafe { from_c::text_or_null(text, &format!("dtl_rdma_config_t.{name}")) }?;
-    Ok(text.map(str::to_owned))
 }
 
 /// Sources of the configuration's values.

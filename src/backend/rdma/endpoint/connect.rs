@@ -42,7 +42,8 @@ pub(crate) fn index(rank: i32) -> usize {
 
 fn ends_of(peer: &Peer) -> Vec<u64> {
     let generation = u64::from(peer.repair.generation);
-    let mut all = vec![ENDS, generation, peer.credit_addr(), u64::from(peer.slab_key())];
+    let credits = peer.slab.credit_word(0).addr().get() as u64;
+    let mut all = vec![ENDS, generation, credits, u64::from(peer.slab_key())];
     for lane in &peer.lanes {
         let end = lane.queue.end();
         let numbers = u64::from(end.number) | u64::from(end.first_packet) << 32;

@@ -482,9 +482,4 @@ impl Peer {
         self.results = Results::default();
         self.repair = Repair::default();
     }
-
-    /// Returns the address in the local slab where the peer writes its counts of consumed messages.
-    pub(crate) fn credit_addr(&self) -> u64 {
-        self.slab.credit_word(0).addr().get() as u64
-    }
 }
