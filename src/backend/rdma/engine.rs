@@ -392,27 +392,23 @@ impl RdmaEngine {
 
     /// Sends notes and credits that no message could carry.
     fn send_pending_notes(&mut self) {
-        let mut index = 0;
-        while let Some(&rank) = self.listed.get(index) {
-            let flushed = match self.peers.get_mut(rank) {
-                Some(peer) if peer.stage != ConnectStage::Gone => peer
+        let mut listed = std::mem::take(&mut self.listed);
+        listed.retain(|&rank| {
+            let Some(peer) = self.peers.get_mut(rank) else { return false };
+            let flushed = match peer.stage {
+                ConnectStage::Gone => Ok(true),
+                _ => peer
                     .send_notes(rank)
                     .and_then(|no_notes| Ok(peer.return_credits(rank)? && no_notes)),
-                _ => Ok(true),
             };
-            match flushed {
-                Ok(true) => {}
-                Ok(false) => {
-                    index += 1;
-                    continue;
-                }
-                Err(error) => self.fail_here(rank, error),
+            let stays = matches!(flushed, Ok(false));
+            peer.is_listed = stays;
+            if let Err(error) = flushed {
+                self.fail_here(rank, error);
             }
-            self.listed.swap_remove(index);
-            if let Some(peer) = self.peers.get_mut(rank) {
-                peer.is_listed = false;
-            }
-        }
+            stays
+        });
+        self.listed = listed;
     }
 
     // ---- failed peers ----
@@ -427,16 +423,15 @@ impl RdmaEngine {
             }
         }
         for rank in std::mem::take(&mut self.failing) {
-            let why =
-                self.peers.get_mut(rank).and_then(|peer| peer.failing.clone()).unwrap_or_default();
-            self.lose(rank, &why);
+            self.lose(rank);
         }
         Ok(())
     }
 
     /// Closes the connection to `rank` and completes all its operations with the failure status.
-    fn lose(&mut self, rank: usize, why: &str) {
+    fn lose(&mut self, rank: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
+        let why = peer.failing.clone().unwrap_or_default();
         if matches!(
             peer.stage,
             ConnectStage::Asked | ConnectStage::Connected | ConnectStage::Broken
@@ -469,7 +464,7 @@ impl RdmaEngine {
         self.lost.push_back(rank);
         self.happened += 1;
         if was_known {
-            self.notify_broken(rank, why);
+            self.notify_broken(rank, &why);
         }
     }
 
