@@ -11,7 +11,7 @@
 //! If a backend exports no dma-buf of an allocation, that result is cached. If the device or the
 //! kernel rejects a registration, no further registration is tried. Both cases are logged once.
 
-use super::reg_cache::{Cache, Registered};
+use super::reg_cache::{Cache, RegTable, Registered};
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::backend::rdma::verbs::rail::Rail;
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ use crate::runtime::log;
 use crate::runtime::memory::device_only::{self, Watcher};
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::lock::Mutex;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -31,21 +31,13 @@ pub(crate) struct Registrations(Mutex<DeviceMrTable>);
 #[derive(Default)]
 struct DeviceMrTable {
     /// Registrations, by the serial number of their allocation.
-    entries: BTreeMap<u64, DeviceMrEntry>,
-    bytes: u64,
-    clock: u64,
+    known: RegTable,
+    /// Serial numbers of the allocations that cannot be registered.
+    unfit: BTreeSet<u64>,
     /// Reason why no more registrations are tried; `None` while registrations are tried.
     refusal: Option<String>,
     /// True once the log has the message that a backend exports no dma-buf.
     has_said: bool,
-}
-
-struct DeviceMrEntry {
-    /// Registration of the allocation; `None` if the allocation cannot be registered.
-    registered: Option<Arc<Registered>>,
-    bytes: u64,
-    /// Clock value of the last lookup that returned this entry.
-    used: u64,
 }
 
 impl Registrations {
@@ -59,45 +51,23 @@ impl Registrations {
 
     /// Returns the number of registered bytes of device memory.
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.lock().bytes
+        self.0.lock().known.bytes
     }
 
+    /// Returns the registration of an allocation; `Some(None)` if it cannot be registered, `None`
+    /// if that is unknown.
     pub(crate) fn find(&self, serial: u64) -> Option<Option<Arc<Registered>>> {
-        let mut known = self.0.lock();
-        known.clock += 1;
-        let now = known.clock;
-        let entry = known.entries.get_mut(&serial)?;
-        entry.used = now;
-        Some(entry.registered.clone())
-    }
-
-    fn put(&self, serial: u64, bytes: u64, registered: Option<Arc<Registered>>) {
-        let mut known = self.0.lock();
-        known.clock += 1;
-        let bytes = if registered.is_some() { bytes } else { 0 };
-        let entry = DeviceMrEntry { registered, bytes, used: known.clock };
-        known.bytes += bytes;
-        let before = known.entries.insert(serial, entry);
-        known.bytes -= before.as_ref().map_or(0, |entry| entry.bytes);
-        drop(known); // the previous entry is dropped without the lock
+        let mut table = self.0.lock();
+        match table.known.find(|all| all.get_mut(&serial)) {
+            None => table.unfit.contains(&serial).then_some(None),
+            registered => Some(registered),
+        }
     }
 
     /// Drops the least recently used idle registration; returns false if there is none.
     pub(crate) fn drop_oldest(&self) -> bool {
-        let mut known = self.0.lock();
-        let is_idle = |entry: &DeviceMrEntry| {
-            entry.registered.as_ref().is_some_and(|of| Arc::strong_count(of) == 1)
-        };
-        let idle = known.entries.iter().filter(|(_, entry)| is_idle(entry));
-        let Some(serial) = idle.min_by_key(|(_, entry)| entry.used).map(|(serial, _)| *serial)
-        else {
-            return false;
-        };
-        let gone = known.entries.remove(&serial);
-        known.bytes -= gone.as_ref().map_or(0, |entry| entry.bytes);
-        drop(known);
-        drop(gone);
-        true
+        let gone = self.0.lock().known.remove_oldest();
+        gone.is_some() // the registration is dropped without the lock
     }
 
     fn refuse(&self, why: String) {
@@ -111,10 +81,10 @@ impl Registrations {
 
 impl Watcher for Registrations {
     fn freed(&self, serial: u64) {
-        let mut known = self.0.lock();
-        let gone = known.entries.remove(&serial);
-        known.bytes -= gone.as_ref().map_or(0, |entry| entry.bytes);
-        drop(known);
+        let mut table = self.0.lock();
+        table.unfit.remove(&serial);
+        let gone = table.known.remove(serial);
+        drop(table);
         drop(gone);
     }
 }
@@ -140,7 +110,7 @@ impl Cache {
             match keys {
                 Ok(keys) => {
                     let made = Arc::new(Registered { region: memory.region, keys });
-                    self.devices.put(memory.serial, bytes, Some(Arc::clone(&made)));
+                    self.devices.0.lock().known.add(memory.serial, &made);
                     return Some(made);
                 }
                 // Registration may succeed after other registrations are dropped.
@@ -165,8 +135,11 @@ impl Cache {
     }
 
     pub(crate) fn has_no_dmabuf(&self, memory: &DeviceMemory<'_>, error: &Error) {
-        self.devices.put(memory.serial, 0, None);
-        if !std::mem::replace(&mut self.devices.0.lock().has_said, true) {
+        let mut table = self.devices.0.lock();
+        table.unfit.insert(memory.serial);
+        let has_said = std::mem::replace(&mut table.has_said, true);
+        drop(table);
+        if !has_said {
             log::warning!(
                 "rdma: messages of an allocation of {} bytes of backend {} go through host memory: \
                  no dma-buf: {}",
