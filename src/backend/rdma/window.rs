@@ -131,10 +131,10 @@ impl RdmaEngine {
         let (deadline, mut backoff) = (Deadline::after(CLOSE_NS), Backoff::new());
         let number = window.get();
         loop {
-            let mut all =
-                self.operations.iter_mut().filter_map(|(_, operation)| operation.on_window());
-            let busy = all.find(|(window, _)| *window == number);
-            drop(all);
+            let its_target = |(_, operation): (OpId, &mut RdmaOperation)| {
+                operation.on_window().filter(|(window, _)| *window == number)
+            };
+            let busy = self.operations.iter_mut().find_map(its_target);
             let Some((_, target)) = busy else { break };
             if deadline.passed() {
                 // The device must not access the buffers of a closed window any more.
@@ -144,16 +144,11 @@ impl RdmaEngine {
             backoff.pause();
         }
         // No call tests the completed operations of a closed window any more.
-        let is_over = |operation: &RdmaOperation| {
-            matches!(operation, RdmaOperation::Done(_, Some(window))
-            if *window == number)
+        let if_over = |(id, operation): (OpId, &mut RdmaOperation)| match operation {
+            RdmaOperation::Done(_, window) if *window == Some(number) => Some(id),
+            _ => None,
         };
-        let over: Vec<OpId> = self
-            .operations
-            .iter_mut()
-            .filter(|(_, operation)| is_over(operation))
-            .map(|(id, _)| id)
-            .collect();
+        let over: Vec<OpId> = self.operations.iter_mut().filter_map(if_over).collect();
         over.into_iter().for_each(|id| drop(self.operations.remove(id)));
         self.windows.retain(|known| known.number != number);
         Ok(())
