@@ -12,7 +12,7 @@ use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer};
 use crate::backend::rdma::endpoint::qp_state::{InFlightWork, Lane, OnCompletion, WatchdogState};
 use crate::backend::rdma::verbs::qp::{Piece, WorkRequest};
 use crate::error::Result;
-use crate::sys::{memory::buf::Region, sync::wait::now_ns};
+use crate::sys::sync::wait::now_ns;
 
 /// Interval of the watchdog's checks, in nanoseconds.
 const WATCH_NS: u64 = 100_000_000;
@@ -67,8 +67,7 @@ impl Peer {
     /// returns false if there is no room.
     fn mark(&mut self, rank: usize, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
-        let nothing = Piece { region: Region::EMPTY, lkey: 0, is_device: false };
-        self.start(rank, lane, WorkRequest::Write(to), nothing, OnCompletion::Mark)
+        self.start(rank, lane, WorkRequest::Write(to), Piece::EMPTY, OnCompletion::Mark)
     }
 
     /// Returns true if a lane has been silent for too long. First a signaled write is posted, and

@@ -24,7 +24,7 @@ use crate::backend::rdma::verbs::qp::{Piece, QueuePair, Remote, WorkRequest};
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 use crate::runtime::log;
-use crate::sys::{memory::buf::Region, sync::wait::now_ns};
+use crate::sys::sync::wait::now_ns;
 use std::sync::Arc;
 
 /// Maximum time, in nanoseconds, that queue pairs may take to complete their work requests.
@@ -212,12 +212,8 @@ impl Peer {
             if lane.mending.last.is_none() {
                 let number = lane.number.wrapping_add(1);
                 let id = WorkId { is_receive: false, rank, lane: index, number };
-                let (nothing, nowhere) = (
-                    Piece { region: Region::EMPTY, lkey: 0, is_device: false },
-                    Remote { addr: 0, rkey: 0 },
-                );
-                match lane.queue.start_rarely(id.word(), WorkRequest::Write(nowhere), nothing, true)
-                {
+                let nothing = WorkRequest::Write(Remote { addr: 0, rkey: 0 });
+                match lane.queue.start_rarely(id.word(), nothing, Piece::EMPTY, true) {
                     Ok(_) => lane.mending.last = Some((number, false)),
                     Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY => {}
                     Err(error) => return Err(error),

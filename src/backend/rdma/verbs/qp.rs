@@ -58,6 +58,10 @@ pub(crate) struct Piece {
     pub(crate) is_device: bool,
 }
 
+impl Piece {
+    pub(crate) const EMPTY: Piece = Piece { region: Region::EMPTY, lkey: 0, is_device: false };
+}
+
 /// Memory of the peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remote {
@@ -198,11 +202,8 @@ impl QueuePair {
         attr.pkey_index = config.pkey_index;
         attr.port_num = self.rail().port;
         attr.qp_access_flags = ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
-        self.modify(
-            &mut attr,
-            QP_STATE | QP_PKEY_INDEX | QP_PORT | QP_ACCESS_FLAGS,
-            "a new queue pair",
-        )
+        let mask = QP_STATE | QP_PKEY_INDEX | QP_PORT | QP_ACCESS_FLAGS;
+        self.modify(&mut attr, mask, "a new queue pair")
     }
 
     /// Connects the queue pair to the peer's queue pair.
