@@ -71,22 +71,20 @@ impl Comm for Arc<RdmaOpener> {
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let prepared = Config::resolve(args.native).and_then(|config| {
             let how = BootstrapMethod::parse(&config.meeting)?;
-            Ok((self.prepare(args, &config), how, config))
+            Ok((how, self.prepare(args, config)))
         });
-        let (prepared, how, config) = match prepared {
-            Ok(prepared) => prepared,
-            // The other ranks use the default method, which reports this failure to them.
-            Err(error) => (Err(error), BootstrapMethod::Auto, Config::default()),
-        };
+        // The other ranks use the default method, which reports this failure to them.
+        let (how, prepared) = prepared.unwrap_or_else(|error| (BootstrapMethod::Auto, Err(error)));
         let record = prepared.as_ref().map(|prepared| prepared.record.clone());
         let record = record.map_err(Clone::clone);
         let met = oob_exchange::allgather(&how, args, RECORD, record)?;
-        join(prepared?, met, config)
+        join(prepared?, met)
     }
 }
 
 /// Objects that a rank creates before it exchanges records with the other ranks.
 struct Prepared {
+    config: Config,
     rails: Vec<Arc<Rail>>,
     oob: Oob,
     record: Vec<u64>,
@@ -169,21 +167,21 @@ fn choose(calls: &'static Functions, config: &Config, local: u32) -> Result<Choi
 }
 
 impl RdmaOpener {
-    fn prepare(&self, args: &OpenArgs, config: &Config) -> Result<Prepared> {
+    fn prepare(&self, args: &OpenArgs, config: Config) -> Result<Prepared> {
         let calls =
             *self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
         // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
         let _places = process::occupy_standard();
-        let choice = choose(calls, config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
-        Rail::check_devices(calls, config)?;
-        let open = |(device, port): &(String, u8)| Rail::open(calls, device, *port, config);
+        let choice = choose(calls, &config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
+        Rail::check_devices(calls, &config)?;
+        let open = |(device, port): &(String, u8)| Rail::open(calls, device, *port, &config);
         let rails = choice.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
         let listen = Some(config.address.as_str()).filter(|address| !address.is_empty());
         let silent_ns = u64::from(config.silence_ms) * 1_000_000;
         let (oob, words) = Oob::listen(listen, silent_ns)?;
         let record =
-            alike(config, rails.len()).into_iter().chain(own_node()).chain(words).collect();
-        Ok(Prepared { rails, oob, record, passed_over: choice.passed_over })
+            alike(&config, rails.len()).into_iter().chain(own_node()).chain(words).collect();
+        Ok(Prepared { config, rails, oob, record, passed_over: choice.passed_over })
     }
 }
 
@@ -199,8 +197,8 @@ fn local_rank(args: &OpenArgs) -> Result<i32> {
         .unwrap_or(0))
 }
 
-fn join(prepared: Prepared, met: Records, config: Config) -> Result<Box<dyn Transport>> {
-    let Prepared { rails, mut oob, record, passed_over } = prepared;
+fn join(prepared: Prepared, met: Records) -> Result<Box<dyn Transport>> {
+    let Prepared { config, rails, mut oob, record, passed_over } = prepared;
     let own = record.get(..ALIKE).unwrap_or_default();
     let others = met.records.chunks_exact(RECORD);
     for (rank, record) in others.clone().enumerate() {

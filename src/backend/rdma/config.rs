@@ -80,34 +80,6 @@ pub const DEPTH: u32 = 16;
 /// Default of `Config::inline`, in bytes.
 pub const INLINE: u32 = 64;
 
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            devices: Vec::new(),
-            rails: 1,
-            queues: 1,
-            gid_index: None,
-            service_level: 0,
-            traffic_class: 0,
-            timeout: 20,
-            retries: 7,
-            receiver_retries: 7,
-            mtu: None,
-            pkey_index: 0,
-            depth: DEPTH,
-            inline: INLINE,
-            sleeps: false,
-            reads: false,
-            device_memory: Devices::Staged,
-            cache_bytes: 1 << 30,
-            meeting: String::from("auto"),
-            address: String::new(),
-            silence_ms: 5000,
-            reconnect_ms: 5000,
-        }
-    }
-}
-
 impl Config {
     /// Resolves each field from the caller's struct, else from the environment, else from the
     /// default. `native` is null or points to a `dtl_rdma_config_t`.
@@ -203,23 +175,20 @@ struct Sources {
 
 impl Sources {
     fn config(&self) -> Result<Config> {
-        let usual = Config::default();
         Ok(Config {
-            devices: self.text("devices", devices, DEVICES)?.unwrap_or(usual.devices),
-            rails: self.number("rails", 1..=RAILS as u32)?.unwrap_or(usual.rails),
-            queues: self.number("queues", 1..=(LANES / RAILS) as u32)?.unwrap_or(usual.queues),
-            gid_index: self.number("gid_index", 0..=255)?.or(usual.gid_index),
-            service_level: self.number("service_level", 0..=15)?.unwrap_or(usual.service_level),
-            traffic_class: self.number("traffic_class", 0..=255)?.unwrap_or(usual.traffic_class),
-            timeout: self.number("timeout", 1..=31)?.unwrap_or(usual.timeout),
-            retries: self.number("retries", 0..=7)?.unwrap_or(usual.retries),
-            receiver_retries: self
-                .number("receiver_retries", 0..=7)?
-                .unwrap_or(usual.receiver_retries),
-            mtu: self.text("mtu", mtu, "256, 512, 1024, 2048 or 4096")?.or(usual.mtu),
-            pkey_index: self.number("pkey_index", 0..=u16::MAX)?.unwrap_or(usual.pkey_index),
-            depth: self.number("depth", 4..=4096)?.unwrap_or(usual.depth),
-            inline: self.number("inline_bytes", 0..=1024)?.unwrap_or(usual.inline),
+            devices: self.text("devices", devices, DEVICES)?.unwrap_or_default(),
+            rails: self.number("rails", 1..=RAILS as u32)?.unwrap_or(1),
+            queues: self.number("queues", 1..=(LANES / RAILS) as u32)?.unwrap_or(1),
+            gid_index: self.number("gid_index", 0..=255)?,
+            service_level: self.number("service_level", 0..=15)?.unwrap_or(0),
+            traffic_class: self.number("traffic_class", 0..=255)?.unwrap_or(0),
+            timeout: self.number("timeout", 1..=31)?.unwrap_or(20),
+            retries: self.number("retries", 0..=7)?.unwrap_or(7),
+            receiver_retries: self.number("receiver_retries", 0..=7)?.unwrap_or(7),
+            mtu: self.text("mtu", mtu, "256, 512, 1024, 2048 or 4096")?,
+            pkey_index: self.number("pkey_index", 0..=u16::MAX)?.unwrap_or(0),
+            depth: self.number("depth", 4..=4096)?.unwrap_or(DEPTH),
+            inline: self.number("inline_bytes", 0..=1024)?.unwrap_or(INLINE),
             sleeps: self.word("completion", COMPLETION)? == Some("event"),
             reads: self.word("rendezvous", RENDEZVOUS)? == Some("read"),
             device_memory: match self.word("device_memory", DEVICE_MEMORY)? {
@@ -229,13 +198,13 @@ impl Sources {
             },
             cache_bytes: self
                 .text("cache_bytes", bytes, "bytes: 0, 4096, 512M, 2G …")?
-                .unwrap_or(usual.cache_bytes),
-            meeting: self.text("meeting", meeting, MEETING)?.unwrap_or(usual.meeting),
+                .unwrap_or(1 << 30),
+            meeting: self.text("meeting", meeting, MEETING)?.unwrap_or_else(|| "auto".to_owned()),
             address: self
                 .text("address", address, "an IP address or the name of a network interface")?
-                .unwrap_or(usual.address),
-            silence_ms: self.number("silence_ms", 100..=600_000)?.unwrap_or(usual.silence_ms),
-            reconnect_ms: self.number("reconnect_ms", 0..=600_000)?.unwrap_or(usual.reconnect_ms),
+                .unwrap_or_default(),
+            silence_ms: self.number("silence_ms", 100..=600_000)?.unwrap_or(5000),
+            reconnect_ms: self.number("reconnect_ms", 0..=600_000)?.unwrap_or(5000),
         })
     }
 
