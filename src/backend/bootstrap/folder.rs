@@ -13,7 +13,7 @@ use super::absence::{ArrivalDeadline, GRACE_NS, LINGER_NS, OpenRequest};
 use super::records::{RankRecord, bytes_of, decode, encode, failure, words_of};
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
-use crate::error::{Error, Result, failure};
+use crate::error::{Error, Result, fail, failure};
 use crate::sys::{
     os::{dl, process},
     sync::wait::Deadline,
@@ -288,12 +288,11 @@ impl<'a> FolderRoot<'a> {
         let opening = self.place.opening;
         let mut pause = Pause::new();
         let outcome = loop {
-            let is_replaced = self.look();
-            let missing: Vec<usize> =
-                (0..opening.size).filter(|rank| self.is_missing(*rank)).collect();
-            if let Some(error) = is_replaced {
+            if let Err(error) = self.look() {
                 break Err(error);
             }
+            let missing: Vec<usize> =
+                (0..opening.size).filter(|rank| self.is_missing(*rank)).collect();
             let at = format!(" at {}", self.place.shown());
             let absent =
                 |ranks: &[usize]| opening.absent(ranks, [&at, " or another place to meet", ""]);
@@ -311,15 +310,15 @@ impl<'a> FolderRoot<'a> {
     }
 
     /// Reads new contributions. Returns an error if another process has become rank 0.
-    fn look(&mut self) -> Option<Error> {
+    fn look(&mut self) -> Result<()> {
         let own = self.place.own;
         if self.place.read(INVITATION).is_some_and(|words| words.first() != Some(&own)) {
-            return Some(failure!(
+            return fail!(
                 DTL_ERROR_ALREADY_EXISTS,
                 "another process is rank 0 of this job in {}; give each job a name of its own, \
                  or another folder",
                 self.place.shown()
-            ));
+            );
         }
         let prefix = format!("{own:016x}-");
         for name in self.names() {
@@ -332,7 +331,7 @@ impl<'a> FolderRoot<'a> {
                 self.attendance.shorten(0);
             }
         }
-        None
+        Ok(())
     }
 
     fn seat(&mut self, rank: usize, name: &str) {
