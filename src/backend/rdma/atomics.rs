@@ -30,7 +30,7 @@ use crate::backend::rdma::endpoint::connect::busy;
 use crate::backend::rdma::endpoint::peer::Peer;
 use crate::backend::rdma::endpoint::qp_state::{InFlightWork, OnCompletion};
 use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
-use crate::backend::rdma::verbs::qp::{Piece, Remote};
+use crate::backend::rdma::verbs::qp::Piece;
 use crate::error::Result;
 use crate::runtime::component::{Completion, OpId, Swap, TargetRange};
 use crate::sys::compute::elements;
@@ -95,14 +95,13 @@ impl RdmaEngine {
         how: AtomicKind,
         (from, result): (Region, Region),
     ) -> Result<OpId> {
-        let (target, place) = self.place(window, to)?;
+        let (target, at) = self.place(window, to)?;
         self.reach(target)?;
         let Some(peer) = self.peers.get_mut(target) else { return Err(busy()) };
-        let elements = place.addr..place.addr + to.len as u64;
+        let elements = at.addr..at.addr + to.len as u64;
         if !peer.results.admits(&elements) {
             return Err(busy());
         }
-        let at = Remote { addr: place.addr, rkey: place.keys.first().copied().unwrap_or(0) };
         let (window, count) = (window.get(), to.len / ELEMENT);
         let atomic = Atomic { target, window, at, how, from, result, count, begun: 0, over: 0 };
         let op = self.operations.add(RdmaOperation::Atomic(atomic))?;

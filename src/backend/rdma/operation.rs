@@ -2,7 +2,7 @@
 
 use super::atomic_op::Atomic;
 use super::protocol::eager_slots::Note;
-use super::window_memory::RemoteRegion;
+use super::verbs::qp::Remote;
 use crate::backend::op_table::Operations;
 use crate::backend::rdma::memory::reg_cache::Registered;
 use crate::runtime::component::{Completion, HostShadow, OpId};
@@ -88,7 +88,7 @@ pub(crate) struct OneSided {
     pub(crate) target: usize,
     pub(crate) window: usize,
     /// Remote memory that is written (put) or read (get).
-    pub(crate) place: RemoteRegion,
+    pub(crate) place: Remote,
     pub(crate) local: Region,
     pub(crate) path: RmaDirection,
     pub(crate) begun: usize,

@@ -7,7 +7,7 @@
 
 use super::engine::RdmaEngine;
 use super::operation::{OneSided, RdmaOperation, RmaDirection};
-use super::window_memory::{RdmaWindow, RemoteRegion};
+use super::window_memory::RdmaWindow;
 use super::wire::{COMPLETED, RdmaWire};
 use crate::abi::word::dtl_dtype_t;
 use crate::backend::p2p_protocol::{Change, WireWindows};
@@ -52,12 +52,10 @@ impl RdmaEngine {
     }
 
     /// Returns the target rank and the remote memory of the range `spot`.
-    pub(crate) fn place(&self, window: Addr, spot: TargetRange) -> Result<(usize, RemoteRegion)> {
+    pub(crate) fn place(&self, window: Addr, spot: TargetRange) -> Result<(usize, Remote)> {
         let target = usize::try_from(spot.target).unwrap_or(usize::MAX);
         match self.window(window)?.remotes.get(target).copied().flatten() {
-            Some(place) => {
-                Ok((target, RemoteRegion { addr: place.addr + spot.offset as u64, ..place }))
-            }
+            Some(place) => Ok((target, Remote { addr: place.addr + spot.offset as u64, ..place })),
             None => fail!(DTL_ERROR_INTERNAL, "the memory of rank {target} is not known"),
         }
     }
@@ -96,10 +94,7 @@ impl RdmaEngine {
         let Some(peer) = self.peers.get_mut(one.target) else { return Ok(true) };
         while one.begun < one.local.len() {
             let rest = one.local.part(one.begun, usize::MAX);
-            let to = Remote {
-                addr: one.place.addr + one.begun as u64,
-                rkey: one.place.keys.first().copied().unwrap_or(0),
-            };
+            let to = Remote { addr: one.place.addr + one.begun as u64, ..one.place };
             let is_put = one.path == RmaDirection::Put;
             let direct = match &one.hold {
                 Some(hold) => Some((rest.part(0, longest), hold.lkey(0))),
@@ -161,17 +156,16 @@ impl WireWindows for RdmaWire {
     }
 
     fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()> {
-        let (Ok(rank), Some(&[addr, low, high])) =
-            (usize::try_from(rank), key.first_chunk::<KEY>())
+        let (Ok(rank), Some(&[addr, keys, _])) = (usize::try_from(rank), key.first_chunk::<KEY>())
         else {
             return fail!(DTL_ERROR_INTERNAL, "a key of {bytes} bytes for rank {rank}");
         };
-        let keys = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32];
+        let rkey = keys as u32; // of the first rail
         self.with(|state| {
             let number = window.get();
             let of = state.windows.iter_mut().find(|known| known.number == number);
             if let Some(place) = of.and_then(|of| of.remotes.get_mut(rank)) {
-                *place = Some(RemoteRegion { addr, keys });
+                *place = Some(Remote { addr, rkey });
             }
             Ok(())
         })

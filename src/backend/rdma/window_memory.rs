@@ -1,7 +1,7 @@
 //! Memory of the ranks of an open window (`window`).
 
 use super::memory::reg_cache::Registered;
-use super::protocol::eager_slots::RAILS;
+use super::verbs::qp::Remote;
 use crate::sys::memory::buf::Region;
 
 /// Open window.
@@ -10,13 +10,6 @@ pub(crate) struct RdmaWindow {
     pub(crate) memory: Region,
     #[allow(dead_code, reason = "keeps its memory registered")]
     pub(crate) registered: Option<Registered>,
-    /// Memory of the other ranks, by rank.
-    pub(crate) remotes: Vec<Option<RemoteRegion>>,
-}
-
-/// Window memory of a rank.
-#[derive(Clone, Copy)]
-pub(crate) struct RemoteRegion {
-    pub(crate) addr: u64,
-    pub(crate) keys: [u32; RAILS],
+    /// Memory of the other ranks, by rank, with its key on the first rail.
+    pub(crate) remotes: Vec<Option<Remote>>,
 }

@@ -5,6 +5,7 @@ use super::errors::{call_failed, last_failed};
 use super::functions::*;
 use super::port_select::{self, GidInfo};
 use super::types::*;
+use crate::abi::status::{DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_UNAVAILABLE};
 use crate::backend::rdma::config::{Config, Devices};
 use crate::error::{Error, Result, fail, failure};
 use crate::sys::memory::buf::Region;
@@ -64,10 +65,7 @@ impl Rail {
         port: u8,
         config: &Config,
     ) -> Result<Arc<Rail>> {
-        let list = match DeviceList::get(calls) {
-            Ok(list) => list,
-            Err(why) => return fail!(DTL_ERROR_UNAVAILABLE, "{why}"),
-        };
+        let list = DeviceList::get(calls).map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
         let devices = list.devices();
         let Some((device, name)) = devices.into_iter().find(|(_, name)| *name == device) else {
             return fail!(DTL_ERROR_UNAVAILABLE, "there is no RDMA device \"{device}\" any more");
@@ -310,7 +308,7 @@ fn gid_index(config: &Config, port: u8, gids: &[GidInfo], layer: u8) -> Result<u
 
 fn no_dmabuf() -> Error {
     Error::new(
-        crate::abi::status::DTL_ERROR_NOT_SUPPORTED,
+        DTL_ERROR_NOT_SUPPORTED,
         "device_memory (DTL_RDMA_DEVICE_MEMORY) is dmabuf, and this libibverbs.so.1 has no \
          ibv_reg_dmabuf_mr: use rdma-core 34 or newer, or DTL_RDMA_STAGED (staged)",
     )
