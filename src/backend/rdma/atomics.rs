@@ -23,17 +23,13 @@ use super::engine::RdmaEngine;
 use super::operation::RdmaOperation;
 use super::rndv::done;
 use crate::abi::status::DTL_ERROR_CONNECTION_LOST;
-use crate::abi::word::dtl_dtype_t;
 use crate::backend::op_table::Operations;
-use crate::backend::p2p_protocol::Change;
 use crate::backend::rdma::endpoint::connect::busy;
 use crate::backend::rdma::endpoint::peer::Peer;
 use crate::backend::rdma::endpoint::qp_state::{InFlightWork, OnCompletion};
-use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
 use crate::backend::rdma::verbs::qp::Piece;
 use crate::error::Result;
-use crate::runtime::component::{Completion, OpId, Swap, TargetRange};
-use crate::sys::compute::elements;
+use crate::runtime::component::{Completion, OpId, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
 
 impl Peer {
@@ -62,33 +58,7 @@ impl Peer {
 }
 
 impl RdmaEngine {
-    /// Returns true if devices execute all operations on elements of `dtype` in this rank's memory.
-    pub(crate) fn has_atomics(&self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
-        let memory = self.window(window)?.memory;
-        let is_able = self.rails.first().is_some_and(|rail| {
-            let limits = &rail.limits;
-            limits.atomic_cap != ATOMIC_NONE
-                && limits.max_qp_rd_atom > 0
-                && limits.max_qp_init_rd_atom > 0
-        });
-        let is_aligned = memory.is_empty() || memory.addr().get() % ELEMENT == 0;
-        Ok(is_able && is_aligned && elements::dtype_size(dtype) == Some(ELEMENT))
-    }
-
-    pub(crate) fn accumulate(&mut self, window: Addr, change: &Change) -> Result<OpId> {
-        self.begin_atomic(window, change.to, AtomicKind::of(change)?, (change.from, change.result))
-    }
-
-    pub(crate) fn compare_and_swap(
-        &mut self,
-        window: Addr,
-        swap: Swap,
-        to: TargetRange,
-    ) -> Result<OpId> {
-        self.begin_atomic(window, to, AtomicKind::Swap(swap.expected), (swap.value, swap.result))
-    }
-
-    fn begin_atomic(
+    pub(crate) fn begin_atomic(
         &mut self,
         window: Addr,
         to: TargetRange,

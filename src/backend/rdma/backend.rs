@@ -7,7 +7,6 @@ use super::verbs::discovery;
 use super::verbs::functions::Functions;
 use super::verbs::port_select::{self, Choice};
 use super::verbs::rail::Rail;
-use super::wire::RdmaWire;
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::backend::bootstrap::liveness::{self, Oob};
@@ -212,17 +211,13 @@ fn join(prepared: Prepared, met: Records) -> Result<Box<dyn Transport>> {
     if !passed_over.is_empty() {
         crate::runtime::log::debug!("rdma: passed over {}", passed_over.join("; "));
     }
-    let size = usize::try_from(met.size).unwrap_or(1);
-    let description = describe(&rails, &config);
-    let rank = usize::try_from(met.rank).unwrap_or(0);
     let bell = if config.sleeps { Some(events::bell(&rails, &oob)?) } else { None };
-    let state = RdmaEngine::new(rank, size, rails, (oob, bell), config);
-    let properties = Arc::new(Properties {
+    let properties = Properties {
         answers_late: true, // Both ranks re-establish a broken connection.
         is_oversubscribed,
-        ..Properties::new(met.rank, met.size, description)
-    });
-    p2p_protocol::open(Box::new(RdmaWire { properties, state: Some(state) }))
+        ..Properties::new(met.rank, met.size, describe(&rails, &config))
+    };
+    p2p_protocol::open(Box::new(RdmaEngine::new(properties, rails, (oob, bell), config)))
 }
 
 /// Returns a record's words for this rank's node and the processors that the rank may use.

@@ -18,7 +18,7 @@ use crate::backend::rdma::verbs::functions::*;
 use crate::backend::rdma::verbs::rail::{Completions, Rail};
 use crate::backend::rdma::verbs::types::Wc;
 use crate::error::{Error, Result, fail, failure};
-use crate::runtime::component::{Completion, OpId};
+use crate::runtime::component::{Completion, OpId, Properties};
 use crate::sys::memory::buf::Region;
 use crate::sys::os::poller::Poller;
 use std::collections::VecDeque;
@@ -50,6 +50,7 @@ pub(crate) struct PendingFrame {
 
 /// State of an rdma communicator, and its progress engine. One thread at a time calls its methods.
 pub(crate) struct RdmaEngine {
+    pub(crate) properties: Arc<Properties>,
     pub(crate) rank: usize,
     pub(crate) config: Config,
     pub(crate) rails: Vec<Arc<Rail>>,
@@ -91,19 +92,19 @@ pub(crate) struct RdmaEngine {
 
 impl RdmaEngine {
     pub(crate) fn new(
-        rank: usize,
-        size: usize,
+        properties: Properties,
         rails: Vec<Arc<Rail>>,
         (oob, bell): (Oob, Option<Arc<Poller>>),
         config: Config,
     ) -> RdmaEngine {
         let cache = Cache::new(&rails, config.cache_bytes);
         RdmaEngine {
-            rank,
+            rank: usize::try_from(properties.rank).unwrap_or(0),
+            peers: PeerMap::new(usize::try_from(properties.size).unwrap_or(1)),
+            properties: Arc::new(properties),
             config,
             rails,
             polling: CqSet::new(),
-            peers: PeerMap::new(size),
             operations: Operations::new(),
             arrived: VecDeque::new(),
             spent: Vec::new(),
@@ -470,12 +471,12 @@ impl RdmaEngine {
 
     /// Creates the error of an operation on a failed peer.
     pub(crate) fn is_gone(&self, rank: usize) -> Error {
-        let text = self.why_gone(rank).unwrap_or_else(|| format!("rank {rank} is gone"));
+        let text = self.reason_gone(rank).unwrap_or_else(|| format!("rank {rank} is gone"));
         Error::new(self.gone_status(rank), text)
     }
 
     /// Returns the reason of the failure of `rank`; returns `None` if the rank has not failed.
-    pub(crate) fn why_gone(&self, rank: usize) -> Option<String> {
+    pub(crate) fn reason_gone(&self, rank: usize) -> Option<String> {
         let peer = self.peers.get(rank).filter(|peer| peer.stage == ConnectStage::Gone);
         peer.and_then(|peer| peer.failing.as_deref()).map(|why| format!("rank {rank}: {why}"))
     }
@@ -487,7 +488,7 @@ impl RdmaEngine {
     }
 
     /// Returns a readable report of the memory that is and was registered.
-    pub(crate) fn memory(&self) -> String {
+    pub(crate) fn memory_text(&self) -> String {
         let one = |rail: &Arc<Rail>| {
             let [now, most, times] = rail.memory();
             format!(

@@ -1,8 +1,9 @@
 //! Asynchronous events of a device: a completion queue has an entry, which wakes a sleeping thread;
 //! or a port, a queue pair or the device has failed.
 //!
-//! A waiting thread calls `RdmaEngine::doze` with the lock held. That call consumes earlier events,
-//! arms the completion queues and then polls them once more, so no completion in between is lost.
+//! A waiting thread calls `RdmaEngine::sleep_mode` with the lock held. That call consumes earlier
+//! events, arms the completion queues and then polls them once more, so no completion in between is
+//! lost.
 //! The thread sleeps without the lock, on one poller for the descriptors of the completion queues,
 //! of the devices and of the control sockets.
 
@@ -132,7 +133,7 @@ impl RdmaEngine {
     /// Prepares a thread to sleep: arms the completion queues, polls once more, and returns the
     /// poller to sleep on. Returns `SleepMode::No` while an operation waits for room, for which
     /// there is no event, or for a point in time.
-    pub(crate) fn doze(&mut self, seen: &mut u64) -> Result<SleepMode> {
+    pub(crate) fn sleep_mode(&mut self, seen: &mut u64) -> Result<SleepMode> {
         let Some(bell) = self.bell.as_ref().map(Arc::clone) else { return Ok(SleepMode::No) };
         if !self.unfinished.is_empty() || !self.listed.is_empty() || !self.mending.is_empty() {
             return Ok(SleepMode::No);

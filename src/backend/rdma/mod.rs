@@ -43,7 +43,7 @@ use super::bootstrap::liveness;
 use super::{p2p_protocol, peer_map};
 
 /// Bytes of memory of a communicator without ranks, excluding memory that libibverbs allocates.
-pub const FIXED_BYTES: usize = p2p_protocol::LENT_FIXED_BYTES + size_of::<wire::RdmaWire>();
+pub const FIXED_BYTES: usize = p2p_protocol::LENT_FIXED_BYTES + size_of::<engine::RdmaEngine>();
 /// Bytes of memory per rank, with or without messages. No part of this memory is registered, and
 /// the device has no object for such a rank.
 pub const RANK_BYTES: usize =

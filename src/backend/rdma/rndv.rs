@@ -41,7 +41,8 @@ fn take(list: &mut Vec<(u32, OpId)>, word: u32) -> Option<OpId> {
 impl RdmaEngine {
     // ---- start of operations ----
 
-    /// Posts the receive of a payload; announces a registered buffer to the sender.
+    /// Posts the receive of a payload; announces a registered buffer to the sender. BUSY while the
+    /// connection is established.
     pub(crate) fn receive_payload(
         &mut self,
         host: Region,
@@ -49,6 +50,7 @@ impl RdmaEngine {
         rank: usize,
         word: u32,
     ) -> Result<OpId> {
+        self.reach(rank)?;
         let place = place_of(host, shadow);
         let hold = if self.config.reads { None } else { self.cache.hold_of(host, shadow) };
         let note = hold.as_ref().map(|hold| note_of(NoteKind::Landing, word, place, hold));
@@ -65,7 +67,7 @@ impl RdmaEngine {
         Ok(op)
     }
 
-    /// Sends a payload that its receiver has agreed to.
+    /// Sends a payload that its receiver has agreed to. BUSY while the connection is established.
     pub(crate) fn send_payload(
         &mut self,
         host: Region,
@@ -73,6 +75,7 @@ impl RdmaEngine {
         rank: usize,
         word: u32,
     ) -> Result<OpId> {
+        self.reach(rank)?;
         let place = place_of(host, shadow);
         let landing = self.peers.get_mut(rank).and_then(|peer| {
             let at = peer.landings.iter().position(|note| note.word == word)?;

@@ -5,19 +5,22 @@
 //! has acknowledged all of it, so a flush requests nothing. Accumulate operations on elements of 8
 //! bytes are in `atomics`; the library executes all others by active messages.
 
+use super::atomic_op::{AtomicKind, ELEMENT};
 use super::engine::RdmaEngine;
 use super::operation::{OneSided, RdmaOperation, RmaDirection};
 use super::window_memory::RdmaWindow;
-use super::wire::{COMPLETED, RdmaWire};
+use super::wire::COMPLETED;
 use crate::abi::word::dtl_dtype_t;
 use crate::backend::p2p_protocol::{Change, WireWindows};
 use crate::backend::rdma::endpoint::qp_state::OnCompletion;
 use crate::backend::rdma::memory::reg_cache::{self, Registered};
 use crate::backend::rdma::protocol::eager_slots::{RAILS, SLOT};
+use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
 use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
 use crate::error::{Result, fail};
 use crate::runtime::component::{OpId, Swap, TargetRange};
 use crate::sys::{
+    compute::elements,
     memory::buf::{Addr, Region},
     sync::wait::{Backoff, Deadline},
 };
@@ -37,18 +40,6 @@ impl RdmaEngine {
             Some(window) => Ok(window),
             None => fail!(DTL_ERROR_INTERNAL, "no window {} is open", window.get()),
         }
-    }
-
-    fn open_window(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)> {
-        let registered =
-            if memory.is_empty() { None } else { Some(reg_cache::register(&self.rails, memory)?) };
-        let [a, b, c, d] = registered.as_ref().map_or([0; RAILS], Registered::rkeys).map(u64::from);
-        let words: [u64; KEY] = [memory.addr().get() as u64, a | b << 32, c | d << 32];
-        self.last_window += 1;
-        let number = self.last_window;
-        let remotes = vec![None; self.peers.ranks()];
-        self.windows.push(RdmaWindow { number, memory, registered, remotes });
-        Ok((handle(number), words.iter().flat_map(|word| word.to_ne_bytes()).collect()))
     }
 
     /// Returns the target rank and the remote memory of the range `spot`.
@@ -121,8 +112,35 @@ impl RdmaEngine {
         }
         Ok(true)
     }
+}
 
-    fn close_window(&mut self, window: Addr) -> Result<()> {
+impl WireWindows for RdmaEngine {
+    fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)> {
+        let registered =
+            if memory.is_empty() { None } else { Some(reg_cache::register(&self.rails, memory)?) };
+        let [a, b, c, d] = registered.as_ref().map_or([0; RAILS], Registered::rkeys).map(u64::from);
+        let words: [u64; KEY] = [memory.addr().get() as u64, a | b << 32, c | d << 32];
+        self.last_window += 1;
+        let number = self.last_window;
+        let remotes = vec![None; self.peers.ranks()];
+        self.windows.push(RdmaWindow { number, memory, registered, remotes });
+        Ok((handle(number), words.iter().flat_map(|word| word.to_ne_bytes()).collect()))
+    }
+
+    fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()> {
+        let (Ok(rank), Some(&[addr, keys, _])) = (usize::try_from(rank), key.first_chunk::<KEY>())
+        else {
+            return fail!(DTL_ERROR_INTERNAL, "a key of {bytes} bytes for rank {rank}");
+        };
+        let rkey = keys as u32; // of the first rail
+        let of = self.windows.iter_mut().find(|known| known.number == window.get());
+        if let Some(place) = of.and_then(|of| of.remotes.get_mut(rank)) {
+            *place = Some(Remote { addr, rkey });
+        }
+        Ok(())
+    }
+
+    fn destroy(&mut self, window: Addr) -> Result<()> {
         let (deadline, mut backoff) = (Deadline::after(CLOSE_NS), Backoff::new());
         let number = window.get();
         loop {
@@ -148,54 +166,38 @@ impl RdmaEngine {
         self.windows.retain(|known| known.number != number);
         Ok(())
     }
-}
-
-impl WireWindows for RdmaWire {
-    fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)> {
-        self.with(|state| state.open_window(memory))
-    }
-
-    fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()> {
-        let (Ok(rank), Some(&[addr, keys, _])) = (usize::try_from(rank), key.first_chunk::<KEY>())
-        else {
-            return fail!(DTL_ERROR_INTERNAL, "a key of {bytes} bytes for rank {rank}");
-        };
-        let rkey = keys as u32; // of the first rail
-        self.with(|state| {
-            let number = window.get();
-            let of = state.windows.iter_mut().find(|known| known.number == number);
-            if let Some(place) = of.and_then(|of| of.remotes.get_mut(rank)) {
-                *place = Some(Remote { addr, rkey });
-            }
-            Ok(())
-        })
-    }
-
-    fn destroy(&mut self, window: Addr) -> Result<()> {
-        self.with(|state| state.close_window(window))
-    }
 
     fn put(&mut self, window: Addr, from: Region, to: TargetRange) -> Result<OpId> {
-        self.with(|state| state.copy(window, from, to, RmaDirection::Put))
+        self.copy(window, from, to, RmaDirection::Put)
     }
 
     fn get(&mut self, window: Addr, into: Region, from: TargetRange) -> Result<OpId> {
-        self.with(|state| state.copy(window, into, from, RmaDirection::Get))
+        self.copy(window, into, from, RmaDirection::Get)
     }
 
     fn flush(&mut self, _window: Addr, _target: i32) -> Result<OpId> {
         Ok(COMPLETED)
     }
 
+    /// Returns true if devices execute all operations on elements of `dtype` in this rank's memory.
     fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
-        self.with(|state| state.has_atomics(window, dtype))
+        let memory = self.window(window)?.memory;
+        let is_able = self.rails.first().is_some_and(|rail| {
+            let limits = &rail.limits;
+            limits.atomic_cap != ATOMIC_NONE
+                && limits.max_qp_rd_atom > 0
+                && limits.max_qp_init_rd_atom > 0
+        });
+        let is_aligned = memory.is_empty() || memory.addr().get() % ELEMENT == 0;
+        Ok(is_able && is_aligned && elements::dtype_size(dtype) == Some(ELEMENT))
     }
 
     fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId> {
-        self.with(|state| state.accumulate(window, &change))
+        let how = AtomicKind::of(&change)?;
+        self.begin_atomic(window, change.to, how, (change.from, change.result))
     }
 
     fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: TargetRange) -> Result<OpId> {
-        self.with(|state| state.compare_and_swap(window, swap, to))
+        self.begin_atomic(window, to, AtomicKind::Swap(swap.expected), (swap.value, swap.result))
     }
 }

@@ -4,7 +4,6 @@
 //! long time. `reconnect` repeats these steps for a broken connection.
 
 use super::peer::{ConnectStage, Peer};
-use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_ERROR_BUSY;
 use crate::backend::bootstrap::liveness::{LONGEST, OobEvent};
 use crate::backend::bootstrap::records::{bytes_of, text_of, text_words, words_of};
@@ -83,16 +82,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Starts failure detection for the awaited rank `source`, or for all with DTL_ANY_SOURCE.
-    pub(crate) fn awaits(&mut self, source: i32) {
-        if source == DTL_ANY_SOURCE {
-            self.oob.awaits_any(self.happened);
-        } else if self.stage(index(source)) == ConnectStage::None {
-            self.oob.awaits(source);
-        }
-    }
-
-    fn stage(&self, rank: usize) -> ConnectStage {
+    pub(crate) fn stage(&self, rank: usize) -> ConnectStage {
         self.peers.get(rank).map_or(ConnectStage::None, |peer| peer.stage)
     }
 
