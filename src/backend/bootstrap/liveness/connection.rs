@@ -197,8 +197,7 @@ impl Oob {
     /// Accepts all pending connections.
     pub(super) fn admit(&mut self) {
         loop {
-            let Some(listener) = &self.listener else { return };
-            match tcp::accept(listener) {
+            match tcp::accept(&self.listener) {
                 Ok(None) => return,
                 Ok(Some((stream, _))) => {
                     self.is_short = false;
@@ -217,7 +216,7 @@ impl Oob {
                              descriptors are short raise the limit (ulimit -n)"
                         );
                     }
-                    self.poller.remove(listener.as_fd());
+                    self.poller.remove(self.listener.as_fd());
                     self.accept_at = now_ns().saturating_add(PAUSE_NS);
                     return self.alarm(self.accept_at);
                 }
@@ -230,10 +229,8 @@ impl Oob {
             return self.alarm(self.accept_at);
         }
         self.accept_at = super::NEVER;
-        if let Some(listener) = &self.listener {
-            // Fails if the listener is in the poller already.
-            drop(self.poller.add(listener.as_fd(), LISTENER, Interest::Reading));
-        }
+        // Fails if the listener is in the poller already.
+        drop(self.poller.add(self.listener.as_fd(), LISTENER, Interest::Reading));
     }
 
     fn make_room_for_guest(&mut self) {

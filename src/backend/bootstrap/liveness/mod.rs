@@ -93,7 +93,7 @@ enum PeerLiveness {
 /// like a death.
 pub struct Oob {
     poller: Poller,
-    listener: Option<CloseOnFork<TcpListener>>,
+    listener: CloseOnFork<TcpListener>,
     own: Address,
     silent: Duration,
     rank: i32,
@@ -132,7 +132,7 @@ impl Oob {
         let words = own.words();
         let oob = Oob {
             poller,
-            listener: Some(CloseOnFork::new(listener)),
+            listener: CloseOnFork::new(listener),
             own,
             silent: Duration::from_nanos(silent_ns.max(1_000_000)),
             rank: 0,
@@ -223,11 +223,11 @@ impl Oob {
         }
     }
 
-    /// Sends a farewell to the other ranks and closes all sockets; blocks for at most about 0.2 s.
-    /// The caller must then only drop the value.
+    /// Sends a farewell to the other ranks and closes all connections; blocks for at most about
+    /// 0.2 s. The caller must then only drop the value.
     pub fn leave(&mut self) {
         if std::mem::replace(&mut self.is_leaving, true) || self.ranks.len() < 2 {
-            return self.close();
+            return;
         }
         self.turn(0); // what is known by now is sent with the farewell
         self.send_farewell();
@@ -235,7 +235,9 @@ impl Oob {
         while self.has_more_to_write() && !deadline.passed() {
             self.turn(deadline.left_ns().min(LEAVE_NS / 10));
         }
-        self.close();
+        for one in std::mem::take(&mut self.connections).into_iter().flatten() {
+            self.discard(one);
+        }
     }
 
     fn has_more_to_write(&self) -> bool {
@@ -246,21 +248,10 @@ impl Oob {
         self.connections.iter().flatten().any(goes)
     }
 
-    fn close(&mut self) {
-        for one in std::mem::take(&mut self.connections).into_iter().flatten() {
-            self.discard(one);
-        }
-        if let Some(listener) = self.listener.take() {
-            self.poller.remove(listener.as_fd());
-        }
-        (self.ranks, self.due_ns) = (Vec::new(), NEVER);
-        (self.ring, self.awaited) = (HeartbeatRing::new(), LivenessWaits::new());
-    }
-
     /// Polls all sockets once, for at most `timeout_ns`, and handles their events.
     fn turn(&mut self, timeout_ns: u64) {
         if self.ranks.is_empty() {
-            return; // before `set_members`, or after `leave`
+            return; // before `set_members`
         }
         let ready = self.poller.ready(timeout_ns.min(self.due_in_ns()));
         // Accept first: an accepted rank may be one that is suspected.
