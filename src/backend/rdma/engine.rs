@@ -160,7 +160,8 @@ impl RdmaEngine {
     /// Polls and handles up to `BATCHES` batches of queue `index`; returns true if there were any.
     fn take_from(&mut self, index: usize) -> Result<bool> {
         for before in 0..BATCHES {
-            let count = self.polling.take(index)?;
+            let Some(queue) = self.polling.queues.get(index) else { return Ok(false) };
+            let count = queue.completions.poll(&mut self.polling.batch)?;
             for at in 0..count {
                 let Some(entry) = self.polling.batch.get(at).copied() else { break };
                 self.completed(&entry);

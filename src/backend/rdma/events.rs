@@ -142,7 +142,7 @@ impl RdmaEngine {
             self.look_at_devices();
             self.look_around();
             self.rails.iter().for_each(|rail| rail.take_told());
-            self.polling.queues().try_for_each(Completions::arm)?;
+            self.polling.queues.iter().try_for_each(|queue| queue.completions.arm())?;
             self.progress()?;
         }
         if *seen != self.happened || !self.arrived.is_empty() || !self.lost.is_empty() {
