@@ -279,13 +279,7 @@ impl Peer {
         }
         let Some(slot) = self.free.pop() else { return Ok(false) };
         let consumed = self.lanes.first().map_or(0, |lane| lane.consumed);
-        let message = EagerHeader {
-            consumed,
-            kind,
-            word,
-            len: size_of_val(head) + data.len(),
-            note: self.notes.front().copied(),
-        };
+        let message = EagerHeader { consumed, kind, word, note: self.notes.front().copied() };
         let region = message.write(self.slab.send(slot), head, data);
         let sent = self.post_slot(rank, slot, WorkRequest::Send, region, consumed)?;
         if sent {
