@@ -1,6 +1,6 @@
 //! TCP control sockets of a rank: short messages to other ranks, connected on first use, and
-//! notifications of ranks that died or left. Only `wait` and, briefly, `leave` block; `poll` makes
-//! at most one system call when no event has occurred.
+//! notifications of ranks that died or left. Only `leave` blocks, briefly; `poll` makes at most one
+//! system call when no event has occurred.
 //!
 //! A connection starts with a hello with both ranks and the job's cookie; a connection that starts
 //! with anything else is closed. If two ranks connect to each other at the same time, both
@@ -60,7 +60,7 @@ const NEVER: u64 = u64::MAX;
 /// Number by which the poller reports the listener.
 const LISTENER: u64 = u64::MAX;
 
-/// Event that `poll` and `wait` report.
+/// Event that `poll` reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OobEvent {
     /// Message from a rank: the rank and the bytes.
@@ -195,14 +195,7 @@ impl Oob {
 
     /// Makes progress on all connections without blocking, and passes each event to `tell`.
     pub fn poll(&mut self, tell: &mut dyn FnMut(OobEvent)) {
-        self.wait(0, tell);
-    }
-
-    /// Waits up to `timeout_ns` nanoseconds (`u64::MAX`: no timeout) for an event, makes progress
-    /// on all connections, and passes each event to `tell`.
-    pub fn wait(&mut self, timeout_ns: u64, tell: &mut dyn FnMut(OobEvent)) {
-        let timeout_ns = if self.events.is_empty() { timeout_ns } else { 0 };
-        self.turn(timeout_ns);
+        self.turn(0);
         while let Some(event) = self.events.pop_front() {
             tell(event);
         }

@@ -16,6 +16,15 @@ const COOKIE: u64 = 0x1234_5678;
 /// As dtl_rdma_config_t.silence_ms by default.
 const SILENT_NS: u64 = 5_000_000_000;
 
+impl Oob {
+    /// Waits up to `timeout_ns` nanoseconds for an event, then passes each event to `tell`.
+    fn wait(&mut self, timeout_ns: u64, tell: &mut dyn FnMut(OobEvent)) {
+        let timeout_ns = if self.events.is_empty() { timeout_ns } else { 0 };
+        self.turn(timeout_ns);
+        self.poll(tell);
+    }
+}
+
 /// The ranks of a job, the events that each has received, and a random generator.
 struct Job {
     ranks: Vec<Option<Oob>>,
