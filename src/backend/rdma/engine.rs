@@ -7,7 +7,7 @@ use super::window_memory::RdmaWindow;
 use crate::abi::status::*;
 use crate::backend::bootstrap::liveness::Oob;
 use crate::backend::op_table::Operations;
-use crate::backend::p2p_protocol::{FRAME_WORDS, eager_head};
+use crate::backend::p2p_protocol::{FRAME_WORDS, RxFrame, eager_head};
 use crate::backend::peer_map::PeerMap;
 use crate::backend::rdma::config::Config;
 use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer};
@@ -40,12 +40,15 @@ const BATCHES: usize = 8;
 /// Number of consecutive empty rounds after which no more arrivals are expected: a device may
 /// report an arrival shortly after it has completed the sender's request.
 const QUIET: usize = 24;
-/// Frame that has not been read yet.
-pub(crate) struct PendingFrame {
-    pub(crate) source: usize,
-    pub(crate) slot: u32,
-    pub(crate) head: [u64; FRAME_WORDS],
-    pub(crate) bytes: Region,
+
+/// Converts a rank to `i32`, the type that the component traits use.
+pub(crate) fn rank_of(rank: usize) -> i32 {
+    i32::try_from(rank).unwrap_or(i32::MAX)
+}
+
+/// Returns the frame that arrived in receive `id`, as `p2p_protocol` gets it.
+fn frame_of(id: WorkId, head: [u64; FRAME_WORDS], bytes: Region) -> RxFrame {
+    RxFrame { source: rank_of(id.rank), status: DTL_SUCCESS, head, bytes, id: id.word() }
 }
 
 /// State of an rdma communicator, and its progress engine. One thread at a time calls its methods.
@@ -57,7 +60,8 @@ pub(crate) struct RdmaEngine {
     pub(crate) polling: CqSet,
     pub(crate) peers: PeerMap<Peer>,
     pub(crate) operations: Operations<RdmaOperation>,
-    pub(crate) arrived: VecDeque<PendingFrame>,
+    /// Frames that have not been read yet.
+    pub(crate) arrived: VecDeque<RxFrame>,
     /// Receives whose messages were read.
     spent: Vec<WorkId>,
     /// Ranks that have failed and have not been reported yet.
@@ -296,12 +300,7 @@ impl RdmaEngine {
                 if let Some(peer) = self.peers.get_mut(id.rank) {
                     peer.heads.learn(message.word, &head);
                 }
-                self.arrived.push_back(PendingFrame {
-                    source: id.rank,
-                    slot: id.number,
-                    head,
-                    bytes,
-                });
+                self.arrived.push_back(frame_of(id, head, bytes));
                 return Ok(());
             }
             EagerKind::Piece | EagerKind::LastPiece => {
@@ -325,9 +324,8 @@ impl RdmaEngine {
                 "a message of it begins with words that it never sent"
             );
         };
-        let (head, bytes) =
-            (eager_head(word, len), peer.slab.receive(id.number as usize).part(0, len));
-        self.arrived.push_back(PendingFrame { source: id.rank, slot: id.number, head, bytes });
+        let bytes = peer.slab.receive(id.number as usize).part(0, len);
+        self.arrived.push_back(frame_of(id, eager_head(word, len), bytes));
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Wire over RDMA verbs, on which `p2p_protocol` builds complete communication.
 
-use super::engine::{PendingFrame, RdmaEngine};
+use super::engine::{RdmaEngine, rank_of};
 use super::operation::RdmaOperation;
 use super::protocol::eager_slots::DATA;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -32,10 +32,6 @@ const FLUSH_NS: u64 = 5_000_000_000;
 const BY_ADDRESS: &str = "cuda";
 
 const _: () = assert!(FRAME_BYTES <= DATA);
-
-fn rank_of(rank: usize) -> i32 {
-    i32::try_from(rank).unwrap_or(i32::MAX)
-}
 
 impl Wire for RdmaEngine {
     fn properties(&self) -> &Arc<Properties> {
@@ -146,10 +142,8 @@ impl WireFrames for RdmaEngine {
         if looks && self.arrived.is_empty() {
             self.progress()?;
         }
-        if let Some(PendingFrame { source, slot, head, bytes }) = self.arrived.pop_front() {
-            let id = WorkId { is_receive: true, rank: source, lane: 0, number: slot }.word();
-            let source = rank_of(source);
-            return Ok(Some(RxFrame { source, status: DTL_SUCCESS, head, bytes, id }));
+        if let Some(frame) = self.arrived.pop_front() {
+            return Ok(Some(frame));
         }
         Ok(self.lost.pop_front().map(|rank| RxFrame {
             source: rank_of(rank),
