@@ -376,8 +376,7 @@ impl RdmaEngine {
                 }
             }
             NoteKind::Offer => self.offered(rank, note),
-            NoteKind::Fetched => self.fetched(rank, note.word),
-            NoteKind::InPieces => self.in_pieces(rank, note.word),
+            NoteKind::Fetched | NoteKind::InPieces => self.answered(rank, note),
         }
     }
 

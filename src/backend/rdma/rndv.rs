@@ -282,21 +282,16 @@ impl RdmaEngine {
         }
     }
 
-    /// Completes the send of a payload that the receiver has read.
-    pub(crate) fn fetched(&mut self, rank: usize, word: u32) {
+    /// Handles the answer to an announced payload: completes the send of a payload that the
+    /// receiver has read, or sends the payload in pieces because the receiver cannot read it.
+    pub(crate) fn answered(&mut self, rank: usize, Note { about, word, .. }: Note) {
         let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
         let Some(op) = op else { return };
-        if let Some(RdmaOperation::Payload(send)) = self.operations.get(op) {
+        let Some(RdmaOperation::Payload(send)) = self.operations.get_mut(op) else { return };
+        if about == NoteKind::Fetched {
             let over = done(rank, word, send.host.len());
             self.finish(op, over);
-        }
-    }
-
-    /// Sends a payload in pieces because the receiver cannot read it.
-    pub(crate) fn in_pieces(&mut self, rank: usize, word: u32) {
-        let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
-        let Some(op) = op else { return };
-        if let Some(RdmaOperation::Payload(send)) = self.operations.get_mut(op) {
+        } else {
             send.path = PayloadPath::Pieces;
             self.start_more(op);
         }
