@@ -365,7 +365,7 @@ impl Oob {
                     return self.continue_notifying();
                 }
                 self.read_others_of(peer);
-                self.is_gone(peer, PeerLiveness::Dead, why);
+                self.is_gone(peer, PeerLiveness::Dead, &why);
             }
             _ => {
                 let is_last = one.in_vain == CHANCES;
