@@ -9,6 +9,8 @@
 //! in C that call through the function tables of an opened device; the calls of this library do the
 //! same.
 
+#![allow(missing_docs, reason = "as in verbs.h")]
+
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// `int`
@@ -71,7 +73,6 @@ pub struct Gid(pub [u8; 16]);
 
 /// `struct ibv_context`, an opened device: the first fields.
 #[repr(C)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Context {
     pub device: DeviceIn,
     pub ops: Ops,
@@ -93,7 +94,6 @@ pub type PostRecv = unsafe extern "C" fn(QpIn, *mut RecvWr, *mut *mut RecvWr) ->
 /// exist for compatibility only.
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Ops {
     _before: [At; 11],
     pub poll_cq: Option<PollCq>,
@@ -107,7 +107,6 @@ pub struct Ops {
 /// `struct ibv_device_attr`
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct DeviceAttr {
     pub fw_ver: [c_char; 64],
     pub node_guid: u64,
@@ -141,7 +140,6 @@ pub struct DeviceAttr {
 /// `struct ibv_port_attr`
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct PortAttr {
     pub state: c_uint,
     pub max_mtu: c_uint,
@@ -172,7 +170,6 @@ pub struct PortAttr {
 /// `struct ibv_gid_entry`
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct GidEntry {
     pub gid: Gid,
     pub gid_index: u32,
@@ -183,7 +180,6 @@ pub struct GidEntry {
 
 /// `struct ibv_mr`
 #[repr(C)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Mr {
     pub context: ContextIn,
     pub pd: PdIn,
@@ -196,7 +192,6 @@ pub struct Mr {
 
 /// `struct ibv_comp_channel`: the first fields.
 #[repr(C)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Channel {
     pub context: ContextIn,
     pub fd: c_int,
@@ -204,7 +199,6 @@ pub struct Channel {
 
 /// `struct ibv_qp`: the first fields.
 #[repr(C)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Qp {
     pub context: ContextIn,
     pub qp_context: At,
@@ -219,7 +213,6 @@ pub struct Qp {
 /// `struct ibv_qp_cap`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct QpCap {
     pub max_send_wr: u32,
     pub max_recv_wr: u32,
@@ -231,7 +224,6 @@ pub struct QpCap {
 /// `struct ibv_qp_init_attr`
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct QpInitAttr {
     pub qp_context: At,
     pub send_cq: CqIn,
@@ -245,7 +237,6 @@ pub struct QpInitAttr {
 /// `struct ibv_ah_attr`, with its `struct ibv_global_route`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct AhAttr {
     /// GID of the destination.
     pub dgid: Gid,
@@ -264,7 +255,6 @@ pub struct AhAttr {
 /// `struct ibv_qp_attr`
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct QpAttr {
     pub qp_state: c_uint,
     pub cur_qp_state: c_uint,
@@ -297,7 +287,6 @@ pub struct QpAttr {
 /// `struct ibv_sge`
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Sge {
     pub addr: u64,
     pub length: u32,
@@ -307,7 +296,6 @@ pub struct Sge {
 /// `struct ibv_send_wr`, with words in place of its unions.
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct SendWr {
     pub wr_id: u64,
     pub next: *mut SendWr,
@@ -333,7 +321,6 @@ pub struct SendWr {
 /// `struct ibv_recv_wr`
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct RecvWr {
     pub wr_id: u64,
     pub next: *mut RecvWr,
@@ -344,7 +331,6 @@ pub struct RecvWr {
 /// `struct ibv_wc`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Wc {
     pub wr_id: u64,
     pub status: c_uint,
@@ -365,7 +351,6 @@ pub struct Wc {
 /// `struct ibv_async_event`
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct AsyncEvent {
     pub element: At,
     pub event_type: c_uint,
