@@ -45,7 +45,6 @@ int (*post_recv(struct ibv_context *c))(QpIn, RecvWr, RecvWr *) { return c->ops.
 const LAYOUT: &[(&str, usize)] = &[
     ("offsetof(struct ibv_context, ops)", offset_of!(Context, ops)),
     ("offsetof(struct ibv_context, async_fd)", offset_of!(Context, async_fd)),
-    ("offsetof(struct ibv_context, num_comp_vectors)", offset_of!(Context, num_comp_vectors)),
     ("sizeof(struct ibv_context_ops)", size_of::<Ops>()),
     ("offsetof(struct ibv_context_ops, poll_cq)", offset_of!(Ops, poll_cq)),
     ("offsetof(struct ibv_context_ops, req_notify_cq)", offset_of!(Ops, req_notify_cq)),

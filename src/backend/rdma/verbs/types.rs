@@ -78,7 +78,6 @@ pub struct Context {
     pub ops: Ops,
     pub cmd_fd: c_int,
     pub async_fd: c_int,
-    pub num_comp_vectors: c_int,
 }
 
 /// `int (*poll_cq)(struct ibv_cq *, int, struct ibv_wc *)`
@@ -106,7 +105,6 @@ pub struct Ops {
 
 /// `struct ibv_device_attr`
 #[repr(C)]
-#[derive(Clone, Copy)]
 pub struct DeviceAttr {
     pub fw_ver: [c_char; 64],
     pub node_guid: u64,
@@ -139,7 +137,6 @@ pub struct DeviceAttr {
 
 /// `struct ibv_port_attr`
 #[repr(C)]
-#[derive(Clone, Copy)]
 pub struct PortAttr {
     pub state: c_uint,
     pub max_mtu: c_uint,
@@ -169,7 +166,6 @@ pub struct PortAttr {
 
 /// `struct ibv_gid_entry`
 #[repr(C)]
-#[derive(Clone, Copy)]
 pub struct GidEntry {
     pub gid: Gid,
     pub gid_index: u32,
@@ -212,7 +208,6 @@ pub struct Qp {
 
 /// `struct ibv_qp_cap`
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
 pub struct QpCap {
     pub max_send_wr: u32,
     pub max_recv_wr: u32,
@@ -223,7 +218,6 @@ pub struct QpCap {
 
 /// `struct ibv_qp_init_attr`
 #[repr(C)]
-#[derive(Clone, Copy)]
 pub struct QpInitAttr {
     pub qp_context: At,
     pub send_cq: CqIn,
@@ -236,7 +230,6 @@ pub struct QpInitAttr {
 
 /// `struct ibv_ah_attr`, with its `struct ibv_global_route`.
 #[repr(C)]
-#[derive(Clone, Copy)]
 pub struct AhAttr {
     /// GID of the destination.
     pub dgid: Gid,
@@ -254,7 +247,6 @@ pub struct AhAttr {
 
 /// `struct ibv_qp_attr`
 #[repr(C)]
-#[derive(Clone, Copy)]
 pub struct QpAttr {
     pub qp_state: c_uint,
     pub cur_qp_state: c_uint,
@@ -286,7 +278,6 @@ pub struct QpAttr {
 
 /// `struct ibv_sge`
 #[repr(C)]
-#[derive(Clone, Copy)]
 pub struct Sge {
     pub addr: u64,
     pub length: u32,
@@ -295,7 +286,6 @@ pub struct Sge {
 
 /// `struct ibv_send_wr`, with words in place of its unions.
 #[repr(C)]
-#[derive(Clone, Copy)]
 pub struct SendWr {
     pub wr_id: u64,
     pub next: *mut SendWr,
@@ -320,7 +310,6 @@ pub struct SendWr {
 
 /// `struct ibv_recv_wr`
 #[repr(C)]
-#[derive(Clone, Copy)]
 pub struct RecvWr {
     pub wr_id: u64,
     pub next: *mut RecvWr,
@@ -350,7 +339,6 @@ pub struct Wc {
 
 /// `struct ibv_async_event`
 #[repr(C)]
-#[derive(Clone, Copy)]
 pub struct AsyncEvent {
     pub element: At,
     pub event_type: c_uint,
