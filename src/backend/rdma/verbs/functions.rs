@@ -2,7 +2,6 @@
 //! `tests/rdma_constants.rs` has the C compiler compare all of them with verbs.h.
 
 use super::types::*;
-pub use crate::backend::symbol_table::Function;
 use crate::backend::symbol_table::function_table;
 
 function_table! {
