@@ -3,7 +3,6 @@
 use super::cq::{BATCH, CqSet};
 use super::operation::{RdmaOperation, part_over};
 use super::protocol::eager_slots::{DATA, EagerHeader, EagerKind, Note, NoteKind};
-use super::window_memory::RdmaWindow;
 use crate::abi::status::*;
 use crate::backend::bootstrap::liveness::Oob;
 use crate::backend::op_table::Operations;
@@ -12,9 +11,10 @@ use crate::backend::peer_map::PeerMap;
 use crate::backend::rdma::config::Config;
 use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer};
 use crate::backend::rdma::endpoint::qp_state::WorkId;
-use crate::backend::rdma::memory::reg_cache::Cache;
+use crate::backend::rdma::memory::reg_cache::{Cache, Registered};
 use crate::backend::rdma::verbs::errors;
 use crate::backend::rdma::verbs::functions::*;
+use crate::backend::rdma::verbs::qp::Remote;
 use crate::backend::rdma::verbs::rail::{Completions, Rail};
 use crate::backend::rdma::verbs::types::Wc;
 use crate::error::{Error, Result, fail, failure};
@@ -49,6 +49,16 @@ pub(crate) fn rank_of(rank: usize) -> i32 {
 /// Returns the frame that arrived in receive `id`, as `p2p_protocol` gets it.
 fn frame_of(id: WorkId, head: [u64; FRAME_WORDS], bytes: Region) -> RxFrame {
     RxFrame { source: rank_of(id.rank), status: DTL_SUCCESS, head, bytes, id: id.word() }
+}
+
+/// Open window.
+pub(crate) struct RdmaWindow {
+    pub(crate) number: usize,
+    pub(crate) memory: Region,
+    #[allow(dead_code, reason = "keeps its memory registered")]
+    pub(crate) registered: Option<Registered>,
+    /// Memory of the other ranks, by rank, with its key on the first rail.
+    pub(crate) remotes: Vec<Option<Remote>>,
 }
 
 /// State of an rdma communicator, and its progress engine. One thread at a time calls its methods.

@@ -8,7 +8,6 @@
 //! - `protocol`: eager slots for small messages
 //! - `endpoint`: connection to a peer
 //! - `atomic_op`: atomic operations in flight
-//! - `window_memory`: memory of windows
 //! - `operation`: operations in flight
 //! - `engine`: state of a communicator, and its progress
 //! - `rndv`: rendezvous of large messages
@@ -35,7 +34,6 @@ mod rndv;
 pub mod verbs;
 mod watchdog;
 mod window;
-mod window_memory;
 mod wire;
 pub use self::backend::backend;
 

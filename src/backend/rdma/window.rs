@@ -6,9 +6,8 @@
 //! bytes are in `atomics`; the library executes all others by active messages.
 
 use super::atomic_op::{AtomicKind, ELEMENT};
-use super::engine::RdmaEngine;
+use super::engine::{RdmaEngine, RdmaWindow};
 use super::operation::{OneSided, RdmaOperation, RmaDirection};
-use super::window_memory::RdmaWindow;
 use super::wire::COMPLETED;
 use crate::abi::word::dtl_dtype_t;
 use crate::backend::p2p_protocol::{Change, WireWindows};
