@@ -46,9 +46,7 @@ pub(super) fn allgather(
     opening: &OpenRequest,
     contribution: &RankRecord,
 ) -> Result<Result<Vec<u64>>> {
-    let fault = |what: String| {
-        Error::new(DTL_ERROR_UNAVAILABLE, format!("folder {}: {what}", path.display()))
-    };
+    let fault = |what: String| failure!(DTL_ERROR_UNAVAILABLE, "folder {}: {what}", path.display());
     let checked = dl::resolve(path).and_then(|path| dl::check_folder(&path).map(|()| path));
     let path = checked.map_err(|refusal| match refusal {
         dl::Refusal::System(error) => {
@@ -195,12 +193,10 @@ impl FolderOpening<'_> {
 
     /// Writes this rank's contribution in reply to `invitation`.
     fn accept(&self, invitation: Option<u64>, deadline: Deadline) -> Result<Written> {
-        let refused = |refusal| Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {refusal}"));
         let name = of_rank(invitation.unwrap_or(0), self.opening.rank, "");
         let head = [self.own, self.opening.size as u64, deadline.left_ns()];
         let words = [&head[..], &self.contribution.words()].concat();
-        let checked = dl::check_folder(&self.folder);
-        match checked.map_err(refused).map(|()| self.write_first(&name, &words)) {
+        match check(&self.folder).map(|()| self.write_first(&name, &words)) {
             Ok(Ok(())) => Ok(Written::Own),
             Ok(Err(error)) if error.kind() == ErrorKind::AlreadyExists => {
                 // Over NFS the existing file may be this process' own, because a request was sent
@@ -389,6 +385,12 @@ impl<'a> FolderRoot<'a> {
     }
 }
 
+/// Returns an error if another user can write to the folder.
+fn check(folder: &Path) -> Result<()> {
+    dl::check_folder(folder)
+        .map_err(|refusal| failure!(DTL_ERROR_UNAVAILABLE, "refused: {refusal}"))
+}
+
 /// Creates the folder and writes the invitation.
 fn invite(place: &FolderOpening<'_>) -> Result<()> {
     for chance in 0.. {
@@ -396,9 +398,7 @@ fn invite(place: &FolderOpening<'_>) -> Result<()> {
         if let Some(error) = made.err().filter(|error| error.kind() != ErrorKind::AlreadyExists) {
             return Err(place.failed("", &error));
         }
-        let checked = dl::check_folder(&place.folder);
-        let refused = |refusal| Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {refusal}"));
-        match checked.map_err(refused).map(|()| place.write(INVITATION, &[place.own])) {
+        match check(&place.folder).map(|()| place.write(INVITATION, &[place.own])) {
             Ok(Ok(())) => return Ok(()),
             // A process that finished an earlier exchange there may remove the empty folder.
             Ok(Err(error)) if error.kind() == ErrorKind::NotFound && chance < CHANCES => {}
