@@ -50,10 +50,10 @@ impl Peer {
     }
 
     /// Posts the work request of a result slot; returns false if the queue pair has no room.
-    fn start_try(&mut self, rank: usize, slot: usize) -> Result<bool> {
+    fn start_try(&mut self, slot: usize) -> Result<bool> {
         let Some(&Try { work, .. }) = self.results.tries.get(slot) else { return Ok(true) };
         let local = Piece { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };
-        self.start(rank, 0, work, local, OnCompletion::Answer(slot))
+        self.start(0, work, local, OnCompletion::Answer(slot))
     }
 }
 
@@ -87,7 +87,7 @@ impl RdmaEngine {
         };
         let Some(peer) = self.peers.get_mut(atomic.target) else { return Ok(true) };
         while let Some(slot) = peer.results.again.pop() {
-            if !peer.start_try(atomic.target, slot)? {
+            if !peer.start_try(slot)? {
                 peer.results.again.push(slot);
                 return Ok(false);
             }
@@ -96,7 +96,7 @@ impl RdmaEngine {
             let work = atomic.first(atomic.begun, peer.results.known);
             let one = Try { op, index: atomic.begun, work };
             let Some(slot) = peer.results.add(one) else { return Ok(false) };
-            if !peer.start_try(atomic.target, slot)? {
+            if !peer.start_try(slot)? {
                 peer.results.free.push(slot);
                 return Ok(false);
             }
@@ -148,7 +148,7 @@ impl RdmaEngine {
         };
         if let Some(next) = atomic.next(index, work, found) {
             one.work = next;
-            if !peer.start_try(rank, slot)? {
+            if !peer.start_try(slot)? {
                 peer.results.again.push(slot);
                 if !self.unfinished.contains(&op) {
                     self.unfinished.push(op);

@@ -367,7 +367,7 @@ impl RdmaEngine {
         let mut spent = std::mem::take(&mut self.spent);
         for id in spent.drain(..) {
             let Some(peer) = self.peers.get_mut(id.rank) else { continue };
-            let posted = peer.consume(id.rank, id.lane, id.number);
+            let posted = peer.consume(id.lane, id.number);
             if peer.owes_credits() {
                 self.list(id.rank);
             }
@@ -406,9 +406,7 @@ impl RdmaEngine {
             let Some(peer) = self.peers.get_mut(rank) else { return false };
             let flushed = match peer.stage {
                 ConnectStage::Gone => Ok(true),
-                _ => peer
-                    .send_notes(rank)
-                    .and_then(|no_notes| Ok(peer.return_credits(rank)? && no_notes)),
+                _ => peer.send_notes().and_then(|no_notes| Ok(peer.return_credits()? && no_notes)),
             };
             let stays = matches!(flushed, Ok(false));
             peer.is_listed = stays;

@@ -156,7 +156,7 @@ impl RdmaEngine {
             }
             let is_last = status != DTL_SUCCESS || send.moved + piece.len() == send.host.len();
             let kind = if is_last { EagerKind::LastPiece } else { EagerKind::Piece };
-            if !peer.send(send.rank, kind, send.word, &[], piece)? {
+            if !peer.send(kind, send.word, &[], piece)? {
                 return Ok(false);
             }
             send.moved += piece.len();
@@ -192,7 +192,7 @@ impl RdmaEngine {
                 PayloadPath::Write(_) => WorkRequest::WriteNotify(remote, payload.word),
                 _ => WorkRequest::Read(remote),
             };
-            if !peer.start(payload.rank, lane, work, local, OnCompletion::Part(op))? {
+            if !peer.start(lane, work, local, OnCompletion::Part(op))? {
                 return Ok(false);
             }
             payload.moved += local.region.len();

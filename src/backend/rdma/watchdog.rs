@@ -47,9 +47,9 @@ impl Lane {
 impl Peer {
     /// Returns true if work requests are in flight. Posts a signaled request after unsignaled ones,
     /// so that their completion is reported.
-    pub(crate) fn is_busy(&mut self, rank: usize) -> Result<bool> {
+    pub(crate) fn is_busy(&mut self) -> Result<bool> {
         if self.stage == ConnectStage::Ready {
-            self.send_notes(rank)?;
+            self.send_notes()?;
         }
         for index in 0..self.lanes.len() {
             let last = self.lanes.get(index).and_then(|lane| lane.in_flight.back());
@@ -57,7 +57,7 @@ impl Peer {
                 what: OnCompletion::Nothing | OnCompletion::Slot(_), ..
             }) = last
             {
-                self.mark(rank, index)?;
+                self.mark(index)?;
             }
         }
         Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.in_flight.is_empty()))
@@ -65,21 +65,21 @@ impl Peer {
 
     /// Posts a signaled write of no bytes to the peer, which completes all requests before it;
     /// returns false if there is no room.
-    fn mark(&mut self, rank: usize, lane: usize) -> Result<bool> {
+    fn mark(&mut self, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
-        self.start(rank, lane, WorkRequest::Write(to), Piece::EMPTY, OnCompletion::Mark)
+        self.start(lane, WorkRequest::Write(to), Piece::EMPTY, OnCompletion::Mark)
     }
 
     /// Returns true if a lane has been silent for too long. First a signaled write is posted, and
     /// the time counts from that write: before it, all requests may have completed without a
     /// signaled completion, and the program may not have called the library. The device may fail
     /// to transmit that write as well, so more of them follow.
-    fn is_stuck(&mut self, rank: usize, now: u64, patience: u64) -> Result<bool> {
+    fn is_stuck(&mut self, now: u64, patience: u64) -> Result<bool> {
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(index) else { break };
             let silent = lane.silent_ns(now);
             let WatchdogState { since, prods, .. } = lane.watched;
-            if silent >= PROD_NS << prods && self.mark(rank, index)? {
+            if silent >= PROD_NS << prods && self.mark(index)? {
                 if let Some(lane) = self.lanes.get_mut(index) {
                     lane.watched.since = if prods == 0 { now } else { since };
                     lane.watched.prods = prods + 1;
@@ -107,7 +107,7 @@ impl RdmaEngine {
             else {
                 continue;
             };
-            match peer.is_stuck(rank, now, patience) {
+            match peer.is_stuck(now, patience) {
                 Ok(false) => {}
                 Ok(true) => {
                     let ms = patience / 1_000_000;

@@ -96,11 +96,11 @@ impl RdmaEngine {
                 Some((region, lkey)) => {
                     let work = if is_put { WorkRequest::Write(to) } else { WorkRequest::Read(to) };
                     let local = Piece { region, lkey, is_device: false };
-                    (region, peer.start(one.target, 0, work, local, OnCompletion::Part(op))?)
+                    (region, peer.start(0, work, local, OnCompletion::Part(op))?)
                 }
                 None => {
                     let region = rest.part(0, SLOT);
-                    (region, peer.start_with_slot(one.target, region, one.path, to, op)?)
+                    (region, peer.start_with_slot(region, one.path, to, op)?)
                 }
             };
             if !has_started {

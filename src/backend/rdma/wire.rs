@@ -128,7 +128,7 @@ impl WireFrames for RdmaEngine {
     fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()> {
         let dest = index(dest);
         self.reach(dest)?;
-        match self.peers.get_mut(dest).map(|peer| peer.send_frame(dest, head, payload)) {
+        match self.peers.get_mut(dest).map(|peer| peer.send_frame(head, payload)) {
             Some(Ok(true)) => Ok(()),
             Some(Ok(false)) | None => Err(busy()),
             Some(Err(error)) => {
@@ -182,7 +182,7 @@ impl RdmaEngine {
             else {
                 continue;
             };
-            match peer.is_busy(rank) {
+            match peer.is_busy() {
                 Ok(busy) => is_busy |= busy,
                 Err(error) => self.fail_here(rank, error),
             }

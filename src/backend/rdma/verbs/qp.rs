@@ -101,16 +101,13 @@ impl WorkRequest {
 }
 
 impl QueuePair {
-    /// Creates a queue pair that is ready for posted receives; `receives` is their maximum number.
-    pub(crate) fn make(
-        completions: &Arc<Completions>,
-        config: &Config,
-        receives: u32,
-    ) -> Result<QueuePair> {
+    /// Creates a queue pair that is ready for posted receives, of which it has `config.depth`.
+    pub(crate) fn make(completions: &Arc<Completions>, config: &Config) -> Result<QueuePair> {
+        let receives = config.depth;
         let rail = &completions.rail;
         let most = rail.limits.max_qp_wr.max(1).unsigned_abs();
         let mut inline = config.inline;
-        let sends = (SENDS * config.depth).min(most);
+        let sends = (SENDS * receives).min(most);
         let (qp, cap) = loop {
             let mut attr = QpInitAttr::zeroed();
             (attr.send_cq, attr.recv_cq) = (completions.cq, completions.cq);
