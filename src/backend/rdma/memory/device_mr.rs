@@ -70,10 +70,6 @@ impl Registrations {
         gone.is_some() // the registration is dropped without the lock
     }
 
-    fn refuse(&self, why: String) {
-        self.0.lock().refusal = Some(why);
-    }
-
     pub(crate) fn refusal(&self) -> Option<String> {
         self.0.lock().refusal.clone()
     }
@@ -97,8 +93,7 @@ impl Cache {
         memory: &DeviceMemory<'_>,
         by: Option<&(OwnedFd, u64)>,
     ) -> Option<Arc<Registered>> {
-        let bytes = memory.region.len() as u64;
-        if !self.make_room(bytes) {
+        if !self.make_room(memory.region.len() as u64) {
             return None;
         }
         let register = |rail: &Arc<Rail>| match by {
@@ -131,7 +126,7 @@ impl Cache {
             error.text()
         );
         log::warning!("rdma: messages of device memory go through host memory from now on: {why}");
-        self.devices.refuse(why);
+        self.devices.0.lock().refusal = Some(why);
     }
 
     pub(crate) fn has_no_dmabuf(&self, memory: &DeviceMemory<'_>, error: &Error) {
