@@ -16,6 +16,7 @@ use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::backend::bootstrap::liveness::Oob;
 use crate::backend::os_error::os_error;
 use crate::backend::p2p_protocol::SleepMode;
+use crate::backend::rdma::endpoint::peer::Peer;
 use crate::error::{Result, fail};
 use crate::runtime::log;
 use crate::sys::{
@@ -193,11 +194,9 @@ impl RdmaEngine {
                 self.dead_device = Some(why);
             }
             EVENT_QP_FATAL | EVENT_QP_REQ_ERR | EVENT_QP_ACCESS_ERR => {
-                let is_its = |peer: &crate::backend::rdma::endpoint::peer::Peer| {
-                    peer.lanes.iter().any(|lane| lane.queue.is(event.element.cast()))
-                };
-                let of =
-                    (0..self.peers.ranks()).find(|rank| self.peers.get(*rank).is_some_and(is_its));
+                let qp = event.element.cast();
+                let is_its = |peer: &&Peer| peer.lanes.iter().any(|lane| lane.queue.is(qp));
+                let of = self.peers.values().find(is_its).map(|peer| peer.rank);
                 let why = format!("its queue pair on {name} has failed ({description})");
                 match of {
                     // A work request causes the other two events.
