@@ -1,6 +1,6 @@
 //! Establishment, progress and closing of connections; `frames` has their protocol.
 
-use super::super::socket_frames::{Channel, ConnectionState};
+use super::super::socket_frames::Channel;
 use super::{LISTENER, LONGEST, Oob, PeerLiveness};
 use crate::backend::os_error::os_error;
 use crate::error::Result;
@@ -317,7 +317,7 @@ impl Oob {
         let is_over = one.is_brief && one.is_ours && one.stage == ConnectionStage::Open;
         let gone = one.peer >= 0 && self.life(one.peer) != PeerLiveness::Here;
         match state {
-            ConnectionState::Ended(why) if !gone => self.has_ended(one, why),
+            Err(why) if !gone => self.has_ended(one, why),
             _ if gone => self.discard(one),
             _ => {
                 let more = one.channel.flush().unwrap_or(false);
