@@ -144,10 +144,8 @@ impl Oob {
     pub(super) fn is_silent(&mut self, rank: i32, why: &str) {
         self.is_gone(rank, PeerLiveness::Dead, why);
         for other in 0..self.size() {
-            let is_asked = other != self.rank
-                && self.life(other) == PeerLiveness::Here
-                && self.link(other).is_none();
-            if is_asked && self.is_beside(rank, other) && !self.is_beside(rank, self.rank) {
+            let is_there = || self.is_beside(rank, other) && !self.is_beside(rank, self.rank);
+            if self.is_unknown(other) && is_there() {
                 drop(self.connect(other, Vec::new(), false));
             }
         }

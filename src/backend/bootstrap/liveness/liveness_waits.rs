@@ -80,7 +80,7 @@ impl Oob {
 
     /// Returns true if only its watcher would report a failure of `rank`: `rank` is alive and has
     /// no connection to this rank.
-    fn is_unknown(&self, rank: i32) -> bool {
+    pub(super) fn is_unknown(&self, rank: i32) -> bool {
         let is_unlinked = |of: &Rank| of.life == PeerLiveness::Here && of.link.is_none();
         rank != self.rank && self.known(rank).is_some_and(is_unlinked)
     }
