@@ -1,7 +1,7 @@
 //! Timeouts for late and absent ranks, and the errors that name absent ranks.
 
 use crate::abi::status::*;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, failure};
 use crate::sys::sync::wait::Deadline;
 
 /// Default timeout for opening a communicator, in nanoseconds.
@@ -61,8 +61,7 @@ impl OpenRequest {
     /// Creates the error for an absent rank 0. `details` says where rank 0 was expected, why it was
     /// not reached, and what to do.
     pub(super) fn root_absent(&self, details: &str) -> Error {
-        let text = format!("rank 0 is missing after {}{details}", self.limit());
-        Error::new(DTL_ERROR_TIMEOUT, text)
+        failure!(DTL_ERROR_TIMEOUT, "rank 0 is missing after {}{details}", self.limit())
     }
 
     /// Formats the timeout for an error text.

@@ -13,7 +13,7 @@ use super::absence::{ArrivalDeadline, GRACE_NS, LINGER_NS, OpenRequest};
 use super::records::{RankRecord, bytes_of, decode, encode, failure, words_of};
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
-use crate::error::{Error, Result, failure};
+use crate::error::{Error, Result, fail, failure};
 use crate::sys::{
     os::{dl, process},
     sync::wait::Deadline,
@@ -46,9 +46,7 @@ pub(super) fn allgather(
     opening: &OpenRequest,
     contribution: &RankRecord,
 ) -> Result<Result<Vec<u64>>> {
-    let fault = |what: String| {
-        Error::new(DTL_ERROR_UNAVAILABLE, format!("folder {}: {what}", path.display()))
-    };
+    let fault = |what: String| failure!(DTL_ERROR_UNAVAILABLE, "folder {}: {what}", path.display());
     let checked = dl::resolve(path).and_then(|path| dl::check_folder(&path).map(|()| path));
     let path = checked.map_err(|refusal| match refusal {
         dl::Refusal::System(error) => {
@@ -195,12 +193,10 @@ impl FolderOpening<'_> {
 
     /// Writes this rank's contribution in reply to `invitation`.
     fn accept(&self, invitation: Option<u64>, deadline: Deadline) -> Result<Written> {
-        let refused = |refusal| Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {refusal}"));
         let name = of_rank(invitation.unwrap_or(0), self.opening.rank, "");
         let head = [self.own, self.opening.size as u64, deadline.left_ns()];
         let words = [&head[..], &self.contribution.words()].concat();
-        let checked = dl::check_folder(&self.folder);
-        match checked.map_err(refused).map(|()| self.write_first(&name, &words)) {
+        match check(&self.folder).map(|()| self.write_first(&name, &words)) {
             Ok(Ok(())) => Ok(Written::Own),
             Ok(Err(error)) if error.kind() == ErrorKind::AlreadyExists => {
                 // Over NFS the existing file may be this process' own, because a request was sent
@@ -288,12 +284,11 @@ impl<'a> FolderRoot<'a> {
         let opening = self.place.opening;
         let mut pause = Pause::new();
         let outcome = loop {
-            let is_replaced = self.look();
-            let missing: Vec<usize> =
-                (0..opening.size).filter(|rank| self.is_missing(*rank)).collect();
-            if let Some(error) = is_replaced {
+            if let Err(error) = self.look() {
                 break Err(error);
             }
+            let missing: Vec<usize> =
+                (0..opening.size).filter(|rank| self.is_missing(*rank)).collect();
             let at = format!(" at {}", self.place.shown());
             let absent =
                 |ranks: &[usize]| opening.absent(ranks, [&at, " or another place to meet", ""]);
@@ -311,15 +306,15 @@ impl<'a> FolderRoot<'a> {
     }
 
     /// Reads new contributions. Returns an error if another process has become rank 0.
-    fn look(&mut self) -> Option<Error> {
+    fn look(&mut self) -> Result<()> {
         let own = self.place.own;
         if self.place.read(INVITATION).is_some_and(|words| words.first() != Some(&own)) {
-            return Some(failure!(
+            return fail!(
                 DTL_ERROR_ALREADY_EXISTS,
                 "another process is rank 0 of this job in {}; give each job a name of its own, \
                  or another folder",
                 self.place.shown()
-            ));
+            );
         }
         let prefix = format!("{own:016x}-");
         for name in self.names() {
@@ -332,7 +327,7 @@ impl<'a> FolderRoot<'a> {
                 self.attendance.shorten(0);
             }
         }
-        None
+        Ok(())
     }
 
     fn seat(&mut self, rank: usize, name: &str) {
@@ -390,6 +385,12 @@ impl<'a> FolderRoot<'a> {
     }
 }
 
+/// Returns an error if another user can write to the folder.
+fn check(folder: &Path) -> Result<()> {
+    dl::check_folder(folder)
+        .map_err(|refusal| failure!(DTL_ERROR_UNAVAILABLE, "refused: {refusal}"))
+}
+
 /// Creates the folder and writes the invitation.
 fn invite(place: &FolderOpening<'_>) -> Result<()> {
     for chance in 0.. {
@@ -397,9 +398,7 @@ fn invite(place: &FolderOpening<'_>) -> Result<()> {
         if let Some(error) = made.err().filter(|error| error.kind() != ErrorKind::AlreadyExists) {
             return Err(place.failed("", &error));
         }
-        let checked = dl::check_folder(&place.folder);
-        let refused = |refusal| Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {refusal}"));
-        match checked.map_err(refused).map(|()| place.write(INVITATION, &[place.own])) {
+        match check(&place.folder).map(|()| place.write(INVITATION, &[place.own])) {
             Ok(Ok(())) => return Ok(()),
             // A process that finished an earlier exchange there may remove the empty folder.
             Ok(Err(error)) if error.kind() == ErrorKind::NotFound && chance < CHANCES => {}

@@ -84,28 +84,20 @@ pub(super) fn other_users(job_id: &JobId) -> String {
     let mut users: Vec<String> = unix_socket::abstract_names().iter().filter_map(user_of).collect();
     users.sort();
     users.dedup();
-    match users.is_empty() {
-        true => String::new(),
-        false => {
-            format!(
-                "; user {} has ranks under this job name, but all must be one user's",
-                users.join(", ")
-            )
-        }
+    if users.is_empty() {
+        return String::new();
     }
+    let users = users.join(", ");
+    format!("; user {users} has ranks under this job name, but all must be one user's")
 }
 
 fn new_claim(key: u64, rank: i32) -> Result<Arc<Claim>> {
     let name = format!("dtl-{}-{key:016x}-rank{rank}", process::own_uid());
-    take_rank(&name, rank).map(|listener| Arc::new(Claim { _listener: listener }))
-}
-
-fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
-    match unix_socket::listen(name) {
-        Ok(listener) => Ok(Some(listener)),
-        Err(error) if error.kind() == ErrorKind::AddrInUse => match holder(name) {
+    match unix_socket::listen(&name) {
+        Ok(listener) => Ok(Arc::new(Claim { _listener: Some(listener) })),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => match holder(&name) {
             // An earlier claim of this process, which a forked child still has open.
-            Some(peer) if peer.pid == process::own_pid() => Ok(None),
+            Some(peer) if peer.pid == process::own_pid() => Ok(Arc::new(Claim { _listener: None })),
             Some(peer) => fail!(
                 DTL_ERROR_ALREADY_EXISTS,
                 "process {} (user {}) is rank {rank} of this job already; a program started by a \

@@ -79,12 +79,8 @@ fn parse_place(text: &str) -> Option<BootstrapMethod> {
         None if host.contains(':') => return None,
         None => host,
     };
-    match port.parse::<u16>() {
-        Ok(port) if port > 0 && !host.is_empty() => {
-            Some(BootstrapMethod::Tcp(host.to_owned(), port))
-        }
-        _ => None,
-    }
+    let port = port.parse().ok().filter(|port| *port > 0 && !host.is_empty())?;
+    Some(BootstrapMethod::Tcp(host.to_owned(), port))
 }
 
 /// Exchanges the records of all ranks. `len` is the number of words per record, equal on all ranks.

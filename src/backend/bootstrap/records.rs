@@ -89,11 +89,8 @@ impl RankRecord {
     /// Returns status, cookie and record, the same number of words on every rank. On failure, the
     /// error text replaces the record, truncated to its size.
     pub(super) fn words(&self) -> Vec<u64> {
-        let (status, record) = match &self.mine {
-            Ok(record) => (0, record.clone()),
-            Err(error) => (u64::from(error.status() as u32), text_words(error.text())),
-        };
-        let mut words = [&[status, self.cookie], record.as_slice()].concat();
+        let mut words = encode(&self.mine);
+        words.insert(1, self.cookie);
         words.resize(BEFORE + self.len, 0);
         words
     }

@@ -8,7 +8,7 @@
 
 use super::absence::{ArrivalDeadline, GRACE_NS, LINGER_NS, OpenRequest};
 use super::records::{bytes_of, decode, encode, words_of};
-use super::socket_frames::{Channel, ConnectionState, FrameFailure, LONGEST, Stream};
+use super::socket_frames::{Channel, FrameFailure, LONGEST, Stream};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result};
 use crate::sys::{
@@ -276,7 +276,7 @@ impl<N: Sockets> Root<N> {
     /// Checks the connection of a joined rank, which must send nothing but may end.
     fn look_at(&mut self, rank: usize) {
         let Some(Some(seat)) = self.seats.get_mut(rank) else { return };
-        if seat.channel.fill() == ConnectionState::Open {
+        if seat.channel.fill().is_ok() {
             return;
         }
         // The rank still counts as joined: the wait for the other ranks continues, so that they get
@@ -293,9 +293,7 @@ impl<N: Sockets> Root<N> {
         let most = 8 * (HEAD + self.mine.len()) + MOST_TEXT;
         let hello = match guest.channel.next(most) {
             Ok(Some((HELLO, bytes))) => words_of(&bytes),
-            Ok(None) if state == ConnectionState::Open && !is_late => {
-                return self.guests.push(guest);
-            }
+            Ok(None) if state.is_ok() && !is_late => return self.guests.push(guest),
             // Any other content is of a foreign process, to which nothing is sent.
             _ => return,
         };

@@ -57,14 +57,6 @@ pub(super) struct Channel<S: Stream = TcpStream> {
     written: usize,
 }
 
-/// State of the receiving direction of a connection.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum ConnectionState {
-    Open,
-    /// The peer sends nothing more; the text is the reason.
-    Ended(String),
-}
-
 /// Reason why no frame was received.
 pub(super) enum FrameFailure {
     /// The deadline passed before a complete frame arrived.
@@ -112,33 +104,31 @@ impl<S: Stream> Channel<S> {
         self.written < self.outbox.len()
     }
 
-    /// Reads bytes that have arrived. If the connection has ended, bytes that arrived before can
-    /// still be consumed.
-    pub(super) fn fill(&mut self) -> ConnectionState {
+    /// Reads bytes that have arrived. Returns the reason as an error if the peer sends nothing
+    /// more; bytes that arrived before can still be consumed.
+    pub(super) fn fill(&mut self) -> Result<(), String> {
         self.fill_up_to(MOST_AT_ONCE)
     }
 
-    fn fill_up_to(&mut self, mut most: usize) -> ConnectionState {
+    fn fill_up_to(&mut self, mut most: usize) -> Result<(), String> {
         let mut room = [0_u8; 4096];
         while most > 0 {
             let wanted = most.min(room.len());
             match self.stream.read_some(room.get_mut(..wanted).unwrap_or_default()) {
-                Ok(0) => return ConnectionState::Ended("it ended its connection".to_owned()),
+                Ok(0) => return Err("it ended its connection".to_owned()),
                 Ok(count) => {
                     self.inbox.extend_from_slice(room.get(..count).unwrap_or_default());
                     if count < wanted {
-                        return ConnectionState::Open;
+                        return Ok(());
                     }
                     most -= count;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return ConnectionState::Open;
-                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return ConnectionState::Ended(error.to_string()),
+                Err(error) => return Err(error.to_string()),
             }
         }
-        ConnectionState::Open
+        Ok(())
     }
 
     /// Returns kind and bytes of the next complete frame, or `None` if there is none. Returns the
@@ -175,11 +165,12 @@ impl<S: Stream> Channel<S> {
                 return Ok(frame);
             }
             let before = self.inbox.len();
-            match self.fill_up_to(self.missing()) {
-                ConnectionState::Ended(why) => return Err(FrameFailure::Ended(why)),
-                ConnectionState::Open if self.inbox.len() > before => continue,
-                ConnectionState::Open if deadline.passed() => return Err(FrameFailure::Silent),
-                ConnectionState::Open => {}
+            self.fill_up_to(self.missing()).map_err(FrameFailure::Ended)?;
+            if self.inbox.len() > before {
+                continue;
+            }
+            if deadline.passed() {
+                return Err(FrameFailure::Silent);
             }
             let left_ns = deadline.left_ns();
             let wait_ns = if more { left_ns.min(MOMENT_NS) } else { left_ns };

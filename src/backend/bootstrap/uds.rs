@@ -64,9 +64,7 @@ impl<'a> NodeOpenRequest<'a> {
 fn failed(error: &io::Error) -> Error {
     match process::fd_shortage(error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, text),
-        None => {
-            Error::new(DTL_ERROR_COMMUNICATION, format!("{error}; see the other ranks' output"))
-        }
+        None => failure!(DTL_ERROR_COMMUNICATION, "{error}; see the other ranks' output"),
     }
 }
 

@@ -23,17 +23,13 @@ use super::engine::RdmaEngine;
 use super::operation::RdmaOperation;
 use super::rndv::done;
 use crate::abi::status::DTL_ERROR_CONNECTION_LOST;
-use crate::abi::word::dtl_dtype_t;
 use crate::backend::op_table::Operations;
-use crate::backend::p2p_protocol::Change;
 use crate::backend::rdma::endpoint::connect::busy;
 use crate::backend::rdma::endpoint::peer::Peer;
 use crate::backend::rdma::endpoint::qp_state::{InFlightWork, OnCompletion};
-use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
-use crate::backend::rdma::verbs::qp::{Piece, Remote};
+use crate::backend::rdma::verbs::qp::Piece;
 use crate::error::Result;
-use crate::runtime::component::{Completion, OpId, Swap, TargetRange};
-use crate::sys::compute::elements;
+use crate::runtime::component::{Completion, OpId, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
 
 impl Peer {
@@ -54,55 +50,28 @@ impl Peer {
     }
 
     /// Posts the work request of a result slot; returns false if the queue pair has no room.
-    fn start_try(&mut self, rank: usize, slot: usize) -> Result<bool> {
+    fn start_try(&mut self, slot: usize) -> Result<bool> {
         let Some(&Try { work, .. }) = self.results.tries.get(slot) else { return Ok(true) };
         let local = Piece { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };
-        self.start(rank, 0, work, local, OnCompletion::Answer(slot))
+        self.start(0, work, local, OnCompletion::Answer(slot))
     }
 }
 
 impl RdmaEngine {
-    /// Returns true if devices execute all operations on elements of `dtype` in this rank's memory.
-    pub(crate) fn has_atomics(&self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
-        let memory = self.window(window)?.memory;
-        let is_able = self.rails.first().is_some_and(|rail| {
-            let limits = &rail.limits;
-            limits.atomic_cap != ATOMIC_NONE
-                && limits.max_qp_rd_atom > 0
-                && limits.max_qp_init_rd_atom > 0
-        });
-        let is_aligned = memory.is_empty() || memory.addr().get() % ELEMENT == 0;
-        Ok(is_able && is_aligned && elements::dtype_size(dtype) == Some(ELEMENT))
-    }
-
-    pub(crate) fn accumulate(&mut self, window: Addr, change: &Change) -> Result<OpId> {
-        self.begin_atomic(window, change.to, AtomicKind::of(change)?, (change.from, change.result))
-    }
-
-    pub(crate) fn compare_and_swap(
-        &mut self,
-        window: Addr,
-        swap: Swap,
-        to: TargetRange,
-    ) -> Result<OpId> {
-        self.begin_atomic(window, to, AtomicKind::Swap(swap.expected), (swap.value, swap.result))
-    }
-
-    fn begin_atomic(
+    pub(crate) fn begin_atomic(
         &mut self,
         window: Addr,
         to: TargetRange,
         how: AtomicKind,
         (from, result): (Region, Region),
     ) -> Result<OpId> {
-        let (target, place) = self.place(window, to)?;
+        let (target, at) = self.place(window, to)?;
         self.reach(target)?;
         let Some(peer) = self.peers.get_mut(target) else { return Err(busy()) };
-        let elements = place.addr..place.addr + to.len as u64;
+        let elements = at.addr..at.addr + to.len as u64;
         if !peer.results.admits(&elements) {
             return Err(busy());
         }
-        let at = Remote { addr: place.addr, rkey: place.keys.first().copied().unwrap_or(0) };
         let (window, count) = (window.get(), to.len / ELEMENT);
         let atomic = Atomic { target, window, at, how, from, result, count, begun: 0, over: 0 };
         let op = self.operations.add(RdmaOperation::Atomic(atomic))?;
@@ -118,7 +87,7 @@ impl RdmaEngine {
         };
         let Some(peer) = self.peers.get_mut(atomic.target) else { return Ok(true) };
         while let Some(slot) = peer.results.again.pop() {
-            if !peer.start_try(atomic.target, slot)? {
+            if !peer.start_try(slot)? {
                 peer.results.again.push(slot);
                 return Ok(false);
             }
@@ -127,7 +96,7 @@ impl RdmaEngine {
             let work = atomic.first(atomic.begun, peer.results.known);
             let one = Try { op, index: atomic.begun, work };
             let Some(slot) = peer.results.add(one) else { return Ok(false) };
-            if !peer.start_try(atomic.target, slot)? {
+            if !peer.start_try(slot)? {
                 peer.results.free.push(slot);
                 return Ok(false);
             }
@@ -179,7 +148,7 @@ impl RdmaEngine {
         };
         if let Some(next) = atomic.next(index, work, found) {
             one.work = next;
-            if !peer.start_try(rank, slot)? {
+            if !peer.start_try(slot)? {
                 peer.results.again.push(slot);
                 if !self.unfinished.contains(&op) {
                     self.unfinished.push(op);

@@ -3,10 +3,10 @@
 use super::config::Config;
 use super::engine::RdmaEngine;
 use super::events;
-use super::verbs::discovery::{self, Verbs};
-use super::verbs::port_select::{self, Choice, PortInfo};
+use super::verbs::discovery;
+use super::verbs::functions::Functions;
+use super::verbs::port_select::{self, Choice};
 use super::verbs::rail::Rail;
-use super::wire::RdmaWire;
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::backend::bootstrap::liveness::{self, Oob};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// Opener of rdma communicators, with libibverbs, which is loaded on first use.
 struct RdmaOpener {
-    verbs: OnDemand<Verbs>,
+    verbs: OnDemand<&'static Functions>,
 }
 
 /// Creates the backend "rdma". "auto" never selects this backend.
@@ -40,7 +40,7 @@ pub fn backend() -> Backend {
 impl BackendProbe for Arc<RdmaOpener> {
     fn available(&self) -> Availability {
         let verbs = self.verbs.look()?;
-        port_select::choose_ports(&look(&verbs)?, &[], 1, 0).map(drop)
+        port_select::choose_ports(&port_select::look(*verbs)?, &[], 1, 0).map(drop)
     }
 }
 
@@ -64,28 +64,26 @@ impl Comm for Arc<RdmaOpener> {
     fn check_environment(&self) -> Result<()> {
         let config = Config::resolve(Addr::NULL)?;
         oob_exchange::check(&BootstrapMethod::parse(&config.meeting)?, None)?;
-        self.choose(&*self.verbs.get()?, &config, 0).map(drop)
+        choose(*self.verbs.get()?, &config, 0).map(drop)
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let prepared = Config::resolve(args.native).and_then(|config| {
             let how = BootstrapMethod::parse(&config.meeting)?;
-            Ok((self.prepare(args, &config), how, config))
+            Ok((how, self.prepare(args, config)))
         });
-        let (prepared, how, config) = match prepared {
-            Ok(prepared) => prepared,
-            // The other ranks use the default method, which reports this failure to them.
-            Err(error) => (Err(error), BootstrapMethod::Auto, Config::default()),
-        };
+        // The other ranks use the default method, which reports this failure to them.
+        let (how, prepared) = prepared.unwrap_or_else(|error| (BootstrapMethod::Auto, Err(error)));
         let record = prepared.as_ref().map(|prepared| prepared.record.clone());
         let record = record.map_err(Clone::clone);
         let met = oob_exchange::allgather(&how, args, RECORD, record)?;
-        join(prepared?, met, config)
+        join(prepared?, met)
     }
 }
 
 /// Objects that a rank creates before it exchanges records with the other ranks.
 struct Prepared {
+    config: Config,
     rails: Vec<Arc<Rail>>,
     oob: Oob,
     record: Vec<u64>,
@@ -147,52 +145,43 @@ fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
     Ok(())
 }
 
-impl RdmaOpener {
-    /// Chooses ports for the rank whose node-local rank is `local`.
-    fn choose(&self, verbs: &Verbs, config: &Config, local: u32) -> Result<Choice> {
-        let chosen = look(verbs).and_then(|seen| {
-            port_select::choose_ports(&seen, &config.devices, config.rails, local)
-        });
-        let choice = chosen.map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
-        if choice.ports.len() < config.rails as usize {
-            let names: Vec<_> =
-                choice.ports.iter().map(|(name, port)| format!("{name}:{port}")).collect();
-            explain::degraded(
-                "rdma",
-                &format!(
-                    "rails (DTL_RDMA_RAILS) is {}, and the active ports are no more than {}",
-                    config.rails,
-                    names.join(", ")
-                ),
-            )?;
-        }
-        Ok(choice)
+/// Chooses ports for the rank whose node-local rank is `local`.
+fn choose(calls: &'static Functions, config: &Config, local: u32) -> Result<Choice> {
+    let chosen = port_select::look(calls)
+        .and_then(|seen| port_select::choose_ports(&seen, &config.devices, config.rails, local));
+    let choice = chosen.map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
+    if choice.ports.len() < config.rails as usize {
+        let names: Vec<_> =
+            choice.ports.iter().map(|(name, port)| format!("{name}:{port}")).collect();
+        explain::degraded(
+            "rdma",
+            &format!(
+                "rails (DTL_RDMA_RAILS) is {}, and the active ports are no more than {}",
+                config.rails,
+                names.join(", ")
+            ),
+        )?;
     }
+    Ok(choice)
+}
 
-    fn prepare(&self, args: &OpenArgs, config: &Config) -> Result<Prepared> {
-        let verbs =
-            self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
+impl RdmaOpener {
+    fn prepare(&self, args: &OpenArgs, config: Config) -> Result<Prepared> {
+        let calls =
+            *self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
         // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
         let _places = process::occupy_standard();
-        let choice = self.choose(&verbs, config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
-        Rail::check_devices(&verbs, config)?;
-        let open = |(device, port): &(String, u8)| Rail::open(&verbs, device, *port, config);
+        let choice = choose(calls, &config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
+        Rail::check_devices(calls, &config)?;
+        let open = |(device, port): &(String, u8)| Rail::open(calls, device, *port, &config);
         let rails = choice.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
         let listen = Some(config.address.as_str()).filter(|address| !address.is_empty());
         let silent_ns = u64::from(config.silence_ms) * 1_000_000;
-        let (oob, words) =
-            Oob::listen(&liveness::Options { listen, silent_ns, ..liveness::Options::default() })?;
+        let (oob, words) = Oob::listen(listen, silent_ns)?;
         let record =
-            alike(config, rails.len()).into_iter().chain(own_node()).chain(words).collect();
-        Ok(Prepared { rails, oob, record, passed_over: choice.passed_over })
+            alike(&config, rails.len()).into_iter().chain(own_node()).chain(words).collect();
+        Ok(Prepared { config, rails, oob, record, passed_over: choice.passed_over })
     }
-}
-
-/// Lists all ports of all devices.
-fn look(verbs: &Verbs) -> std::result::Result<Vec<PortInfo>, String> {
-    // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
-    let _places = process::occupy_standard();
-    port_select::look(verbs)
 }
 
 /// Returns this rank's node-local rank, from the outer communicator or the launcher.
@@ -207,8 +196,8 @@ fn local_rank(args: &OpenArgs) -> Result<i32> {
         .unwrap_or(0))
 }
 
-fn join(prepared: Prepared, met: Records, config: Config) -> Result<Box<dyn Transport>> {
-    let Prepared { rails, mut oob, record, passed_over } = prepared;
+fn join(prepared: Prepared, met: Records) -> Result<Box<dyn Transport>> {
+    let Prepared { config, rails, mut oob, record, passed_over } = prepared;
     let own = record.get(..ALIKE).unwrap_or_default();
     let others = met.records.chunks_exact(RECORD);
     for (rank, record) in others.clone().enumerate() {
@@ -222,17 +211,13 @@ fn join(prepared: Prepared, met: Records, config: Config) -> Result<Box<dyn Tran
     if !passed_over.is_empty() {
         crate::runtime::log::debug!("rdma: passed over {}", passed_over.join("; "));
     }
-    let size = usize::try_from(met.size).unwrap_or(1);
-    let description = describe(&rails, &config);
-    let rank = usize::try_from(met.rank).unwrap_or(0);
     let bell = if config.sleeps { Some(events::bell(&rails, &oob)?) } else { None };
-    let state = RdmaEngine::new(rank, size, rails, (oob, bell), config);
-    let properties = Arc::new(Properties {
+    let properties = Properties {
         answers_late: true, // Both ranks re-establish a broken connection.
         is_oversubscribed,
-        ..Properties::new(met.rank, met.size, description)
-    });
-    p2p_protocol::open(Box::new(RdmaWire { properties, state: Some(state) }))
+        ..Properties::new(met.rank, met.size, describe(&rails, &config))
+    };
+    p2p_protocol::open(Box::new(RdmaEngine::new(properties, rails, (oob, bell), config)))
 }
 
 /// Returns a record's words for this rank's node and the processors that the rank may use.

@@ -10,7 +10,6 @@ use crate::from_c;
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
 use std::collections::BTreeMap;
-use std::ffi::c_char;
 use std::fmt::Display;
 use std::mem::offset_of;
 use std::net::IpAddr;
@@ -81,34 +80,6 @@ pub const DEPTH: u32 = 16;
 /// Default of `Config::inline`, in bytes.
 pub const INLINE: u32 = 64;
 
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            devices: Vec::new(),
-            rails: 1,
-            queues: 1,
-            gid_index: None,
-            service_level: 0,
-            traffic_class: 0,
-            timeout: 20,
-            retries: 7,
-            receiver_retries: 7,
-            mtu: None,
-            pkey_index: 0,
-            depth: DEPTH,
-            inline: INLINE,
-            sleeps: false,
-            reads: false,
-            device_memory: Devices::Staged,
-            cache_bytes: 1 << 30,
-            meeting: String::from("auto"),
-            address: String::new(),
-            silence_ms: 5000,
-            reconnect_ms: 5000,
-        }
-    }
-}
-
 impl Config {
     /// Resolves each field from the caller's struct, else from the environment, else from the
     /// default. `native` is null or points to a `dtl_rdma_config_t`.
@@ -153,9 +124,9 @@ fn take(native: Addr) -> Result<Texts> {
     for (name, text) in
         [("devices", raw.devices), ("meeting", raw.meeting), ("address", raw.address)]
     {
-        if let Some(text) = text_at(text, name)? {
-            given.insert(name, text);
-        }
+        // SAFETY: the caller of dtl_comm_open passes NULL or a NUL-terminated text.
+        let text = unsafe { from_c::text_or_null(text, &format!("dtl_rdma_config_t.{name}")) }?;
+        given.extend(text.map(|text| (name, text.to_owned())));
     }
     let numbers = [
         ("rails", raw.rails),
@@ -194,12 +165,6 @@ fn take(native: Addr) -> Result<Texts> {
     Ok(given)
 }
 
-fn text_at(text: *const c_char, name: &str) -> Result<Option<String>> {
-    // SAFETY: the caller of dtl_comm_open passes NULL or a NUL-terminated text.
-    let text = unsafe { from_c::text_or_null(text, &format!("dtl_rdma_config_t.{name}")) }?;
-    Ok(text.map(str::to_owned))
-}
-
 /// Sources of the configuration's values.
 struct Sources {
     /// Values of the struct, by field name.
@@ -210,27 +175,22 @@ struct Sources {
 
 impl Sources {
     fn config(&self) -> Result<Config> {
-        let usual = Config::default();
         Ok(Config {
-            devices: self.text("devices", devices, DEVICES)?.unwrap_or(usual.devices),
-            rails: self.number("rails", 1..=RAILS as u32)?.unwrap_or(usual.rails),
-            queues: self.number("queues", 1..=(LANES / RAILS) as u32)?.unwrap_or(usual.queues),
-            gid_index: self.number("gid_index", 0..=255)?.or(usual.gid_index),
-            service_level: self.number("service_level", 0..=15)?.unwrap_or(usual.service_level),
-            traffic_class: self.number("traffic_class", 0..=255)?.unwrap_or(usual.traffic_class),
-            timeout: self.number("timeout", 1..=31)?.unwrap_or(usual.timeout),
-            retries: self.number("retries", 0..=7)?.unwrap_or(usual.retries),
-            receiver_retries: self
-                .number("receiver_retries", 0..=7)?
-                .unwrap_or(usual.receiver_retries),
-            mtu: self.text("mtu", mtu, "256, 512, 1024, 2048 or 4096")?.or(usual.mtu),
-            pkey_index: self.number("pkey_index", 0..=u16::MAX)?.unwrap_or(usual.pkey_index),
-            depth: self.number("depth", 4..=4096)?.unwrap_or(usual.depth),
-            inline: self.number("inline_bytes", 0..=1024)?.unwrap_or(usual.inline),
-            sleeps: self
-                .word("completion", COMPLETION)?
-                .map_or(usual.sleeps, |word| word == "event"),
-            reads: self.word("rendezvous", RENDEZVOUS)?.map_or(usual.reads, |word| word == "read"),
+            devices: self.text("devices", devices, DEVICES)?.unwrap_or_default(),
+            rails: self.number("rails", 1..=RAILS as u32)?.unwrap_or(1),
+            queues: self.number("queues", 1..=(LANES / RAILS) as u32)?.unwrap_or(1),
+            gid_index: self.number("gid_index", 0..=255)?,
+            service_level: self.number("service_level", 0..=15)?.unwrap_or(0),
+            traffic_class: self.number("traffic_class", 0..=255)?.unwrap_or(0),
+            timeout: self.number("timeout", 1..=31)?.unwrap_or(20),
+            retries: self.number("retries", 0..=7)?.unwrap_or(7),
+            receiver_retries: self.number("receiver_retries", 0..=7)?.unwrap_or(7),
+            mtu: self.text("mtu", mtu, "256, 512, 1024, 2048 or 4096")?,
+            pkey_index: self.number("pkey_index", 0..=u16::MAX)?.unwrap_or(0),
+            depth: self.number("depth", 4..=4096)?.unwrap_or(DEPTH),
+            inline: self.number("inline_bytes", 0..=1024)?.unwrap_or(INLINE),
+            sleeps: self.word("completion", COMPLETION)? == Some("event"),
+            reads: self.word("rendezvous", RENDEZVOUS)? == Some("read"),
             device_memory: match self.word("device_memory", DEVICE_MEMORY)? {
                 Some("dmabuf") => Devices::Dmabuf,
                 Some("peermem") => Devices::Peermem,
@@ -238,34 +198,38 @@ impl Sources {
             },
             cache_bytes: self
                 .text("cache_bytes", bytes, "bytes: 0, 4096, 512M, 2G …")?
-                .unwrap_or(usual.cache_bytes),
-            meeting: self.text("meeting", meeting, MEETING)?.unwrap_or(usual.meeting),
+                .unwrap_or(1 << 30),
+            meeting: self.text("meeting", meeting, MEETING)?.unwrap_or_else(|| "auto".to_owned()),
             address: self
                 .text("address", address, "an IP address or the name of a network interface")?
-                .unwrap_or(usual.address),
-            silence_ms: self.number("silence_ms", 100..=600_000)?.unwrap_or(usual.silence_ms),
-            reconnect_ms: self.number("reconnect_ms", 0..=600_000)?.unwrap_or(usual.reconnect_ms),
+                .unwrap_or_default(),
+            silence_ms: self.number("silence_ms", 100..=600_000)?.unwrap_or(5000),
+            reconnect_ms: self.number("reconnect_ms", 0..=600_000)?.unwrap_or(5000),
         })
     }
 
-    fn variable(&self, name: &str) -> Option<(String, &str)> {
-        let variable = format!("DTL_RDMA_{}", name.to_uppercase());
-        let text = self.variables.get(variable.as_str())?;
-        Some((variable, text))
-    }
-
     /// Returns the value of field `name`, parsed by `read`; returns `None` if the field is not set.
+    /// The error of a bad value names its source and the `allowed` values.
     fn text<T>(
         &self,
         name: &str,
         read: impl Fn(&str) -> Option<T>,
         allowed: &str,
     ) -> Result<Option<T>> {
-        let given = self.given.get(name).map(String::as_str);
-        let Some(text) = given.or_else(|| Some(self.variable(name)?.1)) else { return Ok(None) };
+        let variable = format!("DTL_RDMA_{}", name.to_uppercase());
+        let given = self.given.get(name);
+        let text = given.or_else(|| self.variables.get(variable.as_str()));
+        let Some(text) = text else { return Ok(None) };
         match read(text) {
-            Some(value) => Ok(Some(value)),
-            None => self.bad(name, allowed),
+            None if given.is_some() => fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "dtl_rdma_config_t.{name} is {text}: use {allowed}; DTL_RDMA_CONFIG_INIT leaves it \
+                 open"
+            ),
+            None => {
+                fail!(DTL_ERROR_INVALID_ARGUMENT, "{variable}={text}: use {allowed}; or unset it")
+            }
+            value => Ok(value),
         }
     }
 
@@ -282,21 +246,6 @@ impl Sources {
         let allowed: Vec<_> =
             words.iter().map(|(constant, word)| format!("{constant} ({word})")).collect();
         self.text(name, read, &allowed.join(", "))
-    }
-
-    /// Returns an error that names the source of a value, the value and the allowed values.
-    fn bad<T>(&self, name: &str, allowed: &str) -> Result<T> {
-        match (self.given.get(name), self.variable(name)) {
-            (Some(value), _) => fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "dtl_rdma_config_t.{name} is {value}: use {allowed}; DTL_RDMA_CONFIG_INIT leaves \
-                 it open"
-            ),
-            (None, Some((variable, value))) => {
-                fail!(DTL_ERROR_INVALID_ARGUMENT, "{variable}={value}: use {allowed}; or unset it")
-            }
-            (None, None) => fail!(DTL_ERROR_INTERNAL, "nobody has set {name}"),
-        }
     }
 }
 

@@ -22,17 +22,13 @@ pub(crate) struct CqSet {
 /// Completion queue, and the number of peers whose queue pairs share it.
 pub(crate) struct SharedCq {
     rail: usize,
-    completions: Arc<Completions>,
+    pub(crate) completions: Arc<Completions>,
     sharers: usize,
 }
 
 impl CqSet {
     pub(crate) fn new() -> Self {
         CqSet { queues: Vec::new(), batch: vec![Wc::zeroed(); BATCH] }
-    }
-
-    pub(crate) fn queues(&self) -> impl Iterator<Item = &Completions> {
-        self.queues.iter().map(|queue| queue.completions.as_ref())
     }
 
     /// Returns, or creates, a completion queue of `rail` with room for one more peer's queue pair.
@@ -52,13 +48,5 @@ impl CqSet {
         let completions = Arc::new(of.completions(SHARERS.min(ranks) * each)?);
         self.queues.push(SharedCq { rail, completions: Arc::clone(&completions), sharers: 1 });
         Ok(completions)
-    }
-
-    /// Polls up to `BATCH` completions of queue `index` into the batch; returns their number.
-    pub(crate) fn take(&mut self, index: usize) -> Result<usize> {
-        match self.queues.get(index) {
-            Some(queue) => queue.completions.poll(&mut self.batch),
-            None => Ok(0),
-        }
     }
 }

@@ -3,22 +3,22 @@
 use super::cq::{BATCH, CqSet};
 use super::operation::{RdmaOperation, part_over};
 use super::protocol::eager_slots::{DATA, EagerHeader, EagerKind, Note, NoteKind};
-use super::window_memory::RdmaWindow;
 use crate::abi::status::*;
 use crate::backend::bootstrap::liveness::Oob;
 use crate::backend::op_table::Operations;
-use crate::backend::p2p_protocol::{FRAME_WORDS, eager_head};
+use crate::backend::p2p_protocol::{FRAME_WORDS, RxFrame, eager_head};
 use crate::backend::peer_map::PeerMap;
 use crate::backend::rdma::config::Config;
-use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer, gone};
+use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer};
 use crate::backend::rdma::endpoint::qp_state::WorkId;
-use crate::backend::rdma::memory::reg_cache::Cache;
+use crate::backend::rdma::memory::reg_cache::{Cache, Registered};
 use crate::backend::rdma::verbs::errors;
 use crate::backend::rdma::verbs::functions::*;
+use crate::backend::rdma::verbs::qp::Remote;
 use crate::backend::rdma::verbs::rail::{Completions, Rail};
 use crate::backend::rdma::verbs::types::Wc;
 use crate::error::{Error, Result, fail, failure};
-use crate::runtime::component::{Completion, OpId};
+use crate::runtime::component::{Completion, OpId, Properties};
 use crate::sys::memory::buf::Region;
 use crate::sys::os::poller::Poller;
 use std::collections::VecDeque;
@@ -40,23 +40,38 @@ const BATCHES: usize = 8;
 /// Number of consecutive empty rounds after which no more arrivals are expected: a device may
 /// report an arrival shortly after it has completed the sender's request.
 const QUIET: usize = 24;
-/// Frame that has not been read yet.
-pub(crate) struct PendingFrame {
-    pub(crate) source: usize,
-    pub(crate) slot: u32,
-    pub(crate) head: [u64; FRAME_WORDS],
-    pub(crate) bytes: Region,
+
+/// Converts a rank to `i32`, the type that the component traits use.
+pub(crate) fn rank_of(rank: usize) -> i32 {
+    i32::try_from(rank).unwrap_or(i32::MAX)
+}
+
+/// Returns the frame that arrived in receive `id`, as `p2p_protocol` gets it.
+fn frame_of(id: WorkId, head: [u64; FRAME_WORDS], bytes: Region) -> RxFrame {
+    RxFrame { source: rank_of(id.rank), status: DTL_SUCCESS, head, bytes, id: id.word() }
+}
+
+/// Open window.
+pub(crate) struct RdmaWindow {
+    pub(crate) number: usize,
+    pub(crate) memory: Region,
+    #[allow(dead_code, reason = "keeps its memory registered")]
+    pub(crate) registered: Option<Registered>,
+    /// Memory of the other ranks, by rank, with its key on the first rail.
+    pub(crate) remotes: Vec<Option<Remote>>,
 }
 
 /// State of an rdma communicator, and its progress engine. One thread at a time calls its methods.
 pub(crate) struct RdmaEngine {
+    pub(crate) properties: Arc<Properties>,
     pub(crate) rank: usize,
     pub(crate) config: Config,
     pub(crate) rails: Vec<Arc<Rail>>,
     pub(crate) polling: CqSet,
     pub(crate) peers: PeerMap<Peer>,
     pub(crate) operations: Operations<RdmaOperation>,
-    pub(crate) arrived: VecDeque<PendingFrame>,
+    /// Frames that have not been read yet.
+    pub(crate) arrived: VecDeque<RxFrame>,
     /// Receives whose messages were read.
     spent: Vec<WorkId>,
     /// Ranks that have failed and have not been reported yet.
@@ -91,19 +106,19 @@ pub(crate) struct RdmaEngine {
 
 impl RdmaEngine {
     pub(crate) fn new(
-        rank: usize,
-        size: usize,
+        properties: Properties,
         rails: Vec<Arc<Rail>>,
         (oob, bell): (Oob, Option<Arc<Poller>>),
         config: Config,
     ) -> RdmaEngine {
         let cache = Cache::new(&rails, config.cache_bytes);
         RdmaEngine {
-            rank,
+            rank: usize::try_from(properties.rank).unwrap_or(0),
+            peers: PeerMap::new(usize::try_from(properties.size).unwrap_or(1)),
+            properties: Arc::new(properties),
             config,
             rails,
             polling: CqSet::new(),
-            peers: PeerMap::new(size),
             operations: Operations::new(),
             arrived: VecDeque::new(),
             spent: Vec::new(),
@@ -159,7 +174,8 @@ impl RdmaEngine {
     /// Polls and handles up to `BATCHES` batches of queue `index`; returns true if there were any.
     fn take_from(&mut self, index: usize) -> Result<bool> {
         for before in 0..BATCHES {
-            let count = self.polling.take(index)?;
+            let Some(queue) = self.polling.queues.get(index) else { return Ok(false) };
+            let count = queue.completions.poll(&mut self.polling.batch)?;
             for at in 0..count {
                 let Some(entry) = self.polling.batch.get(at).copied() else { break };
                 self.completed(&entry);
@@ -208,14 +224,17 @@ impl RdmaEngine {
             return self.sent(id);
         }
         self.has_come(id);
+        let len = entry.byte_len as usize;
         let outcome = match entry.opcode {
             WC_RECV_RDMA_WITH_IMM => {
-                self.notified(id, u32::from_be(entry.imm_data), entry.byte_len as usize)
+                self.landed(id.rank, u32::from_be(entry.imm_data), len);
+                self.consumed(id);
+                Ok(())
             }
             _ if entry.wc_flags & WC_WITH_IMM != 0 => {
-                self.received_brief(id, u32::from_be(entry.imm_data), entry.byte_len as usize)
+                self.received_brief(id, u32::from_be(entry.imm_data), len)
             }
-            _ => self.received(id, entry.byte_len as usize),
+            _ => self.received(id, len),
         };
         if let Err(error) = outcome {
             self.fail(id.rank, error.text());
@@ -283,7 +302,7 @@ impl RdmaEngine {
         })?;
         peer.add_credits(0, message.consumed);
         if let Some(note) = message.note {
-            self.noted(id.rank, note)?;
+            self.noted(id.rank, note);
         }
         match message.kind {
             EagerKind::Frame => {
@@ -291,12 +310,7 @@ impl RdmaEngine {
                 if let Some(peer) = self.peers.get_mut(id.rank) {
                     peer.heads.learn(message.word, &head);
                 }
-                self.arrived.push_back(PendingFrame {
-                    source: id.rank,
-                    slot: id.number,
-                    head,
-                    bytes,
-                });
+                self.arrived.push_back(frame_of(id, head, bytes));
                 return Ok(());
             }
             EagerKind::Piece | EagerKind::LastPiece => {
@@ -320,9 +334,8 @@ impl RdmaEngine {
                 "a message of it begins with words that it never sent"
             );
         };
-        let (head, bytes) =
-            (eager_head(word, len), peer.slab.receive(id.number as usize).part(0, len));
-        self.arrived.push_back(PendingFrame { source: id.rank, slot: id.number, head, bytes });
+        let bytes = peer.slab.receive(id.number as usize).part(0, len);
+        self.arrived.push_back(frame_of(id, eager_head(word, len), bytes));
         Ok(())
     }
 
@@ -354,7 +367,7 @@ impl RdmaEngine {
         let mut spent = std::mem::take(&mut self.spent);
         for id in spent.drain(..) {
             let Some(peer) = self.peers.get_mut(id.rank) else { continue };
-            let posted = peer.consume(id.rank, id.lane, id.number);
+            let posted = peer.consume(id.lane, id.number);
             if peer.owes_credits() {
                 self.list(id.rank);
             }
@@ -365,23 +378,15 @@ impl RdmaEngine {
         self.spent = spent;
     }
 
-    fn notified(&mut self, id: WorkId, word: u32, len: usize) -> Result<()> {
-        self.landed(id.rank, word, len);
-        self.consumed(id);
-        Ok(())
-    }
-
-    fn noted(&mut self, rank: usize, note: Note) -> Result<()> {
+    fn noted(&mut self, rank: usize, note: Note) {
         match note.about {
             NoteKind::Landing => {
                 if let Some(peer) = self.peers.get_mut(rank) {
                     peer.landings.push(note);
                 }
-                Ok(())
             }
             NoteKind::Offer => self.offered(rank, note),
-            NoteKind::Fetched => self.fetched(rank, note.word),
-            NoteKind::InPieces => self.in_pieces(rank, note.word),
+            NoteKind::Fetched | NoteKind::InPieces => self.answered(rank, note),
         }
     }
 
@@ -396,27 +401,21 @@ impl RdmaEngine {
 
     /// Sends notes and credits that no message could carry.
     fn send_pending_notes(&mut self) {
-        let mut index = 0;
-        while let Some(&rank) = self.listed.get(index) {
-            let flushed = match self.peers.get_mut(rank) {
-                Some(peer) if peer.stage != ConnectStage::Gone => peer
-                    .send_notes(rank)
-                    .and_then(|no_notes| Ok(peer.return_credits(rank)? && no_notes)),
-                _ => Ok(true),
+        let mut listed = std::mem::take(&mut self.listed);
+        listed.retain(|&rank| {
+            let Some(peer) = self.peers.get_mut(rank) else { return false };
+            let flushed = match peer.stage {
+                ConnectStage::Gone => Ok(true),
+                _ => peer.send_notes().and_then(|no_notes| Ok(peer.return_credits()? && no_notes)),
             };
-            match flushed {
-                Ok(true) => {}
-                Ok(false) => {
-                    index += 1;
-                    continue;
-                }
-                Err(error) => self.fail_here(rank, error),
+            let stays = matches!(flushed, Ok(false));
+            peer.is_listed = stays;
+            if let Err(error) = flushed {
+                self.fail_here(rank, error);
             }
-            self.listed.swap_remove(index);
-            if let Some(peer) = self.peers.get_mut(rank) {
-                peer.is_listed = false;
-            }
-        }
+            stays
+        });
+        self.listed = listed;
     }
 
     // ---- failed peers ----
@@ -431,16 +430,15 @@ impl RdmaEngine {
             }
         }
         for rank in std::mem::take(&mut self.failing) {
-            let why =
-                self.peers.get_mut(rank).and_then(|peer| peer.failing.clone()).unwrap_or_default();
-            self.lose(rank, &why);
+            self.lose(rank);
         }
         Ok(())
     }
 
     /// Closes the connection to `rank` and completes all its operations with the failure status.
-    fn lose(&mut self, rank: usize, why: &str) {
+    fn lose(&mut self, rank: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
+        let why = peer.failing.clone().unwrap_or_default();
         if matches!(
             peer.stage,
             ConnectStage::Asked | ConnectStage::Connected | ConnectStage::Broken
@@ -457,8 +455,7 @@ impl RdmaEngine {
         let done = Completion { source, status: self.gone_status(rank), match_bits: 0, size: 0 };
         for (_, operation) in self.operations.iter_mut() {
             let of = match operation {
-                RdmaOperation::Receive(receive) => receive.source,
-                RdmaOperation::Send(send) => send.dest,
+                RdmaOperation::Payload(payload) => payload.rank,
                 RdmaOperation::OneSided(one_sided) => one_sided.target,
                 RdmaOperation::Atomic(atomic) => atomic.target,
                 RdmaOperation::Done(..) => continue,
@@ -467,25 +464,25 @@ impl RdmaEngine {
                 operation.end(done);
             }
         }
-        self.failure = Some(gone(rank, why).text().to_owned());
+        self.failure = Some(format!("rank {rank}: {why}"));
         if rank == self.rank {
             return;
         }
         self.lost.push_back(rank);
         self.happened += 1;
         if was_known {
-            self.notify_broken(rank, why);
+            self.notify_broken(rank, &why);
         }
     }
 
     /// Creates the error of an operation on a failed peer.
     pub(crate) fn is_gone(&self, rank: usize) -> Error {
-        let text = self.why_gone(rank).unwrap_or_else(|| format!("rank {rank} is gone"));
+        let text = self.reason_gone(rank).unwrap_or_else(|| format!("rank {rank} is gone"));
         Error::new(self.gone_status(rank), text)
     }
 
     /// Returns the reason of the failure of `rank`; returns `None` if the rank has not failed.
-    pub(crate) fn why_gone(&self, rank: usize) -> Option<String> {
+    pub(crate) fn reason_gone(&self, rank: usize) -> Option<String> {
         let peer = self.peers.get(rank).filter(|peer| peer.stage == ConnectStage::Gone);
         peer.and_then(|peer| peer.failing.as_deref()).map(|why| format!("rank {rank}: {why}"))
     }
@@ -497,7 +494,7 @@ impl RdmaEngine {
     }
 
     /// Returns a readable report of the memory that is and was registered.
-    pub(crate) fn memory(&self) -> String {
+    pub(crate) fn memory_text(&self) -> String {
         let one = |rail: &Arc<Rail>| {
             let [now, most, times] = rail.memory();
             format!(
@@ -506,9 +503,8 @@ impl RdmaEngine {
             )
         };
         let rails: Vec<_> = self.rails.iter().map(one).collect();
-        let peers = (0..self.peers.ranks()).filter_map(|rank| self.peers.get(rank));
-        let slabs: usize =
-            peers.filter(|peer| !peer.lanes.is_empty()).map(|peer| peer.slab.region().len()).sum();
+        let peers = self.peers.values().filter(|peer| !peer.lanes.is_empty());
+        let slabs: usize = peers.map(|peer| peer.slab.region().len()).sum();
         format!(
             "{}, of which {slabs} for slots and {} for large messages{} (DTL_RDMA_CACHE_BYTES={})",
             rails.join(", "),

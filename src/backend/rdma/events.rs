@@ -1,13 +1,14 @@
 //! Asynchronous events of a device: a completion queue has an entry, which wakes a sleeping thread;
 //! or a port, a queue pair or the device has failed.
 //!
-//! A waiting thread calls `RdmaEngine::doze` with the lock held. That call consumes earlier events,
-//! arms the completion queues and then polls them once more, so no completion in between is lost.
+//! A waiting thread calls `RdmaEngine::sleep_mode` with the lock held. That call consumes earlier
+//! events, arms the completion queues and then polls them once more, so no completion in between is
+//! lost.
 //! The thread sleeps without the lock, on one poller for the descriptors of the completion queues,
 //! of the devices and of the control sockets.
 
 use super::engine::RdmaEngine;
-use super::verbs::errors::last_failed;
+use super::verbs::errors::{copy_text, last_failed};
 use super::verbs::functions::*;
 use super::verbs::rail::{Completions, Rail};
 use super::verbs::types::*;
@@ -15,6 +16,7 @@ use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::backend::bootstrap::liveness::Oob;
 use crate::backend::os_error::os_error;
 use crate::backend::p2p_protocol::SleepMode;
+use crate::backend::rdma::endpoint::peer::Peer;
 use crate::error::{Result, fail};
 use crate::runtime::log;
 use crate::sys::{
@@ -24,25 +26,13 @@ use crate::sys::{
     },
     sync::wait::now_ns,
 };
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Interval, in nanoseconds, at which a waiting rank polls its devices for failures.
 const LOOK_NS: u64 = 10_000_000;
-
-/// Asynchronous event of a device.
-enum DeviceEvent {
-    /// The device or one of its completion queues has failed.
-    Device,
-    /// A queue pair has failed. The flag is false if a work request caused the failure.
-    Queue(QpIn, bool),
-    PortDown,
-    PortUp,
-    /// Event that needs no action.
-    Other,
-}
 
 impl Rail {
     /// Makes the device's event descriptor non-blocking; if `sleeps`, also creates a channel for
@@ -98,39 +88,23 @@ impl Rail {
     }
 
     /// Returns the device's next asynchronous event with its description by libibverbs, or `None`.
-    fn next_news(&self) -> Option<(DeviceEvent, String)> {
+    fn next_news(&self) -> Option<(AsyncEvent, String)> {
         self.events_fd()?;
         let mut event = AsyncEvent::zeroed();
         // SAFETY: an opened device with a non-blocking event descriptor; `event` has room for one.
         if unsafe { (self.calls.ibv_get_async_event)(self.context, &raw mut event) } != 0 {
             return None;
         }
-        let text = match self.calls.ibv_event_type_str {
-            // SAFETY: the function takes a number and returns a text that is never freed.
-            Some(text_of) => unsafe { text_of(event.event_type) },
-            None => std::ptr::null(),
-        };
-        let description = match text.is_null() {
-            true => format!("event {}", event.event_type),
-            // SAFETY: the pointer is not null, so it refers to a NUL-terminated text.
-            false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
-        };
-        // SAFETY: the element is a union, whose first bytes are the port number for port events.
-        let port = unsafe { (&raw const event.element).cast::<c_int>().read() };
-        let news = match event.event_type {
-            EVENT_DEVICE_FATAL | EVENT_CQ_ERR => DeviceEvent::Device,
-            EVENT_QP_FATAL => DeviceEvent::Queue(event.element.cast(), true),
-            EVENT_QP_REQ_ERR | EVENT_QP_ACCESS_ERR => {
-                DeviceEvent::Queue(event.element.cast(), false)
-            }
-            EVENT_PORT_ERR if port == c_int::from(self.port) => DeviceEvent::PortDown,
-            EVENT_PORT_ACTIVE if port == c_int::from(self.port) => DeviceEvent::PortUp,
-            _ => DeviceEvent::Other,
-        };
+        // SAFETY: the function takes a number and returns a text that is never freed.
+        let text =
+            self.calls.ibv_event_type_str.map(|text_of| unsafe { text_of(event.event_type) });
+        // SAFETY: libibverbs returned the text, which is null or NUL-terminated.
+        let description = text.and_then(|text| unsafe { copy_text(text) });
+        let description = description.unwrap_or_else(|| format!("event {}", event.event_type));
         // SAFETY: `event` is the event returned by `ibv_get_async_event`; from here on only the
         // address of its objects is used.
         unsafe { (self.calls.ibv_ack_async_event)(&raw mut event) };
-        Some((news, description))
+        Some((event, description))
     }
 }
 
@@ -160,7 +134,7 @@ impl RdmaEngine {
     /// Prepares a thread to sleep: arms the completion queues, polls once more, and returns the
     /// poller to sleep on. Returns `SleepMode::No` while an operation waits for room, for which
     /// there is no event, or for a point in time.
-    pub(crate) fn doze(&mut self, seen: &mut u64) -> Result<SleepMode> {
+    pub(crate) fn sleep_mode(&mut self, seen: &mut u64) -> Result<SleepMode> {
         let Some(bell) = self.bell.as_ref().map(Arc::clone) else { return Ok(SleepMode::No) };
         if !self.unfinished.is_empty() || !self.listed.is_empty() || !self.mending.is_empty() {
             return Ok(SleepMode::No);
@@ -169,7 +143,7 @@ impl RdmaEngine {
             self.look_at_devices();
             self.look_around();
             self.rails.iter().for_each(|rail| rail.take_told());
-            self.polling.queues().try_for_each(Completions::arm)?;
+            self.polling.queues.iter().try_for_each(|queue| queue.completions.arm())?;
             self.progress()?;
         }
         if *seen != self.happened || !self.arrived.is_empty() || !self.lost.is_empty() {
@@ -192,16 +166,20 @@ impl RdmaEngine {
     #[cold]
     pub(crate) fn look_at_devices(&mut self) {
         for rail in self.rails.clone() {
-            while let Some((news, description)) = rail.next_news() {
-                self.handle_device_event(&rail, &news, &description);
+            while let Some((event, description)) = rail.next_news() {
+                self.handle_device_event(&rail, &event, &description);
             }
         }
     }
 
-    fn handle_device_event(&mut self, rail: &Rail, news: &DeviceEvent, description: &str) {
+    fn handle_device_event(&mut self, rail: &Rail, event: &AsyncEvent, description: &str) {
         let name = format!("{}:{}", rail.name, rail.port);
-        match news {
-            DeviceEvent::Device => {
+        // SAFETY: the element is a union, whose first bytes are the port number for port events.
+        let port = unsafe { (&raw const event.element).cast::<c_int>().read() };
+        let is_its_port = port == c_int::from(rail.port);
+        match event.event_type {
+            // The device or one of its completion queues has failed.
+            EVENT_DEVICE_FATAL | EVENT_CQ_ERR => {
                 let why = format!(
                     "device {} of this rank has failed ({description}): dmesg may tell why",
                     rail.name
@@ -215,30 +193,29 @@ impl RdmaEngine {
                 }
                 self.dead_device = Some(why);
             }
-            DeviceEvent::Queue(qp, by_itself) => {
-                let is_its = |peer: &crate::backend::rdma::endpoint::peer::Peer| {
-                    peer.lanes.iter().any(|lane| lane.queue.is(*qp))
-                };
-                let of =
-                    (0..self.peers.ranks()).find(|rank| self.peers.get(*rank).is_some_and(is_its));
+            EVENT_QP_FATAL | EVENT_QP_REQ_ERR | EVENT_QP_ACCESS_ERR => {
+                let qp = event.element.cast();
+                let is_its = |peer: &&Peer| peer.lanes.iter().any(|lane| lane.queue.is(qp));
+                let of = self.peers.values().find(is_its).map(|peer| peer.rank);
                 let why = format!("its queue pair on {name} has failed ({description})");
                 match of {
-                    Some(rank) if *by_itself => self.broke(rank, &why),
+                    // A work request causes the other two events.
+                    Some(rank) if event.event_type == EVENT_QP_FATAL => self.broke(rank, &why),
                     Some(rank) => self.fail(rank, &why),
                     None => {}
                 }
             }
-            DeviceEvent::PortDown if !rail.is_down.swap(true, Ordering::Relaxed) => log::warning!(
-                "rdma: port {name} is down ({description}): what is under way is tried again for \
-                 as long as DTL_RDMA_TIMEOUT and DTL_RDMA_RETRIES say"
-            ),
-            DeviceEvent::PortUp => {
+            EVENT_PORT_ERR if is_its_port && !rail.is_down.swap(true, Ordering::Relaxed) => {
+                log::warning!(
+                    "rdma: port {name} is down ({description}): what is under way is tried again \
+                     for as long as DTL_RDMA_TIMEOUT and DTL_RDMA_RETRIES say"
+                )
+            }
+            EVENT_PORT_ACTIVE if is_its_port => {
                 rail.is_down.store(false, Ordering::Relaxed);
                 log::info!("rdma: port {name} is active again");
             }
-            DeviceEvent::PortDown | DeviceEvent::Other => {
-                log::debug!("rdma: {name}: {description}")
-            }
+            _ => log::debug!("rdma: {name}: {description}"),
         }
     }
 

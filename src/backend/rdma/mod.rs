@@ -8,7 +8,6 @@
 //! - `protocol`: eager slots for small messages
 //! - `endpoint`: connection to a peer
 //! - `atomic_op`: atomic operations in flight
-//! - `window_memory`: memory of windows
 //! - `operation`: operations in flight
 //! - `engine`: state of a communicator, and its progress
 //! - `rndv`: rendezvous of large messages
@@ -35,7 +34,6 @@ mod rndv;
 pub mod verbs;
 mod watchdog;
 mod window;
-mod window_memory;
 mod wire;
 pub use self::backend::backend;
 
@@ -43,7 +41,7 @@ use super::bootstrap::liveness;
 use super::{p2p_protocol, peer_map};
 
 /// Bytes of memory of a communicator without ranks, excluding memory that libibverbs allocates.
-pub const FIXED_BYTES: usize = p2p_protocol::LENT_FIXED_BYTES + size_of::<wire::RdmaWire>();
+pub const FIXED_BYTES: usize = p2p_protocol::LENT_FIXED_BYTES + size_of::<engine::RdmaEngine>();
 /// Bytes of memory per rank, with or without messages. No part of this memory is registered, and
 /// the device has no object for such a rank.
 pub const RANK_BYTES: usize =

@@ -2,7 +2,7 @@
 
 use super::atomic_op::Atomic;
 use super::protocol::eager_slots::Note;
-use super::window_memory::RemoteRegion;
+use super::verbs::qp::Remote;
 use crate::backend::op_table::Operations;
 use crate::backend::rdma::memory::reg_cache::Registered;
 use crate::runtime::component::{Completion, HostShadow, OpId};
@@ -11,45 +11,30 @@ use std::sync::Arc;
 
 /// Operation in flight.
 pub(crate) enum RdmaOperation {
-    Receive(PayloadReceive),
-    Send(PayloadSend),
+    Payload(Payload),
     OneSided(OneSided),
     Atomic(Atomic),
     /// Completed operation, with the number of its window if it was one-sided.
     Done(Completion, Option<usize>),
 }
 
-/// Receive of a payload.
-pub(crate) struct PayloadReceive {
-    pub(crate) source: usize,
+/// Payload that is sent or received.
+pub(crate) struct Payload {
+    /// Rank of the other side.
+    pub(crate) rank: usize,
     pub(crate) word: u32,
-    /// Receive buffer in host memory.
-    pub(crate) into: Region,
-    /// Buffer that devices write to: `into`, or the device memory that `into` shadows.
+    /// Buffer in host memory.
+    pub(crate) host: Region,
+    /// Buffer that devices access: `host`, or the device memory that `host` shadows.
     pub(crate) place: Region,
     pub(crate) shadow: Option<Arc<HostShadow>>,
-    /// Number of bytes that have arrived, or whose read has been posted.
-    pub(crate) got: usize,
-    /// Memory of the peer that is read from, if any; `parts` counts the reads in flight.
-    pub(crate) from: Option<Note>,
-    pub(crate) parts: u32,
-    /// Registration of the buffer, held as long as the device may write to the buffer.
-    pub(crate) hold: Option<Arc<Registered>>,
-}
-
-/// Send of a payload.
-pub(crate) struct PayloadSend {
-    pub(crate) dest: usize,
-    pub(crate) word: u32,
-    /// Send buffer in host memory.
-    pub(crate) data: Region,
-    /// Buffer that devices read from: `data`, or the device memory that `data` shadows.
-    pub(crate) place: Region,
-    pub(crate) shadow: Option<Arc<HostShadow>>,
-    /// Number of bytes passed to the device or copied to slots.
-    pub(crate) begun: usize,
+    /// Number of bytes that have arrived, that were copied to slots, or whose write or read has
+    /// been posted.
+    pub(crate) moved: usize,
+    /// Number of writes or reads in flight.
     pub(crate) parts: u32,
     pub(crate) path: PayloadPath,
+    /// Registration of the buffer, held as long as a device may access the buffer.
     pub(crate) hold: Option<Arc<Registered>>,
 }
 
@@ -62,6 +47,17 @@ pub(crate) enum PayloadPath {
     Write(Note),
     /// Payload announced to the peer (RTS), which reads the payload.
     Offered,
+    /// Payload to be received in pieces or by writes of the sender's device.
+    Awaited,
+    /// Payload read by the receiver's device from the peer's memory.
+    Read(Note),
+}
+
+impl Payload {
+    /// Returns the number of bytes to write to, or read from, the peer's memory `there`.
+    pub(crate) fn direct_len(&self, there: &Note) -> usize {
+        (there.len as usize).min(self.host.len())
+    }
 }
 
 impl RdmaOperation {
@@ -92,7 +88,7 @@ pub(crate) struct OneSided {
     pub(crate) target: usize,
     pub(crate) window: usize,
     /// Remote memory that is written (put) or read (get).
-    pub(crate) place: RemoteRegion,
+    pub(crate) place: Remote,
     pub(crate) local: Region,
     pub(crate) path: RmaDirection,
     pub(crate) begun: usize,
@@ -103,8 +99,7 @@ pub(crate) struct OneSided {
 /// Counts one completed part of an operation; returns true if it was the last part in flight.
 pub(crate) fn part_over(operations: &mut Operations<RdmaOperation>, op: OpId) -> bool {
     let parts = match operations.get_mut(op) {
-        Some(RdmaOperation::Send(send)) => &mut send.parts,
-        Some(RdmaOperation::Receive(receive)) => &mut receive.parts,
+        Some(RdmaOperation::Payload(payload)) => &mut payload.parts,
         Some(RdmaOperation::OneSided(one_sided)) => &mut one_sided.parts,
         _ => return false,
     };

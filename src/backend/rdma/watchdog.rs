@@ -12,7 +12,7 @@ use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer};
 use crate::backend::rdma::endpoint::qp_state::{InFlightWork, Lane, OnCompletion, WatchdogState};
 use crate::backend::rdma::verbs::qp::{Piece, WorkRequest};
 use crate::error::Result;
-use crate::sys::{memory::buf::Region, sync::wait::now_ns};
+use crate::sys::sync::wait::now_ns;
 
 /// Interval of the watchdog's checks, in nanoseconds.
 const WATCH_NS: u64 = 100_000_000;
@@ -47,9 +47,9 @@ impl Lane {
 impl Peer {
     /// Returns true if work requests are in flight. Posts a signaled request after unsignaled ones,
     /// so that their completion is reported.
-    pub(crate) fn is_busy(&mut self, rank: usize) -> Result<bool> {
+    pub(crate) fn is_busy(&mut self) -> Result<bool> {
         if self.stage == ConnectStage::Ready {
-            self.send_notes(rank)?;
+            self.send_notes()?;
         }
         for index in 0..self.lanes.len() {
             let last = self.lanes.get(index).and_then(|lane| lane.in_flight.back());
@@ -57,7 +57,7 @@ impl Peer {
                 what: OnCompletion::Nothing | OnCompletion::Slot(_), ..
             }) = last
             {
-                self.mark(rank, index)?;
+                self.mark(index)?;
             }
         }
         Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.in_flight.is_empty()))
@@ -65,22 +65,21 @@ impl Peer {
 
     /// Posts a signaled write of no bytes to the peer, which completes all requests before it;
     /// returns false if there is no room.
-    fn mark(&mut self, rank: usize, lane: usize) -> Result<bool> {
+    fn mark(&mut self, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
-        let nothing = Piece { region: Region::EMPTY, lkey: 0, is_device: false };
-        self.start(rank, lane, WorkRequest::Write(to), nothing, OnCompletion::Mark)
+        self.start(lane, WorkRequest::Write(to), Piece::EMPTY, OnCompletion::Mark)
     }
 
     /// Returns true if a lane has been silent for too long. First a signaled write is posted, and
     /// the time counts from that write: before it, all requests may have completed without a
     /// signaled completion, and the program may not have called the library. The device may fail
     /// to transmit that write as well, so more of them follow.
-    fn is_stuck(&mut self, rank: usize, now: u64, patience: u64) -> Result<bool> {
+    fn is_stuck(&mut self, now: u64, patience: u64) -> Result<bool> {
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(index) else { break };
             let silent = lane.silent_ns(now);
             let WatchdogState { since, prods, .. } = lane.watched;
-            if silent >= PROD_NS << prods && self.mark(rank, index)? {
+            if silent >= PROD_NS << prods && self.mark(index)? {
                 if let Some(lane) = self.lanes.get_mut(index) {
                     lane.watched.since = if prods == 0 { now } else { since };
                     lane.watched.prods = prods + 1;
@@ -108,7 +107,7 @@ impl RdmaEngine {
             else {
                 continue;
             };
-            match peer.is_stuck(rank, now, patience) {
+            match peer.is_stuck(now, patience) {
                 Ok(false) => {}
                 Ok(true) => {
                     let ms = patience / 1_000_000;
@@ -126,12 +125,8 @@ impl RdmaEngine {
 
     /// Returns the nanoseconds until the next check; `u64::MAX` if no work request is in flight.
     pub(crate) fn watch_due_ns(&self) -> u64 {
-        let flies = |rank| {
-            self.peers
-                .get(rank)
-                .is_some_and(|peer: &Peer| peer.lanes.iter().any(|lane| !lane.in_flight.is_empty()))
-        };
-        match (0..self.peers.ranks()).any(flies) {
+        let mut lanes = self.peers.values().flat_map(|peer| &peer.lanes);
+        match lanes.any(|lane| !lane.in_flight.is_empty()) {
             true => self.watch_at.saturating_sub(now_ns()),
             false => u64::MAX,
         }

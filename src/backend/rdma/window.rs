@@ -5,19 +5,21 @@
 //! has acknowledged all of it, so a flush requests nothing. Accumulate operations on elements of 8
 //! bytes are in `atomics`; the library executes all others by active messages.
 
-use super::engine::RdmaEngine;
+use super::atomic_op::{AtomicKind, ELEMENT};
+use super::engine::{RdmaEngine, RdmaWindow};
 use super::operation::{OneSided, RdmaOperation, RmaDirection};
-use super::window_memory::{RdmaWindow, RemoteRegion};
-use super::wire::{COMPLETED, RdmaWire};
+use super::wire::COMPLETED;
 use crate::abi::word::dtl_dtype_t;
 use crate::backend::p2p_protocol::{Change, WireWindows};
 use crate::backend::rdma::endpoint::qp_state::OnCompletion;
 use crate::backend::rdma::memory::reg_cache::{self, Registered};
 use crate::backend::rdma::protocol::eager_slots::{RAILS, SLOT};
+use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
 use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
 use crate::error::{Result, fail};
 use crate::runtime::component::{OpId, Swap, TargetRange};
 use crate::sys::{
+    compute::elements,
     memory::buf::{Addr, Region},
     sync::wait::{Backoff, Deadline},
 };
@@ -39,25 +41,11 @@ impl RdmaEngine {
         }
     }
 
-    fn open_window(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)> {
-        let registered =
-            if memory.is_empty() { None } else { Some(reg_cache::register(&self.rails, memory)?) };
-        let [a, b, c, d] = registered.as_ref().map_or([0; RAILS], Registered::rkeys).map(u64::from);
-        let words: [u64; KEY] = [memory.addr().get() as u64, a | b << 32, c | d << 32];
-        self.last_window += 1;
-        let number = self.last_window;
-        let remotes = vec![None; self.peers.ranks()];
-        self.windows.push(RdmaWindow { number, memory, registered, remotes });
-        Ok((handle(number), words.iter().flat_map(|word| word.to_ne_bytes()).collect()))
-    }
-
     /// Returns the target rank and the remote memory of the range `spot`.
-    pub(crate) fn place(&self, window: Addr, spot: TargetRange) -> Result<(usize, RemoteRegion)> {
+    pub(crate) fn place(&self, window: Addr, spot: TargetRange) -> Result<(usize, Remote)> {
         let target = usize::try_from(spot.target).unwrap_or(usize::MAX);
         match self.window(window)?.remotes.get(target).copied().flatten() {
-            Some(place) => {
-                Ok((target, RemoteRegion { addr: place.addr + spot.offset as u64, ..place }))
-            }
+            Some(place) => Ok((target, Remote { addr: place.addr + spot.offset as u64, ..place })),
             None => fail!(DTL_ERROR_INTERNAL, "the memory of rank {target} is not known"),
         }
     }
@@ -96,69 +84,69 @@ impl RdmaEngine {
         let Some(peer) = self.peers.get_mut(one.target) else { return Ok(true) };
         while one.begun < one.local.len() {
             let rest = one.local.part(one.begun, usize::MAX);
-            let to = Remote {
-                addr: one.place.addr + one.begun as u64,
-                rkey: one.place.keys.first().copied().unwrap_or(0),
-            };
-            let started = match (one.path, &one.hold) {
-                (RmaDirection::Put, Some(hold)) => {
-                    let local = Piece {
-                        region: rest.part(0, longest),
-                        lkey: hold.lkey(0),
-                        is_device: false,
-                    };
-                    peer.start(
-                        one.target,
-                        0,
-                        WorkRequest::Write(to),
-                        local,
-                        OnCompletion::Part(op),
-                    )?
-                    .then_some(local.region)
-                }
-                (RmaDirection::Get, Some(hold)) => {
-                    let local = Piece {
-                        region: rest.part(0, longest),
-                        lkey: hold.lkey(0),
-                        is_device: false,
-                    };
-                    peer.start(one.target, 0, WorkRequest::Read(to), local, OnCompletion::Part(op))?
-                        .then_some(local.region)
-                }
+            let to = Remote { addr: one.place.addr + one.begun as u64, ..one.place };
+            let is_put = one.path == RmaDirection::Put;
+            let direct = match &one.hold {
+                Some(hold) => Some((rest.part(0, longest), hold.lkey(0))),
                 // A work request carries a few bytes inline, so they may be in unregistered memory.
-                (RmaDirection::Put, None) if rest.len() <= peer.inline() => {
-                    let local = Piece { region: rest, lkey: 0, is_device: false };
-                    peer.start(
-                        one.target,
-                        0,
-                        WorkRequest::Write(to),
-                        local,
-                        OnCompletion::Part(op),
-                    )?
-                    .then_some(rest)
+                None if is_put && rest.len() <= peer.inline() => Some((rest, 0)),
+                None => None,
+            };
+            let (region, has_started) = match direct {
+                Some((region, lkey)) => {
+                    let work = if is_put { WorkRequest::Write(to) } else { WorkRequest::Read(to) };
+                    let local = Piece { region, lkey, is_device: false };
+                    (region, peer.start(0, work, local, OnCompletion::Part(op))?)
                 }
-                (RmaDirection::Put, None) => {
-                    peer.start_from_slot(one.target, rest.part(0, SLOT), to, op)?
-                }
-                (RmaDirection::Get, None) => {
-                    peer.start_into_slot(one.target, rest.part(0, SLOT), to, op)?
+                None => {
+                    let region = rest.part(0, SLOT);
+                    (region, peer.start_with_slot(region, one.path, to, op)?)
                 }
             };
-            let Some(region) = started else { return Ok(false) };
+            if !has_started {
+                return Ok(false);
+            }
             one.begun += region.len();
             one.parts += 1;
         }
         Ok(true)
     }
+}
 
-    fn close_window(&mut self, window: Addr) -> Result<()> {
+impl WireWindows for RdmaEngine {
+    fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)> {
+        let registered =
+            if memory.is_empty() { None } else { Some(reg_cache::register(&self.rails, memory)?) };
+        let [a, b, c, d] = registered.as_ref().map_or([0; RAILS], Registered::rkeys).map(u64::from);
+        let words: [u64; KEY] = [memory.addr().get() as u64, a | b << 32, c | d << 32];
+        self.last_window += 1;
+        let number = self.last_window;
+        let remotes = vec![None; self.peers.ranks()];
+        self.windows.push(RdmaWindow { number, memory, registered, remotes });
+        Ok((handle(number), words.iter().flat_map(|word| word.to_ne_bytes()).collect()))
+    }
+
+    fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()> {
+        let (Ok(rank), Some(&[addr, keys, _])) = (usize::try_from(rank), key.first_chunk::<KEY>())
+        else {
+            return fail!(DTL_ERROR_INTERNAL, "a key of {bytes} bytes for rank {rank}");
+        };
+        let rkey = keys as u32; // of the first rail
+        let of = self.windows.iter_mut().find(|known| known.number == window.get());
+        if let Some(place) = of.and_then(|of| of.remotes.get_mut(rank)) {
+            *place = Some(Remote { addr, rkey });
+        }
+        Ok(())
+    }
+
+    fn destroy(&mut self, window: Addr) -> Result<()> {
         let (deadline, mut backoff) = (Deadline::after(CLOSE_NS), Backoff::new());
         let number = window.get();
         loop {
-            let mut all =
-                self.operations.iter_mut().filter_map(|(_, operation)| operation.on_window());
-            let busy = all.find(|(window, _)| *window == number);
-            drop(all);
+            let its_target = |(_, operation): (OpId, &mut RdmaOperation)| {
+                operation.on_window().filter(|(window, _)| *window == number)
+            };
+            let busy = self.operations.iter_mut().find_map(its_target);
             let Some((_, target)) = busy else { break };
             if deadline.passed() {
                 // The device must not access the buffers of a closed window any more.
@@ -168,69 +156,47 @@ impl RdmaEngine {
             backoff.pause();
         }
         // No call tests the completed operations of a closed window any more.
-        let is_over = |operation: &RdmaOperation| {
-            matches!(operation, RdmaOperation::Done(_, Some(window))
-            if *window == number)
+        let if_over = |(id, operation): (OpId, &mut RdmaOperation)| match operation {
+            RdmaOperation::Done(_, window) if *window == Some(number) => Some(id),
+            _ => None,
         };
-        let over: Vec<OpId> = self
-            .operations
-            .iter_mut()
-            .filter(|(_, operation)| is_over(operation))
-            .map(|(id, _)| id)
-            .collect();
+        let over: Vec<OpId> = self.operations.iter_mut().filter_map(if_over).collect();
         over.into_iter().for_each(|id| drop(self.operations.remove(id)));
         self.windows.retain(|known| known.number != number);
         Ok(())
     }
-}
-
-impl WireWindows for RdmaWire {
-    fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)> {
-        self.with(|state| state.open_window(memory))
-    }
-
-    fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()> {
-        let (Ok(rank), Some(&[addr, low, high])) =
-            (usize::try_from(rank), key.first_chunk::<KEY>())
-        else {
-            return fail!(DTL_ERROR_INTERNAL, "a key of {bytes} bytes for rank {rank}");
-        };
-        let keys = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32];
-        self.with(|state| {
-            let number = window.get();
-            let of = state.windows.iter_mut().find(|known| known.number == number);
-            if let Some(place) = of.and_then(|of| of.remotes.get_mut(rank)) {
-                *place = Some(RemoteRegion { addr, keys });
-            }
-            Ok(())
-        })
-    }
-
-    fn destroy(&mut self, window: Addr) -> Result<()> {
-        self.with(|state| state.close_window(window))
-    }
 
     fn put(&mut self, window: Addr, from: Region, to: TargetRange) -> Result<OpId> {
-        self.with(|state| state.copy(window, from, to, RmaDirection::Put))
+        self.copy(window, from, to, RmaDirection::Put)
     }
 
     fn get(&mut self, window: Addr, into: Region, from: TargetRange) -> Result<OpId> {
-        self.with(|state| state.copy(window, into, from, RmaDirection::Get))
+        self.copy(window, into, from, RmaDirection::Get)
     }
 
     fn flush(&mut self, _window: Addr, _target: i32) -> Result<OpId> {
         Ok(COMPLETED)
     }
 
+    /// Returns true if devices execute all operations on elements of `dtype` in this rank's memory.
     fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
-        self.with(|state| state.has_atomics(window, dtype))
+        let memory = self.window(window)?.memory;
+        let is_able = self.rails.first().is_some_and(|rail| {
+            let limits = &rail.limits;
+            limits.atomic_cap != ATOMIC_NONE
+                && limits.max_qp_rd_atom > 0
+                && limits.max_qp_init_rd_atom > 0
+        });
+        let is_aligned = memory.is_empty() || memory.addr().get() % ELEMENT == 0;
+        Ok(is_able && is_aligned && elements::dtype_size(dtype) == Some(ELEMENT))
     }
 
     fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId> {
-        self.with(|state| state.accumulate(window, &change))
+        let how = AtomicKind::of(&change)?;
+        self.begin_atomic(window, change.to, how, (change.from, change.result))
     }
 
     fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: TargetRange) -> Result<OpId> {
-        self.with(|state| state.compare_and_swap(window, swap, to))
+        self.begin_atomic(window, to, AtomicKind::Swap(swap.expected), (swap.value, swap.result))
     }
 }

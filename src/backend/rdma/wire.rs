@@ -1,15 +1,16 @@
 //! Wire over RDMA verbs, on which `p2p_protocol` builds complete communication.
 
-use super::engine::{PendingFrame, RdmaEngine};
+use super::engine::{RdmaEngine, rank_of};
 use super::operation::RdmaOperation;
 use super::protocol::eager_slots::DATA;
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::p2p_protocol::{
     DeviceMapping, FRAME_BYTES, FRAME_WORDS, RxFrame, SleepMode, Wire, WireDevices, WireFrames,
     WireWindows,
 };
 use crate::backend::rdma::config::Devices;
-use crate::backend::rdma::endpoint::connect::busy;
+use crate::backend::rdma::endpoint::connect::{busy, index};
 use crate::backend::rdma::endpoint::peer::ConnectStage;
 use crate::backend::rdma::endpoint::qp_state::WorkId;
 use crate::error::{Result, fail};
@@ -30,59 +31,9 @@ const FLUSH_NS: u64 = 5_000_000_000;
 /// not be addresses at all.
 const BY_ADDRESS: &str = "cuda";
 
-/// Wire over RDMA verbs, on which `p2p_protocol` builds complete communication.
-pub(crate) struct RdmaWire {
-    pub(crate) properties: Arc<Properties>,
-    /// State of the communicator; `None` once it is closed.
-    pub(crate) state: Option<RdmaEngine>,
-}
-
-impl RdmaWire {
-    pub(crate) fn with<T>(&mut self, act: impl FnOnce(&mut RdmaEngine) -> Result<T>) -> Result<T> {
-        match &mut self.state {
-            Some(state) => act(state),
-            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
-        }
-    }
-
-    pub(crate) fn send(
-        &mut self,
-        data: Region,
-        shadow: Option<&Arc<HostShadow>>,
-        dest: i32,
-        word: u64,
-    ) -> Result<OpId> {
-        self.with(|state| {
-            state.reach(index(dest))?;
-            state.send_payload(data, shadow, index(dest), word as u32)
-        })
-    }
-
-    pub(crate) fn receive(
-        &mut self,
-        into: Region,
-        shadow: Option<&Arc<HostShadow>>,
-        source: i32,
-        word: u64,
-    ) -> Result<OpId> {
-        self.with(|state| {
-            state.reach(index(source))?;
-            state.receive_payload(into, shadow, index(source), word as u32)
-        })
-    }
-}
-
 const _: () = assert!(FRAME_BYTES <= DATA);
 
-fn rank_of(rank: usize) -> i32 {
-    i32::try_from(rank).unwrap_or(i32::MAX)
-}
-
-fn index(rank: i32) -> usize {
-    usize::try_from(rank).unwrap_or(usize::MAX)
-}
-
-impl Wire for RdmaWire {
+impl Wire for RdmaEngine {
     fn properties(&self) -> &Arc<Properties> {
         &self.properties
     }
@@ -92,11 +43,11 @@ impl Wire for RdmaWire {
     }
 
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
-        self.send(data, None, dest, word)
+        self.send_payload(data, None, index(dest), word as u32)
     }
 
     fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId> {
-        self.receive(data, None, source, word)
+        self.receive_payload(data, None, index(source), word as u32)
     }
 
     fn test(&mut self, op: OpId) -> Result<Option<Completion>> {
@@ -108,13 +59,11 @@ impl Wire for RdmaWire {
                 size: 0,
             }));
         }
-        self.with(|state| {
-            if let Some(done) = state.outcome(op)? {
-                return Ok(Some(done));
-            }
-            state.progress()?;
-            state.outcome(op)
-        })
+        if let Some(done) = self.outcome(op)? {
+            return Ok(Some(done));
+        }
+        self.progress()?;
+        self.outcome(op)
     }
 
     fn can_cancel(&self) -> bool {
@@ -127,35 +76,36 @@ impl Wire for RdmaWire {
     }
 
     fn doze(&mut self, seen: &mut u64) -> SleepMode {
-        self.with(|state| state.doze(seen)).unwrap_or(SleepMode::No)
+        self.sleep_mode(seen).unwrap_or(SleepMode::No)
     }
 
     fn notifies_on_close(&self) -> bool {
         true
     }
 
+    /// Starts failure detection for the awaited rank `source`, or for all with DTL_ANY_SOURCE.
     fn awaits(&mut self, source: i32) {
-        drop(self.with(|state| {
-            state.awaits(source);
-            Ok(())
-        }));
+        if source == DTL_ANY_SOURCE {
+            self.oob.awaits_any(self.happened);
+        } else if self.stage(index(source)) == ConnectStage::None {
+            self.oob.awaits(source);
+        }
     }
 
     fn memory(&self) -> Option<String> {
-        self.state.as_ref().map(RdmaEngine::memory)
+        Some(self.memory_text())
     }
 
     fn devices(&mut self) -> Option<&mut dyn WireDevices> {
-        let state = self.state.as_ref()?;
-        if state.config.device_memory == Devices::Staged { None } else { Some(self) }
+        if self.config.device_memory == Devices::Staged { None } else { Some(self) }
     }
 
     fn failure_text(&self) -> Option<String> {
-        self.state.as_ref().and_then(|state| state.failure.clone())
+        self.failure.clone()
     }
 
     fn why_gone(&self, rank: i32) -> Option<String> {
-        self.state.as_ref().and_then(|state| state.why_gone(index(rank)))
+        self.reason_gone(index(rank))
     }
 
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
@@ -163,73 +113,49 @@ impl Wire for RdmaWire {
     }
 
     fn close(&mut self) -> Result<()> {
-        let Some(mut state) = self.state.take() else { return Ok(()) };
         let (deadline, mut backoff) = (Deadline::after(FLUSH_NS), Backoff::new());
-        while state.is_busy() && !deadline.passed() {
-            state.progress()?;
+        while self.is_busy() && !deadline.passed() {
+            self.progress()?;
             backoff.pause();
         }
-        state.oob.leave();
-        crate::runtime::log::debug!("rdma: closed with {}", state.memory());
+        self.oob.leave();
+        crate::runtime::log::debug!("rdma: closed with {}", self.memory_text());
         Ok(())
     }
 }
 
-impl WireFrames for RdmaWire {
+impl WireFrames for RdmaEngine {
     fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()> {
-        self.with(|state| {
-            let dest = index(dest);
-            state.reach(dest)?;
-            match state.peers.get_mut(dest).map(|peer| peer.send_frame(dest, head, payload)) {
-                Some(Ok(true)) => Ok(()),
-                Some(Ok(false)) | None => Err(busy()),
-                Some(Err(error)) => {
-                    state.fail_here(dest, error);
-                    Err(busy())
-                }
+        let dest = index(dest);
+        self.reach(dest)?;
+        match self.peers.get_mut(dest).map(|peer| peer.send_frame(head, payload)) {
+            Some(Ok(true)) => Ok(()),
+            Some(Ok(false)) | None => Err(busy()),
+            Some(Err(error)) => {
+                self.fail_here(dest, error);
+                Err(busy())
             }
-        })
+        }
     }
 
     fn next(&mut self, looks: bool) -> Result<Option<RxFrame>> {
-        self.with(|state| {
-            if looks && state.arrived.is_empty() {
-                state.progress()?;
-            }
-            if let Some(PendingFrame { source, slot, head, bytes }) = state.arrived.pop_front() {
-                let id = WorkId { is_receive: true, rank: source, lane: 0, number: slot }.word();
-                return Ok(Some(RxFrame {
-                    source: rank_of(source),
-                    status: DTL_SUCCESS,
-                    head,
-                    bytes,
-                    id,
-                }));
-            }
-            let lost = state.lost.pop_front();
-            let lent = |rank| RxFrame {
-                source: rank_of(rank),
-                status: DTL_ERROR_RANK_FAILURE,
-                head: [0; FRAME_WORDS],
-                bytes: Region::EMPTY,
-                id: 0,
-            };
-            Ok(lost.map(lent))
-        })
+        if looks && self.arrived.is_empty() {
+            self.progress()?;
+        }
+        if let Some(frame) = self.arrived.pop_front() {
+            return Ok(Some(frame));
+        }
+        Ok(self.lost.pop_front().map(|rank| RxFrame {
+            source: rank_of(rank),
+            status: DTL_ERROR_RANK_FAILURE,
+            head: [0; FRAME_WORDS],
+            bytes: Region::EMPTY,
+            id: 0,
+        }))
     }
 
     fn give_back(&mut self, lent: &RxFrame) {
-        let id = WorkId::of(lent.id);
-        drop(self.with(|state| {
-            state.consumed(id);
-            Ok(())
-        }));
-    }
-}
-
-impl Drop for RdmaWire {
-    fn drop(&mut self) {
-        drop(self.close());
+        self.consumed(WorkId::of(lent.id));
     }
 }
 
@@ -256,7 +182,7 @@ impl RdmaEngine {
             else {
                 continue;
             };
-            match peer.is_busy(rank) {
+            match peer.is_busy() {
                 Ok(busy) => is_busy |= busy,
                 Err(error) => self.fail_here(rank, error),
             }
@@ -265,14 +191,13 @@ impl RdmaEngine {
     }
 }
 
-impl WireDevices for RdmaWire {
+impl WireDevices for RdmaEngine {
     fn find(&mut self, memory: &DeviceMemory<'_>) -> DeviceMapping {
-        let Some(state) = &self.state else { return DeviceMapping::No };
-        let by_dmabuf = state.config.device_memory == Devices::Dmabuf;
-        match state.cache.devices.find(memory.serial) {
+        let by_dmabuf = self.config.device_memory == Devices::Dmabuf;
+        match self.cache.devices.find(memory.serial) {
             Some(Some(registered)) => DeviceMapping::Yes(registered),
             Some(None) => DeviceMapping::No,
-            None if memory.region.len() as u64 > state.config.cache_bytes => DeviceMapping::No,
+            None if memory.region.len() as u64 > self.config.cache_bytes => DeviceMapping::No,
             None if by_dmabuf || memory.backend == BY_ADDRESS => DeviceMapping::New { by_dmabuf },
             None => DeviceMapping::No,
         }
@@ -283,22 +208,23 @@ impl WireDevices for RdmaWire {
         memory: &DeviceMemory<'_>,
         by: Option<Result<(OwnedFd, u64)>>,
     ) -> Option<Hold> {
-        let cache = &mut self.state.as_mut()?.cache;
         // Another thread's message may have registered the allocation meanwhile.
-        if let Some(known) = cache.devices.find(memory.serial) {
+        if let Some(known) = self.cache.devices.find(memory.serial) {
             return known.map(|registered| registered as Hold);
         }
         match by.transpose() {
-            Ok(by) => cache.add_device(memory, by.as_ref()).map(|registered| registered as Hold),
+            Ok(by) => {
+                self.cache.add_device(memory, by.as_ref()).map(|registered| registered as Hold)
+            }
             Err(error) => {
-                cache.has_no_dmabuf(memory, &error);
+                self.cache.has_no_dmabuf(memory, &error);
                 None
             }
         }
     }
 
     fn refusal(&self) -> Option<String> {
-        self.state.as_ref().and_then(|state| state.cache.devices.refusal())
+        self.cache.devices.refusal()
     }
 
     fn isend(
@@ -308,7 +234,7 @@ impl WireDevices for RdmaWire {
         dest: i32,
         word: u64,
     ) -> Result<OpId> {
-        self.send(host, Some(shadow), dest, word)
+        self.send_payload(host, Some(shadow), index(dest), word as u32)
     }
 
     fn irecv(
@@ -318,6 +244,6 @@ impl WireDevices for RdmaWire {
         source: i32,
         word: u64,
     ) -> Result<OpId> {
-        self.receive(host, Some(shadow), source, word)
+        self.receive_payload(host, Some(shadow), index(source), word as u32)
     }
 }

@@ -29,19 +29,15 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Starts to listen. `named`: address or interface of this machine (`None`: all); `near`:
-    /// interface whose addresses the other ranks should try first.
-    pub(super) fn listen(
-        named: Option<&str>,
-        near: Option<&str>,
-    ) -> Result<(TcpListener, Address)> {
+    /// Starts to listen. `named`: address or interface of this machine (`None`: all).
+    pub(super) fn listen(named: Option<&str>) -> Result<(TcpListener, Address)> {
         let failed = |what: &str, error: &std::io::Error| {
             os_error(crate::abi::status::DTL_ERROR_UNAVAILABLE, what, error)
         };
         let all =
             tcp::interfaces().map_err(|error| failed("the addresses of this machine", &error))?;
         let (addresses, listener) = match named {
-            None => (in_order(&all, near), tcp::listen_everywhere(0)),
+            None => (in_order(&all), tcp::listen_everywhere(0)),
             Some(name) => {
                 let addresses = named_ones(&all, name)?;
                 let first = addresses.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into());
@@ -110,7 +106,7 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
 }
 
 /// Returns at most `MOST` addresses that other ranks may reach, likeliest first.
-fn in_order(all: &[Interface], near: Option<&str>) -> Vec<IpAddr> {
+fn in_order(all: &[Interface]) -> Vec<IpAddr> {
     let is_local = |address: &IpAddr| match address {
         IpAddr::V4(address) => address.is_link_local(),
         // A link-local IPv6 address requires the name of an interface of the other machine.
@@ -119,12 +115,7 @@ fn in_order(all: &[Interface], near: Option<&str>) -> Vec<IpAddr> {
     let mut usable: Vec<&Interface> = all.iter().filter(|one| !is_local(&one.address)).collect();
     let rank = |one: &Interface| {
         let is_inside = INSIDE.iter().any(|prefix| one.name.starts_with(prefix));
-        (
-            one.address.is_loopback(),
-            near != Some(one.name.as_str()),
-            is_inside,
-            one.address.is_ipv6(),
-        )
+        (one.address.is_loopback(), is_inside, one.address.is_ipv6())
     };
     usable.sort_by_key(|one| rank(one));
     usable.iter().map(|one| one.address).take(MOST).collect()
@@ -133,15 +124,16 @@ fn in_order(all: &[Interface], near: Option<&str>) -> Vec<IpAddr> {
 fn named_ones(all: &[Interface], name: &str) -> Result<Vec<IpAddr>> {
     let is_named = |one: &&Interface| name == one.name || name.parse() == Ok(one.address);
     let found: Vec<Interface> = all.iter().filter(is_named).cloned().collect();
+    let usable = in_order(&found);
+    if !usable.is_empty() {
+        return Ok(usable);
+    }
     if !found.is_empty() {
-        return Ok(in_order(&found, None)).and_then(|found| match found.is_empty() {
-            false => Ok(found),
-            true => fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "address (DTL_RDMA_ADDRESS) is \"{name}\", which has only link-local addresses, \
-                 which other nodes cannot use: name another one"
-            ),
-        });
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "address (DTL_RDMA_ADDRESS) is \"{name}\", which has only link-local addresses, which \
+             other nodes cannot use: name another one"
+        );
     }
     let there: Vec<String> =
         all.iter().map(|one| format!("{} ({})", one.address, one.name)).collect();

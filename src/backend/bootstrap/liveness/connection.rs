@@ -1,6 +1,6 @@
 //! Establishment, progress and closing of connections; `frames` has their protocol.
 
-use super::super::socket_frames::{Channel, ConnectionState};
+use super::super::socket_frames::Channel;
 use super::{LISTENER, LONGEST, Oob, PeerLiveness};
 use crate::backend::os_error::os_error;
 use crate::error::Result;
@@ -197,8 +197,7 @@ impl Oob {
     /// Accepts all pending connections.
     pub(super) fn admit(&mut self) {
         loop {
-            let Some(listener) = &self.listener else { return };
-            match tcp::accept(listener) {
+            match tcp::accept(&self.listener) {
                 Ok(None) => return,
                 Ok(Some((stream, _))) => {
                     self.is_short = false;
@@ -217,7 +216,7 @@ impl Oob {
                              descriptors are short raise the limit (ulimit -n)"
                         );
                     }
-                    self.poller.remove(listener.as_fd());
+                    self.poller.remove(self.listener.as_fd());
                     self.accept_at = now_ns().saturating_add(PAUSE_NS);
                     return self.alarm(self.accept_at);
                 }
@@ -230,10 +229,8 @@ impl Oob {
             return self.alarm(self.accept_at);
         }
         self.accept_at = super::NEVER;
-        if let Some(listener) = &self.listener {
-            // Fails if the listener is in the poller already.
-            drop(self.poller.add(listener.as_fd(), LISTENER, Interest::Reading));
-        }
+        // Fails if the listener is in the poller already.
+        drop(self.poller.add(self.listener.as_fd(), LISTENER, Interest::Reading));
     }
 
     fn make_room_for_guest(&mut self) {
@@ -264,10 +261,10 @@ impl Oob {
                 ConnectionStage::Connecting => one.channel.stream.peer_addr().is_ok(),
                 stage => stage == ConnectionStage::Guest,
             };
-            if self.connections.get(index).and_then(Option::as_ref).is_some_and(is_there) {
+            if self.connection(index).is_some_and(is_there) {
                 self.step(index);
             }
-            let Some(Some(one)) = self.connections.get(index) else { continue };
+            let Some(one) = self.connection(index) else { continue };
             let limit_ns = match one.stage {
                 ConnectionStage::Guest => GUEST_NS,
                 ConnectionStage::Connecting => self.attempt_ns(),
@@ -320,7 +317,7 @@ impl Oob {
         let is_over = one.is_brief && one.is_ours && one.stage == ConnectionStage::Open;
         let gone = one.peer >= 0 && self.life(one.peer) != PeerLiveness::Here;
         match state {
-            ConnectionState::Ended(why) if !gone => self.has_ended(one, why),
+            Err(why) if !gone => self.has_ended(one, why),
             _ if gone => self.discard(one),
             _ => {
                 let more = one.channel.flush().unwrap_or(false);
@@ -368,7 +365,7 @@ impl Oob {
                     return self.continue_notifying();
                 }
                 self.read_others_of(peer);
-                self.is_gone(peer, PeerLiveness::Dead, why);
+                self.is_gone(peer, PeerLiveness::Dead, &why);
             }
             _ => {
                 let is_last = one.in_vain == CHANCES;
@@ -383,12 +380,7 @@ impl Oob {
     /// Handles frames on other connections of `peer`, before its end is reported.
     pub(super) fn read_others_of(&mut self, peer: i32) {
         for index in 0..self.connections.len() {
-            if self
-                .connections
-                .get(index)
-                .and_then(Option::as_ref)
-                .is_some_and(|one| one.peer == peer)
-            {
+            if self.connection(index).is_some_and(|one| one.peer == peer) {
                 self.step(index);
             }
         }
@@ -428,16 +420,10 @@ impl Oob {
         // the end nevertheless.
         drop(one.channel.stream.shutdown(Shutdown::Both));
         self.free.push(one.index);
-        let connections = &self.connections;
-        let is_there = |index: u32| {
-            connections
-                .get(index as usize)
-                .and_then(Option::as_ref)
-                .is_some_and(|other| other.peer == one.peer)
-        };
-        let own = usize::try_from(one.peer).ok().and_then(|rank| self.ranks.get_mut(rank));
-        if let Some(rank) = own {
-            rank.link = rank.link.filter(|index| is_there(*index));
+        let link = self.link(one.peer).and_then(|index| self.connection(index));
+        let is_there = link.is_some_and(|other| other.peer == one.peer);
+        if let Some(rank) = self.rank_mut(one.peer).filter(|_| !is_there) {
+            rank.link = None;
         }
     }
 

@@ -55,7 +55,7 @@ impl Oob {
             (ConnectionStage::Open, kind::BYE) => {
                 self.handle_gone(one.peer, &bytes)?;
                 self.read_others_of(one.peer);
-                self.is_gone(one.peer, PeerLiveness::Left, "it has left".to_owned());
+                self.is_gone(one.peer, PeerLiveness::Left, "it has left");
                 Ok(())
             }
             (stage, what) => Err(format!("a frame of kind {what} ({stage:?})")),
@@ -93,11 +93,8 @@ impl Oob {
             ConnectionStage::Open => {
                 let peer = one.peer;
                 self.discard(one);
-                self.is_gone(
-                    peer,
-                    PeerLiveness::Dead,
-                    format!("it sent what makes no sense: {why}"),
-                );
+                let why = format!("it sent what makes no sense: {why}");
+                self.is_gone(peer, PeerLiveness::Dead, &why);
             }
             _ => {
                 let why = one.on_its_way("somebody else is there");

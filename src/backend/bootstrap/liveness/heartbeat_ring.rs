@@ -118,7 +118,7 @@ impl Oob {
             } else {
                 PeerLiveness::Dead
             };
-            self.is_gone(suspect.rank, life, suspect.why);
+            self.is_gone(suspect.rank, life, &suspect.why);
         }
         let next = self.ring.suspects.iter().map(|suspect| suspect.until_ns).min().unwrap_or(NEVER);
         self.alarm(next.min(self.ring.watch_at).min(self.ring.tell_at));
@@ -131,7 +131,7 @@ impl Oob {
         }
         let why = format!("it cannot be reached: {}", what.why);
         if !what.is_refused {
-            return self.is_silent(rank, why);
+            return self.is_silent(rank, &why);
         }
         let times = if self.watched() == Some(rank) { 1 } else { 2 };
         let until_ns = now_ns().saturating_add(times * SUSPECT_NS);
@@ -141,20 +141,18 @@ impl Oob {
 
     /// Handles a rank that does not reply. Its whole machine may have failed, so this rank connects
     /// to the other ranks there: otherwise their failures would be detected one after another.
-    pub(super) fn is_silent(&mut self, rank: i32, why: String) {
+    pub(super) fn is_silent(&mut self, rank: i32, why: &str) {
         self.is_gone(rank, PeerLiveness::Dead, why);
         for other in 0..self.size() {
-            let is_asked = other != self.rank
-                && self.life(other) == PeerLiveness::Here
-                && self.link(other).is_none();
-            if is_asked && self.is_beside(rank, other) && !self.is_beside(rank, self.rank) {
+            let is_there = || self.is_beside(rank, other) && !self.is_beside(rank, self.rank);
+            if self.is_unknown(other) && is_there() {
                 drop(self.connect(other, Vec::new(), false));
             }
         }
     }
 
     /// Records that a rank has died or left, and queues the event; no effect if already known.
-    pub(super) fn is_gone(&mut self, rank: i32, life: PeerLiveness, why: String) {
+    pub(super) fn is_gone(&mut self, rank: i32, life: PeerLiveness, why: &str) {
         if self.life(rank) != PeerLiveness::Here || rank == self.rank {
             return;
         }
@@ -164,7 +162,7 @@ impl Oob {
         }
         self.cut_off(rank);
         self.ring.suspects.retain(|suspect| suspect.rank != rank);
-        self.events.push_back(OobEvent::Gone(rank, life == PeerLiveness::Left, why));
+        self.events.push_back(OobEvent::Gone(rank, life == PeerLiveness::Left, why.to_owned()));
         if was_watched && !self.is_leaving {
             let at =
                 if life == PeerLiveness::Left { now_ns().saturating_add(TOGETHER_NS) } else { 0 };
@@ -267,13 +265,9 @@ impl Oob {
                         "rank {from} takes this rank for dead, so they have no more to do with \
                          each other"
                     );
-                    self.is_gone(
-                        from,
-                        PeerLiveness::Dead,
-                        "it takes this rank for dead".to_owned(),
-                    );
+                    self.is_gone(from, PeerLiveness::Dead, "it takes this rank for dead");
                 } else {
-                    self.is_gone(rank, life, format!("rank {from} says so"));
+                    self.is_gone(rank, life, &format!("rank {from} says so"));
                 }
             }
         }

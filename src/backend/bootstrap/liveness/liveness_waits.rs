@@ -8,7 +8,7 @@
 //! while no event occurs.
 
 use super::connection::Frame;
-use super::{NEVER, Oob, PeerLiveness};
+use super::{NEVER, Oob, PeerLiveness, Rank};
 use crate::runtime::log;
 use crate::sys::sync::wait::now_ns;
 
@@ -80,14 +80,13 @@ impl Oob {
 
     /// Returns true if only its watcher would report a failure of `rank`: `rank` is alive and has
     /// no connection to this rank.
-    fn is_unknown(&self, rank: i32) -> bool {
-        let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
-        rank != self.rank && of.is_some_and(|of| of.life == PeerLiveness::Here && of.link.is_none())
+    pub(super) fn is_unknown(&self, rank: i32) -> bool {
+        let is_unlinked = |of: &Rank| of.life == PeerLiveness::Here && of.link.is_none();
+        rank != self.rank && self.known(rank).is_some_and(is_unlinked)
     }
 
     fn is_to_be_awaited(&self, rank: i32) -> bool {
-        let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
-        self.is_unknown(rank) && of.is_some_and(|of| !of.is_awaited)
+        self.is_unknown(rank) && self.known(rank).is_some_and(|of| !of.is_awaited)
     }
 
     /// Opens the connections that are due at time `now`.
@@ -113,8 +112,8 @@ impl Oob {
 
     /// Returns true if a connection to `rank` serves only to detect the rank's failure.
     pub(super) fn is_idle(&self, rank: i32, to_send: &[Frame]) -> bool {
-        let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
-        to_send.is_empty() && of.is_some_and(|of| of.is_awaited) && self.watched() != Some(rank)
+        let is_awaited = self.known(rank).is_some_and(|of| of.is_awaited);
+        to_send.is_empty() && is_awaited && self.watched() != Some(rank)
     }
 
     /// Schedules a retry for an idle connection that could not be established.

@@ -1,6 +1,6 @@
 //! TCP control sockets of a rank: short messages to other ranks, connected on first use, and
-//! notifications of ranks that died or left. Only `wait` and, briefly, `leave` block; `poll` makes
-//! at most one system call when no event has occurred.
+//! notifications of ranks that died or left. Only `leave` blocks, briefly; `poll` makes at most one
+//! system call when no event has occurred.
 //!
 //! A connection starts with a hello with both ranks and the job's cookie; a connection that starts
 //! with anything else is closed. If two ranks connect to each other at the same time, both
@@ -8,7 +8,7 @@
 //!
 //! The operating system closes the sockets of a process that ends, which reveals its death. Forked
 //! children do not have the sockets (`sys::os::close_on_fork`). A machine that does not respond for
-//! `Options::silent_ns` counts as failed. Only one thread at a time may call.
+//! `silent_ns` (`Oob::listen`) counts as failed. Only one thread at a time may call.
 //!
 //! In reading order:
 //! - `address`: addresses at which a rank listens
@@ -47,8 +47,6 @@ use std::time::Duration;
 pub const WORDS: usize = address::WORDS;
 /// Maximum size of a message, in bytes.
 pub const LONGEST: usize = 1000;
-/// Default of `Options::silent_ns`, in nanoseconds.
-pub const SILENT_NS: u64 = 5_000_000_000;
 /// Memory per rank in bytes, whether or not there is a connection to it.
 pub const RANK_BYTES: usize = size_of::<Rank>() + WORDS * size_of::<u64>();
 /// Additional memory per connected rank in bytes (twice that if both ranks connected at the same
@@ -62,24 +60,7 @@ const NEVER: u64 = u64::MAX;
 /// Number by which the poller reports the listener.
 const LISTENER: u64 = u64::MAX;
 
-/// Options for [`Oob::listen`].
-#[derive(Clone, Copy, Debug)]
-pub struct Options<'a> {
-    /// Address or interface of this machine at which to listen; `None`: all addresses.
-    pub listen: Option<&'a str>,
-    /// Interface whose addresses other ranks should try first, such as the data network's.
-    pub near: Option<&'a str>,
-    /// Time without response after which a machine counts as failed, in nanoseconds.
-    pub silent_ns: u64,
-}
-
-impl Default for Options<'_> {
-    fn default() -> Self {
-        Options { listen: None, near: None, silent_ns: SILENT_NS }
-    }
-}
-
-/// Event that `poll` and `wait` report.
+/// Event that `poll` reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OobEvent {
     /// Message from a rank: the rank and the bytes.
@@ -112,7 +93,7 @@ enum PeerLiveness {
 /// like a death.
 pub struct Oob {
     poller: Poller,
-    listener: Option<CloseOnFork<TcpListener>>,
+    listener: CloseOnFork<TcpListener>,
     own: Address,
     silent: Duration,
     rank: i32,
@@ -139,9 +120,11 @@ pub struct Oob {
 }
 
 impl Oob {
-    /// Starts to listen. Returns the control sockets and this rank's record for `set_members`.
-    pub fn listen(options: &Options<'_>) -> Result<(Oob, [u64; WORDS])> {
-        let (listener, own) = Address::listen(options.listen, options.near)?;
+    /// Starts to listen at an address or interface of this machine (`None`: at all addresses). A
+    /// machine without response for `silent_ns` nanoseconds counts as failed. Returns the control
+    /// sockets and this rank's record for `set_members`.
+    pub fn listen(named: Option<&str>, silent_ns: u64) -> Result<(Oob, [u64; WORDS])> {
+        let (listener, own) = Address::listen(named)?;
         let failed =
             |error| os_error(crate::abi::status::DTL_ERROR_BACKEND, "the control sockets", &error);
         let poller = Poller::new().map_err(failed)?;
@@ -149,9 +132,9 @@ impl Oob {
         let words = own.words();
         let oob = Oob {
             poller,
-            listener: Some(CloseOnFork::new(listener)),
+            listener: CloseOnFork::new(listener),
             own,
-            silent: Duration::from_nanos(options.silent_ns.max(1_000_000)),
+            silent: Duration::from_nanos(silent_ns.max(1_000_000)),
             rank: 0,
             cookie: 0,
             records: Vec::new(),
@@ -181,8 +164,8 @@ impl Oob {
     /// Queues a message to `rank`; fails if the rank has died or left, or if `bytes` is too long.
     /// Delivery is not guaranteed: see `OobEvent::Gone`.
     pub fn send(&mut self, rank: i32, bytes: &[u8]) -> Result<()> {
-        let known = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
-        let Some(known) = known.filter(|_| rank != self.rank && bytes.len() <= LONGEST) else {
+        let is_possible = rank != self.rank && bytes.len() <= LONGEST;
+        let Some(known) = self.known(rank).filter(|_| is_possible) else {
             return fail!(
                 DTL_ERROR_INTERNAL,
                 "a control message of {} bytes to rank {rank}: no such message",
@@ -212,14 +195,7 @@ impl Oob {
 
     /// Makes progress on all connections without blocking, and passes each event to `tell`.
     pub fn poll(&mut self, tell: &mut dyn FnMut(OobEvent)) {
-        self.wait(0, tell);
-    }
-
-    /// Waits up to `timeout_ns` nanoseconds (`u64::MAX`: no timeout) for an event, makes progress
-    /// on all connections, and passes each event to `tell`.
-    pub fn wait(&mut self, timeout_ns: u64, tell: &mut dyn FnMut(OobEvent)) {
-        let timeout_ns = if self.events.is_empty() { timeout_ns } else { 0 };
-        self.turn(timeout_ns);
+        self.turn(0);
         while let Some(event) = self.events.pop_front() {
             tell(event);
         }
@@ -240,11 +216,11 @@ impl Oob {
         }
     }
 
-    /// Sends a farewell to the other ranks and closes all sockets; blocks for at most about 0.2 s.
-    /// The caller must then only drop the value.
+    /// Sends a farewell to the other ranks and closes all connections; blocks for at most about
+    /// 0.2 s. The caller must then only drop the value.
     pub fn leave(&mut self) {
         if std::mem::replace(&mut self.is_leaving, true) || self.ranks.len() < 2 {
-            return self.close();
+            return;
         }
         self.turn(0); // what is known by now is sent with the farewell
         self.send_farewell();
@@ -252,7 +228,9 @@ impl Oob {
         while self.has_more_to_write() && !deadline.passed() {
             self.turn(deadline.left_ns().min(LEAVE_NS / 10));
         }
-        self.close();
+        for one in std::mem::take(&mut self.connections).into_iter().flatten() {
+            self.discard(one);
+        }
     }
 
     fn has_more_to_write(&self) -> bool {
@@ -263,21 +241,10 @@ impl Oob {
         self.connections.iter().flatten().any(goes)
     }
 
-    fn close(&mut self) {
-        for one in std::mem::take(&mut self.connections).into_iter().flatten() {
-            self.discard(one);
-        }
-        if let Some(listener) = self.listener.take() {
-            self.poller.remove(listener.as_fd());
-        }
-        (self.ranks, self.due_ns) = (Vec::new(), NEVER);
-        (self.ring, self.awaited) = (HeartbeatRing::new(), LivenessWaits::new());
-    }
-
     /// Polls all sockets once, for at most `timeout_ns`, and handles their events.
     fn turn(&mut self, timeout_ns: u64) {
         if self.ranks.is_empty() {
-            return; // before `set_members`, or after `leave`
+            return; // before `set_members`
         }
         let ready = self.poller.ready(timeout_ns.min(self.due_in_ns()));
         // Accept first: an accepted rank may be one that is suspected.
@@ -286,8 +253,8 @@ impl Oob {
         }
         for number in ready.numbers().filter(|number| *number != LISTENER) {
             let index = number as u32 as usize;
-            let is_same = |one: &&Connection| u64::from(one.serial) == number >> 32;
-            if self.connections.get(index).and_then(Option::as_ref).filter(is_same).is_some() {
+            let is_same = |one: &Connection| u64::from(one.serial) == number >> 32;
+            if self.connection(index).is_some_and(is_same) {
                 self.step(index);
             }
         }
@@ -318,26 +285,30 @@ impl Oob {
         self.due_ns = self.due_ns.min(at_ns);
     }
 
+    fn known(&self, rank: i32) -> Option<&Rank> {
+        self.ranks.get(usize::try_from(rank).ok()?)
+    }
+
     fn life(&self, rank: i32) -> PeerLiveness {
-        usize::try_from(rank)
-            .ok()
-            .and_then(|rank| self.ranks.get(rank))
-            .map_or(PeerLiveness::Dead, |rank| rank.life)
+        self.known(rank).map_or(PeerLiveness::Dead, |rank| rank.life)
     }
 
     fn link(&self, rank: i32) -> Option<usize> {
-        let rank = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
-        rank.and_then(|rank| rank.link).map(|index| index as usize)
+        self.known(rank)?.link.map(|index| index as usize)
+    }
+
+    /// Returns the connection with this index, unless it is taken out of its slot.
+    fn connection(&self, index: usize) -> Option<&Connection> {
+        self.connections.get(index)?.as_ref()
     }
 
     fn rank_mut(&mut self, rank: i32) -> Option<&mut Rank> {
-        usize::try_from(rank).ok().and_then(|rank| self.ranks.get_mut(rank))
+        self.ranks.get_mut(usize::try_from(rank).ok()?)
     }
 
     fn address(&self, rank: i32) -> Address {
         let at = usize::try_from(rank).unwrap_or(usize::MAX).saturating_mul(WORDS);
-        Address::parse(
-            self.records.get(at..).and_then(|rest| rest.get(..WORDS)).unwrap_or_default(),
-        )
+        let words = self.records.get(at..).and_then(|rest| rest.get(..WORDS));
+        Address::parse(words.unwrap_or_default())
     }
 }

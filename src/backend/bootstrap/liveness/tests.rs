@@ -4,7 +4,7 @@
 use super::super::records::bytes_of;
 use super::super::socket_frames::Channel;
 use super::connection::{ConnectionStage, kind};
-use super::{LONGEST, Oob, OobEvent, Options, WORDS};
+use super::{LONGEST, Oob, OobEvent, WORDS};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::sys::os::close_on_fork::CloseOnFork;
 use std::io::Write;
@@ -13,6 +13,17 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 const COOKIE: u64 = 0x1234_5678;
+/// As dtl_rdma_config_t.silence_ms by default.
+const SILENT_NS: u64 = 5_000_000_000;
+
+impl Oob {
+    /// Waits up to `timeout_ns` nanoseconds for an event, then passes each event to `tell`.
+    fn wait(&mut self, timeout_ns: u64, tell: &mut dyn FnMut(OobEvent)) {
+        let timeout_ns = if self.events.is_empty() { timeout_ns } else { 0 };
+        self.turn(timeout_ns);
+        self.poll(tell);
+    }
+}
 
 /// The ranks of a job, the events that each has received, and a random generator.
 struct Job {
@@ -25,9 +36,9 @@ struct Job {
 impl Job {
     fn of(size: usize) -> Job {
         // A death is detected by its closed connection, not by silence.
-        let options = Options { silent_ns: 3_600_000_000_000, ..Options::default() };
+        let silent_ns = 3_600_000_000_000;
         let (mut ranks, words): (Vec<_>, Vec<_>) =
-            (0..size).map(|_| Oob::listen(&options).expect("listens")).unzip();
+            (0..size).map(|_| Oob::listen(None, silent_ns).expect("listens")).unzip();
         let records: Vec<u64> = words.into_iter().flatten().collect();
         for (rank, oob) in (0..).zip(&mut ranks) {
             oob.set_members(rank, records.clone(), COOKIE);
@@ -399,9 +410,8 @@ fn said_to_be(addresses: &[[u8; 4]], port: u16) -> [u64; WORDS] {
 
 #[test]
 fn the_next_way_is_tried() {
-    let options = Options { listen: Some("127.0.0.1"), ..Options::default() };
-    let (mut zero, of_zero) = Oob::listen(&options).expect("listens");
-    let (mut one, _) = Oob::listen(&options).expect("listens");
+    let (mut zero, of_zero) = Oob::listen(Some("127.0.0.1"), SILENT_NS).expect("listens");
+    let (mut one, _) = Oob::listen(Some("127.0.0.1"), SILENT_NS).expect("listens");
     let port = one.own.words()[1] as u16;
     // No process listens at the first address, a foreign one at the second.
     let other = TcpListener::bind(("127.0.0.3", port)).expect("free");
@@ -432,8 +442,7 @@ fn who_is_not_there_has_died_and_a_silent_machine_too() {
         (0..3).map(|_| TcpStream::connect_timeout(&at, Duration::from_millis(20))).collect();
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     for (at, why) in [(at, "no answer"), (nobody, "refused")] {
-        let options = Options { silent_ns: 100_000_000, ..Options::default() };
-        let (mut zero, of_zero) = Oob::listen(&options).expect("listens");
+        let (mut zero, of_zero) = Oob::listen(None, 100_000_000).expect("listens");
         zero.set_members(0, [of_zero, said_to_be(&[[127, 0, 0, 1]], at.port())].concat(), COOKIE);
         zero.send(1, b"lost").expect("queued");
         let (mut told, start) = (Vec::new(), Instant::now());
@@ -453,7 +462,7 @@ fn of_who_is_awaited_only_a_refusal_says_that_it_is_gone() {
     let busy = TcpListener::bind("127.0.0.1:0").expect("a port");
     busy.set_nonblocking(true).expect("set");
     let at = busy.local_addr().expect("bound");
-    let (mut zero, of_zero) = Oob::listen(&Options::default()).expect("listens");
+    let (mut zero, of_zero) = Oob::listen(None, SILENT_NS).expect("listens");
     // In the ring rank 0 watches the last rank, which lives and sends nothing.
     let last = TcpListener::bind("127.0.0.1:0").expect("a port");
     let of = |at: SocketAddr| said_to_be(&[[127, 0, 0, 1]], at.port());

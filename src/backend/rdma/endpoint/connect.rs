@@ -4,7 +4,6 @@
 //! long time. `reconnect` repeats these steps for a broken connection.
 
 use super::peer::{ConnectStage, Peer};
-use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_ERROR_BUSY;
 use crate::backend::bootstrap::liveness::{LONGEST, OobEvent};
 use crate::backend::bootstrap::records::{bytes_of, text_of, text_words, words_of};
@@ -12,6 +11,7 @@ use crate::backend::rdma::config::Config;
 use crate::backend::rdma::engine::RdmaEngine;
 use crate::backend::rdma::verbs::errors::here;
 use crate::backend::rdma::verbs::qp::{QpAttributes, Remote};
+use crate::backend::rdma::verbs::types::Gid;
 use crate::error::{Error, Result, fail};
 use crate::runtime::log;
 
@@ -35,31 +35,28 @@ fn with_text(what: u64, why: &str) -> Vec<u64> {
     words
 }
 
-fn index(rank: i32) -> usize {
+pub(crate) fn index(rank: i32) -> usize {
     usize::try_from(rank).unwrap_or(usize::MAX)
 }
 
 fn ends_of(peer: &Peer) -> Vec<u64> {
     let generation = u64::from(peer.repair.generation);
-    let mut all = vec![ENDS, generation, peer.credit_addr(), u64::from(peer.slab_key())];
+    let credits = peer.slab.credit_word(0).addr().get() as u64;
+    let mut all = vec![ENDS, generation, credits, u64::from(peer.slab_key())];
     for lane in &peer.lanes {
         let end = lane.queue.end();
-        let (high, low) = end.gid.split_at(8);
-        let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
         let numbers = u64::from(end.number) | u64::from(end.first_packet) << 32;
         let limits = u64::from(end.lid) | u64::from(end.reads) << 32;
         let messages = u64::from(lane.received) | u64::from(lane.consumed) << 32;
-        all.extend([messages, numbers, limits, u64::from(end.mtu), word(high), word(low)]);
+        all.extend([messages, numbers, limits, u64::from(end.mtu)]);
+        all.extend(words_of(&end.gid.0));
     }
     all
 }
 
 fn end_of(words: &[u64]) -> Option<QpAttributes> {
     let [_, numbers, limits, mtu, high, low] = *words.first_chunk::<END>()?;
-    let mut gid = [0; 16];
-    gid.iter_mut()
-        .zip(high.to_le_bytes().into_iter().chain(low.to_le_bytes()))
-        .for_each(|(to, from)| *to = from);
+    let gid = Gid(bytes_of(&[high, low]).try_into().ok()?);
     let (number, first_packet) = (numbers as u32, (numbers >> 32) as u32);
     let (lid, reads) = (limits as u16, (limits >> 32) as u8);
     Some(QpAttributes { number, first_packet, lid, reads, mtu: mtu as u32, gid })
@@ -85,16 +82,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Starts failure detection for the awaited rank `source`, or for all with DTL_ANY_SOURCE.
-    pub(crate) fn awaits(&mut self, source: i32) {
-        if source == DTL_ANY_SOURCE {
-            self.oob.awaits_any(self.happened);
-        } else if self.stage(index(source)) == ConnectStage::None {
-            self.oob.awaits(source);
-        }
-    }
-
-    fn stage(&self, rank: usize) -> ConnectStage {
+    pub(crate) fn stage(&self, rank: usize) -> ConnectStage {
         self.peers.get(rank).map_or(ConnectStage::None, |peer| peer.stage)
     }
 
@@ -132,14 +120,17 @@ impl RdmaEngine {
             }
         }
         let made = Peer::make(rank, &on, &self.config)?;
-        match self.peers.make(rank) {
-            Some(peer) => {
-                *peer = made;
-                self.connecting += 1;
-                Ok(())
-            }
-            None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a connection to rank {rank}"),
-        }
+        self.put_peer(rank, made)?;
+        self.connecting += 1;
+        Ok(())
+    }
+
+    fn put_peer(&mut self, rank: usize, made: Peer) -> Result<()> {
+        let Some(peer) = self.peers.make(rank) else {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a connection to rank {rank}");
+        };
+        *peer = made;
+        Ok(())
     }
 
     /// Connects a queue pair to itself, so that this rank's device can change elements of the
@@ -151,13 +142,7 @@ impl RdmaEngine {
             lane.queue.connect(&lane.queue.end(), &config)?;
         }
         made.stage = ConnectStage::Ready;
-        match self.peers.make(self.rank) {
-            Some(peer) => {
-                *peer = made;
-                Ok(())
-            }
-            None => fail!(DTL_ERROR_INTERNAL, "rank {} is none", self.rank),
-        }
+        self.put_peer(self.rank, made)
     }
 
     /// Polls the devices and the sockets, runs the watchdog and continues reconnections.

@@ -9,6 +9,7 @@ use super::qp_state::{InFlightWork, Lane, OnCompletion, Repair, WorkId};
 use crate::backend::p2p_protocol::{FRAME_WORDS, eager_word};
 use crate::backend::rdma::atomic_op::Results;
 use crate::backend::rdma::config::Config;
+use crate::backend::rdma::operation::RmaDirection;
 use crate::backend::rdma::protocol::eager_slots::{EagerHeader, EagerKind, Note, Slab};
 use crate::backend::rdma::protocol::header_cache::HeaderCache;
 use crate::backend::rdma::verbs::qp::{Piece, QueuePair, Remote, SENDS, WorkRequest};
@@ -40,6 +41,7 @@ pub(crate) enum ConnectStage {
 /// State for a peer: its queue pairs, its slots and its credits.
 #[derive(Default)]
 pub(crate) struct Peer {
+    pub(crate) rank: usize,
     pub(crate) stage: ConnectStage,
     /// Queue pairs of the peer; the first lane carries all messages.
     pub(crate) lanes: Vec<Lane>,
@@ -112,13 +114,14 @@ impl Peer {
         })?;
         let mut lanes = Vec::with_capacity(on.len());
         for (rail, completions) in on {
-            lanes.push(Lane::new(QueuePair::make(completions, config, depth)?, *rail, sends));
+            lanes.push(Lane::new(QueuePair::make(completions, config)?, *rail, sends));
         }
         let inline = lanes.first().map_or(0, |lane| lane.queue.inline);
         let kept = Scratch::new(depth as usize * inline).ok_or_else(|| {
             failure!(DTL_ERROR_OUT_OF_MEMORY, "no memory for the small messages to rank {rank}")
         })?;
         let peer = Peer {
+            rank,
             stage: ConnectStage::Asked,
             lanes,
             slab,
@@ -130,7 +133,7 @@ impl Peer {
             ..Peer::default()
         };
         for lane in 0..peer.lanes.len() {
-            (0..depth).try_for_each(|slot| peer.post(rank, lane, slot))?;
+            (0..depth).try_for_each(|slot| peer.post(lane, slot))?;
         }
         Ok(peer)
     }
@@ -145,9 +148,9 @@ impl Peer {
     }
 
     /// Posts the receive with number `slot` on a lane.
-    pub(crate) fn post(&self, rank: usize, lane: usize, slot: u32) -> Result<()> {
+    pub(crate) fn post(&self, lane: usize, slot: u32) -> Result<()> {
         let Some(of) = self.lanes.get(lane) else { return Ok(()) };
-        let id = WorkId { is_receive: true, rank, lane, number: slot };
+        let id = WorkId { is_receive: true, rank: self.rank, lane, number: slot };
         let into = (lane == 0).then(|| Piece {
             region: self.slab.receive(slot as usize),
             lkey: self.lkey(),
@@ -158,7 +161,7 @@ impl Peer {
 
     /// Counts a consumed message and posts its receive again. On a broken connection the receive
     /// stays idle until the queue pair is recreated.
-    pub(crate) fn consume(&mut self, rank: usize, lane: usize, slot: u32) -> Result<()> {
+    pub(crate) fn consume(&mut self, lane: usize, slot: u32) -> Result<()> {
         let is_broken = self.stage == ConnectStage::Broken;
         let Some(of) = self.lanes.get_mut(lane) else { return Ok(()) };
         of.consumed = of.consumed.wrapping_add(1);
@@ -166,7 +169,7 @@ impl Peer {
             of.mending.idle.push(slot);
             return Ok(());
         }
-        self.post(rank, lane, slot)
+        self.post(lane, slot)
     }
 
     /// Records the peer's count of consumed messages, which never decreases.
@@ -193,20 +196,18 @@ impl Peer {
     /// Posts a work request on a lane; returns false if there is no room.
     pub(crate) fn start(
         &mut self,
-        rank: usize,
         lane: usize,
         work: WorkRequest,
         local: Piece,
         what: OnCompletion,
     ) -> Result<bool> {
-        self.start_inline(rank, lane, work, local, what)
+        self.start_inline(lane, work, local, what)
     }
 
     /// Posts a work request on a lane; returns false if there is no room. The function is inlined
     /// so that the code of each small message is specialized for its kind of work request.
     fn start_inline(
         &mut self,
-        rank: usize,
         lane: usize,
         work: WorkRequest,
         local: Piece,
@@ -218,7 +219,7 @@ impl Peer {
         }
         let Some(of) = self.lanes.get_mut(lane) else { return Ok(false) };
         let number = of.number.wrapping_add(1);
-        let id = WorkId { is_receive: false, rank, lane, number };
+        let id = WorkId { is_receive: false, rank: self.rank, lane, number };
         let taken = match of.queue.start(id.word(), work, local, of.is_signaled(what, number)) {
             Ok(taken) => taken,
             Err(error)
@@ -260,7 +261,6 @@ impl Peer {
     /// Sends a message in a slot; returns false if there is no room.
     pub(crate) fn send(
         &mut self,
-        rank: usize,
         kind: EagerKind,
         word: u32,
         head: &[u64],
@@ -269,7 +269,7 @@ impl Peer {
         // A frame may refer to an earlier note, so all notes but one are sent before the frame, and
         // the last note is sent with the frame.
         while kind == EagerKind::Frame && self.notes.len() > 1 {
-            if !self.send(rank, EagerKind::Note, 0, &[], Region::EMPTY)? {
+            if !self.send(EagerKind::Note, 0, &[], Region::EMPTY)? {
                 return Ok(false);
             }
         }
@@ -278,15 +278,9 @@ impl Peer {
         }
         let Some(slot) = self.free.pop() else { return Ok(false) };
         let consumed = self.lanes.first().map_or(0, |lane| lane.consumed);
-        let message = EagerHeader {
-            consumed,
-            kind,
-            word,
-            len: size_of_val(head) + data.len(),
-            note: self.notes.front().copied(),
-        };
+        let message = EagerHeader { consumed, kind, word, note: self.notes.front().copied() };
         let region = message.write(self.slab.send(slot), head, data);
-        let sent = self.post_slot(rank, slot, WorkRequest::Send, region, consumed)?;
+        let sent = self.post_slot(slot, WorkRequest::Send, region, consumed)?;
         if sent {
             self.notes.pop_front();
         }
@@ -305,16 +299,15 @@ impl Peer {
     /// needs only one packet.
     pub(crate) fn send_frame(
         &mut self,
-        rank: usize,
         head: &[u64; FRAME_WORDS],
         payload: Region,
     ) -> Result<bool> {
         let Some(word) = eager_word(head) else {
-            return self.send(rank, EagerKind::Frame, 0, head, payload);
+            return self.send(EagerKind::Frame, 0, head, payload);
         };
         let (place, is_known) = self.heads.place(word);
         if !is_known || !self.notes.is_empty() {
-            let sent = self.send(rank, EagerKind::Frame, place as u32 + 1, head, payload)?;
+            let sent = self.send(EagerKind::Frame, place as u32 + 1, head, payload)?;
             if sent {
                 self.heads.tell(place, word);
             }
@@ -329,7 +322,6 @@ impl Peer {
             // The work request carries the bytes inline, so they may be in unregistered memory.
             let local = Piece { region: payload, lkey: 0, is_device: false };
             let sent = self.start_inline(
-                rank,
                 0,
                 WorkRequest::SendNotify(number),
                 local,
@@ -343,20 +335,19 @@ impl Peer {
         let Some(slot) = self.free.pop() else { return Ok(false) };
         let region = self.slab.send(slot).part(0, payload.len());
         region.copy_from(payload);
-        self.post_slot(rank, slot, WorkRequest::SendNotify(number), region, consumed)
+        self.post_slot(slot, WorkRequest::SendNotify(number), region, consumed)
     }
 
     /// Posts a message that has been written to a slot; frees the slot if posting fails.
     fn post_slot(
         &mut self,
-        rank: usize,
         slot: usize,
         work: WorkRequest,
         region: Region,
         consumed: u32,
     ) -> Result<bool> {
         let local = Piece { region, lkey: self.lkey(), is_device: false };
-        let started = self.start(rank, 0, work, local, OnCompletion::Slot(slot));
+        let started = self.start(0, work, local, OnCompletion::Slot(slot));
         match (&started, self.lanes.first_mut()) {
             (Ok(true), Some(lane)) => lane.reported = consumed,
             _ => self.free.push(slot),
@@ -369,66 +360,36 @@ impl Peer {
         self.lanes.first().map_or(0, |lane| lane.queue.inline)
     }
 
-    /// Writes `from`, which is not registered, to the peer through a send slot; returns the written
-    /// region, or `None` if there is no room.
-    pub(crate) fn start_from_slot(
+    /// Writes `bytes`, which are not registered, to the peer's memory `there` through a send slot,
+    /// or reads them from there; returns false if there is no room.
+    pub(crate) fn start_with_slot(
         &mut self,
-        rank: usize,
-        from: Region,
-        to: Remote,
-        op: OpId,
-    ) -> Result<Option<Region>> {
-        let Some(slot) = self.free.pop() else { return Ok(None) };
-        let region = self.slab.send(slot).part(0, from.len());
-        region.copy_from(from);
-        let started = self.start(
-            rank,
-            0,
-            WorkRequest::Write(to),
-            Piece { region, lkey: self.lkey(), is_device: false },
-            OnCompletion::Sent(op, slot),
-        );
-        self.started_with(slot, started, from)
-    }
-
-    /// Reads from the peer into `into`, which is not registered, through a send slot; returns the
-    /// region to be filled, or `None` if there is no room.
-    pub(crate) fn start_into_slot(
-        &mut self,
-        rank: usize,
-        into: Region,
-        from: Remote,
-        op: OpId,
-    ) -> Result<Option<Region>> {
-        let Some(slot) = self.free.pop() else { return Ok(None) };
-        let region = self.slab.send(slot).part(0, into.len());
-        let what = OnCompletion::Got(op, slot, into);
-        let started = self.start(
-            rank,
-            0,
-            WorkRequest::Read(from),
-            Piece { region, lkey: self.lkey(), is_device: false },
-            what,
-        );
-        self.started_with(slot, started, into)
-    }
-
-    fn started_with(
-        &mut self,
-        slot: usize,
-        started: Result<bool>,
         bytes: Region,
-    ) -> Result<Option<Region>> {
+        path: RmaDirection,
+        there: Remote,
+        op: OpId,
+    ) -> Result<bool> {
+        let Some(slot) = self.free.pop() else { return Ok(false) };
+        let region = self.slab.send(slot).part(0, bytes.len());
+        let (work, what) = match path {
+            RmaDirection::Put => {
+                region.copy_from(bytes);
+                (WorkRequest::Write(there), OnCompletion::Sent(op, slot))
+            }
+            RmaDirection::Get => (WorkRequest::Read(there), OnCompletion::Got(op, slot, bytes)),
+        };
+        let local = Piece { region, lkey: self.lkey(), is_device: false };
+        let started = self.start(0, work, local, what);
         if !matches!(started, Ok(true)) {
             self.free.push(slot);
         }
-        started.map(|started| started.then_some(bytes))
+        started
     }
 
     /// Sends all pending notes as messages of their own; returns true if no note is left.
-    pub(crate) fn send_notes(&mut self, rank: usize) -> Result<bool> {
+    pub(crate) fn send_notes(&mut self) -> Result<bool> {
         while !self.notes.is_empty() {
-            if !self.send(rank, EagerKind::Note, 0, &[], Region::EMPTY)? {
+            if !self.send(EagerKind::Note, 0, &[], Region::EMPTY)? {
                 return Ok(false);
             }
         }
@@ -442,7 +403,7 @@ impl Peer {
 
     /// Returns credits to the peer for each lane whose unreturned credits are at least half of the
     /// depth; returns false if there was no room for one of the lanes.
-    pub(crate) fn return_credits(&mut self, rank: usize) -> Result<bool> {
+    pub(crate) fn return_credits(&mut self) -> Result<bool> {
         let Some(tell) = self.tell.filter(|_| self.stage == ConnectStage::Ready) else {
             return Ok(true);
         };
@@ -456,7 +417,7 @@ impl Peer {
             let region = self.slab.write_credits(index, consumed);
             let local = Piece { region, lkey: self.lkey(), is_device: false };
             let to = Remote { addr: tell.addr + 4 * index as u64, rkey: tell.rkey };
-            if self.start(rank, 0, WorkRequest::Write(to), local, OnCompletion::Nothing)? {
+            if self.start(0, WorkRequest::Write(to), local, OnCompletion::Nothing)? {
                 if let Some(lane) = self.lanes.get_mut(index) {
                     lane.reported = consumed;
                 }
@@ -510,15 +471,4 @@ impl Peer {
         self.results = Results::default();
         self.repair = Repair::default();
     }
-
-    /// Returns the address in the local slab where the peer writes its counts of consumed messages.
-    pub(crate) fn credit_addr(&self) -> u64 {
-        self.slab.credit_word(0).addr().get() as u64
-    }
-}
-
-/// Creates the RANK_FAILURE error for a peer that cannot be reached.
-#[cold]
-pub(crate) fn gone(rank: usize, why: &str) -> Error {
-    Error::new(crate::abi::status::DTL_ERROR_RANK_FAILURE, format!("rank {rank}: {why}"))
 }

@@ -74,14 +74,8 @@ impl Lane {
 
     /// Returns true if a work request is posted signaled.
     pub(crate) fn is_signaled(&self, what: OnCompletion, number: u32) -> bool {
-        match what {
-            OnCompletion::Part(_)
-            | OnCompletion::Mark
-            | OnCompletion::Sent(..)
-            | OnCompletion::Got(..)
-            | OnCompletion::Answer(_) => true,
-            OnCompletion::Slot(_) | OnCompletion::Nothing => number & self.quiet == 0,
-        }
+        let needs_none = matches!(what, OnCompletion::Slot(_) | OnCompletion::Nothing);
+        !needs_none || number & self.quiet == 0
     }
 
     /// Records the peer's count of consumed messages, which never decreases.

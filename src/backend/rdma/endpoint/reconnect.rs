@@ -24,7 +24,7 @@ use crate::backend::rdma::verbs::qp::{Piece, QueuePair, Remote, WorkRequest};
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 use crate::runtime::log;
-use crate::sys::{memory::buf::Region, sync::wait::now_ns};
+use crate::sys::sync::wait::now_ns;
 use std::sync::Arc;
 
 /// Maximum time, in nanoseconds, that queue pairs may take to complete their work requests.
@@ -109,7 +109,7 @@ impl RdmaEngine {
             ConnectStage::Asked if now >= peer.repair.at => self.connect(rank).map(|()| true),
             ConnectStage::Asked => Ok(false),
             ConnectStage::Broken => {
-                let has_stopped = peer.has_stopped(rank).map_err(here)?;
+                let has_stopped = peer.has_stopped().map_err(here)?;
                 if !has_stopped && now >= peer.repair.until {
                     return fail!(
                         DTL_ERROR_CONNECTION_LOST,
@@ -119,7 +119,7 @@ impl RdmaEngine {
                 if !has_stopped || now < peer.repair.at {
                     return Ok(false);
                 }
-                peer.make_queues(rank, &self.config).map_err(here)?;
+                peer.make_queues(&self.config).map_err(here)?;
                 self.send_ends(rank)?;
                 self.connect(rank).map(|()| true)
             }
@@ -146,7 +146,7 @@ impl RdmaEngine {
             for flying in again {
                 match peer.answer_of(&flying, operations) {
                     Some(op) => doubtful.push(op),
-                    None => peer.start_again(rank, lane, flying).map_err(here)?,
+                    None => peer.start_again(lane, flying).map_err(here)?,
                 }
             }
             if let Some(of) = peer.lanes.get_mut(lane) {
@@ -206,18 +206,14 @@ impl Peer {
 
     /// Returns true if the queue pairs have reported all their completions. The work request that
     /// is posted here completes after all requests before it.
-    fn has_stopped(&mut self, rank: usize) -> Result<bool> {
-        let (mut all, depth) = (true, self.depth);
+    fn has_stopped(&mut self) -> Result<bool> {
+        let (mut all, depth, rank) = (true, self.depth, self.rank);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if lane.mending.last.is_none() {
                 let number = lane.number.wrapping_add(1);
                 let id = WorkId { is_receive: false, rank, lane: index, number };
-                let (nothing, nowhere) = (
-                    Piece { region: Region::EMPTY, lkey: 0, is_device: false },
-                    Remote { addr: 0, rkey: 0 },
-                );
-                match lane.queue.start_rarely(id.word(), WorkRequest::Write(nowhere), nothing, true)
-                {
+                let nothing = WorkRequest::Write(Remote { addr: 0, rkey: 0 });
+                match lane.queue.start_rarely(id.word(), nothing, Piece::EMPTY, true) {
                     Ok(_) => lane.mending.last = Some((number, false)),
                     Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY => {}
                     Err(error) => return Err(error),
@@ -241,29 +237,29 @@ impl Peer {
     }
 
     /// Creates new queue pairs and posts the receives whose slots are free.
-    fn make_queues(&mut self, rank: usize, config: &Config) -> Result<()> {
+    fn make_queues(&mut self, config: &Config) -> Result<()> {
         let config = Config { depth: self.depth, ..config.clone() };
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(index) else { break };
-            let completions = Arc::clone(lane.queue.completions());
-            let queue = QueuePair::make(&completions, &config, config.depth)?;
+            let completions = Arc::clone(&lane.queue.completions);
+            let queue = QueuePair::make(&completions, &config)?;
             if queue.inline < lane.queue.inline || queue.room < lane.queue.room {
                 return fail!(DTL_ERROR_VERBS, "its new queue pair takes less than the one before");
             }
             lane.queue = queue;
             lane.mending.is_connected = false;
             let idle = std::mem::take(&mut lane.mending.idle);
-            idle.into_iter().try_for_each(|slot| self.post(rank, index, slot))?;
+            idle.into_iter().try_for_each(|slot| self.post(index, slot))?;
         }
         (self.stage, self.repair.until) = (ConnectStage::Asked, 0);
         Ok(())
     }
 
     /// Posts a work request again, under a new number.
-    fn start_again(&mut self, rank: usize, lane: usize, flying: InFlightWork) -> Result<()> {
+    fn start_again(&mut self, lane: usize, flying: InFlightWork) -> Result<()> {
         let Some(of) = self.lanes.get_mut(lane) else { return Ok(()) };
         let number = of.number.wrapping_add(1);
-        let id = WorkId { is_receive: false, rank, lane, number };
+        let id = WorkId { is_receive: false, rank: self.rank, lane, number };
         let is_told = of.is_signaled(flying.what, number);
         of.number = number;
         of.sent = of.sent.wrapping_add(u32::from(flying.work.notifies()));

@@ -11,15 +11,16 @@
 //! If a backend exports no dma-buf of an allocation, that result is cached. If the device or the
 //! kernel rejects a registration, no further registration is tried. Both cases are logged once.
 
-use super::reg_cache::{Cache, Registered};
+use super::reg_cache::{Cache, RegTable, Registered};
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::backend::rdma::verbs::rail::Rail;
 use crate::error::{Error, Result};
 use crate::runtime::component::{DeviceMemory, HostShadow};
 use crate::runtime::log;
 use crate::runtime::memory::device_only::{self, Watcher};
+use crate::sys::memory::buf::Region;
 use crate::sys::sync::lock::Mutex;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -30,21 +31,13 @@ pub(crate) struct Registrations(Mutex<DeviceMrTable>);
 #[derive(Default)]
 struct DeviceMrTable {
     /// Registrations, by the serial number of their allocation.
-    entries: BTreeMap<u64, DeviceMrEntry>,
-    bytes: u64,
-    clock: u64,
+    known: RegTable,
+    /// Serial numbers of the allocations that cannot be registered.
+    unfit: BTreeSet<u64>,
     /// Reason why no more registrations are tried; `None` while registrations are tried.
     refusal: Option<String>,
     /// True once the log has the message that a backend exports no dma-buf.
     has_said: bool,
-}
-
-struct DeviceMrEntry {
-    /// Registration of the allocation; `None` if the allocation cannot be registered.
-    registered: Option<Arc<Registered>>,
-    bytes: u64,
-    /// Clock value of the last lookup that returned this entry.
-    used: u64,
 }
 
 impl Registrations {
@@ -58,49 +51,23 @@ impl Registrations {
 
     /// Returns the number of registered bytes of device memory.
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.lock().bytes
+        self.0.lock().known.bytes
     }
 
+    /// Returns the registration of an allocation; `Some(None)` if it cannot be registered, `None`
+    /// if that is unknown.
     pub(crate) fn find(&self, serial: u64) -> Option<Option<Arc<Registered>>> {
-        let mut known = self.0.lock();
-        known.clock += 1;
-        let now = known.clock;
-        let entry = known.entries.get_mut(&serial)?;
-        entry.used = now;
-        Some(entry.registered.clone())
-    }
-
-    fn put(&self, serial: u64, bytes: u64, registered: Option<Arc<Registered>>) {
-        let mut known = self.0.lock();
-        known.clock += 1;
-        let bytes = if registered.is_some() { bytes } else { 0 };
-        let entry = DeviceMrEntry { registered, bytes, used: known.clock };
-        known.bytes += bytes;
-        let before = known.entries.insert(serial, entry);
-        known.bytes -= before.as_ref().map_or(0, |entry| entry.bytes);
-        drop(known); // the previous entry is dropped without the lock
+        let mut table = self.0.lock();
+        match table.known.find(|all| all.get_mut(&serial)) {
+            None => table.unfit.contains(&serial).then_some(None),
+            registered => Some(registered),
+        }
     }
 
     /// Drops the least recently used idle registration; returns false if there is none.
     pub(crate) fn drop_oldest(&self) -> bool {
-        let mut known = self.0.lock();
-        let is_idle = |entry: &DeviceMrEntry| {
-            entry.registered.as_ref().is_some_and(|of| Arc::strong_count(of) == 1)
-        };
-        let idle = known.entries.iter().filter(|(_, entry)| is_idle(entry));
-        let Some(serial) = idle.min_by_key(|(_, entry)| entry.used).map(|(serial, _)| *serial)
-        else {
-            return false;
-        };
-        let gone = known.entries.remove(&serial);
-        known.bytes -= gone.as_ref().map_or(0, |entry| entry.bytes);
-        drop(known);
-        drop(gone);
-        true
-    }
-
-    fn refuse(&self, why: String) {
-        self.0.lock().refusal = Some(why);
+        let gone = self.0.lock().known.remove_oldest();
+        gone.is_some() // the registration is dropped without the lock
     }
 
     pub(crate) fn refusal(&self) -> Option<String> {
@@ -110,10 +77,10 @@ impl Registrations {
 
 impl Watcher for Registrations {
     fn freed(&self, serial: u64) {
-        let mut known = self.0.lock();
-        let gone = known.entries.remove(&serial);
-        known.bytes -= gone.as_ref().map_or(0, |entry| entry.bytes);
-        drop(known);
+        let mut table = self.0.lock();
+        table.unfit.remove(&serial);
+        let gone = table.known.remove(serial);
+        drop(table);
         drop(gone);
     }
 }
@@ -126,8 +93,7 @@ impl Cache {
         memory: &DeviceMemory<'_>,
         by: Option<&(OwnedFd, u64)>,
     ) -> Option<Arc<Registered>> {
-        let bytes = memory.region.len() as u64;
-        if !self.make_room(bytes) {
+        if !self.make_room(memory.region.len() as u64) {
             return None;
         }
         let register = |rail: &Arc<Rail>| match by {
@@ -135,11 +101,11 @@ impl Cache {
             None => rail.register(memory.region),
         };
         loop {
-            let keys = self.rails().iter().map(register).collect::<Result<Vec<_>>>();
+            let keys = self.rails.iter().map(register).collect::<Result<Vec<_>>>();
             match keys {
                 Ok(keys) => {
-                    let made = Arc::new(Registered::new(memory.region, keys));
-                    self.devices.put(memory.serial, bytes, Some(Arc::clone(&made)));
+                    let made = Arc::new(Registered { region: memory.region, keys });
+                    self.devices.0.lock().known.add(memory.serial, &made);
                     return Some(made);
                 }
                 // Registration may succeed after other registrations are dropped.
@@ -160,12 +126,15 @@ impl Cache {
             error.text()
         );
         log::warning!("rdma: messages of device memory go through host memory from now on: {why}");
-        self.devices.refuse(why);
+        self.devices.0.lock().refusal = Some(why);
     }
 
     pub(crate) fn has_no_dmabuf(&self, memory: &DeviceMemory<'_>, error: &Error) {
-        self.devices.put(memory.serial, 0, None);
-        if !std::mem::replace(&mut self.devices.0.lock().has_said, true) {
+        let mut table = self.devices.0.lock();
+        table.unfit.insert(memory.serial);
+        let has_said = std::mem::replace(&mut table.has_said, true);
+        drop(table);
+        if !has_said {
             log::warning!(
                 "rdma: messages of an allocation of {} bytes of backend {} go through host memory: \
                  no dma-buf: {}",
@@ -175,9 +144,17 @@ impl Cache {
             );
         }
     }
-}
 
-/// Returns the registration that a message of device memory came with.
-pub(crate) fn registration(shadow: &HostShadow) -> Option<Arc<Registered>> {
-    Arc::clone(shadow.hold()).downcast().ok()
+    /// Returns the registration of a payload's buffer: the one that a message of device memory came
+    /// with, or else that of host memory; `None` if it is not registered.
+    pub(crate) fn hold_of(
+        &mut self,
+        host: Region,
+        shadow: Option<&Arc<HostShadow>>,
+    ) -> Option<Arc<Registered>> {
+        match shadow {
+            Some(shadow) => Arc::clone(shadow.hold()).downcast().ok(),
+            None => self.get(host),
+        }
+    }
 }

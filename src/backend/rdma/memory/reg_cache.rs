@@ -17,16 +17,12 @@ use std::sync::Arc;
 
 /// Mapping that is registered on each rail.
 pub(crate) struct Registered {
-    region: Region,
-    keys: Vec<Registration>,
+    pub(super) region: Region,
+    /// Registration on each rail, by rail index.
+    pub(super) keys: Vec<Registration>,
 }
 
 impl Registered {
-    /// Creates the record of `region` with its registration on each rail, by rail index.
-    pub(crate) fn new(region: Region, keys: Vec<Registration>) -> Registered {
-        Registered { region, keys }
-    }
-
     /// Returns the local key (lkey) on a rail.
     pub(crate) fn lkey(&self, rail: usize) -> u32 {
         self.keys.get(rail).map_or(0, |keys| keys.lkey)
@@ -43,22 +39,64 @@ impl Registered {
 /// Registers a region on all rails, or on none if one fails.
 pub(crate) fn register(rails: &[Arc<Rail>], region: Region) -> Result<Registered> {
     let keys = rails.iter().map(|rail| rail.register(region)).collect::<Result<Vec<_>>>()?;
-    Ok(Registered::new(region, keys))
+    Ok(Registered { region, keys })
 }
 
-struct RegCacheEntry {
-    registered: Arc<Registered>,
+/// Registrations by key. The least recently used one can be removed.
+#[derive(Default)]
+pub(super) struct RegTable {
+    entries: BTreeMap<u64, RegEntry>,
+    /// Number of registered bytes.
+    pub(super) bytes: u64,
+    clock: u64,
+}
+
+pub(super) struct RegEntry {
+    pub(super) registered: Arc<Registered>,
     /// Clock value of the last lookup that returned this entry.
     used: u64,
 }
 
+impl RegTable {
+    /// Returns the registration that `select` chooses, and records its use.
+    pub(super) fn find(
+        &mut self,
+        select: impl FnOnce(&mut BTreeMap<u64, RegEntry>) -> Option<&mut RegEntry>,
+    ) -> Option<Arc<Registered>> {
+        self.clock += 1;
+        let entry = select(&mut self.entries)?;
+        entry.used = self.clock;
+        Some(Arc::clone(&entry.registered))
+    }
+
+    /// Adds a registration; its key must be new.
+    pub(super) fn add(&mut self, key: u64, registered: &Arc<Registered>) {
+        self.bytes += registered.region.len() as u64;
+        let entry = RegEntry { registered: Arc::clone(registered), used: self.clock };
+        self.entries.insert(key, entry);
+    }
+
+    pub(super) fn remove(&mut self, key: u64) -> Option<RegEntry> {
+        let entry = self.entries.remove(&key)?;
+        self.bytes -= entry.registered.region.len() as u64;
+        Some(entry)
+    }
+
+    /// Removes the least recently used idle registration; returns `None` if there is none.
+    pub(super) fn remove_oldest(&mut self) -> Option<RegEntry> {
+        let all = self.entries.iter();
+        let idle = all.filter(|(_, entry)| Arc::strong_count(&entry.registered) == 1);
+        let oldest = *idle.min_by_key(|(_, entry)| entry.used)?.0;
+        self.remove(oldest)
+    }
+}
+
 /// Registration cache: memory regions of the library's allocator, kept registered on all rails.
 pub(crate) struct Cache {
-    rails: Vec<Arc<Rail>>,
-    entries: BTreeMap<usize, RegCacheEntry>,
-    bytes: u64,
+    pub(super) rails: Vec<Arc<Rail>>,
+    /// Registrations of host memory, by address.
+    host: RegTable,
     limit: u64,
-    clock: u64,
     returned: UnmapWatcher,
     /// Registrations of device memory, within the same limit.
     pub(crate) devices: Arc<Registrations>,
@@ -70,10 +108,8 @@ impl Cache {
     pub(crate) fn new(rails: &[Arc<Rail>], limit: u64) -> Cache {
         Cache {
             rails: rails.to_vec(),
-            entries: BTreeMap::new(),
-            bytes: 0,
+            host: RegTable::default(),
             limit,
-            clock: 0,
             returned: heap::watch_returned(),
             devices: Registrations::new(),
             is_full: false,
@@ -84,16 +120,13 @@ impl Cache {
     /// cannot be registered. The caller must hold the result while the region is in use.
     pub(crate) fn get(&mut self, region: Region) -> Option<Arc<Registered>> {
         self.forget_returned();
-        self.clock += 1;
         let (at, end) = (region.addr().get(), region.addr().get().checked_add(region.len())?);
-        if let Some((_, entry)) = self.entries.range_mut(..=at).next_back() {
+        let known = self.host.find(|all| {
+            let (_, entry) = all.range_mut(..=at as u64).next_back()?;
             let of = entry.registered.region;
-            if end <= of.addr().get() + of.len() {
-                entry.used = self.clock;
-                return Some(Arc::clone(&entry.registered));
-            }
-        }
-        self.add(heap::mapping(region)?)
+            (end <= of.addr().get() + of.len()).then_some(entry)
+        });
+        if known.is_some() { known } else { self.add(heap::mapping(region)?) }
     }
 
     fn add(&mut self, mapping: Region) -> Option<Arc<Registered>> {
@@ -118,9 +151,7 @@ impl Cache {
                 }
             }
         };
-        self.bytes += bytes;
-        let entry = RegCacheEntry { registered: Arc::clone(&made), used: self.clock };
-        self.entries.insert(mapping.addr().get(), entry);
+        self.host.add(mapping.addr().get() as u64, &made);
         Some(made)
     }
 
@@ -136,29 +167,11 @@ impl Cache {
 
     /// Drops one registration that is not in use; returns false if there is none.
     pub(crate) fn drop_any(&mut self) -> bool {
-        self.drop_oldest() || self.devices.drop_oldest()
-    }
-
-    pub(crate) fn rails(&self) -> &[Arc<Rail>] {
-        &self.rails
-    }
-
-    /// Drops the least recently used idle host registration; returns false if there is none.
-    fn drop_oldest(&mut self) -> bool {
-        let idle =
-            self.entries.iter().filter(|(_, entry)| Arc::strong_count(&entry.registered) == 1);
-        let Some(at) = idle.min_by_key(|(_, entry)| entry.used).map(|(at, _)| *at) else {
-            return false;
-        };
-        self.remove(at);
-        true
-    }
-
-    fn remove(&mut self, at: usize) {
-        if let Some(entry) = self.entries.remove(&at) {
-            self.bytes -= entry.registered.region.len() as u64;
+        if self.host.remove_oldest().is_some() {
             self.is_full = false;
+            return true;
         }
+        self.devices.drop_oldest()
     }
 
     /// Releases registrations of pages that have been returned to the system.
@@ -167,15 +180,16 @@ impl Cache {
             return;
         }
         for gone in self.returned.take() {
-            let overlaps =
-                |(_, entry): &(&usize, &RegCacheEntry)| entry.registered.region.overlaps(gone);
-            let hit: Vec<usize> = self.entries.iter().filter(overlaps).map(|(at, _)| *at).collect();
-            hit.into_iter().for_each(|at| self.remove(at));
+            let overlaps = |(_, entry): &(&u64, &RegEntry)| entry.registered.region.overlaps(gone);
+            let hit: Vec<u64> =
+                self.host.entries.iter().filter(overlaps).map(|(at, _)| *at).collect();
+            self.is_full &= hit.is_empty();
+            hit.into_iter().for_each(|at| drop(self.host.remove(at)));
         }
     }
 
     /// Returns the number of bytes that this cache keeps registered.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes + self.devices.bytes()
+        self.host.bytes + self.devices.bytes()
     }
 }

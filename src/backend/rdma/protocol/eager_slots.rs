@@ -63,7 +63,6 @@ pub(crate) struct EagerHeader {
     pub(crate) consumed: u32,
     pub(crate) kind: EagerKind,
     pub(crate) word: u32,
-    pub(crate) len: usize,
     pub(crate) note: Option<Note>,
 }
 
@@ -113,8 +112,7 @@ impl EagerHeader {
             1 if len >= HEADER + NOTE => (Some(read_note(slot.part(HEADER, NOTE))?), HEADER + NOTE),
             _ => return None,
         };
-        let message =
-            EagerHeader { consumed: first as u32, kind, word: second as u32, len: bytes, note };
+        let message = EagerHeader { consumed: first as u32, kind, word: second as u32, note };
         (at + bytes == len).then(|| (message, slot.part(at, bytes)))
     }
 }

@@ -1,11 +1,11 @@
 //! Discovery of libibverbs and of its devices.
 
+use super::errors::copy_text;
 use super::functions::Functions;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::process;
-use std::ffi::CStr;
 
 static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
     name: "RDMA verbs",
@@ -16,14 +16,6 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
     advice: "install rdma-core's library where the loader finds it (Debian: libibverbs1 and \
              ibverbs-providers), or name it with DTL_RDMA_LIBRARY",
 });
-
-/// libibverbs, loaded into this process, and the names of its devices at the time of discovery.
-pub struct Verbs {
-    /// Functions of libibverbs.
-    pub calls: &'static Functions,
-    /// Names of the devices; at least one.
-    pub devices: Vec<String>,
-}
 
 /// List of devices; a device can be opened as long as its list exists.
 pub(crate) struct DeviceList {
@@ -72,11 +64,8 @@ impl DeviceList {
             let device = unsafe { *device };
             // SAFETY: `device` is a device of the list, and its name lives as long as the list.
             let name = unsafe { (self.calls.ibv_get_device_name)(device) };
-            if name.is_null() {
-                return (Addr::new(device), String::new());
-            }
-            // SAFETY: the pointer is not null, so it refers to a NUL-terminated text.
-            (Addr::new(device), unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+            // SAFETY: libibverbs returned the name, which is null or NUL-terminated.
+            (Addr::new(device), unsafe { copy_text(name) }.unwrap_or_default())
         };
         (0..self.count).map(of).collect()
     }
@@ -89,8 +78,8 @@ impl Drop for DeviceList {
     }
 }
 
-/// Loads libibverbs and lists its devices; `Err` is the reason why there are none.
-pub fn find() -> std::result::Result<Verbs, String> {
+/// Loads libibverbs; `Err` is the reason why it cannot be loaded or has no devices.
+pub fn find() -> std::result::Result<&'static Functions, String> {
     LIBRARY.may_be_called()?;
     let settings = settings::current();
     // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
@@ -99,6 +88,5 @@ pub fn find() -> std::result::Result<Verbs, String> {
     // SAFETY: the library is libibverbs by its name, or the user vouches for the library.
     let calls = unsafe { LIBRARY.open_named(named) }?;
     LIBRARY.begin();
-    let devices = DeviceList::get(calls)?.devices().into_iter().map(|(_, name)| name).collect();
-    Ok(Verbs { calls, devices })
+    DeviceList::get(calls).map(|_| calls)
 }

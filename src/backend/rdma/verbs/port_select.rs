@@ -2,14 +2,14 @@
 //! pure functions of the discovered ports; `look` and `gids` discover them through libibverbs and
 //! below /sys. No device stays open after these calls.
 
-use super::discovery::{DeviceList, Verbs};
+use super::discovery::DeviceList;
 use super::functions::*;
 use super::types::*;
 use crate::sys::os::process;
 use std::path::Path;
 
 /// Directory where the kernel lists RDMA devices.
-const SYS: &str = "/sys/class/infiniband";
+pub(super) const SYS: &str = "/sys/class/infiniband";
 
 /// Port of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,11 @@ impl PortInfo {
             LINK_ETHERNET => "Ethernet",
             _ => "InfiniBand",
         };
-        format!("{}:{} ({layer}, {})", self.device, self.port, state(self.state))
+        format!("{} ({layer}, {})", self.label(), state(self.state))
+    }
+
+    fn label(&self) -> String {
+        format!("{}:{}", self.device, self.port)
     }
 }
 
@@ -77,14 +81,9 @@ pub fn choose_ports(
     let mut usable: Vec<&PortInfo> = Vec::new();
     for port in named(seen, wanted)? {
         if !port.unfit.is_empty() {
-            choice.passed_over.push(format!("{}:{}: {}", port.device, port.port, port.unfit));
+            choice.passed_over.push(format!("{}: {}", port.label(), port.unfit));
         } else if port.state != PORT_ACTIVE {
-            choice.passed_over.push(format!(
-                "{}:{} is {}",
-                port.device,
-                port.port,
-                state(port.state)
-            ));
+            choice.passed_over.push(format!("{} is {}", port.label(), state(port.state)));
         } else {
             usable.push(port);
         }
@@ -92,9 +91,7 @@ pub fn choose_ports(
     let infiniband = |port: &PortInfo| u32::from(port.layer) == LINK_INFINIBAND;
     if wanted.is_empty() && usable.iter().any(|port| infiniband(port)) {
         let others = usable.iter().filter(|port| !infiniband(port));
-        let why = |port: &&PortInfo| {
-            format!("{}:{} is Ethernet, others are InfiniBand", port.device, port.port)
-        };
+        let why = |port: &&PortInfo| format!("{} is Ethernet, others are InfiniBand", port.label());
         choice.passed_over.extend(others.map(why));
         usable.retain(|port| infiniband(port));
     }
@@ -184,22 +181,24 @@ pub fn choose_gid(entries: &[GidInfo], layer: u8) -> Option<u8> {
 }
 
 fn is_ipv4(gid: &Gid) -> bool {
-    gid.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF])
+    gid.0.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF])
 }
 
 fn is_link_local(gid: &Gid) -> bool {
-    gid.starts_with(&[0xFE, 0x80])
+    gid.0.starts_with(&[0xFE, 0x80])
 }
 
 /// Returns true if packets to an address need a global route header (GRH): always on Ethernet, on
 /// InfiniBand only if the address is in another subnet.
 pub fn needs_route(layer: u8, ours: &Gid, theirs: &Gid) -> bool {
-    u32::from(layer) == LINK_ETHERNET || ours.first_chunk::<8>() != theirs.first_chunk::<8>()
+    u32::from(layer) == LINK_ETHERNET || ours.0.first_chunk::<8>() != theirs.0.first_chunk::<8>()
 }
 
 /// Lists the ports of all devices that can be opened and queried. `Err`: reasons if there are none.
-pub fn look(verbs: &Verbs) -> Result<Vec<PortInfo>, String> {
-    look_in(verbs.calls, Path::new(SYS))
+pub fn look(calls: &'static Functions) -> Result<Vec<PortInfo>, String> {
+    // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
+    let _places = process::occupy_standard();
+    look_in(calls, Path::new(SYS))
 }
 
 fn look_in(calls: &'static Functions, sys: &Path) -> Result<Vec<PortInfo>, String> {
@@ -276,18 +275,8 @@ fn unfit(sys: &Path, name: &str) -> String {
 const MOST_GIDS: u32 = 256;
 
 /// Returns the addresses of a port of an open device, from the first `count` entries
-/// (`gid_tbl_len`) of the port's GID table.
-pub fn gids(
-    calls: &Functions,
-    context: ContextIn,
-    device: &str,
-    port: u8,
-    count: i32,
-) -> Vec<GidInfo> {
-    gids_in(calls, context, port, count, &Path::new(SYS).join(device))
-}
-
-fn gids_in(
+/// (`gid_tbl_len`) of the port's GID table. `device` is the kernel's folder of the device.
+pub(super) fn gids(
     calls: &Functions,
     context: ContextIn,
     port: u8,
@@ -296,7 +285,7 @@ fn gids_in(
 ) -> Vec<GidInfo> {
     let count = u32::try_from(count).unwrap_or(0).min(MOST_GIDS);
     let one = |index: u32| {
-        let (kind, gid) = match calls._ibv_query_gid_ex {
+        let (answer, kind, gid) = match calls._ibv_query_gid_ex {
             Some(query) => {
                 let mut entry = GidEntry::zeroed();
                 // SAFETY: the device is open; `entry` has room for an entry of the size that is
@@ -310,12 +299,7 @@ fn gids_in(
                     GID_TYPE_ROCE_V2 => GidKind::RoceV2,
                     _ => GidKind::Unknown,
                 };
-                let [high, low] = entry.gid.map(u64::to_ne_bytes);
-                let mut gid = Gid::default();
-                for (byte, from) in gid.iter_mut().zip(high.into_iter().chain(low)) {
-                    *byte = from;
-                }
-                (answer == 0).then_some((kind, gid))?
+                (answer, kind, entry.gid)
             }
             None => {
                 let mut gid = Gid::default();
@@ -329,10 +313,11 @@ fn gids_in(
                     Some("IB/RoCE v1") => GidKind::RoceV1,
                     _ => GidKind::Unknown,
                 };
-                (answer == 0).then_some((kind, gid))?
+                (answer, kind, gid)
             }
         };
-        (gid != Gid::default()).then_some(GidInfo { index: u8::try_from(index).ok()?, kind, gid })
+        let index = u8::try_from(index).ok()?;
+        (answer == 0 && gid != Gid::default()).then_some(GidInfo { index, kind, gid })
     };
     (0..count).filter_map(one).collect()
 }

@@ -23,7 +23,7 @@ const HOPS: u8 = 64;
 /// Queue pair, one side of a reliable connection to a peer; dropped before its completion queue.
 pub(crate) struct QueuePair {
     qp: *mut Qp,
-    completions: Arc<Completions>,
+    pub(crate) completions: Arc<Completions>,
     pub(crate) number: u32,
     /// Maximum number of bytes that a work request carries inline.
     pub(crate) inline: usize,
@@ -56,6 +56,10 @@ pub(crate) struct Piece {
     pub(crate) lkey: u32,
     /// True for device memory, which the processor cannot read, so that it cannot be sent inline.
     pub(crate) is_device: bool,
+}
+
+impl Piece {
+    pub(crate) const EMPTY: Piece = Piece { region: Region::EMPTY, lkey: 0, is_device: false };
 }
 
 /// Memory of the peer.
@@ -97,16 +101,13 @@ impl WorkRequest {
 }
 
 impl QueuePair {
-    /// Creates a queue pair that is ready for posted receives; `receives` is their maximum number.
-    pub(crate) fn make(
-        completions: &Arc<Completions>,
-        config: &Config,
-        receives: u32,
-    ) -> Result<QueuePair> {
+    /// Creates a queue pair that is ready for posted receives, of which it has `config.depth`.
+    pub(crate) fn make(completions: &Arc<Completions>, config: &Config) -> Result<QueuePair> {
+        let receives = config.depth;
         let rail = &completions.rail;
         let most = rail.limits.max_qp_wr.max(1).unsigned_abs();
         let mut inline = config.inline;
-        let sends = (SENDS * config.depth).min(most);
+        let sends = (SENDS * receives).min(most);
         let (qp, cap) = loop {
             let mut attr = QpInitAttr::zeroed();
             (attr.send_cq, attr.recv_cq) = (completions.cq, completions.cq);
@@ -119,7 +120,7 @@ impl QueuePair {
             };
             attr.qp_type = TYPE_RC;
             // SAFETY: the protection domain and completion queue are alive; the struct is complete.
-            let qp = unsafe { (rail.calls.ibv_create_qp)(rail.pd(), &raw mut attr) };
+            let qp = unsafe { (rail.calls.ibv_create_qp)(rail.pd, &raw mut attr) };
             if !qp.is_null() {
                 break (qp, attr.cap);
             }
@@ -161,11 +162,6 @@ impl QueuePair {
         &self.completions.rail
     }
 
-    /// Returns the completion queue of this queue pair's work requests.
-    pub(crate) fn completions(&self) -> &Arc<Completions> {
-        &self.completions
-    }
-
     /// Moves the queue pair to the error state: every work request in flight completes as failed.
     pub(crate) fn stop(&self) -> Result<()> {
         let mut attr = QpAttr::zeroed();
@@ -203,11 +199,8 @@ impl QueuePair {
         attr.pkey_index = config.pkey_index;
         attr.port_num = self.rail().port;
         attr.qp_access_flags = ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
-        self.modify(
-            &mut attr,
-            QP_STATE | QP_PKEY_INDEX | QP_PORT | QP_ACCESS_FLAGS,
-            "a new queue pair",
-        )
+        let mask = QP_STATE | QP_PKEY_INDEX | QP_PORT | QP_ACCESS_FLAGS;
+        self.modify(&mut attr, mask, "a new queue pair")
     }
 
     /// Connects the queue pair to the peer's queue pair.
@@ -224,10 +217,8 @@ impl QueuePair {
         attr.ah_attr.port_num = rail.port;
         attr.ah_attr.dlid = to.lid;
         if config.gid_index.is_some() || port_select::needs_route(rail.layer, &rail.gid, &to.gid) {
-            let (high, low) = to.gid.split_at(8);
-            let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
             attr.ah_attr.is_global = 1;
-            attr.ah_attr.dgid = [word(high), word(low)];
+            attr.ah_attr.dgid = to.gid;
             attr.ah_attr.sgid_index = rail.gid_index;
             attr.ah_attr.hop_limit = HOPS;
             attr.ah_attr.traffic_class = config.traffic_class;

@@ -1,14 +1,16 @@
 //! Opened device and port: creates queue pairs and registrations, and counts registered memory.
 
-use super::discovery::{DeviceList, Verbs};
+use super::discovery::DeviceList;
 use super::errors::{call_failed, last_failed};
 use super::functions::*;
 use super::port_select::{self, GidInfo};
 use super::types::*;
+use crate::abi::status::{DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_UNAVAILABLE};
 use crate::backend::rdma::config::{Config, Devices};
 use crate::error::{Error, Result, fail, failure};
 use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -23,7 +25,8 @@ const DEVICE_ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REM
 pub(crate) struct Rail {
     pub(crate) calls: &'static Functions,
     pub(crate) context: *mut Context,
-    pd: PdIn,
+    /// Protection domain of the registrations and queue pairs.
+    pub(crate) pd: PdIn,
     /// Channel for events of the completion queues; null if no thread ever sleeps.
     pub(crate) channel: ChannelIn,
     /// Name of the device.
@@ -57,20 +60,16 @@ unsafe impl Sync for Rail {}
 impl Rail {
     /// Opens a device for a port.
     pub(crate) fn open(
-        verbs: &Verbs,
+        calls: &'static Functions,
         device: &str,
         port: u8,
         config: &Config,
     ) -> Result<Arc<Rail>> {
-        let list = match DeviceList::get(verbs.calls) {
-            Ok(list) => list,
-            Err(why) => return fail!(DTL_ERROR_UNAVAILABLE, "{why}"),
-        };
+        let list = DeviceList::get(calls).map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
         let devices = list.devices();
         let Some((device, name)) = devices.into_iter().find(|(_, name)| *name == device) else {
             return fail!(DTL_ERROR_UNAVAILABLE, "there is no RDMA device \"{device}\" any more");
         };
-        let calls = verbs.calls;
         // SAFETY: `device` is a device of the list, which is alive.
         let context = unsafe { (calls.ibv_open_device)(device.ptr()) };
         if context.is_null() {
@@ -109,9 +108,10 @@ impl Rail {
             );
         }
         check_limits(config, port, &limits, &attr)?;
-        let gids = port_select::gids(calls, context, name, port, attr.gid_tbl_len);
+        let device = Path::new(port_select::SYS).join(name);
+        let gids = port_select::gids(calls, context, port, attr.gid_tbl_len, &device);
         let gid_index = gid_index(config, port, &gids, attr.link_layer)?;
-        let mut gid: Gid = [0; 16];
+        let mut gid = Gid::default();
         // SAFETY: the context is an opened device; `gid` has room for a GID.
         check("ibv_query_gid", unsafe {
             (calls.ibv_query_gid)(context, port, c_int::from(gid_index), &raw mut gid)
@@ -198,9 +198,8 @@ impl Rail {
     }
 
     /// Returns an error if libibverbs cannot register device memory in the configured way.
-    pub(crate) fn check_devices(verbs: &Verbs, config: &Config) -> Result<()> {
-        let is_there =
-            config.device_memory != Devices::Dmabuf || verbs.calls.ibv_reg_dmabuf_mr.is_some();
+    pub(crate) fn check_devices(calls: &Functions, config: &Config) -> Result<()> {
+        let is_there = config.device_memory != Devices::Dmabuf || calls.ibv_reg_dmabuf_mr.is_some();
         if is_there { Ok(()) } else { Err(no_dmabuf()) }
     }
 
@@ -215,11 +214,6 @@ impl Rail {
             return Err(last_failed("ibv_create_cq").within(&self.name));
         }
         Ok(Completions { rail: Arc::clone(self), cq })
-    }
-
-    /// Returns the protection domain in which queue pairs are created.
-    pub(crate) fn pd(&self) -> PdIn {
-        self.pd
     }
 
     /// Returns the bytes registered now, their maximum so far, and the number of registrations.
@@ -314,7 +308,7 @@ fn gid_index(config: &Config, port: u8, gids: &[GidInfo], layer: u8) -> Result<u
 
 fn no_dmabuf() -> Error {
     Error::new(
-        crate::abi::status::DTL_ERROR_NOT_SUPPORTED,
+        DTL_ERROR_NOT_SUPPORTED,
         "device_memory (DTL_RDMA_DEVICE_MEMORY) is dmabuf, and this libibverbs.so.1 has no \
          ibv_reg_dmabuf_mr: use rdma-core 34 or newer, or DTL_RDMA_STAGED (staged)",
     )

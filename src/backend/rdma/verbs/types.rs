@@ -9,6 +9,8 @@
 //! in C that call through the function tables of an opened device; the calls of this library do the
 //! same.
 
+#![allow(missing_docs, reason = "as in verbs.h")]
+
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// `int`
@@ -29,8 +31,6 @@ pub type Byte = u8;
 pub type Uint = u32;
 /// `uint64_t`
 pub type Long = u64;
-/// `__be16 *`
-pub type ShortOut = *mut u16;
 /// `struct ibv_device *`
 pub type DeviceIn = *mut c_void;
 /// `struct ibv_device **`
@@ -66,18 +66,18 @@ pub type QpAttrIn = *mut QpAttr;
 /// `struct ibv_async_event *`
 pub type EventOut = *mut AsyncEvent;
 
-/// `union ibv_gid`: the bytes in network order.
-pub type Gid = [u8; 16];
+/// `union ibv_gid`: the bytes in network order. The C union has the alignment of a 64-bit word.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gid(pub [u8; 16]);
 
 /// `struct ibv_context`, an opened device: the first fields.
 #[repr(C)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Context {
     pub device: DeviceIn,
     pub ops: Ops,
     pub cmd_fd: c_int,
     pub async_fd: c_int,
-    pub num_comp_vectors: c_int,
 }
 
 /// `int (*poll_cq)(struct ibv_cq *, int, struct ibv_wc *)`
@@ -93,7 +93,6 @@ pub type PostRecv = unsafe extern "C" fn(QpIn, *mut RecvWr, *mut *mut RecvWr) ->
 /// exist for compatibility only.
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Ops {
     _before: [At; 11],
     pub poll_cq: Option<PollCq>,
@@ -106,8 +105,6 @@ pub struct Ops {
 
 /// `struct ibv_device_attr`
 #[repr(C)]
-#[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct DeviceAttr {
     pub fw_ver: [c_char; 64],
     pub node_guid: u64,
@@ -140,8 +137,6 @@ pub struct DeviceAttr {
 
 /// `struct ibv_port_attr`
 #[repr(C)]
-#[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct PortAttr {
     pub state: c_uint,
     pub max_mtu: c_uint,
@@ -171,10 +166,8 @@ pub struct PortAttr {
 
 /// `struct ibv_gid_entry`
 #[repr(C)]
-#[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct GidEntry {
-    pub gid: [u64; 2],
+    pub gid: Gid,
     pub gid_index: u32,
     pub port_num: u32,
     pub gid_type: u32,
@@ -183,7 +176,6 @@ pub struct GidEntry {
 
 /// `struct ibv_mr`
 #[repr(C)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Mr {
     pub context: ContextIn,
     pub pd: PdIn,
@@ -196,7 +188,6 @@ pub struct Mr {
 
 /// `struct ibv_comp_channel`: the first fields.
 #[repr(C)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Channel {
     pub context: ContextIn,
     pub fd: c_int,
@@ -204,7 +195,6 @@ pub struct Channel {
 
 /// `struct ibv_qp`: the first fields.
 #[repr(C)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Qp {
     pub context: ContextIn,
     pub qp_context: At,
@@ -218,8 +208,6 @@ pub struct Qp {
 
 /// `struct ibv_qp_cap`
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct QpCap {
     pub max_send_wr: u32,
     pub max_recv_wr: u32,
@@ -230,8 +218,6 @@ pub struct QpCap {
 
 /// `struct ibv_qp_init_attr`
 #[repr(C)]
-#[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct QpInitAttr {
     pub qp_context: At,
     pub send_cq: CqIn,
@@ -244,11 +230,9 @@ pub struct QpInitAttr {
 
 /// `struct ibv_ah_attr`, with its `struct ibv_global_route`.
 #[repr(C)]
-#[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct AhAttr {
-    /// GID of the destination as two words, because the C union has the alignment of a 64-bit word.
-    pub dgid: [u64; 2],
+    /// GID of the destination.
+    pub dgid: Gid,
     pub flow_label: u32,
     pub sgid_index: u8,
     pub hop_limit: u8,
@@ -263,8 +247,6 @@ pub struct AhAttr {
 
 /// `struct ibv_qp_attr`
 #[repr(C)]
-#[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct QpAttr {
     pub qp_state: c_uint,
     pub cur_qp_state: c_uint,
@@ -296,8 +278,6 @@ pub struct QpAttr {
 
 /// `struct ibv_sge`
 #[repr(C)]
-#[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Sge {
     pub addr: u64,
     pub length: u32,
@@ -306,8 +286,6 @@ pub struct Sge {
 
 /// `struct ibv_send_wr`, with words in place of its unions.
 #[repr(C)]
-#[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct SendWr {
     pub wr_id: u64,
     pub next: *mut SendWr,
@@ -332,8 +310,6 @@ pub struct SendWr {
 
 /// `struct ibv_recv_wr`
 #[repr(C)]
-#[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct RecvWr {
     pub wr_id: u64,
     pub next: *mut RecvWr,
@@ -344,7 +320,6 @@ pub struct RecvWr {
 /// `struct ibv_wc`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct Wc {
     pub wr_id: u64,
     pub status: c_uint,
@@ -364,8 +339,6 @@ pub struct Wc {
 
 /// `struct ibv_async_event`
 #[repr(C)]
-#[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "as in verbs.h")]
 pub struct AsyncEvent {
     pub element: At,
     pub event_type: c_uint,

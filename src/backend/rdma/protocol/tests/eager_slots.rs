@@ -17,7 +17,7 @@ fn a_message_says_what_was_written_and_nothing_else_is_one() {
     for (kind, note) in
         [(EagerKind::Frame, None), (EagerKind::Piece, Some(note)), (EagerKind::Note, Some(note))]
     {
-        let message = EagerHeader { consumed: u32::MAX, kind, word: 1 << 27, len: 100, note };
+        let message = EagerHeader { consumed: u32::MAX, kind, word: 1 << 27, note };
         let sent = message.write(slab.send(0), &[], data.region());
         let slot = slab.receive(1);
         slot.copy_from(sent);

@@ -96,7 +96,7 @@ fn gid(index: u8, kind: GidKind, beginning: &[u8]) -> GidInfo {
     let mut gid = [0; 16];
     gid[..beginning.len()].copy_from_slice(beginning);
     gid[15] = 1;
-    GidInfo { index, kind, gid }
+    GidInfo { index, kind, gid: Gid(gid) }
 }
 
 const IPV4: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10];
@@ -177,7 +177,9 @@ mod library {
     }
     unsafe extern "C" fn old_gid(_: *mut c_void, _: u8, index: c_int, out: *mut Gid) -> c_int {
         // SAFETY: `out` has room for an address. Two addresses are set, the others are empty.
-        unsafe { *out = if index < 2 { gid(0, GidKind::Unknown, IPV4).gid } else { [0; 16] } };
+        unsafe {
+            *out = if index < 2 { gid(0, GidKind::Unknown, IPV4).gid } else { Gid::default() }
+        };
         0
     }
     unsafe extern "C" fn new_gid(
@@ -188,10 +190,8 @@ mod library {
         _: u32,
         _: usize,
     ) -> c_int {
-        let bytes = gid(0, GidKind::Unknown, IPV4).gid;
-        let half = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
         let entry = GidEntry {
-            gid: [half(0), half(8)],
+            gid: gid(0, GidKind::Unknown, IPV4).gid,
             gid_index: index,
             port_num: 1,
             gid_type: index,
@@ -257,12 +257,12 @@ fn addresses_are_seen_with_their_kind_by_the_library_or_the_kernel() {
     fs::create_dir_all(&types).unwrap();
     fs::write(types.join("1"), "RoCE v2\n").unwrap();
     let context = std::ptr::null_mut();
-    let seen = gids_in(library::functions(true, true), context, 1, 1000, &folder);
+    let seen = gids(library::functions(true, true), context, 1, 1000, &folder);
     let of = |index, kind| gid(index, kind, IPV4);
     let wanted = [of(0, GidKind::InfiniBand), of(1, GidKind::RoceV1), of(2, GidKind::RoceV2)];
     assert_eq!(seen, wanted);
-    let seen = gids_in(library::functions(true, false), context, 1, 1000, &folder);
+    let seen = gids(library::functions(true, false), context, 1, 1000, &folder);
     assert_eq!(seen, [of(0, GidKind::Unknown), of(1, GidKind::RoceV2)]);
-    assert_eq!(gids_in(library::functions(true, false), context, 1, -1, &folder), []);
+    assert_eq!(gids(library::functions(true, false), context, 1, -1, &folder), []);
     fs::remove_dir_all(folder).unwrap();
 }
