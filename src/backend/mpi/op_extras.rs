@@ -17,7 +17,6 @@ pub(crate) struct RetainedArgs(Vec<Item>);
 pub(crate) enum Item {
     List(Vec<c_int>),
     Counts(Vec<Count>),
-    Places(Vec<isize>),
     Data(Scratch),
 }
 
