@@ -84,7 +84,7 @@ fn of_fortran(mpi: &Mpi, fint: i32) -> Result<Handle> {
 }
 
 fn convert(mpi: &Mpi, fint: c_int) -> Handle {
-    if mpi.family == Family::Mpich {
+    if mpi.abi.family == Family::Mpich {
         return of_mpich(fint);
     }
     match mpi.call.MPI_Comm_fromint.or(mpi.call.MPI_Comm_f2c) {

@@ -1,6 +1,7 @@
 //! Completion of operations of MPI's own messages.
 
 use super::ids::{self, request_of};
+use super::library::abi::Int;
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::OVER_TEXT;
 use super::op_extras::OpExtra;
@@ -114,7 +115,7 @@ impl MpiTransport {
         let error = self.mpi.failure(call, code);
         FAILURE_TEXT.set(Some(error.text().into()));
         let done = self.done(false, status);
-        if self.mpi.class(code) != self.mpi.k.err_truncate {
+        if self.mpi.class(code) != self.mpi.abi.int(Int::ErrTruncate) {
             return Completion { status: error.status(), ..done };
         }
         // MPICH and its derivatives report how many bytes arrived, not how many were sent.

@@ -4,6 +4,7 @@
 //! The placement is determined once, when the communicator is opened; collective.
 
 use super::comm::free;
+use super::library::abi::Int;
 use super::library::functions::Handle;
 use super::library::mpi_library::Mpi;
 use crate::abi::word::DTL_OP_BOR;
@@ -27,7 +28,7 @@ impl Node {
     /// Determines the placement of a communicator's `size` ranks. Requires an `MpiGuard`.
     pub(super) fn of(mpi: &Mpi, comm: Handle, rank: c_int, size: c_int) -> Result<Self> {
         let mut here = 0;
-        let (kind, info) = (mpi.k.comm_type_shared, mpi.k.info_null);
+        let (kind, info) = (mpi.abi.int(Int::CommTypeShared), mpi.k.info_null);
         // SAFETY: a communicator of the library, MPI's own constants, and a writable local.
         let code = unsafe { (mpi.call.MPI_Comm_split_type)(comm, kind, rank, info, &raw mut here) };
         mpi.check("MPI_Comm_split_type", code)?;

@@ -1,6 +1,7 @@
 //! Messages of any size over MPI, also where only functions with `int` counts exist; tag limits and
 //! support for device memory.
 
+use super::library::abi::Int;
 use super::library::functions::{Count, Handle, Status};
 use super::library::mpi_library::Mpi;
 use crate::error::{Result, fail};
@@ -235,7 +236,7 @@ fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     };
     let block = make_unit(mpi, BLOCK as c_int)?;
     let (counts, places) = ([blocks, rest], [0, (len - len % BLOCK) as isize]);
-    let (types, mut whole) = (mpi.k.pair(block, mpi.k.byte), 0);
+    let (types, mut whole) = (mpi.abi.pair(block, mpi.k.byte), 0);
     // SAFETY: each of the three arrays has two elements and is read during the call.
     let code = unsafe {
         (mpi.call.MPI_Type_create_struct)(
@@ -264,7 +265,7 @@ pub(super) fn tag_limit(mpi: &Mpi) -> Result<c_int> {
     let at = (&raw mut value).cast();
     // SAFETY: the attribute's value is written to a writable local.
     let code = unsafe {
-        (mpi.call.MPI_Comm_get_attr)(mpi.k.comm_world, mpi.k.tag_ub, at, &raw mut is_set)
+        (mpi.call.MPI_Comm_get_attr)(mpi.k.comm_world, mpi.abi.int(Int::TagUb), at, &raw mut is_set)
     };
     mpi.check("MPI_Comm_get_attr", code)?;
     if is_set == 0 || value.is_null() {

@@ -23,7 +23,7 @@ impl Reader {
     /// Determines the offsets for this MPI. Requires an `MpiGuard`.
     pub(super) fn of(mpi: &Mpi) -> Reader {
         let place = |offset: usize| u8::try_from(offset).unwrap_or(u8::MAX);
-        let (source, tag) = (place(mpi.k.status_source), place(mpi.k.status_tag));
+        let (source, tag) = (place(mpi.abi.status_source), place(mpi.abi.status_tag));
         Reader { counter: Counter::of(mpi), source, tag }
     }
 

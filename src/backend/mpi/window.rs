@@ -9,6 +9,7 @@
 //! the program computes, and calls block here.
 
 use super::comm;
+use super::library::abi::Int;
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, OVER_TEXT};
 use super::message::TypedCount;
@@ -114,7 +115,7 @@ pub(super) fn make(
         memory.fill(0);
     }
     // SAFETY: the window has just been created, and no one else locks it.
-    let code = unsafe { (mpi.call.MPI_Win_lock_all)(mpi.k.mode_nocheck, win) };
+    let code = unsafe { (mpi.call.MPI_Win_lock_all)(mpi.abi.int(Int::ModeNocheck), win) };
     mpi.check("MPI_Win_lock_all", code)?;
     let (ranks, flushes_each) = (part.sizes.len() as c_int, is_flush_all_early(mpi));
     Ok(MpiWindow { mpi, win, memory, rank, ranks, flushes_each, _hold: Hold::new() })
@@ -153,10 +154,12 @@ fn is_unified(mpi: &Mpi, win: Handle) -> Result<bool> {
     let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
     let at = (&raw mut value).cast();
     // SAFETY: the attribute's value is written to a writable local.
-    let code = unsafe { (mpi.call.MPI_Win_get_attr)(win, mpi.k.win_model, at, &raw mut is_set) };
+    let code = unsafe {
+        (mpi.call.MPI_Win_get_attr)(win, mpi.abi.int(Int::WinModel), at, &raw mut is_set)
+    };
     mpi.check("MPI_Win_get_attr", code)?;
     // SAFETY: a set attribute is the address of a number that lives as long as the window does.
-    Ok(is_set != 0 && !value.is_null() && unsafe { value.read() } == mpi.k.win_unified)
+    Ok(is_set != 0 && !value.is_null() && unsafe { value.read() } == mpi.abi.int(Int::WinUnified))
 }
 
 /// Datatype and operation of an accumulate call.

@@ -10,7 +10,7 @@
 //!
 //! `discovery` finds the library, `errors` converts error codes.
 
-use super::abi::{DRAFT_ERRORS_RETURN, Family};
+use super::abi::{Abi, DRAFT_ERRORS_RETURN, Family, Int};
 use super::constants::Constants;
 use super::discovery::{self, FoundLibrary};
 use super::functions::{Functions, Handle};
@@ -43,8 +43,8 @@ pub struct Mpi {
     pub call: Functions,
     /// Constants of MPI.
     pub k: Constants,
-    /// Family of MPI's binary interface.
-    pub family: Family,
+    /// MPI's binary interface.
+    pub abi: Abi,
     /// File name of the library.
     pub file: String,
     /// Reason why this library was chosen, for messages.
@@ -144,7 +144,7 @@ impl Mpi {
             status_ignore: k.status_ignore,
             call,
             k,
-            family: abi.family,
+            abi,
             version: discovery::first_line(&version),
             name: discovery::short_name(&version),
             file,
@@ -195,7 +195,8 @@ impl Mpi {
                 std::env::var(name).ok()
             })?;
             let mut level = 0;
-            let (argc, argv, wanted) = (ptr::null_mut(), ptr::null_mut(), self.k.thread_multiple);
+            let (argc, argv, wanted) =
+                (ptr::null_mut(), ptr::null_mut(), self.abi.int(Int::ThreadMultiple));
             // SAFETY: MPI accepts NULL for both arguments of main.
             let code = unsafe { (self.call.MPI_Init_thread)(argc, argv, wanted, &raw mut level) };
             self.check("MPI_Init_thread", code)?;
@@ -217,19 +218,18 @@ impl Mpi {
         let mut level = 0;
         // SAFETY: `level` is a writable number; MPI is initialized.
         self.check("MPI_Query_thread", unsafe { (self.call.MPI_Query_thread)(&raw mut level) })?;
-        let k = &self.k;
         let state = match level {
-            level if level == k.thread_multiple => MULTIPLE,
-            level if level == k.thread_serialized => SERIALIZED,
-            level if level == k.thread_funneled => FUNNELED,
+            level if level == self.abi.int(Int::ThreadMultiple) => MULTIPLE,
+            level if level == self.abi.int(Int::ThreadSerialized) => SERIALIZED,
+            level if level == self.abi.int(Int::ThreadFunneled) => FUNNELED,
             _ => SINGLE,
         };
         let _others_wait = self.admit(state)?;
         let quiet = self.errors_return()?;
         self.quiet.store(quiet, Ordering::Release);
         if self.is_ours.load(Ordering::Relaxed) {
-            self.make_quiet(k.comm_world)?;
-            self.make_quiet(k.comm_self)?;
+            self.make_quiet(self.k.comm_world)?;
+            self.make_quiet(self.k.comm_self)?;
         }
         let mut key = 0;
         let own = ptr::from_ref(self).cast_mut().cast::<c_void>();
@@ -239,7 +239,7 @@ impl Mpi {
         };
         self.check("MPI_Comm_create_keyval", code)?;
         // SAFETY: the key was created above; MPI does not read the value.
-        let code = unsafe { (self.call.MPI_Comm_set_attr)(k.comm_self, key, own) };
+        let code = unsafe { (self.call.MPI_Comm_set_attr)(self.k.comm_self, key, own) };
         self.check("MPI_Comm_set_attr", code)?;
         self.process.store(process::own_pid(), Ordering::Relaxed);
         self.level.store(state, Ordering::Relaxed);
@@ -253,15 +253,14 @@ impl Mpi {
     /// does nothing would be an alternative, but MPICH 5.0 then returns success.)
     fn errors_return(&self) -> Result<Handle> {
         let (mut value, mut is_set) = (ptr::null_mut::<c_int>(), 0);
-        let (comm, at) = (self.k.comm_world, (&raw mut value).cast());
+        let (key, at) = (self.abi.int(Int::Lastusedcode), (&raw mut value).cast());
         // SAFETY: the attribute's value is written to a writable local.
-        let code = unsafe {
-            (self.call.MPI_Comm_get_attr)(comm, self.k.lastusedcode, at, &raw mut is_set)
-        };
+        let code =
+            unsafe { (self.call.MPI_Comm_get_attr)(self.k.comm_world, key, at, &raw mut is_set) };
         let is_known = code == 0 && is_set != 0 && !value.is_null();
         // SAFETY: a set attribute is the address of a number that lives as long as MPI does.
-        let is_final = is_known && unsafe { value.read() } >= self.k.err_lastcode;
-        let is_draft = self.family == Family::Standard && !is_final;
+        let is_final = is_known && unsafe { value.read() } >= self.abi.int(Int::ErrLastcode);
+        let is_draft = self.abi.family == Family::Standard && !is_final;
         Ok(if is_draft { DRAFT_ERRORS_RETURN } else { self.k.errors_return })
     }
 
@@ -404,7 +403,7 @@ impl Mpi {
 
     /// Returns true if the library is Open MPI, whatever its binary interface.
     pub fn is_open_mpi(&self) -> bool {
-        self.family == Family::OpenMpi || self.version.starts_with("Open MPI")
+        self.abi.family == Family::OpenMpi || self.version.starts_with("Open MPI")
     }
 
     /// Finalizes an MPI that was initialized here, unless a `Hold` is left.
