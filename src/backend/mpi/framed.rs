@@ -49,7 +49,7 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
     let description = format!(
         "{}; messages and collectives of the library, for time limits or determinism; {}",
         mpi.name,
-        mpi.level().text()
+        mpi.level()
     );
     let properties = Arc::new(Properties {
         // Below MPI_THREAD_MULTIPLE, calls of the program and of the library could overlap.

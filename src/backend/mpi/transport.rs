@@ -270,7 +270,7 @@ fn properties(mpi: &Mpi, (rank, size): (c_int, c_int), node: Node) -> Properties
     let takes_cuda = message::takes_cuda(mpi);
     let device = if takes_cuda { "; takes memory of CUDA's devices" } else { "" };
     let description =
-        format!("{}; MPI's own messages and collectives; {}{device}", mpi.name, mpi.level().text());
+        format!("{}; MPI's own messages and collectives; {}{device}", mpi.name, mpi.level());
     Properties {
         needs_progress: false,
         // Below MPI_THREAD_MULTIPLE, calls of the program and of the library could overlap.

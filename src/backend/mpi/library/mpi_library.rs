@@ -15,9 +15,8 @@ use super::constants::Constants;
 use super::discovery::{self, FoundLibrary};
 use super::functions::{Functions, Handle};
 use super::launcher;
-pub use super::thread_level::ThreadLevel;
 use crate::backend::symbol_table::SymbolTable as _;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::{explain, log, settings};
 use crate::sys::{
     compute::callback::ForeignTester,
@@ -184,12 +183,12 @@ impl Mpi {
         let _one_changes = self.change.lock();
         match self.state.load(Ordering::Acquire) {
             UNSTARTED => {}
-            OVER => return over(),
+            OVER => return Err(self.stopped()),
             _ => return self.check_process(),
         }
         if !self.is_running()? {
-            if self.state.load(Ordering::Acquire) == OVER {
-                return over();
+            if self.is_over() {
+                return Err(self.stopped());
             }
             launcher::check_launcher(self.is_open_mpi(), &self.file, &|name| {
                 std::env::var(name).ok()
@@ -208,7 +207,7 @@ impl Mpi {
     /// Adopts an initialized MPI, as `start` does, but fails if the program has not initialized it.
     pub fn start_running(&'static self) -> Result<()> {
         if self.state.load(Ordering::Acquire) == UNSTARTED && !self.is_running()? {
-            return self.stopped().map(drop);
+            return Err(self.stopped());
         }
         self.start()
     }
@@ -308,7 +307,7 @@ impl Mpi {
         let turn = self.admit(self.state.load(Ordering::Acquire))?;
         // MPI may have been finalized while this thread waited.
         if self.is_over() {
-            return self.stopped();
+            return Err(self.stopped());
         }
         let left = std::mem::take(&mut *self.left.lock());
         left.into_iter().try_for_each(|left| self.free_now(left))?;
@@ -343,23 +342,24 @@ impl Mpi {
             SERIALIZED => Ok(MpiGuard { _others_wait: Some(self.turn.lock()) }),
             SINGLE | FUNNELED if self.is_main_thread()? => Ok(MpiGuard { _others_wait: None }),
             SINGLE | FUNNELED => {
-                let level = if state == SINGLE { "SINGLE" } else { "FUNNELED" };
                 fail!(
                     DTL_ERROR_NOT_SUPPORTED,
-                    "MPI gave MPI_THREAD_{level}, and this is not the thread that initialised it: \
-                     call from that one, or \
-                     initialise MPI with MPI_Init_thread and MPI_THREAD_MULTIPLE"
+                    "MPI gave {}, and this is not the thread that initialised it: call from that \
+                     one, or initialise MPI with MPI_Init_thread and MPI_THREAD_MULTIPLE",
+                    level_name(state)
                 )
             }
-            _ => self.stopped(),
+            _ => Err(self.stopped()),
         }
     }
 
-    fn stopped(&self) -> Result<MpiGuard<'_>> {
-        if self.state.load(Ordering::Acquire) == OVER {
-            return over().map(|()| MpiGuard { _others_wait: None });
+    /// Returns the error of a call while MPI is not running.
+    fn stopped(&self) -> Error {
+        if self.is_over() {
+            failure!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}")
+        } else {
+            failure!(DTL_ERROR_INVALID_STATE, "MPI is not initialised: call MPI_Init_thread first")
         }
-        fail!(DTL_ERROR_INVALID_STATE, "MPI is not initialised: call MPI_Init_thread first")
     }
 
     fn is_main_thread(&self) -> Result<bool> {
@@ -391,14 +391,14 @@ impl Mpi {
         self.state.load(Ordering::Acquire) == MULTIPLE
     }
 
-    /// Returns the thread level that MPI provided, even after its finalization.
-    pub fn level(&self) -> ThreadLevel {
-        match self.level.load(Ordering::Relaxed) {
-            MULTIPLE => ThreadLevel::Multiple,
-            SERIALIZED => ThreadLevel::Serialized,
-            FUNNELED => ThreadLevel::Funneled,
-            _ => ThreadLevel::Single,
-        }
+    /// Returns true if threads may call MPI one at a time (MPI_THREAD_SERIALIZED).
+    pub fn is_serialized(&self) -> bool {
+        self.state.load(Ordering::Acquire) == SERIALIZED
+    }
+
+    /// Returns MPI's name of the thread level that MPI provided, even after its finalization.
+    pub fn level(&self) -> &'static str {
+        level_name(self.level.load(Ordering::Relaxed))
     }
 
     /// Returns true if the library is Open MPI, whatever its binary interface.
@@ -435,8 +435,14 @@ pub const OVER_TEXT: &str = "MPI is finalised: it cannot be started twice in a p
     communicators over MPI before MPI_Finalize, or the last dtl_finalize if MPI was initialised by \
     the library";
 
-fn over() -> Result<()> {
-    fail!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}")
+/// Returns MPI's name of the thread level for which `state` stands.
+fn level_name(state: u32) -> &'static str {
+    match state {
+        MULTIPLE => "MPI_THREAD_MULTIPLE",
+        SERIALIZED => "MPI_THREAD_SERIALIZED",
+        FUNNELED => "MPI_THREAD_FUNNELED",
+        _ => "MPI_THREAD_SINGLE",
+    }
 }
 
 /// Count of the users of MPI. An MPI that was initialized here is finalized with the last one.
