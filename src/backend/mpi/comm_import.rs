@@ -1,6 +1,7 @@
 //! Choice of the MPI communicator that a communicator is opened over: the world, or one that the
 //! program passes by its Fortran handle.
 
+use super::comm::place_in;
 use super::library::abi::Family;
 use super::library::discovery;
 use super::library::functions::Handle;
@@ -105,13 +106,8 @@ fn of_mpich(fint: c_int) -> Handle {
 }
 
 fn place(mpi: &Mpi, comm: Handle) -> Result<(i32, i32)> {
-    let (mut rank, mut size) = (0, 0);
     let _turn = mpi.enter()?;
-    // SAFETY: `comm` is a valid communicator; `rank` is a writable local.
-    mpi.check("MPI_Comm_rank", unsafe { (mpi.call.MPI_Comm_rank)(comm, &raw mut rank) })?;
-    // SAFETY: `comm` is a valid communicator; `size` is a writable local.
-    mpi.check("MPI_Comm_size", unsafe { (mpi.call.MPI_Comm_size)(comm, &raw mut size) })?;
-    Ok((rank, size))
+    place_in(mpi, comm)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::ids::{self, request_of};
 use super::library::abi::Int;
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::OVER_TEXT;
+use super::message;
 use super::op_extras::OpExtra;
 use super::transport::MpiTransport;
 use crate::abi::status::*;
@@ -107,7 +108,7 @@ impl MpiTransport {
     fn gone(&self, request: Handle) -> Completion {
         drop(self.extras.take(request));
         FAILURE_TEXT.set(Some(OVER_TEXT.into()));
-        Completion { source: self.rank, status: DTL_ERROR_INVALID_STATE, match_bits: 0, size: 0 }
+        Completion { status: DTL_ERROR_INVALID_STATE, ..self.sent() }
     }
 
     /// Returns the outcome of an operation that MPI reports as failed.
@@ -129,23 +130,14 @@ impl MpiTransport {
         let done = self.done(is_send, status);
         match extras {
             OpExtra::Canceled => {
-                let mut canceled = 0;
-                // SAFETY: `status` is the status of a completed request.
-                let code = unsafe { (self.mpi.call.MPI_Test_cancelled)(status, &raw mut canceled) };
-                self.mpi.check("MPI_Test_cancelled", code)?;
-                Ok(if canceled == 0 {
-                    done
-                } else {
-                    Completion { status: DTL_ERROR_CANCELED, ..done }
-                })
+                let is_canceled = message::is_canceled(self.mpi, status)?;
+                let status = if is_canceled { DTL_ERROR_CANCELED } else { done.status };
+                Ok(Completion { status, ..done })
             }
             OpExtra::Roomy { room, into } => {
                 into.copy_from(room.region());
-                Ok(Completion {
-                    status: DTL_ERROR_TRUNCATED,
-                    size: room.region().len() as u64,
-                    ..done
-                })
+                let size = room.region().len() as u64;
+                Ok(Completion { status: DTL_ERROR_TRUNCATED, size, ..done })
             }
             OpExtra::Keeps(_) => Ok(done),
         }

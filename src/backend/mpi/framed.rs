@@ -92,12 +92,8 @@ impl Wire for MpiWire {
     fn test(&mut self, op: OpId) -> Result<Option<Completion>> {
         let Some(_turn) = self.mpi.enter_unless_over()? else {
             *self.failure.lock() = Some(OVER_TEXT.to_owned());
-            return Ok(Some(Completion {
-                source: 0,
-                status: DTL_ERROR_INVALID_STATE,
-                match_bits: 0,
-                size: 0,
-            }));
+            let gone = DTL_ERROR_INVALID_STATE;
+            return Ok(Some(Completion { source: 0, status: gone, match_bits: 0, size: 0 }));
         };
         let (mut request, mut over, mut status) = (op.0, 0, Status::new());
         // SAFETY: the library created the request, and no other caller tests it now; the other
@@ -107,25 +103,20 @@ impl Wire for MpiWire {
         if code == 0 && over == 0 {
             return Ok(None);
         }
-        let was_canceled = self.forget_canceled(op.0);
+        let was_canceled = {
+            let mut canceled = self.canceled.lock();
+            let at = canceled.iter().position(|known| *known == op.0);
+            at.map(|at| canceled.swap_remove(at)).is_some()
+        };
         let done = self.reader.done(self.mpi, &status);
         if code != 0 {
             let error = self.mpi.failure("MPI_Test", code);
             *self.failure.lock() = Some(error.text().to_owned());
             return Ok(Some(Completion { status: error.status(), ..done }));
         }
-        let mut canceled = 0;
-        if was_canceled {
-            // SAFETY: `status` is the status of a completed request.
-            let code =
-                unsafe { (self.mpi.call.MPI_Test_cancelled)(&raw const status, &raw mut canceled) };
-            self.mpi.check("MPI_Test_cancelled", code)?;
-        }
-        Ok(Some(if canceled == 0 {
-            done
-        } else {
-            Completion { status: DTL_ERROR_CANCELED, ..done }
-        }))
+        let is_canceled = was_canceled && message::is_canceled(self.mpi, &status)?;
+        let status = if is_canceled { DTL_ERROR_CANCELED } else { done.status };
+        Ok(Some(Completion { status, ..done }))
     }
 
     fn can_cancel(&self) -> bool {
@@ -152,20 +143,6 @@ impl Wire for MpiWire {
 
     fn close(&mut self) -> Result<()> {
         self.mpi.free_soon(PendingFree::Comm(self.comm))
-    }
-}
-
-impl MpiWire {
-    /// Removes a completed request from the list of canceled receives; returns true if found.
-    fn forget_canceled(&self, request: Handle) -> bool {
-        let mut canceled = self.canceled.lock();
-        match canceled.iter().position(|known| *known == request) {
-            Some(at) => {
-                canceled.swap_remove(at);
-                true
-            }
-            None => false,
-        }
     }
 }
 

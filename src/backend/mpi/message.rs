@@ -164,6 +164,42 @@ pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Optio
     wait(mpi, kept).map(|()| None)
 }
 
+/// Looks for a message and writes its status; returns false if there is none. Requires an
+/// `MpiGuard`.
+pub(super) fn probe(
+    mpi: &Mpi,
+    (source, tag, comm): (c_int, c_int, Handle),
+    status: &mut Status,
+) -> Result<bool> {
+    let mut found = 0;
+    // SAFETY: the library uses this communicator; the other arguments are writable.
+    let code = unsafe { (mpi.call.MPI_Iprobe)(source, tag, comm, &raw mut found, status) };
+    mpi.check("MPI_Iprobe", code).map(|()| found != 0)
+}
+
+/// Takes a message out of MPI's queue and writes its status; returns `None` if there is no message.
+/// Requires an `MpiGuard`.
+pub(super) fn take(
+    mpi: &Mpi,
+    (source, tag, comm): (c_int, c_int, Handle),
+    status: &mut Status,
+) -> Result<Option<Handle>> {
+    let (mut found, mut message) = (0, 0);
+    // SAFETY: the library uses this communicator; the other arguments are writable.
+    let code = unsafe {
+        (mpi.call.MPI_Improbe)(source, tag, comm, &raw mut found, &raw mut message, status)
+    };
+    mpi.check("MPI_Improbe", code).map(|()| (found != 0).then_some(message))
+}
+
+/// Returns true if a completed operation, with status `status`, was canceled.
+pub(super) fn is_canceled(mpi: &Mpi, status: &Status) -> Result<bool> {
+    let mut canceled = 0;
+    // SAFETY: `status` is the status of a completed request; `canceled` is a writable local.
+    let code = unsafe { (mpi.call.MPI_Test_cancelled)(status, &raw mut canceled) };
+    mpi.check("MPI_Test_cancelled", code).map(|()| canceled != 0)
+}
+
 /// Starts the receive of a matched message. `data` must stay valid until the request completes.
 pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Result<Handle> {
     let (at, mut request, byte) = (data.addr().ptr(), 0, mpi.k.byte);

@@ -324,36 +324,18 @@ impl Transport for MpiTransport {
     }
 
     fn probe(&self, select: Selector) -> Result<Option<Completion>> {
-        let (source, tag, comm) = self.wanted(select)?;
+        let from = self.wanted(select)?;
         let _turn = self.mpi.enter()?;
-        let (mut found, mut status) = (0, Status::new());
-        // SAFETY: the transport uses this communicator; the other arguments are writable locals.
-        let code = unsafe {
-            (self.mpi.call.MPI_Iprobe)(source, tag, comm, &raw mut found, &raw mut status)
-        };
-        self.mpi.check("MPI_Iprobe", code)?;
-        Ok((found != 0).then(|| self.done(false, &status)))
+        let mut status = Status::new();
+        let is_found = message::probe(self.mpi, from, &mut status)?;
+        Ok(is_found.then(|| self.done(false, &status)))
     }
 
     fn take(&self, select: Selector) -> Result<Option<Matched>> {
-        let (source, tag, comm) = self.wanted(select)?;
+        let from = self.wanted(select)?;
         let _turn = self.mpi.enter()?;
-        let (mut found, mut message, mut status) = (0, 0, Status::new());
-        // SAFETY: the transport uses this communicator; the other arguments are writable locals.
-        let code = unsafe {
-            (self.mpi.call.MPI_Improbe)(
-                source,
-                tag,
-                comm,
-                &raw mut found,
-                &raw mut message,
-                &raw mut status,
-            )
-        };
-        self.mpi.check("MPI_Improbe", code)?;
-        if found == 0 {
-            return Ok(None);
-        }
+        let mut status = Status::new();
+        let Some(message) = message::take(self.mpi, from, &mut status)? else { return Ok(None) };
         let done = self.done(false, &status);
         self.taken.lock().push((message, done.size));
         Ok(Some(Matched { message: OpId(message), done }))
@@ -385,18 +367,9 @@ impl Transport for MpiTransport {
 
     fn progress(&self) {
         let Ok(_turn) = self.mpi.enter() else { return };
-        let (mut found, mut status) = (0, Status::new());
-        // SAFETY: the transport owns the communicator; the other arguments are writable locals. The
-        // result is ignored: the call only makes MPI progress.
-        let _moved = unsafe {
-            (self.mpi.call.MPI_Iprobe)(
-                self.mpi.k.any_source,
-                0,
-                self.inner,
-                &raw mut found,
-                &raw mut status,
-            )
-        };
+        let from = (self.mpi.k.any_source, 0, self.inner);
+        // The result is ignored: the call only makes MPI progress.
+        let _ = message::probe(self.mpi, from, &mut Status::new());
     }
 
     fn cancel(&self, op: OpId) -> Result<()> {
