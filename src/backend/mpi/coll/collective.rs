@@ -8,7 +8,7 @@ use super::{large_count, reduce_op};
 use crate::backend::mpi::ids::id_of;
 use crate::backend::mpi::library::functions::{Count, Handle};
 use crate::backend::mpi::message::{self, TypedCount};
-use crate::backend::mpi::op_extras::{Item, OpExtra, RetainedArgs};
+use crate::backend::mpi::op_extras::{OpExtra, RetainedArg};
 use crate::backend::mpi::transport::MpiTransport;
 use crate::error::{Result, fail, failure};
 use crate::runtime::comm::coll::{Buffer, CollArgs, Extent, Kind};
@@ -20,16 +20,6 @@ use std::ptr::null_mut;
 
 /// Maximum number of bytes or elements that MPI's `int` counts can hold.
 pub(crate) const MOST: usize = c_int::MAX as usize;
-
-/// Returns true if MPI can execute this collective with its counts. All ranks must decide alike, so
-/// the decision depends only on arguments that are equal on all ranks. Not every rank knows the
-/// sizes of blocks that differ, so a collective with such blocks is always accepted: it uses a unit
-/// in which its counts fit an `int`.
-fn takes(endpoint: &MpiTransport, args: &CollArgs) -> bool {
-    let is_various = args.row.is_varied() && !args.row.reduces;
-    let has = is_various || bytes(args, endpoint.size) <= MOST || large_count::take(endpoint, args);
-    has && !(endpoint.is_intel && has_empty_block(args))
-}
 
 /// Returns the number of bytes that this rank's counts must represent.
 pub(crate) fn bytes(args: &CollArgs, size: c_int) -> usize {
@@ -51,31 +41,36 @@ fn has_empty_block(args: &CollArgs) -> bool {
 }
 
 impl NativeCollectives for MpiTransport {
+    /// Returns true if MPI can execute this collective with its counts. All ranks must decide
+    /// alike, so the decision depends only on arguments that are equal on all ranks. Not every rank
+    /// knows the sizes of blocks that differ, so a collective with such blocks is always accepted:
+    /// it uses a unit in which its counts fit an `int`.
     fn takes(&self, args: &CollArgs) -> bool {
-        takes(self, args)
+        let is_various = args.row.is_varied() && !args.row.reduces;
+        let has = is_various || bytes(args, self.size) <= MOST || large_count::take(self, args);
+        has && !(self.is_intel && has_empty_block(args))
     }
 
     fn run(&self, args: &CollArgs) -> Option<Result<()>> {
         let is_large = bytes(args, self.size) > MOST;
-        if (is_large || self.is_intel) && !takes(self, args) {
+        if (is_large || self.is_intel) && !self.takes(args) {
             return None;
         }
         let _turn = match self.mpi.enter() {
             Ok(turn) => turn,
             Err(error) => return Some(Err(error)),
         };
-        let mut kept = RetainedArgs::default();
         let is_large = is_large && large_count::can_be_used(self.mpi);
-        Some(MpiCall { endpoint: self, request: None, kept: &mut kept, is_large }.make(args))
+        Some(MpiCall { endpoint: self, request: None, kept: Vec::new(), is_large }.make(args))
     }
 
     fn start(&self, args: &CollArgs) -> Result<OpId> {
         let _turn = self.mpi.enter()?;
-        let (mut request, mut kept) = (0, RetainedArgs::default());
         let is_large = bytes(args, self.size) > MOST && large_count::can_be_used(self.mpi);
-        let mut call =
-            MpiCall { endpoint: self, request: Some(&mut request), kept: &mut kept, is_large };
+        let (mut request, kept) = (0, Vec::new());
+        let mut call = MpiCall { endpoint: self, request: Some(&mut request), kept, is_large };
         call.make(args)?;
+        let kept = call.kept;
         if !kept.is_empty() {
             self.extras.add(request, OpExtra::Keeps(kept));
         }
@@ -106,7 +101,7 @@ impl NativeCollectives for MpiTransport {
 struct MpiCall<'a> {
     endpoint: &'a MpiTransport,
     request: Option<&'a mut Handle>,
-    kept: &'a mut RetainedArgs,
+    kept: Vec<RetainedArg>,
     /// True if the _c functions are called, because `int` cannot hold the number of bytes.
     is_large: bool,
 }
@@ -272,7 +267,7 @@ impl MpiCall<'_> {
         })?;
         copy.region().copy_from(data);
         let from = copy.region().addr().ptr();
-        self.kept.push(Item::Data(copy));
+        self.kept.push(RetainedArg::Data(copy));
         Ok(from)
     }
 
@@ -370,12 +365,12 @@ impl MpiCall<'_> {
         if self.is_large {
             let list: Vec<Count> = numbers.map(|number| number as Count).collect();
             let at = list.as_ptr().cast();
-            self.kept.push(Item::Counts(list));
+            self.kept.push(RetainedArg::Counts(list));
             at
         } else {
             let list: Vec<c_int> = numbers.map(count).collect();
             let at = list.as_ptr().cast();
-            self.kept.push(Item::List(list));
+            self.kept.push(RetainedArg::List(list));
             at
         }
     }
