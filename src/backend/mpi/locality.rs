@@ -8,7 +8,7 @@ use super::library::abi::Int;
 use super::library::functions::Handle;
 use super::library::mpi_library::Mpi;
 use crate::abi::word::DTL_OP_BOR;
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use crate::sys::os::process;
 use std::ffi::c_int;
 
@@ -54,9 +54,8 @@ fn count(mpi: &Mpi, here: Handle) -> Result<(c_int, u32)> {
             *byte |= 1 << (processor % 8);
         }
     }
-    let Some(or) = mpi.k.op(DTL_OP_BOR) else {
-        return fail!(DTL_ERROR_INTERNAL, "MPI without MPI_BOR");
-    };
+    let or = mpi.k.op(DTL_OP_BOR);
+    let or = or.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "MPI without MPI_BOR"))?;
     let (at, in_place, byte) = (bits.as_mut_ptr().cast(), mpi.k.in_place.ptr(), mpi.k.byte);
     // SAFETY: `bits` is a local of `BYTES` bytes, reduced in place.
     let code = unsafe { (mpi.call.MPI_Allreduce)(in_place, at, BYTES as c_int, byte, or, here) };
