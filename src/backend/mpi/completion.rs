@@ -9,10 +9,11 @@ use super::op_extras::OpExtra;
 use super::transport::MpiTransport;
 use crate::abi::status::*;
 use crate::error::Result;
-use crate::runtime::component::{Completion, OpId};
-use crate::sys::compute::callback::{SEND, TestOutputs};
+use crate::runtime::component::{Completion, Diagnostics, ForeignTest, OpId};
+use crate::sys::compute::callback::{ForeignTester, SEND, TestOutputs};
 use std::cell::Cell;
 use std::ffi::c_int;
+use std::sync::Arc;
 use std::task::Poll;
 
 thread_local! {
@@ -20,20 +21,26 @@ thread_local! {
     static FAILURE_TEXT: Cell<Option<Box<str>>> = const { Cell::new(None) };
 }
 
-/// Removes and returns MPI's error text for the operation that failed last in this thread.
-pub(super) fn take_failure_text() -> Option<String> {
-    FAILURE_TEXT.take().map(String::from)
+impl Diagnostics for MpiTransport {
+    /// Removes and returns MPI's error text for the operation that failed last in this thread.
+    fn failure_text(&self) -> Option<String> {
+        FAILURE_TEXT.take().map(String::from)
+    }
+
+    fn memory_text(&self) -> Option<String> {
+        None
+    }
 }
 
-impl MpiTransport {
+impl ForeignTest for MpiTransport {
+    fn foreign_tester(&self) -> Arc<ForeignTester> {
+        Arc::clone(&self.asking)
+    }
+
     /// Writes the outcome of a completed operation to the caller's `Completion`: a failure always,
     /// a success only if requested.
-    pub(super) fn fill_completion(
-        &self,
-        op: OpId,
-        outputs: &TestOutputs,
-        completion: &mut Completion,
-    ) {
+    #[cold]
+    fn fill_completion(&self, op: OpId, outputs: &TestOutputs, completion: &mut Completion) {
         if outputs.code != 0 {
             *completion = self.end_failed(op, outputs.request, outputs.code, &outputs.status);
         } else if !completion.is_unasked() {
@@ -44,7 +51,9 @@ impl MpiTransport {
             }
         }
     }
+}
 
+impl MpiTransport {
     /// Tests an operation of any kind: an operation with side state beyond MPI's request, a
     /// persistent operation, or any operation if MPI may be called only while an `MpiGuard` is
     /// held. Writes the outcome to the caller's `Completion` once the operation has completed.

@@ -10,8 +10,9 @@ use super::ids;
 use super::library::functions::{Count, Handle};
 use super::library::mpi_library::{Mpi, PendingFree};
 use super::message::LARGE;
+use super::transport::MpiTransport;
 use crate::error::Result;
-use crate::runtime::component::OpId;
+use crate::runtime::component::{OpId, PersistentOps, Selector};
 use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,7 +90,7 @@ fn fits(mpi: &Mpi, data: Region) -> bool {
 
 /// Creates a persistent send or receive; returns `None` if MPI cannot count its bytes. `place`: the
 /// peer, the tag and the communicator.
-pub(super) fn make(
+fn make(
     mpi: &Mpi,
     is_send: bool,
     data: Region,
@@ -104,25 +105,35 @@ pub(super) fn make(
     })
 }
 
-/// Starts an inactive persistent request.
-pub(super) fn start(mpi: &Mpi, op: OpId) -> Result<()> {
-    let _turn = mpi.enter()?;
-    let Some(kept) = ids::kept(op) else { return Ok(()) };
-    if kept.request() == mpi.k.request_null {
-        kept.make(mpi)?;
+impl PersistentOps for MpiTransport {
+    fn make_send(&self, data: Region, dest: i32, word: u64) -> Option<Result<OpId>> {
+        let place = self.place(word).map(|(comm, tag)| (dest, tag, comm));
+        make(self.mpi, true, data, place)
     }
-    let mut request = kept.request();
-    // SAFETY: the library created the persistent request, which is not active.
-    let code = unsafe { (mpi.call.MPI_Start)(&raw mut request) };
-    mpi.check("MPI_Start", code)
-}
 
-/// Frees a persistent request.
-pub(super) fn end(mpi: &Mpi, op: OpId) -> Result<()> {
-    let request = ids::end(op).map_or(mpi.k.request_null, |kept| kept.request());
-    if request == mpi.k.request_null {
-        Ok(())
-    } else {
-        mpi.free_soon(PendingFree::Request(request))
+    fn make_recv(&self, data: Region, select: Selector) -> Option<Result<OpId>> {
+        make(self.mpi, false, data, self.wanted(select))
+    }
+
+    fn start(&self, op: OpId) -> Result<()> {
+        let (mpi, _turn) = (self.mpi, self.mpi.enter()?);
+        let Some(kept) = ids::kept(op) else { return Ok(()) };
+        if kept.request() == mpi.k.request_null {
+            kept.make(mpi)?;
+        }
+        let mut request = kept.request();
+        // SAFETY: the library created the persistent request, which is not active.
+        let code = unsafe { (mpi.call.MPI_Start)(&raw mut request) };
+        mpi.check("MPI_Start", code)
+    }
+
+    fn end(&self, op: OpId) -> Result<()> {
+        let mpi = self.mpi;
+        let request = ids::end(op).map_or(mpi.k.request_null, |kept| kept.request());
+        if request == mpi.k.request_null {
+            Ok(())
+        } else {
+            mpi.free_soon(PendingFree::Request(request))
+        }
     }
 }

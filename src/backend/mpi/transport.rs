@@ -17,15 +17,15 @@ use super::locality::Node;
 use super::message::{self, LARGE, tag_limit};
 use super::op_extras::{OpExtra, OpExtras};
 use super::status::Reader;
-use super::{completion, persistent, stale_messages, window};
+use super::{stale_messages, window};
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Completion, Diagnostics, ForeignTest, Groups, Matched, OpId, PersistentOps, Properties,
-    RecvMode, Rma, Selector, SendMode, ThreadCheck, Transport, Window, WindowPart,
+    Completion, Groups, Matched, OpId, Properties, RecvMode, Selector, SendMode, ThreadCheck,
+    Transport,
 };
 use crate::sys::{
-    compute::callback::{ForeignTester, TestOutputs},
+    compute::callback::ForeignTester,
     memory::buf::{Region, Scratch},
     sync::lock::Mutex,
 };
@@ -400,58 +400,8 @@ impl Transport for MpiTransport {
     }
 }
 
-impl PersistentOps for MpiTransport {
-    fn make_send(&self, data: Region, dest: i32, word: u64) -> Option<Result<OpId>> {
-        let place = self.place(word).map(|(comm, tag)| (dest, tag, comm));
-        persistent::make(self.mpi, true, data, place)
-    }
-
-    fn make_recv(&self, data: Region, select: Selector) -> Option<Result<OpId>> {
-        persistent::make(self.mpi, false, data, self.wanted(select))
-    }
-
-    fn start(&self, op: OpId) -> Result<()> {
-        persistent::start(self.mpi, op)
-    }
-
-    fn end(&self, op: OpId) -> Result<()> {
-        persistent::end(self.mpi, op)
-    }
-}
-
-impl Rma for MpiTransport {
-    fn allocates(&self) -> bool {
-        true
-    }
-
-    fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
-        Ok(Box::new(window::make(self.mpi, self.user, self.rank, part)?))
-    }
-}
-
-impl ForeignTest for MpiTransport {
-    fn foreign_tester(&self) -> Arc<ForeignTester> {
-        Arc::clone(&self.asking)
-    }
-
-    #[cold]
-    fn fill_completion(&self, op: OpId, outputs: &TestOutputs, completion: &mut Completion) {
-        MpiTransport::fill_completion(self, op, outputs, completion);
-    }
-}
-
 impl ThreadCheck for MpiTransport {
     fn admit(&self) -> Result<()> {
         self.mpi.enter().map(drop)
-    }
-}
-
-impl Diagnostics for MpiTransport {
-    fn failure_text(&self) -> Option<String> {
-        completion::take_failure_text()
-    }
-
-    fn memory_text(&self) -> Option<String> {
-        None
     }
 }

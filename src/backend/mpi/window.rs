@@ -13,9 +13,10 @@ use super::library::abi::Int;
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, OVER_TEXT};
 use super::message::TypedCount;
+use super::transport::MpiTransport;
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
-use crate::runtime::component::{FlushScope, OpId, Swap, TargetRange, Window, WindowPart};
+use crate::runtime::component::{FlushScope, OpId, Rma, Swap, TargetRange, Window, WindowPart};
 use crate::runtime::log;
 use crate::runtime::types::Reduction;
 use crate::sys::handles::epoch;
@@ -63,7 +64,7 @@ fn is_flush_all_early(mpi: &Mpi) -> bool {
 }
 
 /// MPI window, and this rank's memory of the window.
-pub(super) struct MpiWindow {
+struct MpiWindow {
     mpi: &'static Mpi,
     win: Handle,
     memory: Region,
@@ -74,46 +75,48 @@ pub(super) struct MpiWindow {
     _hold: Hold,
 }
 
-/// Creates a window; collective over the ranks of `on`.
-pub(super) fn make(
-    mpi: &'static Mpi,
-    on: Handle,
-    rank: c_int,
-    part: WindowPart<'_>,
-) -> Result<MpiWindow> {
-    let _turn = mpi.enter()?;
-    let is_off = |memory: Region, by: usize| memory.addr().get() % by != 0;
-    let (win, memory) = match part.memory {
-        Some(memory) if comm::agree(mpi, on, is_off(memory, ALIGN_OF_GIVEN))? => {
+impl Rma for MpiTransport {
+    fn allocates(&self) -> bool {
+        true
+    }
+
+    fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
+        let &MpiTransport { mpi, user: on, rank, .. } = self;
+        let _turn = mpi.enter()?;
+        let is_off = |memory: Region, by: usize| memory.addr().get() % by != 0;
+        let (win, memory) = match part.memory {
+            Some(memory) if comm::agree(mpi, on, is_off(memory, ALIGN_OF_GIVEN))? => {
+                return fail!(
+                    DTL_ERROR_NOT_SUPPORTED,
+                    "memory for MPI's windows is to be {ALIGN_OF_GIVEN}-byte aligned, on all ranks"
+                );
+            }
+            Some(memory) => (create(mpi, on, memory)?, memory),
+            None => {
+                let size =
+                    usize::try_from(rank).ok().and_then(|rank| part.sizes.get(rank)).copied();
+                allocate(mpi, on, usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX))?
+            }
+        };
+        mpi.make_window_quiet(win)?;
+        let is_wrong = !is_unified(mpi, win)? || (part.memory.is_none() && is_off(memory, ALIGN));
+        if comm::agree(mpi, on, is_wrong)? {
+            free(mpi, win)?;
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "memory for MPI's windows is to be {ALIGN_OF_GIVEN}-byte aligned, on all ranks"
+                "this MPI's windows are not MPI_WIN_UNIFIED, or their memory is not {ALIGN}-byte \
+             aligned"
             );
         }
-        Some(memory) => (create(mpi, on, memory)?, memory),
-        None => {
-            let size = usize::try_from(rank).ok().and_then(|rank| part.sizes.get(rank)).copied();
-            allocate(mpi, on, usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX))?
+        if part.memory.is_none() {
+            memory.fill(0);
         }
-    };
-    mpi.make_window_quiet(win)?;
-    let is_wrong = !is_unified(mpi, win)? || (part.memory.is_none() && is_off(memory, ALIGN));
-    if comm::agree(mpi, on, is_wrong)? {
-        free(mpi, win)?;
-        return fail!(
-            DTL_ERROR_NOT_SUPPORTED,
-            "this MPI's windows are not MPI_WIN_UNIFIED, or their memory is not {ALIGN}-byte \
-             aligned"
-        );
+        // SAFETY: the window has just been created, and no one else locks it.
+        let code = unsafe { (mpi.call.MPI_Win_lock_all)(mpi.abi.int(Int::ModeNocheck), win) };
+        mpi.check("MPI_Win_lock_all", code)?;
+        let (ranks, flushes_each) = (part.sizes.len() as c_int, is_flush_all_early(mpi));
+        Ok(Box::new(MpiWindow { mpi, win, memory, rank, ranks, flushes_each, _hold: Hold::new() }))
     }
-    if part.memory.is_none() {
-        memory.fill(0);
-    }
-    // SAFETY: the window has just been created, and no one else locks it.
-    let code = unsafe { (mpi.call.MPI_Win_lock_all)(mpi.abi.int(Int::ModeNocheck), win) };
-    mpi.check("MPI_Win_lock_all", code)?;
-    let (ranks, flushes_each) = (part.sizes.len() as c_int, is_flush_all_early(mpi));
-    Ok(MpiWindow { mpi, win, memory, rank, ranks, flushes_each, _hold: Hold::new() })
 }
 
 /// Creates an MPI window over `memory`. Collective; requires an `MpiGuard`.
@@ -447,7 +450,7 @@ impl Mpi {
 }
 
 fn end(mpi: &Mpi, win: Handle) -> Result<()> {
-    // SAFETY: `make` created and locked the window.
+    // SAFETY: `window` created and locked the window.
     let code = unsafe { (mpi.call.MPI_Win_unlock_all)(win) };
     mpi.check("MPI_Win_unlock_all", code)?;
     free(mpi, win)

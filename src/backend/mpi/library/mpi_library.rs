@@ -115,16 +115,9 @@ pub fn loaded() -> Result<&'static Mpi> {
         Some(mpi) => Ok(*mpi),
         None => discovery::locate(named.as_deref()).and_then(|found| Mpi::of(&found)),
     };
-    match mpi {
-        Ok(mpi) => {
-            *failed = None;
-            Ok(LOADED.get_or_init(|| mpi))
-        }
-        Err(why) => {
-            *failed = Some((named, why.clone()));
-            Err(why)
-        }
-    }
+    let mpi = mpi.inspect_err(|why| *failed = Some((named, why.clone())))?;
+    *failed = None;
+    Ok(LOADED.get_or_init(|| mpi))
 }
 
 impl Mpi {
@@ -412,11 +405,8 @@ impl Mpi {
         let state = self.state.load(Ordering::Acquire);
         let runs = state != UNSTARTED && state != OVER;
         let is_held = HELD.load(Ordering::Acquire) != 0;
-        if !runs
-            || is_held
-            || !self.is_ours.load(Ordering::Relaxed)
-            || self.check_process().is_err()
-        {
+        let is_ours = self.is_ours.load(Ordering::Relaxed);
+        if !runs || is_held || !is_ours || self.check_process().is_err() {
             return;
         }
         let outcome = self.enter().and_then(|_turn| {
