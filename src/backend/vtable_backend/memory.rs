@@ -1,6 +1,6 @@
 //! Adapters from C memory and transfer tables to [`Memory`] and [`Transfer`].
 
-use super::{BackendObject, call, presence, required, status_of, whole};
+use super::{NativeComponent, call, presence, required, status_of, whole};
 use crate::abi::backend::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
 use crate::abi::devices::device::{dtl_mem_info_t, dtl_mem_kind_info_t};
 use crate::abi::status::DTL_ERROR_NOT_FOUND;
@@ -15,25 +15,16 @@ use crate::runtime::enums::describe;
 use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::memory::MOST_ALIGNMENT;
 use crate::sys::memory::buf::{Addr, Region};
-use std::sync::Arc;
 
-pub(super) struct NativeMemory {
-    owner: Arc<BackendObject>,
-    table: dtl_memory_vtable_t,
-    /// True if the table has the slots for exporting memory to other processes and importing it.
-    has_handles: bool,
+/// Checks which slots a memory table has.
+pub(super) fn check(table: &dtl_memory_vtable_t) -> Result<()> {
+    whole("memory", "stream-ordered", presence!(table, alloc_async, free_async))?;
+    whole("memory", "registration", presence!(table, register_host, unregister_host))?;
+    whole("memory", "handle", presence!(table, export_handle, import_handle, close_handle))?;
+    required("memory", presence!(table, alloc, free))
 }
 
-impl NativeMemory {
-    pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_memory_vtable_t) -> Result<Self> {
-        whole("memory", "stream-ordered", presence!(table, alloc_async, free_async))?;
-        whole("memory", "registration", presence!(table, register_host, unregister_host))?;
-        let handles = presence!(table, export_handle, import_handle, close_handle);
-        let has_handles = whole("memory", "handle", handles)?;
-        required("memory", presence!(table, alloc, free))?;
-        Ok(NativeMemory { owner, table: *table, has_handles })
-    }
-
+impl NativeComponent<dtl_memory_vtable_t> {
     /// Checks the alignment that `kind_info` declared. 0 declares no alignment and is replaced by
     /// 1.
     fn check_alignment(&self, kind: dtl_enum_word_t, info: &mut dtl_mem_kind_info_t) -> Result<()> {
@@ -83,7 +74,7 @@ fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
     error.within(&format!("memory kind {}", describe(kind)))
 }
 
-impl Memory for NativeMemory {
+impl Memory for NativeComponent<dtl_memory_vtable_t> {
     fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
         let mut out = std::ptr::null_mut();
         call!(self.memory.alloc(size, align, kind, &raw mut out))
@@ -171,11 +162,11 @@ impl Memory for NativeMemory {
     }
 
     fn exports(&self) -> Option<&dyn Exports> {
-        self.has_handles.then_some(self as _)
+        self.table.export_handle.is_some().then_some(self as _)
     }
 }
 
-impl Exports for NativeMemory {
+impl Exports for NativeComponent<dtl_memory_vtable_t> {
     fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket> {
         let mut ticket = Ticket::default();
         let (Extent { kind, size, align }, to) = (extent, ticket.as_mut_ptr().cast());
@@ -196,19 +187,7 @@ impl Exports for NativeMemory {
     }
 }
 
-pub(super) struct NativeTransfer {
-    owner: Arc<BackendObject>,
-    table: dtl_transfer_vtable_t,
-}
-
-impl NativeTransfer {
-    pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_transfer_vtable_t) -> Result<Self> {
-        required("transfer", presence!(table, copy))?;
-        Ok(NativeTransfer { owner, table: *table })
-    }
-}
-
-impl Transfer for NativeTransfer {
+impl Transfer for NativeComponent<dtl_transfer_vtable_t> {
     fn copy(&self, dst: CopySide, src: CopySide) -> Result<()> {
         let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
         let size = src.region.len() as u64;

@@ -194,11 +194,14 @@ pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Er
 macro_rules! status_of {
     ($owner:expr, $name:expr, $slot:expr $(, $arg:expr)* $(,)?) => {{
         let slot = $crate::backend::vtable_backend::slot_call::Slot::unwinding($slot);
-        let inside = $crate::backend::vtable_backend::slot_call::SlotGuard::enter(&$owner, $name);
+        let inside = $crate::backend::vtable_backend::slot_call::SlotGuard {
+            owner: &$owner,
+            slot: $name,
+        };
         // SAFETY: the author of the table guarantees the header's contract for the slot. The
         // arguments are those of the contract, checked by `ffi` and `runtime`.
         let status = unsafe { slot($owner.self_.ptr() $(, $arg)*) };
-        inside.left();
+        std::mem::forget(inside);
         status
     }};
 }
@@ -286,21 +289,27 @@ pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<B
     let mut backend = Backend::new(&c_name, priority, false, Box::new(presence));
     backend.flags = tables.main.flags;
     check_reserved(tables)?;
-    if let Some(table) = &tables.device {
-        backend.device = Some(Box::new(device::NativeDevice::new(share(), table)?));
+    if let Some(table) = tables.device {
+        backend.device = Some(Box::new(device::NativeDevice::new(share(), &table)?));
     }
-    if let Some(table) = &tables.memory {
-        backend.memory = Some(Box::new(memory::NativeMemory::new(share(), table)?));
+    if let Some(table) = tables.memory {
+        memory::check(&table)?;
+        backend.memory = Some(Box::new(NativeComponent { owner: share(), table }));
     }
-    if let Some(table) = &tables.transfer {
-        backend.transfer = Some(Box::new(memory::NativeTransfer::new(share(), table)?));
+    if let Some(table) = tables.transfer {
+        required("transfer", presence!(table, copy))?;
+        backend.transfer = Some(Box::new(NativeComponent { owner: share(), table }));
     }
-    if let Some(table) = &tables.exec {
-        backend.exec = Some(Box::new(exec::NativeExec::new(share(), table)?));
-        backend.modules = module::NativeModules::of(share(), table)?;
+    if let Some(table) = tables.exec {
+        exec::check(&table)?;
+        backend.exec = Some(Box::new(NativeComponent { owner: share(), table }));
+        if module::check(&table)? {
+            backend.modules = Some(Box::new(NativeComponent { owner: share(), table }));
+        }
     }
-    if let Some(table) = &tables.comm {
-        backend.comm = Some(Box::new(comm::NativeComm::new(share(), table)?));
+    if let Some(table) = tables.comm {
+        comm::check(&table)?;
+        backend.comm = Some(Box::new(NativeComponent { owner: share(), table }));
     }
     if backend.components() == 0 {
         return fail!(
@@ -347,6 +356,12 @@ fn check_reserved(tables: &Tables) -> Result<()> {
             fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}.reserved is {word}: it must be 0")
         }
     }
+}
+
+/// Table whose slots implement the traits of a component.
+struct NativeComponent<T> {
+    owner: Arc<BackendObject>,
+    table: T,
 }
 
 struct NativePresence {
