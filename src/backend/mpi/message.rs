@@ -86,10 +86,10 @@ fn start_large_send(
         };
         return mpi.check("MPI_Isend_c", code).map(|()| request);
     }
-    let bytes = TypedCount::of(mpi, data.len())?;
+    let (count, datatype) = typed_count(mpi, data.len())?;
     // SAFETY: the region stays valid until the request completes, per `start_send`.
-    let code = unsafe { start(at, bytes.count, bytes.datatype, dest, tag, comm, &raw mut request) };
-    bytes.release(mpi)?;
+    let code = unsafe { start(at, count, datatype, dest, tag, comm, &raw mut request) };
+    release(mpi, datatype)?;
     mpi.check("MPI_Isend", code).map(|()| request)
 }
 
@@ -127,12 +127,11 @@ fn start_large_recv(
         let code = unsafe { start(at, count, mpi.byte, source, tag, comm, &raw mut request) };
         return mpi.check("MPI_Irecv_c", code).map(|()| request);
     }
-    let bytes = TypedCount::of(mpi, data.len())?;
+    let (count, datatype) = typed_count(mpi, data.len())?;
     // SAFETY: the region stays valid until the request completes, per `start_recv`.
-    let code = unsafe {
-        (mpi.call.MPI_Irecv)(at, bytes.count, bytes.datatype, source, tag, comm, &raw mut request)
-    };
-    bytes.release(mpi)?;
+    let code =
+        unsafe { (mpi.call.MPI_Irecv)(at, count, datatype, source, tag, comm, &raw mut request) };
+    release(mpi, datatype)?;
     mpi.check("MPI_Irecv", code).map(|()| request)
 }
 
@@ -209,35 +208,26 @@ pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Res
             unsafe { start(at, data.len() as Count, byte, &raw mut message, &raw mut request) };
         return mpi.check("MPI_Imrecv_c", code).map(|()| request);
     }
-    let bytes = TypedCount::of(mpi, data.len())?;
+    let (count, datatype) = typed_count(mpi, data.len())?;
     // SAFETY: a matched message is received once; the region stays valid.
-    let code = unsafe {
-        (mpi.call.MPI_Imrecv)(at, bytes.count, bytes.datatype, &raw mut message, &raw mut request)
-    };
-    bytes.release(mpi)?;
+    let code =
+        unsafe { (mpi.call.MPI_Imrecv)(at, count, datatype, &raw mut message, &raw mut request) };
+    release(mpi, datatype)?;
     mpi.check("MPI_Imrecv", code).map(|()| request)
 }
 
-/// Number of bytes, expressed as a count of a datatype.
-pub(super) struct TypedCount {
-    pub(super) count: c_int,
-    pub(super) datatype: Handle,
-    is_made: bool,
+/// Expresses `len` bytes as a count of a datatype: MPI_BYTE, or one that is created. Requires an
+/// `MpiGuard`.
+pub(super) fn typed_count(mpi: &Mpi, len: usize) -> Result<(c_int, Handle)> {
+    match c_int::try_from(len) {
+        Ok(count) => Ok((count, mpi.k.byte)),
+        Err(_) => Ok((1, make_bytes(mpi, len)?)),
+    }
 }
 
-impl TypedCount {
-    /// Expresses `len` bytes as a count. Requires an `MpiGuard`.
-    pub(super) fn of(mpi: &Mpi, len: usize) -> Result<Self> {
-        match c_int::try_from(len) {
-            Ok(count) => Ok(TypedCount { count, datatype: mpi.k.byte, is_made: false }),
-            Err(_) => Ok(TypedCount { count: 1, datatype: make_bytes(mpi, len)?, is_made: true }),
-        }
-    }
-
-    /// Frees a created datatype; operations started with the datatype are not affected.
-    pub(super) fn release(self, mpi: &Mpi) -> Result<()> {
-        if self.is_made { free(mpi, self.datatype) } else { Ok(()) }
-    }
+/// Frees a datatype unless it is MPI_BYTE; operations started with the datatype are not affected.
+pub(super) fn release(mpi: &Mpi, datatype: Handle) -> Result<()> {
+    if datatype == mpi.k.byte { Ok(()) } else { free(mpi, datatype) }
 }
 
 /// Frees a datatype of the library.

@@ -12,7 +12,7 @@ use super::comm;
 use super::library::abi::Int;
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, OVER_TEXT};
-use super::message::TypedCount;
+use super::message::{release, typed_count};
 use super::transport::MpiTransport;
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
@@ -312,8 +312,8 @@ impl Window for MpiWindow {
             return Ok(None);
         }
         let _turn = self.mpi.enter()?;
-        let bytes = TypedCount::of(self.mpi, to.len)?;
-        let (n, kind, call, mut request) = (bytes.count, bytes.datatype, &self.mpi.call, 0);
+        let (n, kind) = typed_count(self.mpi, to.len)?;
+        let (call, mut request) = (&self.mpi.call, 0);
         let (at, place, rank, win) = (from.addr().ptr(), to.offset as isize, to.target, self.win);
         let code = if wants_op {
             // SAFETY: both buffers are valid until the operation completes, per `Window`.
@@ -322,7 +322,7 @@ impl Window for MpiWindow {
             // SAFETY: both buffers are valid until the operation completes, per `Window`.
             unsafe { (call.MPI_Put)(at, n, kind, rank, place, n, kind, win) }
         };
-        bytes.release(self.mpi)?;
+        release(self.mpi, kind)?;
         self.mpi.check("MPI_Put", code).map(|()| wants_op.then_some(OpId(request)))
     }
 
@@ -332,8 +332,8 @@ impl Window for MpiWindow {
             return Ok(None);
         }
         let _turn = self.mpi.enter()?;
-        let bytes = TypedCount::of(self.mpi, from.len)?;
-        let (n, kind, call, mut request) = (bytes.count, bytes.datatype, &self.mpi.call, 0);
+        let (n, kind) = typed_count(self.mpi, from.len)?;
+        let (call, mut request) = (&self.mpi.call, 0);
         let (at, place, rank, win) =
             (into.addr().ptr(), from.offset as isize, from.target, self.win);
         let code = if wants_op {
@@ -343,7 +343,7 @@ impl Window for MpiWindow {
             // SAFETY: both buffers are valid until the operation completes, per `Window`.
             unsafe { (call.MPI_Get)(at, n, kind, rank, place, n, kind, win) }
         };
-        bytes.release(self.mpi)?;
+        release(self.mpi, kind)?;
         self.mpi.check("MPI_Get", code).map(|()| wants_op.then_some(OpId(request)))
     }
 

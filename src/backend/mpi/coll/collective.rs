@@ -7,7 +7,7 @@
 use super::{large_count, reduce_op};
 use crate::backend::mpi::ids::id_of;
 use crate::backend::mpi::library::functions::{Count, Handle};
-use crate::backend::mpi::message::{self, TypedCount};
+use crate::backend::mpi::message;
 use crate::backend::mpi::op_extras::{OpExtra, RetainedArg};
 use crate::backend::mpi::transport::MpiTransport;
 use crate::error::{Result, fail, failure};
@@ -151,13 +151,13 @@ macro_rules! mpi {
     };
 }
 
-/// Blocks of memory as lists of counts and displacements in multiples of a unit datatype.
+/// Blocks of memory as lists of counts and displacements in multiples of a unit datatype:
+/// MPI_BYTE, or one that was created.
 struct Spread {
     base: *mut c_void,
     counts: *const c_void,
     places: *const c_void,
     unit: Handle,
-    is_made: bool,
 }
 
 impl MpiCall<'_> {
@@ -309,10 +309,11 @@ impl MpiCall<'_> {
         let (mpi, all) = (self.endpoint.mpi, self.spread(blocks)?);
         let (base, counts, places, unit) = (all.base, all.counts, all.places, all.unit);
         let own_bytes = if args.in_place { 0 } else { own.whole().len() };
-        let bytes = if self.is_large { None } else { Some(TypedCount::of(mpi, own_bytes)?) };
-        let (n, kind) = match &bytes {
-            Some(bytes) => (bytes.count as usize, bytes.datatype),
-            None => (own_bytes, self.byte()),
+        let (n, kind) = if self.is_large {
+            (own_bytes, self.byte())
+        } else {
+            let (count, kind) = message::typed_count(mpi, own_bytes)?;
+            (count as usize, kind)
         };
         let (at, root) = (self.own(args, own), args.root);
         let ended = match args.kind {
@@ -329,8 +330,8 @@ impl MpiCall<'_> {
                 at, n as _, kind, base, counts.cast(), places.cast(), unit
             },
         };
-        bytes.map_or(Ok(()), |bytes| bytes.release(mpi))?;
-        self.end(&all)?;
+        message::release(mpi, kind)?;
+        message::release(mpi, unit)?;
         ended
     }
 
@@ -346,8 +347,10 @@ impl MpiCall<'_> {
             self, [MPI_Alltoallv MPI_Ialltoallv MPI_Alltoallv_c MPI_Ialltoallv_c],
             base, counts.cast(), places.cast(), unit, room, takes.cast(), gaps.cast(), kind
         };
-        self.end(&into)?;
-        from.map_or(Ok(()), |from| self.end(&from))?;
+        message::release(self.endpoint.mpi, kind)?;
+        if from.is_some() {
+            message::release(self.endpoint.mpi, unit)?;
+        }
         ended
     }
 
@@ -386,20 +389,9 @@ impl MpiCall<'_> {
         let unit = if self.is_large { 1 } else { unit_of(numbers, end)? };
         let counts = self.keep(blocks.iter().map(|block| block.len() / unit));
         let places = self.keep(blocks.iter().map(|block| place(block) / unit));
-        let made =
-            if unit > 1 { Some(message::make_unit(self.endpoint.mpi, count(unit))?) } else { None };
-        Ok(Spread {
-            base: base.ptr(),
-            counts,
-            places,
-            unit: made.unwrap_or(self.byte()),
-            is_made: made.is_some(),
-        })
-    }
-
-    /// Frees the unit datatype of `spread`; operations started with the datatype are not affected.
-    fn end(&self, spread: &Spread) -> Result<()> {
-        if spread.is_made { message::free(self.endpoint.mpi, spread.unit) } else { Ok(()) }
+        let mpi = self.endpoint.mpi;
+        let unit = if unit > 1 { message::make_unit(mpi, count(unit))? } else { self.byte() };
+        Ok(Spread { base: base.ptr(), counts, places, unit })
     }
 }
 

@@ -28,7 +28,8 @@ fn is_known_to_work(version: &str) -> bool {
 pub(crate) fn take(endpoint: &MpiTransport, args: &CollArgs) -> bool {
     let mpi = endpoint.mpi;
     let is_countable = args.reduction.is_none_or(|by| {
-        bytes(args, endpoint.size) / args.element() <= MOST || reduce_op::is_mpis(mpi, &by)
+        bytes(args, endpoint.size) / args.element() <= MOST
+            || reduce_op::mpis_own(mpi).get(by.dtype, by.op).is_some()
     });
     can_be_used(mpi) && is_countable
 }
