@@ -106,7 +106,7 @@ impl NativeWire {
         if !is_status(result.status) {
             let wrong =
                 format!("wrote status {} into its result, which is not a status", result.status);
-            super::leave_error_text(format!("{} {wrong}", self.completes()));
+            super::set_error_text(format!("{} {wrong}", self.completes()));
             result.status = DTL_ERROR_NATIVE_BACKEND;
         }
         Ok(())

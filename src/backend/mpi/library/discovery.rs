@@ -8,6 +8,7 @@ use super::abi::{self, Abi};
 use super::functions::Functions;
 use super::launcher::{self, Candidate};
 use crate::error::{Error, Result, fail, failure};
+use crate::from_c::text_in;
 use crate::sys::{
     memory::buf::Addr,
     os::dl::{self, SharedObject},
@@ -159,11 +160,6 @@ pub fn version_text(call: &Functions) -> Result<String> {
         return fail!(DTL_ERROR_UNAVAILABLE, "MPI_Get_library_version fails ({code})");
     }
     Ok(text_in(&text))
-}
-
-/// Converts the NUL-terminated string that a C function has written to `bytes`.
-pub(crate) fn text_in(bytes: &[u8]) -> String {
-    CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Returns the first line of `text`, with runs of blanks replaced by single blanks.

@@ -2,10 +2,10 @@
 //! and error string.
 
 use super::abi::Int;
-use super::discovery;
 use super::mpi_library::Mpi;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
+use crate::from_c::text_in;
 use std::ffi::c_int;
 
 impl Mpi {
@@ -43,7 +43,7 @@ impl Mpi {
         let mut length: c_int = 0;
         // SAFETY: `text` has room for the longest text.
         unsafe { (self.call.MPI_Error_string)(code, text.as_mut_ptr().cast(), &raw mut length) };
-        let text = discovery::text_in(&text);
+        let text = text_in(&text);
         text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
     }
 }
