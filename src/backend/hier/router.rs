@@ -80,13 +80,12 @@ fn overlap(a: &Selector, b: &Selector) -> bool {
 
 impl Router {
     pub(super) fn new(node: Box<dyn Transport>, across: Box<dyn Transport>, nodes: Nodes) -> Self {
-        let held = Vec::with_capacity(64);
         Router {
             node,
             across,
             nodes,
             operations: Operations::new(),
-            held,
+            held: Vec::with_capacity(64),
             posted: 0,
             turn: HierLevel::Node,
         }
@@ -122,11 +121,8 @@ impl Router {
 
     /// Converts the source of a completion at level `level` to the rank in this communicator.
     fn outward(&self, level: HierLevel, done: Completion) -> Completion {
-        let source = match level {
-            HierLevel::Node => self.outer(done.source),
-            HierLevel::Across => done.source,
-        };
-        Completion { source, ..done }
+        let is_local = level == HierLevel::Node;
+        Completion { source: if is_local { self.outer(done.source) } else { done.source }, ..done }
     }
 
     fn outer(&self, local: i32) -> i32 {
@@ -220,12 +216,9 @@ impl Router {
                 return self.start(level, |side| side.irecv(into, Selector { source, ..select }));
             }
         }
-        if self.held.try_reserve(1).is_err() {
-            return fail!(
-                DTL_ERROR_OUT_OF_MEMORY,
-                "no memory for one more receive from any source"
-            );
-        }
+        self.held.try_reserve(1).map_err(|_| {
+            failure!(DTL_ERROR_OUT_OF_MEMORY, "no memory for one more receive from any source")
+        })?;
         let id = self.operations.add(HierOperation::Held)?;
         self.posted += 1;
         self.held.push(DeferredReceive { id, posted: self.posted, select, into });

@@ -56,14 +56,13 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
         allows_progress_thread: mpi.is_multiple(),
         ..Properties::new(rank, size, description)
     });
-    let (canceled, failure) = (Mutex::new(Vec::new()), Mutex::new(None));
     p2p_protocol::open(Box::new(MpiWire {
         mpi,
         comm,
         properties,
         reader,
-        canceled,
-        failure,
+        canceled: Mutex::default(),
+        failure: Mutex::default(),
         _hold: Hold::new(),
     }))
 }
