@@ -43,27 +43,23 @@ impl NativeComponent<dtl_memory_vtable_t> {
     /// Checks the description that `pointer_info` wrote for `addr` and returns the allocation.
     /// Returns an error if the description does not match memory at `addr`.
     fn found(&self, addr: Addr, info: &dtl_mem_info_t) -> Result<DriverAllocation> {
-        const SLOT: &str = "memory.pointer_info";
         let dtl_mem_info_t { kind, device, size_bytes: size, .. } = *info;
         let base = Addr::new(info.base);
+        let wrong = |how: &str| {
+            let text = format!("described {addr:?} {how}");
+            Err(self.owner.invalid("memory.pointer_info", &text))
+        };
         if let Err(error) = check_memory_kind(kind) {
-            let text = format!("described {addr:?} wrongly: {}", error.text());
-            return Err(self.owner.invalid(SLOT, &text));
+            return wrong(&format!("wrongly: {}", error.text()));
         }
         if device < 0 {
-            let text = format!(
-                "described {addr:?} as memory of device {device}: devices are counted from 0"
-            );
-            return Err(self.owner.invalid(SLOT, &text));
+            return wrong(&format!("as memory of device {device}: devices are counted from 0"));
         }
         let offset = addr.get().checked_sub(base.get()).map_or(u64::MAX, |offset| offset as u64);
         let is_range = size > 0 && (base.get() as u64).checked_add(size - 1).is_some();
         if offset >= size || !is_range {
-            let text = format!(
-                "described {addr:?} as part of {size} bytes at {base:?}, which {}",
-                if is_range { "do not contain it" } else { "is not a range of addresses" }
-            );
-            return Err(self.owner.invalid(SLOT, &text));
+            let why = if is_range { "do not contain it" } else { "is not a range of addresses" };
+            return wrong(&format!("as part of {size} bytes at {base:?}, which {why}"));
         }
         Ok(DriverAllocation { kind, device, base, size })
     }
