@@ -22,7 +22,7 @@ pub(super) struct PersistentRequest {
     /// MPI's request, or MPI_REQUEST_NULL if none exists now. One thread at a time uses this record
     /// (the runtime's request has a lock), so relaxed loads and stores are sufficient.
     request: AtomicU64,
-    is_send: bool,
+    pub(super) is_send: bool,
     data: Region,
     peer: c_int,
     tag: c_int,
@@ -32,10 +32,6 @@ pub(super) struct PersistentRequest {
 impl PersistentRequest {
     pub(super) fn request(&self) -> Handle {
         self.request.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn is_send(&self) -> bool {
-        self.is_send
     }
 
     /// Records that the operation has failed and that MPI's request does not exist any more.

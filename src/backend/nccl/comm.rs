@@ -211,19 +211,6 @@ impl NcclComm {
         }
         true
     }
-
-    /// Finalizes an idle communicator with the other ranks, or aborts one with work in flight.
-    fn end(&self, state: &mut NcclState) {
-        let is_idle =
-            state.waiting.is_empty() && state.entering.is_none() && state.running.is_empty();
-        let may_leave = is_idle && state.failed.is_none() && !state.comm.is_null();
-        let destroyed = Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed");
-        if may_leave && self.finalize(state) {
-            state.failed = Some(destroyed);
-        } else {
-            self.abort(state, destroyed);
-        }
-    }
 }
 
 impl DeviceComm for NcclComm {
@@ -317,8 +304,18 @@ impl DeviceComm for NcclComm {
         self.abort(&mut state, why);
     }
 
+    /// Finalizes an idle communicator with the other ranks, or aborts one with work in flight.
     fn leave(&self) {
-        self.end(&mut self.state.lock());
+        let mut state = self.state.lock();
+        let is_idle =
+            state.waiting.is_empty() && state.entering.is_none() && state.running.is_empty();
+        let may_leave = is_idle && state.failed.is_none() && !state.comm.is_null();
+        let destroyed = Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed");
+        if may_leave && self.finalize(&mut state) {
+            state.failed = Some(destroyed);
+        } else {
+            self.abort(&mut state, destroyed);
+        }
     }
 
     fn describe(&self) -> String {
