@@ -4,7 +4,7 @@
 use super::comm::place_in;
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, OVER_TEXT, PendingFree};
-use super::message::{self, tag_limit};
+use super::message::{self, Envelope, tag_limit};
 use super::status::Reader;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
@@ -78,14 +78,15 @@ impl Wire for MpiWire {
 
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
         let _turn = self.mpi.enter()?;
-        let (tag, mode) = (tag_of(word), SendMode::Standard);
-        message::start_send(self.mpi, self.comm, data, dest, tag, mode).map(OpId)
+        let to = Envelope { peer: dest, tag: tag_of(word), comm: self.comm };
+        message::start_send(self.mpi, to, data, SendMode::Standard).map(OpId)
     }
 
     fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId> {
         let _turn = self.mpi.enter()?;
-        let source = if source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { source };
-        message::start_recv(self.mpi, self.comm, data, source, tag_of(word)).map(OpId)
+        let peer = if source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { source };
+        let from = Envelope { peer, tag: tag_of(word), comm: self.comm };
+        message::start_recv(self.mpi, from, data).map(OpId)
     }
 
     fn test(&mut self, op: OpId) -> Result<Option<Completion>> {

@@ -9,7 +9,7 @@
 use super::ids;
 use super::library::functions::{Count, Handle};
 use super::library::mpi_library::{Mpi, PendingFree};
-use super::message::LARGE;
+use super::message::{Envelope, LARGE};
 use super::transport::MpiTransport;
 use crate::error::Result;
 use crate::runtime::component::{OpId, PersistentOps, Selector};
@@ -24,9 +24,7 @@ pub(super) struct PersistentRequest {
     request: AtomicU64,
     pub(super) is_send: bool,
     data: Region,
-    peer: c_int,
-    tag: c_int,
-    comm: Handle,
+    envelope: Envelope,
 }
 
 impl PersistentRequest {
@@ -42,7 +40,7 @@ impl PersistentRequest {
     /// Creates MPI's request. Requires an `MpiGuard`.
     fn make(&self, mpi: &Mpi) -> Result<()> {
         let (at, len, byte, mut request) = (self.data.addr().ptr(), self.data.len(), mpi.k.byte, 0);
-        let (peer, tag, comm, call) = (self.peer, self.tag, self.comm, &mpi.call);
+        let (Envelope { peer, tag, comm }, call) = (self.envelope, &mpi.call);
         let large = len > LARGE;
         let code = match (self.is_send, call.MPI_Send_init_c, call.MPI_Recv_init_c) {
             // SAFETY: the region stays valid until the operation is freed, per `Transport`.
@@ -84,18 +82,16 @@ fn fits(mpi: &Mpi, data: Region) -> bool {
         || (mpi.call.MPI_Send_init_c.is_some() && mpi.call.MPI_Recv_init_c.is_some())
 }
 
-/// Creates a persistent send or receive; returns `None` if MPI cannot count its bytes. `place`: the
-/// peer, the tag and the communicator.
+/// Creates a persistent send or receive; returns `None` if MPI cannot count its bytes.
 fn make(
     mpi: &Mpi,
     is_send: bool,
     data: Region,
-    place: Result<(c_int, c_int, Handle)>,
+    envelope: Result<Envelope>,
 ) -> Option<Result<OpId>> {
     fits(mpi, data).then(|| {
-        let (peer, tag, comm) = place?;
-        let request = AtomicU64::new(0);
-        let kept = PersistentRequest { request, is_send, data, peer, tag, comm };
+        let (request, envelope) = (AtomicU64::new(0), envelope?);
+        let kept = PersistentRequest { request, is_send, data, envelope };
         let _turn = mpi.enter()?;
         kept.make(mpi).map(|()| ids::lend(Box::new(kept)))
     })
@@ -103,8 +99,7 @@ fn make(
 
 impl PersistentOps for MpiTransport {
     fn make_send(&self, data: Region, dest: i32, word: u64) -> Option<Result<OpId>> {
-        let place = self.place(word).map(|(comm, tag)| (dest, tag, comm));
-        make(self.mpi, true, data, place)
+        make(self.mpi, true, data, self.envelope(dest, word))
     }
 
     fn make_recv(&self, data: Region, select: Selector) -> Option<Result<OpId>> {
