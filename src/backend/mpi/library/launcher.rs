@@ -140,11 +140,10 @@ pub fn candidates(around: &LaunchContext<'_>) -> Vec<Candidate> {
             look(folder, &names, "it is in LD_LIBRARY_PATH");
         }
     }
-    let by_name = |name: &&str| Candidate {
+    found.extend(names.iter().map(|name| Candidate {
         name: name.into(),
         why: "the loader finds it by this name".to_owned(),
-    };
-    found.extend(names.iter().map(by_name));
+    }));
     found
 }
 
