@@ -25,6 +25,11 @@ pub(crate) fn check_pointer<T>(pointer: *const T, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Converts the NUL-terminated string that a C function has written to `bytes`.
+pub(crate) fn text_in(bytes: &[u8]) -> String {
+    CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// Reads a NUL-terminated string; returns `None` if `pointer` is null.
 ///
 /// # Safety `pointer` is null or a NUL-terminated string that is valid and unchanged during `'a`.

@@ -119,7 +119,7 @@ pub mod schedules {
 
 /// MPI library that kind "mpi" would use, and its functions.
 pub mod mpi {
-    pub use crate::backend::mpi::library::abi::Family;
+    pub use crate::backend::mpi::library::abi::{Family, Int};
     pub use crate::backend::mpi::library::functions::{Handle, RequestOut, Status, StatusOut};
     pub use crate::backend::mpi::library::launcher::check_launcher;
     pub use crate::backend::mpi::library::mpi_library::{Mpi, loaded};

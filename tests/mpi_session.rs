@@ -10,6 +10,7 @@
 )]
 
 use dtl::abi::status::*;
+use dtl::backend::mpi::library::abi::Int;
 use dtl::backend::mpi::library::mpi_library::{self, Hold};
 use dtl::runtime::settings::{self, Settings};
 use std::fs;
@@ -111,7 +112,7 @@ fn errors_have_class_and_text(mpi: &mpi_library::Mpi) {
         error.text().to_lowercase().contains("comm") && !error.text().contains('\n'),
         "{error}"
     );
-    let error = mpi.failure("MPI_Send", mpi.k.err_no_mem);
+    let error = mpi.failure("MPI_Send", mpi.abi.int(Int::ErrNoMem));
     assert_eq!(error.status(), DTL_ERROR_OUT_OF_MEMORY, "{error}");
     mpi.check("MPI_Send", 0).unwrap();
 }

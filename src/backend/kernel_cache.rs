@@ -13,7 +13,7 @@
 
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::sys::{
     memory::buf::fnv1a,
     os::{dl, process},
@@ -113,13 +113,13 @@ fn remove(path: &Path) {
 impl KernelCache {
     /// Opens the cache, creating `folder` if missing; fails if other users can write to the folder.
     pub(super) fn open(folder: Option<&Path>, object: &'static str) -> Result<Self> {
-        let Some(folder) = folder else {
-            return fail!(
+        let folder = folder.ok_or_else(|| {
+            failure!(
                 DTL_ERROR_UNAVAILABLE,
                 "there is no folder to keep compiled kernels in: set DTL_CACHE_DIR (HOME is not \
                  set, or no path from /)"
-            );
-        };
+            )
+        })?;
         if !folder.is_absolute() {
             return fail!(
                 DTL_ERROR_UNAVAILABLE,
@@ -184,14 +184,12 @@ impl KernelCache {
         let at = begun.0.as_path();
         DirBuilder::new().mode(0o700).create(at).map_err(|error| unwritten(at, &error))?;
         let CompilerOutput { needs, log } = compile(at)?;
-        let bytes = fs::read(at.join(self.object))
-            .map_err(|error| unwritten(&at.join(self.object), &error))?;
-        let needs =
-            needs_of(&bytes, &needs).map_err(|error| unwritten(&at.join("needs"), &error))?;
+        let (object, list) = (at.join(self.object), at.join("needs"));
+        let bytes = fs::read(&object).map_err(|error| unwritten(&object, &error))?;
+        let needs = needs_of(&bytes, &needs).map_err(|error| unwritten(&list, &error))?;
         let name = self.name_of(needs.as_bytes());
-        fs::rename(at.join(self.object), at.join(&name))
-            .map_err(|error| unwritten(&at.join(self.object), &error))?;
-        write(&at.join("needs"), needs.as_bytes())?;
+        fs::rename(&object, at.join(&name)).map_err(|error| unwritten(&object, &error))?;
+        write(&list, needs.as_bytes())?;
         write(&at.join("log"), log.as_bytes())?;
         write(&at.join("inputs"), inputs)?;
         let place = self.place(inputs);
@@ -231,9 +229,9 @@ impl KernelCache {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let age =
-                entry.metadata().and_then(|about| about.modified()).map(|time| time.elapsed());
-            let is_old = age.is_ok_and(|age| age.is_ok_and(|age| age > ABANDONED));
+            let changed = entry.metadata().and_then(|about| about.modified());
+            let age = changed.ok().and_then(|time| time.elapsed().ok());
+            let is_old = age.is_some_and(|age| age > ABANDONED);
             if is_old && (name.starts_with(BEGUN) || name.starts_with(ENDED)) {
                 remove(&entry.path());
             }
@@ -242,12 +240,12 @@ impl KernelCache {
 }
 
 fn refused(path: &Path, why: &str) -> Error {
-    let text = format!(
+    failure!(
+        DTL_ERROR_UNAVAILABLE,
         "compiled kernels are not taken from {}: {why}; set DTL_CACHE_DIR to a folder of your own \
          (mode 0700)",
         path.display()
-    );
-    Error::new(DTL_ERROR_UNAVAILABLE, text)
+    )
 }
 
 /// Creates the error for a cache file that cannot be written: status and text depend on `error`.
@@ -267,13 +265,13 @@ pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
 
 /// Creates the error for a cache file that would exceed the process' limit on file size.
 pub(super) fn too_large(path: &Path) -> Error {
-    let text = format!(
+    failure!(
+        DTL_ERROR_LIMIT,
         "what kernels are compiled to cannot be kept: {} would be more than the largest file that \
          this process may make ({} bytes); raise that limit (ulimit -f)",
         path.display(),
         process::file_size_limit()
-    );
-    Error::new(DTL_ERROR_LIMIT, text)
+    )
 }
 
 /// Writes a cache file, unless it would exceed the process' limit on file size.
@@ -321,10 +319,9 @@ fn needs_of(object: &[u8], paths: &[PathBuf]) -> io::Result<String> {
 fn are_met(needs: &str, object: &[u8]) -> bool {
     let is_same = |wanted: &str| {
         let path = wanted.splitn(3, ' ').nth(2)?;
-        let now = if path.is_empty() {
-            line(object, path)
-        } else {
-            line(&read(Path::new(path)).ok()?, path)
+        let now = match path {
+            "" => line(object, path),
+            path => line(&read(Path::new(path)).ok()?, path),
         };
         (now.trim_end_matches('\n') == wanted).then_some(())
     };

@@ -53,11 +53,9 @@ impl<T> Operations<T> {
 
     /// Returns the operation with ID `id`, or `None` if it was removed.
     pub fn get(&self, id: OpId) -> Option<&T> {
-        self.slots
-            .get(index_of(id))
-            .filter(|slot| slot.generation == generation_of(id))?
-            .what
-            .as_ref()
+        let slot =
+            self.slots.get(index_of(id)).filter(|slot| slot.generation == generation_of(id))?;
+        slot.what.as_ref()
     }
 
     /// Returns the operation with ID `id`, or `None` if it was removed.

@@ -2,7 +2,7 @@
 //! detection of a fork after the first call.
 
 use super::symbol_table::SymbolTable;
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use crate::sys::{
     os::{
         dl::{self, SharedObject},
@@ -176,9 +176,6 @@ impl<D> OnDemand<D> {
 
     /// Returns the object, searching for it if necessary, or DTL_ERROR_UNAVAILABLE.
     pub fn get(&self) -> Result<Arc<D>> {
-        match self.look() {
-            Ok(found) => Ok(found),
-            Err(why) => fail!(DTL_ERROR_UNAVAILABLE, "{why}"),
-        }
+        self.look().map_err(|why| failure!(DTL_ERROR_UNAVAILABLE, "{why}"))
     }
 }

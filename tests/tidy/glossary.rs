@@ -18,7 +18,7 @@ const COMMON: &str = "
     data deadline demand describe described description diagnostics direction end enumeration
     explain extra family fault field find float folder found framed from gate global guarded
     handler head header hint hold hot identity include inline input instance interest
-    interface item job journal key label layout leaf library lifecycle limit link list live
+    interface job journal key label layout leaf library lifecycle limit link list live
     located location locked log lookup loop mark matcher member method missing mode mover name
     nesting net non note notice null number object offer on once open opener option other
     outcome output over own owner pack part pending phase piece plan point poll position post
@@ -27,7 +27,7 @@ const COMMON: &str = "
     router row rule runtime scope scratch secure select selector send server set setup shadow
     share shutdown side signature simulation sleep small snapshot source spare stage
     standard start started state status step submit sum swapped taken
-    teardown test tester text ticket timer token tooling transfer trial trusted try type typed
+    teardown test tester text ticket timer token tooling transfer trial trusted try type
     update usable usage use user value variable vendor version view wait watch watcher word
     worker
 ";

@@ -16,7 +16,7 @@ mod transport;
 use super::bootstrap::absence::limit_ns;
 use super::bootstrap::over_comm::OverTransport;
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{
     Availability, BackendProbe, Comm, Exchange, OpenArgs, Transport, all_or_none, failed_elsewhere,
 };
@@ -57,7 +57,7 @@ const GRACE_NS: u64 = 5_000_000_000;
 const PRETENDED: u64 = 0x7072_6574_656E_6400;
 
 impl Hier {
-    fn across(&self) -> std::result::Result<Arc<Backend>, String> {
+    fn across(&self) -> Result<Arc<Backend>> {
         let named = settings::current().hier_across;
         let name = named.as_deref().unwrap_or(ACROSS);
         if let Some(backend) = self.across.iter().find(|backend| backend.name() == name) {
@@ -67,7 +67,8 @@ impl Hier {
             registry::lookup(name).filter(|backend| !backend.builtin && backend.comm.is_some());
         registered.ok_or_else(|| {
             let known: Vec<_> = self.across.iter().map(|backend| backend.name()).collect();
-            format!(
+            failure!(
+                DTL_ERROR_UNAVAILABLE,
                 "no kind \"{name}\" is there to stand between the nodes (DTL_HIER_ACROSS: {} or a \
                  registered one)",
                 known.join(", ")
@@ -82,7 +83,8 @@ impl BackendProbe for Hier {
             backend.availability().map_err(|why| format!("kind \"{}\": {why}", backend.name()))
         };
         of(&self.node)?;
-        self.across().and_then(|between| of(&between))
+        let between = self.across().map_err(|error| error.text().to_owned())?;
+        of(&between)
     }
 }
 
@@ -103,17 +105,12 @@ impl Comm for Hier {
     }
 
     fn check_environment(&self) -> Result<()> {
-        match self.across() {
-            Ok(between) => between.comm.as_deref().map_or(Ok(()), Comm::check_environment),
-            Err(why) => fail!(DTL_ERROR_UNAVAILABLE, "kind \"hier\": {why}"),
-        }
+        let between = self.across().map_err(|error| error.within("kind \"hier\""))?;
+        between.comm.as_deref().map_or(Ok(()), Comm::check_environment)
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
-        let between = match self.across() {
-            Ok(between) => between,
-            Err(why) => return fail!(DTL_ERROR_UNAVAILABLE, "kind \"hier\": {why}"),
-        };
+        let between = self.across().map_err(|error| error.within("kind \"hier\""))?;
         // Derived communicators share both transports and are distinguished by their match bits, so
         // these must be transferred in full: MPI's own messages carry only a tag.
         let whole_words =

@@ -80,13 +80,12 @@ fn overlap(a: &Selector, b: &Selector) -> bool {
 
 impl Router {
     pub(super) fn new(node: Box<dyn Transport>, across: Box<dyn Transport>, nodes: Nodes) -> Self {
-        let held = Vec::with_capacity(64);
         Router {
             node,
             across,
             nodes,
             operations: Operations::new(),
-            held,
+            held: Vec::with_capacity(64),
             posted: 0,
             turn: HierLevel::Node,
         }
@@ -122,11 +121,8 @@ impl Router {
 
     /// Converts the source of a completion at level `level` to the rank in this communicator.
     fn outward(&self, level: HierLevel, done: Completion) -> Completion {
-        let source = match level {
-            HierLevel::Node => self.outer(done.source),
-            HierLevel::Across => done.source,
-        };
-        Completion { source, ..done }
+        let is_local = level == HierLevel::Node;
+        Completion { source: if is_local { self.outer(done.source) } else { done.source }, ..done }
     }
 
     fn outer(&self, local: i32) -> i32 {
@@ -220,12 +216,9 @@ impl Router {
                 return self.start(level, |side| side.irecv(into, Selector { source, ..select }));
             }
         }
-        if self.held.try_reserve(1).is_err() {
-            return fail!(
-                DTL_ERROR_OUT_OF_MEMORY,
-                "no memory for one more receive from any source"
-            );
-        }
+        self.held.try_reserve(1).map_err(|_| {
+            failure!(DTL_ERROR_OUT_OF_MEMORY, "no memory for one more receive from any source")
+        })?;
         let id = self.operations.add(HierOperation::Held)?;
         self.posted += 1;
         self.held.push(DeferredReceive { id, posted: self.posted, select, into });
@@ -288,13 +281,12 @@ impl Router {
                     // An earlier deferred receive could match this message, which arrived after
                     // that receive was checked. The search continues at the earlier receive,
                     // because an older message for it may exist.
-                    let owner = before_of(&self.held, index, &found);
-                    match owner {
+                    match before_of(&self.held, index, &found) {
                         Some(owner) => index = owner,
                         None => index += usize::from(!self.receive(index, &held, level, &found)),
                     }
                 }
-                Err(error) => self.end(index, &held, error.status()),
+                Err(error) => self.leave(index, &held, Err(error)),
             }
         }
     }
@@ -303,17 +295,10 @@ impl Router {
     /// message.
     fn post(&mut self, index: usize, held: &DeferredReceive) {
         let started = self.level(held.select.source).and_then(|(level, source)| {
-            self.side(level)
-                .irecv(held.into, Selector { source, ..held.select })
-                .map(|op| (level, op))
+            let posted = self.side(level).irecv(held.into, Selector { source, ..held.select });
+            posted.map(|op| HierOperation::At(level, op))
         });
-        match started {
-            Ok((level, op)) => {
-                self.held.remove(index);
-                self.set(held.id, HierOperation::At(level, op));
-            }
-            Err(error) => self.end(index, held, error.status()),
-        }
+        self.leave(index, held, started);
     }
 
     /// Receives message `found`; returns false if its sender has canceled it.
@@ -324,28 +309,24 @@ impl Router {
         level: HierLevel,
         found: &Completion,
     ) -> bool {
-        let started = self.take_found(level, found).and_then(|matched| match matched {
-            Some(matched) => self.side(level).receive_matched(matched.message, held.into).map(Some),
-            None => Ok(None),
+        let Some(matched) = self.take_found(level, found).transpose() else { return false };
+        let started = matched.and_then(|matched| {
+            let op = self.side(level).receive_matched(matched.message, held.into)?;
+            Ok(HierOperation::Found { level, op, held: *held, is_withdrawn: false })
         });
-        match started {
-            Ok(None) => return false,
-            Ok(Some(op)) => {
-                self.held.remove(index);
-                self.set(
-                    held.id,
-                    HierOperation::Found { level, op, held: *held, is_withdrawn: false },
-                );
-            }
-            Err(error) => self.end(index, held, error.status()),
-        }
+        self.leave(index, held, started);
         true
     }
 
-    fn end(&mut self, index: usize, held: &DeferredReceive, status: dtl_status_t) {
+    /// Removes a receive from the deferred ones, because it was started or has failed.
+    fn leave(&mut self, index: usize, held: &DeferredReceive, started: Result<HierOperation>) {
         self.held.remove(index);
-        let done = Completion { source: held.select.source, status, match_bits: 0, size: 0 };
-        self.set(held.id, HierOperation::Done(done));
+        let (source, match_bits, size) = (held.select.source, 0, 0);
+        let what = started.unwrap_or_else(|error| {
+            let status = error.status();
+            HierOperation::Done(Completion { source, status, match_bits, size })
+        });
+        self.set(held.id, what);
     }
 
     // ---- probing ----
@@ -406,38 +387,29 @@ impl Router {
         if !self.held.is_empty() {
             self.look_for_held();
         }
-        let over = match self.operations.get(id) {
-            None => {
-                return fail!(
-                    DTL_ERROR_INVALID_HANDLE,
-                    "operation {:#x} is over or never was",
-                    id.0
-                );
+        let operation = self.operations.get(id).ok_or_else(|| {
+            failure!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", id.0)
+        })?;
+        let (tested, over) = match *operation {
+            HierOperation::Done(done) => (None, Some(done)),
+            HierOperation::At(level, op) | HierOperation::Found { level, op, .. } => {
+                let over = self.side(level).outcome(op)?;
+                (Some(level), over.map(|done| self.outward(level, done)))
             }
-            Some(&HierOperation::Done(done)) => Some(done),
-            Some(&(HierOperation::At(level, op) | HierOperation::Found { level, op, .. })) => {
-                self.side(level).outcome(op)?.map(|done| self.outward(level, done))
-            }
-            Some(HierOperation::Held | HierOperation::Taken(..)) => None,
+            HierOperation::Held | HierOperation::Taken(..) => (None, None),
         };
-        match (over, self.operations.get(id)) {
-            (None, what) => {
-                let waiting = match what {
-                    Some(&(HierOperation::At(level, _) | HierOperation::Found { level, .. })) => {
-                        Some(level)
-                    }
-                    _ => None,
-                };
-                self.progress_but(waiting);
-                Ok(None)
-            }
-            (Some(done), Some(&HierOperation::Found { held, is_withdrawn: false, .. }))
+        let Some(done) = over else {
+            self.progress_but(tested);
+            return Ok(None);
+        };
+        match self.operations.get(id) {
+            Some(&HierOperation::Found { held, is_withdrawn: false, .. })
                 if done.status == DTL_ERROR_CANCELED =>
             {
                 self.put_back(held);
                 Ok(None)
             }
-            (Some(done), _) => {
+            _ => {
                 self.operations.remove(id);
                 Ok(Some(done))
             }
@@ -460,16 +432,9 @@ impl Router {
             }
             Some(HierOperation::Held) => {
                 self.held.retain(|held| held.id != id);
-                let own = self.across.rank();
-                self.set(
-                    id,
-                    HierOperation::Done(Completion {
-                        source: own,
-                        status: DTL_ERROR_CANCELED,
-                        match_bits: 0,
-                        size: 0,
-                    }),
-                );
+                let (source, status) = (self.across.rank(), DTL_ERROR_CANCELED);
+                let done = Completion { source, status, match_bits: 0, size: 0 };
+                self.set(id, HierOperation::Done(done));
                 Ok(())
             }
             Some(HierOperation::Taken(..) | HierOperation::Done(_)) | None => Ok(()),
@@ -477,10 +442,10 @@ impl Router {
     }
 
     /// Makes progress on both transports, except on the one that was tested just before.
-    fn progress_but(&self, waiting: Option<HierLevel>) {
+    fn progress_but(&self, tested: Option<HierLevel>) {
         for level in [HierLevel::Node, HierLevel::Across] {
             // With one node, no message uses the transport between nodes.
-            if waiting != Some(level) && (level == HierLevel::Node || self.nodes.count > 1) {
+            if tested != Some(level) && (level == HierLevel::Node || self.nodes.count > 1) {
                 self.side(level).progress();
             }
         }

@@ -4,7 +4,7 @@ use super::library::functions::Handle;
 use super::library::mpi_library::{Mpi, PendingFree};
 use super::{message, stale_messages};
 use crate::abi::word::DTL_OP_MAX;
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use std::ffi::c_int;
 
 /// Duplicates a communicator; errors on the copy are returned. Collective. Requires an `MpiGuard`.
@@ -53,9 +53,8 @@ pub(super) fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
 pub(super) fn agree(mpi: &Mpi, comm: Handle, own: bool) -> Result<bool> {
     let mut any = c_int::from(own);
     let (at, in_place, int) = ((&raw mut any).cast(), mpi.k.in_place.ptr(), mpi.k.int);
-    let Some(max) = mpi.k.op(DTL_OP_MAX) else {
-        return fail!(DTL_ERROR_INTERNAL, "MPI without MPI_MAX");
-    };
+    let max = mpi.k.op(DTL_OP_MAX);
+    let max = max.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "MPI without MPI_MAX"))?;
     // SAFETY: one int is reduced in place, on a communicator that all ranks have just created.
     let code = unsafe { (mpi.call.MPI_Allreduce)(in_place, at, 1, int, max, comm) };
     mpi.check("MPI_Allreduce", code).map(|()| any != 0)

@@ -1,13 +1,13 @@
 //! Choice of the MPI communicator that a communicator is opened over: the world, or one that the
 //! program passes by its Fortran handle.
 
+use super::comm::place_in;
 use super::library::abi::Family;
 use super::library::discovery;
 use super::library::functions::Handle;
 use super::library::mpi_library::{self, Mpi};
 use crate::error::{Result, fail};
 use crate::runtime::component::OpenArgs;
-use crate::sys::memory::buf::Addr;
 use std::ffi::c_int;
 
 /// Returns the checked communicator; MPI is initialized afterwards.
@@ -17,7 +17,8 @@ pub(super) fn choose(mpi: &'static Mpi, args: &OpenArgs) -> Result<Handle> {
         mpi.k.comm_world
     } else {
         mpi.start_running()?;
-        of_fortran(mpi, handle_at(args.native))?
+        // SAFETY: the caller of dtl_comm_open passes the address of an int32_t.
+        of_fortran(mpi, unsafe { args.native.ptr().cast::<i32>().read_unaligned() })?
     };
     let (rank, size) = place(mpi, comm)?;
     if let Some(named) = args.named.filter(|named| *named != (rank, size)) {
@@ -54,15 +55,16 @@ pub fn place_of(fint: i32) -> Result<(i32, i32)> {
     place(mpi, of_fortran(mpi, fint)?)
 }
 
-fn handle_at(address: Addr) -> i32 {
-    // SAFETY: the caller of dtl_comm_open passes the address of an int32_t.
-    unsafe { address.ptr().cast::<i32>().read_unaligned() }
-}
-
 /// Converts the Fortran handle of an intracommunicator to a C handle.
 fn of_fortran(mpi: &Mpi, fint: i32) -> Result<Handle> {
     let _turn = mpi.enter()?;
-    let comm = convert(mpi, fint);
+    let to_c = mpi.call.MPI_Comm_fromint.or(mpi.call.MPI_Comm_f2c);
+    let comm = match to_c {
+        _ if mpi.abi.family == Family::Mpich => of_mpich(fint),
+        // SAFETY: MPI is initialized; the conversion accepts any integer.
+        Some(call) => unsafe { call(fint) },
+        None => 0,
+    };
     if comm == 0 || comm == mpi.k.comm_null {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -83,17 +85,6 @@ fn of_fortran(mpi: &Mpi, fint: i32) -> Result<Handle> {
     Ok(comm)
 }
 
-fn convert(mpi: &Mpi, fint: c_int) -> Handle {
-    if mpi.family == Family::Mpich {
-        return of_mpich(fint);
-    }
-    match mpi.call.MPI_Comm_fromint.or(mpi.call.MPI_Comm_f2c) {
-        // SAFETY: MPI is initialized; the conversion accepts any integer.
-        Some(call) => unsafe { call(fint) },
-        None => 0,
-    }
-}
-
 /// Converts a Fortran handle of MPICH, where the Fortran and the C handle are the same number;
 /// returns 0 if the number is not a communicator's. MPICH aborts the process if it is called with a
 /// number that is not a communicator's, so the kind that the number encodes is checked first.
@@ -105,13 +96,8 @@ fn of_mpich(fint: c_int) -> Handle {
 }
 
 fn place(mpi: &Mpi, comm: Handle) -> Result<(i32, i32)> {
-    let (mut rank, mut size) = (0, 0);
     let _turn = mpi.enter()?;
-    // SAFETY: `comm` is a valid communicator; `rank` is a writable local.
-    mpi.check("MPI_Comm_rank", unsafe { (mpi.call.MPI_Comm_rank)(comm, &raw mut rank) })?;
-    // SAFETY: `comm` is a valid communicator; `size` is a writable local.
-    mpi.check("MPI_Comm_size", unsafe { (mpi.call.MPI_Comm_size)(comm, &raw mut size) })?;
-    Ok((rank, size))
+    place_in(mpi, comm)
 }
 
 #[cfg(test)]

@@ -1,16 +1,19 @@
 //! Completion of operations of MPI's own messages.
 
 use super::ids::{self, request_of};
+use super::library::abi::Int;
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::OVER_TEXT;
+use super::message;
 use super::op_extras::OpExtra;
 use super::transport::MpiTransport;
 use crate::abi::status::*;
 use crate::error::Result;
-use crate::runtime::component::{Completion, OpId};
-use crate::sys::compute::callback::{SEND, TestOutputs};
+use crate::runtime::component::{Completion, Diagnostics, ForeignTest, OpId};
+use crate::sys::compute::callback::{ForeignTester, SEND, TestOutputs};
 use std::cell::Cell;
 use std::ffi::c_int;
+use std::sync::Arc;
 use std::task::Poll;
 
 thread_local! {
@@ -18,20 +21,26 @@ thread_local! {
     static FAILURE_TEXT: Cell<Option<Box<str>>> = const { Cell::new(None) };
 }
 
-/// Removes and returns MPI's error text for the operation that failed last in this thread.
-pub(super) fn take_failure_text() -> Option<String> {
-    FAILURE_TEXT.take().map(String::from)
+impl Diagnostics for MpiTransport {
+    /// Removes and returns MPI's error text for the operation that failed last in this thread.
+    fn failure_text(&self) -> Option<String> {
+        FAILURE_TEXT.take().map(String::from)
+    }
+
+    fn memory_text(&self) -> Option<String> {
+        None
+    }
 }
 
-impl MpiTransport {
+impl ForeignTest for MpiTransport {
+    fn foreign_tester(&self) -> Arc<ForeignTester> {
+        Arc::clone(&self.asking)
+    }
+
     /// Writes the outcome of a completed operation to the caller's `Completion`: a failure always,
     /// a success only if requested.
-    pub(super) fn fill_completion(
-        &self,
-        op: OpId,
-        outputs: &TestOutputs,
-        completion: &mut Completion,
-    ) {
+    #[cold]
+    fn fill_completion(&self, op: OpId, outputs: &TestOutputs, completion: &mut Completion) {
         if outputs.code != 0 {
             *completion = self.end_failed(op, outputs.request, outputs.code, &outputs.status);
         } else if !completion.is_unasked() {
@@ -42,7 +51,9 @@ impl MpiTransport {
             }
         }
     }
+}
 
+impl MpiTransport {
     /// Tests an operation of any kind: an operation with side state beyond MPI's request, a
     /// persistent operation, or any operation if MPI may be called only while an `MpiGuard` is
     /// held. Writes the outcome to the caller's `Completion` once the operation has completed.
@@ -106,7 +117,7 @@ impl MpiTransport {
     fn gone(&self, request: Handle) -> Completion {
         drop(self.extras.take(request));
         FAILURE_TEXT.set(Some(OVER_TEXT.into()));
-        Completion { source: self.rank, status: DTL_ERROR_INVALID_STATE, match_bits: 0, size: 0 }
+        Completion { status: DTL_ERROR_INVALID_STATE, ..self.sent() }
     }
 
     /// Returns the outcome of an operation that MPI reports as failed.
@@ -114,7 +125,7 @@ impl MpiTransport {
         let error = self.mpi.failure(call, code);
         FAILURE_TEXT.set(Some(error.text().into()));
         let done = self.done(false, status);
-        if self.mpi.class(code) != self.mpi.k.err_truncate {
+        if self.mpi.class(code) != self.mpi.abi.int(Int::ErrTruncate) {
             return Completion { status: error.status(), ..done };
         }
         // MPICH and its derivatives report how many bytes arrived, not how many were sent.
@@ -128,23 +139,14 @@ impl MpiTransport {
         let done = self.done(is_send, status);
         match extras {
             OpExtra::Canceled => {
-                let mut canceled = 0;
-                // SAFETY: `status` is the status of a completed request.
-                let code = unsafe { (self.mpi.call.MPI_Test_cancelled)(status, &raw mut canceled) };
-                self.mpi.check("MPI_Test_cancelled", code)?;
-                Ok(if canceled == 0 {
-                    done
-                } else {
-                    Completion { status: DTL_ERROR_CANCELED, ..done }
-                })
+                let is_canceled = message::is_canceled(self.mpi, status)?;
+                let status = if is_canceled { DTL_ERROR_CANCELED } else { done.status };
+                Ok(Completion { status, ..done })
             }
             OpExtra::Roomy { room, into } => {
                 into.copy_from(room.region());
-                Ok(Completion {
-                    status: DTL_ERROR_TRUNCATED,
-                    size: room.region().len() as u64,
-                    ..done
-                })
+                let size = room.region().len() as u64;
+                Ok(Completion { status: DTL_ERROR_TRUNCATED, size, ..done })
             }
             OpExtra::Keeps(_) => Ok(done),
         }

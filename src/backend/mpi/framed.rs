@@ -4,7 +4,7 @@
 use super::comm::place_in;
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, OVER_TEXT, PendingFree};
-use super::message::{self, tag_limit};
+use super::message::{self, Envelope, tag_limit};
 use super::status::Reader;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
@@ -49,21 +49,20 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
     let description = format!(
         "{}; messages and collectives of the library, for time limits or determinism; {}",
         mpi.name,
-        mpi.level().text()
+        mpi.level()
     );
     let properties = Arc::new(Properties {
         // Below MPI_THREAD_MULTIPLE, calls of the program and of the library could overlap.
         allows_progress_thread: mpi.is_multiple(),
         ..Properties::new(rank, size, description)
     });
-    let (canceled, failure) = (Mutex::new(Vec::new()), Mutex::new(None));
     p2p_protocol::open(Box::new(MpiWire {
         mpi,
         comm,
         properties,
         reader,
-        canceled,
-        failure,
+        canceled: Mutex::default(),
+        failure: Mutex::default(),
         _hold: Hold::new(),
     }))
 }
@@ -79,25 +78,22 @@ impl Wire for MpiWire {
 
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
         let _turn = self.mpi.enter()?;
-        let (tag, mode) = (tag_of(word), SendMode::Standard);
-        message::start_send(self.mpi, self.comm, data, dest, tag, mode).map(OpId)
+        let to = Envelope { peer: dest, tag: tag_of(word), comm: self.comm };
+        message::start_send(self.mpi, to, data, SendMode::Standard).map(OpId)
     }
 
     fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId> {
         let _turn = self.mpi.enter()?;
-        let source = if source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { source };
-        message::start_recv(self.mpi, self.comm, data, source, tag_of(word)).map(OpId)
+        let peer = if source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { source };
+        let from = Envelope { peer, tag: tag_of(word), comm: self.comm };
+        message::start_recv(self.mpi, from, data).map(OpId)
     }
 
     fn test(&mut self, op: OpId) -> Result<Option<Completion>> {
         let Some(_turn) = self.mpi.enter_unless_over()? else {
             *self.failure.lock() = Some(OVER_TEXT.to_owned());
-            return Ok(Some(Completion {
-                source: 0,
-                status: DTL_ERROR_INVALID_STATE,
-                match_bits: 0,
-                size: 0,
-            }));
+            let gone = DTL_ERROR_INVALID_STATE;
+            return Ok(Some(Completion { source: 0, status: gone, match_bits: 0, size: 0 }));
         };
         let (mut request, mut over, mut status) = (op.0, 0, Status::new());
         // SAFETY: the library created the request, and no other caller tests it now; the other
@@ -107,25 +103,20 @@ impl Wire for MpiWire {
         if code == 0 && over == 0 {
             return Ok(None);
         }
-        let was_canceled = self.forget_canceled(op.0);
+        let was_canceled = {
+            let mut canceled = self.canceled.lock();
+            let at = canceled.iter().position(|known| *known == op.0);
+            at.map(|at| canceled.swap_remove(at)).is_some()
+        };
         let done = self.reader.done(self.mpi, &status);
         if code != 0 {
             let error = self.mpi.failure("MPI_Test", code);
             *self.failure.lock() = Some(error.text().to_owned());
             return Ok(Some(Completion { status: error.status(), ..done }));
         }
-        let mut canceled = 0;
-        if was_canceled {
-            // SAFETY: `status` is the status of a completed request.
-            let code =
-                unsafe { (self.mpi.call.MPI_Test_cancelled)(&raw const status, &raw mut canceled) };
-            self.mpi.check("MPI_Test_cancelled", code)?;
-        }
-        Ok(Some(if canceled == 0 {
-            done
-        } else {
-            Completion { status: DTL_ERROR_CANCELED, ..done }
-        }))
+        let is_canceled = was_canceled && message::is_canceled(self.mpi, &status)?;
+        let status = if is_canceled { DTL_ERROR_CANCELED } else { done.status };
+        Ok(Some(Completion { status, ..done }))
     }
 
     fn can_cancel(&self) -> bool {
@@ -152,20 +143,6 @@ impl Wire for MpiWire {
 
     fn close(&mut self) -> Result<()> {
         self.mpi.free_soon(PendingFree::Comm(self.comm))
-    }
-}
-
-impl MpiWire {
-    /// Removes a completed request from the list of canceled receives; returns true if found.
-    fn forget_canceled(&self, request: Handle) -> bool {
-        let mut canceled = self.canceled.lock();
-        match canceled.iter().position(|known| *known == request) {
-            Some(at) => {
-                canceled.swap_remove(at);
-                true
-            }
-            None => false,
-        }
     }
 }
 

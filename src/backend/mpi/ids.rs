@@ -17,7 +17,7 @@ pub(super) fn id_of(request: Handle, is_send: bool) -> OpId {
 /// Encodes a persistent operation in a word and passes the ownership of its record to that word;
 /// [`kept`] finds the record until [`end`] reclaims it.
 pub(super) fn lend(kept: Box<PersistentRequest>) -> OpId {
-    let is_send = kept.is_send();
+    let is_send = kept.is_send;
     OpId(id_of(Box::into_raw(kept).expose_provenance() as u64, is_send).0 | KEPT)
 }
 
@@ -25,7 +25,7 @@ pub(super) fn lend(kept: Box<PersistentRequest>) -> OpId {
 pub(super) fn request_of(op: OpId) -> (Handle, bool) {
     match kept(op) {
         None => plain(op),
-        Some(kept) => (kept.request(), kept.is_send()),
+        Some(kept) => (kept.request(), kept.is_send),
     }
 }
 

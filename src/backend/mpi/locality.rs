@@ -4,10 +4,11 @@
 //! The placement is determined once, when the communicator is opened; collective.
 
 use super::comm::free;
+use super::library::abi::Int;
 use super::library::functions::Handle;
 use super::library::mpi_library::Mpi;
 use crate::abi::word::DTL_OP_BOR;
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use crate::sys::os::process;
 use std::ffi::c_int;
 
@@ -27,7 +28,7 @@ impl Node {
     /// Determines the placement of a communicator's `size` ranks. Requires an `MpiGuard`.
     pub(super) fn of(mpi: &Mpi, comm: Handle, rank: c_int, size: c_int) -> Result<Self> {
         let mut here = 0;
-        let (kind, info) = (mpi.k.comm_type_shared, mpi.k.info_null);
+        let (kind, info) = (mpi.abi.int(Int::CommTypeShared), mpi.k.info_null);
         // SAFETY: a communicator of the library, MPI's own constants, and a writable local.
         let code = unsafe { (mpi.call.MPI_Comm_split_type)(comm, kind, rank, info, &raw mut here) };
         mpi.check("MPI_Comm_split_type", code)?;
@@ -53,9 +54,8 @@ fn count(mpi: &Mpi, here: Handle) -> Result<(c_int, u32)> {
             *byte |= 1 << (processor % 8);
         }
     }
-    let Some(or) = mpi.k.op(DTL_OP_BOR) else {
-        return fail!(DTL_ERROR_INTERNAL, "MPI without MPI_BOR");
-    };
+    let or = mpi.k.op(DTL_OP_BOR);
+    let or = or.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "MPI without MPI_BOR"))?;
     let (at, in_place, byte) = (bits.as_mut_ptr().cast(), mpi.k.in_place.ptr(), mpi.k.byte);
     // SAFETY: `bits` is a local of `BYTES` bytes, reduced in place.
     let code = unsafe { (mpi.call.MPI_Allreduce)(in_place, at, BYTES as c_int, byte, or, here) };

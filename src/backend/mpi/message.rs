@@ -1,6 +1,7 @@
 //! Messages of any size over MPI, also where only functions with `int` counts exist; tag limits and
 //! support for device memory.
 
+use super::library::abi::Int;
 use super::library::functions::{Count, Handle, Status};
 use super::library::mpi_library::Mpi;
 use crate::error::{Result, fail};
@@ -12,67 +13,51 @@ use std::ptr::null_mut;
 /// Maximum number of bytes that MPI's `int` counts can hold.
 pub(super) const LARGE: usize = c_int::MAX as usize;
 
+/// Envelope of a message: its other rank, its tag and its communicator, as MPI takes them.
+#[derive(Clone, Copy)]
+pub(super) struct Envelope {
+    pub(super) peer: c_int,
+    pub(super) tag: c_int,
+    pub(super) comm: Handle,
+}
+
 /// Sends a region of at most `LARGE` bytes. Requires an `MpiGuard`.
-pub(super) fn send(
-    mpi: &Mpi,
-    comm: Handle,
-    data: Region,
-    dest: c_int,
-    tag: c_int,
-    mode: SendMode,
-) -> Result<()> {
+pub(super) fn send(mpi: &Mpi, to: Envelope, data: Region, mode: SendMode) -> Result<()> {
+    let Envelope { peer, tag, comm } = to;
     let (at, count) = (data.addr().ptr().cast_const(), data.len() as c_int);
     let send = if mode == SendMode::Synchronous { mpi.call.MPI_Ssend } else { mpi.call.MPI_Send };
     // SAFETY: the region is valid during the call; its length fits, by this function's contract.
-    let code = unsafe { send(at, count, mpi.byte, dest, tag, comm) };
+    let code = unsafe { send(at, count, mpi.byte, peer, tag, comm) };
     mpi.check("MPI_Send", code)
 }
 
 /// Receives at most `LARGE` bytes; returns MPI's error code. Requires an `MpiGuard`.
-pub(super) fn recv(
-    mpi: &Mpi,
-    comm: Handle,
-    data: Region,
-    source: c_int,
-    tag: c_int,
-    status: &mut Status,
-) -> c_int {
+pub(super) fn recv(mpi: &Mpi, from: Envelope, data: Region, status: &mut Status) -> c_int {
+    let Envelope { peer, tag, comm } = from;
     let (at, count) = (data.addr().ptr(), data.len() as c_int);
     // SAFETY: the region is valid during the call; its length fits, by this function's contract.
-    unsafe { (mpi.call.MPI_Recv)(at, count, mpi.byte, source, tag, comm, status) }
+    unsafe { (mpi.call.MPI_Recv)(at, count, mpi.byte, peer, tag, comm, status) }
 }
 
 /// Starts a send. `data` must stay valid until it completes. Requires an `MpiGuard`.
-pub(super) fn start_send(
-    mpi: &Mpi,
-    comm: Handle,
-    data: Region,
-    dest: c_int,
-    tag: c_int,
-    mode: SendMode,
-) -> Result<Handle> {
+pub(super) fn start_send(mpi: &Mpi, to: Envelope, data: Region, mode: SendMode) -> Result<Handle> {
     if data.len() > LARGE {
-        return start_large_send(mpi, comm, data, dest, tag, mode);
+        return start_large_send(mpi, to, data, mode);
     }
+    let Envelope { peer, tag, comm } = to;
     let (at, count, mut request) = (data.addr().ptr().cast_const(), data.len() as c_int, 0);
     let start = match mode {
         SendMode::Synchronous => mpi.call.MPI_Issend,
         SendMode::Standard | SendMode::Notice => mpi.call.MPI_Isend,
     };
     // SAFETY: the region stays valid until the request completes, by this function's contract.
-    let code = unsafe { start(at, count, mpi.byte, dest, tag, comm, &raw mut request) };
+    let code = unsafe { start(at, count, mpi.byte, peer, tag, comm, &raw mut request) };
     mpi.check("MPI_Isend", code).map(|()| request)
 }
 
 #[cold]
-fn start_large_send(
-    mpi: &Mpi,
-    comm: Handle,
-    data: Region,
-    dest: c_int,
-    tag: c_int,
-    mode: SendMode,
-) -> Result<Handle> {
+fn start_large_send(mpi: &Mpi, to: Envelope, data: Region, mode: SendMode) -> Result<Handle> {
+    let Envelope { peer, tag, comm } = to;
     let (at, mut request) = (data.addr().ptr().cast_const(), 0);
     let (start, start_large) = match mode {
         SendMode::Synchronous => (mpi.call.MPI_Issend, mpi.call.MPI_Issend_c),
@@ -81,57 +66,46 @@ fn start_large_send(
     if let Some(start) = start_large {
         // SAFETY: the region stays valid until the request completes, per `start_send`.
         let code = unsafe {
-            start(at, data.len() as Count, mpi.k.byte, dest, tag, comm, &raw mut request)
+            start(at, data.len() as Count, mpi.k.byte, peer, tag, comm, &raw mut request)
         };
         return mpi.check("MPI_Isend_c", code).map(|()| request);
     }
-    let bytes = TypedCount::of(mpi, data.len())?;
+    let (count, datatype) = typed_count(mpi, data.len())?;
     // SAFETY: the region stays valid until the request completes, per `start_send`.
-    let code = unsafe { start(at, bytes.count, bytes.datatype, dest, tag, comm, &raw mut request) };
-    bytes.release(mpi)?;
+    let code = unsafe { start(at, count, datatype, peer, tag, comm, &raw mut request) };
+    release(mpi, datatype)?;
     mpi.check("MPI_Isend", code).map(|()| request)
 }
 
 /// Starts a receive. `data` must stay valid until it completes. Requires an `MpiGuard`.
-pub(super) fn start_recv(
-    mpi: &Mpi,
-    comm: Handle,
-    data: Region,
-    source: c_int,
-    tag: c_int,
-) -> Result<Handle> {
+pub(super) fn start_recv(mpi: &Mpi, from: Envelope, data: Region) -> Result<Handle> {
     if data.len() > LARGE {
-        return start_large_recv(mpi, comm, data, source, tag);
+        return start_large_recv(mpi, from, data);
     }
+    let Envelope { peer, tag, comm } = from;
     let (at, count, mut request) = (data.addr().ptr(), data.len() as c_int, 0);
     // SAFETY: the region stays valid until the request completes, by this function's contract.
     let code =
-        unsafe { (mpi.call.MPI_Irecv)(at, count, mpi.byte, source, tag, comm, &raw mut request) };
+        unsafe { (mpi.call.MPI_Irecv)(at, count, mpi.byte, peer, tag, comm, &raw mut request) };
     mpi.check("MPI_Irecv", code)?;
     Ok(request)
 }
 
 #[cold]
-fn start_large_recv(
-    mpi: &Mpi,
-    comm: Handle,
-    data: Region,
-    source: c_int,
-    tag: c_int,
-) -> Result<Handle> {
+fn start_large_recv(mpi: &Mpi, from: Envelope, data: Region) -> Result<Handle> {
+    let Envelope { peer, tag, comm } = from;
     let (at, mut request) = (data.addr().ptr(), 0);
     if let Some(start) = mpi.call.MPI_Irecv_c {
         let count = data.len() as Count;
         // SAFETY: the region stays valid until the request completes, per `start_recv`.
-        let code = unsafe { start(at, count, mpi.byte, source, tag, comm, &raw mut request) };
+        let code = unsafe { start(at, count, mpi.byte, peer, tag, comm, &raw mut request) };
         return mpi.check("MPI_Irecv_c", code).map(|()| request);
     }
-    let bytes = TypedCount::of(mpi, data.len())?;
+    let (count, datatype) = typed_count(mpi, data.len())?;
     // SAFETY: the region stays valid until the request completes, per `start_recv`.
-    let code = unsafe {
-        (mpi.call.MPI_Irecv)(at, bytes.count, bytes.datatype, source, tag, comm, &raw mut request)
-    };
-    bytes.release(mpi)?;
+    let code =
+        unsafe { (mpi.call.MPI_Irecv)(at, count, datatype, peer, tag, comm, &raw mut request) };
+    release(mpi, datatype)?;
     mpi.check("MPI_Irecv", code).map(|()| request)
 }
 
@@ -152,8 +126,9 @@ pub(super) fn wait(mpi: &Mpi, mut request: Handle) -> Result<()> {
 /// completed here, so that the request stays valid; the caller completes it. Requires an
 /// `MpiGuard`.
 pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Option<Handle>> {
-    let recv = || start_recv(mpi, comm, Region::EMPTY, rank, 0);
-    let send = || start_send(mpi, comm, Region::EMPTY, rank, 0, SendMode::Standard);
+    let own = Envelope { peer: rank, tag: 0, comm };
+    let recv = || start_recv(mpi, own, Region::EMPTY);
+    let send = || start_send(mpi, own, Region::EMPTY, SendMode::Standard);
     let received = [recv()?, recv()?];
     let [kept, other] = [send()?, send()?];
     received.into_iter().chain([other]).try_for_each(|request| wait(mpi, request))?;
@@ -161,6 +136,35 @@ pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Optio
         return Ok(Some(kept));
     }
     wait(mpi, kept).map(|()| None)
+}
+
+/// Looks for a message and writes its status; returns false if there is none. Requires an
+/// `MpiGuard`.
+pub(super) fn probe(mpi: &Mpi, from: Envelope, status: &mut Status) -> Result<bool> {
+    let (Envelope { peer, tag, comm }, mut found) = (from, 0);
+    // SAFETY: the library uses this communicator; the other arguments are writable.
+    let code = unsafe { (mpi.call.MPI_Iprobe)(peer, tag, comm, &raw mut found, status) };
+    mpi.check("MPI_Iprobe", code).map(|()| found != 0)
+}
+
+/// Takes a message out of MPI's queue and writes its status; returns `None` if there is no message.
+/// Requires an `MpiGuard`.
+pub(super) fn take(mpi: &Mpi, from: Envelope, status: &mut Status) -> Result<Option<Handle>> {
+    let Envelope { peer, tag, comm } = from;
+    let (mut found, mut message) = (0, 0);
+    // SAFETY: the library uses this communicator; the other arguments are writable.
+    let code = unsafe {
+        (mpi.call.MPI_Improbe)(peer, tag, comm, &raw mut found, &raw mut message, status)
+    };
+    mpi.check("MPI_Improbe", code).map(|()| (found != 0).then_some(message))
+}
+
+/// Returns true if a completed operation, with status `status`, was canceled.
+pub(super) fn is_canceled(mpi: &Mpi, status: &Status) -> Result<bool> {
+    let mut canceled = 0;
+    // SAFETY: `status` is the status of a completed request; `canceled` is a writable local.
+    let code = unsafe { (mpi.call.MPI_Test_cancelled)(status, &raw mut canceled) };
+    mpi.check("MPI_Test_cancelled", code).map(|()| canceled != 0)
 }
 
 /// Starts the receive of a matched message. `data` must stay valid until the request completes.
@@ -172,35 +176,26 @@ pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Res
             unsafe { start(at, data.len() as Count, byte, &raw mut message, &raw mut request) };
         return mpi.check("MPI_Imrecv_c", code).map(|()| request);
     }
-    let bytes = TypedCount::of(mpi, data.len())?;
+    let (count, datatype) = typed_count(mpi, data.len())?;
     // SAFETY: a matched message is received once; the region stays valid.
-    let code = unsafe {
-        (mpi.call.MPI_Imrecv)(at, bytes.count, bytes.datatype, &raw mut message, &raw mut request)
-    };
-    bytes.release(mpi)?;
+    let code =
+        unsafe { (mpi.call.MPI_Imrecv)(at, count, datatype, &raw mut message, &raw mut request) };
+    release(mpi, datatype)?;
     mpi.check("MPI_Imrecv", code).map(|()| request)
 }
 
-/// Number of bytes, expressed as a count of a datatype.
-pub(super) struct TypedCount {
-    pub(super) count: c_int,
-    pub(super) datatype: Handle,
-    is_made: bool,
+/// Expresses `len` bytes as a count of a datatype: MPI_BYTE, or one that is created. Requires an
+/// `MpiGuard`.
+pub(super) fn typed_count(mpi: &Mpi, len: usize) -> Result<(c_int, Handle)> {
+    match c_int::try_from(len) {
+        Ok(count) => Ok((count, mpi.k.byte)),
+        Err(_) => Ok((1, make_bytes(mpi, len)?)),
+    }
 }
 
-impl TypedCount {
-    /// Expresses `len` bytes as a count. Requires an `MpiGuard`.
-    pub(super) fn of(mpi: &Mpi, len: usize) -> Result<Self> {
-        match c_int::try_from(len) {
-            Ok(count) => Ok(TypedCount { count, datatype: mpi.k.byte, is_made: false }),
-            Err(_) => Ok(TypedCount { count: 1, datatype: make_bytes(mpi, len)?, is_made: true }),
-        }
-    }
-
-    /// Frees a created datatype; operations started with the datatype are not affected.
-    pub(super) fn release(self, mpi: &Mpi) -> Result<()> {
-        if self.is_made { free(mpi, self.datatype) } else { Ok(()) }
-    }
+/// Frees a datatype unless it is MPI_BYTE; operations started with the datatype are not affected.
+pub(super) fn release(mpi: &Mpi, datatype: Handle) -> Result<()> {
+    if datatype == mpi.k.byte { Ok(()) } else { free(mpi, datatype) }
 }
 
 /// Frees a datatype of the library.
@@ -235,7 +230,7 @@ fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     };
     let block = make_unit(mpi, BLOCK as c_int)?;
     let (counts, places) = ([blocks, rest], [0, (len - len % BLOCK) as isize]);
-    let (types, mut whole) = (mpi.k.pair(block, mpi.k.byte), 0);
+    let (types, mut whole) = (mpi.abi.pair(block, mpi.k.byte), 0);
     // SAFETY: each of the three arrays has two elements and is read during the call.
     let code = unsafe {
         (mpi.call.MPI_Type_create_struct)(
@@ -264,7 +259,7 @@ pub(super) fn tag_limit(mpi: &Mpi) -> Result<c_int> {
     let at = (&raw mut value).cast();
     // SAFETY: the attribute's value is written to a writable local.
     let code = unsafe {
-        (mpi.call.MPI_Comm_get_attr)(mpi.k.comm_world, mpi.k.tag_ub, at, &raw mut is_set)
+        (mpi.call.MPI_Comm_get_attr)(mpi.k.comm_world, mpi.abi.int(Int::TagUb), at, &raw mut is_set)
     };
     mpi.check("MPI_Comm_get_attr", code)?;
     if is_set == 0 || value.is_null() {

@@ -9,28 +9,12 @@ use crate::sys::{
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// Arguments that MPI reads until a collective completes.
-#[derive(Default)]
-pub(crate) struct RetainedArgs(Vec<Item>);
-
+/// Argument that MPI reads until a collective completes. The memory that it owns does not move.
 #[allow(dead_code, reason = "read by MPI only")]
-pub(crate) enum Item {
+pub(crate) enum RetainedArg {
     List(Vec<c_int>),
     Counts(Vec<Count>),
-    Places(Vec<isize>),
     Data(Scratch),
-}
-
-impl RetainedArgs {
-    /// Returns true if no argument is retained.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Retains an argument; the memory that `item` owns does not move.
-    pub(crate) fn push(&mut self, item: Item) {
-        self.0.push(item);
-    }
 }
 
 /// Side state of an operation.
@@ -41,7 +25,7 @@ pub(super) enum OpExtra {
     Roomy { room: Scratch, into: Region },
     /// A collective whose argument lists MPI reads until it completes.
     #[allow(dead_code, reason = "kept until the collective is over, and read by MPI only")]
-    Keeps(RetainedArgs),
+    Keeps(Vec<RetainedArg>),
 }
 
 /// Side states of a transport's operations, by request. The list is empty in most programs, and

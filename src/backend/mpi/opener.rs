@@ -1,7 +1,7 @@
 //! The backend "mpi": its probe, and the opening of transports.
 
 use super::library::functions::Handle;
-use super::library::mpi_library::{self, Hold, Mpi, PendingFree, ThreadLevel};
+use super::library::mpi_library::{self, Hold, Mpi, PendingFree};
 use super::transport::MpiTransport;
 use super::{comm, comm_import, framed, stale_messages};
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE};
@@ -62,7 +62,7 @@ fn connect(mpi: &'static Mpi, comm: Handle, args: &OpenArgs) -> Result<Box<dyn T
     let copy = comm::duplicate(mpi, comm)?;
     // With MPI_THREAD_SERIALIZED a thread must not block inside MPI while other ranks wait for
     // another thread of this rank.
-    let own = args.own_algorithms || mpi.level() == ThreadLevel::Serialized;
+    let own = args.own_algorithms || mpi.is_serialized();
     if !comm::or_free(mpi, &[copy], comm::agree(mpi, copy, own))? {
         let user = if is_borrowed { Ok(comm) } else { comm::duplicate(mpi, copy) };
         let user = comm::or_free(mpi, &[copy], user)?;

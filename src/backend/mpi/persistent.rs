@@ -9,9 +9,10 @@
 use super::ids;
 use super::library::functions::{Count, Handle};
 use super::library::mpi_library::{Mpi, PendingFree};
-use super::message::LARGE;
+use super::message::{Envelope, LARGE};
+use super::transport::MpiTransport;
 use crate::error::Result;
-use crate::runtime::component::OpId;
+use crate::runtime::component::{OpId, PersistentOps, Selector};
 use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,20 +22,14 @@ pub(super) struct PersistentRequest {
     /// MPI's request, or MPI_REQUEST_NULL if none exists now. One thread at a time uses this record
     /// (the runtime's request has a lock), so relaxed loads and stores are sufficient.
     request: AtomicU64,
-    is_send: bool,
+    pub(super) is_send: bool,
     data: Region,
-    peer: c_int,
-    tag: c_int,
-    comm: Handle,
+    envelope: Envelope,
 }
 
 impl PersistentRequest {
     pub(super) fn request(&self) -> Handle {
         self.request.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn is_send(&self) -> bool {
-        self.is_send
     }
 
     /// Records that the operation has failed and that MPI's request does not exist any more.
@@ -45,7 +40,7 @@ impl PersistentRequest {
     /// Creates MPI's request. Requires an `MpiGuard`.
     fn make(&self, mpi: &Mpi) -> Result<()> {
         let (at, len, byte, mut request) = (self.data.addr().ptr(), self.data.len(), mpi.k.byte, 0);
-        let (peer, tag, comm, call) = (self.peer, self.tag, self.comm, &mpi.call);
+        let (Envelope { peer, tag, comm }, call) = (self.envelope, &mpi.call);
         let large = len > LARGE;
         let code = match (self.is_send, call.MPI_Send_init_c, call.MPI_Recv_init_c) {
             // SAFETY: the region stays valid until the operation is freed, per `Transport`.
@@ -87,42 +82,49 @@ fn fits(mpi: &Mpi, data: Region) -> bool {
         || (mpi.call.MPI_Send_init_c.is_some() && mpi.call.MPI_Recv_init_c.is_some())
 }
 
-/// Creates a persistent send or receive; returns `None` if MPI cannot count its bytes. `place`: the
-/// peer, the tag and the communicator.
-pub(super) fn make(
+/// Creates a persistent send or receive; returns `None` if MPI cannot count its bytes.
+fn make(
     mpi: &Mpi,
     is_send: bool,
     data: Region,
-    place: Result<(c_int, c_int, Handle)>,
+    envelope: Result<Envelope>,
 ) -> Option<Result<OpId>> {
     fits(mpi, data).then(|| {
-        let (peer, tag, comm) = place?;
-        let request = AtomicU64::new(0);
-        let kept = PersistentRequest { request, is_send, data, peer, tag, comm };
+        let (request, envelope) = (AtomicU64::new(0), envelope?);
+        let kept = PersistentRequest { request, is_send, data, envelope };
         let _turn = mpi.enter()?;
         kept.make(mpi).map(|()| ids::lend(Box::new(kept)))
     })
 }
 
-/// Starts an inactive persistent request.
-pub(super) fn start(mpi: &Mpi, op: OpId) -> Result<()> {
-    let _turn = mpi.enter()?;
-    let Some(kept) = ids::kept(op) else { return Ok(()) };
-    if kept.request() == mpi.k.request_null {
-        kept.make(mpi)?;
+impl PersistentOps for MpiTransport {
+    fn make_send(&self, data: Region, dest: i32, word: u64) -> Option<Result<OpId>> {
+        make(self.mpi, true, data, self.envelope(dest, word))
     }
-    let mut request = kept.request();
-    // SAFETY: the library created the persistent request, which is not active.
-    let code = unsafe { (mpi.call.MPI_Start)(&raw mut request) };
-    mpi.check("MPI_Start", code)
-}
 
-/// Frees a persistent request.
-pub(super) fn end(mpi: &Mpi, op: OpId) -> Result<()> {
-    let request = ids::end(op).map_or(mpi.k.request_null, |kept| kept.request());
-    if request == mpi.k.request_null {
-        Ok(())
-    } else {
-        mpi.free_soon(PendingFree::Request(request))
+    fn make_recv(&self, data: Region, select: Selector) -> Option<Result<OpId>> {
+        make(self.mpi, false, data, self.wanted(select))
+    }
+
+    fn start(&self, op: OpId) -> Result<()> {
+        let (mpi, _turn) = (self.mpi, self.mpi.enter()?);
+        let Some(kept) = ids::kept(op) else { return Ok(()) };
+        if kept.request() == mpi.k.request_null {
+            kept.make(mpi)?;
+        }
+        let mut request = kept.request();
+        // SAFETY: the library created the persistent request, which is not active.
+        let code = unsafe { (mpi.call.MPI_Start)(&raw mut request) };
+        mpi.check("MPI_Start", code)
+    }
+
+    fn end(&self, op: OpId) -> Result<()> {
+        let mpi = self.mpi;
+        let request = ids::end(op).map_or(mpi.k.request_null, |kept| kept.request());
+        if request == mpi.k.request_null {
+            Ok(())
+        } else {
+            mpi.free_soon(PendingFree::Request(request))
+        }
     }
 }

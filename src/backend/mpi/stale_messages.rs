@@ -12,7 +12,7 @@
 
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::Mpi;
-use super::message;
+use super::message::{self, Envelope};
 use super::status::Reader;
 use crate::error::{Result, failure};
 use crate::sys::memory::buf::Scratch;
@@ -45,16 +45,9 @@ fn meet(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
 /// Receives and discards one message; returns false if there is none. The message is received
 /// completely, because a communicator with sends in flight is not destroyed.
 fn receive_any(mpi: &Mpi, comm: Handle) -> Result<bool> {
-    let (mut found, mut message, mut status) = (0, 0, Status::new());
-    let (source, tag) = (mpi.k.any_source, mpi.k.any_tag);
-    // SAFETY: the library owns the communicator; the other arguments are writable locals.
-    let code = unsafe {
-        (mpi.call.MPI_Improbe)(source, tag, comm, &raw mut found, &raw mut message, &raw mut status)
-    };
-    mpi.check("MPI_Improbe", code)?;
-    if found == 0 {
-        return Ok(false);
-    }
+    let from = Envelope { peer: mpi.k.any_source, tag: mpi.k.any_tag, comm };
+    let mut status = Status::new();
+    let Some(message) = message::take(mpi, from, &mut status)? else { return Ok(false) };
     let size = Reader::of(mpi).done(mpi, &status).size;
     let room = usize::try_from(size).ok().and_then(Scratch::new).ok_or_else(|| {
         failure!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes for a message that nobody received")

@@ -23,7 +23,7 @@ impl Reader {
     /// Determines the offsets for this MPI. Requires an `MpiGuard`.
     pub(super) fn of(mpi: &Mpi) -> Reader {
         let place = |offset: usize| u8::try_from(offset).unwrap_or(u8::MAX);
-        let (source, tag) = (place(mpi.k.status_source), place(mpi.k.status_tag));
+        let (source, tag) = (place(mpi.abi.status_source), place(mpi.abi.status_tag));
         Reader { counter: Counter::of(mpi), source, tag }
     }
 
@@ -86,17 +86,15 @@ fn written(mpi: &Mpi, size: i64, counter: Counter) -> bool {
     let Some(set) = set else { return false };
     let mut status = Status::new();
     // SAFETY: the status is a local, and the datatype is MPI's.
-    let completion = unsafe { set(&raw mut status, mpi.k.byte, size) };
-    completion == 0 && Ok(counter.size(mpi, &status)) == u64::try_from(size)
+    let code = unsafe { set(&raw mut status, mpi.k.byte, size) };
+    code == 0 && Ok(counter.size(mpi, &status)) == u64::try_from(size)
 }
 
 fn ask(mpi: &Mpi, status: &Status) -> u64 {
-    let (mut count, call) = (0, &mpi.call);
-    let ask = call.MPI_Get_elements_c.or(call.MPI_Get_elements_x);
-    let completion = match ask {
-        // SAFETY: MPI has filled in the status; `count` is a writable number.
-        Some(ask) => unsafe { ask(status, mpi.k.byte, &raw mut count) },
-        None => return 0,
-    };
-    if completion == 0 { u64::try_from(count).unwrap_or(0) } else { 0 }
+    let ask = mpi.call.MPI_Get_elements_c.or(mpi.call.MPI_Get_elements_x);
+    let Some(ask) = ask else { return 0 };
+    let mut count = 0;
+    // SAFETY: MPI has filled in the status; `count` is a writable number.
+    let code = unsafe { ask(status, mpi.k.byte, &raw mut count) };
+    if code == 0 { u64::try_from(count).unwrap_or(0) } else { 0 }
 }

@@ -14,18 +14,18 @@ use super::ids::{id_of, request_of};
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, PendingFree};
 use super::locality::Node;
-use super::message::{self, LARGE, tag_limit};
+use super::message::{self, Envelope, LARGE, tag_limit};
 use super::op_extras::{OpExtra, OpExtras};
 use super::status::Reader;
-use super::{completion, persistent, stale_messages, window};
+use super::{stale_messages, window};
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Completion, Diagnostics, ForeignTest, Groups, Matched, OpId, PersistentOps, Properties,
-    RecvMode, Rma, Selector, SendMode, ThreadCheck, Transport, Window, WindowPart,
+    Completion, Groups, Matched, OpId, Properties, RecvMode, Selector, SendMode, ThreadCheck,
+    Transport,
 };
 use crate::sys::{
-    compute::callback::{ForeignTester, TestOutputs},
+    compute::callback::ForeignTester,
     memory::buf::{Region, Scratch},
     sync::lock::Mutex,
 };
@@ -115,24 +115,28 @@ impl MpiTransport {
         })
     }
 
-    /// Returns the MPI communicator and the tag for a match word.
-    pub(super) fn place(&self, word: u64) -> Result<(Handle, c_int)> {
+    /// Returns the envelope of a message of match word `word` to or from `peer`.
+    pub(super) fn envelope(&self, peer: c_int, word: u64) -> Result<Envelope> {
         let tag = (word & DTL_TAG_MAX as u64) as c_int;
         // Mask of the bits that every supported tag has.
         let mask = || (1 << (31 - self.tag_limit.saturating_add(1).leading_zeros())) - 1;
-        match word >> 28 & 0xF {
-            USER if tag <= self.tag_limit => Ok((self.user, tag)),
-            USER => fail!(
+        let class = word >> 28 & 0xF;
+        if class == USER && tag > self.tag_limit {
+            return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "tag {tag}: this MPI ({}) takes tags up to {}",
                 self.mpi.version,
                 self.tag_limit
-            ),
-            // The three kinds of library messages have odd tags, tag 0, and tags 2 modulo 4.
-            COLLECTIVE => Ok((self.inner, (tag & mask() >> 1) << 1 | 1)),
-            SERVICE => Ok((self.inner, 0)),
-            _ => Ok((self.inner, (tag & mask() >> 2) << 2 | 2)),
+            );
         }
+        let (tag, comm) = match class {
+            USER => (tag, self.user),
+            // The three kinds of library messages have odd tags, tag 0, and tags 2 modulo 4.
+            COLLECTIVE => ((tag & mask() >> 1) << 1 | 1, self.inner),
+            SERVICE => (0, self.inner),
+            _ => ((tag & mask() >> 2) << 2 | 2, self.inner),
+        };
+        Ok(Envelope { peer, tag, comm })
     }
 
     /// Returns true if a message is passed to MPI directly, with its match word as tag: a message
@@ -143,13 +147,15 @@ impl MpiTransport {
         word as u32 <= self.user_limit && data.len() <= LARGE && self.mpi.is_multiple()
     }
 
-    /// Returns the source, tag and communicator of an MPI receive for `select`.
-    pub(super) fn wanted(&self, select: Selector) -> Result<(c_int, c_int, Handle)> {
+    /// Returns the envelope of an MPI receive for `select`.
+    pub(super) fn wanted(&self, select: Selector) -> Result<Envelope> {
         let Selector { source, match_bits: word, ignore } = select;
-        let (comm, tag) = self.place(word)?;
-        let any_tag = ignore != 0 && word >> 28 & 0xF == USER;
-        let source = if source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { source };
-        Ok((source, if any_tag { self.mpi.k.any_tag } else { tag }, comm))
+        let peer = if source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { source };
+        let mut envelope = self.envelope(peer, word)?;
+        if ignore != 0 && word >> 28 & 0xF == USER {
+            envelope.tag = self.mpi.k.any_tag;
+        }
+        Ok(envelope)
     }
 
     /// Opens a separate transport for the listed ranks.
@@ -206,9 +212,9 @@ impl MpiTransport {
         mode: SendMode,
         may_block: bool,
     ) -> Result<OpId> {
-        let place = self.place(word)?;
+        let to = self.envelope(dest, word)?;
         let _turn = self.mpi.enter()?;
-        self.send_on(place, data, dest, mode, may_block)
+        self.send_on(to, data, mode, may_block)
     }
 
     #[cold]
@@ -221,18 +227,11 @@ impl MpiTransport {
 
     /// Sends a message on a communicator. Requires an `MpiGuard`.
     #[inline(always)] // row: mpi_message_8
-    fn send_on(
-        &self,
-        (comm, tag): (Handle, c_int),
-        data: Region,
-        dest: i32,
-        mode: SendMode,
-        may_block: bool,
-    ) -> Result<OpId> {
+    fn send_on(&self, to: Envelope, data: Region, mode: SendMode, may_block: bool) -> Result<OpId> {
         if data.len() <= LARGE && may_block {
-            return message::send(self.mpi, comm, data, dest, tag, mode).map(|()| OpId::COMPLETED);
+            return message::send(self.mpi, to, data, mode).map(|()| OpId::COMPLETED);
         }
-        let request = message::start_send(self.mpi, comm, data, dest, tag, mode)?;
+        let request = message::start_send(self.mpi, to, data, mode)?;
         if request == self.over_at_once {
             return message::wait(self.mpi, request).map(|()| OpId::COMPLETED);
         }
@@ -241,16 +240,11 @@ impl MpiTransport {
 
     /// Posts a receive, or receives directly if `mode` blocks. Requires an `MpiGuard`.
     #[inline(always)] // row: mpi_message_8
-    fn recv_on(
-        &self,
-        (source, tag, comm): (c_int, c_int, Handle),
-        data: Region,
-        mode: RecvMode<'_>,
-    ) -> Result<OpId> {
+    fn recv_on(&self, from: Envelope, data: Region, mode: RecvMode<'_>) -> Result<OpId> {
         match mode {
             RecvMode::Block(completion) if data.len() <= LARGE => {
                 let mut status = Status::new();
-                match message::recv(self.mpi, comm, data, source, tag, &mut status) {
+                match message::recv(self.mpi, from, data, &mut status) {
                     0 if completion.is_unasked() => {}
                     0 => self.reader.tell(self.mpi, &status, completion),
                     code => *completion = self.failed("MPI_Recv", code, &status),
@@ -258,7 +252,7 @@ impl MpiTransport {
                 Ok(OpId::COMPLETED)
             }
             _ => {
-                let request = message::start_recv(self.mpi, comm, data, source, tag)?;
+                let request = message::start_recv(self.mpi, from, data)?;
                 Ok(id_of(request, false))
             }
         }
@@ -270,7 +264,7 @@ fn properties(mpi: &Mpi, (rank, size): (c_int, c_int), node: Node) -> Properties
     let takes_cuda = message::takes_cuda(mpi);
     let device = if takes_cuda { "; takes memory of CUDA's devices" } else { "" };
     let description =
-        format!("{}; MPI's own messages and collectives; {}{device}", mpi.name, mpi.level().text());
+        format!("{}; MPI's own messages and collectives; {}{device}", mpi.name, mpi.level());
     Properties {
         needs_progress: false,
         // Below MPI_THREAD_MULTIPLE, calls of the program and of the library could overlap.
@@ -309,7 +303,8 @@ impl Transport for MpiTransport {
         may_block: bool,
     ) -> Result<OpId> {
         if mode != SendMode::Synchronous && self.is_plain(data, word) {
-            return self.send_on((self.user, word as c_int), data, dest, mode, may_block);
+            let to = Envelope { peer: dest, tag: word as c_int, comm: self.user };
+            return self.send_on(to, data, mode, may_block);
         }
         self.send_checked(data, dest, word, mode, may_block)
     }
@@ -318,42 +313,25 @@ impl Transport for MpiTransport {
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId> {
         let Selector { source, match_bits: word, ignore } = select;
         if source >= 0 && ignore == 0 && self.is_plain(data, word) {
-            return self.recv_on((source, word as c_int, self.user), data, mode);
+            let from = Envelope { peer: source, tag: word as c_int, comm: self.user };
+            return self.recv_on(from, data, mode);
         }
         self.recv_checked(data, select, mode)
     }
 
     fn probe(&self, select: Selector) -> Result<Option<Completion>> {
-        let (source, tag, comm) = self.wanted(select)?;
+        let from = self.wanted(select)?;
         let _turn = self.mpi.enter()?;
-        let (mut found, mut status) = (0, Status::new());
-        // SAFETY: the transport uses this communicator; the other arguments are writable locals.
-        let code = unsafe {
-            (self.mpi.call.MPI_Iprobe)(source, tag, comm, &raw mut found, &raw mut status)
-        };
-        self.mpi.check("MPI_Iprobe", code)?;
-        Ok((found != 0).then(|| self.done(false, &status)))
+        let mut status = Status::new();
+        let is_found = message::probe(self.mpi, from, &mut status)?;
+        Ok(is_found.then(|| self.done(false, &status)))
     }
 
     fn take(&self, select: Selector) -> Result<Option<Matched>> {
-        let (source, tag, comm) = self.wanted(select)?;
+        let from = self.wanted(select)?;
         let _turn = self.mpi.enter()?;
-        let (mut found, mut message, mut status) = (0, 0, Status::new());
-        // SAFETY: the transport uses this communicator; the other arguments are writable locals.
-        let code = unsafe {
-            (self.mpi.call.MPI_Improbe)(
-                source,
-                tag,
-                comm,
-                &raw mut found,
-                &raw mut message,
-                &raw mut status,
-            )
-        };
-        self.mpi.check("MPI_Improbe", code)?;
-        if found == 0 {
-            return Ok(None);
-        }
+        let mut status = Status::new();
+        let Some(message) = message::take(self.mpi, from, &mut status)? else { return Ok(None) };
         let done = self.done(false, &status);
         self.taken.lock().push((message, done.size));
         Ok(Some(Matched { message: OpId(message), done }))
@@ -385,18 +363,9 @@ impl Transport for MpiTransport {
 
     fn progress(&self) {
         let Ok(_turn) = self.mpi.enter() else { return };
-        let (mut found, mut status) = (0, Status::new());
-        // SAFETY: the transport owns the communicator; the other arguments are writable locals. The
-        // result is ignored: the call only makes MPI progress.
-        let _moved = unsafe {
-            (self.mpi.call.MPI_Iprobe)(
-                self.mpi.k.any_source,
-                0,
-                self.inner,
-                &raw mut found,
-                &raw mut status,
-            )
-        };
+        let from = Envelope { peer: self.mpi.k.any_source, tag: 0, comm: self.inner };
+        // The result is ignored: the call only makes MPI progress.
+        let _ = message::probe(self.mpi, from, &mut Status::new());
     }
 
     fn cancel(&self, op: OpId) -> Result<()> {
@@ -427,58 +396,8 @@ impl Transport for MpiTransport {
     }
 }
 
-impl PersistentOps for MpiTransport {
-    fn make_send(&self, data: Region, dest: i32, word: u64) -> Option<Result<OpId>> {
-        let place = self.place(word).map(|(comm, tag)| (dest, tag, comm));
-        persistent::make(self.mpi, true, data, place)
-    }
-
-    fn make_recv(&self, data: Region, select: Selector) -> Option<Result<OpId>> {
-        persistent::make(self.mpi, false, data, self.wanted(select))
-    }
-
-    fn start(&self, op: OpId) -> Result<()> {
-        persistent::start(self.mpi, op)
-    }
-
-    fn end(&self, op: OpId) -> Result<()> {
-        persistent::end(self.mpi, op)
-    }
-}
-
-impl Rma for MpiTransport {
-    fn allocates(&self) -> bool {
-        true
-    }
-
-    fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
-        Ok(Box::new(window::make(self.mpi, self.user, self.rank, part)?))
-    }
-}
-
-impl ForeignTest for MpiTransport {
-    fn foreign_tester(&self) -> Arc<ForeignTester> {
-        Arc::clone(&self.asking)
-    }
-
-    #[cold]
-    fn fill_completion(&self, op: OpId, outputs: &TestOutputs, completion: &mut Completion) {
-        MpiTransport::fill_completion(self, op, outputs, completion);
-    }
-}
-
 impl ThreadCheck for MpiTransport {
     fn admit(&self) -> Result<()> {
         self.mpi.enter().map(drop)
-    }
-}
-
-impl Diagnostics for MpiTransport {
-    fn failure_text(&self) -> Option<String> {
-        completion::take_failure_text()
-    }
-
-    fn memory_text(&self) -> Option<String> {
-        None
     }
 }

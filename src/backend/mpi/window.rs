@@ -9,12 +9,14 @@
 //! the program computes, and calls block here.
 
 use super::comm;
+use super::library::abi::Int;
 use super::library::functions::{Handle, Status};
 use super::library::mpi_library::{Hold, Mpi, OVER_TEXT};
-use super::message::TypedCount;
+use super::message::{release, typed_count};
+use super::transport::MpiTransport;
 use crate::abi::word::*;
-use crate::error::{Result, fail};
-use crate::runtime::component::{FlushScope, OpId, Swap, TargetRange, Window, WindowPart};
+use crate::error::{Result, fail, failure};
+use crate::runtime::component::{FlushScope, OpId, Rma, Swap, TargetRange, Window, WindowPart};
 use crate::runtime::log;
 use crate::runtime::types::Reduction;
 use crate::sys::handles::epoch;
@@ -38,17 +40,12 @@ pub(super) fn support(mpi: &Mpi) -> std::result::Result<(), &'static str> {
     if !mpi.is_multiple() {
         return Err("MPI's windows need MPI_THREAD_MULTIPLE");
     }
-    match open_mpi_major(mpi) {
-        // Between ranks of a node MPI_Compare_and_swap of Open MPI 4.1 calls a NULL pointer
-        // (osc/rdma over btl/vader), and osc/pt2pt does not support MPI_THREAD_MULTIPLE.
-        Some(major) if major < 5 => Err("MPI's windows are used from Open MPI 5 on"),
-        _ => Ok(()),
+    // Between ranks of a node MPI_Compare_and_swap of Open MPI 4.1 calls a NULL pointer (osc/rdma
+    // over btl/vader), and osc/pt2pt does not support MPI_THREAD_MULTIPLE.
+    if mpi.is_open_mpi() && major_of(&mpi.version) < 5 {
+        return Err("MPI's windows are used from Open MPI 5 on");
     }
-}
-
-/// Returns the major version of Open MPI; returns `None` for other MPIs.
-fn open_mpi_major(mpi: &Mpi) -> Option<u32> {
-    mpi.is_open_mpi().then(|| major_of(&mpi.version))
+    Ok(())
 }
 
 fn major_of(version: &str) -> u32 {
@@ -67,7 +64,7 @@ fn is_flush_all_early(mpi: &Mpi) -> bool {
 }
 
 /// MPI window, and this rank's memory of the window.
-pub(super) struct MpiWindow {
+struct MpiWindow {
     mpi: &'static Mpi,
     win: Handle,
     memory: Region,
@@ -78,46 +75,48 @@ pub(super) struct MpiWindow {
     _hold: Hold,
 }
 
-/// Creates a window; collective over the ranks of `on`.
-pub(super) fn make(
-    mpi: &'static Mpi,
-    on: Handle,
-    rank: c_int,
-    part: WindowPart<'_>,
-) -> Result<MpiWindow> {
-    let _turn = mpi.enter()?;
-    let is_off = |memory: Region, by: usize| memory.addr().get() % by != 0;
-    let (win, memory) = match part.memory {
-        Some(memory) if comm::agree(mpi, on, is_off(memory, ALIGN_OF_GIVEN))? => {
+impl Rma for MpiTransport {
+    fn allocates(&self) -> bool {
+        true
+    }
+
+    fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
+        let &MpiTransport { mpi, user: on, rank, .. } = self;
+        let _turn = mpi.enter()?;
+        let is_off = |memory: Region, by: usize| memory.addr().get() % by != 0;
+        let (win, memory) = match part.memory {
+            Some(memory) if comm::agree(mpi, on, is_off(memory, ALIGN_OF_GIVEN))? => {
+                return fail!(
+                    DTL_ERROR_NOT_SUPPORTED,
+                    "memory for MPI's windows is to be {ALIGN_OF_GIVEN}-byte aligned, on all ranks"
+                );
+            }
+            Some(memory) => (create(mpi, on, memory)?, memory),
+            None => {
+                let size =
+                    usize::try_from(rank).ok().and_then(|rank| part.sizes.get(rank)).copied();
+                allocate(mpi, on, usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX))?
+            }
+        };
+        mpi.make_window_quiet(win)?;
+        let is_wrong = !is_unified(mpi, win)? || (part.memory.is_none() && is_off(memory, ALIGN));
+        if comm::agree(mpi, on, is_wrong)? {
+            free(mpi, win)?;
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "memory for MPI's windows is to be {ALIGN_OF_GIVEN}-byte aligned, on all ranks"
+                "this MPI's windows are not MPI_WIN_UNIFIED, or their memory is not {ALIGN}-byte \
+             aligned"
             );
         }
-        Some(memory) => (create(mpi, on, memory)?, memory),
-        None => {
-            let size = usize::try_from(rank).ok().and_then(|rank| part.sizes.get(rank)).copied();
-            allocate(mpi, on, usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX))?
+        if part.memory.is_none() {
+            memory.fill(0);
         }
-    };
-    mpi.make_window_quiet(win)?;
-    let is_wrong = !is_unified(mpi, win)? || (part.memory.is_none() && is_off(memory, ALIGN));
-    if comm::agree(mpi, on, is_wrong)? {
-        free(mpi, win)?;
-        return fail!(
-            DTL_ERROR_NOT_SUPPORTED,
-            "this MPI's windows are not MPI_WIN_UNIFIED, or their memory is not {ALIGN}-byte \
-             aligned"
-        );
+        // SAFETY: the window has just been created, and no one else locks it.
+        let code = unsafe { (mpi.call.MPI_Win_lock_all)(mpi.abi.int(Int::ModeNocheck), win) };
+        mpi.check("MPI_Win_lock_all", code)?;
+        let (ranks, flushes_each) = (part.sizes.len() as c_int, is_flush_all_early(mpi));
+        Ok(Box::new(MpiWindow { mpi, win, memory, rank, ranks, flushes_each, _hold: Hold::new() }))
     }
-    if part.memory.is_none() {
-        memory.fill(0);
-    }
-    // SAFETY: the window has just been created, and no one else locks it.
-    let code = unsafe { (mpi.call.MPI_Win_lock_all)(mpi.k.mode_nocheck, win) };
-    mpi.check("MPI_Win_lock_all", code)?;
-    let (ranks, flushes_each) = (part.sizes.len() as c_int, is_flush_all_early(mpi));
-    Ok(MpiWindow { mpi, win, memory, rank, ranks, flushes_each, _hold: Hold::new() })
 }
 
 /// Creates an MPI window over `memory`. Collective; requires an `MpiGuard`.
@@ -153,16 +152,12 @@ fn is_unified(mpi: &Mpi, win: Handle) -> Result<bool> {
     let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
     let at = (&raw mut value).cast();
     // SAFETY: the attribute's value is written to a writable local.
-    let code = unsafe { (mpi.call.MPI_Win_get_attr)(win, mpi.k.win_model, at, &raw mut is_set) };
+    let code = unsafe {
+        (mpi.call.MPI_Win_get_attr)(win, mpi.abi.int(Int::WinModel), at, &raw mut is_set)
+    };
     mpi.check("MPI_Win_get_attr", code)?;
     // SAFETY: a set attribute is the address of a number that lives as long as the window does.
-    Ok(is_set != 0 && !value.is_null() && unsafe { value.read() } == mpi.k.win_unified)
-}
-
-/// Datatype and operation of an accumulate call.
-struct Element {
-    datatype: Handle,
-    op: Handle,
+    Ok(is_set != 0 && !value.is_null() && unsafe { value.read() } == mpi.abi.int(Int::WinUnified))
 }
 
 impl MpiWindow {
@@ -171,29 +166,11 @@ impl MpiWindow {
         (spot.target == self.rank).then(|| self.memory.part(spot.offset, spot.len))
     }
 
-    fn element(&self, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Element> {
-        match (self.mpi.k.datatype(dtype), self.mpi.k.op(op)) {
-            (Some(datatype), Some(op)) => Ok(Element { datatype, op }),
-            _ => fail!(DTL_ERROR_INTERNAL, "MPI has no datatype {dtype} or operation {op}"),
-        }
-    }
-
-    fn accumulate_piece(
-        &self,
-        to: TargetRange,
-        from: Region,
-        count: c_int,
-        by: &Element,
-    ) -> Result<()> {
-        let (at, place, &Element { datatype, op }) = (from.addr().ptr(), to.offset as isize, by);
-        let (target, win) = (to.target, self.win);
-        // SAFETY: both buffers have `count` elements and are valid until the flush, per `Window`.
-        let code = unsafe {
-            (self.mpi.call.MPI_Accumulate)(
-                at, count, datatype, target, place, count, datatype, op, win,
-            )
-        };
-        self.mpi.check("MPI_Accumulate", code)
+    /// Returns MPI's datatype and operation for an accumulate call.
+    fn pair(&self, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<(Handle, Handle)> {
+        self.mpi.k.datatype(dtype).zip(self.mpi.k.op(op)).ok_or_else(|| {
+            failure!(DTL_ERROR_INTERNAL, "MPI has no datatype {dtype} or operation {op}")
+        })
     }
 
     /// Flushes one target, or all targets if `target` is `None`. Requires an `MpiGuard`.
@@ -212,32 +189,34 @@ impl MpiWindow {
         self.mpi.check("MPI_Win_flush", code)
     }
 
-    /// Fetches the previous values of elements into `result` and applies an operation. `from` may
-    /// be empty if the operation does not read it; MPI then gets the address of `result`.
-    fn fetch_piece(
+    /// Applies an operation to elements, and fetches their previous values into `result` if it is
+    /// set. `from` may be empty if the operation does not read it; MPI then gets the address of
+    /// `result`.
+    fn apply_piece(
         &self,
         to: TargetRange,
         from: Region,
-        result: Region,
-        count: c_int,
-        by: &Element,
+        result: Option<Region>,
+        n: c_int,
+        (kind, op): (Handle, Handle),
     ) -> Result<()> {
-        let (into, place, &Element { datatype, op }) =
-            (result.addr().ptr(), to.offset as isize, by);
+        let (target, place, win, call) = (to.target, to.offset as isize, self.win, &self.mpi.call);
+        let into = result.map_or(null_mut(), |result| result.addr().ptr());
         let at = if from.is_empty() { into } else { from.addr().ptr() };
-        let (target, win) = (to.target, self.win);
-        if count == 1 {
+        if result.is_none() {
+            // SAFETY: both buffers have `n` elements and are valid until the flush, per `Window`.
+            let code =
+                unsafe { (call.MPI_Accumulate)(at, n, kind, target, place, n, kind, op, win) };
+            return self.mpi.check("MPI_Accumulate", code);
+        }
+        if n == 1 {
             // SAFETY: all buffers have one element and are valid until the flush, per `Window`.
-            let code = unsafe {
-                (self.mpi.call.MPI_Fetch_and_op)(at, into, datatype, target, place, op, win)
-            };
+            let code = unsafe { (call.MPI_Fetch_and_op)(at, into, kind, target, place, op, win) };
             return self.mpi.check("MPI_Fetch_and_op", code);
         }
-        // SAFETY: all buffers have `count` elements and are valid until the flush, per `Window`.
+        // SAFETY: all buffers have `n` elements and are valid until the flush, per `Window`.
         let code = unsafe {
-            (self.mpi.call.MPI_Get_accumulate)(
-                at, count, datatype, into, count, datatype, target, place, count, datatype, op, win,
-            )
+            (call.MPI_Get_accumulate)(at, n, kind, into, n, kind, target, place, n, kind, op, win)
         };
         self.mpi.check("MPI_Get_accumulate", code)
     }
@@ -251,13 +230,10 @@ impl MpiWindow {
         result: Option<Region>,
         by: &Reduction,
     ) -> Result<()> {
-        let Some(cells) = Scratch::new(3 * to.len) else {
-            return fail!(
-                DTL_ERROR_OUT_OF_MEMORY,
-                "no {} bytes for an operation at a target",
-                3 * to.len
-            );
-        };
+        let len = 3 * to.len;
+        let cells = Scratch::new(len).ok_or_else(|| {
+            failure!(DTL_ERROR_OUT_OF_MEMORY, "no {len} bytes for an operation at a target")
+        })?;
         let swapped = self.swap_in(cells.region(), to, from, result, by);
         if swapped.is_err() {
             // MPI may still write to the scratch memory, so it is leaked.
@@ -276,8 +252,8 @@ impl MpiWindow {
     ) -> Result<()> {
         let part = |number: usize| cells.part(number * to.len, to.len);
         let (held, expected, value) = (part(0), part(1), part(2));
-        let look = self.element(by.dtype, DTL_OP_NO_OP)?;
-        self.fetch_piece(to, Region::EMPTY, held, (to.len / by.element) as c_int, &look)?;
+        let (look, count) = (self.pair(by.dtype, DTL_OP_NO_OP)?, (to.len / by.element) as c_int);
+        self.apply_piece(to, Region::EMPTY, Some(held), count, look)?;
         self.flush(Some(to.target), FlushScope::Target)?;
         let mut left: Vec<usize> = (0..to.len).step_by(by.element).collect();
         while !left.is_empty() {
@@ -336,8 +312,8 @@ impl Window for MpiWindow {
             return Ok(None);
         }
         let _turn = self.mpi.enter()?;
-        let bytes = TypedCount::of(self.mpi, to.len)?;
-        let (n, kind, call, mut request) = (bytes.count, bytes.datatype, &self.mpi.call, 0);
+        let (n, kind) = typed_count(self.mpi, to.len)?;
+        let (call, mut request) = (&self.mpi.call, 0);
         let (at, place, rank, win) = (from.addr().ptr(), to.offset as isize, to.target, self.win);
         let code = if wants_op {
             // SAFETY: both buffers are valid until the operation completes, per `Window`.
@@ -346,7 +322,7 @@ impl Window for MpiWindow {
             // SAFETY: both buffers are valid until the operation completes, per `Window`.
             unsafe { (call.MPI_Put)(at, n, kind, rank, place, n, kind, win) }
         };
-        bytes.release(self.mpi)?;
+        release(self.mpi, kind)?;
         self.mpi.check("MPI_Put", code).map(|()| wants_op.then_some(OpId(request)))
     }
 
@@ -356,8 +332,8 @@ impl Window for MpiWindow {
             return Ok(None);
         }
         let _turn = self.mpi.enter()?;
-        let bytes = TypedCount::of(self.mpi, from.len)?;
-        let (n, kind, call, mut request) = (bytes.count, bytes.datatype, &self.mpi.call, 0);
+        let (n, kind) = typed_count(self.mpi, from.len)?;
+        let (call, mut request) = (&self.mpi.call, 0);
         let (at, place, rank, win) =
             (into.addr().ptr(), from.offset as isize, from.target, self.win);
         let code = if wants_op {
@@ -367,7 +343,7 @@ impl Window for MpiWindow {
             // SAFETY: both buffers are valid until the operation completes, per `Window`.
             unsafe { (call.MPI_Get)(at, n, kind, rank, place, n, kind, win) }
         };
-        bytes.release(self.mpi)?;
+        release(self.mpi, kind)?;
         self.mpi.check("MPI_Get", code).map(|()| wants_op.then_some(OpId(request)))
     }
 
@@ -409,17 +385,18 @@ impl Window for MpiWindow {
         by: &Reduction,
     ) -> Result<()> {
         let _turn = self.mpi.enter()?;
-        let element = self.element(by.dtype, by.op)?;
+        let pair = self.pair(by.dtype, by.op)?;
         let is_right = self.is_right(by);
         let most = by.element * if is_right { PIECE } else { SWAPPED_PIECE };
         for at in (0..to.len).step_by(most) {
             let len = (to.len - at).min(most);
             let spot = TargetRange { offset: to.offset + at, len, ..to };
             let (from, count) = (from.part(at, len), (len / by.element) as c_int);
-            match result.map(|result| result.part(at, len)) {
-                result if !is_right => self.by_swaps(spot, from, result, by)?,
-                Some(result) => self.fetch_piece(spot, from, result, count, &element)?,
-                None => self.accumulate_piece(spot, from, count, &element)?,
+            let result = result.map(|result| result.part(at, len));
+            if is_right {
+                self.apply_piece(spot, from, result, count, pair)?;
+            } else {
+                self.by_swaps(spot, from, result, by)?;
             }
         }
         Ok(())
@@ -427,9 +404,10 @@ impl Window for MpiWindow {
 
     fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<()> {
         let _turn = self.mpi.enter()?;
-        let Some(datatype) = self.mpi.k.datatype(swap.dtype) else {
-            return fail!(DTL_ERROR_INTERNAL, "MPI has no datatype {}", swap.dtype);
-        };
+        let datatype =
+            self.mpi.k.datatype(swap.dtype).ok_or_else(|| {
+                failure!(DTL_ERROR_INTERNAL, "MPI has no datatype {}", swap.dtype)
+            })?;
         let [value, expected, result] =
             [swap.value, swap.expected, swap.result].map(|one| one.addr().ptr());
         let (place, target, win) = (to.offset as isize, to.target, self.win);
@@ -472,7 +450,7 @@ impl Mpi {
 }
 
 fn end(mpi: &Mpi, win: Handle) -> Result<()> {
-    // SAFETY: `make` created and locked the window.
+    // SAFETY: `window` created and locked the window.
     let code = unsafe { (mpi.call.MPI_Win_unlock_all)(win) };
     mpi.check("MPI_Win_unlock_all", code)?;
     free(mpi, win)

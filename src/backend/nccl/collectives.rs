@@ -106,8 +106,12 @@ impl NcclTarget {
                 return self.reduce_scatter(args, by);
             }
             (coll::Kind::Allgather, _) => self.allgather(send, recv),
-            (coll::Kind::Gather, _) => self.grouped(|| self.gather(args)),
-            (coll::Kind::Scatter, _) => self.grouped(|| self.scatter(args)),
+            (coll::Kind::Gather, _) => {
+                self.grouped(|| self.rooted(args, send, &args.recv, [Self::send, Self::recv]))
+            }
+            (coll::Kind::Scatter, _) => {
+                self.grouped(|| self.rooted(args, recv, &args.send, [Self::recv, Self::send]))
+            }
             (coll::Kind::Alltoall, _) => self.grouped(|| self.exchange(send, recv, args.bytes)),
             _ => ncclSuccess,
         };
@@ -174,27 +178,24 @@ impl NcclTarget {
         if listed == ncclSuccess { ended } else { listed }
     }
 
-    fn gather(&self, args: &CollArgs) -> ncclResult_t {
-        let (root, block) = (args.root, |rank| args.recv.block(rank, args.bytes));
+    /// Lists the messages of a gather or scatter: each rank moves `own` to or from the root by the
+    /// first function, the root moves the blocks of `all` by the second.
+    fn rooted(
+        &self,
+        args: &CollArgs,
+        own: Region,
+        all: &coll::Buffer,
+        [with_root, with_rank]: [fn(&Self, Region, i32) -> ncclResult_t; 2],
+    ) -> ncclResult_t {
+        let root = args.root;
         // In place, the root's own block already has its position.
-        let own = args.send.whole();
-        let sent = if args.in_place { ncclSuccess } else { self.send(own, root) };
+        let moved = if args.in_place { ncclSuccess } else { with_root(self, own, root) };
         if self.rank != root {
-            return sent;
+            return moved;
         }
         let others = (0..self.size).filter(|rank| *rank != root || !args.in_place);
-        others.fold(sent, |code, rank| first(code, || self.recv(block(rank), rank)))
-    }
-
-    fn scatter(&self, args: &CollArgs) -> ncclResult_t {
-        let (root, block) = (args.root, |rank| args.send.block(rank, args.bytes));
-        let own = args.recv.whole();
-        let received = if args.in_place { ncclSuccess } else { self.recv(own, root) };
-        if self.rank != root {
-            return received;
-        }
-        let others = (0..self.size).filter(|rank| *rank != root || !args.in_place);
-        others.fold(received, |code, rank| first(code, || self.send(block(rank), rank)))
+        let block = |rank| all.block(rank, args.bytes);
+        others.fold(moved, |code, rank| first(code, || with_rank(self, block(rank), rank)))
     }
 
     fn exchange(&self, send: Region, recv: Region, len: usize) -> ncclResult_t {
@@ -205,24 +206,15 @@ impl NcclTarget {
     }
 
     fn send(&self, data: Region, to: i32) -> ncclResult_t {
+        let (at, bytes) = (address(data), data.len());
         // SAFETY: communicator, stream and device memory are valid until the collective completes.
-        unsafe {
-            (self.calls.ncclSend)(address(data), data.len(), ncclUint8, to, self.comm, self.stream)
-        }
+        unsafe { (self.calls.ncclSend)(at, bytes, ncclUint8, to, self.comm, self.stream) }
     }
 
     fn recv(&self, data: Region, from: i32) -> ncclResult_t {
+        let (at, bytes) = (address(data), data.len());
         // SAFETY: communicator, stream and device memory are valid until the collective completes.
-        unsafe {
-            (self.calls.ncclRecv)(
-                address(data),
-                data.len(),
-                ncclUint8,
-                from,
-                self.comm,
-                self.stream,
-            )
-        }
+        unsafe { (self.calls.ncclRecv)(at, bytes, ncclUint8, from, self.comm, self.stream) }
     }
 }
 

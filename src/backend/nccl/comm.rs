@@ -60,9 +60,14 @@ struct NcclState {
     failed: Option<Error>,
 }
 
-impl NcclState {
-    fn new() -> Self {
-        NcclState {
+impl NcclComm {
+    pub(super) fn new(
+        nccl: Arc<Nccl>,
+        cuda: Arc<Cuda>,
+        devices: Arc<Backend>,
+        queue: ExternalStream,
+    ) -> Self {
+        let state = Mutex::new(NcclState {
             comm: Addr::NULL,
             rank: 0,
             size: 0,
@@ -72,18 +77,8 @@ impl NcclState {
             entering: None,
             running: VecDeque::new(),
             failed: None,
-        }
-    }
-}
-
-impl NcclComm {
-    pub(super) fn new(
-        nccl: Arc<Nccl>,
-        cuda: Arc<Cuda>,
-        devices: Arc<Backend>,
-        queue: ExternalStream,
-    ) -> Self {
-        NcclComm { nccl, cuda, devices, state: Mutex::new(NcclState::new()), queue }
+        });
+        NcclComm { nccl, cuda, devices, state, queue }
     }
 
     /// Returns the asynchronous error state of the communicator.
@@ -93,6 +88,16 @@ impl NcclComm {
         let queried =
             unsafe { (self.nccl.calls.ncclCommGetAsyncError)(state.comm.ptr(), &raw mut code) };
         if queried == ncclSuccess { code } else { queried }
+    }
+
+    /// Returns true if the communicator is ready, and false if a call continues in the background;
+    /// `what` names the action that may have failed.
+    fn is_ready(&self, state: &NcclState, what: &str) -> Result<bool> {
+        match self.ask(state) {
+            ncclSuccess => Ok(true),
+            ncclInProgress => Ok(false),
+            code => Err(self.error(code, what)),
+        }
     }
 
     fn error(&self, code: ncclResult_t, what: &str) -> Error {
@@ -107,18 +112,11 @@ impl NcclComm {
                 break;
             }
             // Collectives that NCCL has aborted reach their point on the stream, too.
-            match self.ask(state) {
-                ncclSuccess | ncclInProgress => state.over += 1,
-                code => return Err(self.error(code, "a collective of NCCL's")),
-            }
+            self.is_ready(state, "a collective of NCCL's")?;
+            state.over += 1;
             self.queue.recycle(point);
         }
-        loop {
-            match self.ask(state) {
-                ncclInProgress => return Ok(()),
-                ncclSuccess => {}
-                code => return Err(self.error(code, "a collective of NCCL's")),
-            }
+        while self.is_ready(state, "a collective of NCCL's")? {
             if let Some(behind) = state.entering.take() {
                 self.behind(state, behind)?;
             }
@@ -139,6 +137,7 @@ impl NcclComm {
                 code => return Err(self.error(code, "queueing a collective of NCCL's")),
             }
         }
+        Ok(())
     }
 
     /// Queues the copy `behind`, if any, and a point on the stream, after a collective that has
@@ -212,19 +211,6 @@ impl NcclComm {
         }
         true
     }
-
-    /// Finalizes an idle communicator with the other ranks, or aborts one with work in flight.
-    fn end(&self, state: &mut NcclState) {
-        let is_idle =
-            state.waiting.is_empty() && state.entering.is_none() && state.running.is_empty();
-        let may_leave = is_idle && state.failed.is_none() && !state.comm.is_null();
-        let destroyed = Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed");
-        if may_leave && self.finalize(state) {
-            state.failed = Some(destroyed);
-        } else {
-            self.abort(state, destroyed);
-        }
-    }
 }
 
 impl DeviceComm for NcclComm {
@@ -263,17 +249,9 @@ impl DeviceComm for NcclComm {
         let _inside = self.queue.enter()?;
         let (mut comm, mut config, mut state) =
             (ptr::null_mut(), Config::NON_BLOCKING, self.state.lock());
-        let (ranks, own): (c_int, c_int) = (size, rank);
+        let (init, config) = (self.nccl.calls.ncclCommInitRankConfig, (&raw mut config).cast());
         // SAFETY: `comm` has room for a communicator, and the call copies `config`.
-        let code = unsafe {
-            (self.nccl.calls.ncclCommInitRankConfig)(
-                &raw mut comm,
-                ranks,
-                id,
-                own,
-                (&raw mut config).cast(),
-            )
-        };
+        let code = unsafe { init(&raw mut comm, size, id, rank, config) };
         (state.comm, state.rank, state.size) = (Addr::new(comm), rank, size);
         if [ncclSuccess, ncclInProgress].contains(&code) {
             return Ok(());
@@ -282,11 +260,7 @@ impl DeviceComm for NcclComm {
     }
 
     fn has_met(&self) -> Result<bool> {
-        match self.ask(&self.state.lock()) {
-            ncclSuccess => Ok(true),
-            ncclInProgress => Ok(false),
-            code => Err(self.error(code, "ncclCommInitRankConfig")),
-        }
+        self.is_ready(&self.state.lock(), "ncclCommInitRankConfig")
     }
 
     fn device(&self) -> (dtl_backend_t, i32) {
@@ -316,13 +290,9 @@ impl DeviceComm for NcclComm {
         if let Some(error) = &state.failed {
             return Err(error.clone());
         }
-        match self.advance(&mut state) {
-            Ok(()) => Ok(started < state.over),
-            Err(error) => {
-                self.abort(&mut state, error.clone());
-                Err(error)
-            }
-        }
+        let advanced = self.advance(&mut state);
+        advanced.inspect_err(|error| self.abort(&mut state, error.clone()))?;
+        Ok(started < state.over)
     }
 
     fn give_up(&self) {
@@ -334,8 +304,18 @@ impl DeviceComm for NcclComm {
         self.abort(&mut state, why);
     }
 
+    /// Finalizes an idle communicator with the other ranks, or aborts one with work in flight.
     fn leave(&self) {
-        self.end(&mut self.state.lock());
+        let mut state = self.state.lock();
+        let is_idle =
+            state.waiting.is_empty() && state.entering.is_none() && state.running.is_empty();
+        let may_leave = is_idle && state.failed.is_none() && !state.comm.is_null();
+        let destroyed = Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed");
+        if may_leave && self.finalize(&mut state) {
+            state.failed = Some(destroyed);
+        } else {
+            self.abort(&mut state, destroyed);
+        }
     }
 
     fn describe(&self) -> String {
@@ -345,7 +325,6 @@ impl DeviceComm for NcclComm {
 
 impl Drop for NcclComm {
     fn drop(&mut self) {
-        let mut state = std::mem::replace(self.state.get_mut(), NcclState::new());
-        self.end(&mut state);
+        self.leave();
     }
 }

@@ -3,7 +3,7 @@
 //! error texts do not distinguish these cases, a truncated file can crash the loader, and no
 //! constructor of a library that is not a plugin should run.
 
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use object::elf::{self, FileHeader32, FileHeader64, ProgramHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache, ReadRef};
@@ -31,17 +31,15 @@ const ENTRY: &[u8] = b"\0dtl_plugin_entry_v1\0";
 const MOST_NAMES: u64 = 256 << 20;
 
 /// Returns an error with the reason if the file cannot be a plugin for this machine.
-pub(super) fn check(path: &Path) -> Result<()> {
+pub fn check(path: &Path) -> Result<()> {
     let read = File::open(path).and_then(|file| {
         let size = file.metadata()?.len();
         let mut header = Vec::new();
         (&file).take(HEADER).read_to_end(&mut header)?;
         Ok((file, size, header))
     });
-    let (file, size, header) = match read {
-        Ok(read) => read,
-        Err(error) => return fail!(DTL_ERROR_UNAVAILABLE, "it cannot be read: {error}"),
-    };
+    let (file, size, header) =
+        read.map_err(|error| failure!(DTL_ERROR_UNAVAILABLE, "it cannot be read: {error}"))?;
     let mut own = Vec::new();
     // Without /proc the machine is not checked here; the loader checks it.
     let _ = File::open("/proc/self/exe").and_then(|file| file.take(HEADER).read_to_end(&mut own));

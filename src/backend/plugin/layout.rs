@@ -6,56 +6,38 @@
 use crate::abi::layouts::LAYOUTS;
 use crate::error::{Result, fail};
 
-/// Row of a plugin's layout table: a struct, or a field of a struct.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LayoutRow<'a> {
-    pub(super) name: &'a str,
-    pub(super) field: Option<&'a str>,
-    pub(super) offset: usize,
-    pub(super) size: usize,
-}
-
-/// Returns an error if the row differs from this library's layout. The error text has the numbers
-/// of both layouts.
-pub(super) fn check(row: LayoutRow) -> Result<()> {
+/// Checks a row of a plugin's layout table, a struct `name` or a field of it. Returns an error if
+/// the row differs from this library's layout. The error text has the numbers of both layouts.
+pub(super) fn check(name: &str, field: Option<&str>, offset: usize, size: usize) -> Result<()> {
     // A struct that this library does not have comes from a newer header. This library never calls
     // the slots that use such a struct.
-    let Some(whole) = LAYOUTS.iter().find(|known| known.name == row.name) else { return Ok(()) };
+    let Some(whole) = LAYOUTS.iter().find(|known| known.name == name) else { return Ok(()) };
     let ours = |name| whole.fields().find(|field| field.name == name);
     let grows = ours("struct_size").is_some();
-    let Some(field) = row.field else {
-        if row.size == whole.size || grows {
+    let Some(field) = field else {
+        if size == whole.size || grows {
             return Ok(());
         }
         return fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
-            "{} has {} bytes in the plugin and {} in this library: {REBUILD}",
-            row.name,
-            row.size,
+            "{name} has {size} bytes in the plugin and {} in this library: {REBUILD}",
             whole.size
         );
     };
     match ours(field) {
-        Some(known) if (known.offset, known.size) == (row.offset, row.size) => Ok(()),
+        Some(known) if (known.offset, known.size) == (offset, size) => Ok(()),
         Some(known) => fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
-            "{}.{field} lies at offset {} ({} bytes) in the plugin and at {} ({} bytes) in this \
-             library: {REBUILD}",
-            row.name,
-            row.offset,
-            row.size,
+            "{name}.{field} lies at offset {offset} ({size} bytes) in the plugin and at {} ({} \
+             bytes) in this library: {REBUILD}",
             known.offset,
             known.size
         ),
-        None if grows && row.offset >= whole.size => Ok(()),
+        None if grows && offset >= whole.size => Ok(()),
         None => fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
-            "{}.{field} lies at offset {} ({} bytes) in the plugin and is not known to this \
-             library, whose {} has {} bytes: {REBUILD}",
-            row.name,
-            row.offset,
-            row.size,
-            row.name,
+            "{name}.{field} lies at offset {offset} ({size} bytes) in the plugin and is not known \
+             to this library, whose {name} has {} bytes: {REBUILD}",
             whole.size
         ),
     }

@@ -9,12 +9,13 @@
 mod elf;
 mod layout;
 
+pub use self::elf::check as examine;
 use super::vtable_backend;
 use crate::abi::backend::plugin::{
     dtl_host_api_t, dtl_layout_t, dtl_plugin_entry_fn_t, dtl_plugin_t,
 };
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::from_c;
 use crate::runtime::environment::Requirement;
 use crate::runtime::plugins::{Plugin, PluginDescription, Step};
@@ -30,36 +31,29 @@ const MOST_ROWS: u32 = 4096;
 const MOST_ENVIRONMENTS: u32 = 256;
 type Load = unsafe extern "C" fn(*const dtl_host_api_t) -> dtl_status_t;
 
-/// Checks a file without loading it. Returns an error if it cannot be a plugin for this machine.
-pub fn examine(path: &Path) -> Result<()> {
-    elf::check(path)
-}
-
 /// Loads a file, calls its entry, and checks the description that it returns. `step` is called with
 /// the name of each step before the step begins.
 pub fn open(path: &Path, host: &'static dtl_host_api_t, step: Step) -> Result<Arc<dyn Plugin>> {
-    elf::check(path)?;
+    examine(path)?;
     step("the dynamic loader");
     // SAFETY: the user who named the file or its folder answers for the code that runs during
     // loading.
-    let module = match unsafe { SharedObject::open(path) } {
-        Ok(module) => module,
-        Err(text) => return fail!(DTL_ERROR_UNAVAILABLE, "the dynamic loader refuses it: {text}"),
-    };
-    let Some(entry) = module.symbol(c"dtl_plugin_entry_v1") else {
-        return fail!(
+    let module = unsafe { SharedObject::open(path) }
+        .map_err(|text| failure!(DTL_ERROR_UNAVAILABLE, "the dynamic loader refuses it: {text}"))?;
+    let entry = module.symbol(c"dtl_plugin_entry_v1").ok_or_else(|| {
+        failure!(
             DTL_ERROR_INVALID_ARGUMENT,
             "it is no plugin: the loader finds no dtl_plugin_entry_v1 in it"
-        );
-    };
+        )
+    })?;
     step("its entry");
     let raw = enter(entry, host)?;
     let facts = facts(&raw, host)?;
     check_layouts(&raw)?;
-    match raw.load {
-        Some(load) => Ok(Arc::new(Loaded { facts, load, host })),
-        None => fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_t.load is NULL: a plugin needs it"),
-    }
+    let load = raw.load.ok_or_else(|| {
+        failure!(DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_t.load is NULL: a plugin needs it")
+    })?;
+    Ok(Arc::new(Loaded { facts, load, host }))
 }
 
 /// Loaded plugin whose description was checked.
@@ -135,15 +129,13 @@ fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<PluginDescription>
         );
     }
     crate::runtime::check_name("plugin", &name)?;
-    let (version, description) = (a_line(&version), a_line(&description));
-    let environments = environments(raw)?;
     Ok(PluginDescription {
         name,
-        version,
-        description,
+        version: a_line(&version),
+        description: a_line(&description),
         compiled_for: raw.abi_version,
         spoken,
-        environments,
+        environments: environments(raw)?,
     })
 }
 
@@ -225,12 +217,7 @@ fn check_layouts(raw: &dtl_plugin_t) -> Result<()> {
         // SAFETY: the plugin guarantees a NUL-terminated text or NULL.
         let field = unsafe { text(row.field) };
         let field = (!row.field.is_null()).then_some(field.as_str());
-        layout::check(layout::LayoutRow {
-            name: &name,
-            field,
-            offset: row.offset as usize,
-            size: row.size as usize,
-        })?;
+        layout::check(&name, field, row.offset as usize, row.size as usize)?;
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! Adapter from a C comm table to [`Comm`]: the slots implement [`Wire`], and `p2p_protocol` makes
 //! a transport of the wire.
 
-use super::{BackendObject, call, keep_said, presence, required, take_error_text, whole};
+use super::{
+    BackendObject, NativeComponent, call, keep_said, presence, required, take_error_text, whole,
+};
 use crate::abi::backend::vtable::*;
 use crate::abi::status::{DTL_ERROR_NATIVE_BACKEND, DTL_SUCCESS};
 use crate::backend::p2p_protocol::{self, Wire, WireWindows};
@@ -11,45 +13,36 @@ use crate::runtime::component::{Comm, Completion, OpId, OpenArgs, Properties, Tr
 use crate::sys::memory::buf::{Addr, Region};
 use std::sync::Arc;
 
-pub(super) struct NativeComm {
-    owner: Arc<BackendObject>,
-    table: dtl_comm_vtable_t,
-    /// True if the table has the slots for windows.
-    has_windows: bool,
-}
-
-impl NativeComm {
-    pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_comm_vtable_t) -> Result<Self> {
-        required("comm", presence!(table, open, close, isend, irecv, test))?;
-        let slots =
-            presence!(table, win_create, win_attach, win_destroy, win_put, win_get, win_flush);
-        let has_windows = whole("comm", "transfer", slots)?;
-        let slots = presence!(table, win_atomics, win_accumulate, win_compare_and_swap);
-        if whole("comm", "atomic", slots)? && !has_windows {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "comm.win_create is NULL: the atomic slots need the transfer slots beside them"
-            );
-        }
-        let bits = table.match_bits;
-        if bits != 0 && !(28..=64).contains(&bits) {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "comm.match_bits is {bits}: use 28 to 64, or 0 for 64"
-            );
-        }
-        if table.flags & !DTL_COMM_ONLY_IN_CALLS != 0 {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "comm.flags is {:#x}: use DTL_COMM_ONLY_IN_CALLS or 0",
-                table.flags
-            );
-        }
-        Ok(NativeComm { owner, table: *table, has_windows })
+/// Checks which slots a comm table has, and its numbers.
+pub(super) fn check(table: &dtl_comm_vtable_t) -> Result<()> {
+    required("comm", presence!(table, open, close, isend, irecv, test))?;
+    let slots = presence!(table, win_create, win_attach, win_destroy, win_put, win_get, win_flush);
+    let has_windows = whole("comm", "transfer", slots)?;
+    let slots = presence!(table, win_atomics, win_accumulate, win_compare_and_swap);
+    if whole("comm", "atomic", slots)? && !has_windows {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "comm.win_create is NULL: the atomic slots need the transfer slots beside them"
+        );
     }
+    let bits = table.match_bits;
+    if bits != 0 && !(28..=64).contains(&bits) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "comm.match_bits is {bits}: use 28 to 64, or 0 for 64"
+        );
+    }
+    if table.flags & !DTL_COMM_ONLY_IN_CALLS != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "comm.flags is {:#x}: use DTL_COMM_ONLY_IN_CALLS or 0",
+            table.flags
+        );
+    }
+    Ok(())
 }
 
-impl Comm for NativeComm {
+impl Comm for NativeComponent<dtl_comm_vtable_t> {
     fn takes_native(&self) -> bool {
         true
     }
@@ -75,8 +68,7 @@ impl Comm for NativeComm {
             may_keep_cancelled: true,
             ..Properties::new(rank, size, format!("registered backend {}", owner.name))
         });
-        let (table, has_windows) = (self.table, self.has_windows);
-        let mut wire = NativeWire { owner, table, object, properties, has_windows };
+        let mut wire = NativeWire { owner, table: self.table, object, properties };
         if !(0..size).contains(&rank) {
             wire.close()?;
             let text = format!("answered rank {rank} of {size}");
@@ -93,7 +85,6 @@ pub(super) struct NativeWire {
     /// Communicator object of the backend.
     pub(super) object: Addr,
     properties: Arc<Properties>,
-    has_windows: bool,
 }
 
 impl NativeWire {
@@ -115,7 +106,7 @@ impl NativeWire {
         if !is_status(result.status) {
             let wrong =
                 format!("wrote status {} into its result, which is not a status", result.status);
-            super::leave_error_text(format!("{} {wrong}", self.completes()));
+            super::set_error_text(format!("{} {wrong}", self.completes()));
             result.status = DTL_ERROR_NATIVE_BACKEND;
         }
         Ok(())
@@ -182,7 +173,7 @@ impl Wire for NativeWire {
     }
 
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
-        if self.has_windows {
+        if self.table.win_create.is_some() {
             Ok(self)
         } else {
             Err("the backend's table has no slots for windows")

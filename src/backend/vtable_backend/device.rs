@@ -3,7 +3,7 @@
 use super::{BackendObject, call, presence, required};
 use crate::abi::backend::vtable::dtl_device_vtable_t;
 use crate::abi::devices::device::dtl_device_info_t;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::runtime::component::Device;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -20,14 +20,6 @@ impl NativeDevice {
         required("device", presence!(table, count, get, set))?;
         Ok(NativeDevice { owner, table: *table, known: AtomicI32::new(0) })
     }
-
-    fn not_device(&self, device: i32) -> Error {
-        let count = self.known.load(Ordering::Relaxed);
-        let text = format!(
-            "wrote device {device}, and device.count {count}: use a number below it, from 0"
-        );
-        self.owner.invalid("device.get", &text)
-    }
 }
 
 impl Device for NativeDevice {
@@ -35,9 +27,8 @@ impl Device for NativeDevice {
         let mut count = 0;
         call!(self.device.count(&raw mut count))?;
         if count < 0 {
-            return Err(self
-                .owner
-                .invalid("device.count", &format!("wrote {count}: use a number from 0")));
+            let text = format!("wrote {count}: use a number from 0");
+            return Err(self.owner.invalid("device.count", &text));
         }
         // Relaxed: the count is only a bound for a comparison, and `get` queries it again before it
         // fails.
@@ -54,7 +45,11 @@ impl Device for NativeDevice {
         call!(self.device.get(&raw mut device))?;
         let is_known = (0..self.known.load(Ordering::Relaxed)).contains(&device);
         if !is_known && !(0..self.count()?).contains(&device) {
-            return Err(self.not_device(device));
+            let count = self.known.load(Ordering::Relaxed);
+            let text = format!(
+                "wrote device {device}, and device.count {count}: use a number below it, from 0"
+            );
+            return Err(self.owner.invalid("device.get", &text));
         }
         Ok(device)
     }

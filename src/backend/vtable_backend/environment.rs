@@ -4,9 +4,9 @@ use super::{begin, foreign_error};
 use crate::abi::backend::environment::*;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
+use crate::from_c::text_in;
 use crate::runtime::environment::Calls;
 use crate::sys::memory::buf::Addr;
-use std::ffi::{CStr, c_char};
 
 struct NativeCalls {
     probe: dtl_environment_probe_fn_t,
@@ -37,19 +37,18 @@ impl NativeCalls {
 impl Calls for NativeCalls {
     fn probe(&self) -> Result<()> {
         let Some(probe) = self.probe else { return Ok(()) };
-        let mut why: [c_char; 512] = [0; 512];
-        let room = (why.len() - 1) as u64; // the function cannot overwrite the final NUL
+        let mut why = [0_u8; 512];
+        let room = why.len() as u64 - 1; // the function cannot overwrite the final NUL
         let before = begin();
         // SAFETY: the author of the environment guarantees the header's contract for the function,
         // and the buffer has the passed size.
-        let status = unsafe { probe(self.user.ptr(), why.as_mut_ptr(), room) };
+        let status = unsafe { probe(self.user.ptr(), why.as_mut_ptr().cast(), room) };
         if status == DTL_SUCCESS {
             return Ok(());
         }
-        // SAFETY: the array ends in a NUL beyond the size that was passed to the function.
-        let why = unsafe { CStr::from_ptr(why.as_ptr()) };
+        let why = text_in(&why);
         if !why.is_empty() {
-            super::set_error_text(&why.to_string_lossy())?;
+            super::set_error_text(why);
         }
         Err(foreign_error("its probe", status, before))
     }

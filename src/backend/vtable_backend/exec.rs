@@ -1,57 +1,39 @@
 //! Adapter from a C exec table to [`Exec`].
 
-use super::{BackendObject, call, presence, whole};
+use super::{NativeComponent, call, presence, whole};
 use crate::abi::backend::vtable::dtl_exec_vtable_t;
 use crate::abi::devices::exec::dtl_range_fn_t;
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
-use crate::error::{Error, Result};
+use crate::error::{Result, fail};
 use crate::runtime::component::{Exec, ExecGroups, HostExec, Launch, Token};
 use crate::sys::memory::buf::Addr;
-use std::sync::Arc;
 
-pub(super) struct NativeExec {
-    owner: Arc<BackendObject>,
-    table: dtl_exec_vtable_t,
-    groups: ExecGroups,
-    /// True if the table has the slots of host execution.
-    has_host: bool,
-}
-
-impl NativeExec {
-    pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_exec_vtable_t) -> Result<Self> {
-        let streams = whole(
-            "exec",
-            "streams",
-            presence!(table, stream_create, stream_destroy, stream_synchronize),
-        )?;
-        let events = whole(
-            "exec",
-            "events",
-            presence!(table, event_create, event_destroy, event_record, event_query),
-        )?;
-        let has_host = whole(
-            "exec",
-            "host execution",
-            presence!(table, execute, parallel_for, max_parallelism),
-        )?;
-        if events && !streams {
-            return Err(Error::new(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "exec.stream_create is NULL: the event slots need the stream slots beside them",
-            ));
-        }
-        Ok(NativeExec { owner, table: *table, groups: ExecGroups { streams, events }, has_host })
+/// Checks which slots of streams, events and host execution an exec table has.
+pub(super) fn check(table: &dtl_exec_vtable_t) -> Result<()> {
+    let slots = presence!(table, stream_create, stream_destroy, stream_synchronize);
+    let streams = whole("exec", "streams", slots)?;
+    let slots = presence!(table, event_create, event_destroy, event_record, event_query);
+    let events = whole("exec", "events", slots)?;
+    let slots = presence!(table, execute, parallel_for, max_parallelism);
+    whole("exec", "host execution", slots)?;
+    if events && !streams {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "exec.stream_create is NULL: the event slots need the stream slots beside them"
+        );
     }
+    Ok(())
 }
 
-impl Exec for NativeExec {
+impl Exec for NativeComponent<dtl_exec_vtable_t> {
     fn groups(&self) -> ExecGroups {
-        self.groups
+        let (streams, events) =
+            (self.table.stream_create.is_some(), self.table.event_create.is_some());
+        ExecGroups { streams, events }
     }
 
     fn host(&self) -> Option<&dyn HostExec> {
-        self.has_host.then_some(self as _)
+        self.table.execute.is_some().then_some(self as _)
     }
 
     fn stream_create(&self, device: i32, flags: u64) -> Result<Token> {
@@ -131,7 +113,7 @@ impl Exec for NativeExec {
     }
 }
 
-impl HostExec for NativeExec {
+impl HostExec for NativeComponent<dtl_exec_vtable_t> {
     fn execute(&self, task: dtl_task_fn_t, user: Addr) -> Result<()> {
         call!(self.exec.execute(task, user.ptr()))
     }

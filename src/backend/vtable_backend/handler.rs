@@ -1,9 +1,7 @@
 //! Adapter from the C functions of a dispatch handler to [`Handler`].
 
 use super::foreign_error;
-use crate::abi::devices::dispatch::{
-    dtl_dispatch_destroy_fn_t, dtl_dispatch_fn_t, dtl_dispatch_predicate_fn_t,
-};
+use crate::abi::devices::dispatch::*;
 use crate::abi::handle::dtl_event_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::{Result, fail};
@@ -26,15 +24,10 @@ pub struct NativeHandler {
 }
 
 impl NativeHandler {
-    /// Wraps the functions; each of them receives `user`.
-    pub fn new(
-        name: &str,
-        predicate: dtl_dispatch_predicate_fn_t,
-        invoke: dtl_dispatch_fn_t,
-        destroy: dtl_dispatch_destroy_fn_t,
-        user: Addr,
-    ) -> Self {
-        let is_disowned = AtomicBool::new(false);
+    /// Wraps the functions of a handler's C descriptor; each of them receives its `user`.
+    pub fn new(name: &str, handler: &dtl_dispatch_handler_t) -> Self {
+        let &dtl_dispatch_handler_t { predicate, invoke, destroy, user, .. } = handler;
+        let (user, is_disowned) = (Addr::new(user), AtomicBool::new(false));
         NativeHandler { name: name.to_owned(), predicate, invoke, destroy, user, is_disowned }
     }
 }

@@ -1,6 +1,6 @@
 //! Adapters from C memory and transfer tables to [`Memory`] and [`Transfer`].
 
-use super::{BackendObject, call, presence, required, status_of, whole};
+use super::{NativeComponent, call, presence, required, status_of, whole};
 use crate::abi::backend::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
 use crate::abi::devices::device::{dtl_mem_info_t, dtl_mem_kind_info_t};
 use crate::abi::status::DTL_ERROR_NOT_FOUND;
@@ -15,25 +15,16 @@ use crate::runtime::enums::describe;
 use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::memory::MOST_ALIGNMENT;
 use crate::sys::memory::buf::{Addr, Region};
-use std::sync::Arc;
 
-pub(super) struct NativeMemory {
-    owner: Arc<BackendObject>,
-    table: dtl_memory_vtable_t,
-    /// True if the table has the slots for exporting memory to other processes and importing it.
-    has_handles: bool,
+/// Checks which slots a memory table has.
+pub(super) fn check(table: &dtl_memory_vtable_t) -> Result<()> {
+    whole("memory", "stream-ordered", presence!(table, alloc_async, free_async))?;
+    whole("memory", "registration", presence!(table, register_host, unregister_host))?;
+    whole("memory", "handle", presence!(table, export_handle, import_handle, close_handle))?;
+    required("memory", presence!(table, alloc, free))
 }
 
-impl NativeMemory {
-    pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_memory_vtable_t) -> Result<Self> {
-        whole("memory", "stream-ordered", presence!(table, alloc_async, free_async))?;
-        whole("memory", "registration", presence!(table, register_host, unregister_host))?;
-        let handles = presence!(table, export_handle, import_handle, close_handle);
-        let has_handles = whole("memory", "handle", handles)?;
-        required("memory", presence!(table, alloc, free))?;
-        Ok(NativeMemory { owner, table: *table, has_handles })
-    }
-
+impl NativeComponent<dtl_memory_vtable_t> {
     /// Checks the alignment that `kind_info` declared. 0 declares no alignment and is replaced by
     /// 1.
     fn check_alignment(&self, kind: dtl_enum_word_t, info: &mut dtl_mem_kind_info_t) -> Result<()> {
@@ -52,27 +43,23 @@ impl NativeMemory {
     /// Checks the description that `pointer_info` wrote for `addr` and returns the allocation.
     /// Returns an error if the description does not match memory at `addr`.
     fn found(&self, addr: Addr, info: &dtl_mem_info_t) -> Result<DriverAllocation> {
-        const SLOT: &str = "memory.pointer_info";
         let dtl_mem_info_t { kind, device, size_bytes: size, .. } = *info;
         let base = Addr::new(info.base);
+        let wrong = |how: &str| {
+            let text = format!("described {addr:?} {how}");
+            Err(self.owner.invalid("memory.pointer_info", &text))
+        };
         if let Err(error) = check_memory_kind(kind) {
-            let text = format!("described {addr:?} wrongly: {}", error.text());
-            return Err(self.owner.invalid(SLOT, &text));
+            return wrong(&format!("wrongly: {}", error.text()));
         }
         if device < 0 {
-            let text = format!(
-                "described {addr:?} as memory of device {device}: devices are counted from 0"
-            );
-            return Err(self.owner.invalid(SLOT, &text));
+            return wrong(&format!("as memory of device {device}: devices are counted from 0"));
         }
         let offset = addr.get().checked_sub(base.get()).map_or(u64::MAX, |offset| offset as u64);
         let is_range = size > 0 && (base.get() as u64).checked_add(size - 1).is_some();
         if offset >= size || !is_range {
-            let text = format!(
-                "described {addr:?} as part of {size} bytes at {base:?}, which {}",
-                if is_range { "do not contain it" } else { "is not a range of addresses" }
-            );
-            return Err(self.owner.invalid(SLOT, &text));
+            let why = if is_range { "do not contain it" } else { "is not a range of addresses" };
+            return wrong(&format!("as part of {size} bytes at {base:?}, which {why}"));
         }
         Ok(DriverAllocation { kind, device, base, size })
     }
@@ -83,7 +70,7 @@ fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
     error.within(&format!("memory kind {}", describe(kind)))
 }
 
-impl Memory for NativeMemory {
+impl Memory for NativeComponent<dtl_memory_vtable_t> {
     fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
         let mut out = std::ptr::null_mut();
         call!(self.memory.alloc(size, align, kind, &raw mut out))
@@ -171,11 +158,11 @@ impl Memory for NativeMemory {
     }
 
     fn exports(&self) -> Option<&dyn Exports> {
-        self.has_handles.then_some(self as _)
+        self.table.export_handle.is_some().then_some(self as _)
     }
 }
 
-impl Exports for NativeMemory {
+impl Exports for NativeComponent<dtl_memory_vtable_t> {
     fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket> {
         let mut ticket = Ticket::default();
         let (Extent { kind, size, align }, to) = (extent, ticket.as_mut_ptr().cast());
@@ -196,19 +183,7 @@ impl Exports for NativeMemory {
     }
 }
 
-pub(super) struct NativeTransfer {
-    owner: Arc<BackendObject>,
-    table: dtl_transfer_vtable_t,
-}
-
-impl NativeTransfer {
-    pub(super) fn new(owner: Arc<BackendObject>, table: &dtl_transfer_vtable_t) -> Result<Self> {
-        required("transfer", presence!(table, copy))?;
-        Ok(NativeTransfer { owner, table: *table })
-    }
-}
-
-impl Transfer for NativeTransfer {
+impl Transfer for NativeComponent<dtl_transfer_vtable_t> {
     fn copy(&self, dst: CopySide, src: CopySide) -> Result<()> {
         let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
         let size = src.region.len() as u64;

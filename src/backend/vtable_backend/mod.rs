@@ -29,12 +29,13 @@ use crate::abi::backend::vtable::*;
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::*;
 use crate::error::{self, Error, Result, fail, failure};
+use crate::from_c::text_in;
 use crate::last_error::Mark;
 use crate::runtime::component::{Availability, BackendProbe};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
 use std::cell::Cell;
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -137,14 +138,9 @@ thread_local! {
     static ERROR_TEXT: Cell<String> = const { Cell::new(String::new()) };
 }
 
-/// Sets the error text of a slot that is about to fail (`dtl_backend_set_error`).
-pub fn set_error_text(text: &str) -> Result<()> {
-    leave_error_text(text.to_owned());
-    Ok(())
-}
-
-/// Sets the error text for a fault that the adapter finds, replacing the slot's own text.
-fn leave_error_text(text: String) {
+/// Sets the error text of a slot that is about to fail (`dtl_backend_set_error`), or the text for a
+/// fault that the adapter finds, which replaces the slot's own.
+pub fn set_error_text(text: String) {
     let _ = ERROR_TEXT.try_with(|left| left.set(text));
 }
 
@@ -194,11 +190,14 @@ pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Er
 macro_rules! status_of {
     ($owner:expr, $name:expr, $slot:expr $(, $arg:expr)* $(,)?) => {{
         let slot = $crate::backend::vtable_backend::slot_call::Slot::unwinding($slot);
-        let inside = $crate::backend::vtable_backend::slot_call::SlotGuard::enter(&$owner, $name);
+        let inside = $crate::backend::vtable_backend::slot_call::SlotGuard {
+            owner: &$owner,
+            slot: $name,
+        };
         // SAFETY: the author of the table guarantees the header's contract for the slot. The
         // arguments are those of the contract, checked by `ffi` and `runtime`.
         let status = unsafe { slot($owner.self_.ptr() $(, $arg)*) };
-        inside.left();
+        std::mem::forget(inside);
         status
     }};
 }
@@ -286,21 +285,27 @@ pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<B
     let mut backend = Backend::new(&c_name, priority, false, Box::new(presence));
     backend.flags = tables.main.flags;
     check_reserved(tables)?;
-    if let Some(table) = &tables.device {
-        backend.device = Some(Box::new(device::NativeDevice::new(share(), table)?));
+    if let Some(table) = tables.device {
+        backend.device = Some(Box::new(device::NativeDevice::new(share(), &table)?));
     }
-    if let Some(table) = &tables.memory {
-        backend.memory = Some(Box::new(memory::NativeMemory::new(share(), table)?));
+    if let Some(table) = tables.memory {
+        memory::check(&table)?;
+        backend.memory = Some(Box::new(NativeComponent { owner: share(), table }));
     }
-    if let Some(table) = &tables.transfer {
-        backend.transfer = Some(Box::new(memory::NativeTransfer::new(share(), table)?));
+    if let Some(table) = tables.transfer {
+        required("transfer", presence!(table, copy))?;
+        backend.transfer = Some(Box::new(NativeComponent { owner: share(), table }));
     }
-    if let Some(table) = &tables.exec {
-        backend.exec = Some(Box::new(exec::NativeExec::new(share(), table)?));
-        backend.modules = module::NativeModules::of(share(), table)?;
+    if let Some(table) = tables.exec {
+        exec::check(&table)?;
+        backend.exec = Some(Box::new(NativeComponent { owner: share(), table }));
+        if module::check(&table)? {
+            backend.modules = Some(Box::new(NativeComponent { owner: share(), table }));
+        }
     }
-    if let Some(table) = &tables.comm {
-        backend.comm = Some(Box::new(comm::NativeComm::new(share(), table)?));
+    if let Some(table) = tables.comm {
+        comm::check(&table)?;
+        backend.comm = Some(Box::new(NativeComponent { owner: share(), table }));
     }
     if backend.components() == 0 {
         return fail!(
@@ -349,6 +354,12 @@ fn check_reserved(tables: &Tables) -> Result<()> {
     }
 }
 
+/// Table whose slots implement the traits of a component.
+struct NativeComponent<T> {
+    owner: Arc<BackendObject>,
+    table: T,
+}
+
 struct NativePresence {
     owner: Arc<BackendObject>,
     table: dtl_backend_vtable_t,
@@ -365,11 +376,10 @@ impl BackendProbe for NativePresence {
     fn query_available(&self) -> Result<Availability> {
         let Some(slot) = self.table.is_available else { return Ok(Ok(())) };
         let mut yes = 0;
-        let mut why: [c_char; 512] = [0; 512];
-        let room = (why.len() - 1) as u64; // the slot cannot overwrite the final NUL
+        let mut why = [0_u8; 512];
+        let (to, room) = (why.as_mut_ptr().cast(), why.len() as u64 - 1); // keeps the final NUL
         let before = Mark::now();
-        let status =
-            status_of!(self.owner, "is_available", slot, &raw mut yes, why.as_mut_ptr(), room);
+        let status = status_of!(self.owner, "is_available", slot, &raw mut yes, to, room);
         if let Err(error) = self.owner.check("is_available", status, before) {
             // A failing status is a reason why the backend is unavailable; a number that is not a
             // status is an error.
@@ -382,10 +392,8 @@ impl BackendProbe for NativePresence {
         if self.owner.boolean("is_available", yes)? {
             return Ok(Ok(()));
         }
-        // SAFETY: the array ends in a NUL beyond the size that was passed to the slot.
-        let why = unsafe { CStr::from_ptr(why.as_ptr()) };
-        let why = why.to_string_lossy();
-        Ok(Err(if why.is_empty() { "it gives no reason".to_owned() } else { why.into_owned() }))
+        let why = text_in(&why);
+        Ok(Err(if why.is_empty() { "it gives no reason".to_owned() } else { why }))
     }
 
     fn supports(&self, feature: &str) -> Option<Result<bool>> {

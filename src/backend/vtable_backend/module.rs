@@ -1,6 +1,6 @@
 //! Adapter from the module slots of a C exec table to [`Modules`].
 
-use super::{BackendObject, call, presence, whole};
+use super::{NativeComponent, call, presence, whole};
 use crate::abi::backend::vtable::dtl_exec_vtable_t;
 use crate::abi::devices::exec::{dtl_source_file_t, dtl_source_t};
 use crate::error::{Result, fail};
@@ -8,38 +8,19 @@ use crate::runtime::component::{
     Compiled, KernelQuery, ModuleLaunch, Modules, Source, SourceFile, Token,
 };
 use std::ffi::{CString, c_char, c_void};
-use std::sync::Arc;
 
-pub(super) struct NativeModules {
-    owner: Arc<BackendObject>,
-    table: dtl_exec_vtable_t,
-}
-
-impl NativeModules {
-    /// Creates the adapter. `None` if the table has no module slots; an error if some are missing.
-    pub(super) fn of(
-        owner: Arc<BackendObject>,
-        table: &dtl_exec_vtable_t,
-    ) -> Result<Option<Box<dyn Modules>>> {
-        let slots = presence!(
-            table,
-            module_compile,
-            module_destroy,
-            kernel_get,
-            kernel_destroy,
-            kernel_launch
+/// Returns true if an exec table has the module slots; an error if some are missing.
+pub(super) fn check(table: &dtl_exec_vtable_t) -> Result<bool> {
+    let slots =
+        presence!(table, module_compile, module_destroy, kernel_get, kernel_destroy, kernel_launch);
+    let has_modules = whole("exec", "modules", slots)?;
+    if has_modules && table.stream_create.is_none() {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "exec.stream_create is NULL: the modules slots need the streams slots"
         );
-        if !whole("exec", "modules", slots)? {
-            return Ok(None);
-        }
-        if table.stream_create.is_none() {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "exec.stream_create is NULL: the modules slots need the streams slots"
-            );
-        }
-        Ok(Some(Box::new(NativeModules { owner, table: *table })))
     }
+    Ok(has_modules)
 }
 
 /// Log callback that is passed to the compile slot: appends `size` bytes of `text` to the log.
@@ -69,7 +50,7 @@ fn file((file, name): (&SourceFile, &CString)) -> dtl_source_file_t {
     }
 }
 
-impl Modules for NativeModules {
+impl Modules for NativeComponent<dtl_exec_vtable_t> {
     fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token> {
         let options: Vec<*const c_char> =
             source.options.iter().map(|option| option.as_ptr()).collect();

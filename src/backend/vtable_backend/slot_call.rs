@@ -45,23 +45,11 @@ slots! {
     A B C D E F G H I J K L;
 }
 
-/// Guard of a slot call. [`SlotGuard::left`] forgets the guard when the slot has returned, so the
-/// guard is dropped only by unwinding.
+/// Guard of a slot call. The caller forgets the guard when the slot has returned, so the guard is
+/// dropped only by unwinding.
 pub(super) struct SlotGuard<'a> {
-    owner: &'a BackendObject,
-    slot: &'static str,
-}
-
-impl<'a> SlotGuard<'a> {
-    /// Creates the guard before the call.
-    pub(super) fn enter(owner: &'a BackendObject, slot: &'static str) -> Self {
-        SlotGuard { owner, slot }
-    }
-
-    /// Ends the guard after the slot has returned.
-    pub(super) fn left(self) {
-        std::mem::forget(self);
-    }
+    pub(super) owner: &'a BackendObject,
+    pub(super) slot: &'static str,
 }
 
 impl Drop for SlotGuard<'_> {

@@ -10,7 +10,6 @@ use crate::ffi::args;
 use crate::runtime::dispatch::{self, Action, HandlerSpec, bitmap_index, snapshot, text};
 use crate::runtime::exec::handles;
 use crate::sys::handles::epoch::Guard;
-use crate::sys::memory::buf::Addr;
 
 const ALL_FLAGS: u64 = DTL_DISPATCH_REPLACE | DTL_DISPATCH_ILLEGAL | DTL_DISPATCH_DEFAULT;
 const LONGEST_NAME: usize = 127;
@@ -146,20 +145,13 @@ unsafe fn take_handler(
     check_flags(handler, name, keys)?;
     // SAFETY: the caller guarantees that the texts are NUL-terminated or null.
     let action = unsafe { take_action(inside, handler, name, keys) }?;
-    let functions = NativeHandler::new(
-        name,
-        handler.predicate,
-        handler.invoke,
-        handler.destroy,
-        Addr::new(handler.user),
-    );
     Ok(HandlerSpec {
         name: name.to_owned(),
         flags: handler.flags,
         priority: handler.priority,
         has_predicate: handler.predicate.is_some(),
         action,
-        functions: Some(Box::new(functions)),
+        functions: Some(Box::new(NativeHandler::new(name, handler))),
     })
 }
 

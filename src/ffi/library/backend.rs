@@ -62,7 +62,8 @@ pub unsafe extern "C" fn dtl_backend_register(
 pub unsafe extern "C" fn dtl_backend_set_error(text: *const c_char) -> dtl_status_t {
     guard::always(guard::Locks::Some, || {
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
-        vtable_backend::set_error_text(unsafe { args::text(text, "text") }?)
+        vtable_backend::set_error_text(unsafe { args::text(text, "text") }?.to_owned());
+        Ok(())
     })
 }
 

@@ -6,9 +6,9 @@
 
 use super::{large_count, reduce_op};
 use crate::backend::mpi::ids::id_of;
-use crate::backend::mpi::library::functions::Handle;
-use crate::backend::mpi::message::{self, TypedCount};
-use crate::backend::mpi::op_extras::{Item, OpExtra, RetainedArgs};
+use crate::backend::mpi::library::functions::{Count, Handle};
+use crate::backend::mpi::message;
+use crate::backend::mpi::op_extras::{OpExtra, RetainedArg};
 use crate::backend::mpi::transport::MpiTransport;
 use crate::error::{Result, fail, failure};
 use crate::runtime::comm::coll::{Buffer, CollArgs, Extent, Kind};
@@ -20,16 +20,6 @@ use std::ptr::null_mut;
 
 /// Maximum number of bytes or elements that MPI's `int` counts can hold.
 pub(crate) const MOST: usize = c_int::MAX as usize;
-
-/// Returns true if MPI can execute this collective with its counts. All ranks must decide alike, so
-/// the decision depends only on arguments that are equal on all ranks. Not every rank knows the
-/// sizes of blocks that differ, so a collective with such blocks is always accepted: it uses a unit
-/// in which its counts fit an `int`.
-fn takes(endpoint: &MpiTransport, args: &CollArgs) -> bool {
-    let is_various = args.row.is_varied() && !args.row.reduces;
-    let has = is_various || bytes(args, endpoint.size) <= MOST || large_count::take(endpoint, args);
-    has && !(endpoint.is_intel && has_empty_block(args))
-}
 
 /// Returns the number of bytes that this rank's counts must represent.
 pub(crate) fn bytes(args: &CollArgs, size: c_int) -> usize {
@@ -51,30 +41,36 @@ fn has_empty_block(args: &CollArgs) -> bool {
 }
 
 impl NativeCollectives for MpiTransport {
+    /// Returns true if MPI can execute this collective with its counts. All ranks must decide
+    /// alike, so the decision depends only on arguments that are equal on all ranks. Not every rank
+    /// knows the sizes of blocks that differ, so a collective with such blocks is always accepted:
+    /// it uses a unit in which its counts fit an `int`.
     fn takes(&self, args: &CollArgs) -> bool {
-        takes(self, args)
+        let is_various = args.row.is_varied() && !args.row.reduces;
+        let has = is_various || bytes(args, self.size) <= MOST || large_count::take(self, args);
+        has && !(self.is_intel && has_empty_block(args))
     }
 
     fn run(&self, args: &CollArgs) -> Option<Result<()>> {
         let is_large = bytes(args, self.size) > MOST;
-        if (is_large || self.is_intel) && !takes(self, args) {
+        if (is_large || self.is_intel) && !self.takes(args) {
             return None;
         }
         let _turn = match self.mpi.enter() {
             Ok(turn) => turn,
             Err(error) => return Some(Err(error)),
         };
-        let mut kept = RetainedArgs::default();
-        Some(MpiCall { endpoint: self, request: None, kept: &mut kept, is_large }.make(args))
+        let is_large = is_large && large_count::can_be_used(self.mpi);
+        Some(MpiCall { endpoint: self, request: None, kept: Vec::new(), is_large }.make(args))
     }
 
     fn start(&self, args: &CollArgs) -> Result<OpId> {
         let _turn = self.mpi.enter()?;
-        let (mut request, mut kept) = (0, RetainedArgs::default());
-        let is_large = bytes(args, self.size) > MOST;
-        let mut call =
-            MpiCall { endpoint: self, request: Some(&mut request), kept: &mut kept, is_large };
+        let is_large = bytes(args, self.size) > MOST && large_count::can_be_used(self.mpi);
+        let (mut request, kept) = (0, Vec::new());
+        let mut call = MpiCall { endpoint: self, request: Some(&mut request), kept, is_large };
         call.make(args)?;
+        let kept = call.kept;
         if !kept.is_empty() {
             self.extras.add(request, OpExtra::Keeps(kept));
         }
@@ -102,18 +98,19 @@ impl NativeCollectives for MpiTransport {
 }
 
 /// One call of MPI: the blocking function, or the nonblocking one if `request` is set.
-pub(crate) struct MpiCall<'a> {
-    pub(crate) endpoint: &'a MpiTransport,
-    pub(crate) request: Option<&'a mut Handle>,
-    pub(crate) kept: &'a mut RetainedArgs,
-    /// True if `int` cannot hold the number of bytes.
+struct MpiCall<'a> {
+    endpoint: &'a MpiTransport,
+    request: Option<&'a mut Handle>,
+    kept: Vec<RetainedArg>,
+    /// True if the _c functions are called, because `int` cannot hold the number of bytes.
     is_large: bool,
 }
 
-/// Calls the blocking or the nonblocking function. The last arguments of all these functions are
-/// the communicator and, if nonblocking, the request.
+/// Calls the blocking or the nonblocking function: of a pair, or of a list of four, which ends with
+/// the _c functions. The last arguments of all these functions are the communicator and, if
+/// nonblocking, the request. Counts (`as _`) and lists (`cast`) get the type that a function takes.
 macro_rules! mpi {
-    ($self:ident, $now:ident, $later:ident $(, $arg:expr)*) => {{
+    ($self:ident, [$now:ident $later:ident] $(, $arg:expr)*) => {{
         let (mpi, comm) = ($self.endpoint.mpi, $self.endpoint.user);
         let code = match $self.request.as_deref_mut() {
             // SAFETY: the regions are valid until the collective completes, per `Transport`; the
@@ -125,27 +122,54 @@ macro_rules! mpi {
         };
         mpi.check(stringify!($now), code)
     }};
+    (
+        $self:ident, [$now:ident $later:ident $large_now:ident $large_later:ident]
+        $(, $arg:expr)*
+    ) => {
+        if $self.is_large {
+            let (mpi, comm) = ($self.endpoint.mpi, $self.endpoint.user);
+            let request = $self.request.as_deref_mut();
+            let code = match (request, mpi.call.$large_now, mpi.call.$large_later) {
+                // SAFETY: the regions are valid until the collective completes, per `Transport`;
+                // the lists are retained as long.
+                (None, Some(call), _) => unsafe { call($($arg,)* comm) },
+                // SAFETY: the regions are valid until the collective completes, per `Transport`;
+                // the lists are retained as long; the request is a writable word.
+                (Some(request), _, Some(call)) => unsafe { call($($arg,)* comm, request) },
+                _ => return fail!(
+                    DTL_ERROR_UNAVAILABLE,
+                    "{} has MPI_Bcast_c, but lacks {} or {}",
+                    mpi.version,
+                    stringify!($large_now),
+                    stringify!($large_later)
+                ),
+            };
+            mpi.check(stringify!($large_now), code)
+        } else {
+            mpi!($self, [$now $later] $(, $arg)*)
+        }
+    };
 }
 
-/// Blocks of memory as counts and displacements in multiples of a unit datatype.
+/// Blocks of memory as lists of counts and displacements in multiples of a unit datatype:
+/// MPI_BYTE, or one that was created.
 struct Spread {
     base: *mut c_void,
-    counts: *const c_int,
-    places: *const c_int,
+    counts: *const c_void,
+    places: *const c_void,
     unit: Handle,
-    is_made: bool,
 }
 
 impl MpiCall<'_> {
     fn make(&mut self, args: &CollArgs) -> Result<()> {
-        if self.is_large && large_count::can_be_used(self.endpoint.mpi) {
-            return self.make_large(args);
-        }
         match (args.kind, &args.reduction) {
-            (Kind::Barrier, _) => mpi!(self, MPI_Barrier, MPI_Ibarrier),
+            (Kind::Barrier, _) => mpi!(self, [MPI_Barrier MPI_Ibarrier]),
             (Kind::Bcast, _) => {
-                let (at, count, byte) = (at(args.recv.whole()), count(args.bytes), self.byte());
-                mpi!(self, MPI_Bcast, MPI_Ibcast, at, count, byte, args.root)
+                let (at, n, byte) = (at(args.recv.whole()), args.bytes, self.byte());
+                mpi! {
+                    self, [MPI_Bcast MPI_Ibcast MPI_Bcast_c MPI_Ibcast_c],
+                    at, n as _, byte, args.root
+                }
             }
             (_, Some(by)) => self.reduction(args, by),
             _ if args.row.is_varied() => self.various_blocks(args),
@@ -153,63 +177,59 @@ impl MpiCall<'_> {
         }
     }
 
-    pub(crate) fn byte(&self) -> Handle {
+    fn byte(&self) -> Handle {
         self.endpoint.mpi.k.byte
     }
 
     /// Returns MPI_IN_PLACE if the collective is in place, else the address of `buffer`.
-    pub(crate) fn own(&self, args: &CollArgs, buffer: &Buffer) -> *mut c_void {
+    fn own(&self, args: &CollArgs, buffer: &Buffer) -> *mut c_void {
         if args.in_place { self.endpoint.mpi.k.in_place.ptr() } else { at(buffer.whole()) }
     }
 
     fn reduction(&mut self, args: &CollArgs, by: &Reduction) -> Result<()> {
         let (datatype, op) = reduce_op::pair(self.endpoint.mpi, by)?;
-        let elements = |bytes: usize| count(bytes / args.element());
+        let elements = |bytes: usize| bytes / args.element();
         let (n, into) = (elements(args.bytes), at(args.recv.whole()));
         let from = self.own(args, &args.send);
         match args.kind {
             Kind::Reduce => {
-                let (from, root) = (self.reduced_from(args)?, args.root);
-                mpi!(self, MPI_Reduce, MPI_Ireduce, from, into, n, datatype, op, root)
+                // MPICH 4 treats MPI_IN_PLACE as an address at roots other than 0 (above 2 KiB), so
+                // a copy of the data is passed there.
+                let (root, is_open_mpi) = (args.root, self.endpoint.mpi.is_open_mpi());
+                let hides = args.in_place && root != 0 && !is_open_mpi;
+                let from = if hides { self.copied(args.recv.whole())? } else { from };
+                mpi! {
+                    self, [MPI_Reduce MPI_Ireduce MPI_Reduce_c MPI_Ireduce_c],
+                    from, into, n as _, datatype, op, root
+                }
             }
-            Kind::Allreduce => {
-                mpi!(self, MPI_Allreduce, MPI_Iallreduce, from, into, n, datatype, op)
-            }
-            Kind::Scan => mpi!(self, MPI_Scan, MPI_Iscan, from, into, n, datatype, op),
-            Kind::Exscan => mpi!(self, MPI_Exscan, MPI_Iexscan, from, into, n, datatype, op),
+            Kind::Allreduce => mpi! {
+                self, [MPI_Allreduce MPI_Iallreduce MPI_Allreduce_c MPI_Iallreduce_c],
+                from, into, n as _, datatype, op
+            },
+            Kind::Scan => mpi! {
+                self, [MPI_Scan MPI_Iscan MPI_Scan_c MPI_Iscan_c], from, into, n as _, datatype, op
+            },
+            Kind::Exscan => mpi! {
+                self, [MPI_Exscan MPI_Iexscan MPI_Exscan_c MPI_Iexscan_c],
+                from, into, n as _, datatype, op
+            },
             _ => {
-                let blocks = self.blocks_of(args);
-                let counts = blocks.iter().map(|block| elements(block.len())).collect();
-                let counts = self.keep(counts);
+                let blocks: Vec<Region> =
+                    (0..self.endpoint.size).map(|rank| args.send.block(rank, args.bytes)).collect();
+                let counts = self.keep(blocks.iter().map(|block| elements(block.len())));
                 let (from, into) = self.scattered_from(args, &blocks)?;
-                mpi!(
-                    self,
-                    MPI_Reduce_scatter,
-                    MPI_Ireduce_scatter,
-                    from,
-                    into,
-                    counts,
-                    datatype,
-                    op
-                )
+                mpi! {
+                    self, [MPI_Reduce_scatter MPI_Ireduce_scatter
+                        MPI_Reduce_scatter_c MPI_Ireduce_scatter_c],
+                    from, into, counts.cast(), datatype, op
+                }
             }
         }
     }
 
-    /// Returns the send buffer of a reduce. MPICH 4 treats MPI_IN_PLACE as an address at roots
-    /// other than 0 (above 2 KiB), so a copy of the data is passed there.
-    pub(crate) fn reduced_from(&mut self, args: &CollArgs) -> Result<*mut c_void> {
-        let hides = args.in_place && args.root != 0 && !self.endpoint.mpi.is_open_mpi();
-        if hides { self.copied(args.recv.whole()) } else { Ok(self.own(args, &args.send)) }
-    }
-
-    /// Returns the blocks of a reduce_scatter, by rank.
-    pub(crate) fn blocks_of(&self, args: &CollArgs) -> Vec<Region> {
-        (0..self.endpoint.size).map(|rank| args.send.block(rank, args.bytes)).collect()
-    }
-
     /// Returns the send and the receive buffer of a reduce_scatter.
-    pub(crate) fn scattered_from(
+    fn scattered_from(
         &mut self,
         args: &CollArgs,
         blocks: &[Region],
@@ -247,23 +267,33 @@ impl MpiCall<'_> {
         })?;
         copy.region().copy_from(data);
         let from = copy.region().addr().ptr();
-        self.kept.push(Item::Data(copy));
+        self.kept.push(RetainedArg::Data(copy));
         Ok(from)
     }
 
     fn equal_blocks(&mut self, args: &CollArgs) -> Result<()> {
-        let (byte, n, root) = (self.byte(), count(args.bytes), args.root);
+        let (byte, n, root) = (self.byte(), args.bytes, args.root);
         let (from, into) = (self.own(args, &args.send), at(args.recv.whole()));
         match args.kind {
-            Kind::Gather => mpi!(self, MPI_Gather, MPI_Igather, from, n, byte, into, n, byte, root),
+            Kind::Gather => mpi! {
+                self, [MPI_Gather MPI_Igather MPI_Gather_c MPI_Igather_c],
+                from, n as _, byte, into, n as _, byte, root
+            },
             Kind::Scatter => {
                 let (from, into) = (at(args.send.whole()), self.own(args, &args.recv));
-                mpi!(self, MPI_Scatter, MPI_Iscatter, from, n, byte, into, n, byte, root)
+                mpi! {
+                    self, [MPI_Scatter MPI_Iscatter MPI_Scatter_c MPI_Iscatter_c],
+                    from, n as _, byte, into, n as _, byte, root
+                }
             }
-            Kind::Allgather => {
-                mpi!(self, MPI_Allgather, MPI_Iallgather, from, n, byte, into, n, byte)
-            }
-            Kind::Alltoall => mpi!(self, MPI_Alltoall, MPI_Ialltoall, from, n, byte, into, n, byte),
+            Kind::Allgather => mpi! {
+                self, [MPI_Allgather MPI_Iallgather MPI_Allgather_c MPI_Iallgather_c],
+                from, n as _, byte, into, n as _, byte
+            },
+            Kind::Alltoall => mpi! {
+                self, [MPI_Alltoall MPI_Ialltoall MPI_Alltoall_c MPI_Ialltoall_c],
+                from, n as _, byte, into, n as _, byte
+            },
             other => fail!(DTL_ERROR_INTERNAL, "{other:?} has no blocks of one size"),
         }
     }
@@ -276,24 +306,32 @@ impl MpiCall<'_> {
             Kind::Alltoallv => return self.alltoallv(args),
             other => return fail!(DTL_ERROR_INTERNAL, "{other:?} has no blocks of several sizes"),
         };
-        let all = self.spread(blocks)?;
+        let (mpi, all) = (self.endpoint.mpi, self.spread(blocks)?);
         let (base, counts, places, unit) = (all.base, all.counts, all.places, all.unit);
         let own_bytes = if args.in_place { 0 } else { own.whole().len() };
-        let bytes = TypedCount::of(self.endpoint.mpi, own_bytes)?;
-        let (at, n, kind, root) = (self.own(args, own), bytes.count, bytes.datatype, args.root);
+        let (n, kind) = if self.is_large {
+            (own_bytes, self.byte())
+        } else {
+            let (count, kind) = message::typed_count(mpi, own_bytes)?;
+            (count as usize, kind)
+        };
+        let (at, root) = (self.own(args, own), args.root);
         let ended = match args.kind {
             Kind::Gatherv => mpi! {
-                self, MPI_Gatherv, MPI_Igatherv, at, n, kind, base, counts, places, unit, root
+                self, [MPI_Gatherv MPI_Igatherv MPI_Gatherv_c MPI_Igatherv_c],
+                at, n as _, kind, base, counts.cast(), places.cast(), unit, root
             },
             Kind::Scatterv => mpi! {
-                self, MPI_Scatterv, MPI_Iscatterv, base, counts, places, unit, at, n, kind, root
+                self, [MPI_Scatterv MPI_Iscatterv MPI_Scatterv_c MPI_Iscatterv_c],
+                base, counts.cast(), places.cast(), unit, at, n as _, kind, root
             },
-            _ => {
-                mpi!(self, MPI_Allgatherv, MPI_Iallgatherv, at, n, kind, base, counts, places, unit)
-            }
+            _ => mpi! {
+                self, [MPI_Allgatherv MPI_Iallgatherv MPI_Allgatherv_c MPI_Iallgatherv_c],
+                at, n as _, kind, base, counts.cast(), places.cast(), unit
+            },
         };
-        bytes.release(self.endpoint.mpi)?;
-        self.end(&all)?;
+        message::release(mpi, kind)?;
+        message::release(mpi, unit)?;
         ended
     }
 
@@ -306,27 +344,38 @@ impl MpiCall<'_> {
         };
         let (room, takes, gaps, kind) = (into.base, into.counts, into.places, into.unit);
         let ended = mpi! {
-            self, MPI_Alltoallv, MPI_Ialltoallv,
-            base, counts, places, unit, room, takes, gaps, kind
+            self, [MPI_Alltoallv MPI_Ialltoallv MPI_Alltoallv_c MPI_Ialltoallv_c],
+            base, counts.cast(), places.cast(), unit, room, takes.cast(), gaps.cast(), kind
         };
-        self.end(&into)?;
-        from.map_or(Ok(()), |from| self.end(&from))?;
+        message::release(self.endpoint.mpi, kind)?;
+        if from.is_some() {
+            message::release(self.endpoint.mpi, unit)?;
+        }
         ended
     }
 
     /// Returns the blocks of a buffer; none where it is not significant on this rank.
-    pub(crate) fn ranges<'b>(&self, blocks: &'b Buffer) -> &'b [Region] {
+    fn ranges<'b>(&self, blocks: &'b Buffer) -> &'b [Region] {
         match blocks {
             Buffer::Blocks(blocks) => blocks,
             Buffer::Whole(_) => &[],
         }
     }
 
-    /// Retains a list; returns its address.
-    fn keep(&mut self, list: Vec<c_int>) -> *const c_int {
-        let at = list.as_ptr();
-        self.kept.push(Item::List(list));
-        at
+    /// Retains a list of counts or displacements; returns its address. The elements are `int`, or
+    /// `MPI_Count` and `MPI_Aint`, which both have 64 bits.
+    fn keep(&mut self, numbers: impl Iterator<Item = usize>) -> *const c_void {
+        if self.is_large {
+            let list: Vec<Count> = numbers.map(|number| number as Count).collect();
+            let at = list.as_ptr().cast();
+            self.kept.push(RetainedArg::Counts(list));
+            at
+        } else {
+            let list: Vec<c_int> = numbers.map(count).collect();
+            let at = list.as_ptr().cast();
+            self.kept.push(RetainedArg::List(list));
+            at
+        }
     }
 
     fn spread(&mut self, blocks: &Buffer) -> Result<Spread> {
@@ -336,25 +385,13 @@ impl MpiCall<'_> {
         let place =
             |block: &Region| if block.is_empty() { 0 } else { block.addr().get() - base.get() };
         let end = used().map(|block| place(block) + block.len()).max().unwrap_or(0);
-        let unit = unit_of(used().flat_map(|block| [place(block), block.len()]), end)?;
-        let in_units = |bytes: usize| count(bytes / unit);
-        let counts = blocks.iter().map(|block| in_units(block.len())).collect();
-        let places = blocks.iter().map(|block| in_units(place(block))).collect();
-        let (counts, places) = (self.keep(counts), self.keep(places));
-        let made =
-            if unit > 1 { Some(message::make_unit(self.endpoint.mpi, count(unit))?) } else { None };
-        Ok(Spread {
-            base: base.ptr(),
-            counts,
-            places,
-            unit: made.unwrap_or(self.byte()),
-            is_made: made.is_some(),
-        })
-    }
-
-    /// Frees the unit datatype of `spread`; operations started with the datatype are not affected.
-    fn end(&self, spread: &Spread) -> Result<()> {
-        if spread.is_made { message::free(self.endpoint.mpi, spread.unit) } else { Ok(()) }
+        let numbers = used().flat_map(|block| [place(block), block.len()]);
+        let unit = if self.is_large { 1 } else { unit_of(numbers, end)? };
+        let counts = self.keep(blocks.iter().map(|block| block.len() / unit));
+        let places = self.keep(blocks.iter().map(|block| place(block) / unit));
+        let mpi = self.endpoint.mpi;
+        let unit = if unit > 1 { message::make_unit(mpi, count(unit))? } else { self.byte() };
+        Ok(Spread { base: base.ptr(), counts, places, unit })
     }
 }
 
@@ -375,7 +412,7 @@ fn unit_of(numbers: impl Iterator<Item = usize>, end: usize) -> Result<usize> {
     )
 }
 
-pub(crate) fn at(region: Region) -> *mut c_void {
+fn at(region: Region) -> *mut c_void {
     if region.is_empty() { null_mut() } else { region.addr().ptr() }
 }
 

@@ -33,21 +33,12 @@ pub(crate) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle, Handle)> {
     if let Some(pair) = mpis_own(mpi).get(by.dtype, by.op) {
         return Ok(pair);
     }
-    let known = OWN
-        .read()
-        .iter()
-        .find(|own| (own.by.dtype, own.by.op) == (by.dtype, by.op))
-        .map(|own| own.datatype);
+    let known = datatype_in(&OWN.read(), by);
     let datatype = match known {
         Some(datatype) => datatype,
         None => make_datatype(mpi, by)?,
     };
     Ok((datatype, operation(mpi, by.commutes)?))
-}
-
-/// Returns true if MPI executes the reduction without calling this library.
-pub(crate) fn is_mpis(mpi: &Mpi, by: &Reduction) -> bool {
-    mpis_own(mpi).get(by.dtype, by.op).is_some()
 }
 
 /// Returns the reductions for which MPI's own operation has the library's results.
@@ -80,10 +71,15 @@ fn is_same(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
     }
 }
 
+fn datatype_in(list: &[PairDatatype], by: &Reduction) -> Option<Handle> {
+    let own = list.iter().find(|own| (own.by.dtype, own.by.op) == (by.dtype, by.op));
+    own.map(|own| own.datatype)
+}
+
 fn make_datatype(mpi: &Mpi, by: &Reduction) -> Result<Handle> {
     let mut own = OWN.write();
-    if let Some(own) = own.iter().find(|own| (own.by.dtype, own.by.op) == (by.dtype, by.op)) {
-        return Ok(own.datatype);
+    if let Some(datatype) = datatype_in(&own, by) {
+        return Ok(datatype);
     }
     let datatype = message::make_unit(mpi, c_int::try_from(by.element).unwrap_or(c_int::MAX))?;
     own.push(PairDatatype { datatype, by: *by });

@@ -5,7 +5,7 @@
 use super::abi::{self, Abi, Int, Pointer, ValueSource};
 use super::functions::Handle;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
-use crate::error::{Result, fail};
+use crate::error::{Result, failure};
 use crate::sys::memory::buf::Addr;
 use std::ffi::{CStr, CString, c_int, c_void};
 
@@ -23,10 +23,6 @@ pub struct Constants {
     pub any_source: c_int,
     /// MPI_ANY_TAG.
     pub any_tag: c_int,
-    /// Offset of MPI_SOURCE in a status, in bytes.
-    pub status_source: usize,
-    /// Offset of MPI_TAG in a status, in bytes.
-    pub status_tag: usize,
     /// MPI_COMM_WORLD.
     pub comm_world: Handle,
     /// MPI_COMM_SELF.
@@ -37,42 +33,12 @@ pub struct Constants {
     pub info_null: Handle,
     /// MPI_INT.
     pub int: Handle,
-    /// MPI_COMM_TYPE_SHARED.
-    pub comm_type_shared: c_int,
-    /// MPI_TAG_UB, key of the attribute.
-    pub tag_ub: c_int,
-    /// MPI_LASTUSEDCODE, key of the attribute.
-    pub lastusedcode: c_int,
-    /// MPI_ERR_LASTCODE.
-    pub err_lastcode: c_int,
     /// MPI_ERRORS_RETURN, see `Mpi::make_quiet`.
     pub errors_return: Handle,
     /// MPI_IN_PLACE.
     pub in_place: Addr,
     /// MPI_STATUS_IGNORE.
     pub status_ignore: Addr,
-    /// MPI_THREAD_FUNNELED.
-    pub thread_funneled: c_int,
-    /// MPI_THREAD_SERIALIZED.
-    pub thread_serialized: c_int,
-    /// MPI_THREAD_MULTIPLE.
-    pub thread_multiple: c_int,
-    /// MPI_ERR_TRUNCATE.
-    pub err_truncate: c_int,
-    /// MPI_ERR_NO_MEM.
-    pub err_no_mem: c_int,
-    /// MPIX_ERR_PROC_FAILED; [`abi::ABSENT`] if the interface lacks it.
-    pub err_proc_failed: c_int,
-    /// MPIX_ERR_PROC_FAILED_PENDING; [`abi::ABSENT`] if the interface lacks it.
-    pub err_proc_failed_pending: c_int,
-    /// MPI_WIN_MODEL, key of the attribute.
-    pub win_model: c_int,
-    /// MPI_WIN_UNIFIED.
-    pub win_unified: c_int,
-    /// MPI_MODE_NOCHECK.
-    pub mode_nocheck: c_int,
-    /// Size of a handle in memory, in bytes.
-    pub handle_size: usize,
     datatypes: [Option<Handle>; NUMBERS],
     ops: [Option<Handle>; NUMBERS],
 }
@@ -85,7 +51,6 @@ impl Constants {
     pub fn resolve(abi: &Abi, find: Find<'_>) -> Result<Self> {
         let handle = |name: abi::Handle| place(abi.handle(name), find);
         let pointer = |name: Pointer| place(abi.pointer(name), find).map(address);
-        let int = |name: Int| abi.int(name);
         Ok(Constants {
             comm_world: handle(abi::Handle::CommWorld)?,
             comm_self: handle(abi::Handle::CommSelf)?,
@@ -94,40 +59,14 @@ impl Constants {
             info_null: handle(abi::Handle::InfoNull)?,
             byte: handle(abi::Handle::Byte)?,
             int: handle(abi::Handle::Int)?,
-            any_source: int(Int::AnySource),
-            any_tag: int(Int::AnyTag),
-            comm_type_shared: int(Int::CommTypeShared),
-            tag_ub: int(Int::TagUb),
-            lastusedcode: int(Int::Lastusedcode),
-            err_lastcode: int(Int::ErrLastcode),
+            any_source: abi.int(Int::AnySource),
+            any_tag: abi.int(Int::AnyTag),
             errors_return: handle(abi::Handle::ErrorsReturn)?,
             in_place: pointer(Pointer::InPlace)?,
             status_ignore: pointer(Pointer::StatusIgnore)?,
-            thread_funneled: int(Int::ThreadFunneled),
-            thread_serialized: int(Int::ThreadSerialized),
-            thread_multiple: int(Int::ThreadMultiple),
-            err_truncate: int(Int::ErrTruncate),
-            err_no_mem: int(Int::ErrNoMem),
-            err_proc_failed: int(Int::ErrProcFailed),
-            err_proc_failed_pending: int(Int::ErrProcFailedPending),
-            win_model: int(Int::WinModel),
-            win_unified: int(Int::WinUnified),
-            mode_nocheck: int(Int::ModeNocheck),
-            status_source: abi.status_source,
-            status_tag: abi.status_tag,
-            handle_size: abi.handle_size,
-            datatypes: table(&|number| abi::datatype(number).map(handle))?,
-            ops: table(&|number| abi::operation(number).map(handle))?,
+            datatypes: table(|number| abi::datatype(number).map(handle))?,
+            ops: table(|number| abi::operation(number).map(handle))?,
         })
-    }
-
-    /// Returns an array of two handles in the memory layout of the interface.
-    pub fn pair(&self, first: Handle, second: Handle) -> [Handle; 2] {
-        if self.handle_size == size_of::<Handle>() {
-            [first, second]
-        } else {
-            [first | second << 32, 0]
-        }
     }
 
     /// Returns MPI's datatype of a built-in dtype's layout and meaning; `None` if MPI has none.
@@ -141,9 +80,7 @@ impl Constants {
     }
 }
 
-type Entry<'a> = &'a dyn Fn(i32) -> Option<Result<Handle>>;
-
-fn table(entry: Entry<'_>) -> Result<[Option<Handle>; NUMBERS]> {
+fn table(entry: impl Fn(i32) -> Option<Result<Handle>>) -> Result<[Option<Handle>; NUMBERS]> {
     let mut table = [None; NUMBERS];
     for (number, place) in (0..).zip(&mut table) {
         *place = entry(number).transpose()?;
@@ -159,13 +96,10 @@ fn address(value: u64) -> Addr {
 fn place(place: ValueSource, find: Find<'_>) -> Result<u64> {
     match place {
         ValueSource::Value(value) => Ok(value),
-        ValueSource::Address(symbol) => Ok(symbol_of(symbol, find)?.get() as u64),
-    }
-}
-
-fn symbol_of(symbol: &str, find: Find<'_>) -> Result<Addr> {
-    match CString::new(symbol).ok().and_then(|name| find(&name)) {
-        Some(address) => Ok(address),
-        None => fail!(DTL_ERROR_UNAVAILABLE, "it has no symbol {symbol}"),
+        ValueSource::Address(symbol) => CString::new(symbol)
+            .ok()
+            .and_then(|name| find(&name))
+            .map(|at| at.get() as u64)
+            .ok_or_else(|| failure!(DTL_ERROR_UNAVAILABLE, "it has no symbol {symbol}")),
     }
 }

@@ -8,6 +8,7 @@ use super::abi::{self, Abi};
 use super::functions::Functions;
 use super::launcher::{self, Candidate};
 use crate::error::{Error, Result, fail, failure};
+use crate::from_c::text_in;
 use crate::sys::{
     memory::buf::Addr,
     os::dl::{self, SharedObject},
@@ -47,11 +48,12 @@ impl FoundLibrary {
         }
     }
 
-    /// Returns the MPI library in the scope `place`; returns `None` if there is none.
-    fn at(place: SymbolScope) -> Option<Self> {
-        let mut found = FoundLibrary { place, file: PathBuf::new(), why: String::new() };
-        found.symbol(MARK)?;
-        found.file = dl::file_of(found.symbol(OWN_MARK).or_else(|| found.symbol(MARK))?)?;
+    /// Returns the MPI library in the scope `place`; returns `None` if there is none. `why`: the
+    /// reason why it is chosen.
+    fn at(place: SymbolScope, why: &str) -> Option<Self> {
+        let mut found = FoundLibrary { place, file: PathBuf::new(), why: why.to_owned() };
+        let mark = found.symbol(MARK)?;
+        found.file = dl::file_of(found.symbol(OWN_MARK).unwrap_or(mark))?;
         Some(found)
     }
 
@@ -67,17 +69,13 @@ impl FoundLibrary {
 
 /// Returns the MPI that is already in this process, whoever loaded it.
 pub fn present() -> Option<FoundLibrary> {
-    let found = FoundLibrary::at(SymbolScope::Process).or_else(|| {
+    let why = "it is in this process already: the program is linked with it or has loaded it";
+    FoundLibrary::at(SymbolScope::Process, why).or_else(|| {
         let mut files = dl::loaded_files();
         files.retain(|file| is_called_as_an_mpi(file));
-        files
-            .iter()
-            .find_map(|file| FoundLibrary::at(SymbolScope::Module(SharedObject::loaded(file)?)))
-    })?;
-    Some(FoundLibrary {
-        why: "it is in this process already: the program is linked with it or has loaded it"
-            .to_owned(),
-        ..found
+        files.iter().find_map(|file| {
+            FoundLibrary::at(SymbolScope::Module(SharedObject::loaded(file)?), why)
+        })
     })
 }
 
@@ -93,14 +91,13 @@ pub fn locate(named: Option<&str>) -> Result<FoundLibrary> {
     match (present(), named) {
         (Some(found), None) => Ok(found),
         (Some(found), Some(name)) => check_same(name, &found.file).map(|()| found),
-        (None, Some(name)) => match load_named(name) {
-            Ok(found) => Ok(FoundLibrary { why: "DTL_MPI_LIBRARY names it".to_owned(), ..found }),
-            Err(why) => fail!(
+        (None, Some(name)) => load_named(name, "DTL_MPI_LIBRARY names it").map_err(|why| {
+            failure!(
                 DTL_ERROR_UNAVAILABLE,
                 "no MPI: DTL_MPI_LIBRARY={name}: {why}; set it to the path or soname of an MPI \
                  library of this machine (libmpi.so.40, libmpich.so.12 …), or unset it"
-            ),
-        },
+            )
+        }),
         (None, None) => search(),
     }
 }
@@ -108,7 +105,7 @@ pub fn locate(named: Option<&str>) -> Result<FoundLibrary> {
 /// Returns an error if `name` denotes another file than `file`, that of the MPI in the process.
 pub fn check_same(name: &str, file: &Path) -> Result<()> {
     let named = SharedObject::loaded(Path::new(name))
-        .and_then(|module| FoundLibrary::at(SymbolScope::Module(module)));
+        .and_then(|module| FoundLibrary::at(SymbolScope::Module(module), ""));
     if named.is_some_and(|named| named.file == file) {
         return Ok(());
     }
@@ -121,15 +118,15 @@ pub fn check_same(name: &str, file: &Path) -> Result<()> {
 }
 
 /// Loads a library by path or soname; fails for a path that every user could have written.
-fn load_named(name: &str) -> std::result::Result<FoundLibrary, String> {
-    load(&dl::library_path(name)?)
+fn load_named(name: &str, why: &str) -> std::result::Result<FoundLibrary, String> {
+    load(&dl::library_path(name)?, why)
 }
 
 /// Loads a library with local symbols, which become global only once it has proved usable.
-fn load(path: &Path) -> std::result::Result<FoundLibrary, String> {
+fn load(path: &Path, why: &str) -> std::result::Result<FoundLibrary, String> {
     // SAFETY: constructors may run: an MPI by its name, or the user vouches for the library.
     let module = unsafe { SharedObject::open(path) }?;
-    FoundLibrary::at(SymbolScope::Module(module))
+    FoundLibrary::at(SymbolScope::Module(module), why)
         .ok_or_else(|| "no MPI library (it has no function MPI_Comm_rank)".into())
 }
 
@@ -137,8 +134,8 @@ fn search() -> Result<FoundLibrary> {
     let mut tried = Vec::new();
     let around = launcher::LaunchContext::of_this_process();
     for Candidate { name, why } in launcher::candidates(&around) {
-        match load_named(&name.to_string_lossy()) {
-            Ok(found) => return Ok(FoundLibrary { why, ..found }),
+        match load_named(&name.to_string_lossy(), &why) {
+            Ok(found) => return Ok(found),
             // The loader's error text names the file; the text of a rejected path may not.
             Err(error) if name.is_absolute() => tried.push(format!("{}: {error}", name.display())),
             Err(error) => tried.push(error),
@@ -163,11 +160,6 @@ pub fn version_text(call: &Functions) -> Result<String> {
         return fail!(DTL_ERROR_UNAVAILABLE, "MPI_Get_library_version fails ({code})");
     }
     Ok(text_in(&text))
-}
-
-/// Converts the NUL-terminated string that a C function has written to `bytes`.
-pub(crate) fn text_in(bytes: &[u8]) -> String {
-    CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Returns the first line of `text`, with runs of blanks replaced by single blanks.

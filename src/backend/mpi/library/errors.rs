@@ -1,10 +1,11 @@
 //! Conversion of MPI's error codes to a status of this library and a text with MPI's error class
 //! and error string.
 
-use super::discovery;
+use super::abi::Int;
 use super::mpi_library::Mpi;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
+use crate::from_c::text_in;
 use std::ffi::c_int;
 
 impl Mpi {
@@ -25,13 +26,13 @@ impl Mpi {
     #[cold]
     pub fn failure(&self, call: &'static str, code: c_int) -> Error {
         let class = self.class(code);
-        let k = &self.k;
-        let status = match class {
-            class if class == k.err_no_mem => DTL_ERROR_OUT_OF_MEMORY,
-            class if class == k.err_proc_failed || class == k.err_proc_failed_pending => {
-                DTL_ERROR_RANK_FAILURE
-            }
-            _ => DTL_ERROR_MPI,
+        let is = |name| class == self.abi.int(name);
+        let status = if is(Int::ErrNoMem) {
+            DTL_ERROR_OUT_OF_MEMORY
+        } else if is(Int::ErrProcFailed) || is(Int::ErrProcFailedPending) {
+            DTL_ERROR_RANK_FAILURE
+        } else {
+            DTL_ERROR_MPI
         };
         Error::new(status, format!("{call}: MPI error class {class}: {}", self.text(code)))
     }
@@ -42,7 +43,7 @@ impl Mpi {
         let mut length: c_int = 0;
         // SAFETY: `text` has room for the longest text.
         unsafe { (self.call.MPI_Error_string)(code, text.as_mut_ptr().cast(), &raw mut length) };
-        let text = discovery::text_in(&text);
+        let text = text_in(&text);
         text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
     }
 }

@@ -117,19 +117,13 @@ pub fn candidates(around: &LaunchContext<'_>) -> Vec<Candidate> {
         found.extend(files.map(|name| Candidate { name, why: why.to_owned() }));
     };
     if let Some(root) = around.path("OPAL_PREFIX").filter(|_| names.contains(&"libmpi.so.40")) {
-        look(
-            root.join("lib"),
-            &["libmpi.so.40"],
-            "it is in the installation that OPAL_PREFIX names",
-        );
+        let why = "it is in the installation that OPAL_PREFIX names";
+        look(root.join("lib"), &["libmpi.so.40"], why);
     }
     if let Some(root) = around.path("I_MPI_ROOT").filter(|_| launchers.intel) {
+        let why = "it is in the installation that I_MPI_ROOT names";
         for lib in ["lib", "lib/release"] {
-            look(
-                root.join(lib),
-                &["libmpi.so.12"],
-                "it is in the installation that I_MPI_ROOT names",
-            );
+            look(root.join(lib), &["libmpi.so.12"], why);
         }
     }
     if let Some((program, root)) =
@@ -146,11 +140,10 @@ pub fn candidates(around: &LaunchContext<'_>) -> Vec<Candidate> {
             look(folder, &names, "it is in LD_LIBRARY_PATH");
         }
     }
-    let by_name = |name: &&str| Candidate {
+    found.extend(names.iter().map(|name| Candidate {
         name: name.into(),
         why: "the loader finds it by this name".to_owned(),
-    };
-    found.extend(names.iter().map(by_name));
+    }));
     found
 }
 

@@ -7,7 +7,6 @@
 //! - `discovery`: choice of the MPI library
 //! - `launcher`: libraries that fit the launcher
 //! - `mpi_library`: loading, initialization, finalization
-//! - `thread_level`: levels of thread support
 //! - `errors`: error codes
 
 pub mod abi;
@@ -17,4 +16,3 @@ pub(super) mod errors;
 pub mod functions;
 pub mod launcher;
 pub mod mpi_library;
-pub(super) mod thread_level;

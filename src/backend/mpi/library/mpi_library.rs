@@ -10,14 +10,13 @@
 //!
 //! `discovery` finds the library, `errors` converts error codes.
 
-use super::abi::{DRAFT_ERRORS_RETURN, Family};
+use super::abi::{Abi, DRAFT_ERRORS_RETURN, Family, Int};
 use super::constants::Constants;
 use super::discovery::{self, FoundLibrary};
 use super::functions::{Functions, Handle};
 use super::launcher;
-pub use super::thread_level::ThreadLevel;
 use crate::backend::symbol_table::SymbolTable as _;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::{explain, log, settings};
 use crate::sys::{
     compute::callback::ForeignTester,
@@ -43,8 +42,8 @@ pub struct Mpi {
     pub call: Functions,
     /// Constants of MPI.
     pub k: Constants,
-    /// Family of MPI's binary interface.
-    pub family: Family,
+    /// MPI's binary interface.
+    pub abi: Abi,
     /// File name of the library.
     pub file: String,
     /// Reason why this library was chosen, for messages.
@@ -116,16 +115,9 @@ pub fn loaded() -> Result<&'static Mpi> {
         Some(mpi) => Ok(*mpi),
         None => discovery::locate(named.as_deref()).and_then(|found| Mpi::of(&found)),
     };
-    match mpi {
-        Ok(mpi) => {
-            *failed = None;
-            Ok(LOADED.get_or_init(|| mpi))
-        }
-        Err(why) => {
-            *failed = Some((named, why.clone()));
-            Err(why)
-        }
-    }
+    let mpi = mpi.inspect_err(|why| *failed = Some((named, why.clone())))?;
+    *failed = None;
+    Ok(LOADED.get_or_init(|| mpi))
 }
 
 impl Mpi {
@@ -144,7 +136,7 @@ impl Mpi {
             status_ignore: k.status_ignore,
             call,
             k,
-            family: abi.family,
+            abi,
             version: discovery::first_line(&version),
             name: discovery::short_name(&version),
             file,
@@ -184,18 +176,19 @@ impl Mpi {
         let _one_changes = self.change.lock();
         match self.state.load(Ordering::Acquire) {
             UNSTARTED => {}
-            OVER => return over(),
+            OVER => return Err(self.stopped()),
             _ => return self.check_process(),
         }
         if !self.is_running()? {
-            if self.state.load(Ordering::Acquire) == OVER {
-                return over();
+            if self.is_over() {
+                return Err(self.stopped());
             }
             launcher::check_launcher(self.is_open_mpi(), &self.file, &|name| {
                 std::env::var(name).ok()
             })?;
             let mut level = 0;
-            let (argc, argv, wanted) = (ptr::null_mut(), ptr::null_mut(), self.k.thread_multiple);
+            let (argc, argv, wanted) =
+                (ptr::null_mut(), ptr::null_mut(), self.abi.int(Int::ThreadMultiple));
             // SAFETY: MPI accepts NULL for both arguments of main.
             let code = unsafe { (self.call.MPI_Init_thread)(argc, argv, wanted, &raw mut level) };
             self.check("MPI_Init_thread", code)?;
@@ -207,7 +200,7 @@ impl Mpi {
     /// Adopts an initialized MPI, as `start` does, but fails if the program has not initialized it.
     pub fn start_running(&'static self) -> Result<()> {
         if self.state.load(Ordering::Acquire) == UNSTARTED && !self.is_running()? {
-            return self.stopped().map(drop);
+            return Err(self.stopped());
         }
         self.start()
     }
@@ -217,19 +210,18 @@ impl Mpi {
         let mut level = 0;
         // SAFETY: `level` is a writable number; MPI is initialized.
         self.check("MPI_Query_thread", unsafe { (self.call.MPI_Query_thread)(&raw mut level) })?;
-        let k = &self.k;
         let state = match level {
-            level if level == k.thread_multiple => MULTIPLE,
-            level if level == k.thread_serialized => SERIALIZED,
-            level if level == k.thread_funneled => FUNNELED,
+            level if level == self.abi.int(Int::ThreadMultiple) => MULTIPLE,
+            level if level == self.abi.int(Int::ThreadSerialized) => SERIALIZED,
+            level if level == self.abi.int(Int::ThreadFunneled) => FUNNELED,
             _ => SINGLE,
         };
         let _others_wait = self.admit(state)?;
         let quiet = self.errors_return()?;
         self.quiet.store(quiet, Ordering::Release);
         if self.is_ours.load(Ordering::Relaxed) {
-            self.make_quiet(k.comm_world)?;
-            self.make_quiet(k.comm_self)?;
+            self.make_quiet(self.k.comm_world)?;
+            self.make_quiet(self.k.comm_self)?;
         }
         let mut key = 0;
         let own = ptr::from_ref(self).cast_mut().cast::<c_void>();
@@ -239,7 +231,7 @@ impl Mpi {
         };
         self.check("MPI_Comm_create_keyval", code)?;
         // SAFETY: the key was created above; MPI does not read the value.
-        let code = unsafe { (self.call.MPI_Comm_set_attr)(k.comm_self, key, own) };
+        let code = unsafe { (self.call.MPI_Comm_set_attr)(self.k.comm_self, key, own) };
         self.check("MPI_Comm_set_attr", code)?;
         self.process.store(process::own_pid(), Ordering::Relaxed);
         self.level.store(state, Ordering::Relaxed);
@@ -253,15 +245,14 @@ impl Mpi {
     /// does nothing would be an alternative, but MPICH 5.0 then returns success.)
     fn errors_return(&self) -> Result<Handle> {
         let (mut value, mut is_set) = (ptr::null_mut::<c_int>(), 0);
-        let (comm, at) = (self.k.comm_world, (&raw mut value).cast());
+        let (key, at) = (self.abi.int(Int::Lastusedcode), (&raw mut value).cast());
         // SAFETY: the attribute's value is written to a writable local.
-        let code = unsafe {
-            (self.call.MPI_Comm_get_attr)(comm, self.k.lastusedcode, at, &raw mut is_set)
-        };
+        let code =
+            unsafe { (self.call.MPI_Comm_get_attr)(self.k.comm_world, key, at, &raw mut is_set) };
         let is_known = code == 0 && is_set != 0 && !value.is_null();
         // SAFETY: a set attribute is the address of a number that lives as long as MPI does.
-        let is_final = is_known && unsafe { value.read() } >= self.k.err_lastcode;
-        let is_draft = self.family == Family::Standard && !is_final;
+        let is_final = is_known && unsafe { value.read() } >= self.abi.int(Int::ErrLastcode);
+        let is_draft = self.abi.family == Family::Standard && !is_final;
         Ok(if is_draft { DRAFT_ERRORS_RETURN } else { self.k.errors_return })
     }
 
@@ -309,7 +300,7 @@ impl Mpi {
         let turn = self.admit(self.state.load(Ordering::Acquire))?;
         // MPI may have been finalized while this thread waited.
         if self.is_over() {
-            return self.stopped();
+            return Err(self.stopped());
         }
         let left = std::mem::take(&mut *self.left.lock());
         left.into_iter().try_for_each(|left| self.free_now(left))?;
@@ -344,23 +335,24 @@ impl Mpi {
             SERIALIZED => Ok(MpiGuard { _others_wait: Some(self.turn.lock()) }),
             SINGLE | FUNNELED if self.is_main_thread()? => Ok(MpiGuard { _others_wait: None }),
             SINGLE | FUNNELED => {
-                let level = if state == SINGLE { "SINGLE" } else { "FUNNELED" };
                 fail!(
                     DTL_ERROR_NOT_SUPPORTED,
-                    "MPI gave MPI_THREAD_{level}, and this is not the thread that initialised it: \
-                     call from that one, or \
-                     initialise MPI with MPI_Init_thread and MPI_THREAD_MULTIPLE"
+                    "MPI gave {}, and this is not the thread that initialised it: call from that \
+                     one, or initialise MPI with MPI_Init_thread and MPI_THREAD_MULTIPLE",
+                    level_name(state)
                 )
             }
-            _ => self.stopped(),
+            _ => Err(self.stopped()),
         }
     }
 
-    fn stopped(&self) -> Result<MpiGuard<'_>> {
-        if self.state.load(Ordering::Acquire) == OVER {
-            return over().map(|()| MpiGuard { _others_wait: None });
+    /// Returns the error of a call while MPI is not running.
+    fn stopped(&self) -> Error {
+        if self.is_over() {
+            failure!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}")
+        } else {
+            failure!(DTL_ERROR_INVALID_STATE, "MPI is not initialised: call MPI_Init_thread first")
         }
-        fail!(DTL_ERROR_INVALID_STATE, "MPI is not initialised: call MPI_Init_thread first")
     }
 
     fn is_main_thread(&self) -> Result<bool> {
@@ -392,19 +384,19 @@ impl Mpi {
         self.state.load(Ordering::Acquire) == MULTIPLE
     }
 
-    /// Returns the thread level that MPI provided, even after its finalization.
-    pub fn level(&self) -> ThreadLevel {
-        match self.level.load(Ordering::Relaxed) {
-            MULTIPLE => ThreadLevel::Multiple,
-            SERIALIZED => ThreadLevel::Serialized,
-            FUNNELED => ThreadLevel::Funneled,
-            _ => ThreadLevel::Single,
-        }
+    /// Returns true if threads may call MPI one at a time (MPI_THREAD_SERIALIZED).
+    pub fn is_serialized(&self) -> bool {
+        self.state.load(Ordering::Acquire) == SERIALIZED
+    }
+
+    /// Returns MPI's name of the thread level that MPI provided, even after its finalization.
+    pub fn level(&self) -> &'static str {
+        level_name(self.level.load(Ordering::Relaxed))
     }
 
     /// Returns true if the library is Open MPI, whatever its binary interface.
     pub fn is_open_mpi(&self) -> bool {
-        self.family == Family::OpenMpi || self.version.starts_with("Open MPI")
+        self.abi.family == Family::OpenMpi || self.version.starts_with("Open MPI")
     }
 
     /// Finalizes an MPI that was initialized here, unless a `Hold` is left.
@@ -413,11 +405,8 @@ impl Mpi {
         let state = self.state.load(Ordering::Acquire);
         let runs = state != UNSTARTED && state != OVER;
         let is_held = HELD.load(Ordering::Acquire) != 0;
-        if !runs
-            || is_held
-            || !self.is_ours.load(Ordering::Relaxed)
-            || self.check_process().is_err()
-        {
+        let is_ours = self.is_ours.load(Ordering::Relaxed);
+        if !runs || is_held || !is_ours || self.check_process().is_err() {
             return;
         }
         let outcome = self.enter().and_then(|_turn| {
@@ -436,8 +425,14 @@ pub const OVER_TEXT: &str = "MPI is finalised: it cannot be started twice in a p
     communicators over MPI before MPI_Finalize, or the last dtl_finalize if MPI was initialised by \
     the library";
 
-fn over() -> Result<()> {
-    fail!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}")
+/// Returns MPI's name of the thread level for which `state` stands.
+fn level_name(state: u32) -> &'static str {
+    match state {
+        MULTIPLE => "MPI_THREAD_MULTIPLE",
+        SERIALIZED => "MPI_THREAD_SERIALIZED",
+        FUNNELED => "MPI_THREAD_FUNNELED",
+        _ => "MPI_THREAD_SINGLE",
+    }
 }
 
 /// Count of the users of MPI. An MPI that was initialized here is finalized with the last one.

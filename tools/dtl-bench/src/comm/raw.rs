@@ -6,7 +6,9 @@
 
 use super::endpoint::{ELEMENT, Endpoint};
 use crate::out::Outcome;
-use dtl::tooling::mpi::{self, Family, Handle, Mpi, RequestOut, Status, StatusOut, check_launcher};
+use dtl::tooling::mpi::{
+    self, Family, Handle, Int, Mpi, RequestOut, Status, StatusOut, check_launcher,
+};
 use dtl::tooling::os::SharedObject;
 use dtl_sys::{DTL_DTYPE_FLOAT32, DTL_OP_SUM};
 use std::ffi::c_int;
@@ -47,7 +49,8 @@ impl Raw {
         check_launcher(mpi.is_open_mpi(), &mpi.file, &|name| std::env::var(name).ok())
             .map_err(|error| error.text().to_owned())?;
         let k = &mpi.k;
-        let wanted = if by_all_threads { k.thread_multiple } else { k.thread_funneled };
+        let wanted = if by_all_threads { Int::ThreadMultiple } else { Int::ThreadFunneled };
+        let wanted = mpi.abi.int(wanted);
         let mut level = 0;
         // SAFETY: MPI takes NULL for both arguments of main; `level` is a local.
         let code = unsafe {
@@ -68,7 +71,7 @@ impl Raw {
             comm: k.comm_world,
             float,
             sum,
-            ignore: ignore_of(mpi.family),
+            ignore: ignore_of(mpi.abi.family),
             started: vec![0; MOST_STARTED],
             count: 0,
             rank,
@@ -93,7 +96,7 @@ impl Raw {
             .started
             .as_mut_ptr()
             .cast::<u8>()
-            .wrapping_add(self.count * self.mpi.k.handle_size);
+            .wrapping_add(self.count * self.mpi.abi.handle_size);
         self.count += 1;
         Ok(at.cast())
     }

@@ -1,15 +1,7 @@
 //! Mapping of the library's dtypes and operations to datatypes and operations of MPI.
 
 use super::Handle;
-use crate::abi::word::{
-    DTL_DTYPE_BOOL, DTL_DTYPE_BYTE, DTL_DTYPE_COMPLEX64, DTL_DTYPE_COMPLEX128, DTL_DTYPE_FLOAT32,
-    DTL_DTYPE_FLOAT32_INT32, DTL_DTYPE_FLOAT64, DTL_DTYPE_FLOAT64_INT32, DTL_DTYPE_INT8,
-    DTL_DTYPE_INT16, DTL_DTYPE_INT16_INT32, DTL_DTYPE_INT32, DTL_DTYPE_INT32_INT32,
-    DTL_DTYPE_INT64, DTL_DTYPE_INT64_INT32, DTL_DTYPE_UINT8, DTL_DTYPE_UINT16, DTL_DTYPE_UINT32,
-    DTL_DTYPE_UINT64, DTL_OP_BAND, DTL_OP_BOR, DTL_OP_BXOR, DTL_OP_LAND, DTL_OP_LOR, DTL_OP_LXOR,
-    DTL_OP_MAX, DTL_OP_MAXLOC, DTL_OP_MIN, DTL_OP_MINLOC, DTL_OP_NO_OP, DTL_OP_PROD,
-    DTL_OP_REPLACE, DTL_OP_SUM, dtl_dtype_t, dtl_reduce_op_t,
-};
+use crate::abi::word::*;
 
 /// Returns MPI's datatype with the layout of `dtype`. Returns `None` for the 16-bit floats, the
 /// pairs with an index of 64 bits (FLOAT64_INT64, INT64_INT64) and the dtypes of

@@ -21,7 +21,6 @@ names! {
     CommSelf MPI_COMM_SELF: Address("ompi_mpi_comm_self"), Value(0x4400_0001), Value(0x102);
     CommNull MPI_COMM_NULL: Address("ompi_mpi_comm_null"), Value(0x0400_0000), Value(0x100);
     RequestNull MPI_REQUEST_NULL: Address("ompi_request_null"), Value(0x2c00_0000), Value(0x180);
-    WinNull MPI_WIN_NULL: Address("ompi_mpi_win_null"), Value(0x2000_0000), Value(0x110);
     InfoNull MPI_INFO_NULL: Address("ompi_mpi_info_null"), Value(0x1c00_0000), Value(0x130);
 
     // error handler

@@ -28,25 +28,10 @@ names! {
     TagUb MPI_TAG_UB: 0, 0x6440_0001, 501;
     Lastusedcode MPI_LASTUSEDCODE: 5, 0x6440_000b, 506;
 
-    // windows: attributes, flavours, models, locks, assertions
-    WinBase MPI_WIN_BASE: 7, 0x6600_0001, 601;
-    WinSize MPI_WIN_SIZE: 8, 0x6600_0003, 603;
-    WinDispUnit MPI_WIN_DISP_UNIT: 9, 0x6600_0005, 602;
-    WinCreateFlavor MPI_WIN_CREATE_FLAVOR: 10, 0x6600_0007, 604;
+    // windows: attributes, models, assertions
     WinModel MPI_WIN_MODEL: 11, 0x6600_0009, 605;
-    WinFlavorCreate MPI_WIN_FLAVOR_CREATE: 1, 1, 311;
-    WinFlavorAllocate MPI_WIN_FLAVOR_ALLOCATE: 2, 2, 312;
-    WinFlavorDynamic MPI_WIN_FLAVOR_DYNAMIC: 3, 3, 313;
-    WinFlavorShared MPI_WIN_FLAVOR_SHARED: 4, 4, 314;
-    WinSeparate MPI_WIN_SEPARATE: 1, 1, 322;
     WinUnified MPI_WIN_UNIFIED: 0, 2, 321;
-    LockExclusive MPI_LOCK_EXCLUSIVE: 1, 234, 301;
-    LockShared MPI_LOCK_SHARED: 2, 235, 302;
     ModeNocheck MPI_MODE_NOCHECK: 1, 1024, 1024;
-    ModeNostore MPI_MODE_NOSTORE: 8, 2048, 8192;
-    ModeNoput MPI_MODE_NOPUT: 4, 4096, 4096;
-    ModeNoprecede MPI_MODE_NOPRECEDE: 2, 8192, 2048;
-    ModeNosucceed MPI_MODE_NOSUCCEED: 16, 16384, 16384;
 
     // error classes
     ErrRank MPI_ERR_RANK: 6, 6, 6;

@@ -108,6 +108,15 @@ impl Abi {
     pub const fn int(&self, name: Int) -> i32 {
         name.value(self.family)
     }
+
+    /// Returns an array of two handles in the memory layout of the interface.
+    pub fn pair(&self, first: u64, second: u64) -> [u64; 2] {
+        if self.handle_size == size_of::<u64>() {
+            [first, second]
+        } else {
+            [first | second << 32, 0]
+        }
+    }
 }
 
 /// Defines an enumeration of MPI's names from rows `Variant MPI_NAME: Open MPI, MPICH family,

@@ -13,7 +13,7 @@ fn what_is_no_mpi_says_why() {
         (folder.to_str().unwrap(), "directory"),
         ("libc.so.6", "MPI_Comm_rank"),
     ] {
-        let error = load(Path::new(path)).err().unwrap();
+        let error = load(Path::new(path), "").err().unwrap();
         assert!(error.contains(said), "{path}: {error}");
     }
     assert!(is_called_as_an_mpi(Path::new("/x/libmpich.so.12")));
