@@ -56,7 +56,8 @@ pub unsafe extern "C" fn dtl_mem_copy_2d(
         let dst = unsafe { rows(dst, dst_pitch_bytes, width_bytes, height, "dst") }?;
         // SAFETY: as above.
         let src = unsafe { rows(src, src_pitch_bytes, width_bytes, height, "src") }?;
-        transfer::copy_2d(inside, dst, src, width_bytes, height)
+        let pitches = (dst_pitch_bytes, src_pitch_bytes);
+        transfer::copy_2d(inside, dst, src, Rows { pitches, width: width_bytes, height })
     })
 }
 
@@ -66,7 +67,7 @@ unsafe fn rows(
     width: u64,
     height: u64,
     name: &str,
-) -> Result<Rows> {
+) -> Result<Region> {
     if pitch < width {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -84,7 +85,7 @@ unsafe fn rows(
         );
     };
     // SAFETY: passed on.
-    Ok(Rows { region: unsafe { args::region(ptr, span, name) }?, pitch })
+    unsafe { args::region(ptr, span, name) }
 }
 
 /// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in
@@ -168,10 +169,10 @@ pub(crate) unsafe fn strided(
     };
     let Some(plan) = strided::StridedPlan::new(&axes)? else { return Ok(()) };
     // SAFETY: the caller's contract: the elements are there, and so is what lies between them.
-    let to = unsafe { side(axes.dst, plan.dst(), "dst") }?;
+    let to = unsafe { side(axes.dst, plan.dst, "dst") }?;
     // SAFETY: as above.
-    let from = unsafe { side(axes.src, plan.src(), "src") }?;
-    plan.over(to, from).copy(inside, &axes)
+    let from = unsafe { side(axes.src, plan.src, "src") }?;
+    plan.copy(inside, &axes, to, from)
 }
 
 /// From a side's lowest byte to its last.
