@@ -2,13 +2,13 @@
 //! function of each component of a backend. The program dtl-ctk has all other tests, including
 //! those that require ranks or may crash.
 
+use super::device;
 use super::exec::event::Event;
 use super::exec::executor::Executor;
 use super::exec::host::thread_pool::LoopBody;
 use super::exec::stream::Stream;
-use super::memory::transfer;
+use super::memory::{self, Owner, Request, transfer};
 use super::registry::Backend;
-use super::{device, memory};
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
@@ -136,7 +136,8 @@ fn with_block(
     if !has(backend, kind) {
         return Ok(Done::Skipped("the backend has no such memory"));
     }
-    let addr = match memory::alloc(memory::Owner::Program, backend, kind, SIZE as u64, 256) {
+    let wanted = Request { kind, size: SIZE as u64, align: 256 };
+    let addr = match memory::alloc(Owner::Program, backend, &wanted, None) {
         // A backend that does not describe its memory kinds reports only here which kinds it has.
         Err(error) if error.status() == crate::abi::status::DTL_ERROR_NOT_SUPPORTED => {
             return Ok(Done::Skipped("the backend has no such memory"));
@@ -144,7 +145,7 @@ fn with_block(
         taken => taken?,
     };
     let outcome = check(Region::allocated(addr, SIZE));
-    let freed = memory::free(memory::Owner::Program, backend, addr);
+    let freed = memory::free(Owner::Program, backend, addr);
     outcome.and(freed).map(|()| Done::Ok)
 }
 
@@ -168,11 +169,12 @@ fn unknown_kind(backend: &Arc<Backend>) -> Result<Done> {
     }
     // No member has the value 0.
     const NO_KIND: dtl_enum_word_t = 0x0001_0000_0000_0000;
-    match memory::alloc(memory::Owner::Program, backend, NO_KIND, 64, 0) {
+    let wanted = Request { kind: NO_KIND, size: 64, align: 0 };
+    match memory::alloc(Owner::Program, backend, &wanted, None) {
         Err(error) if error.status() == crate::abi::status::DTL_ERROR_NOT_SUPPORTED => Ok(Done::Ok),
         Err(error) => Err(error),
         Ok(addr) => {
-            memory::free(memory::Owner::Program, backend, addr)?;
+            memory::free(Owner::Program, backend, addr)?;
             fail!(DTL_ERROR_BACKEND, "memory of kind {NO_KIND:#x}, which is none, was given")
         }
     }

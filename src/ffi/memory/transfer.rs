@@ -8,8 +8,8 @@ use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::from_c::check_pointer;
 use crate::runtime::memory::handlers::Axes;
-use crate::runtime::memory::transfer;
-use crate::runtime::memory::transfer::{Rows, strided};
+use crate::runtime::memory::transfer::{self, Rows, strided};
+use crate::runtime::memory::{Owner, Request};
 use crate::runtime::{device, memory};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::{Addr, Region};
@@ -230,12 +230,12 @@ pub unsafe extern "C" fn dtl_mem_to_device(
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
         let host = unsafe { args::region(host, size_bytes, "host") }?;
-        let addr =
-            memory::alloc(memory::Owner::Program, backend, DTL_MEMORY_DEVICE, size_bytes, 0)?;
+        let wanted = Request { kind: DTL_MEMORY_DEVICE, size: size_bytes, align: 0 };
+        let addr = memory::alloc(Owner::Program, backend, &wanted, None)?;
         // SAFETY: just allocated with this size.
         let there = unsafe { args::region(addr.ptr(), size_bytes, "out") }?;
         if let Err(error) = transfer::copy(inside, there, host) {
-            memory::free(memory::Owner::Program, backend, addr)?;
+            memory::free(Owner::Program, backend, addr)?;
             return Err(error);
         }
         out.set(addr.ptr());

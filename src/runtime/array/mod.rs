@@ -10,7 +10,7 @@
 mod dlpack;
 mod layout;
 
-use super::memory::{self, Allocation, Owner, external, transfer};
+use super::memory::{self, Allocation, Owner, Request, external, transfer};
 use super::registry::Backend;
 use super::{device, invalid_handle, open_state, types};
 use crate::abi::devices::array::*;
@@ -130,7 +130,8 @@ pub fn alloc(
         memory::kind_info(&backend, kind)?;
         Addr::NULL
     } else {
-        memory::alloc(Owner::Array, &backend, kind, layout.bytes, ALIGNMENT)?
+        let wanted = Request { kind, size: layout.bytes, align: ALIGNMENT };
+        memory::alloc(Owner::Array, &backend, &wanted, None)?
     };
     let finish = || {
         if flags & DTL_ARRAY_ZERO != 0 {

@@ -4,7 +4,7 @@
 //! followed by the ticket of the backend. The backend implements the transfer of memory between
 //! processes.
 
-use super::{Allocation, LEDGER, check, device_only, find, host_alloc, registered};
+use super::{Allocation, LEDGER, admit, check, device_only, find, registered};
 use crate::abi::devices::device::{DTL_MEM_HANDLE_ROOM, dtl_mem_handle_t};
 use crate::abi::status::DTL_ERROR_LIMIT;
 use crate::error::{Error, Result, fail, failure};
@@ -155,25 +155,16 @@ pub fn import(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Addr, u64
     let exports = exports(backend)?;
     let (extent, ticket) = read(backend, handle)?;
     let device = device::get_or_first(backend)?;
-    backend.memory_use.begin(backend)?;
-    let made = map(backend, exports, &ticket, extent).and_then(|addr| {
+    let addr = admit(backend, extent.size, || {
+        let addr = map(backend, exports, &ticket, extent)?;
         let new = Allocation { imported: true, ..Allocation::new(backend, device, extent) };
         if enter_new(addr, new) {
             return Ok(addr);
         }
         exports.close(addr, extent)?;
         fail!(DTL_ERROR_ALREADY_EXISTS, "it is imported here already, at {addr:?}: use that")
-    });
-    match made {
-        Ok(addr) => {
-            backend.memory_use.grew(extent.size, host_alloc::serves(backend.handle()));
-            Ok((addr, extent.size))
-        }
-        Err(error) => {
-            backend.memory_use.give_up();
-            Err(error)
-        }
-    }
+    })?;
+    Ok((addr, extent.size))
 }
 
 fn map(backend: &Backend, exports: &dyn Exports, ticket: &Ticket, extent: Extent) -> Result<Addr> {

@@ -11,6 +11,7 @@ use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::from_c::blank;
+use crate::runtime::component::Extent;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
 use crate::runtime::{device, invalid_handle, memory};
@@ -220,19 +221,9 @@ impl MemPool {
     }
 
     fn describe(&self, room: u64, align: u64) -> Allocation {
-        let (backend, pool) = (self.backend.handle(), self.id.load(Ordering::Relaxed));
-        Allocation {
-            backend,
-            device: self.device,
-            kind: self.kind,
-            size: 0,
-            room,
-            align,
-            pool,
-            imported: false,
-            hidden: self.hidden,
-            serial: 0,
-        }
+        let extent = Extent { kind: self.kind, size: room, align };
+        let block = Allocation::accessible(self.backend.handle(), self.device, extent);
+        Allocation { pool: self.id.load(Ordering::Relaxed), hidden: self.hidden, ..block }
     }
 
     /// Allocates a block from the backend. If the backend is out of memory, returns all unused

@@ -44,6 +44,7 @@ pub use located::{Located, locate, locate_around};
 use super::component::{Extent, Memory};
 use super::device;
 use super::enums::schedule::check_memory_kind;
+use super::exec::stream::Stream;
 use super::registry::{self, Backend};
 use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
@@ -92,9 +93,15 @@ impl Allocation {
 
     /// Creates the entry of memory that a backend has allocated in no pool.
     fn new(backend: &Backend, device: i32, extent: Extent) -> Self {
+        let hidden = device_only::is_hidden(backend, extent.kind);
+        Allocation { hidden, ..Allocation::accessible(backend.handle(), device, extent) }
+    }
+
+    /// Creates the entry of memory in no pool that the host can read and write.
+    fn accessible(backend: dtl_backend_t, device: i32, extent: Extent) -> Self {
         let Extent { kind, size, align } = extent;
         Allocation {
-            backend: backend.handle(),
+            backend,
             device,
             kind,
             size,
@@ -102,7 +109,7 @@ impl Allocation {
             align,
             pool: 0,
             imported: false,
-            hidden: device_only::is_hidden(backend, kind),
+            hidden: false,
             serial: 0,
         }
     }
@@ -140,19 +147,8 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
 
 /// Creates a ledger entry that describes a block of the host memory allocator.
 fn plain_allocation(found: heap::LiveBlock) -> Allocation {
-    let (size, kind) = (found.size, host_alloc::kind(found.kind));
-    Allocation {
-        backend: host_alloc::backend(),
-        device: 0,
-        kind,
-        size,
-        room: size,
-        align: 1,
-        pool: 0,
-        imported: false,
-        hidden: false,
-        serial: 0,
-    }
+    let extent = Extent { kind: host_alloc::kind(found.kind), size: found.size, align: 1 };
+    Allocation::accessible(host_alloc::backend(), 0, extent)
 }
 
 /// Finds the allocation in which a range begins, and the address of its first byte. Queries the
@@ -201,8 +197,14 @@ pub struct Request {
     pub align: u64,
 }
 
-/// Allocates memory from the backend `backend`, on the current device of the calling thread.
-pub fn alloc_own(owner: Owner, backend: &Backend, wanted: &Request) -> Result<Addr> {
+/// Allocates memory from the backend `backend`: on the device of the stream and in its order if
+/// `order`, a stream of the backend, is passed; else on the current device of the calling thread.
+pub fn alloc_own(
+    owner: Owner,
+    backend: &Backend,
+    wanted: &Request,
+    order: Option<&Stream>,
+) -> Result<Addr> {
     let Request { kind, size, align } = *wanted;
     let (memory, align) = (backend.memory()?, check(size, align)?);
     if let Some(code) = host_alloc::code(kind).filter(|_| host_alloc::serves(backend.handle())) {
@@ -210,23 +212,24 @@ pub fn alloc_own(owner: Owner, backend: &Backend, wanted: &Request) -> Result<Ad
     }
     check_memory_kind(kind)?;
     let extent = Extent { kind, size, align: alignment(backend, kind, size, wanted.align)? };
-    let device = device::get_or_first(backend)?;
-    admit(owner, backend, device, extent, || allocate(backend, memory, extent))
+    let device =
+        order.map_or_else(|| device::get_or_first(backend), |stream| Ok(stream.device()))?;
+    admit(backend, size, || {
+        let addr = match order {
+            Some(stream) => stream_ordered::take(backend, memory, stream, extent)?,
+            None => allocate(backend, memory, extent)?,
+        };
+        let new = Allocation::new(backend, device, extent);
+        enter(addr, Allocation { pool: owner.pool(), ..new });
+        Ok(addr)
+    })
 }
 
-/// Counts the allocation that `take` makes, and enters it into the ledger.
-fn admit(
-    owner: Owner,
-    backend: &Backend,
-    device: i32,
-    extent: Extent,
-    take: impl FnOnce() -> Result<Addr>,
-) -> Result<Addr> {
+/// Counts the allocation of `size` bytes that `make` makes and enters into the ledger.
+fn admit(backend: &Backend, size: u64, make: impl FnOnce() -> Result<Addr>) -> Result<Addr> {
     backend.memory_use.begin(backend)?;
-    let addr = take().inspect_err(|_| backend.memory_use.give_up())?;
-    let entry = Allocation { pool: owner.pool(), ..Allocation::new(backend, device, extent) };
-    backend.memory_use.grew(extent.size, host_alloc::serves(entry.backend));
-    enter(addr, entry);
+    let addr = make().inspect_err(|_| backend.memory_use.give_up())?;
+    backend.memory_use.grew(size, host_alloc::serves(backend.handle()));
     Ok(addr)
 }
 
@@ -311,23 +314,20 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
         }
         _ => drop(ledger),
     }
-    let text = match found {
-        Some(found) if found.backend != backend.handle() => {
+    let is_of_another = match &found {
+        Some(found) => found.backend != backend.handle(),
+        None => heap::find(addr).is_some(),
+    };
+    let text = match found.map(|found| found.pool) {
+        _ if is_of_another => {
             format!("{addr:?} belongs to another backend than {}", backend.name())
         }
-        Some(Allocation { pool: OF_ARRAYS, .. }) => {
+        Some(OF_ARRAYS) => {
             format!("{addr:?} is the memory of an array: it goes with that (dtl_array_destroy)")
         }
-        Some(Allocation { pool: 0, .. }) => format!(
-            "{addr:?} belongs to no pool: dtl_mem_free is \
-            for it"
-        ),
-        Some(_) => format!(
-            "{addr:?} belongs to another pool: dtl_pool_free with that one is for \
-            it"
-        ),
-        None if heap::find(addr).is_some() => {
-            format!("{addr:?} belongs to another backend than {}", backend.name())
+        Some(0) => format!("{addr:?} belongs to no pool: dtl_mem_free is for it"),
+        Some(_) => {
+            format!("{addr:?} belongs to another pool: dtl_pool_free with that one is for it")
         }
         None => registered::describe(addr).unwrap_or_else(|| {
             format!(
