@@ -129,18 +129,12 @@ enum PoolBlocks {
     Kept(Mutex<FreeLists>),
 }
 
-#[derive(Default)]
 struct FreeLists {
     /// Unused blocks by size and alignment in bytes.
     free: BTreeMap<(u64, u64), Vec<Addr>>,
     kept_bytes: u64,
     most_bytes: u64,
-    /// Bytes that the pool has allocated from the backend.
-    reserved_bytes: u64,
-    live_bytes: u64,
-    peak_bytes: u64,
-    live_count: u64,
-    total_count: u64,
+    stats: dtl_mem_stats_t,
 }
 
 impl FreeLists {
@@ -152,9 +146,11 @@ impl FreeLists {
     }
 
     fn took(&mut self, size: u64) {
-        (self.live_bytes, self.live_count) = (self.live_bytes + size, self.live_count + 1);
-        (self.peak_bytes, self.total_count) =
-            (self.peak_bytes.max(self.live_bytes), self.total_count + 1);
+        let stats = &mut self.stats;
+        stats.live_bytes += size;
+        stats.live_count += 1;
+        stats.total_count += 1;
+        stats.peak_bytes = stats.peak_bytes.max(stats.live_bytes);
     }
 
     /// Removes the largest unused blocks until at most `most` bytes are cached. Returns the removed
@@ -188,7 +184,8 @@ impl MemPool {
             }
             None => {
                 let most_bytes = if keep == 0 { USUAL_KEEP } else { keep };
-                PoolBlocks::Kept(Mutex::new(FreeLists { most_bytes, ..FreeLists::default() }))
+                let (free, stats) = (BTreeMap::new(), blank());
+                PoolBlocks::Kept(Mutex::new(FreeLists { free, kept_bytes: 0, most_bytes, stats }))
             }
         };
         let hidden =
@@ -243,7 +240,7 @@ impl MemPool {
             }
             taken => taken,
         }?;
-        kept.lock().reserved_bytes += room;
+        kept.lock().stats.reserved_bytes += room;
         Ok(addr)
     }
 
@@ -265,8 +262,8 @@ impl MemPool {
             PoolBlocks::Kept(kept) => {
                 let block = memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed))?;
                 let mut now = kept.lock();
-                (now.live_bytes, now.live_count) =
-                    (now.live_bytes - block.size, now.live_count - 1);
+                now.stats.live_bytes -= block.size;
+                now.stats.live_count -= 1;
                 now.kept_bytes += block.room;
                 now.free.entry((block.room, block.align)).or_default().push(addr);
                 let most = now.most_bytes;
@@ -294,7 +291,7 @@ impl MemPool {
             match device::on(&self.backend, self.device, || {
                 memory::give(&self.backend, &self.describe(room, align), addr)
             }) {
-                Ok(()) => kept.lock().reserved_bytes -= room,
+                Ok(()) => kept.lock().stats.reserved_bytes -= room,
                 Err(error) => outcome = Err(error),
             }
         }
@@ -303,28 +300,26 @@ impl MemPool {
 
     /// Returns the counters of the pool.
     pub fn stats(&self) -> dtl_mem_stats_t {
-        let mut out: dtl_mem_stats_t = blank();
         match &self.blocks {
             PoolBlocks::Plain { tag, before, .. } => {
                 let now = heap::stats(*tag);
-                (out.live_bytes, out.live_count) = (now.live_bytes, now.live_count);
-                (out.peak_bytes, out.total_count) = (now.peak_bytes, now.total_count - before);
-                out.reserved_bytes = now.live_bytes;
+                dtl_mem_stats_t {
+                    live_bytes: now.live_bytes,
+                    peak_bytes: now.peak_bytes,
+                    reserved_bytes: now.live_bytes,
+                    live_count: now.live_count,
+                    total_count: now.total_count - before,
+                    ..blank()
+                }
             }
-            PoolBlocks::Kept(kept) => {
-                let now = kept.lock();
-                (out.live_bytes, out.live_count) = (now.live_bytes, now.live_count);
-                (out.peak_bytes, out.total_count) = (now.peak_bytes, now.total_count);
-                out.reserved_bytes = now.reserved_bytes;
-            }
+            PoolBlocks::Kept(kept) => kept.lock().stats,
         }
-        out
     }
 
     fn live_count(&self) -> u64 {
         match &self.blocks {
             PoolBlocks::Plain { tag, .. } => heap::stats(*tag).live_count,
-            PoolBlocks::Kept(kept) => kept.lock().live_count,
+            PoolBlocks::Kept(kept) => kept.lock().stats.live_count,
         }
     }
 }
