@@ -4,7 +4,7 @@
 //! `thread_pool` shares a loop among threads; `reduce` keeps reductions deterministic.
 
 use super::event::{Event, EventImpl as EventBody};
-use super::fence::{Fence, WaitOutcome};
+use super::fence::Fence;
 use super::host::closure_table;
 use super::host::host_stream::{HostStream, StreamWork};
 use super::host::thread_pool::{self, LoopBody, ThreadPool, run_in_order};
@@ -14,13 +14,9 @@ use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::from_c::blank;
 use crate::runtime::registry::Backend;
-use crate::sys::{
-    memory::buf::Addr,
-    sync::{lock::Mutex, wait::Deadline},
-};
+use crate::sys::{memory::buf::Addr, sync::lock::Mutex};
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Task function of a user, never NULL.
 pub type TaskFn = extern "C" fn(*mut c_void) -> dtl_status_t;
@@ -274,7 +270,5 @@ fn on_worker(queue: &HostStream, work: impl FnOnce() -> Result<()> + Send + 'sta
         done.complete(work().err());
         Ok(())
     })))?;
-    match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
-        WaitOutcome::Done | WaitOutcome::Canceled => fence.failure().map_or(Ok(()), Err),
-    }
+    fence.join()
 }

@@ -85,9 +85,20 @@ impl Fence {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Returns the failure with which the work ended.
-    pub fn failure(&self) -> Option<Error> {
-        self.end.lock().failure.clone()
+    /// Returns the result of the work, which has ended.
+    pub fn result(&self) -> Result<()> {
+        self.end.lock().failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Returns true if the work has ended. Fails if the work failed.
+    pub fn query(&self) -> Result<bool> {
+        if self.is_done() { self.result().map(|()| true) } else { Ok(false) }
+    }
+
+    /// Waits until the work has ended and returns its result. Fails as [`Fence::wait`] does.
+    pub fn join(&self) -> Result<()> {
+        self.wait(Deadline::NEVER, &AtomicBool::new(false))?;
+        self.result()
     }
 
     /// Returns the end time of the work in monotonic nanoseconds.

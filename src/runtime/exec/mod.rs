@@ -43,8 +43,8 @@ use super::component::{Exec, HostExec};
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::last_error::Mark;
-use crate::runtime::device;
 use crate::runtime::registry::Backend;
+use crate::runtime::{device, log};
 use std::sync::Arc;
 
 /// Maximum launch size of a device; 0 = unknown or unlimited.
@@ -93,6 +93,13 @@ fn host_of(backend: &Arc<Backend>) -> Result<&dyn HostExec> {
 #[cold]
 fn lost(backend: &Arc<Backend>) -> Error {
     Error::new(DTL_ERROR_INTERNAL, format!("backend '{}' lost its exec component", backend.name()))
+}
+
+/// Logs the failure of a drop: no caller is left to return it to.
+fn log_failure(what: &str, ended: Result<()>) {
+    if let Err(error) = ended {
+        log::warning!("{what}: {error}");
+    }
 }
 
 /// Calls a function of the program. The error text names the function.

@@ -4,13 +4,14 @@
 //! belongs to the backend.
 
 use super::kernel::Kernel;
+use super::log_failure;
 use super::signature::{self, Argument};
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{Compiled, KernelQuery, ModuleLaunch, Modules, Source, Token};
+use crate::runtime::environment;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::runtime::{environment, log};
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -94,10 +95,7 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         let ended = modules_of(&self.backend).and_then(|modules| modules.destroy(self.token));
-        if let Err(error) = ended {
-            // no caller is left to return the failure to
-            log::warning!("destroying a module: {error}");
-        }
+        log_failure("destroying a module", ended);
     }
 }
 
@@ -154,8 +152,6 @@ impl Drop for ModuleKernel {
         let Some(own) = self.own else { return };
         let ended =
             modules_of(&self.module.backend).and_then(|modules| modules.kernel_destroy(own));
-        if let Err(error) = ended {
-            log::warning!("destroying a kernel: {error}");
-        }
+        log_failure("destroying a kernel", ended);
     }
 }

@@ -14,26 +14,20 @@
 
 use super::deferred_errors::{DeferredErrors, Mark};
 use super::event::{Event, EventImpl as EventBody};
-use super::fence::{Fence, WaitOutcome};
 use super::host::closure_table;
 use super::host::host_stream::{HostStream, StreamWork};
 use super::kernel::{Code, Grid, Kernel, check_shape};
-use super::{Limits, exec_of, outcome, reentrancy, same_backend};
+use super::{Limits, exec_of, log_failure, outcome, reentrancy, same_backend};
 use crate::abi::devices::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{Exec, Launch, ModuleLaunch, Token};
-use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::sys::{
-    compute::callback::ArgPack,
-    memory::buf::Addr,
-    sync::{lock::Mutex, wait::Deadline},
-};
+use crate::sys::{compute::callback::ArgPack, memory::buf::Addr, sync::lock::Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// In-order queue of work on a device.
 pub struct Stream {
@@ -234,7 +228,7 @@ impl Stream {
         match (&self.body, &event.body) {
             (StreamImpl::Own(queue), EventBody::Own(own)) => {
                 let fence = own.fence();
-                if fence.is_done() && fence.failure().is_none() {
+                if fence.is_done() && fence.result().is_ok() {
                     return Ok(());
                 }
                 queue.push(StreamWork::Await(fence))
@@ -253,7 +247,7 @@ impl Stream {
             }
             (_, EventBody::Own(own)) => {
                 let fence = own.fence();
-                self.run(move || await_fence(&fence))
+                self.run(move || fence.join())
             }
             _ => {
                 let event = Arc::clone(event);
@@ -440,25 +434,14 @@ impl Drop for Stream {
         else {
             return;
         };
-        // No caller is left to return a failure to, so the failure is logged.
         if let Some((probe, _)) = foreign.probe.lock().take() {
-            if let Err(error) = exec.event_destroy(probe) {
-                log::warning!("destroying a stream's event: {error}");
-            }
+            log_failure("destroying a stream's event", exec.event_destroy(probe));
         }
         if foreign.owned {
-            if let Err(error) = exec.stream_destroy(foreign.token) {
-                log::warning!("destroying a stream: {error}");
-            }
+            log_failure("destroying a stream", exec.stream_destroy(foreign.token));
         } else {
             exec.stream_unwrap(foreign.token);
         }
-    }
-}
-
-fn await_fence(fence: &Fence) -> Result<()> {
-    match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
-        WaitOutcome::Done | WaitOutcome::Canceled => fence.failure().map_or(Ok(()), Err),
     }
 }
 

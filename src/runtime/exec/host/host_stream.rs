@@ -9,7 +9,7 @@
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail};
-use crate::runtime::exec::fence::{Fence, WaitOutcome};
+use crate::runtime::exec::fence::Fence;
 use crate::runtime::exec::kernel::Grid;
 use crate::runtime::exec::{outcome, reentrancy};
 use crate::runtime::open_state;
@@ -19,10 +19,7 @@ use crate::sys::{
     handles::epoch,
     memory::buf::Addr,
     os::process::spawn,
-    sync::{
-        lock::{Condvar, Mutex},
-        wait::Deadline,
-    },
+    sync::lock::{Condvar, Mutex},
 };
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -368,9 +365,7 @@ fn run(work: StreamWork) -> Result<()> {
         }
         StreamWork::Call(None, _) => Ok(()),
         StreamWork::Launch(grid) => grid.run(),
-        StreamWork::Await(fence) => match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
-            WaitOutcome::Done | WaitOutcome::Canceled => fence.failure().map_or(Ok(()), Err),
-        },
+        StreamWork::Await(fence) => fence.join(),
         StreamWork::Run(work) => work(),
     }
 }
