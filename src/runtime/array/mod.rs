@@ -34,7 +34,7 @@ const TAG: u8 = 12;
 /// Alignment in bytes that DLPack requires.
 const ALIGNMENT: u64 = 256;
 
-static ARRAYS: HandleTable<Array> = HandleTable::new(TAG, 0);
+pub(super) static ARRAYS: HandleTable<Array> = HandleTable::new(TAG, 0);
 /// Number of exported tensors that their consumers have not released.
 static LENT: AtomicU64 = AtomicU64::new(0);
 /// Number of tensors counted in `LENT` that this library itself has imported again.
@@ -168,11 +168,6 @@ fn insert(array: Array) -> std::result::Result<u64, (Error, Arc<Backend>)> {
         let text = "no array handle is left; destroy some";
         (Error::new(crate::abi::status::DTL_ERROR_LIMIT, text), backend)
     })
-}
-
-/// Returns true if a handle names a live array.
-pub fn is_live(id: u64) -> bool {
-    ARRAYS.is_live(id)
 }
 
 /// Returns the array of a handle, valid for the duration of a call.

@@ -49,8 +49,8 @@ pub type Query = dtl_dispatch_query_t;
 /// Handle of the default dispatcher, which exists from the first use of the library on.
 pub const DEFAULT: dtl_dispatcher_t = dtl_dispatcher_t { id: (TAG as u64) << 56 };
 
-static DISPATCHERS: HandleTable<Dispatcher> = HandleTable::new(TAG, 1);
-static REGISTRATIONS: HandleTable<Registration> = HandleTable::new(REGISTRATION_TAG, 0);
+pub(super) static DISPATCHERS: HandleTable<Dispatcher> = HandleTable::new(TAG, 1);
+pub(super) static REGISTRATIONS: HandleTable<Registration> = HandleTable::new(REGISTRATION_TAG, 0);
 
 /// Functions of the program that implement a handler.
 pub trait Handler: Send + Sync {
@@ -193,16 +193,6 @@ pub fn find_quickly(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Option<&Dis
 /// Returns a dispatcher, borrowed for the duration of a call. Fails if the handle is invalid.
 pub fn find(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<&Dispatcher> {
     find_quickly(inside, dispatcher).ok_or_else(|| invalid_handle("dispatcher", TAG, dispatcher.id))
-}
-
-/// Returns true if the handle `id` names a live dispatcher.
-pub fn is_live(id: u64) -> bool {
-    DISPATCHERS.is_live(id)
-}
-
-/// Returns true if the handle `id` names a live registration.
-pub fn is_registration(id: u64) -> bool {
-    REGISTRATIONS.is_live(id)
 }
 
 /// Returns a reference to a registration, for a call that waits.

@@ -31,7 +31,8 @@ const USUAL_KEEP: u64 = 256 << 20;
 /// Minimum alignment of blocks, in bytes.
 const LEAST_ALIGN: u64 = 64;
 
-static POOLS: HandleTable<MemPool> = HandleTable::new(TAG, 0);
+/// Pools of the program.
+pub static POOLS: HandleTable<MemPool> = HandleTable::new(TAG, 0);
 
 /// Lookup table for the fast paths: pools of plain memory, indexed by the low bits of their
 /// handles. The first pool with an index owns the entry. An entry contains a handle only while the
@@ -421,11 +422,6 @@ pub fn insert(pool: MemPool) -> Result<u64> {
         }
     }
     Ok(id)
-}
-
-/// Returns true if the handle `id` names a live pool.
-pub fn is_live(id: u64) -> bool {
-    POOLS.is_live(id)
 }
 
 /// Returns the pool of the handle `id`, borrowed for the duration of a call.

@@ -55,7 +55,7 @@ pub use resources::{
 /// Type byte of policy handles.
 const TAG: u8 = 13;
 
-static POLICIES: HandleTable<Policy> = HandleTable::new(TAG, 0);
+pub(super) static POLICIES: HandleTable<Policy> = HandleTable::new(TAG, 0);
 
 /// Scheduling policy with its list of resources.
 pub struct Policy {
@@ -364,11 +364,6 @@ impl Drop for Policy {
             ops.destroy.into_iter().for_each(|destroy| destroy(own.ptr()));
         }
     }
-}
-
-/// Returns true if the handle `id` names a live policy.
-pub fn is_live(id: u64) -> bool {
-    POLICIES.is_live(id)
 }
 
 /// Returns a new reference to the policy `id`. Fails if the handle is invalid.

@@ -254,7 +254,7 @@ fn events() -> &'static Events {
     EVENTS.get().copied().unwrap_or(&NONE)
 }
 
-static TABLE: HandleTable<Backend> = HandleTable::new(TAG, 0);
+pub(super) static TABLE: HandleTable<Backend> = HandleTable::new(TAG, 0);
 
 // Lock order: NAMED before DEFAULT.
 
@@ -390,11 +390,6 @@ pub fn find(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
 /// Returns a reference-counted pointer to the backend of a (non-null) handle.
 pub fn pin(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
     TABLE.pin(inside, handle.id).ok_or_else(|| stale(handle))
-}
-
-/// Returns true if a handle names a live backend.
-pub fn is_live(id: u64) -> bool {
-    TABLE.is_live(id)
 }
 
 #[cold]
