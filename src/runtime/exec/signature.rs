@@ -94,16 +94,6 @@ fn misread(signature: &str, rest: &str) -> Error {
     )
 }
 
-/// Checks the argument sizes of a launch against the arguments of the kernel.
-pub(super) fn check(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Result<()> {
-    if arguments.len() == sizes.len()
-        && arguments.iter().zip(sizes).all(|(one, size)| one.takes(*size))
-    {
-        return Ok(());
-    }
-    mismatch(kernel, arguments, sizes)
-}
-
 /// Checks a signature against the argument sizes in the source. A size of 0 in `known` is unknown.
 pub(super) fn fit(kernel: &str, declared: &[Argument], known: &[u64]) -> Result<()> {
     let (wanted, count) = (declared.len(), known.len());
@@ -127,7 +117,8 @@ pub(super) fn fit(kernel: &str, declared: &[Argument], known: &[u64]) -> Result<
     )
 }
 
-fn mismatch(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Result<()> {
+/// Checks the argument sizes of a launch against the arguments of the kernel.
+pub(super) fn check(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Result<()> {
     let (wanted, count) = (arguments.len(), sizes.len());
     if wanted != count {
         return fail!(
