@@ -12,7 +12,7 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail, failure};
 use crate::runtime::check_flags;
 use serde_json::{Map, Value};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
 /// Converts a word to JSON.
 pub fn to_text(word: dtl_enum_word_t) -> Result<String> {
@@ -171,9 +171,7 @@ impl Owned {
     fn borrowed(&self) -> Attribute<'_> {
         match self {
             Owned::Bits(bits) => Attribute::Bits(*bits),
-            Owned::Text(text) => Attribute::Text(
-                CStr::from_bytes_with_nul(text.as_bytes_with_nul()).unwrap_or_default(),
-            ),
+            Owned::Text(text) => Attribute::Text(text),
         }
     }
 }

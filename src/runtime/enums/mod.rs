@@ -304,7 +304,7 @@ fn never_given(word: dtl_enum_word_t) -> Error {
         0 => "the enumeration word is 0".to_owned(),
         _ => format!("{word:#018x} is no enumeration word that was given out in this process"),
     };
-    Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
+    failure!(DTL_ERROR_INVALID_ARGUMENT, "{text}")
 }
 
 /// Fails unless a word was assigned.
@@ -353,10 +353,10 @@ impl Enumeration {
     #[cold]
     fn no_member(&self, name: &str) -> Error {
         let (of, names) = (self.name, self.some_names());
-        let text = format!(
+        failure!(
+            DTL_ERROR_NOT_FOUND,
             "{of} has no member \"{name}\": is what registers it loaded? There are {names}"
-        );
-        Error::new(crate::abi::status::DTL_ERROR_NOT_FOUND, text)
+        )
     }
 
     /// Returns the names of the members for an error text; all names if there are few.
