@@ -54,7 +54,7 @@ pub(super) struct Journal {
     /// Number of the trace file.
     pub(super) trace: u64,
     events: spsc_queue::SpscQueue,
-    thread: i32,
+    origin: EventOrigin,
     has_ended: AtomicBool,
 }
 
@@ -209,12 +209,11 @@ impl Trace {
         let journal = Arc::new(Journal {
             trace: self.number,
             events,
-            thread: process::thread_id(),
+            origin: self.origin(),
             has_ended: AtomicBool::new(false),
         });
         let mut state = self.state.lock();
-        let EventOrigin { rank, thread } = self.place(&journal);
-        text::name_thread(&mut state.text, rank, thread);
+        text::name_thread(&mut state.text, journal.origin);
         state.journals.push(JournalState {
             journal: Arc::clone(&journal),
             open: Vec::new(),
@@ -223,8 +222,9 @@ impl Trace {
         Some(journal)
     }
 
-    fn place(&self, journal: &Journal) -> EventOrigin {
-        EventOrigin { rank: self.rank, thread: journal.thread }
+    /// Returns the origin of the events of the calling thread.
+    fn origin(&self) -> EventOrigin {
+        EventOrigin { rank: self.rank, thread: process::thread_id() }
     }
 
     /// Appends an event of the calling thread to `journal`, the thread's own journal.
@@ -260,7 +260,7 @@ impl Trace {
     fn drain(&self, state: &mut TraceFileState) {
         let mut known = std::mem::take(&mut state.journals);
         for known in &mut known {
-            let place = self.place(&known.journal);
+            let place = known.journal.origin;
             known.has_ended = known.journal.has_ended.load(Ordering::Acquire);
             while let Some(event) = known.journal.events.take().and_then(TraceEvent::of_record) {
                 let now = match event.phase {
@@ -299,14 +299,13 @@ impl Trace {
         self.drain(&mut state);
         let now = wait::node_ns();
         for known in std::mem::take(&mut state.journals) {
-            let place = self.place(&known.journal);
             for begin in known.open.iter().rev() {
-                text::unfinished(&mut state.text, place, begin, now);
+                text::unfinished(&mut state.text, known.journal.origin, begin, now);
             }
         }
-        let place = EventOrigin { rank: self.rank, thread: process::thread_id() };
+        let origin = self.origin();
         for begin in std::mem::take(&mut state.operations).open.values() {
-            text::unfinished(&mut state.text, place, begin, now);
+            text::unfinished(&mut state.text, origin, begin, now);
         }
         text::end(&mut state.text, self.rank, now);
         self.write(&mut state);
