@@ -15,9 +15,8 @@ use super::registry::Backend;
 use super::{device, invalid_handle, open_state, types};
 use crate::abi::devices::array::*;
 use crate::abi::devices::device::{DTL_MEMORY_HOST_ACCESSIBLE, dtl_mem_kind_info_t};
-use crate::abi::status::DTL_ERROR_BUSY;
 use crate::abi::word::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::from_c::blank;
 use crate::sys::compute::callback::{self, Release, TakenTensor, Tensor};
 use crate::sys::handles::epoch::{self, Guard};
@@ -133,41 +132,32 @@ pub fn alloc(
         let wanted = Request { kind, size: layout.bytes, align: ALIGNMENT };
         memory::alloc(Owner::Array, &backend, &wanted, None)?
     };
-    let finish = || {
+    let home = Arc::clone(&backend);
+    let make = || {
         if flags & DTL_ARRAY_ZERO != 0 {
             transfer::fill(inside, Region::allocated(data, layout.bytes as usize), 0)?;
         }
-        device::get_or_first(&backend)
+        insert(Array {
+            device: device::get_or_first(&backend)?,
+            kind,
+            dtype,
+            data,
+            layout,
+            flags: 0,
+            exports: Arc::default(),
+            store: Mutex::new(Some(Store::new(&backend, ArrayData::Own(data)))),
+            backend,
+        })
     };
-    let device = match finish() {
-        Ok(device) => device,
-        Err(error) => {
-            memory::free(Owner::Array, &backend, data)?;
-            return Err(error);
-        }
-    };
-    insert(Array {
-        device,
-        kind,
-        dtype,
-        data,
-        layout,
-        flags: 0,
-        exports: Arc::default(),
-        store: Mutex::new(Some(Store::new(&backend, ArrayData::Own(data)))),
-        backend,
-    })
-    .or_else(|error| memory::free(Owner::Array, &error.1, data).and(Err(error.0)))
+    make().or_else(|error| memory::free(Owner::Array, &home, data).and(Err(error)))
 }
 
 /// Inserts an array into the handle table and returns its handle. On failure the caller still owns
-/// the array's memory; the returned backend is the one with which to free it.
-fn insert(array: Array) -> std::result::Result<u64, (Error, Arc<Backend>)> {
-    let backend = Arc::clone(&array.backend);
-    ARRAYS.insert(Arc::new(array)).ok_or_else(|| {
-        let text = "no array handle is left; destroy some";
-        (Error::new(crate::abi::status::DTL_ERROR_LIMIT, text), backend)
-    })
+/// the array's memory.
+fn insert(array: Array) -> Result<u64> {
+    ARRAYS
+        .insert(Arc::new(array))
+        .ok_or_else(|| failure!(DTL_ERROR_LIMIT, "no array handle is left; destroy some"))
 }
 
 /// Returns the array of a handle, valid for the duration of a call.
@@ -278,12 +268,12 @@ impl Array {
 }
 
 fn no_pointer(backend: &Backend) -> Error {
-    let text = format!(
+    failure!(
+        DTL_ERROR_NOT_SUPPORTED,
         "DLPack names memory of such devices by an object of its own, memory of backend {} is \
          named by pointers: copy to memory of the host (dtl_mem_copy) and hand that on",
         backend.name()
-    );
-    Error::new(crate::abi::status::DTL_ERROR_NOT_SUPPORTED, text)
+    )
 }
 
 /// Returns the DLPack type and id of a device.
@@ -337,7 +327,7 @@ pub fn import(backend: Arc<Backend>, given: &ForeignTensor<'_>) -> Result<u64> {
         LOOPED.fetch_add(1, Ordering::Relaxed);
     }
     let read_only = if given.read_only { DTL_ARRAY_READ_ONLY } else { 0 };
-    let made = insert(Array {
+    insert(Array {
         device,
         kind,
         dtype,
@@ -347,15 +337,14 @@ pub fn import(backend: Arc<Backend>, given: &ForeignTensor<'_>) -> Result<u64> {
         exports: Arc::default(),
         store: Mutex::new(Some(Store::new(&backend, ArrayData::Taken(given.taken, entry)))),
         backend,
-    });
-    made.map_err(|(error, _)| {
+    })
+    .inspect_err(|_| {
         if let Some(entry) = entry {
             external::leave(entry);
         }
         if is_looped {
             LOOPED.fetch_sub(1, Ordering::Relaxed);
         }
-        error
     })
 }
 
@@ -445,11 +434,11 @@ pub fn remove(inside: &Guard, id: u64) -> Result<ArrayTeardown> {
 pub fn refusal() -> Option<Error> {
     let lent = LENT.load(Ordering::Acquire).saturating_sub(LOOPED.load(Ordering::Relaxed));
     (lent > 0).then(|| {
-        let text = format!(
+        failure!(
+            DTL_ERROR_BUSY,
             "dtl_finalize while other libraries have {lent} tensors of dtl_array_export: let them \
              give those up (their deleters) first"
-        );
-        Error::new(DTL_ERROR_BUSY, text)
+        )
     })
 }
 
