@@ -7,7 +7,7 @@
 
 use super::deferred_errors::{DeferredErrors, Mark};
 use super::fence::{Fence, WaitOutcome};
-use super::{exec_of, log_failure, reentrancy, same_backend};
+use super::{exec_of, log_failure, reentrancy};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Exec, Token};
@@ -179,7 +179,7 @@ impl Event {
                 )
             }
             (EventImpl::Backend(start), EventImpl::Backend(end))
-                if same_backend(&self.backend, &stop.backend) =>
+                if Arc::ptr_eq(&self.backend, &stop.backend) =>
             {
                 exec_of(&self.backend)?.event_elapsed(start.token, end.token).unwrap_or_else(|| {
                     let name = self.backend.name();

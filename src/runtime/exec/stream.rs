@@ -17,7 +17,7 @@ use super::event::{Event, EventImpl as EventBody};
 use super::host::closure_table;
 use super::host::host_stream::{HostStream, StreamWork};
 use super::kernel::{Code, Grid, Kernel, check_shape};
-use super::{Limits, exec_of, log_failure, outcome, reentrancy, same_backend};
+use super::{Limits, exec_of, host_callback, log_failure, reentrancy};
 use crate::abi::devices::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
@@ -182,7 +182,7 @@ impl Stream {
     pub fn record(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
             (StreamImpl::Backend(foreign), EventBody::Backend(mark))
-                if same_backend(&self.backend, event.backend()) =>
+                if Arc::ptr_eq(&self.backend, event.backend()) =>
             {
                 exec_of(&self.backend)?.event_record(mark.token, foreign.token)?;
                 mark.follow(&foreign.trail);
@@ -201,7 +201,7 @@ impl Stream {
                 queue.mark(|failure| own.complete(failure), || own.begin())
             }
             (StreamImpl::Backend(foreign), EventBody::Own(own))
-                if same_backend(&self.backend, event.backend()) =>
+                if Arc::ptr_eq(&self.backend, event.backend()) =>
             {
                 self.finish(foreign)?;
                 own.complete(foreign.trail.peek());
@@ -234,7 +234,7 @@ impl Stream {
                 queue.push(StreamWork::Await(fence))
             }
             (StreamImpl::Backend(foreign), EventBody::Backend(of))
-                if same_backend(&self.backend, event.backend()) =>
+                if Arc::ptr_eq(&self.backend, event.backend()) =>
             {
                 self.note_work();
                 match exec_of(&self.backend)?.stream_wait_event(foreign.token, of.token) {
@@ -292,12 +292,7 @@ impl Stream {
     pub fn host_callback(&self, function: dtl_task_fn_t, user: Addr) -> Result<()> {
         match &self.body {
             StreamImpl::Own(queue) => queue.push(StreamWork::Call(function, user)),
-            StreamImpl::Backend(_) => self.run(move || match function {
-                Some(function) => {
-                    outcome(|| function(user.ptr()), || "a stream's host callback".to_owned())
-                }
-                None => Ok(()),
-            }),
+            StreamImpl::Backend(_) => self.run(move || host_callback(function, user)),
         }
     }
 
@@ -356,7 +351,7 @@ impl Stream {
 
     /// Fails if a launch is invalid on this stream, whether a handler or the backend would run it.
     pub fn check_launch(&self, kernel: &Kernel, shape: &dtl_launch_t, sizes: &[u64]) -> Result<()> {
-        if !same_backend(&self.backend, kernel.backend()) {
+        if !Arc::ptr_eq(&self.backend, kernel.backend()) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "a kernel of backend '{}' cannot be launched on a stream of backend '{}'; make the \

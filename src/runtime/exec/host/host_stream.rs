@@ -11,7 +11,7 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail};
 use crate::runtime::exec::fence::Fence;
 use crate::runtime::exec::kernel::Grid;
-use crate::runtime::exec::{outcome, reentrancy};
+use crate::runtime::exec::{host_callback, reentrancy};
 use crate::runtime::open_state;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
@@ -360,10 +360,7 @@ fn run(work: StreamWork) -> Result<()> {
     };
     let _span = trace::span("stream", name, || Args::NONE);
     match work {
-        StreamWork::Call(Some(function), user) => {
-            outcome(|| function(user.ptr()), || "a stream's host callback".to_owned())
-        }
-        StreamWork::Call(None, _) => Ok(()),
+        StreamWork::Call(function, user) => host_callback(function, user),
         StreamWork::Launch(grid) => grid.run(),
         StreamWork::Await(fence) => fence.join(),
         StreamWork::Run(work) => work(),
