@@ -30,9 +30,8 @@
 //! - `self_test`: quick conformance test of a backend
 #![forbid(unsafe_code)]
 
-pub mod append_only_table;
+mod append_only_table;
 pub mod array;
-
 pub mod comm;
 pub mod component;
 pub mod device;

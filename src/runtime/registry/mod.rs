@@ -329,7 +329,8 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()
     }
     let backend = pin(inside, handle)?;
     let usage = &backend.memory_use;
-    let (allocations, ranges) = (usage.live_count(), usage.range_count());
+    let [allocations, ranges] =
+        [&usage.live_count, &usage.range_count].map(|count| count.load(Ordering::Acquire));
     let handler = (events().handler_of)(inside, &backend).map_or(String::new(), |name| {
         format!("handler \"{name}\" of a dispatcher has it: dtl_dispatch_unregister; ")
     });
