@@ -31,11 +31,11 @@ const SHARED_MOST: u32 = 64 << 20;
 
 /// Function that streams of its backend can launch.
 pub struct Kernel {
-    backend: Arc<Backend>,
+    pub(super) backend: Arc<Backend>,
     /// Host code; `None` if the kernel is the backend's own, in `part`.
-    code: Option<Code>,
+    pub(super) code: Option<Code>,
     /// Reference to the kernel's module; `None` if the kernel is not from a module.
-    part: Option<ModuleKernel>,
+    pub(super) part: Option<ModuleKernel>,
 }
 
 /// Host code of a kernel.
@@ -55,37 +55,10 @@ impl Kernel {
         Kernel { backend, code: Some(Code { function, user, is_whole_block: false }), part: None }
     }
 
-    /// Creates a kernel of a module from host code that runs a whole block in each call.
-    #[must_use]
-    pub fn of_blocks(backend: Arc<Backend>, function: KernelFn, part: ModuleKernel) -> Self {
-        let code = Code { function, user: Addr::NULL, is_whole_block: true };
-        Kernel { backend, code: Some(code), part: Some(part) }
-    }
-
-    /// Creates a kernel of a module that the backend itself launches.
-    pub fn of_module(backend: Arc<Backend>, part: ModuleKernel) -> Self {
-        Kernel { backend, code: None, part: Some(part) }
-    }
-
-    /// Returns the host code; `None` if the backend launches its own kernel.
-    pub fn code(&self) -> Option<Code> {
-        self.code
-    }
-
-    /// Returns the reference to the kernel's module, if the kernel is from a module.
-    pub fn part(&self) -> Option<&ModuleKernel> {
-        self.part.as_ref()
-    }
-
     /// Returns the name of the kernel in its module, or "a function" for a kernel created from a
     /// function.
     pub fn name(&self) -> &str {
         self.part.as_ref().map_or("a function", ModuleKernel::name)
-    }
-
-    /// Returns the backend for which the kernel was created.
-    pub fn backend(&self) -> &Arc<Backend> {
-        &self.backend
     }
 }
 

@@ -3,7 +3,7 @@
 //! A kernel has a reference to its module, so the two may be destroyed in any order. The compiler
 //! belongs to the backend.
 
-use super::kernel::Kernel;
+use super::kernel::{Code, Kernel};
 use super::log_failure;
 use super::signature::{self, Argument};
 use crate::abi::word::*;
@@ -12,6 +12,7 @@ use crate::runtime::component::{Compiled, KernelQuery, ModuleLaunch, Modules, So
 use crate::runtime::environment;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
+use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -66,9 +67,11 @@ impl Module {
         let (compiled, known) = modules_of(&self.backend)?
             .kernel(self.token, wanted)
             .map_err(|error| error.within(&format!("module '{}'", self.name)))?;
-        let own = match compiled {
-            Compiled::Own(token) => Some(token),
-            Compiled::Blocks(_) => None,
+        let (own, code) = match compiled {
+            Compiled::Own(token) => (Some(token), None),
+            Compiled::Blocks(function) => {
+                (None, Some(Code { function, user: Addr::NULL, is_whole_block: true }))
+            }
         };
         // From here on the drop of `part` destroys the backend's kernel, even if a check below
         // fails.
@@ -83,12 +86,7 @@ impl Module {
         }
         let sizes = || known.map(|sizes| sizes.into_iter().map(Argument::of_size).collect());
         part.arguments = declared.or_else(sizes);
-        Ok(match compiled {
-            Compiled::Blocks(function) => {
-                Kernel::of_blocks(Arc::clone(&self.backend), function, part)
-            }
-            Compiled::Own(_) => Kernel::of_module(Arc::clone(&self.backend), part),
-        })
+        Ok(Kernel { backend: Arc::clone(&self.backend), code, part: Some(part) })
     }
 }
 

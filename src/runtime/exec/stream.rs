@@ -333,7 +333,7 @@ impl Stream {
             Args::NONE.what(format_args!("{} on {}", kernel.name(), self.backend.name()))
         });
         self.check_launch(kernel, shape, args.sizes())?;
-        match (&self.body, kernel.code()) {
+        match (&self.body, kernel.code) {
             (StreamImpl::Own(queue), Some(code)) => {
                 queue.push(StreamWork::Launch(Grid::new(code, *shape, args)?))
             }
@@ -351,17 +351,17 @@ impl Stream {
 
     /// Fails if a launch is invalid on this stream, whether a handler or the backend would run it.
     pub fn check_launch(&self, kernel: &Kernel, shape: &dtl_launch_t, sizes: &[u64]) -> Result<()> {
-        if !Arc::ptr_eq(&self.backend, kernel.backend()) {
+        if !Arc::ptr_eq(&self.backend, &kernel.backend) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "a kernel of backend '{}' cannot be launched on a stream of backend '{}'; make the \
                  kernel for that backend",
-                kernel.backend().name(),
+                kernel.backend.name(),
                 self.backend.name()
             );
         }
         check_shape(shape, &self.limits)?;
-        if let Some(part) = kernel.part() {
+        if let Some(part) = &kernel.part {
             part.check(sizes)?;
         }
         Ok(())
@@ -382,7 +382,7 @@ impl Stream {
         let pointers = args.pointers(&mut space, &mut spill);
         let Some(code) = code else {
             let launch = ModuleLaunch { shape, args: pointers, sizes: args.sizes() };
-            return match kernel.part() {
+            return match &kernel.part {
                 Some(part) => part.launch(foreign.token, &launch),
                 None => Ok(()), // unreachable: a kernel has host code or a module
             };
