@@ -8,7 +8,8 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
-    BackendProbe, CopySide, Device, Exec, ExecGroups, HostExec, Launch, Memory, Token, Transfer,
+    BackendProbe, CopySide, Device, Exec, ExecGroups, Extent, HostExec, Launch, Memory, Token,
+    Transfer,
 };
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
@@ -65,7 +66,7 @@ impl Device for Null {
 }
 
 impl Memory for Null {
-    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
         if kind != DTL_MEMORY_HOST && kind != DTL_MEMORY_DEVICE {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
@@ -77,7 +78,7 @@ impl Memory for Null {
             .ok_or_else(|| failure!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes aligned to {align}"))
     }
 
-    fn free(&self, _kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+    fn free(&self, addr: Addr, Extent { size, align, .. }: Extent) -> Result<()> {
         buf::free(addr, size, align);
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::abi::devices::device::*;
 use crate::abi::word::*;
 use crate::backend::driver::{Driver as _, room_for, stream_of};
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::{CopySide, DriverAllocation, Exports, Memory, Token};
+use crate::runtime::component::{CopySide, DriverAllocation, Exports, Extent, Memory, Token};
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::{Addr, Region};
@@ -193,7 +193,7 @@ fn give_back(driver: &CudaDriver, block: &Block) -> Result<()> {
 }
 
 impl Memory for Arc<Cuda> {
-    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
         let driver = self.driver.get()?;
         let device = self.current(&driver);
         check_kind(&driver, device, kind)?;
@@ -212,13 +212,8 @@ impl Memory for Arc<Cuda> {
         Ok(self.blocks.add(Block { base, size, device, origin }, align))
     }
 
-    fn alloc_async(
-        &self,
-        stream: Token,
-        kind: dtl_enum_word_t,
-        size: u64,
-        align: u64,
-    ) -> Option<Result<Addr>> {
+    fn alloc_async(&self, stream: Token, extent: Extent) -> Option<Result<Addr>> {
+        let Extent { kind, size, align } = extent;
         if kind != DTL_MEMORY_DEVICE {
             return None;
         }
@@ -246,14 +241,7 @@ impl Memory for Arc<Cuda> {
             .transpose()
     }
 
-    fn free_async(
-        &self,
-        stream: Token,
-        _kind: dtl_enum_word_t,
-        addr: Addr,
-        _size: u64,
-        _align: u64,
-    ) -> Option<Result<()>> {
+    fn free_async(&self, stream: Token, addr: Addr, _extent: Extent) -> Option<Result<()>> {
         let queue = stream_of::<CudaDriver>(stream).queue();
         let free = queue.driver.cuda.cuMemFreeAsync?;
         let block = self
@@ -305,7 +293,7 @@ impl Memory for Arc<Cuda> {
         Some(&**self)
     }
 
-    fn free(&self, _kind: dtl_enum_word_t, addr: Addr, _size: u64, _align: u64) -> Result<()> {
+    fn free(&self, addr: Addr, _extent: Extent) -> Result<()> {
         self.give(addr)
     }
 

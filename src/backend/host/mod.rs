@@ -16,7 +16,7 @@ use crate::abi::devices::device::*;
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
-    Availability, BackendProbe, CopySide, Device, Exports, Memory, Transfer,
+    Availability, BackendProbe, CopySide, Device, Exports, Extent, Memory, Transfer,
 };
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
@@ -110,7 +110,7 @@ impl HostMemory {
 }
 
 impl Memory for HostMemory {
-    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
         check_kind(kind)?;
         if kind == DTL_MEMORY_SHARED {
             return self.shared.alloc(size, align);
@@ -123,7 +123,7 @@ impl Memory for HostMemory {
         Ok(addr)
     }
 
-    fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+    fn free(&self, addr: Addr, Extent { kind, size, align }: Extent) -> Result<()> {
         if kind == DTL_MEMORY_SHARED {
             return self.shared.free(addr);
         }

@@ -12,7 +12,7 @@ use crate::abi::devices::device::*;
 use crate::abi::word::*;
 use crate::backend::driver::{self, Driver as _, room_for};
 use crate::error::{Result, fail};
-use crate::runtime::component::Memory;
+use crate::runtime::component::{Extent, Memory};
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::{Addr, Region};
@@ -75,7 +75,7 @@ fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<cl_ulong> {
 }
 
 impl Memory for Arc<OpenCl> {
-    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
         let driver = self.driver.get()?;
         let device = self.current(&driver);
         let card = driver.card(device)?;
@@ -98,7 +98,7 @@ impl Memory for Arc<OpenCl> {
         Ok(self.blocks.add(block, align))
     }
 
-    fn free(&self, _kind: dtl_enum_word_t, addr: Addr, _size: u64, _align: u64) -> Result<()> {
+    fn free(&self, addr: Addr, _extent: Extent) -> Result<()> {
         let driver = self.driver.get()?;
         let block = self.remove_block(addr)?;
         if let Some(buffer) = block.origin {

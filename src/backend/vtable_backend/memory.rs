@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::from_c::blank;
 use crate::last_error::Mark;
 use crate::runtime::component::{
-    CopySide, DriverAllocation, Exports, Extent, Memory, Ticket, Token, Transfer,
+    CopySide, DriverAllocation, Exports, Extent, Memory, Rows, Ticket, Token, Transfer,
 };
 use crate::runtime::enums::describe;
 use crate::runtime::enums::schedule::check_memory_kind;
@@ -84,14 +84,14 @@ fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
 }
 
 impl Memory for NativeMemory {
-    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
         let mut out = std::ptr::null_mut();
         call!(self.memory.alloc(size, align, kind, &raw mut out))
             .map_err(|error| of_kind(error, kind))?;
         Ok(Addr::new(out))
     }
 
-    fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+    fn free(&self, addr: Addr, Extent { kind, size, align }: Extent) -> Result<()> {
         call!(self.memory.free(addr.ptr(), size, align, kind))
     }
 
@@ -114,26 +114,15 @@ impl Memory for NativeMemory {
         Some(answer.map(|()| (free, total)))
     }
 
-    fn alloc_async(
-        &self,
-        stream: Token,
-        kind: dtl_enum_word_t,
-        size: u64,
-        align: u64,
-    ) -> Option<Result<Addr>> {
+    fn alloc_async(&self, stream: Token, extent: Extent) -> Option<Result<Addr>> {
+        let Extent { kind, size, align } = extent;
         let mut out = std::ptr::null_mut();
         let answer = call!(self.memory.alloc_async?(stream.ptr(), size, align, kind, &raw mut out));
         Some(answer.map(|()| Addr::new(out)).map_err(|error| of_kind(error, kind)))
     }
 
-    fn free_async(
-        &self,
-        stream: Token,
-        kind: dtl_enum_word_t,
-        addr: Addr,
-        size: u64,
-        align: u64,
-    ) -> Option<Result<()>> {
+    fn free_async(&self, stream: Token, addr: Addr, extent: Extent) -> Option<Result<()>> {
+        let Extent { kind, size, align } = extent;
         Some(call!(self.memory.free_async?(stream.ptr(), addr.ptr(), size, align, kind)))
     }
 
@@ -221,15 +210,8 @@ impl Transfer for NativeTransfer {
         Some(call!(self.transfer.copy_async?(stream.ptr(), to, dst.kind, from, src.kind, size)))
     }
 
-    fn copy_2d(
-        &self,
-        dst: CopySide,
-        dst_pitch: u64,
-        src: CopySide,
-        src_pitch: u64,
-        width: u64,
-        height: u64,
-    ) -> Option<Result<()>> {
+    fn copy_2d(&self, dst: CopySide, src: CopySide, rows: Rows) -> Option<Result<()>> {
+        let Rows { pitches: (dst_pitch, src_pitch), width, height } = rows;
         let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
         Some(call!(self.transfer.copy_2d?(
             to, dst.kind, dst_pitch, from, src.kind, src_pitch, width, height

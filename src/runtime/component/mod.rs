@@ -52,7 +52,7 @@ pub use direct::{DataLocation, DeviceMemory, Direct, Hold, HostShadow};
 pub use groups::{
     Diagnostics, ForeignTest, Groups, Liveness, PersistentOps, Pipeline, ThreadCheck, Wakeup,
 };
-pub use memory::{CopySide, DriverAllocation, Memory, StagingBuffer, Transfer};
+pub use memory::{CopySide, DriverAllocation, Memory, Rows, StagingBuffer, Transfer};
 pub use message::{Completion, Matched, OpId, RecvMode, Selector, SendMode, poll_of, recv_info};
 pub use module::{Compiled, KernelFn, KernelQuery, ModuleLaunch, Modules, Source, SourceFile};
 pub use transport::{Properties, Transport};

@@ -118,6 +118,11 @@ impl Allocation {
         !matches!(self.pool, 0 | OF_ARRAYS)
     }
 
+    /// Returns what was requested from the backend.
+    fn occupied(&self) -> Extent {
+        Extent { size: self.room, ..self.extent() }
+    }
+
     /// Returns the properties that are equal in every process.
     fn extent(&self) -> Extent {
         Extent { kind: self.kind, size: self.size, align: self.align }
@@ -234,15 +239,15 @@ fn admit(backend: &Backend, size: u64, make: impl FnOnce() -> Result<Addr>) -> R
 }
 
 fn allocate(backend: &Backend, memory: &dyn Memory, extent: Extent) -> Result<Addr> {
-    sound(backend, memory, memory.alloc(extent.kind, extent.size, extent.align)?, extent)
+    sound(backend, memory, memory.alloc(extent)?, extent)
 }
 
 /// Checks that the memory from a backend meets the request; otherwise frees it and fails.
 fn sound(backend: &Backend, memory: &dyn Memory, addr: Addr, extent: Extent) -> Result<Addr> {
-    let Extent { kind, size, align } = extent;
+    let Extent { size, align, .. } = extent;
     if addr.is_null() || addr.get() as u64 % align != 0 {
         if !addr.is_null() {
-            memory.free(kind, addr, size, align)?;
+            memory.free(addr, extent)?;
         }
         return fail!(
             DTL_ERROR_NATIVE_BACKEND,
@@ -364,7 +369,7 @@ pub fn give(backend: &Backend, allocation: &Allocation, addr: Addr) -> Result<()
     let memory = backend.memory()?;
     match memory.exports().filter(|_| allocation.imported) {
         Some(exports) => exports.close(addr, allocation.extent()),
-        None => memory.free(allocation.kind, addr, allocation.room, allocation.align),
+        None => memory.free(addr, allocation.occupied()),
     }
 }
 

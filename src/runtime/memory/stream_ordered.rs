@@ -21,8 +21,7 @@ pub(super) fn take(
     stream: &Stream,
     extent: Extent,
 ) -> Result<Addr> {
-    let Extent { kind, size, align } = extent;
-    match stream.token().and_then(|token| memory.alloc_async(token, kind, size, align)) {
+    match stream.token().and_then(|token| memory.alloc_async(token, extent)) {
         Some(taken) => {
             let addr = sound(backend, memory, taken?, extent)?;
             stream.note_work();
@@ -87,11 +86,10 @@ impl Leaving {
         let queue = || {
             let ours = Arc::ptr_eq(stream.backend(), &self.backend) && !self.allocation.imported;
             let (token, memory) = (stream.token().filter(|_| ours)?, self.backend.memory.as_ref()?);
-            let Allocation { kind, room, align, .. } = self.allocation;
             // Before the free is queued, because afterwards the address may belong to another
             // allocation.
             let requested = foreign_owner::take(self.addr);
-            let queued = memory.free_async(token, kind, self.addr, room, align);
+            let queued = memory.free_async(token, self.addr, self.allocation.occupied());
             if !matches!(queued, Some(Ok(()))) {
                 foreign_owner::put_back(self.addr, requested);
             }

@@ -11,7 +11,7 @@ pub mod strided;
 use super::{Located, locate};
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Error, Result, fail, failure};
-use crate::runtime::component::Transfer;
+use crate::runtime::component::{Rows, Transfer};
 use crate::runtime::library_ops;
 use crate::runtime::memory::handlers::{self, Axes};
 use crate::runtime::registry::Backend;
@@ -145,17 +145,6 @@ fn no_stage(len: usize) -> Error {
     failure!(DTL_ERROR_OUT_OF_MEMORY, "no {len} bytes of host memory for a staged transfer")
 }
 
-/// Shape of a 2-D copy: rows of equal width on two sides.
-#[derive(Clone, Copy)]
-pub struct Rows {
-    /// Distances between the starts of consecutive rows in bytes: destination, source.
-    pub pitches: (u64, u64),
-    /// Number of bytes in a row.
-    pub width: u64,
-    /// Number of rows.
-    pub height: u64,
-}
-
 impl Rows {
     /// Returns true if a row of `dst` may share a byte with a row of `src`. Adjacent columns of one
     /// array do not; rows of different pitches within one area count as shared.
@@ -204,9 +193,7 @@ fn copy_rows(inside: &Guard, dst: &Located<'_>, src: &Located<'_>, rows: Rows) -
         _ => None,
     };
     if let Some(transfer) = owner.map(transfer).transpose()?.flatten() {
-        if let Some(answer) =
-            transfer.copy_2d(dst.place, to_pitch, src.place, from_pitch, width, height)
-        {
+        if let Some(answer) = transfer.copy_2d(dst.place, src.place, rows) {
             return answer;
         }
     }

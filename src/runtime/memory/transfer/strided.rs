@@ -11,9 +11,10 @@
 //! Elements of the destination must not overlap each other or elements of the source; the functions
 //! check this.
 
-use super::{Rows, carry_out, copy_rows};
+use super::{carry_out, copy_rows};
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Result, fail};
+use crate::runtime::component::Rows;
 use crate::runtime::library_ops;
 use crate::runtime::memory::handlers::{self, Axes};
 use crate::runtime::memory::{Located, locate_around};
