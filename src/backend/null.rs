@@ -12,6 +12,7 @@ use crate::runtime::component::{
     Transfer,
 };
 use crate::runtime::copy_text;
+use crate::runtime::device::new_kind_info;
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::{self, Addr};
@@ -83,11 +84,7 @@ impl Memory for Null {
         Ok(())
     }
 
-    fn kind_info(
-        &self,
-        kind: dtl_enum_word_t,
-        out: &mut dtl_mem_kind_info_t,
-    ) -> Option<Result<()>> {
+    fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
         let name = match kind {
             DTL_MEMORY_HOST => "null host memory",
             DTL_MEMORY_DEVICE => "null device memory",
@@ -99,11 +96,9 @@ impl Memory for Null {
                 ));
             }
         };
-        out.properties =
+        let properties =
             DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
-        out.alignment = 1;
-        copy_text(&mut out.name, name);
-        Some(Ok(()))
+        Some(Ok(new_kind_info(properties, 1, name)))
     }
 }
 

@@ -95,17 +95,13 @@ impl Memory for NativeMemory {
         call!(self.memory.free(addr.ptr(), size, align, kind))
     }
 
-    fn kind_info(
-        &self,
-        kind: dtl_enum_word_t,
-        out: &mut dtl_mem_kind_info_t,
-    ) -> Option<Result<()>> {
-        out.struct_size = size_of::<dtl_mem_kind_info_t>() as u32;
-        let answer = call!(self.memory.kind_info?(kind, &raw mut *out));
+    fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
+        let mut out: dtl_mem_kind_info_t = blank();
+        let answer = call!(self.memory.kind_info?(kind, &raw mut out));
         if let Some(end) = out.name.last_mut() {
             *end = 0;
         }
-        Some(answer.and_then(|()| self.check_alignment(kind, out)))
+        Some(answer.and_then(|()| self.check_alignment(kind, &mut out)).map(|()| out))
     }
 
     fn memory_info(&self) -> Option<Result<(u64, u64)>> {

@@ -26,11 +26,7 @@ pub trait Memory: Send + Sync {
     /// Frees memory from `alloc`; the extent is that of the allocation.
     fn free(&self, addr: Addr, extent: Extent) -> Result<()>;
     /// Describes a memory kind; fails with NOT_SUPPORTED for an unknown kind.
-    fn kind_info(
-        &self,
-        _kind: dtl_enum_word_t,
-        _out: &mut dtl_mem_kind_info_t,
-    ) -> Option<Result<()>> {
+    fn kind_info(&self, _kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
         None
     }
     /// Returns the free and the total memory in bytes; 0 = unknown.
