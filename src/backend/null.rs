@@ -3,13 +3,11 @@
 
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::devices::device::*;
-use crate::abi::devices::exec::dtl_range_fn_t;
-use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
-    BackendProbe, CopySide, Device, Exec, ExecGroups, Extent, HostExec, Launch, Memory, Token,
-    Transfer,
+    BackendProbe, CopySide, Device, Exec, ExecGroups, Extent, HostExec, Launch, Memory, RangeCall,
+    TaskCall, Token, Transfer,
 };
 use crate::runtime::copy_text;
 use crate::runtime::device::new_kind_info;
@@ -169,17 +167,11 @@ impl Exec for Null {
 }
 
 impl HostExec for Null {
-    fn execute(&self, _task: dtl_task_fn_t, _user: Addr) -> Result<()> {
+    fn execute(&self, _task: TaskCall) -> Result<()> {
         Ok(())
     }
 
-    fn parallel_for(
-        &self,
-        _range: (u64, u64),
-        _grain: u64,
-        _body: dtl_range_fn_t,
-        _user: Addr,
-    ) -> Result<()> {
+    fn parallel_for(&self, _range: (u64, u64), _grain: u64, _body: RangeCall) -> Result<()> {
         Ok(())
     }
 

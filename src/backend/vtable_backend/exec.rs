@@ -2,12 +2,9 @@
 
 use super::{BackendObject, call, presence, whole};
 use crate::abi::backend::vtable::dtl_exec_vtable_t;
-use crate::abi::devices::exec::dtl_range_fn_t;
-use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::error::{Error, Result};
-use crate::runtime::component::{Exec, ExecGroups, HostExec, Launch, Token};
-use crate::sys::memory::buf::Addr;
+use crate::runtime::component::{Exec, ExecGroups, HostExec, Launch, RangeCall, TaskCall, Token};
 use std::sync::Arc;
 
 pub(super) struct NativeExec {
@@ -78,12 +75,7 @@ impl Exec for NativeExec {
         Some(call!(self.exec.stream_wait_event?(stream.ptr(), event.ptr())))
     }
 
-    fn stream_host_callback(
-        &self,
-        stream: Token,
-        task: dtl_task_fn_t,
-        user: Addr,
-    ) -> Option<Result<()>> {
+    fn stream_host_callback(&self, stream: Token, (task, user): TaskCall) -> Option<Result<()>> {
         Some(call!(self.exec.stream_host_callback?(stream.ptr(), task, user.ptr())))
     }
 
@@ -132,18 +124,12 @@ impl Exec for NativeExec {
 }
 
 impl HostExec for NativeExec {
-    fn execute(&self, task: dtl_task_fn_t, user: Addr) -> Result<()> {
+    fn execute(&self, (task, user): TaskCall) -> Result<()> {
         call!(self.exec.execute(task, user.ptr()))
     }
 
-    fn parallel_for(
-        &self,
-        range: (u64, u64),
-        grain: u64,
-        body: dtl_range_fn_t,
-        user: Addr,
-    ) -> Result<()> {
-        let (begin, end) = range;
+    fn parallel_for(&self, (begin, end): (u64, u64), grain: u64, body: RangeCall) -> Result<()> {
+        let (body, user) = body;
         call!(self.exec.parallel_for(begin, end, grain, body, user.ptr()))
     }
 

@@ -73,7 +73,7 @@ impl Executor {
         match &self.body {
             ExecutorKind::Inline(_) | ExecutorKind::Pool(_) => call(function, user),
             ExecutorKind::Sequential(queue) => on_worker(queue, move || call(function, user)),
-            ExecutorKind::Backend(_) => host_of(&self.backend)?.execute(Some(function), user),
+            ExecutorKind::Backend(_) => host_of(&self.backend)?.execute((Some(function), user)),
         }
     }
 
@@ -109,7 +109,7 @@ impl Executor {
             ExecutorKind::Pool(pool) => pool.enqueue(move || call(function, user), fence),
             ExecutorKind::Backend(queue) => {
                 let backend = Arc::clone(&self.backend);
-                let work = move || host_of(&backend)?.execute(Some(function), user);
+                let work = move || host_of(&backend)?.execute((Some(function), user));
                 queue.push_with(|| marked(queue.own(fence()), work))
             }
         }
@@ -130,12 +130,8 @@ impl Executor {
         }
         if let ExecutorKind::Backend(_) = &self.body {
             let host = host_of(&self.backend)?;
-            return host.parallel_for(
-                range,
-                self.backend_grain(end - begin, grain)?,
-                Some(body),
-                user,
-            );
+            let grain = self.backend_grain(end - begin, grain)?;
+            return host.parallel_for(range, grain, (Some(body), user));
         }
         self.run_loop(begin, end, grain, LoopBody::User(body, user))
     }
@@ -172,7 +168,7 @@ impl Executor {
         }));
         let host = host_of(&self.backend)?;
         let result =
-            host.parallel_for((begin, end), grain, Some(closure_table::piece), piece.user());
+            host.parallel_for((begin, end), grain, (Some(closure_table::piece), piece.user()));
         let failure = failure.lock().take();
         failure.map_or(result, Err)
     }

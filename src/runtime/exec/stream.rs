@@ -313,7 +313,7 @@ impl Stream {
             status
         }));
         let queued =
-            exec.stream_host_callback(foreign.token, function, user).unwrap_or_else(|| {
+            exec.stream_host_callback(foreign.token, (function, user)).unwrap_or_else(|| {
                 self.finish(foreign)?;
                 if let Some(function) = function {
                     function(user.ptr()); // the closure records its failure in the stream
