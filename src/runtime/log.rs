@@ -1,10 +1,12 @@
 //! Log lines, passed to a callback or else written to standard error. No other module prints.
 
 use crate::abi::runtime::{DTL_LOG_DEBUG, DTL_LOG_ERROR, DTL_LOG_INFO, DTL_LOG_WARN, dtl_log_fn_t};
+use crate::error::Result;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::process;
 use crate::sys::sync::lock::RwLock;
 use std::ffi::CString;
+use std::fmt::Display;
 use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -48,6 +50,13 @@ pub fn log(level: i32, text: &str) {
             // One write, so that lines of threads do not mix. A closed stderr is not an error.
             let _ = process::StandardError.write_all(line.as_bytes());
         }
+    }
+}
+
+/// Logs a warning "`what`: error" if something has failed whose failure no caller gets.
+pub fn failure(what: impl Display, outcome: Result<()>) {
+    if let Err(error) = outcome {
+        log(DTL_LOG_WARN, &format!("{what}: {error}"));
     }
 }
 

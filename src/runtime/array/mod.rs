@@ -12,7 +12,7 @@ mod layout;
 
 use super::memory::{self, Allocation, Owner, Request, external, transfer};
 use super::registry::Backend;
-use super::{device, invalid_handle, open_state, types};
+use super::{device, invalid_handle, log, open_state, types};
 use crate::abi::devices::array::*;
 use crate::abi::devices::device::{DTL_MEMORY_HOST_ACCESSIBLE, dtl_mem_kind_info_t};
 use crate::abi::word::*;
@@ -235,9 +235,7 @@ impl Array {
         LENT.fetch_add(1, Ordering::Relaxed);
         let (exports, forks) = (Arc::clone(&self.exports), store.forks);
         let release = move || {
-            if let Err(error) = store.drop_share() {
-                super::log::warning!("an array whose last user was another library: {error}");
-            }
+            log::failure("an array whose last user was another library", store.drop_share());
             if !open_state::is_fork() && forks == FORKS.load(Ordering::Relaxed) {
                 exports.fetch_sub(1, Ordering::Relaxed);
                 LENT.fetch_sub(1, Ordering::Release); // last, since finalize may follow now
@@ -448,11 +446,7 @@ pub fn destroy_all() {
     let removed: Vec<ArrayTeardown> =
         ARRAYS.handles().into_iter().filter_map(|id| remove(&inside, id).ok()).collect();
     drop(inside);
-    for array in removed {
-        if let Err(error) = array.end() {
-            super::log::warning!("a left-over array: {error}");
-        }
-    }
+    removed.into_iter().for_each(|array| log::failure("a left-over array", array.end()));
 }
 
 /// Drops all array handles without releasing the parent's arrays, in a forked child.

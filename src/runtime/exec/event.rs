@@ -7,10 +7,11 @@
 
 use super::deferred_errors::{DeferredErrors, Mark};
 use super::fence::{Fence, WaitOutcome};
-use super::{exec_of, log_failure, reentrancy};
+use super::{exec_of, reentrancy};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Exec, Token};
+use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::sys::sync::{
     lock::Mutex,
@@ -229,7 +230,7 @@ impl Drop for Event {
         if let (EventImpl::Backend(foreign), Some(exec)) =
             (&self.body, self.backend.exec.as_deref())
         {
-            log_failure("destroying an event", exec.event_destroy(foreign.token));
+            log::failure("destroying an event", exec.event_destroy(foreign.token));
         }
     }
 }

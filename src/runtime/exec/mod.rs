@@ -44,8 +44,8 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::last_error::Mark;
+use crate::runtime::device;
 use crate::runtime::registry::Backend;
-use crate::runtime::{device, log};
 use crate::sys::memory::buf::Addr;
 use std::sync::Arc;
 
@@ -90,13 +90,6 @@ fn host_of(backend: &Arc<Backend>) -> Result<&dyn HostExec> {
 #[cold]
 fn lost(backend: &Arc<Backend>) -> Error {
     Error::new(DTL_ERROR_INTERNAL, format!("backend '{}' lost its exec component", backend.name()))
-}
-
-/// Logs the failure of a drop: no caller is left to return it to.
-fn log_failure(what: &str, ended: Result<()>) {
-    if let Err(error) = ended {
-        log::warning!("{what}: {error}");
-    }
 }
 
 /// Calls a function of the program. The error text names the function.

@@ -4,12 +4,12 @@
 //! belongs to the backend.
 
 use super::kernel::{Code, Kernel};
-use super::log_failure;
 use super::signature::{self, Argument};
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{Compiled, KernelQuery, ModuleLaunch, Modules, Source, Token};
 use crate::runtime::environment;
+use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
 use crate::sys::memory::buf::Addr;
@@ -93,7 +93,7 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         let ended = modules_of(&self.backend).and_then(|modules| modules.destroy(self.token));
-        log_failure("destroying a module", ended);
+        log::failure("destroying a module", ended);
     }
 }
 
@@ -150,6 +150,6 @@ impl Drop for ModuleKernel {
         let Some(own) = self.own else { return };
         let ended =
             modules_of(&self.module.backend).and_then(|modules| modules.kernel_destroy(own));
-        log_failure("destroying a kernel", ended);
+        log::failure("destroying a kernel", ended);
     }
 }

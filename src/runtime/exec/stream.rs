@@ -17,12 +17,13 @@ use super::event::{Event, EventImpl as EventBody};
 use super::host::closure_table;
 use super::host::host_stream::{HostStream, StreamWork};
 use super::kernel::{Code, Grid, Kernel, check_shape};
-use super::{Limits, exec_of, host_callback, log_failure, reentrancy};
+use super::{Limits, exec_of, host_callback, reentrancy};
 use crate::abi::devices::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{Exec, Launch, ModuleLaunch, Token};
+use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
 use crate::sys::{compute::callback::ArgPack, memory::buf::Addr, sync::lock::Mutex};
@@ -430,10 +431,10 @@ impl Drop for Stream {
             return;
         };
         if let Some((probe, _)) = foreign.probe.lock().take() {
-            log_failure("destroying a stream's event", exec.event_destroy(probe));
+            log::failure("destroying a stream's event", exec.event_destroy(probe));
         }
         if foreign.owned {
-            log_failure("destroying a stream", exec.stream_destroy(foreign.token));
+            log::failure("destroying a stream", exec.stream_destroy(foreign.token));
         } else {
             exec.stream_unwrap(foreign.token);
         }

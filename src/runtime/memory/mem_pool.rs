@@ -14,7 +14,7 @@ use crate::from_c::blank;
 use crate::runtime::component::Extent;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::runtime::{device, invalid_handle, memory};
+use crate::runtime::{device, invalid_handle, log, memory};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::handles::handle_table::{self, HandleTable};
 use crate::sys::memory::buf::Addr;
@@ -349,12 +349,11 @@ impl Drop for MemPool {
                         memory::give(&self.backend, &block, addr)
                     }));
                 }
-                if let Err(error) = outcome.and(self.shed(kept, 0)) {
-                    crate::runtime::log::warning!(
-                        "a pool of backend {} ends: {error}",
-                        self.backend.name()
-                    );
-                }
+                let outcome = outcome.and(self.shed(kept, 0));
+                log::failure(
+                    format_args!("a pool of backend {} ends", self.backend.name()),
+                    outcome,
+                );
             }
         }
     }

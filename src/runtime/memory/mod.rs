@@ -45,6 +45,7 @@ use super::component::{Extent, Memory};
 use super::device;
 use super::enums::schedule::check_memory_kind;
 use super::exec::stream::Stream;
+use super::log;
 use super::registry::{self, Backend};
 use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
@@ -430,14 +431,9 @@ pub fn destroy_all() {
             backend.memory_use.shrank(allocation.size, host_alloc::serves(backend.handle()));
         }
         let addr = Addr::new(std::ptr::with_exposed_provenance_mut(base));
-        let freed = give(backend, &allocation, addr);
-        if let Err(error) = freed {
-            super::log::warning!(
-                "freeing {} left-over bytes of backend {}: {error}",
-                allocation.size,
-                backend.name()
-            );
-        }
+        let (bytes, name) = (allocation.size, backend.name());
+        let what = format_args!("freeing {bytes} left-over bytes of backend {name}");
+        log::failure(what, give(backend, &allocation, addr));
     }
     foreign_owner::forget_all();
     heap::destroy_all();

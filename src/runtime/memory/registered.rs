@@ -248,9 +248,8 @@ pub fn destroy_all() {
         if let Some(entry) = left.entry {
             external::leave(entry);
         }
-        if let Err(error) = forget(&left) {
-            log::warning!("unregistering {} bytes of host memory: {error}", left.region.len());
-        }
+        let bytes = left.region.len();
+        log::failure(format_args!("unregistering {bytes} bytes of host memory"), forget(&left));
     }
 }
 
