@@ -13,6 +13,7 @@ use crate::abi::devices::exec::*;
 use crate::abi::status::*;
 use crate::abi::word::DTL_SCHEDULE_SEQUENTIAL;
 use crate::error::{Error, Result, fail};
+use crate::from_c::blank;
 use crate::last_error::Mark;
 use crate::runtime::component::KernelFn;
 use crate::runtime::registry::Backend;
@@ -173,14 +174,12 @@ impl Grid {
     fn context(&self, shared: &Scratch) -> dtl_kernel_context_t {
         let region = shared.region();
         dtl_kernel_context_t {
-            struct_size: size_of::<dtl_kernel_context_t>() as u32,
             shared_bytes: self.shape.shared_bytes,
             grid: self.shape.grid,
             block: self.shape.block,
-            block_index: [0; 3],
-            thread_index: [0; 3],
             shared: if region.is_empty() { std::ptr::null_mut() } else { region.addr().ptr() },
             user: self.code.user.ptr(),
+            ..blank()
         }
     }
 

@@ -130,10 +130,8 @@ impl ModuleKernel {
 
     /// Fails if the argument sizes of a launch differ from the kernel's, as far as these are known.
     pub fn check(&self, sizes: &[u64]) -> Result<()> {
-        match &self.arguments {
-            Some(arguments) => signature::check(&self.name, arguments, sizes),
-            None => Ok(()),
-        }
+        let Some(arguments) = &self.arguments else { return Ok(()) };
+        signature::check(&self.name, arguments, sizes)
     }
 
     /// Queues the backend's kernel on a stream of the backend.

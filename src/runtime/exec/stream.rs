@@ -166,16 +166,11 @@ impl Stream {
         let done = match exec.stream_query(foreign.token) {
             Some(result) => result?,
             None if exec.groups().events => foreign.query_by_event(exec)?,
-            None => self.query_by_waiting(foreign),
+            // Without events, waits for the stream, like a record on it does. Work of the stream
+            // itself still runs.
+            None => !reentrancy::is(foreign.trail.id()) && self.finish(foreign).is_ok(),
         };
         if done { foreign.trail.peek().map_or(Ok(true), Err) } else { Ok(false) }
-    }
-
-    /// Queries the stream of a backend without events by waiting for the stream, like a record on
-    /// it does. Returns false if work of the stream itself is the caller, because that work still
-    /// runs.
-    fn query_by_waiting(&self, foreign: &Foreign) -> bool {
-        !reentrancy::is(foreign.trail.id()) && self.finish(foreign).is_ok()
     }
 
     /// Records an event at the current end of the stream.

@@ -56,14 +56,12 @@ fn by_handler(
     enums::schedule::check_memory_kind(wanted.kind)?;
     let inside = epoch::enter();
     let mut args = dtl_dispatch_alloc_t {
-        struct_size: size_of::<dtl_dispatch_alloc_t>() as u32,
-        reserved: 0,
         backend: requested.handle(),
         kind: wanted.kind,
         size_bytes: wanted.size,
         alignment: wanted.align,
-        ptr: std::ptr::null_mut(),
         stream: order.map_or(dtl_stream_t::NULL, |order| order.handle),
+        ..blank()
     };
     let order = order.map(|order| order.stream);
     let slots = [DTL_DISPATCH_ANY, wanted.kind, DTL_DISPATCH_ANY];

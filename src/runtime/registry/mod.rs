@@ -143,18 +143,12 @@ impl Backend {
         self.ready_slow()
     }
 
+    /// Starts the environments that the backend requires, until finalize.
     #[cold]
     fn ready_slow(&self) -> Result<()> {
-        match self.query_available()? {
-            Ok(()) => self.start_needs(),
-            Err(why) => {
-                fail!(DTL_ERROR_UNAVAILABLE, "backend {} cannot run here: {why}", self.name())
-            }
+        if let Err(why) = self.query_available()? {
+            return fail!(DTL_ERROR_UNAVAILABLE, "backend {} cannot run here: {why}", self.name());
         }
-    }
-
-    /// Starts the environments that the backend requires, until finalize.
-    fn start_needs(&self) -> Result<()> {
         let mut held = environment::EnvironmentRefs::default();
         let started = self.needs.iter().try_for_each(|need| held.add(need));
         started

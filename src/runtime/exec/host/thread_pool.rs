@@ -99,9 +99,7 @@ pub fn close_machine() {
 /// Discards the shared launch pool in a forked child, where its threads do not exist. A later
 /// launch creates a new pool.
 pub fn forget_machine() {
-    if let Some(pool) = MACHINE.lock().take() {
-        std::mem::forget(pool);
-    }
+    std::mem::forget(MACHINE.lock().take());
 }
 
 /// Pool of host threads that share loops with their callers and run spawned tasks.
