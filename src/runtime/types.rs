@@ -5,13 +5,9 @@
 use super::id_table::{self, IdLookup, IdTable};
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
-use crate::sys::{
-    compute::{
-        callback::UserOp,
-        elements::{self, Kernels},
-    },
-    memory::buf::{Addr, Region},
-};
+use crate::sys::compute::callback::UserOp;
+use crate::sys::compute::elements::{self, Kernels};
+use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::{CStr, CString};
 
 /// Maximum length of a name in bytes.

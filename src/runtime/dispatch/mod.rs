@@ -26,13 +26,9 @@ use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::from_c::blank;
-use crate::sys::{
-    handles::{
-        epoch::{self, Guard},
-        handle_table::{HandleTable, HazardRef, Rcu},
-    },
-    sync::lock::Mutex,
-};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::handle_table::{HandleTable, HazardRef, Rcu};
+use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

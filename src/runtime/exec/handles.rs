@@ -11,13 +11,9 @@ use crate::abi::handle::*;
 use crate::error::{Result, fail, failure};
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, invalid_handle};
-use crate::sys::{
-    handles::{
-        epoch::{self, Guard},
-        handle_table::{HandleTable, HazardRef},
-    },
-    sync::lock::RwLock,
-};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::handle_table::{HandleTable, HazardRef};
+use crate::sys::sync::lock::RwLock;
 use std::sync::Arc;
 
 static STREAMS: HandleTable<Stream> = HandleTable::new(Stream::TAG, 0);

@@ -17,11 +17,9 @@ use crate::from_c::blank;
 use crate::last_error::Mark;
 use crate::runtime::component::KernelFn;
 use crate::runtime::registry::Backend;
-use crate::sys::{
-    compute::callback::ArgPack,
-    memory::buf::{Addr, Scratch},
-    sync::wait::now_ns,
-};
+use crate::sys::compute::callback::ArgPack;
+use crate::sys::memory::buf::{Addr, Scratch};
+use crate::sys::sync::wait::now_ns;
 use std::sync::Arc;
 
 /// Work in nanoseconds below which one thread runs all blocks: waking other threads costs as much.

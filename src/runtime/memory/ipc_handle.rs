@@ -11,11 +11,9 @@ use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{Exports, Extent, Ticket};
 use crate::runtime::device;
 use crate::runtime::registry::{self, Backend};
-use crate::sys::{
-    handles::epoch::Guard,
-    memory::buf::{Addr, fnv1a},
-    os::process,
-};
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::{Addr, fnv1a};
+use crate::sys::os::process;
 
 const WORDS: usize = 16;
 const TICKET_WORDS: usize = DTL_MEM_HANDLE_ROOM as usize / 8;

@@ -25,11 +25,9 @@ use crate::abi::backend::plugin::*;
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_SUCCESS};
 use crate::error::{Error, Result, fail, failure};
-use crate::sys::{
-    handles::epoch,
-    os::dl::{self, Identity, Refusal, Trusted},
-    sync::lock::{Condvar, Mutex},
-};
+use crate::sys::handles::epoch;
+use crate::sys::os::dl::{self, Identity, Refusal, Trusted};
+use crate::sys::sync::lock::{Condvar, Mutex};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

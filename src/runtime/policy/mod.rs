@@ -34,13 +34,11 @@ use self::usage::Counts;
 use crate::abi::devices::policy::*;
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::invalid_handle;
-use crate::sys::{
-    handles::{
-        epoch::{self, CallbackGuard, Guard, Visit},
-        handle_table::{EpochRef, HandleTable},
-    },
-    sync::{AtomicUpdate, lock::Mutex, wait::TscTimer},
-};
+use crate::sys::handles::epoch::{self, CallbackGuard, Guard, Visit};
+use crate::sys::handles::handle_table::{EpochRef, HandleTable};
+use crate::sys::sync::AtomicUpdate;
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::wait::TscTimer;
 use resources::{Resource, info_names};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -17,11 +17,9 @@ use crate::runtime::exec::event::Event;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::trace::{self, Args};
-use crate::sys::{
-    handles::epoch,
-    memory::buf::Addr,
-    sync::wait::{Backoff, Deadline, TscTimer},
-};
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::wait::{Backoff, Deadline, TscTimer};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -10,13 +10,9 @@ use super::text::{self, EventOrigin};
 use crate::error::{Error, Result, fail};
 use crate::runtime::trace::spsc_queue;
 use crate::runtime::{launch, log, open_state};
-use crate::sys::{
-    os::process,
-    sync::{
-        lock::{Condvar, Mutex},
-        wait,
-    },
-};
+use crate::sys::os::process;
+use crate::sys::sync::lock::{Condvar, Mutex};
+use crate::sys::sync::wait;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -15,12 +15,10 @@ use crate::runtime::exec::{host_callback, reentrancy};
 use crate::runtime::open_state;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::sys::{
-    handles::epoch,
-    memory::buf::Addr,
-    os::process::spawn,
-    sync::lock::{Condvar, Mutex},
-};
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::process::spawn;
+use crate::sys::sync::lock::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -13,16 +13,12 @@ use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::exec::fence::Fence;
 use crate::runtime::exec::outcome;
-use crate::sys::{
-    compute::team::{self, PLACES, Shares, Team},
-    handles::epoch,
-    memory::buf::Addr,
-    os::process::{self, spawn},
-    sync::{
-        lock::{Condvar, Mutex},
-        wait::now_ns,
-    },
-};
+use crate::sys::compute::team::{self, PLACES, Shares, Team};
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::process::{self, spawn};
+use crate::sys::sync::lock::{Condvar, Mutex};
+use crate::sys::sync::wait::now_ns;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
