@@ -287,10 +287,7 @@ impl Dispatcher {
             id: AtomicU64::new(0),
         };
         let mut writer = self.writer.lock();
-        if let Err(error) = writer.check(&made) {
-            made.disown();
-            return Err(error);
-        }
+        writer.check(&made).inspect_err(|_| made.disown())?;
         writer.count += 1;
         made.number = writer.count;
         let made = Arc::new(made);

@@ -253,12 +253,11 @@ impl MemPool {
         match &self.blocks {
             PoolBlocks::Plain { tag, .. } => match heap::free(addr, Label::new(0, *tag)) {
                 FreeOutcome::Done => Ok(()),
-                freed => match host_alloc::refusal(freed, addr, "this pool") {
-                    Some(error) => Err(error),
+                freed => {
+                    host_alloc::check_freed(freed, addr, "this pool")?;
                     // A block of this pool is not in the ledger, so the ledger provides the error.
-                    None => memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed))
-                        .map(drop),
-                },
+                    memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed)).map(drop)
+                }
             },
             PoolBlocks::Kept(kept) => {
                 let block = memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed))?;

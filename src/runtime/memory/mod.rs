@@ -270,11 +270,7 @@ pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
         if freed == heap::FreeOutcome::Done {
             return Ok(());
         }
-        if let Some(error) =
-            host_alloc::refusal(freed, addr, &format!("backend {}", backend.name()))
-        {
-            return Err(error);
-        }
+        host_alloc::check_freed(freed, addr, &format!("backend {}", backend.name()))?;
     }
     let allocation = leave(addr, backend, owner.pool())?;
     // After a failure the allocation is entered again, so that the free can be repeated. It has no

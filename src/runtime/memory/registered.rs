@@ -56,10 +56,7 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     let described = kind_info(&backend, DTL_MEMORY_PINNED).and_then(|_| {
         memory.register(region).unwrap_or_else(|| Err(backend.lacks("register_host")))
     });
-    if let Err(error) = described {
-        LIST.lock().remove(&region.addr().get());
-        return Err(error);
-    }
+    described.inspect_err(|_| drop(LIST.lock().remove(&region.addr().get())))?;
     list(&backend, device, DTL_MEMORY_PINNED, region);
     Ok(())
 }

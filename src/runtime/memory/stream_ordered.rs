@@ -45,9 +45,7 @@ pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
             let _ = heap::retag(addr, host_alloc::LEAVING, host_alloc::NO_POOL);
         });
     }
-    if let Some(error) = host_alloc::refusal(marked, addr, "the program") {
-        return Err(error);
-    }
+    host_alloc::check_freed(marked, addr, "the program")?;
     let Some((_, allocation)) = find(addr) else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,

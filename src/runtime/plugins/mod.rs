@@ -175,10 +175,7 @@ fn turn(call: &str) -> Result<LoadGuard> {
 fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend_t> {
     let name = || path.file_name().unwrap_or_default().to_string_lossy();
     let _span = trace::span("backend", "load a plugin", || Args::NONE.what(name()));
-    let trusted = match dl::check_file(path) {
-        Ok(trusted) => trusted,
-        Err(refusal) => return Err(refuse(path, origin, refusal)),
-    };
+    let trusted = dl::check_file(path).map_err(|refusal| refuse(path, origin, refusal))?;
     let state = STATE.lock();
     let known = state.records.iter().find(|known| known.identity == Some(trusted.identity));
     let plugin = known.and_then(|known| known.plugin.clone());

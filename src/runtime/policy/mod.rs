@@ -229,13 +229,7 @@ impl Policy {
         let adapter = if list.adapter.function.is_some() { list.adapter } else { self.adapter };
         let list = ResourceList { given: list.given, adapter };
         let (usable, own_streams) = self.kind.resources(inside, &list, self.needed_info)?;
-        let chooser = match self.rule.over(&usable) {
-            Ok(chooser) => chooser,
-            Err(error) => {
-                close_streams(&own_streams);
-                return Err(error);
-            }
-        };
+        let chooser = self.rule.over(&usable).inspect_err(|_| close_streams(&own_streams))?;
         if self.needed_info & DTL_INFO_TASK_TIME != 0 {
             let _ = TscTimer::start(); // calibrates the timer here, not in the first submit
         }

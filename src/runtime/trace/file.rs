@@ -7,7 +7,7 @@
 
 use super::args::{Phase, TraceEvent};
 use super::text::{self, EventOrigin};
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::trace::spsc_queue;
 use crate::runtime::{launch, log, open_state};
 use crate::sys::os::process;
@@ -117,7 +117,6 @@ impl Operations {
 impl Trace {
     /// Creates the file and the thread that writes it.
     pub(super) fn open(path: &str, life: u32) -> Result<Arc<Self>> {
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let launch = launch::from_environment().ok().flatten();
         let (rank, size) = launch.map_or((0, 1), |launch| (launch.rank, launch.size));
         let path = text::of_life(text::expand(path, (rank, size), process::own_pid())?, life);
@@ -130,9 +129,15 @@ impl Trace {
             );
         }
         let file = create(&path).map_err(|error| file_error("make", &path, &error))?;
+        // Created above; nobody has seen the file yet.
+        Trace::begin(&path, file, rank).inspect_err(|_| drop(std::fs::remove_file(&path)))
+    }
+
+    /// Writes the first lines of the new file and creates the thread that writes the rest.
+    fn begin(path: &Path, file: File, rank: i32) -> Result<Arc<Self>> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let mut text = text::beginning(rank);
         if text.try_reserve(BLOCK + BLOCK / 8).is_err() {
-            let _ = std::fs::remove_file(&path); // created above, and still empty
             return fail!(
                 DTL_ERROR_OUT_OF_MEMORY,
                 "no memory for the text of the trace {}",
@@ -148,13 +153,10 @@ impl Trace {
             is_over: false,
             failure: None,
         };
-        if let Err(error) = state.write() {
-            let _ = std::fs::remove_file(&path); // created above, and still empty
-            return Err(file_error("write to", &path, &error));
-        }
+        state.write().map_err(|error| file_error("write to", path, &error))?;
         let trace = Arc::new(Trace {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-            path,
+            path: path.to_owned(),
             rank,
             has_failed: AtomicBool::new(false),
             state: Mutex::new(state),
@@ -163,17 +165,11 @@ impl Trace {
             writer: Mutex::new(None),
         });
         let its = Arc::clone(&trace);
-        match process::spawn("dtl-trace", move || its.work()) {
-            Ok(writer) => *trace.writer.lock() = Some(writer),
-            Err(error) => {
-                let _ = std::fs::remove_file(&trace.path); // created above
-                return fail!(
-                    DTL_ERROR_LIMIT,
-                    "no thread to write the trace {}: {error}",
-                    trace.path.display()
-                );
-            }
-        }
+        let writer = process::spawn("dtl-trace", move || its.work()).map_err(|error| {
+            let path = path.display();
+            failure!(DTL_ERROR_LIMIT, "no thread to write the trace {path}: {error}")
+        })?;
+        *trace.writer.lock() = Some(writer);
         Ok(trace)
     }
 

@@ -8,7 +8,7 @@
 //! The use of tasks by streams and executors is in `stream` and `executor`.
 
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::exec::fence::Fence;
 use crate::runtime::exec::kernel::Grid;
 use crate::runtime::exec::{host_callback, reentrancy};
@@ -140,19 +140,16 @@ impl HostStream {
     fn start_worker(&self, state: &mut StreamState) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let id = self.id();
-        match spawn("dtl-stream", move || reentrancy::during(id, || shared.work_off())) {
-            Ok(worker) => {
-                state.worker_id = Some(worker.thread().id());
-                state.worker = Some(worker);
-                Ok(())
-            }
-            Err(error) => {
-                fail!(
-                    DTL_ERROR_LIMIT,
-                    "no thread for a stream ({error}); raise the limit on threads"
-                )
-            }
-        }
+        let worker = spawn("dtl-stream", move || reentrancy::during(id, || shared.work_off()));
+        let worker = worker.map_err(|error| {
+            failure!(
+                DTL_ERROR_LIMIT,
+                "no thread for a stream ({error}); raise the limit on threads"
+            )
+        })?;
+        state.worker_id = Some(worker.thread().id());
+        state.worker = Some(worker);
+        Ok(())
     }
 
     /// Returns true if all tasks queued so far have completed. May return false for a moment after

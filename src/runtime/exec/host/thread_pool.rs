@@ -10,7 +10,7 @@
 //! work stealing in `sys::compute::team`. docs/explanation/executor.md explains the design.
 
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::exec::fence::Fence;
 use crate::runtime::exec::outcome;
 use crate::sys::compute::team::{self, PLACES, Shares, Team};
@@ -248,20 +248,16 @@ impl ThreadPool {
             return fail!(DTL_ERROR_CANCELED, "the executor is being destroyed");
         }
         let (shared, member) = (Arc::clone(&self.shared), state.workers.len() + 1);
-        match spawn("dtl-pool", move || shared.work_off(member)) {
-            Ok(worker) => {
-                state.ids.push(worker.thread().id());
-                state.workers.push(worker);
-                self.shared.hired.store(state.workers.len(), Ordering::Relaxed);
-                Ok(())
-            }
-            Err(error) => {
-                fail!(
-                    DTL_ERROR_LIMIT,
-                    "no thread for an executor ({error}); raise the limit on threads"
-                )
-            }
-        }
+        let worker = spawn("dtl-pool", move || shared.work_off(member)).map_err(|error| {
+            failure!(
+                DTL_ERROR_LIMIT,
+                "no thread for an executor ({error}); raise the limit on threads"
+            )
+        })?;
+        state.ids.push(worker.thread().id());
+        state.workers.push(worker);
+        self.shared.hired.store(state.workers.len(), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Waits until all spawned tasks have ended. Reports and clears the first failure.
