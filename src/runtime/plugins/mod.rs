@@ -478,10 +478,8 @@ pub fn settle() {
     let mut state = STATE.lock();
     state.records.retain(|record| record.plugin.is_some());
     for record in &mut state.records {
-        record.backends.clear();
-        record.names.clear();
-        record.handlers.clear();
-        (record.failure, record.dropped) = (None, None);
+        let PluginRecord { path, identity, origin, plugin, .. } = std::mem::take(record);
+        *record = PluginRecord { path, identity, origin, plugin, ..PluginRecord::default() };
     }
     drop(state);
     search_again();
