@@ -172,13 +172,9 @@ pub fn destroy(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<()> {
     if dispatcher.id == 0 || dispatcher == DEFAULT {
         return Ok(());
     }
-    match DISPATCHERS.remove(inside, dispatcher.id) {
-        Some(gone) => {
-            gone.clear(inside);
-            Ok(())
-        }
-        None => Err(invalid_handle("dispatcher", TAG, dispatcher.id)),
-    }
+    let stale = || invalid_handle("dispatcher", TAG, dispatcher.id);
+    DISPATCHERS.remove(inside, dispatcher.id).ok_or_else(stale)?.clear(inside);
+    Ok(())
 }
 
 /// Returns a dispatcher, borrowed for the duration of a call; `None` if the handle is invalid.

@@ -125,13 +125,10 @@ pub fn create(name: &str, flags: u32) -> Result<dtl_enum_t> {
 /// Returns the number of the enumeration with a name.
 pub fn find(name: &str) -> Result<dtl_enum_t> {
     let numbers = all().numbers.read();
-    match numbers.get(name) {
-        Some(number) => Ok(*number),
-        None => {
-            let known: Vec<&str> = numbers.keys().copied().collect();
-            fail!(DTL_ERROR_NOT_FOUND, "no enumeration \"{name}\"; there are {}", known.join(", "))
-        }
-    }
+    numbers.get(name).copied().ok_or_else(|| {
+        let known = numbers.keys().copied().collect::<Vec<_>>().join(", ");
+        failure!(DTL_ERROR_NOT_FOUND, "no enumeration \"{name}\"; there are {known}")
+    })
 }
 
 fn enumeration(number: dtl_enum_t) -> Result<&'static Enumeration> {
@@ -275,13 +272,11 @@ fn check_name(name: &str) -> Result<()> {
 
 /// Returns a copy of `text` that is never freed, as a C string and as a Rust string.
 fn kept(text: &str) -> Result<(&'static CStr, &'static str)> {
-    match CString::new(text) {
-        Ok(text) => {
-            let kept = super::for_ever(&text);
-            Ok((kept, kept.to_str().unwrap_or_default()))
-        }
-        Err(_) => fail!(DTL_ERROR_INVALID_ARGUMENT, "text {text:?} has a NUL in it"),
-    }
+    let Ok(c_text) = CString::new(text) else {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "text {text:?} has a NUL in it");
+    };
+    let kept = super::for_ever(&c_text);
+    Ok((kept, kept.to_str().unwrap_or_default()))
 }
 
 /// Returns the member of a word (an instance's template); does not check that the instance exists.

@@ -446,11 +446,7 @@ pub fn destroy(inside: &Guard, id: u64) -> Result<()> {
             "the pool has {live} live allocations: free them with dtl_pool_free first"
         );
     }
-    match remove(inside, id) {
-        Some(pool) => drop(pool),
-        None => return Err(invalid_handle("pool", TAG, id)),
-    }
-    Ok(())
+    remove(inside, id).map(drop).ok_or_else(|| invalid_handle("pool", TAG, id))
 }
 
 /// Destroys all pools at finalize. The ledger and the allocator free the live blocks of the pools.
