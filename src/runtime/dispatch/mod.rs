@@ -106,10 +106,7 @@ impl Registration {
     }
 
     fn accepts(&self, query: &Query) -> Result<bool> {
-        match &self.functions {
-            Some(functions) => functions.accepts(query),
-            None => Ok(true),
-        }
+        self.functions.as_ref().map_or(Ok(true), |functions| functions.accepts(query))
     }
 
     /// Fails with NOT_SUPPORTED if the handler was registered as illegal (rule 7 of

@@ -164,10 +164,7 @@ pub(super) fn complete<'a>(
     }
     for (at, (field, place)) in template.fields.iter().zip(row).enumerate() {
         if there & 1 << at == 0 {
-            *place = match field.default {
-                Some(value) => value,
-                None => return Err(missing(template, field)),
-            };
+            *place = field.default.ok_or_else(|| missing(template, field))?;
         }
     }
     Ok(())

@@ -83,15 +83,12 @@ pub fn check_shape(shape: &dtl_launch_t, limits: &Limits) -> Result<()> {
     }
     let threads = product(shape.block).filter(|threads| *threads <= u64::from(u32::MAX));
     let most = if limits.block_threads == 0 { u32::MAX } else { limits.block_threads };
-    match threads {
-        Some(threads) if threads <= u64::from(most) => {}
-        _ => {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "a block of {:?} threads is larger than the {most} that this device takes",
-                shape.block
-            );
-        }
+    if threads.is_none_or(|threads| threads > u64::from(most)) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "a block of {:?} threads is larger than the {most} that this device takes",
+            shape.block
+        );
     }
     if product(shape.grid).and_then(|blocks| blocks.checked_mul(threads.unwrap_or(1))).is_none() {
         return fail!(

@@ -55,13 +55,10 @@ pub(super) fn parse(signature: &str) -> Result<Vec<Argument>> {
     let mut arguments = Vec::new();
     let mut rest = signature;
     while let Some(first) = rest.chars().next() {
-        let (argument, length) = match LETTERS.iter().find(|(letter, _)| *letter == first) {
-            Some((letter, size)) => (Argument { size: *size, text: letter.to_string() }, 1),
-            None => match bytes(rest) {
-                Some(found) => found,
-                None => return Err(misread(signature, rest)),
-            },
-        };
+        let letter = LETTERS.iter().find(|(letter, _)| *letter == first);
+        let letter = letter.map(|&(letter, size)| (Argument { size, text: letter.to_string() }, 1));
+        let found = letter.or_else(|| bytes(rest));
+        let (argument, length) = found.ok_or_else(|| misread(signature, rest))?;
         arguments.push(argument);
         rest = rest.get(length..).unwrap_or_default();
     }

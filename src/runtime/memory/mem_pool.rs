@@ -209,10 +209,7 @@ impl MemPool {
         };
         let (room, align) = (heap::rounded(size), align.max(self.least_align));
         let reused = kept.lock().reuse(room, align);
-        let addr = match reused {
-            Some(addr) => addr,
-            None => self.fetch(kept, room, align)?,
-        };
+        let addr = reused.map_or_else(|| self.fetch(kept, room, align), Ok)?;
         kept.lock().took(size);
         memory::enter(addr, Allocation { size, ..self.describe(room, align) });
         Ok(addr)

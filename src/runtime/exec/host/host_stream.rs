@@ -340,10 +340,9 @@ impl StreamShared {
 
 fn run_caught(work: StreamWork) -> Result<()> {
     let _aside = epoch::aside();
-    match catch_unwind(AssertUnwindSafe(|| run(work))) {
-        Ok(result) => result,
-        Err(_) => fail!(DTL_ERROR_INTERNAL, "a task of a stream panicked; please report this bug"),
-    }
+    catch_unwind(AssertUnwindSafe(|| run(work))).unwrap_or_else(|_| {
+        fail!(DTL_ERROR_INTERNAL, "a task of a stream panicked; please report this bug")
+    })
 }
 
 fn run(work: StreamWork) -> Result<()> {
