@@ -130,13 +130,8 @@ pub fn default_stream(inside: &Guard, backend: &Arc<Backend>, device: i32) -> Re
     Ok(stream)
 }
 
-fn default_in(
-    defaults: &[DefaultStream],
-    inside: &Guard,
-    backend: u64,
-    device: i32,
-) -> Option<u64> {
-    let found = defaults.iter().find(|known| known.backend == backend && known.device == device)?;
+fn default_in(defaults: &[DefaultStream], inside: &Guard, key: u64, device: i32) -> Option<u64> {
+    let found = defaults.iter().find(|known| known.backend == key && known.device == device)?;
     STREAMS.get(inside, found.stream).map(|_| found.stream)
 }
 
