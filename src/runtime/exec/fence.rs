@@ -15,6 +15,7 @@ use std::time::Duration;
 const SPINS: u32 = 200;
 
 /// Completion of one piece of work: pending or done, with its end time and its failure.
+#[derive(Default)]
 pub struct Fence {
     done: AtomicBool,
     /// Id (see `reentrancy`) of the queue whose work completes the fence; 0 = none.
@@ -42,19 +43,12 @@ pub enum WaitOutcome {
 impl Fence {
     /// Creates a fence of pending work.
     pub fn pending() -> Self {
-        Fence {
-            done: AtomicBool::new(false),
-            queue: AtomicUsize::new(0),
-            end: Mutex::new(FenceOutcome::default()),
-            changed: Condvar::new(),
-        }
+        Fence::default()
     }
 
     /// Creates a completed fence without a failure and without work.
     pub fn done() -> Self {
-        let fence = Self::pending();
-        fence.done.store(true, Ordering::Relaxed);
-        fence
+        Fence { done: AtomicBool::new(true), ..Fence::pending() }
     }
 
     /// Makes the fence pending again. Requires that there is no other reference to it.

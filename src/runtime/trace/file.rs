@@ -62,6 +62,7 @@ impl Journal {
 }
 
 /// Lock-protected state. The thread that holds the lock is the only reader of all journals.
+#[derive(Default)]
 struct TraceFileState {
     /// Open file; `None` if the file is complete or has failed, and later events are dropped.
     file: Option<File>,
@@ -144,15 +145,7 @@ impl Trace {
                 path.display()
             );
         }
-        let mut state = TraceFileState {
-            file: Some(file),
-            text,
-            written: 0,
-            journals: Vec::new(),
-            operations: Operations::default(),
-            is_over: false,
-            failure: None,
-        };
+        let mut state = TraceFileState { file: Some(file), text, ..TraceFileState::default() };
         state.write().map_err(|error| file_error("write to", path, &error))?;
         let trace = Arc::new(Trace {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),

@@ -72,6 +72,7 @@ struct StreamShared {
     progress: Condvar,
 }
 
+#[derive(Default)]
 struct StreamState {
     tasks: VecDeque<StreamTask>,
     failure: Option<Error>,
@@ -86,15 +87,8 @@ struct StreamState {
 impl HostStream {
     /// Creates an empty queue. Its worker makes `device` current before its first task.
     pub fn new(backend: Arc<Backend>, device: i32) -> Self {
-        let state = StreamState {
-            tasks: VecDeque::with_capacity(CAPACITY),
-            failure: None,
-            worker: None,
-            worker_id: None,
-            parked: false,
-            closing: false,
-            wanted: u64::MAX,
-        };
+        let tasks = VecDeque::with_capacity(CAPACITY);
+        let state = StreamState { tasks, wanted: u64::MAX, ..StreamState::default() };
         HostStream {
             shared: Arc::new(StreamShared {
                 backend,
