@@ -16,7 +16,7 @@ use super::deferred_errors::{DeferredErrors, Mark};
 use super::event::{Event, EventImpl as EventBody};
 use super::host::closure_table;
 use super::host::host_stream::{HostStream, StreamWork};
-use super::kernel::{Code, Grid, Kernel, check_shape};
+use super::kernel::{Grid, Kernel, check_shape};
 use super::{Limits, exec_of, host_callback, reentrancy};
 use crate::abi::devices::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
@@ -333,9 +333,7 @@ impl Stream {
             (StreamImpl::Own(queue), Some(code)) => {
                 queue.push(StreamWork::Launch(Grid::new(code, *shape, args)?))
             }
-            (StreamImpl::Backend(foreign), code) => {
-                self.launch_foreign(foreign, kernel, code, shape, args)
-            }
+            (StreamImpl::Backend(foreign), _) => self.launch_foreign(foreign, kernel, shape, args),
             (StreamImpl::Own(_), None) => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "backend '{}' launches its kernels on streams of its own only, and this one is the \
@@ -369,19 +367,16 @@ impl Stream {
         &self,
         foreign: &Foreign,
         kernel: &Kernel,
-        code: Option<Code>,
         shape: &dtl_launch_t,
         args: ArgPack,
     ) -> Result<()> {
         self.note_work();
         let (mut space, mut spill) = ([Addr::NULL; 16], Vec::new());
         let pointers = args.pointers(&mut space, &mut spill);
-        let Some(code) = code else {
+        let Some(code) = kernel.code else {
             let launch = ModuleLaunch { shape, args: pointers, sizes: args.sizes() };
-            return match &kernel.part {
-                Some(part) => part.launch(foreign.token, &launch),
-                None => Ok(()), // unreachable: a kernel has host code or a module
-            };
+            // A kernel has host code or a module.
+            return kernel.part.as_ref().map_or(Ok(()), |part| part.launch(foreign.token, &launch));
         };
         let launch = Launch {
             shape,
