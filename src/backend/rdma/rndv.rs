@@ -385,7 +385,7 @@ impl RdmaEngine {
 
 /// Returns the buffer that devices access: the device memory that `host` shadows, else `host`.
 fn place_of(host: Region, shadow: Option<&Arc<HostShadow>>) -> Region {
-    shadow.map_or(host, |shadow| shadow.device().part(0, host.len()))
+    shadow.map_or(host, |shadow| shadow.device.part(0, host.len()))
 }
 
 /// Returns the lane with the fewest work requests in flight, and its rail.

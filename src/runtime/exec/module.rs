@@ -21,7 +21,8 @@ pub struct Module {
     backend: Arc<Backend>,
     token: Token,
     name: String,
-    log: String,
+    /// Output of the compiler.
+    pub log: String,
     /// Environments that the source was compiled with; the compiled code may use them.
     _environments: environment::EnvironmentRefs,
 }
@@ -54,11 +55,6 @@ impl Module {
         let token = modules.compile(device, source, log)?;
         let name = source.name.to_string_lossy().into_owned();
         Ok(Module { backend, token, name, log: std::mem::take(log), _environments: held })
-    }
-
-    /// Returns the output of the compiler.
-    pub fn log(&self) -> &str {
-        &self.log
     }
 
     /// Finds a kernel of the module. Fails if its signature does not match the source.

@@ -33,8 +33,8 @@ const BLOCK: usize = 1 << 18;
 
 /// Trace file that is being written.
 pub(super) struct Trace {
-    number: u64,
-    path: PathBuf,
+    pub(super) number: u64,
+    pub(super) path: PathBuf,
     rank: i32,
     has_failed: AtomicBool,
     state: Mutex<TraceFileState>,
@@ -51,14 +51,8 @@ pub(super) struct Journal {
     pub(super) trace: u64,
     events: spsc_queue::SpscQueue,
     origin: EventOrigin,
-    has_ended: AtomicBool,
-}
-
-impl Journal {
-    /// Marks the journal's thread as ended.
-    pub(super) fn end(&self) {
-        self.has_ended.store(true, Ordering::Release);
-    }
+    /// True once the journal's thread has ended.
+    pub(super) has_ended: AtomicBool,
 }
 
 /// Lock-protected state. The thread that holds the lock is the only reader of all journals.
@@ -164,14 +158,6 @@ impl Trace {
         })?;
         *trace.writer.lock() = Some(writer);
         Ok(trace)
-    }
-
-    pub(super) fn number(&self) -> u64 {
-        self.number
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Returns true if the file has failed and accepts no more events.

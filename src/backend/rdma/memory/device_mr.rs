@@ -179,5 +179,5 @@ impl Cache {
 
 /// Returns the registration that a message of device memory came with.
 pub(crate) fn registration(shadow: &HostShadow) -> Option<Arc<Registered>> {
-    Arc::clone(shadow.hold()).downcast().ok()
+    Arc::clone(&shadow.hold).downcast().ok()
 }
