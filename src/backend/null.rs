@@ -3,14 +3,14 @@
 
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::devices::device::*;
-use crate::abi::devices::exec::dtl_range_fn_t;
-use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
-    BackendProbe, CopySide, Device, Exec, ExecGroups, HostExec, Launch, Memory, Token, Transfer,
+    BackendProbe, CopySide, Device, Exec, ExecGroups, Extent, HostExec, Launch, Memory, RangeCall,
+    TaskCall, Token, Transfer,
 };
 use crate::runtime::copy_text;
+use crate::runtime::device::new_kind_info;
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::{self, Addr};
@@ -65,7 +65,7 @@ impl Device for Null {
 }
 
 impl Memory for Null {
-    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
         if kind != DTL_MEMORY_HOST && kind != DTL_MEMORY_DEVICE {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
@@ -77,16 +77,12 @@ impl Memory for Null {
             .ok_or_else(|| failure!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes aligned to {align}"))
     }
 
-    fn free(&self, _kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+    fn free(&self, addr: Addr, Extent { size, align, .. }: Extent) -> Result<()> {
         buf::free(addr, size, align);
         Ok(())
     }
 
-    fn kind_info(
-        &self,
-        kind: dtl_enum_word_t,
-        out: &mut dtl_mem_kind_info_t,
-    ) -> Option<Result<()>> {
+    fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
         let name = match kind {
             DTL_MEMORY_HOST => "null host memory",
             DTL_MEMORY_DEVICE => "null device memory",
@@ -98,11 +94,9 @@ impl Memory for Null {
                 ));
             }
         };
-        out.properties =
+        let properties =
             DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
-        out.alignment = 1;
-        copy_text(&mut out.name, name);
-        Some(Ok(()))
+        Some(Ok(new_kind_info(properties, 1, name)))
     }
 }
 
@@ -173,17 +167,11 @@ impl Exec for Null {
 }
 
 impl HostExec for Null {
-    fn execute(&self, _task: dtl_task_fn_t, _user: Addr) -> Result<()> {
+    fn execute(&self, _task: TaskCall) -> Result<()> {
         Ok(())
     }
 
-    fn parallel_for(
-        &self,
-        _range: (u64, u64),
-        _grain: u64,
-        _body: dtl_range_fn_t,
-        _user: Addr,
-    ) -> Result<()> {
+    fn parallel_for(&self, _range: (u64, u64), _grain: u64, _body: RangeCall) -> Result<()> {
         Ok(())
     }
 

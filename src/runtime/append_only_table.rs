@@ -10,33 +10,27 @@
 use std::sync::OnceLock;
 
 /// Number of slots in a chunk.
-pub const CHUNK: usize = 1 << 8;
+pub(super) const CHUNK: usize = 1 << 8;
 
 /// Append-only table of `CHUNKS * CHUNK` slots.
-pub struct AppendOnlyTable<T: 'static, const CHUNKS: usize> {
+pub(super) struct AppendOnlyTable<T: 'static, const CHUNKS: usize> {
     chunks: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
 }
 
 impl<T, const CHUNKS: usize> AppendOnlyTable<T, CHUNKS> {
     /// Creates a table whose slots are all empty.
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         AppendOnlyTable { chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 
     /// Returns the value in a slot; `None` if the slot is empty or the index is out of range.
-    pub fn get(&self, index: usize) -> Option<&T> {
+    pub(super) fn get(&self, index: usize) -> Option<&T> {
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)?.get()
     }
 
     /// Sets an empty slot; returns `None` if the slot is already set or the index is out of range.
-    pub fn set(&self, index: usize, value: T) -> Option<()> {
+    pub(super) fn set(&self, index: usize, value: T) -> Option<()> {
         let empty = || (0..CHUNK).map(|_| OnceLock::new()).collect();
         self.chunks.get(index / CHUNK)?.get_or_init(empty).get(index % CHUNK)?.set(value).ok()
-    }
-}
-
-impl<T, const CHUNKS: usize> Default for AppendOnlyTable<T, CHUNKS> {
-    fn default() -> Self {
-        Self::new()
     }
 }

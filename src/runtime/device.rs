@@ -157,9 +157,8 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
 /// Returns the description of a memory kind of a backend.
 pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_info_t> {
     check_memory_kind(kind)?;
-    let mut out = blank();
-    if let Some(answer) = backend.memory()?.kind_info(kind, &mut out) {
-        return answer.map(|()| out);
+    if let Some(answer) = backend.memory()?.kind_info(kind) {
+        return answer;
     }
     // The backend does not describe its memory: assume the minimum that the name of the kind
     // implies.
@@ -175,9 +174,14 @@ pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t) -> Result<dtl_mem_kin
             );
         }
     };
-    (out.properties, out.alignment) = (properties, 1);
-    copy_text(&mut out.name, name);
-    Ok(out)
+    Ok(new_kind_info(properties, 1, name))
+}
+
+/// Creates the description of a memory kind.
+pub fn new_kind_info(properties: u64, alignment: u64, name: &str) -> dtl_mem_kind_info_t {
+    let mut info = dtl_mem_kind_info_t { properties, alignment, ..blank() };
+    copy_text(&mut info.name, name);
+    info
 }
 
 #[cfg(test)]

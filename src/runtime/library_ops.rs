@@ -6,6 +6,7 @@ use super::dispatch::{Action, DEFAULT, Query, Registration, find_quickly};
 use crate::abi::enums::DTL_ENUM_SCHEDULE;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
+use crate::from_c::blank;
 use crate::runtime::enums;
 use crate::sys::handles::epoch::Guard;
 use std::ffi::c_void;
@@ -18,15 +19,7 @@ pub fn query(
     [source, destination, schedule]: Slots,
     args: *mut c_void,
 ) -> Query {
-    Query {
-        struct_size: size_of::<Query>() as u32,
-        reserved: 0,
-        operation,
-        source,
-        destination,
-        schedule,
-        args,
-    }
+    Query { operation, source, destination, schedule, args, ..blank() }
 }
 
 /// Returns the program's handler for an operation that the library is about to execute. `None`: no

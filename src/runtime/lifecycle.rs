@@ -255,8 +255,8 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     *count = Count { inits: 0, is_closing: true };
     drop(count);
     let _settle = Settle;
-    for step in shutdown {
-        (step.destroy_all)();
+    for (destroy_all, _) in shutdown {
+        destroy_all();
     }
     registry::clear();
     environment::finalize_all();
@@ -287,8 +287,8 @@ pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> 
     let count = COUNT.try_lock().filter(|count| !count.is_closing && !epoch::another_was_inside());
     let Some(mut count) = count else { return forked_inside() };
     epoch::forget_other_threads();
-    for step in shutdown {
-        (step.forget_all)();
+    for (_, forget_all) in shutdown {
+        forget_all();
     }
     registry::forget_all();
     environment::forget_all();

@@ -1,10 +1,12 @@
 //! Log lines, passed to a callback or else written to standard error. No other module prints.
 
 use crate::abi::runtime::{DTL_LOG_DEBUG, DTL_LOG_ERROR, DTL_LOG_INFO, DTL_LOG_WARN, dtl_log_fn_t};
+use crate::error::Result;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::process;
 use crate::sys::sync::lock::RwLock;
 use std::ffi::CString;
+use std::fmt::Display;
 use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -51,6 +53,13 @@ pub fn log(level: i32, text: &str) {
     }
 }
 
+/// Logs a warning "`what`: error" if something has failed whose failure no caller gets.
+pub fn failure(what: impl Display, outcome: Result<()>) {
+    if let Err(error) = outcome {
+        log(DTL_LOG_WARN, &format!("{what}: {error}"));
+    }
+}
+
 fn level_name(level: i32) -> &'static str {
     match level {
         DTL_LOG_ERROR => "error",
@@ -72,40 +81,32 @@ pub fn level_from_name(name: &str) -> Option<i32> {
     })
 }
 
-/// Logs a line of level debug; formats it only if the level is enabled.
-macro_rules! debug {
-    ($($text:tt)+) => {
-        if $crate::runtime::log::enabled($crate::abi::runtime::DTL_LOG_DEBUG) {
-            $crate::runtime::log::log($crate::abi::runtime::DTL_LOG_DEBUG, &format!($($text)+));
+/// Logs a line of the level `$level`; formats it only if the level is enabled.
+macro_rules! line {
+    ($level:ident, $($text:tt)+) => {
+        if $crate::runtime::log::enabled($crate::abi::runtime::$level) {
+            $crate::runtime::log::log($crate::abi::runtime::$level, &format!($($text)+));
         }
     };
+}
+/// Logs a line of level debug; formats it only if the level is enabled.
+macro_rules! debug {
+    ($($text:tt)+) => { $crate::runtime::log::line!(DTL_LOG_DEBUG, $($text)+) };
 }
 /// Logs a line of level info; formats it only if the level is enabled.
 macro_rules! info {
-    ($($text:tt)+) => {
-        if $crate::runtime::log::enabled($crate::abi::runtime::DTL_LOG_INFO) {
-            $crate::runtime::log::log($crate::abi::runtime::DTL_LOG_INFO, &format!($($text)+));
-        }
-    };
+    ($($text:tt)+) => { $crate::runtime::log::line!(DTL_LOG_INFO, $($text)+) };
 }
-
 /// Logs a line of level warning; formats it only if the level is enabled.
 macro_rules! warning {
-    ($($text:tt)+) => {
-        if $crate::runtime::log::enabled($crate::abi::runtime::DTL_LOG_WARN) {
-            $crate::runtime::log::log($crate::abi::runtime::DTL_LOG_WARN, &format!($($text)+));
-        }
-    };
+    ($($text:tt)+) => { $crate::runtime::log::line!(DTL_LOG_WARN, $($text)+) };
 }
 /// Logs a line of level error; formats it only if the level is enabled.
 macro_rules! error {
-    ($($text:tt)+) => {
-        if $crate::runtime::log::enabled($crate::abi::runtime::DTL_LOG_ERROR) {
-            $crate::runtime::log::log($crate::abi::runtime::DTL_LOG_ERROR, &format!($($text)+));
-        }
-    };
+    ($($text:tt)+) => { $crate::runtime::log::line!(DTL_LOG_ERROR, $($text)+) };
 }
 pub(crate) use debug;
 pub(crate) use error;
 pub(crate) use info;
+pub(crate) use line;
 pub(crate) use warning;

@@ -30,9 +30,8 @@
 //! - `self_test`: quick conformance test of a backend
 #![forbid(unsafe_code)]
 
-pub mod append_only_table;
+mod append_only_table;
 pub mod array;
-
 pub mod comm;
 pub mod component;
 pub mod device;
@@ -65,42 +64,26 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 
-/// Shutdown functions of one kind of object.
-pub struct Shutdown {
-    /// Destroys every live object; called at finalize.
-    pub destroy_all: fn(),
-    /// Drops all handles without accessing the objects; called in a forked child.
-    pub forget_all: fn(),
-}
+/// Shutdown functions of one kind of object. The first destroys every live object; called at
+/// finalize. The second drops all handles without accessing the objects; called in a forked child.
+pub type Shutdown = (fn(), fn());
 
 /// Shutdown functions of all kinds of objects; the users of an object precede the object.
 pub const SHUTDOWN: &[Shutdown] = &[
-    Shutdown { destroy_all: comm::rma::destroy_all, forget_all: comm::rma::forget_all },
-    Shutdown {
-        destroy_all: comm::p2p::matched_message::destroy_all,
-        forget_all: comm::p2p::matched_message::forget_all,
-    },
-    Shutdown {
-        destroy_all: comm::p2p::request::destroy_all,
-        forget_all: comm::p2p::request::forget_all,
-    },
-    Shutdown {
-        destroy_all: comm::delete_attributes,
-        forget_all: comm::open::attribute::forget_all,
-    },
-    Shutdown { destroy_all: comm::destroy_all, forget_all: comm::forget_all },
-    Shutdown { destroy_all: types::destroy_all, forget_all: types::destroy_all },
-    Shutdown { destroy_all: policy::destroy_all, forget_all: policy::forget_all },
-    Shutdown { destroy_all: exec::handles::destroy_all, forget_all: exec::handles::forget_all },
-    Shutdown { destroy_all: dispatch::destroy_all, forget_all: dispatch::forget_all },
-    Shutdown { destroy_all: array::destroy_all, forget_all: array::forget_all },
-    Shutdown {
-        destroy_all: memory::mem_pool::destroy_all,
-        forget_all: memory::mem_pool::forget_all,
-    },
-    Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all },
-    Shutdown { destroy_all: plugins::settle, forget_all: plugins::settle },
-    Shutdown { destroy_all: trace::close, forget_all: trace::forget },
+    (comm::rma::destroy_all, comm::rma::forget_all),
+    (comm::p2p::matched_message::destroy_all, comm::p2p::matched_message::forget_all),
+    (comm::p2p::request::destroy_all, comm::p2p::request::forget_all),
+    (comm::delete_attributes, comm::open::attribute::forget_all),
+    (comm::destroy_all, comm::forget_all),
+    (types::destroy_all, types::destroy_all),
+    (policy::destroy_all, policy::forget_all),
+    (exec::handles::destroy_all, exec::handles::forget_all),
+    (dispatch::destroy_all, dispatch::forget_all),
+    (array::destroy_all, array::forget_all),
+    (memory::mem_pool::destroy_all, memory::mem_pool::forget_all),
+    (memory::destroy_all, memory::forget_all),
+    (plugins::settle, plugins::settle),
+    (trace::close, trace::forget),
 ];
 
 /// Name of the object kind of a type byte, and a function that tests whether a handle is live.
@@ -109,7 +92,7 @@ type Noun = (&'static str, fn(u64) -> bool);
 /// Object kinds by type byte.
 const NOUNS: [Noun; 16] = [
     ("", |_| false),
-    ("backend", registry::is_live),
+    ("backend", |id| registry::TABLE.is_live(id)),
     ("stream", exec::handles::is_live::<exec::stream::Stream>),
     ("event", exec::handles::is_live::<exec::event::Event>),
     ("executor", exec::handles::is_live::<exec::executor::Executor>),
@@ -117,13 +100,13 @@ const NOUNS: [Noun; 16] = [
     ("communicator", comm::is_live),
     ("request", |id| comm::p2p::request::is_alive(dtl_request_t { id })),
     ("message", comm::p2p::matched_message::is_live),
-    ("pool", memory::mem_pool::is_live),
+    ("pool", |id| memory::mem_pool::POOLS.is_live(id)),
     ("window", comm::rma::is_live),
     ("module", exec::handles::is_live::<exec::module::Module>),
-    ("array", array::is_live),
-    ("policy", policy::is_live),
-    ("dispatcher", dispatch::is_live),
-    ("registration", dispatch::is_registration),
+    ("array", |id| array::ARRAYS.is_live(id)),
+    ("policy", |id| policy::POLICIES.is_live(id)),
+    ("dispatcher", |id| dispatch::DISPATCHERS.is_live(id)),
+    ("registration", |id| dispatch::REGISTRATIONS.is_live(id)),
 ];
 
 /// Creates the error for an invalid handle: null, stale, of another type, or never created.

@@ -2,16 +2,16 @@
 //! function of each component of a backend. The program dtl-ctk has all other tests, including
 //! those that require ranks or may crash.
 
+use super::device;
 use super::exec::event::Event;
 use super::exec::executor::Executor;
 use super::exec::host::thread_pool::LoopBody;
 use super::exec::stream::Stream;
-use super::memory::transfer;
+use super::memory::{self, Owner, Request, transfer};
 use super::registry::Backend;
-use super::{device, memory};
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::word::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::{Region, Scratch};
 use std::fmt::Write;
@@ -35,8 +35,8 @@ type Check = fn(&Arc<Backend>) -> Result<Done>;
 const CHECKS: [(&str, Check); 9] = [
     ("device.count: there is a device, and the count stays the same", count),
     ("device.get: the current device is one of them", current),
-    ("memory.alloc: HOST memory keeps its contents", host_memory),
-    ("memory.alloc: DEVICE memory keeps its contents", device_memory),
+    ("memory.alloc: HOST memory keeps its contents", |backend| keeps(backend, DTL_MEMORY_HOST)),
+    ("memory.alloc: DEVICE memory keeps its contents", |backend| keeps(backend, DTL_MEMORY_DEVICE)),
     ("memory.alloc: an unknown kind is refused", unknown_kind),
     ("transfer.fill: a fill sets its bytes and no others", fill),
     ("exec.stream: work runs in order before synchronize returns", order),
@@ -67,11 +67,6 @@ pub fn run(backend: &Arc<Backend>) -> (String, Result<()>) {
     (text, outcome)
 }
 
-/// Creates the error of a check that failed.
-fn wrong(text: String) -> Error {
-    Error::new(crate::abi::status::DTL_ERROR_BACKEND, text)
-}
-
 fn count(backend: &Arc<Backend>) -> Result<Done> {
     if backend.device.is_none() {
         return Ok(Done::Skipped("no device table"));
@@ -79,7 +74,7 @@ fn count(backend: &Arc<Backend>) -> Result<Done> {
     let devices = backend.device()?;
     let (first, again) = (devices.count()?, devices.count()?);
     if first < 1 || first != again {
-        return Err(wrong(format!("{first} device(s), asked again {again}")));
+        return fail!(DTL_ERROR_BACKEND, "{first} device(s), asked again {again}");
     }
     Ok(Done::Ok)
 }
@@ -90,14 +85,6 @@ fn current(backend: &Arc<Backend>) -> Result<Done> {
     }
     device::check(backend, device::get(backend)?)?;
     Ok(Done::Ok)
-}
-
-fn host_memory(backend: &Arc<Backend>) -> Result<Done> {
-    keeps(backend, DTL_MEMORY_HOST)
-}
-
-fn device_memory(backend: &Arc<Backend>) -> Result<Done> {
-    keeps(backend, DTL_MEMORY_DEVICE)
 }
 
 /// Returns true if the backend has memory of the kind.
@@ -111,7 +98,7 @@ fn pattern(seed: u64) -> Vec<u64> {
 }
 
 fn no_memory() -> Error {
-    Error::new(crate::abi::status::DTL_ERROR_OUT_OF_MEMORY, "no memory for a buffer on the host")
+    failure!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a buffer on the host")
 }
 
 /// Copies words into an allocation.
@@ -136,7 +123,8 @@ fn with_block(
     if !has(backend, kind) {
         return Ok(Done::Skipped("the backend has no such memory"));
     }
-    let addr = match memory::alloc(memory::Owner::Program, backend, kind, SIZE as u64, 256) {
+    let wanted = Request { kind, size: SIZE as u64, align: 256 };
+    let addr = match memory::alloc(Owner::Program, backend, &wanted, None) {
         // A backend that does not describe its memory kinds reports only here which kinds it has.
         Err(error) if error.status() == crate::abi::status::DTL_ERROR_NOT_SUPPORTED => {
             return Ok(Done::Skipped("the backend has no such memory"));
@@ -144,7 +132,7 @@ fn with_block(
         taken => taken?,
     };
     let outcome = check(Region::allocated(addr, SIZE));
-    let freed = memory::free(memory::Owner::Program, backend, addr);
+    let freed = memory::free(Owner::Program, backend, addr);
     outcome.and(freed).map(|()| Done::Ok)
 }
 
@@ -153,9 +141,10 @@ fn keeps(backend: &Arc<Backend>, kind: dtl_enum_word_t) -> Result<Done> {
         for seed in [1, 77] {
             put(block, &pattern(seed))?;
             if read(block)? != pattern(seed) {
-                return Err(wrong(format!(
+                return fail!(
+                    DTL_ERROR_BACKEND,
                     "what was copied to it is not what comes back ({SIZE} bytes)"
-                )));
+                );
             }
         }
         Ok(())
@@ -168,11 +157,12 @@ fn unknown_kind(backend: &Arc<Backend>) -> Result<Done> {
     }
     // No member has the value 0.
     const NO_KIND: dtl_enum_word_t = 0x0001_0000_0000_0000;
-    match memory::alloc(memory::Owner::Program, backend, NO_KIND, 64, 0) {
+    let wanted = Request { kind: NO_KIND, size: 64, align: 0 };
+    match memory::alloc(Owner::Program, backend, &wanted, None) {
         Err(error) if error.status() == crate::abi::status::DTL_ERROR_NOT_SUPPORTED => Ok(Done::Ok),
         Err(error) => Err(error),
         Ok(addr) => {
-            memory::free(memory::Owner::Program, backend, addr)?;
+            memory::free(Owner::Program, backend, addr)?;
             fail!(DTL_ERROR_BACKEND, "memory of kind {NO_KIND:#x}, which is none, was given")
         }
     }
@@ -187,7 +177,9 @@ fn fill(backend: &Arc<Backend>) -> Result<Done> {
         should.iter_mut().skip(10).take(100).for_each(|word| *word = 0x5C5C_5C5C_5C5C_5C5C);
         let is = read(block)?;
         match is.iter().zip(&should).position(|(is, should)| is != should) {
-            Some(at) => Err(wrong(format!("word {at} is wrong after bytes 80 to 879 were filled"))),
+            Some(at) => {
+                fail!(DTL_ERROR_BACKEND, "word {at} is wrong after bytes 80 to 879 were filled")
+            }
             None => Ok(()),
         }
     })
@@ -211,9 +203,10 @@ fn order(backend: &Arc<Backend>) -> Result<Done> {
     ran?;
     match turn.load(Ordering::SeqCst) {
         20 => Ok(Done::Ok),
-        done => {
-            Err(wrong(format!("of 20 pieces of work only the first {done} ran in their order")))
-        }
+        done => fail!(
+            DTL_ERROR_BACKEND,
+            "of 20 pieces of work only the first {done} ran in their order"
+        ),
     }
 }
 
@@ -226,7 +219,7 @@ fn event(backend: &Arc<Backend>) -> Result<Done> {
     Arc::new(stream).close();
     reached?;
     if turn.load(Ordering::SeqCst) == 0 {
-        return Err(wrong("the event is complete, the work before it has not run".to_owned()));
+        return fail!(DTL_ERROR_BACKEND, "the event is complete, the work before it has not run");
     }
     Ok(Done::Ok)
 }
@@ -250,7 +243,7 @@ fn loops(backend: &Arc<Backend>) -> Result<Done> {
     executor.close();
     ran?;
     match counts.iter().position(|count| count.load(Ordering::Relaxed) != 1) {
-        Some(at) => Err(wrong(format!("iteration {at} of 1000 did not run exactly once"))),
+        Some(at) => fail!(DTL_ERROR_BACKEND, "iteration {at} of 1000 did not run exactly once"),
         None => Ok(Done::Ok),
     }
 }

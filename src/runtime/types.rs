@@ -5,13 +5,9 @@
 use super::id_table::{self, IdLookup, IdTable};
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
-use crate::sys::{
-    compute::{
-        callback::UserOp,
-        elements::{self, Kernels},
-    },
-    memory::buf::{Addr, Region},
-};
+use crate::sys::compute::callback::UserOp;
+use crate::sys::compute::elements::{self, Kernels};
+use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::{CStr, CString};
 
 /// Maximum length of a name in bytes.
@@ -96,29 +92,23 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
         return Ok(builtin);
     }
     let element = element_size(dtype)?;
-    let Some(op_name) = elements::op_name(op) else {
-        let own = find_op(op)?;
-        return Ok(Reduction {
-            dtype,
-            op,
-            element,
-            commutes: own.commutes,
-            fold: Fold::User(own.call),
-        });
-    };
-    match elements::kernels_of_bytes(op) {
-        Some(kernels) => {
-            let (commutes, fold) = (elements::commutes(op), Fold::Builtin(kernels));
-            Ok(Reduction { dtype, op, element, commutes, fold })
+    let (commutes, fold) = match (elements::op_name(op), elements::kernels_of_bytes(op)) {
+        (None, _) => {
+            let own = find_op(op)?;
+            (own.commutes, Fold::User(own.call))
         }
-        None => fail!(
-            DTL_ERROR_TYPE,
-            "DTL_OP_{} does not go with {}: see the table at dtl_reduce_op_t, or make an operation \
-             with dtl_op_create",
-            op_name.to_string_lossy(),
-            describe(dtype)
-        ),
-    }
+        (Some(_), Some(kernels)) => (elements::commutes(op), Fold::Builtin(kernels)),
+        (Some(name), None) => {
+            return fail!(
+                DTL_ERROR_TYPE,
+                "DTL_OP_{} does not go with {}: see the table at dtl_reduce_op_t, or make an \
+                 operation with dtl_op_create",
+                name.to_string_lossy(),
+                describe(dtype)
+            );
+        }
+    };
+    Ok(Reduction { dtype, op, element, commutes, fold })
 }
 
 /// Returns the element size of a built-in dtype in bytes; `None` if the dtype is not built in.
@@ -128,10 +118,7 @@ pub fn builtin_size(dtype: dtl_dtype_t) -> Option<u64> {
 
 /// Returns the element size of a dtype in bytes.
 pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
-    match elements::dtype_size(dtype) {
-        Some(size) => Ok(size),
-        None => Ok(find_dtype(dtype)?.size),
-    }
+    elements::dtype_size(dtype).map_or_else(|| Ok(find_dtype(dtype)?.size), Ok)
 }
 
 /// Returns a human-readable name of a dtype.
@@ -266,18 +253,12 @@ pub fn destroy_op(op: dtl_reduce_op_t) -> Result<()> {
 
 /// Returns the name of a dtype; the text is never freed.
 pub fn dtype_name(dtype: dtl_dtype_t) -> Result<&'static CStr> {
-    match elements::dtype_name(dtype) {
-        Some(name) => Ok(name),
-        None => Ok(find_dtype(dtype)?.name.as_c_str()),
-    }
+    elements::dtype_name(dtype).map_or_else(|| Ok(find_dtype(dtype)?.name.as_c_str()), Ok)
 }
 
 /// Returns the name of an operation; the text is never freed.
 pub fn op_name(op: dtl_reduce_op_t) -> Result<&'static CStr> {
-    match elements::op_name(op) {
-        Some(name) => Ok(name),
-        None => Ok(find_op(op)?.name.as_c_str()),
-    }
+    elements::op_name(op).map_or_else(|| Ok(find_op(op)?.name.as_c_str()), Ok)
 }
 
 /// Invalidates all user-defined dtypes and operations, at finalize and in a forked child.
@@ -312,21 +293,20 @@ pub(super) fn portable_op(op: dtl_reduce_op_t) -> i32 {
 pub fn dtype_text(dtype: dtl_dtype_t) -> String {
     match dtype.checked_sub(DTYPE_OF_SIZE) {
         Some(size @ 0..) if size == DTYPE_OF_SIZE - 1 => {
-            return format!("user-defined dtype of {size} bytes or more");
+            format!("user-defined dtype of {size} bytes or more")
         }
-        Some(size @ 0..) => return format!("user-defined dtype of {size} bytes"),
-        _ => {}
+        Some(size @ 0..) => format!("user-defined dtype of {size} bytes"),
+        _ => dtype_name(dtype)
+            .map_or_else(|_| format!("dtype {dtype}"), |name| name.to_string_lossy().into_owned()),
     }
-    dtype_name(dtype)
-        .map_or_else(|_| format!("dtype {dtype}"), |name| name.to_string_lossy().into_owned())
 }
 
 /// Returns the description of an operation or of its portable number, for reports.
 pub fn op_text(op: dtl_reduce_op_t) -> String {
     match op.checked_sub(OP_OF_FLAGS) {
-        Some(0) => return "user-defined operation that does not commute".to_owned(),
-        Some(1) => return "user-defined operation".to_owned(),
-        _ => {}
+        Some(0) => "user-defined operation that does not commute".to_owned(),
+        Some(1) => "user-defined operation".to_owned(),
+        _ => op_name(op)
+            .map_or_else(|_| format!("op {op}"), |name| name.to_string_lossy().into_owned()),
     }
-    op_name(op).map_or_else(|_| format!("op {op}"), |name| name.to_string_lossy().into_owned())
 }

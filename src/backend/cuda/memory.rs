@@ -12,8 +12,8 @@ use crate::abi::devices::device::*;
 use crate::abi::word::*;
 use crate::backend::driver::{Driver as _, room_for, stream_of};
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::{CopySide, DriverAllocation, Exports, Memory, Token};
-use crate::runtime::copy_text;
+use crate::runtime::component::{CopySide, DriverAllocation, Exports, Extent, Memory, Token};
+use crate::runtime::device::new_kind_info;
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::{Addr, Region};
 use std::sync::Arc;
@@ -85,25 +85,24 @@ impl Cuda {
         })
     }
 
-    fn describe(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
+    fn describe(&self, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_info_t> {
         let driver = self.driver.get()?;
         let device = self.current(&driver);
         let card = driver.card(device)?;
         check_kind(&driver, device, kind)?;
-        out.alignment = CudaDriver::ALIGNMENT;
-        out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
+        let info = |properties, name| {
+            let common = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
+            Ok(new_kind_info(common | properties, CudaDriver::ALIGNMENT, name))
+        };
         if kind == DTL_MEMORY_DEVICE {
-            copy_text(&mut out.name, "CUDA, device");
-            return Ok(());
+            return info(0, "CUDA, device");
         }
         if kind == DTL_MEMORY_SHARED {
-            out.properties |= DTL_MEMORY_EXPORTABLE;
-            copy_text(&mut out.name, "CUDA, device (other processes can open it)");
-            return Ok(());
+            return info(DTL_MEMORY_EXPORTABLE, "CUDA, device (other processes can open it)");
         }
-        out.properties |= DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_UNIFIED;
+        let mut properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_UNIFIED;
         if driver.attribute(card, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED) != 0 {
-            out.properties |= DTL_MEMORY_ATOMICS;
+            properties |= DTL_MEMORY_ATOMICS;
         }
         let concurrent = driver.attribute(card, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) != 0;
         let name = match kind {
@@ -111,8 +110,7 @@ impl Cuda {
             _ if concurrent => "CUDA, managed",
             _ => "CUDA, managed (host: only while the device is idle)",
         };
-        copy_text(&mut out.name, name);
-        Ok(())
+        info(properties, name)
     }
 }
 
@@ -193,7 +191,7 @@ fn give_back(driver: &CudaDriver, block: &Block) -> Result<()> {
 }
 
 impl Memory for Arc<Cuda> {
-    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
         let driver = self.driver.get()?;
         let device = self.current(&driver);
         check_kind(&driver, device, kind)?;
@@ -212,13 +210,8 @@ impl Memory for Arc<Cuda> {
         Ok(self.blocks.add(Block { base, size, device, origin }, align))
     }
 
-    fn alloc_async(
-        &self,
-        stream: Token,
-        kind: dtl_enum_word_t,
-        size: u64,
-        align: u64,
-    ) -> Option<Result<Addr>> {
+    fn alloc_async(&self, stream: Token, extent: Extent) -> Option<Result<Addr>> {
+        let Extent { kind, size, align } = extent;
         if kind != DTL_MEMORY_DEVICE {
             return None;
         }
@@ -246,14 +239,7 @@ impl Memory for Arc<Cuda> {
             .transpose()
     }
 
-    fn free_async(
-        &self,
-        stream: Token,
-        _kind: dtl_enum_word_t,
-        addr: Addr,
-        _size: u64,
-        _align: u64,
-    ) -> Option<Result<()>> {
+    fn free_async(&self, stream: Token, addr: Addr, _extent: Extent) -> Option<Result<()>> {
         let queue = stream_of::<CudaDriver>(stream).queue();
         let free = queue.driver.cuda.cuMemFreeAsync?;
         let block = self
@@ -305,7 +291,7 @@ impl Memory for Arc<Cuda> {
         Some(&**self)
     }
 
-    fn free(&self, _kind: dtl_enum_word_t, addr: Addr, _size: u64, _align: u64) -> Result<()> {
+    fn free(&self, addr: Addr, _extent: Extent) -> Result<()> {
         self.give(addr)
     }
 
@@ -330,12 +316,8 @@ impl Memory for Arc<Cuda> {
         self.driver.known().map_or(Ok(None), |driver| identify(&driver, addr))
     }
 
-    fn kind_info(
-        &self,
-        kind: dtl_enum_word_t,
-        out: &mut dtl_mem_kind_info_t,
-    ) -> Option<Result<()>> {
-        Some(self.describe(kind, out))
+    fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
+        Some(self.describe(kind))
     }
 }
 

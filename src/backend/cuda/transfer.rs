@@ -13,7 +13,7 @@ use super::symbols::*;
 use crate::abi::devices::device::DTL_PREFETCH_HOST;
 use crate::backend::driver::{Driver as _, Queue as _, stream_of};
 use crate::error::{Result, failure};
-use crate::runtime::component::{CopySide, StagingBuffer, Token, Transfer};
+use crate::runtime::component::{CopySide, Rows, StagingBuffer, Token, Transfer};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ptr;
 use std::sync::Arc;
@@ -169,15 +169,8 @@ impl Transfer for Arc<Cuda> {
         Some(in_order(on, device, |stream| queue(&on.driver, stream, &way, dst.region, src.region)))
     }
 
-    fn copy_2d(
-        &self,
-        dst: CopySide,
-        dst_pitch: u64,
-        src: CopySide,
-        src_pitch: u64,
-        width: u64,
-        height: u64,
-    ) -> Option<Result<()>> {
+    fn copy_2d(&self, dst: CopySide, src: CopySide, rows: Rows) -> Option<Result<()>> {
+        let Rows { pitches: (dst_pitch, src_pitch), width, height } = rows;
         let work = || {
             let driver = self.driver.get()?;
             let CopyRoute::On(device) = self.way(dst, src)? else { return Ok(false) };

@@ -4,9 +4,8 @@
 
 use super::{DeviceBackend, Driver, EventRecord, Stream, token};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
-use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Result, fail};
-use crate::runtime::component::{Exec, ExecGroups, HostExec, Token};
+use crate::runtime::component::{Exec, ExecGroups, HostExec, TaskCall, Token};
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
@@ -102,12 +101,7 @@ impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
         Some(latest(event).map_or(Ok(()), |record| stream_of::<D>(stream).wait_for(record)))
     }
 
-    fn stream_host_callback(
-        &self,
-        stream: Token,
-        task: dtl_task_fn_t,
-        user: Addr,
-    ) -> Option<Result<()>> {
+    fn stream_host_callback(&self, stream: Token, (task, user): TaskCall) -> Option<Result<()>> {
         stream_of::<D>(stream).call(task, user)
     }
 

@@ -2,7 +2,9 @@
 
 use super::{DeviceBackend, Driver, Kernel, Module, stream_of, token};
 use crate::error::Result;
-use crate::runtime::component::{Compiled, KernelQuery, ModuleLaunch, Modules, Source, Token};
+use crate::runtime::component::{
+    Compiled, FoundKernel, KernelQuery, ModuleLaunch, Modules, Source, Token,
+};
 use std::sync::Arc;
 
 type KernelOf<D> = <<D as Driver>::Module as Module<D>>::Kernel;
@@ -18,11 +20,7 @@ impl<D: Driver> Modules for Arc<DeviceBackend<D>> {
         unsafe { Box::from_raw(module.ptr().cast::<D::Module>()) }.unload()
     }
 
-    fn kernel(
-        &self,
-        module: Token,
-        wanted: KernelQuery<'_>,
-    ) -> Result<(Compiled, Option<Vec<u64>>)> {
+    fn kernel(&self, module: Token, wanted: KernelQuery<'_>) -> Result<FoundKernel> {
         // SAFETY: `compile` returned the token, and the runtime uses the token only until it
         // destroys the module.
         let module = unsafe { &*module.ptr().cast::<D::Module>() };

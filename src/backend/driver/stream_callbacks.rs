@@ -8,13 +8,11 @@
 //! precede it.
 
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::last_error::Mark;
+use crate::runtime::exec::host_callback;
 use crate::runtime::open_state;
 use crate::sys::{handles::epoch, memory::buf::Addr, os::process::spawn, sync::lock::Mutex};
 use std::collections::VecDeque;
-use std::ffi::c_void;
 use std::sync::{Arc, mpsc};
 use std::thread::{JoinHandle, ThreadId};
 
@@ -212,8 +210,7 @@ fn serve<P: Piece>(jobs: &mpsc::Receiver<CallbackJob>, log: &Mutex<Log<P>>) {
         hold.wait();
         let aside = epoch::aside();
         let (known, result) = match task {
-            HostTask::Call(Some(function), user) => (true, outcome(function, user)),
-            HostTask::Call(None, _) => (true, Ok(())),
+            HostTask::Call(function, user) => (true, host_callback(function, user)),
             HostTask::Own(function) => (false, function()),
         };
         if let Err(error) = result {
@@ -222,13 +219,4 @@ fn serve<P: Piece>(jobs: &mpsc::Receiver<CallbackJob>, log: &Mutex<Log<P>>) {
         drop(aside);
         hold.release();
     }
-}
-
-fn outcome(function: extern "C" fn(*mut c_void) -> dtl_status_t, user: Addr) -> Result<()> {
-    let before = Mark::now();
-    let status = function(user.ptr());
-    if status == DTL_SUCCESS {
-        return Ok(());
-    }
-    Err(before.explain(Error::of_status("a stream's host callback returned", status)))
 }

@@ -16,8 +16,9 @@ use crate::abi::devices::device::*;
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
-    Availability, BackendProbe, CopySide, Device, Exports, Memory, Transfer,
+    Availability, BackendProbe, CopySide, Device, Exports, Extent, Memory, Transfer,
 };
+use crate::runtime::device::new_kind_info;
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
 use crate::runtime::{copy_text, explain};
@@ -110,7 +111,7 @@ impl HostMemory {
 }
 
 impl Memory for HostMemory {
-    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
         check_kind(kind)?;
         if kind == DTL_MEMORY_SHARED {
             return self.shared.alloc(size, align);
@@ -123,7 +124,7 @@ impl Memory for HostMemory {
         Ok(addr)
     }
 
-    fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+    fn free(&self, addr: Addr, Extent { kind, size, align }: Extent) -> Result<()> {
         if kind == DTL_MEMORY_SHARED {
             return self.shared.free(addr);
         }
@@ -173,34 +174,25 @@ impl Memory for HostMemory {
         Some(Ok(()))
     }
 
-    fn kind_info(
-        &self,
-        kind: dtl_enum_word_t,
-        out: &mut dtl_mem_kind_info_t,
-    ) -> Option<Result<()>> {
+    fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
         if let Err(error) = check_kind(kind) {
             return Some(Err(error));
         }
-        out.alignment = ALIGNMENT;
-        out.properties = DTL_MEMORY_HOST_ACCESSIBLE
+        let common = DTL_MEMORY_HOST_ACCESSIBLE
             | DTL_MEMORY_DEVICE_ACCESSIBLE
             | DTL_MEMORY_UNIFIED
             | DTL_MEMORY_ATOMICS
             | DTL_MEMORY_THREAD_SAFE;
-        let name = match kind {
-            DTL_MEMORY_PINNED => "host (page-locked where the limit allows)",
-            DTL_MEMORY_SHARED => "host (other processes of the node can map it)",
-            _ => "host",
+        let (properties, alignment, name) = match kind {
+            DTL_MEMORY_PINNED => (0, ALIGNMENT, "host (page-locked where the limit allows)"),
+            DTL_MEMORY_SHARED => (
+                DTL_MEMORY_PAGEABLE | DTL_MEMORY_EXPORTABLE,
+                PAGE,
+                "host (other processes of the node can map it)",
+            ),
+            _ => (DTL_MEMORY_PAGEABLE, ALIGNMENT, "host"),
         };
-        copy_text(&mut out.name, name);
-        if kind != DTL_MEMORY_PINNED {
-            out.properties |= DTL_MEMORY_PAGEABLE;
-        }
-        if kind == DTL_MEMORY_SHARED {
-            out.properties |= DTL_MEMORY_EXPORTABLE;
-            out.alignment = PAGE;
-        }
-        Some(Ok(()))
+        Some(Ok(new_kind_info(common | properties, alignment, name)))
     }
 
     fn exports(&self) -> Option<&dyn Exports> {

@@ -14,7 +14,7 @@ use crate::abi::word::DTL_LANGUAGE_C;
 use crate::backend::kernel_cache::{self, KernelCache};
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{
-    Compiled, KernelFn, KernelQuery, ModuleLaunch, Modules, Source, Token,
+    Compiled, FoundKernel, KernelFn, KernelQuery, ModuleLaunch, Modules, Source, Token,
 };
 use crate::runtime::enums::describe;
 use crate::runtime::settings;
@@ -100,11 +100,7 @@ impl Modules for HostModules {
         Ok(())
     }
 
-    fn kernel(
-        &self,
-        module: Token,
-        wanted: KernelQuery<'_>,
-    ) -> Result<(Compiled, Option<Vec<u64>>)> {
+    fn kernel(&self, module: Token, wanted: KernelQuery<'_>) -> Result<FoundKernel> {
         let symbol =
             CString::new(format!("dtl_kernel_{VERSION}_{}", wanted.name)).unwrap_or_default();
         let found =

@@ -428,9 +428,7 @@ impl Window for MpiWindow {
             return;
         }
         let Ok(Some(_turn)) = self.mpi.enter_unless_over() else { return };
-        if let Err(error) = end(self.mpi, self.win) {
-            log::warning!("a window of MPI's could not be freed: {error}");
-        }
+        log::failure("a window of MPI's could not be freed", end(self.mpi, self.win));
     }
 }
 

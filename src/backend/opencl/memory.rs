@@ -13,8 +13,8 @@ use crate::abi::devices::device::*;
 use crate::abi::word::*;
 use crate::backend::driver::{self, Driver as _, room_for};
 use crate::error::{Result, fail};
-use crate::runtime::component::Memory;
-use crate::runtime::copy_text;
+use crate::runtime::component::{Extent, Memory};
+use crate::runtime::device::new_kind_info;
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::Addr;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<cl_ulong> {
 }
 
 impl Memory for Arc<OpenCl> {
-    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
         let driver = self.driver.get()?;
         let device = self.current(&driver);
         let card = driver.card(device)?;
@@ -88,7 +88,7 @@ impl Memory for Arc<OpenCl> {
         Ok(self.blocks.add(block, align))
     }
 
-    fn free(&self, _kind: dtl_enum_word_t, addr: Addr, _size: u64, _align: u64) -> Result<()> {
+    fn free(&self, addr: Addr, _extent: Extent) -> Result<()> {
         let driver = self.driver.get()?;
         let block = self.remove_block(addr)?;
         if let Some(buffer) = block.origin {
@@ -103,12 +103,8 @@ impl Memory for Arc<OpenCl> {
         Ok(())
     }
 
-    fn kind_info(
-        &self,
-        kind: dtl_enum_word_t,
-        out: &mut dtl_mem_kind_info_t,
-    ) -> Option<Result<()>> {
-        Some(self.describe(kind, out))
+    fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
+        Some(self.describe(kind))
     }
 }
 
@@ -128,30 +124,29 @@ impl OpenCl {
         Ok(self.blocks.add(Block { base, size, device, origin: Some(buffer) }, align))
     }
 
-    fn describe(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
+    fn describe(&self, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_info_t> {
         let driver = self.driver.get()?;
         let card = driver.card(self.current(&driver))?;
-        out.alignment = ClDriver::ALIGNMENT;
+        let info = |properties, name| {
+            let common = DTL_MEMORY_THREAD_SAFE;
+            Ok(new_kind_info(common | properties, ClDriver::ALIGNMENT, name))
+        };
         if kind == DTL_MEMORY_PINNED {
-            out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
-            copy_text(
-                &mut out.name,
+            return info(
+                DTL_MEMORY_HOST_ACCESSIBLE,
                 "OpenCL, a mapped CL_MEM_ALLOC_HOST_PTR buffer: no argument of kernels",
             );
-            return Ok(());
         }
         let flags = flags(card, kind)?;
-        out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
+        let mut properties = DTL_MEMORY_DEVICE_ACCESSIBLE;
         if kind == DTL_MEMORY_DEVICE {
-            copy_text(&mut out.name, "OpenCL, coarse-grained shared virtual memory");
-            return Ok(());
+            return info(properties, "OpenCL, coarse-grained shared virtual memory");
         }
-        out.properties |= DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_UNIFIED;
+        properties |= DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_UNIFIED;
         if flags & cl_ulong::from(CL_MEM_SVM_ATOMICS) != 0 {
-            out.properties |= DTL_MEMORY_ATOMICS;
+            properties |= DTL_MEMORY_ATOMICS;
         }
-        copy_text(&mut out.name, "OpenCL, fine-grained shared virtual memory");
-        Ok(())
+        info(properties, "OpenCL, fine-grained shared virtual memory")
     }
 }
 

@@ -10,7 +10,7 @@ use super::driver::ClDriver;
 use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_MANAGED};
 use crate::backend::driver::{Command, Driver as _, stream_of};
 use crate::error::{Result, fail};
-use crate::runtime::component::{CopySide, Token, Transfer};
+use crate::runtime::component::{CopySide, Rows, Token, Transfer};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
@@ -136,15 +136,8 @@ impl Transfer for Arc<OpenCl> {
         copy().transpose()
     }
 
-    fn copy_2d(
-        &self,
-        dst: CopySide,
-        dst_pitch: u64,
-        src: CopySide,
-        src_pitch: u64,
-        width: u64,
-        height: u64,
-    ) -> Option<Result<()>> {
+    fn copy_2d(&self, dst: CopySide, src: CopySide, rows: Rows) -> Option<Result<()>> {
+        let Rows { pitches: (dst_pitch, src_pitch), width, height } = rows;
         let copy = || {
             let device = match (self.shared(dst)?, self.shared(src)?) {
                 (Some((_, one)), Some((_, other))) if one != other => return Ok(None),

@@ -142,9 +142,8 @@ impl Window for RmaAdapter {
     }
 
     fn close(&self, _together: bool) {
-        if let Err(error) = self.engine.with(|engine| engine.close_window(self.number)) {
-            crate::runtime::log::warning!("closing a window: {error}");
-        }
+        let closed = self.engine.with(|engine| engine.close_window(self.number));
+        crate::runtime::log::failure("closing a window", closed);
     }
 }
 

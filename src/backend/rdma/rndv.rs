@@ -300,7 +300,7 @@ impl RdmaEngine {
 
 /// Returns the buffer that devices access: the device memory that `host` shadows, else `host`.
 fn place_of(host: Region, shadow: Option<&Arc<HostShadow>>) -> Region {
-    shadow.map_or(host, |shadow| shadow.device().part(0, host.len()))
+    shadow.map_or(host, |shadow| shadow.device.part(0, host.len()))
 }
 
 /// Returns the note `about` a payload whose buffer is `place`.

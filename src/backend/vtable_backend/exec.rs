@@ -2,11 +2,8 @@
 
 use super::{NativeComponent, call, presence, whole};
 use crate::abi::backend::vtable::dtl_exec_vtable_t;
-use crate::abi::devices::exec::dtl_range_fn_t;
-use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Result, fail};
-use crate::runtime::component::{Exec, ExecGroups, HostExec, Launch, Token};
-use crate::sys::memory::buf::Addr;
+use crate::runtime::component::{Exec, ExecGroups, HostExec, Launch, RangeCall, TaskCall, Token};
 
 /// Checks which slots of streams, events and host execution an exec table has.
 pub(super) fn check(table: &dtl_exec_vtable_t) -> Result<()> {
@@ -60,12 +57,7 @@ impl Exec for NativeComponent<dtl_exec_vtable_t> {
         Some(call!(self.exec.stream_wait_event?(stream.ptr(), event.ptr())))
     }
 
-    fn stream_host_callback(
-        &self,
-        stream: Token,
-        task: dtl_task_fn_t,
-        user: Addr,
-    ) -> Option<Result<()>> {
+    fn stream_host_callback(&self, stream: Token, (task, user): TaskCall) -> Option<Result<()>> {
         Some(call!(self.exec.stream_host_callback?(stream.ptr(), task, user.ptr())))
     }
 
@@ -114,18 +106,12 @@ impl Exec for NativeComponent<dtl_exec_vtable_t> {
 }
 
 impl HostExec for NativeComponent<dtl_exec_vtable_t> {
-    fn execute(&self, task: dtl_task_fn_t, user: Addr) -> Result<()> {
+    fn execute(&self, (task, user): TaskCall) -> Result<()> {
         call!(self.exec.execute(task, user.ptr()))
     }
 
-    fn parallel_for(
-        &self,
-        range: (u64, u64),
-        grain: u64,
-        body: dtl_range_fn_t,
-        user: Addr,
-    ) -> Result<()> {
-        let (begin, end) = range;
+    fn parallel_for(&self, (begin, end): (u64, u64), grain: u64, body: RangeCall) -> Result<()> {
+        let (body, user) = body;
         call!(self.exec.parallel_for(begin, end, grain, body, user.ptr()))
     }
 

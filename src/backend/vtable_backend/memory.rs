@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::from_c::blank;
 use crate::last_error::Mark;
 use crate::runtime::component::{
-    CopySide, DriverAllocation, Exports, Extent, Memory, Ticket, Token, Transfer,
+    CopySide, DriverAllocation, Exports, Extent, Memory, Rows, Ticket, Token, Transfer,
 };
 use crate::runtime::enums::describe;
 use crate::runtime::enums::schedule::check_memory_kind;
@@ -71,28 +71,24 @@ fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
 }
 
 impl Memory for NativeComponent<dtl_memory_vtable_t> {
-    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
         let mut out = std::ptr::null_mut();
         call!(self.memory.alloc(size, align, kind, &raw mut out))
             .map_err(|error| of_kind(error, kind))?;
         Ok(Addr::new(out))
     }
 
-    fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+    fn free(&self, addr: Addr, Extent { kind, size, align }: Extent) -> Result<()> {
         call!(self.memory.free(addr.ptr(), size, align, kind))
     }
 
-    fn kind_info(
-        &self,
-        kind: dtl_enum_word_t,
-        out: &mut dtl_mem_kind_info_t,
-    ) -> Option<Result<()>> {
-        out.struct_size = size_of::<dtl_mem_kind_info_t>() as u32;
-        let answer = call!(self.memory.kind_info?(kind, &raw mut *out));
+    fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
+        let mut out: dtl_mem_kind_info_t = blank();
+        let answer = call!(self.memory.kind_info?(kind, &raw mut out));
         if let Some(end) = out.name.last_mut() {
             *end = 0;
         }
-        Some(answer.and_then(|()| self.check_alignment(kind, out)))
+        Some(answer.and_then(|()| self.check_alignment(kind, &mut out)).map(|()| out))
     }
 
     fn memory_info(&self) -> Option<Result<(u64, u64)>> {
@@ -101,26 +97,15 @@ impl Memory for NativeComponent<dtl_memory_vtable_t> {
         Some(answer.map(|()| (free, total)))
     }
 
-    fn alloc_async(
-        &self,
-        stream: Token,
-        kind: dtl_enum_word_t,
-        size: u64,
-        align: u64,
-    ) -> Option<Result<Addr>> {
+    fn alloc_async(&self, stream: Token, extent: Extent) -> Option<Result<Addr>> {
+        let Extent { kind, size, align } = extent;
         let mut out = std::ptr::null_mut();
         let answer = call!(self.memory.alloc_async?(stream.ptr(), size, align, kind, &raw mut out));
         Some(answer.map(|()| Addr::new(out)).map_err(|error| of_kind(error, kind)))
     }
 
-    fn free_async(
-        &self,
-        stream: Token,
-        kind: dtl_enum_word_t,
-        addr: Addr,
-        size: u64,
-        align: u64,
-    ) -> Option<Result<()>> {
+    fn free_async(&self, stream: Token, addr: Addr, extent: Extent) -> Option<Result<()>> {
+        let Extent { kind, size, align } = extent;
         Some(call!(self.memory.free_async?(stream.ptr(), addr.ptr(), size, align, kind)))
     }
 
@@ -196,15 +181,8 @@ impl Transfer for NativeComponent<dtl_transfer_vtable_t> {
         Some(call!(self.transfer.copy_async?(stream.ptr(), to, dst.kind, from, src.kind, size)))
     }
 
-    fn copy_2d(
-        &self,
-        dst: CopySide,
-        dst_pitch: u64,
-        src: CopySide,
-        src_pitch: u64,
-        width: u64,
-        height: u64,
-    ) -> Option<Result<()>> {
+    fn copy_2d(&self, dst: CopySide, src: CopySide, rows: Rows) -> Option<Result<()>> {
+        let Rows { pitches: (dst_pitch, src_pitch), width, height } = rows;
         let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
         Some(call!(self.transfer.copy_2d?(
             to, dst.kind, dst_pitch, from, src.kind, src_pitch, width, height

@@ -5,7 +5,7 @@ use crate::abi::backend::vtable::dtl_exec_vtable_t;
 use crate::abi::devices::exec::{dtl_source_file_t, dtl_source_t};
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Compiled, KernelQuery, ModuleLaunch, Modules, Source, SourceFile, Token,
+    Compiled, FoundKernel, KernelQuery, ModuleLaunch, Modules, Source, SourceFile, Token,
 };
 use std::ffi::{CString, c_char, c_void};
 
@@ -87,11 +87,7 @@ impl Modules for NativeComponent<dtl_exec_vtable_t> {
         call!(self.exec.module_destroy(module.ptr()))
     }
 
-    fn kernel(
-        &self,
-        module: Token,
-        wanted: KernelQuery<'_>,
-    ) -> Result<(Compiled, Option<Vec<u64>>)> {
+    fn kernel(&self, module: Token, wanted: KernelQuery<'_>) -> Result<FoundKernel> {
         let name = c_text(wanted.name);
         let signature = wanted.signature.map(c_text);
         let signature = signature.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());

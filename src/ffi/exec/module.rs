@@ -399,7 +399,7 @@ pub unsafe extern "C" fn dtl_module_log(
 ) -> dtl_status_t {
     Entry("dtl_module_log").call(|inside| {
         if module.id != 0 {
-            let log = handles::find::<Module>(inside, module.id)?.log();
+            let log = &handles::find::<Module>(inside, module.id)?.log;
             // SAFETY: the caller's contract: `cap` bytes of room, a place for the length.
             return unsafe { args::put_text(log, buf, cap, out_len) };
         }

@@ -52,7 +52,8 @@ pub unsafe extern "C" fn dtl_mem_alloc(
         Entry("dtl_mem_alloc").call(|inside| {
             let out = Out::new(out, "out")?;
             let (owner, backend) = (memory::Owner::Program, device::backend(inside, backend)?);
-            out.put(memory::alloc(owner, backend, kind, size_bytes, alignment).map(Addr::ptr))
+            let wanted = memory::Request { kind, size: size_bytes, align: alignment };
+            out.put(memory::alloc(owner, backend, &wanted, None).map(Addr::ptr))
         })
     }
 

@@ -8,7 +8,7 @@ use crate::ffi::exec::stream;
 use crate::ffi::guard::Entry;
 use crate::runtime::memory::handlers::Order;
 use crate::runtime::memory::transfer::async_copy;
-use crate::runtime::memory::{Request, stream_ordered};
+use crate::runtime::memory::{self, Owner, Request, stream_ordered};
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 
@@ -36,7 +36,8 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
         let out = Out::new(out, "out")?;
         let order = Order { handle: stream, stream: stream::find(inside, stream)? };
         let wanted = Request { kind, size: size_bytes, align: alignment };
-        out.put(stream_ordered::alloc(order, &wanted).map(Addr::ptr))
+        let backend = order.stream.backend();
+        out.put(memory::alloc(Owner::Program, backend, &wanted, Some(order)).map(Addr::ptr))
     })
 }
 

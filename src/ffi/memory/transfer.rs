@@ -7,9 +7,10 @@ use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::from_c::check_pointer;
+use crate::runtime::component::Rows;
 use crate::runtime::memory::handlers::Axes;
-use crate::runtime::memory::transfer;
-use crate::runtime::memory::transfer::{Rows, strided};
+use crate::runtime::memory::transfer::{self, strided};
+use crate::runtime::memory::{Owner, Request};
 use crate::runtime::{device, memory};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::{Addr, Region};
@@ -56,7 +57,8 @@ pub unsafe extern "C" fn dtl_mem_copy_2d(
         let dst = unsafe { rows(dst, dst_pitch_bytes, width_bytes, height, "dst") }?;
         // SAFETY: as above.
         let src = unsafe { rows(src, src_pitch_bytes, width_bytes, height, "src") }?;
-        transfer::copy_2d(inside, dst, src, width_bytes, height)
+        let pitches = (dst_pitch_bytes, src_pitch_bytes);
+        transfer::copy_2d(inside, dst, src, Rows { pitches, width: width_bytes, height })
     })
 }
 
@@ -66,7 +68,7 @@ unsafe fn rows(
     width: u64,
     height: u64,
     name: &str,
-) -> Result<Rows> {
+) -> Result<Region> {
     if pitch < width {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -84,7 +86,7 @@ unsafe fn rows(
         );
     };
     // SAFETY: passed on.
-    Ok(Rows { region: unsafe { args::region(ptr, span, name) }?, pitch })
+    unsafe { args::region(ptr, span, name) }
 }
 
 /// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in
@@ -168,10 +170,10 @@ pub(crate) unsafe fn strided(
     };
     let Some(plan) = strided::StridedPlan::new(&axes)? else { return Ok(()) };
     // SAFETY: the caller's contract: the elements are there, and so is what lies between them.
-    let to = unsafe { side(axes.dst, plan.dst(), "dst") }?;
+    let to = unsafe { side(axes.dst, plan.dst, "dst") }?;
     // SAFETY: as above.
-    let from = unsafe { side(axes.src, plan.src(), "src") }?;
-    plan.over(to, from).copy(inside, &axes)
+    let from = unsafe { side(axes.src, plan.src, "src") }?;
+    plan.copy(inside, &axes, to, from)
 }
 
 /// From a side's lowest byte to its last.
@@ -229,12 +231,12 @@ pub unsafe extern "C" fn dtl_mem_to_device(
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
         let host = unsafe { args::region(host, size_bytes, "host") }?;
-        let addr =
-            memory::alloc(memory::Owner::Program, backend, DTL_MEMORY_DEVICE, size_bytes, 0)?;
+        let wanted = Request { kind: DTL_MEMORY_DEVICE, size: size_bytes, align: 0 };
+        let addr = memory::alloc(Owner::Program, backend, &wanted, None)?;
         // SAFETY: just allocated with this size.
         let there = unsafe { args::region(addr.ptr(), size_bytes, "out") }?;
         if let Err(error) = transfer::copy(inside, there, host) {
-            memory::free(memory::Owner::Program, backend, addr)?;
+            memory::free(Owner::Program, backend, addr)?;
             return Err(error);
         }
         out.set(addr.ptr());

@@ -1,6 +1,6 @@
 //! Memory layout of an array: shape, strides, and a check that the extent is possible.
 
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 
 /// Memory layout of the elements of an array.
 pub(super) struct Layout {
@@ -72,15 +72,16 @@ fn too_far(shape: &[i64], strides: &[i64], element: u64) -> Error {
         |(_, (n, stride)): &(usize, (&i64, &i64))| i128::from(**n - 1) * i128::from(**stride);
     let farthest = shape.iter().zip(strides).enumerate().max_by_key(reach);
     let (at, stride) = farthest.map_or((0, 0), |(at, (_, stride))| (at, *stride));
-    let text = format!(
+    failure!(
+        DTL_ERROR_INVALID_ARGUMENT,
         "strides[{at}] is {stride} elements of {element} bytes: with shape {shape:?} that is more \
          than memory can hold"
-    );
-    Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
+    )
 }
 
 fn too_large(shape: &[i64], element: u64) -> Error {
-    let text =
-        format!("shape {shape:?} of elements of {element} bytes is more than memory can hold");
-    Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
+    failure!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "shape {shape:?} of elements of {element} bytes is more than memory can hold"
+    )
 }

@@ -10,14 +10,13 @@
 mod dlpack;
 mod layout;
 
-use super::memory::{self, Allocation, Owner, external, transfer};
+use super::memory::{self, Allocation, Owner, Request, external, transfer};
 use super::registry::Backend;
-use super::{device, invalid_handle, open_state, types};
+use super::{device, invalid_handle, log, open_state, types};
 use crate::abi::devices::array::*;
 use crate::abi::devices::device::{DTL_MEMORY_HOST_ACCESSIBLE, dtl_mem_kind_info_t};
-use crate::abi::status::DTL_ERROR_BUSY;
 use crate::abi::word::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::from_c::blank;
 use crate::sys::compute::callback::{self, Release, TakenTensor, Tensor};
 use crate::sys::handles::epoch::{self, Guard};
@@ -34,7 +33,7 @@ const TAG: u8 = 12;
 /// Alignment in bytes that DLPack requires.
 const ALIGNMENT: u64 = 256;
 
-static ARRAYS: HandleTable<Array> = HandleTable::new(TAG, 0);
+pub(super) static ARRAYS: HandleTable<Array> = HandleTable::new(TAG, 0);
 /// Number of exported tensors that their consumers have not released.
 static LENT: AtomicU64 = AtomicU64::new(0);
 /// Number of tensors counted in `LENT` that this library itself has imported again.
@@ -130,48 +129,35 @@ pub fn alloc(
         memory::kind_info(&backend, kind)?;
         Addr::NULL
     } else {
-        memory::alloc(Owner::Array, &backend, kind, layout.bytes, ALIGNMENT)?
+        let wanted = Request { kind, size: layout.bytes, align: ALIGNMENT };
+        memory::alloc(Owner::Array, &backend, &wanted, None)?
     };
-    let finish = || {
+    let home = Arc::clone(&backend);
+    let make = || {
         if flags & DTL_ARRAY_ZERO != 0 {
             transfer::fill(inside, Region::allocated(data, layout.bytes as usize), 0)?;
         }
-        device::get_or_first(&backend)
+        insert(Array {
+            device: device::get_or_first(&backend)?,
+            kind,
+            dtype,
+            data,
+            layout,
+            flags: 0,
+            exports: Arc::default(),
+            store: Mutex::new(Some(Store::new(&backend, ArrayData::Own(data)))),
+            backend,
+        })
     };
-    let device = match finish() {
-        Ok(device) => device,
-        Err(error) => {
-            memory::free(Owner::Array, &backend, data)?;
-            return Err(error);
-        }
-    };
-    insert(Array {
-        device,
-        kind,
-        dtype,
-        data,
-        layout,
-        flags: 0,
-        exports: Arc::default(),
-        store: Mutex::new(Some(Store::new(&backend, ArrayData::Own(data)))),
-        backend,
-    })
-    .or_else(|error| memory::free(Owner::Array, &error.1, data).and(Err(error.0)))
+    make().or_else(|error| memory::free(Owner::Array, &home, data).and(Err(error)))
 }
 
 /// Inserts an array into the handle table and returns its handle. On failure the caller still owns
-/// the array's memory; the returned backend is the one with which to free it.
-fn insert(array: Array) -> std::result::Result<u64, (Error, Arc<Backend>)> {
-    let backend = Arc::clone(&array.backend);
-    ARRAYS.insert(Arc::new(array)).ok_or_else(|| {
-        let text = "no array handle is left; destroy some";
-        (Error::new(crate::abi::status::DTL_ERROR_LIMIT, text), backend)
-    })
-}
-
-/// Returns true if a handle names a live array.
-pub fn is_live(id: u64) -> bool {
-    ARRAYS.is_live(id)
+/// the array's memory.
+fn insert(array: Array) -> Result<u64> {
+    ARRAYS
+        .insert(Arc::new(array))
+        .ok_or_else(|| failure!(DTL_ERROR_LIMIT, "no array handle is left; destroy some"))
 }
 
 /// Returns the array of a handle, valid for the duration of a call.
@@ -249,9 +235,7 @@ impl Array {
         LENT.fetch_add(1, Ordering::Relaxed);
         let (exports, forks) = (Arc::clone(&self.exports), store.forks);
         let release = move || {
-            if let Err(error) = store.drop_share() {
-                super::log::warning!("an array whose last user was another library: {error}");
-            }
+            log::failure("an array whose last user was another library", store.drop_share());
             if !open_state::is_fork() && forks == FORKS.load(Ordering::Relaxed) {
                 exports.fetch_sub(1, Ordering::Relaxed);
                 LENT.fetch_sub(1, Ordering::Release); // last, since finalize may follow now
@@ -282,12 +266,12 @@ impl Array {
 }
 
 fn no_pointer(backend: &Backend) -> Error {
-    let text = format!(
+    failure!(
+        DTL_ERROR_NOT_SUPPORTED,
         "DLPack names memory of such devices by an object of its own, memory of backend {} is \
          named by pointers: copy to memory of the host (dtl_mem_copy) and hand that on",
         backend.name()
-    );
-    Error::new(crate::abi::status::DTL_ERROR_NOT_SUPPORTED, text)
+    )
 }
 
 /// Returns the DLPack type and id of a device.
@@ -341,7 +325,7 @@ pub fn import(backend: Arc<Backend>, given: &ForeignTensor<'_>) -> Result<u64> {
         LOOPED.fetch_add(1, Ordering::Relaxed);
     }
     let read_only = if given.read_only { DTL_ARRAY_READ_ONLY } else { 0 };
-    let made = insert(Array {
+    insert(Array {
         device,
         kind,
         dtype,
@@ -351,15 +335,14 @@ pub fn import(backend: Arc<Backend>, given: &ForeignTensor<'_>) -> Result<u64> {
         exports: Arc::default(),
         store: Mutex::new(Some(Store::new(&backend, ArrayData::Taken(given.taken, entry)))),
         backend,
-    });
-    made.map_err(|(error, _)| {
+    })
+    .inspect_err(|_| {
         if let Some(entry) = entry {
             external::leave(entry);
         }
         if is_looped {
             LOOPED.fetch_sub(1, Ordering::Relaxed);
         }
-        error
     })
 }
 
@@ -449,11 +432,11 @@ pub fn remove(inside: &Guard, id: u64) -> Result<ArrayTeardown> {
 pub fn refusal() -> Option<Error> {
     let lent = LENT.load(Ordering::Acquire).saturating_sub(LOOPED.load(Ordering::Relaxed));
     (lent > 0).then(|| {
-        let text = format!(
+        failure!(
+            DTL_ERROR_BUSY,
             "dtl_finalize while other libraries have {lent} tensors of dtl_array_export: let them \
              give those up (their deleters) first"
-        );
-        Error::new(DTL_ERROR_BUSY, text)
+        )
     })
 }
 
@@ -463,11 +446,7 @@ pub fn destroy_all() {
     let removed: Vec<ArrayTeardown> =
         ARRAYS.handles().into_iter().filter_map(|id| remove(&inside, id).ok()).collect();
     drop(inside);
-    for array in removed {
-        if let Err(error) = array.end() {
-            super::log::warning!("a left-over array: {error}");
-        }
-    }
+    removed.into_iter().for_each(|array| log::failure("a left-over array", array.end()));
 }
 
 /// Drops all array handles without releasing the parent's arrays, in a forked child.

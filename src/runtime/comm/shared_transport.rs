@@ -196,11 +196,8 @@ impl SharedTransport {
 impl Drop for SharedTransport {
     fn drop(&mut self) {
         self.count(false);
-        if let Err(error) = self.transport.close() {
-            crate::runtime::log::warning!(
-                "closing a communicator of kind {}: {error}",
-                self.kind.to_string_lossy()
-            );
-        }
+        let kind = self.kind.to_string_lossy();
+        let what = format_args!("closing a communicator of kind {kind}");
+        crate::runtime::log::failure(what, self.transport.close());
     }
 }

@@ -53,8 +53,10 @@ pub trait Direct {
 /// Device memory of a message in flight, and the location of its bytes. Shared by the transport and
 /// the thread that copies the bytes.
 pub struct HostShadow {
-    device: Region,
-    hold: Hold,
+    /// Device memory of the message.
+    pub device: Region,
+    /// Object that keeps the allocation reachable for the transport.
+    pub hold: Hold,
     bytes: Mutex<DataLocation>,
 }
 
@@ -78,17 +80,6 @@ impl HostShadow {
     #[must_use]
     pub fn new(device: Region, hold: Hold) -> HostShadow {
         HostShadow { device, hold, bytes: Mutex::new(DataLocation::Device) }
-    }
-
-    /// Returns the device memory of the message.
-    pub fn device(&self) -> Region {
-        self.device
-    }
-
-    /// Returns the object that keeps the allocation reachable for the transport.
-    #[must_use]
-    pub fn hold(&self) -> &Hold {
-        &self.hold
     }
 
     /// Returns the location of the bytes.

@@ -6,10 +6,8 @@ use super::{
     SharedMemory,
 };
 use crate::error::Result;
-use crate::sys::{
-    compute::callback::{ForeignTester, TestOutputs},
-    memory::buf::Region,
-};
+use crate::sys::compute::callback::{ForeignTester, TestOutputs};
+use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 use std::time::Duration;
 

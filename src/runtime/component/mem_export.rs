@@ -8,7 +8,7 @@ use crate::sys::memory::buf::Addr;
 /// Reference to an allocation, for the same backend in another process of the node.
 pub type Ticket = [u64; DTL_MEM_HANDLE_ROOM as usize / 8];
 
-/// Properties of an allocation that are equal on both sides of an export.
+/// Properties of an allocation. They are equal on both sides of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Kind of memory.

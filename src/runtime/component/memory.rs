@@ -1,6 +1,6 @@
 //! Memory components of backends: allocation, copy and fill.
 
-use super::{Exports, Token};
+use super::{Exports, Extent, Token};
 use crate::abi::devices::device::*;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
@@ -21,16 +21,12 @@ pub struct DriverAllocation {
 
 /// Memory component of a backend. Methods act on the calling thread's current device.
 pub trait Memory: Send + Sync {
-    /// Allocates `size` (> 0) bytes aligned to `align` (a power of two).
-    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr>;
-    /// Frees memory from `alloc`; kind, size and alignment are those of the allocation.
-    fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()>;
+    /// Allocates memory.
+    fn alloc(&self, extent: Extent) -> Result<Addr>;
+    /// Frees memory from `alloc`; the extent is that of the allocation.
+    fn free(&self, addr: Addr, extent: Extent) -> Result<()>;
     /// Describes a memory kind; fails with NOT_SUPPORTED for an unknown kind.
-    fn kind_info(
-        &self,
-        _kind: dtl_enum_word_t,
-        _out: &mut dtl_mem_kind_info_t,
-    ) -> Option<Result<()>> {
+    fn kind_info(&self, _kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
         None
     }
     /// Returns the free and the total memory in bytes; 0 = unknown.
@@ -38,24 +34,11 @@ pub trait Memory: Send + Sync {
         None
     }
     /// Allocates memory in the order of a native stream, on the device of the stream.
-    fn alloc_async(
-        &self,
-        _stream: Token,
-        _kind: dtl_enum_word_t,
-        _size: u64,
-        _align: u64,
-    ) -> Option<Result<Addr>> {
+    fn alloc_async(&self, _stream: Token, _extent: Extent) -> Option<Result<Addr>> {
         None
     }
     /// Frees memory after all work that is queued on a native stream.
-    fn free_async(
-        &self,
-        _stream: Token,
-        _kind: dtl_enum_word_t,
-        _addr: Addr,
-        _size: u64,
-        _align: u64,
-    ) -> Option<Result<()>> {
+    fn free_async(&self, _stream: Token, _addr: Addr, _extent: Extent) -> Option<Result<()>> {
         None
     }
     /// Registers (pins) nonempty host memory of the program as PINNED memory of the backend.
@@ -107,6 +90,17 @@ pub trait StagingBuffer: Send + Sync {
     fn region(&self) -> Region;
 }
 
+/// Shape of a 2-D copy: rows of equal width on two sides.
+#[derive(Clone, Copy)]
+pub struct Rows {
+    /// Distances between the starts of consecutive rows in bytes: destination, source.
+    pub pitches: (u64, u64),
+    /// Number of bytes in a row.
+    pub width: u64,
+    /// Number of rows.
+    pub height: u64,
+}
+
 /// Transfer component of a backend: copies and fills. One side is memory of the backend, the other
 /// side memory of the backend or plain host memory.
 pub trait Transfer: Send + Sync {
@@ -125,16 +119,8 @@ pub trait Transfer: Send + Sync {
     fn prefetch(&self, _stream: Token, _place: CopySide, _device: i32) -> Option<Result<()>> {
         None
     }
-    /// Copies `height` rows of `width` bytes. The regions span the rows including their pitches.
-    fn copy_2d(
-        &self,
-        _dst: CopySide,
-        _dst_pitch: u64,
-        _src: CopySide,
-        _src_pitch: u64,
-        _width: u64,
-        _height: u64,
-    ) -> Option<Result<()>> {
+    /// Copies rows. The regions span the rows including their pitches.
+    fn copy_2d(&self, _dst: CopySide, _src: CopySide, _rows: Rows) -> Option<Result<()>> {
         None
     }
     /// Sets every byte of `_dst` (nonempty) to `_value`.

@@ -52,9 +52,11 @@ pub use direct::{DataLocation, DeviceMemory, Direct, Hold, HostShadow};
 pub use groups::{
     Diagnostics, ForeignTest, Groups, Liveness, PersistentOps, Pipeline, ThreadCheck, Wakeup,
 };
-pub use memory::{CopySide, DriverAllocation, Memory, StagingBuffer, Transfer};
+pub use memory::{CopySide, DriverAllocation, Memory, Rows, StagingBuffer, Transfer};
 pub use message::{Completion, Matched, OpId, RecvMode, Selector, SendMode, poll_of, recv_info};
-pub use module::{Compiled, KernelFn, KernelQuery, ModuleLaunch, Modules, Source, SourceFile};
+pub use module::{
+    Compiled, FoundKernel, KernelFn, KernelQuery, ModuleLaunch, Modules, Source, SourceFile,
+};
 pub use transport::{Properties, Transport};
 pub use window::{
     CopyOutcome, CrossMemory, FlushScope, Remote, Rma, Swap, TargetRange, Window, WindowPart,
@@ -119,6 +121,11 @@ pub trait Device: Send + Sync {
 /// Backend-private pointer for a stream, event, module or kernel, opaque to all other code.
 pub type Token = Addr;
 
+/// C function of a task, and the user pointer that is passed to it.
+pub type TaskCall = (dtl_task_fn_t, Addr);
+/// C function of a loop body, and the user pointer that is passed to it.
+pub type RangeCall = (dtl_range_fn_t, Addr);
+
 /// Groups of slots that an exec component provides. Generic versions replace the other groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExecGroups {
@@ -159,12 +166,7 @@ pub trait Exec: Send + Sync {
         None
     }
     /// Calls `_task` on a host thread in the stream's order.
-    fn stream_host_callback(
-        &self,
-        _stream: Token,
-        _task: dtl_task_fn_t,
-        _user: Addr,
-    ) -> Option<Result<()>> {
+    fn stream_host_callback(&self, _stream: Token, _task: TaskCall) -> Option<Result<()>> {
         None
     }
 
@@ -197,15 +199,9 @@ pub trait Exec: Send + Sync {
 /// Host execution of functions and loops on the backend's own threads.
 pub trait HostExec: Send + Sync {
     /// Runs `task` and returns after `task` has returned.
-    fn execute(&self, task: dtl_task_fn_t, user: Addr) -> Result<()>;
+    fn execute(&self, task: TaskCall) -> Result<()>;
     /// Runs a loop in pieces of at most `grain` iterations and returns after all pieces have run.
-    fn parallel_for(
-        &self,
-        range: (u64, u64),
-        grain: u64,
-        body: dtl_range_fn_t,
-        user: Addr,
-    ) -> Result<()>;
+    fn parallel_for(&self, range: (u64, u64), grain: u64, body: RangeCall) -> Result<()>;
     /// Returns the maximum number of iterations that run concurrently.
     fn max_parallelism(&self) -> Result<u32>;
     /// Returns the number of pieces into which a loop is best split. `None`:

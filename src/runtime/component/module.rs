@@ -80,6 +80,10 @@ pub enum Compiled {
     Own(Token),
 }
 
+/// Kernel of a compiled module, and the sizes of the kernel's arguments in bytes if the module
+/// records them; a size of 0 is unknown.
+pub type FoundKernel = (Compiled, Option<Vec<u64>>);
+
 /// Name of a kernel, and optionally its argument types, in the form of `dtl_kernel_get`.
 #[derive(Clone, Copy)]
 pub struct KernelQuery<'a> {
@@ -106,13 +110,8 @@ pub trait Modules: Send + Sync {
     fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token>;
     /// Destroys a module. The caller has destroyed the module's kernels before.
     fn destroy(&self, module: Token) -> Result<()>;
-    /// Returns a kernel of the module, and the sizes of the kernel's arguments in bytes if the
-    /// module records them; a size of 0 is unknown.
-    fn kernel(
-        &self,
-        module: Token,
-        wanted: KernelQuery<'_>,
-    ) -> Result<(Compiled, Option<Vec<u64>>)>;
+    /// Returns a kernel of the module.
+    fn kernel(&self, module: Token, wanted: KernelQuery<'_>) -> Result<FoundKernel>;
     /// Destroys a [`Compiled::Own`] kernel.
     fn kernel_destroy(&self, kernel: Token) -> Result<()>;
     /// Queues a [`Compiled::Own`] kernel on a native stream of the backend.

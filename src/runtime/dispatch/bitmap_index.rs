@@ -214,8 +214,8 @@ impl BitmapIndex {
     /// Finds the first key that matches, if one comparison for each slot is enough. Returns `None`
     /// if the caller must use [`BitmapIndex::first`].
     #[inline]
-    pub fn first_at_once(&self, &[s, d, h]: &Slots) -> Option<Option<usize>> {
-        let bits = self.bits_at_once(s, d, h)?;
+    pub fn first_at_once(&self, slots: &Slots) -> Option<Option<usize>> {
+        let bits = self.bits_at_once(slots)?;
         Some((bits != 0).then_some(bits.trailing_zeros() as usize))
     }
 
@@ -226,20 +226,12 @@ impl BitmapIndex {
 
     /// Returns a bit mask of the keys that match, for up to 64 keys.
     #[inline]
-    fn bits(&self, s: dtl_enum_word_t, d: dtl_enum_word_t, h: dtl_enum_word_t) -> u64 {
-        match self.bits_at_once(s, d, h) {
-            Some(bits) => bits,
-            None => self.search_bits(s, d, h),
-        }
+    fn bits(&self, slots: &Slots) -> u64 {
+        self.bits_at_once(slots).unwrap_or_else(|| self.search_bits(slots))
     }
 
     #[inline]
-    fn bits_at_once(
-        &self,
-        s: dtl_enum_word_t,
-        d: dtl_enum_word_t,
-        h: dtl_enum_word_t,
-    ) -> Option<u64> {
+    fn bits_at_once(&self, &[s, d, h]: &Slots) -> Option<u64> {
         let [of_s, of_d, of_h] = &self.narrow;
         let bits = of_s.at_once(s)? & of_d.at_once(d)?;
         if self.by_schedule { Some(bits & of_h.at_once(h)?) } else { Some(bits) }
@@ -247,9 +239,9 @@ impl BitmapIndex {
 
     #[cold]
     #[inline(never)]
-    fn search_bits(&self, s: dtl_enum_word_t, d: dtl_enum_word_t, h: dtl_enum_word_t) -> u64 {
-        let of = |(map, word): (&Map<u64>, u64)| map.get_or_template(word).unwrap_or(0);
-        self.narrow.iter().zip([s, d, h]).map(of).fold(u64::MAX, |bits, fit| bits & fit)
+    fn search_bits(&self, slots: &Slots) -> u64 {
+        let of = |(map, &word): (&Map<u64>, &u64)| map.get_or_template(word).unwrap_or(0);
+        self.narrow.iter().zip(slots).map(of).fold(u64::MAX, |bits, fit| bits & fit)
     }
 
     /// Returns an iterator over the indices of all keys that match, in their order.
@@ -258,8 +250,7 @@ impl BitmapIndex {
         if self.width > 1 {
             return self.all_of_many(query);
         }
-        let &[s, d, h] = query;
-        MatchingPositions { bits: self.bits(s, d, h), before: 0, rows: [&[]; 3] }
+        MatchingPositions { bits: self.bits(query), before: 0, rows: [&[]; 3] }
     }
 
     #[cold]

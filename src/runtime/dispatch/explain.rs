@@ -66,8 +66,9 @@ fn walk(text: &mut String, operation: &OperationHandlers, query: &Query) {
     }
     // Handlers that could match if the open slots of the query had values.
     for chain in [&operation.predicated, &operation.plain] {
-        for entry in chain.entries().filter(|entry| bitmap_index::may_fit(&entry.key, &queried)) {
-            if !bitmap_index::fits(&entry.key, &queried) {
+        for entry in &chain.entries {
+            let may_fit = bitmap_index::may_fit(&entry.key, &queried);
+            if may_fit && !bitmap_index::fits(&entry.key, &queried) {
                 let of = &entry.registration;
                 let _ =
                     writeln!(text, "elsewhere: {} \"{}\"{}", of_key(&entry.key), of.name, what(of));

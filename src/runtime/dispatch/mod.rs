@@ -26,13 +26,9 @@ use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::from_c::blank;
-use crate::sys::{
-    handles::{
-        epoch::{self, Guard},
-        handle_table::{HandleTable, HazardRef, Rcu},
-    },
-    sync::lock::Mutex,
-};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::handle_table::{HandleTable, HazardRef, Rcu};
+use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,8 +45,8 @@ pub type Query = dtl_dispatch_query_t;
 /// Handle of the default dispatcher, which exists from the first use of the library on.
 pub const DEFAULT: dtl_dispatcher_t = dtl_dispatcher_t { id: (TAG as u64) << 56 };
 
-static DISPATCHERS: HandleTable<Dispatcher> = HandleTable::new(TAG, 1);
-static REGISTRATIONS: HandleTable<Registration> = HandleTable::new(REGISTRATION_TAG, 0);
+pub(super) static DISPATCHERS: HandleTable<Dispatcher> = HandleTable::new(TAG, 1);
+pub(super) static REGISTRATIONS: HandleTable<Registration> = HandleTable::new(REGISTRATION_TAG, 0);
 
 /// Functions of the program that implement a handler.
 pub trait Handler: Send + Sync {
@@ -110,10 +106,7 @@ impl Registration {
     }
 
     fn accepts(&self, query: &Query) -> Result<bool> {
-        match &self.functions {
-            Some(functions) => functions.accepts(query),
-            None => Ok(true),
-        }
+        self.functions.as_ref().map_or(Ok(true), |functions| functions.accepts(query))
     }
 
     /// Fails with NOT_SUPPORTED if the handler was registered as illegal (rule 7 of
@@ -176,13 +169,9 @@ pub fn destroy(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<()> {
     if dispatcher.id == 0 || dispatcher == DEFAULT {
         return Ok(());
     }
-    match DISPATCHERS.remove(inside, dispatcher.id) {
-        Some(gone) => {
-            gone.clear(inside);
-            Ok(())
-        }
-        None => Err(invalid_handle("dispatcher", TAG, dispatcher.id)),
-    }
+    let stale = || invalid_handle("dispatcher", TAG, dispatcher.id);
+    DISPATCHERS.remove(inside, dispatcher.id).ok_or_else(stale)?.clear(inside);
+    Ok(())
 }
 
 /// Returns a dispatcher, borrowed for the duration of a call; `None` if the handle is invalid.
@@ -193,16 +182,6 @@ pub fn find_quickly(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Option<&Dis
 /// Returns a dispatcher, borrowed for the duration of a call. Fails if the handle is invalid.
 pub fn find(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<&Dispatcher> {
     find_quickly(inside, dispatcher).ok_or_else(|| invalid_handle("dispatcher", TAG, dispatcher.id))
-}
-
-/// Returns true if the handle `id` names a live dispatcher.
-pub fn is_live(id: u64) -> bool {
-    DISPATCHERS.is_live(id)
-}
-
-/// Returns true if the handle `id` names a live registration.
-pub fn is_registration(id: u64) -> bool {
-    REGISTRATIONS.is_live(id)
 }
 
 /// Returns a reference to a registration, for a call that waits.
@@ -301,10 +280,7 @@ impl Dispatcher {
             id: AtomicU64::new(0),
         };
         let mut writer = self.writer.lock();
-        if let Err(error) = writer.check(&made) {
-            made.disown();
-            return Err(error);
-        }
+        writer.check(&made).inspect_err(|_| made.disown())?;
         writer.count += 1;
         made.number = writer.count;
         let made = Arc::new(made);

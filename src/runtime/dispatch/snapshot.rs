@@ -26,7 +26,7 @@ pub struct ChainEntry {
 /// Handlers with their keys, in the order of rule 1 of `dtl_dispatch_key_t`.
 pub struct Chain {
     sieve: BitmapIndex,
-    entries: Vec<ChainEntry>,
+    pub(super) entries: Vec<ChainEntry>,
     /// Handles of the entries, for callers that need only the handle; 0 = the handler is registered
     /// as illegal.
     handles: Vec<u64>,
@@ -72,11 +72,6 @@ impl Chain {
     /// Returns the first handler that matches.
     fn first(&self, slots: &Slots) -> Option<&Arc<Registration>> {
         self.entries.get(self.sieve.first(slots)?).map(|entry| &entry.registration)
-    }
-
-    /// Returns all entries in the order of rule 1 of `dtl_dispatch_key_t`.
-    pub fn entries(&self) -> impl Iterator<Item = &ChainEntry> {
-        self.entries.iter()
     }
 
     /// Returns all entries that match, with their positions, in the order of rule 1 of
@@ -146,11 +141,6 @@ impl OperationHandlers {
         }
     }
 
-    /// Returns true if predicates must be called.
-    pub fn has_predicates(&self) -> bool {
-        self.has_predicates
-    }
-
     /// Finds the handle of the handler without a search, if that is possible.
     #[inline]
     fn quick_handle(&self, slots: &Slots) -> FastLookup {
@@ -189,7 +179,7 @@ impl OperationHandlers {
     /// Finds the handler by rules 2 to 4 of `dtl_dispatch_key_t`.
     pub fn choose(&self, query: &Query, is_strict: bool) -> Result<Option<&Arc<Registration>>> {
         let slots = super::slots(query);
-        if self.has_predicates() {
+        if self.has_predicates {
             if let Some(chosen) = self.by_predicate(&slots, query, is_strict)? {
                 return Ok(Some(chosen));
             }

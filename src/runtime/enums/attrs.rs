@@ -132,15 +132,14 @@ pub(super) fn stored(value: Value) -> Result<Value<'static>> {
 }
 
 pub(super) fn utf8(text: &CStr) -> Result<&str> {
-    match text.to_str() {
-        Ok(text) => Ok(text),
-        Err(error) => fail!(
+    text.to_str().map_err(|error| {
+        failure!(
             DTL_ERROR_INVALID_ARGUMENT,
             "a name or text of an attribute is not UTF-8 at byte {}: {}",
             error.valid_up_to(),
             text.to_string_lossy()
-        ),
-    }
+        )
+    })
 }
 
 /// Fills `row` with the values of all fields of an instance: passed values, else defaults.
@@ -165,10 +164,7 @@ pub(super) fn complete<'a>(
     }
     for (at, (field, place)) in template.fields.iter().zip(row).enumerate() {
         if there & 1 << at == 0 {
-            *place = match field.default {
-                Some(value) => value,
-                None => return Err(missing(template, field)),
-            };
+            *place = field.default.ok_or_else(|| missing(template, field))?;
         }
     }
     Ok(())

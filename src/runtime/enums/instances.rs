@@ -5,7 +5,7 @@
 use super::attrs::{self, Attr, FIELD_LIMIT, Field, Value};
 use super::{Member, existing, json, member, never_given};
 use crate::abi::word::dtl_enum_word_t;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::append_only_table::{AppendOnlyTable, CHUNK};
 use crate::runtime::open_state;
 use crate::sys::{memory::buf::fnv1a, sync::lock::Mutex};
@@ -59,18 +59,14 @@ pub fn instance(template: dtl_enum_word_t, given: &[Attr]) -> Result<dtl_enum_wo
 
 #[cold]
 fn no_template(word: dtl_enum_word_t) -> Error {
-    match existing(word) {
-        Ok(member) => Error::new(
-            crate::abi::status::DTL_ERROR_TYPE,
-            format!("{} is no template: it has no instances of its own", super::describe(word))
-                + if member.fields.is_empty() {
-                    ""
-                } else {
-                    " (dtl_ev_template gives its template)"
-                },
-        ),
-        Err(_) => never_given(word),
-    }
+    let Ok(member) = existing(word) else { return never_given(word) };
+    let advice =
+        if member.fields.is_empty() { "" } else { " (dtl_ev_template gives its template)" };
+    failure!(
+        DTL_ERROR_TYPE,
+        "{} is no template: it has no instances of its own{advice}",
+        super::describe(word)
+    )
 }
 
 #[inline]

@@ -12,7 +12,7 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail, failure};
 use crate::runtime::check_flags;
 use serde_json::{Map, Value};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
 /// Converts a word to JSON.
 pub fn to_text(word: dtl_enum_word_t) -> Result<String> {
@@ -82,10 +82,8 @@ fn real(real: f64) -> Value {
 
 /// Returns the JSON text of an instance with these values, with all fields.
 pub(super) fn of_instance(template: &Member, values: &[Attribute]) -> Result<CString> {
-    match CString::new(object(template, values)?.to_string()) {
-        Ok(text) => Ok(text),
-        Err(_) => fail!(DTL_ERROR_INTERNAL, "JSON with a NUL"),
-    }
+    let text = object(template, values)?.to_string();
+    CString::new(text).map_err(|_| failure!(DTL_ERROR_INTERNAL, "JSON with a NUL"))
 }
 
 /// Returns the word of a JSON text; a tolerant parse maps unknown names to instances of Undefined.
@@ -171,9 +169,7 @@ impl Owned {
     fn borrowed(&self) -> Attribute<'_> {
         match self {
             Owned::Bits(bits) => Attribute::Bits(*bits),
-            Owned::Text(text) => Attribute::Text(
-                CStr::from_bytes_with_nul(text.as_bytes_with_nul()).unwrap_or_default(),
-            ),
+            Owned::Text(text) => Attribute::Text(text),
         }
     }
 }
@@ -226,10 +222,8 @@ fn inner(value: &Value, tolerant: bool) -> Result<dtl_enum_word_t> {
 }
 
 fn terminated(name: &str, text: &str) -> Result<CString> {
-    match CString::new(text) {
-        Ok(text) => Ok(text),
-        Err(_) => fail!(DTL_ERROR_INVALID_ARGUMENT, "\"{name}\" has a NUL in its text"),
-    }
+    CString::new(text)
+        .map_err(|_| failure!(DTL_ERROR_INVALID_ARGUMENT, "\"{name}\" has a NUL in its text"))
 }
 
 /// Returns the beginning of a text, for error texts.

@@ -125,13 +125,10 @@ pub fn create(name: &str, flags: u32) -> Result<dtl_enum_t> {
 /// Returns the number of the enumeration with a name.
 pub fn find(name: &str) -> Result<dtl_enum_t> {
     let numbers = all().numbers.read();
-    match numbers.get(name) {
-        Some(number) => Ok(*number),
-        None => {
-            let known: Vec<&str> = numbers.keys().copied().collect();
-            fail!(DTL_ERROR_NOT_FOUND, "no enumeration \"{name}\"; there are {}", known.join(", "))
-        }
-    }
+    numbers.get(name).copied().ok_or_else(|| {
+        let known = numbers.keys().copied().collect::<Vec<_>>().join(", ");
+        failure!(DTL_ERROR_NOT_FOUND, "no enumeration \"{name}\"; there are {known}")
+    })
 }
 
 fn enumeration(number: dtl_enum_t) -> Result<&'static Enumeration> {
@@ -275,13 +272,11 @@ fn check_name(name: &str) -> Result<()> {
 
 /// Returns a copy of `text` that is never freed, as a C string and as a Rust string.
 fn kept(text: &str) -> Result<(&'static CStr, &'static str)> {
-    match CString::new(text) {
-        Ok(text) => {
-            let kept = super::for_ever(&text);
-            Ok((kept, kept.to_str().unwrap_or_default()))
-        }
-        Err(_) => fail!(DTL_ERROR_INVALID_ARGUMENT, "text {text:?} has a NUL in it"),
-    }
+    let Ok(c_text) = CString::new(text) else {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "text {text:?} has a NUL in it");
+    };
+    let kept = super::for_ever(&c_text);
+    Ok((kept, kept.to_str().unwrap_or_default()))
 }
 
 /// Returns the member of a word (an instance's template); does not check that the instance exists.
@@ -304,7 +299,7 @@ fn never_given(word: dtl_enum_word_t) -> Error {
         0 => "the enumeration word is 0".to_owned(),
         _ => format!("{word:#018x} is no enumeration word that was given out in this process"),
     };
-    Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
+    failure!(DTL_ERROR_INVALID_ARGUMENT, "{text}")
 }
 
 /// Fails unless a word was assigned.
@@ -353,10 +348,10 @@ impl Enumeration {
     #[cold]
     fn no_member(&self, name: &str) -> Error {
         let (of, names) = (self.name, self.some_names());
-        let text = format!(
+        failure!(
+            DTL_ERROR_NOT_FOUND,
             "{of} has no member \"{name}\": is what registers it loaded? There are {names}"
-        );
-        Error::new(crate::abi::status::DTL_ERROR_NOT_FOUND, text)
+        )
     }
 
     /// Returns the names of the members for an error text; all names if there are few.

@@ -7,7 +7,7 @@
 
 use super::deferred_errors::{DeferredErrors, Mark};
 use super::fence::{Fence, WaitOutcome};
-use super::{exec_of, reentrancy, same_backend};
+use super::{exec_of, reentrancy};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Exec, Token};
@@ -80,13 +80,7 @@ impl Event {
     /// the work before the record failed.
     pub fn query(&self) -> Result<bool> {
         match &self.body {
-            EventImpl::Own(own) => {
-                let fence = own.fence();
-                if !fence.is_done() {
-                    return Ok(false);
-                }
-                fence.failure().map_or(Ok(true), Err)
-            }
+            EventImpl::Own(own) => own.fence().query(),
             EventImpl::Backend(foreign) => {
                 let done = exec_of(&self.backend)?.event_query(foreign.token)?;
                 if done { foreign.result().map(|()| true) } else { Ok(false) }
@@ -94,19 +88,9 @@ impl Event {
         }
     }
 
-    /// Waits for the latest record. Fails with CANCELED if the event is destroyed meanwhile, and
-    /// with INVALID_STATE if the calling thread runs work that lies before the record.
+    /// Waits for the latest record as [`Event::wait`] does, without a time limit.
     pub fn sync(&self) -> Result<()> {
-        match &self.body {
-            EventImpl::Own(own) => self.wait_own(own, Deadline::NEVER),
-            EventImpl::Backend(foreign) => {
-                let exec = exec_of(&self.backend)?;
-                foreign.check_caller(exec)?;
-                exec.event_sync(foreign.token)
-                    .unwrap_or_else(|| self.poll(foreign, Deadline::NEVER))?;
-                foreign.result()
-            }
-        }
+        self.wait(u64::MAX)
     }
 
     /// Waits for the latest record for at most `timeout_ns` nanoseconds; u64::MAX is no limit.
@@ -114,15 +98,16 @@ impl Event {
     /// destroyed meanwhile, and with INVALID_STATE if the calling thread runs work that lies before
     /// the record.
     pub fn wait(&self, timeout_ns: u64) -> Result<()> {
-        if timeout_ns == u64::MAX {
-            return self.sync();
-        }
         let deadline = Deadline::after(timeout_ns);
         match &self.body {
             EventImpl::Own(own) => self.wait_own(own, deadline),
             EventImpl::Backend(foreign) => {
-                foreign.check_caller(exec_of(&self.backend)?)?;
-                self.poll(foreign, deadline)?;
+                let exec = exec_of(&self.backend)?;
+                foreign.check_caller(exec)?;
+                // The slot has no time limit.
+                let synced =
+                    if deadline.is_finite() { None } else { exec.event_sync(foreign.token) };
+                synced.unwrap_or_else(|| self.poll(exec, foreign, deadline))?;
                 foreign.result()
             }
         }
@@ -138,11 +123,10 @@ impl Event {
                 return self.canceled();
             }
         }
-        fence.failure().map_or(Ok(()), Err)
+        fence.result()
     }
 
-    fn poll(&self, foreign: &Foreign, deadline: Deadline) -> Result<()> {
-        let exec = exec_of(&self.backend)?;
+    fn poll(&self, exec: &dyn Exec, foreign: &Foreign, deadline: Deadline) -> Result<()> {
         let mut backoff = Backoff::new();
         while !exec.event_query(foreign.token)? {
             if self.destroyed.load(Ordering::Acquire) {
@@ -196,7 +180,7 @@ impl Event {
                 )
             }
             (EventImpl::Backend(start), EventImpl::Backend(end))
-                if same_backend(&self.backend, &stop.backend) =>
+                if Arc::ptr_eq(&self.backend, &stop.backend) =>
             {
                 exec_of(&self.backend)?.event_elapsed(start.token, end.token).unwrap_or_else(|| {
                     let name = self.backend.name();
@@ -235,8 +219,7 @@ impl EventGate {
     /// Returns true if the work before the record has completed. Fails if the work failed.
     pub fn is_open(&self) -> Result<bool> {
         match self {
-            EventGate::Record(fence) if !fence.is_done() => Ok(false),
-            EventGate::Record(fence) => fence.failure().map_or(Ok(true), Err),
+            EventGate::Record(fence) => fence.query(),
             EventGate::Latest(event) => event.query(),
         }
     }
@@ -247,10 +230,7 @@ impl Drop for Event {
         if let (EventImpl::Backend(foreign), Some(exec)) =
             (&self.body, self.backend.exec.as_deref())
         {
-            if let Err(error) = exec.event_destroy(foreign.token) {
-                // no caller is left to return the failure to
-                log::warning!("destroying an event: {error}");
-            }
+            log::failure("destroying an event", exec.event_destroy(foreign.token));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! `thread_pool` shares a loop among threads; `reduce` keeps reductions deterministic.
 
 use super::event::{Event, EventImpl as EventBody};
-use super::fence::{Fence, WaitOutcome};
+use super::fence::Fence;
 use super::host::closure_table;
 use super::host::host_stream::{HostStream, StreamWork};
 use super::host::thread_pool::{self, LoopBody, ThreadPool, run_in_order};
@@ -14,13 +14,9 @@ use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::from_c::blank;
 use crate::runtime::registry::Backend;
-use crate::sys::{
-    memory::buf::Addr,
-    sync::{lock::Mutex, wait::Deadline},
-};
+use crate::sys::{memory::buf::Addr, sync::lock::Mutex};
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Task function of a user, never NULL.
 pub type TaskFn = extern "C" fn(*mut c_void) -> dtl_status_t;
@@ -77,7 +73,7 @@ impl Executor {
         match &self.body {
             ExecutorKind::Inline(_) | ExecutorKind::Pool(_) => call(function, user),
             ExecutorKind::Sequential(queue) => on_worker(queue, move || call(function, user)),
-            ExecutorKind::Backend(_) => host_of(&self.backend)?.execute(Some(function), user),
+            ExecutorKind::Backend(_) => host_of(&self.backend)?.execute((Some(function), user)),
         }
     }
 
@@ -113,7 +109,7 @@ impl Executor {
             ExecutorKind::Pool(pool) => pool.enqueue(move || call(function, user), fence),
             ExecutorKind::Backend(queue) => {
                 let backend = Arc::clone(&self.backend);
-                let work = move || host_of(&backend)?.execute(Some(function), user);
+                let work = move || host_of(&backend)?.execute((Some(function), user));
                 queue.push_with(|| marked(queue.own(fence()), work))
             }
         }
@@ -134,12 +130,8 @@ impl Executor {
         }
         if let ExecutorKind::Backend(_) = &self.body {
             let host = host_of(&self.backend)?;
-            return host.parallel_for(
-                range,
-                self.backend_grain(end - begin, grain)?,
-                Some(body),
-                user,
-            );
+            let grain = self.backend_grain(end - begin, grain)?;
+            return host.parallel_for(range, grain, (Some(body), user));
         }
         self.run_loop(begin, end, grain, LoopBody::User(body, user))
     }
@@ -176,7 +168,7 @@ impl Executor {
         }));
         let host = host_of(&self.backend)?;
         let result =
-            host.parallel_for((begin, end), grain, Some(closure_table::piece), piece.user());
+            host.parallel_for((begin, end), grain, (Some(closure_table::piece), piece.user()));
         let failure = failure.lock().take();
         failure.map_or(result, Err)
     }
@@ -274,7 +266,5 @@ fn on_worker(queue: &HostStream, work: impl FnOnce() -> Result<()> + Send + 'sta
         done.complete(work().err());
         Ok(())
     })))?;
-    match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
-        WaitOutcome::Done | WaitOutcome::Canceled => fence.failure().map_or(Ok(()), Err),
-    }
+    fence.join()
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 const SPINS: u32 = 200;
 
 /// Completion of one piece of work: pending or done, with its end time and its failure.
+#[derive(Default)]
 pub struct Fence {
     done: AtomicBool,
     /// Id (see `reentrancy`) of the queue whose work completes the fence; 0 = none.
@@ -42,19 +43,12 @@ pub enum WaitOutcome {
 impl Fence {
     /// Creates a fence of pending work.
     pub fn pending() -> Self {
-        Fence {
-            done: AtomicBool::new(false),
-            queue: AtomicUsize::new(0),
-            end: Mutex::new(FenceOutcome::default()),
-            changed: Condvar::new(),
-        }
+        Fence::default()
     }
 
     /// Creates a completed fence without a failure and without work.
     pub fn done() -> Self {
-        let fence = Self::pending();
-        fence.done.store(true, Ordering::Relaxed);
-        fence
+        Fence { done: AtomicBool::new(true), ..Fence::pending() }
     }
 
     /// Makes the fence pending again. Requires that there is no other reference to it.
@@ -85,9 +79,20 @@ impl Fence {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Returns the failure with which the work ended.
-    pub fn failure(&self) -> Option<Error> {
-        self.end.lock().failure.clone()
+    /// Returns the result of the work, which has ended.
+    pub fn result(&self) -> Result<()> {
+        self.end.lock().failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Returns true if the work has ended. Fails if the work failed.
+    pub fn query(&self) -> Result<bool> {
+        if self.is_done() { self.result().map(|()| true) } else { Ok(false) }
+    }
+
+    /// Waits until the work has ended and returns its result. Fails as [`Fence::wait`] does.
+    pub fn join(&self) -> Result<()> {
+        self.wait(Deadline::NEVER, &AtomicBool::new(false))?;
+        self.result()
     }
 
     /// Returns the end time of the work in monotonic nanoseconds.

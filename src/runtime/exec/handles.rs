@@ -11,27 +11,16 @@ use crate::abi::handle::*;
 use crate::error::{Result, fail, failure};
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, invalid_handle};
-use crate::sys::{
-    handles::{
-        epoch::{self, Guard},
-        handle_table::{HandleTable, HazardRef},
-    },
-    sync::lock::RwLock,
-};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::handle_table::{HandleTable, HazardRef};
+use crate::sys::sync::lock::RwLock;
 use std::sync::Arc;
 
-/// Type bytes of the handles.
-const STREAM: u8 = 2;
-const EVENT: u8 = 3;
-const EXECUTOR: u8 = 4;
-const KERNEL: u8 = 5;
-const MODULE: u8 = 11;
-
-static STREAMS: HandleTable<Stream> = HandleTable::new(STREAM, 0);
-static EVENTS: HandleTable<Event> = HandleTable::new(EVENT, 0);
-static EXECUTORS: HandleTable<Executor> = HandleTable::new(EXECUTOR, 0);
-static KERNELS: HandleTable<Kernel> = HandleTable::new(KERNEL, 0);
-static MODULES: HandleTable<Module> = HandleTable::new(MODULE, 0);
+static STREAMS: HandleTable<Stream> = HandleTable::new(Stream::TAG, 0);
+static EVENTS: HandleTable<Event> = HandleTable::new(Event::TAG, 0);
+static EXECUTORS: HandleTable<Executor> = HandleTable::new(Executor::TAG, 0);
+static KERNELS: HandleTable<Kernel> = HandleTable::new(Kernel::TAG, 0);
+static MODULES: HandleTable<Module> = HandleTable::new(Module::TAG, 0);
 
 /// Default stream of each device of each backend, created at its first use.
 static DEFAULTS: RwLock<Vec<DefaultStream>> = RwLock::new(Vec::new());
@@ -53,7 +42,7 @@ pub trait ObjectKind: Send + Sync + Sized + 'static {
 }
 
 macro_rules! noun {
-    ($type:ty, $name:literal, $tag:ident, $table:ident) => {
+    ($type:ty, $name:literal, $tag:literal, $table:ident) => {
         impl ObjectKind for $type {
             const NOUN: &'static str = $name;
             const TAG: u8 = $tag;
@@ -63,11 +52,11 @@ macro_rules! noun {
         }
     };
 }
-noun!(Stream, "stream", STREAM, STREAMS);
-noun!(Event, "event", EVENT, EVENTS);
-noun!(Executor, "executor", EXECUTOR, EXECUTORS);
-noun!(Kernel, "kernel", KERNEL, KERNELS);
-noun!(Module, "module", MODULE, MODULES);
+noun!(Stream, "stream", 2, STREAMS);
+noun!(Event, "event", 3, EVENTS);
+noun!(Executor, "executor", 4, EXECUTORS);
+noun!(Kernel, "kernel", 5, KERNELS);
+noun!(Module, "module", 11, MODULES);
 
 /// Inserts an object into its table and returns its handle. Fails with LIMIT if no handle is left.
 pub fn insert<T: ObjectKind>(object: T) -> Result<u64> {
@@ -141,13 +130,8 @@ pub fn default_stream(inside: &Guard, backend: &Arc<Backend>, device: i32) -> Re
     Ok(stream)
 }
 
-fn default_in(
-    defaults: &[DefaultStream],
-    inside: &Guard,
-    backend: u64,
-    device: i32,
-) -> Option<u64> {
-    let found = defaults.iter().find(|known| known.backend == backend && known.device == device)?;
+fn default_in(defaults: &[DefaultStream], inside: &Guard, key: u64, device: i32) -> Option<u64> {
+    let found = defaults.iter().find(|known| known.backend == key && known.device == device)?;
     STREAMS.get(inside, found.stream).map(|_| found.stream)
 }
 

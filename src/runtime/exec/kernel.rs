@@ -13,14 +13,13 @@ use crate::abi::devices::exec::*;
 use crate::abi::status::*;
 use crate::abi::word::DTL_SCHEDULE_SEQUENTIAL;
 use crate::error::{Error, Result, fail};
+use crate::from_c::blank;
 use crate::last_error::Mark;
 use crate::runtime::component::KernelFn;
 use crate::runtime::registry::Backend;
-use crate::sys::{
-    compute::callback::ArgPack,
-    memory::buf::{Addr, Scratch},
-    sync::wait::now_ns,
-};
+use crate::sys::compute::callback::ArgPack;
+use crate::sys::memory::buf::{Addr, Scratch};
+use crate::sys::sync::wait::now_ns;
 use std::sync::Arc;
 
 /// Work in nanoseconds below which one thread runs all blocks: waking other threads costs as much.
@@ -31,11 +30,11 @@ const SHARED_MOST: u32 = 64 << 20;
 
 /// Function that streams of its backend can launch.
 pub struct Kernel {
-    backend: Arc<Backend>,
+    pub(super) backend: Arc<Backend>,
     /// Host code; `None` if the kernel is the backend's own, in `part`.
-    code: Option<Code>,
+    pub(super) code: Option<Code>,
     /// Reference to the kernel's module; `None` if the kernel is not from a module.
-    part: Option<ModuleKernel>,
+    pub(super) part: Option<ModuleKernel>,
 }
 
 /// Host code of a kernel.
@@ -55,37 +54,10 @@ impl Kernel {
         Kernel { backend, code: Some(Code { function, user, is_whole_block: false }), part: None }
     }
 
-    /// Creates a kernel of a module from host code that runs a whole block in each call.
-    #[must_use]
-    pub fn of_blocks(backend: Arc<Backend>, function: KernelFn, part: ModuleKernel) -> Self {
-        let code = Code { function, user: Addr::NULL, is_whole_block: true };
-        Kernel { backend, code: Some(code), part: Some(part) }
-    }
-
-    /// Creates a kernel of a module that the backend itself launches.
-    pub fn of_module(backend: Arc<Backend>, part: ModuleKernel) -> Self {
-        Kernel { backend, code: None, part: Some(part) }
-    }
-
-    /// Returns the host code; `None` if the backend launches its own kernel.
-    pub fn code(&self) -> Option<Code> {
-        self.code
-    }
-
-    /// Returns the reference to the kernel's module, if the kernel is from a module.
-    pub fn part(&self) -> Option<&ModuleKernel> {
-        self.part.as_ref()
-    }
-
     /// Returns the name of the kernel in its module, or "a function" for a kernel created from a
     /// function.
     pub fn name(&self) -> &str {
         self.part.as_ref().map_or("a function", ModuleKernel::name)
-    }
-
-    /// Returns the backend for which the kernel was created.
-    pub fn backend(&self) -> &Arc<Backend> {
-        &self.backend
     }
 }
 
@@ -111,15 +83,12 @@ pub fn check_shape(shape: &dtl_launch_t, limits: &Limits) -> Result<()> {
     }
     let threads = product(shape.block).filter(|threads| *threads <= u64::from(u32::MAX));
     let most = if limits.block_threads == 0 { u32::MAX } else { limits.block_threads };
-    match threads {
-        Some(threads) if threads <= u64::from(most) => {}
-        _ => {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "a block of {:?} threads is larger than the {most} that this device takes",
-                shape.block
-            );
-        }
+    if threads.is_none_or(|threads| threads > u64::from(most)) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "a block of {:?} threads is larger than the {most} that this device takes",
+            shape.block
+        );
     }
     if product(shape.grid).and_then(|blocks| blocks.checked_mul(threads.unwrap_or(1))).is_none() {
         return fail!(
@@ -200,14 +169,12 @@ impl Grid {
     fn context(&self, shared: &Scratch) -> dtl_kernel_context_t {
         let region = shared.region();
         dtl_kernel_context_t {
-            struct_size: size_of::<dtl_kernel_context_t>() as u32,
             shared_bytes: self.shape.shared_bytes,
             grid: self.shape.grid,
             block: self.shape.block,
-            block_index: [0; 3],
-            thread_index: [0; 3],
             shared: if region.is_empty() { std::ptr::null_mut() } else { region.addr().ptr() },
             user: self.code.user.ptr(),
+            ..blank()
         }
     }
 

@@ -40,11 +40,13 @@ mod mock;
 mod tests;
 
 use super::component::{Exec, HostExec};
+use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::last_error::Mark;
 use crate::runtime::device;
 use crate::runtime::registry::Backend;
+use crate::sys::memory::buf::Addr;
 use std::sync::Arc;
 
 /// Maximum launch size of a device; 0 = unknown or unlimited.
@@ -75,11 +77,6 @@ fn limits(backend: &Backend, device: i32) -> Limits {
     }
 }
 
-/// Returns true if two objects belong to the same backend.
-fn same_backend(a: &Arc<Backend>, b: &Arc<Backend>) -> bool {
-    Arc::ptr_eq(a, b)
-}
-
 /// Returns the exec component of a backend whose tokens are in use.
 fn exec_of(backend: &Arc<Backend>) -> Result<&dyn Exec> {
     backend.exec.as_deref().ok_or_else(|| lost(backend))
@@ -96,7 +93,10 @@ fn lost(backend: &Arc<Backend>) -> Error {
 }
 
 /// Calls a function of the program. The error text names the function.
-fn outcome(call: impl FnOnce() -> dtl_status_t, what: impl FnOnce() -> String) -> Result<()> {
+pub(super) fn outcome(
+    call: impl FnOnce() -> dtl_status_t,
+    what: impl FnOnce() -> String,
+) -> Result<()> {
     let before = Mark::now();
     match call() {
         DTL_SUCCESS => Ok(()),
@@ -104,7 +104,14 @@ fn outcome(call: impl FnOnce() -> dtl_status_t, what: impl FnOnce() -> String) -
     }
 }
 
+/// Calls a function that the program queued on a stream.
+pub fn host_callback(function: dtl_task_fn_t, user: Addr) -> Result<()> {
+    let Some(function) = function else { return Ok(()) };
+    outcome(|| function(user.ptr()), || "a stream's host callback".to_owned())
+}
+
+/// Creates the error for a status that a function of the program returned.
 #[cold]
-fn failed(status: dtl_status_t, what: &str) -> Error {
+pub(super) fn failed(status: dtl_status_t, what: &str) -> Error {
     Error::of_status(&format!("{what} returned"), status)
 }

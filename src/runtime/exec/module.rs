@@ -3,14 +3,16 @@
 //! A kernel has a reference to its module, so the two may be destroyed in any order. The compiler
 //! belongs to the backend.
 
-use super::kernel::Kernel;
+use super::kernel::{Code, Kernel};
 use super::signature::{self, Argument};
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{Compiled, KernelQuery, ModuleLaunch, Modules, Source, Token};
+use crate::runtime::environment;
+use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::runtime::{environment, log};
+use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -19,7 +21,8 @@ pub struct Module {
     backend: Arc<Backend>,
     token: Token,
     name: String,
-    log: String,
+    /// Output of the compiler.
+    pub log: String,
     /// Environments that the source was compiled with; the compiled code may use them.
     _environments: environment::EnvironmentRefs,
 }
@@ -54,20 +57,17 @@ impl Module {
         Ok(Module { backend, token, name, log: std::mem::take(log), _environments: held })
     }
 
-    /// Returns the output of the compiler.
-    pub fn log(&self) -> &str {
-        &self.log
-    }
-
     /// Finds a kernel of the module. Fails if its signature does not match the source.
     pub fn kernel(self: &Arc<Self>, wanted: KernelQuery<'_>) -> Result<Kernel> {
         let declared = wanted.signature.map(signature::parse).transpose()?;
         let (compiled, known) = modules_of(&self.backend)?
             .kernel(self.token, wanted)
             .map_err(|error| error.within(&format!("module '{}'", self.name)))?;
-        let own = match compiled {
-            Compiled::Own(token) => Some(token),
-            Compiled::Blocks(_) => None,
+        let (own, code) = match compiled {
+            Compiled::Own(token) => (Some(token), None),
+            Compiled::Blocks(function) => {
+                (None, Some(Code { function, user: Addr::NULL, is_whole_block: true }))
+            }
         };
         // From here on the drop of `part` destroys the backend's kernel, even if a check below
         // fails.
@@ -82,22 +82,14 @@ impl Module {
         }
         let sizes = || known.map(|sizes| sizes.into_iter().map(Argument::of_size).collect());
         part.arguments = declared.or_else(sizes);
-        Ok(match compiled {
-            Compiled::Blocks(function) => {
-                Kernel::of_blocks(Arc::clone(&self.backend), function, part)
-            }
-            Compiled::Own(_) => Kernel::of_module(Arc::clone(&self.backend), part),
-        })
+        Ok(Kernel { backend: Arc::clone(&self.backend), code, part: Some(part) })
     }
 }
 
 impl Drop for Module {
     fn drop(&mut self) {
         let ended = modules_of(&self.backend).and_then(|modules| modules.destroy(self.token));
-        if let Err(error) = ended {
-            // no caller is left to return the failure to
-            log::warning!("destroying a module: {error}");
-        }
+        log::failure("destroying a module", ended);
     }
 }
 
@@ -134,10 +126,8 @@ impl ModuleKernel {
 
     /// Fails if the argument sizes of a launch differ from the kernel's, as far as these are known.
     pub fn check(&self, sizes: &[u64]) -> Result<()> {
-        match &self.arguments {
-            Some(arguments) => signature::check(&self.name, arguments, sizes),
-            None => Ok(()),
-        }
+        let Some(arguments) = &self.arguments else { return Ok(()) };
+        signature::check(&self.name, arguments, sizes)
     }
 
     /// Queues the backend's kernel on a stream of the backend.
@@ -154,8 +144,6 @@ impl Drop for ModuleKernel {
         let Some(own) = self.own else { return };
         let ended =
             modules_of(&self.module.backend).and_then(|modules| modules.kernel_destroy(own));
-        if let Err(error) = ended {
-            log::warning!("destroying a kernel: {error}");
-        }
+        log::failure("destroying a kernel", ended);
     }
 }

@@ -55,13 +55,10 @@ pub(super) fn parse(signature: &str) -> Result<Vec<Argument>> {
     let mut arguments = Vec::new();
     let mut rest = signature;
     while let Some(first) = rest.chars().next() {
-        let (argument, length) = match LETTERS.iter().find(|(letter, _)| *letter == first) {
-            Some((letter, size)) => (Argument { size: *size, text: letter.to_string() }, 1),
-            None => match bytes(rest) {
-                Some(found) => found,
-                None => return Err(misread(signature, rest)),
-            },
-        };
+        let letter = LETTERS.iter().find(|(letter, _)| *letter == first);
+        let letter = letter.map(|&(letter, size)| (Argument { size, text: letter.to_string() }, 1));
+        let found = letter.or_else(|| bytes(rest));
+        let (argument, length) = found.ok_or_else(|| misread(signature, rest))?;
         arguments.push(argument);
         rest = rest.get(length..).unwrap_or_default();
     }
@@ -94,16 +91,6 @@ fn misread(signature: &str, rest: &str) -> Error {
     )
 }
 
-/// Checks the argument sizes of a launch against the arguments of the kernel.
-pub(super) fn check(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Result<()> {
-    if arguments.len() == sizes.len()
-        && arguments.iter().zip(sizes).all(|(one, size)| one.takes(*size))
-    {
-        return Ok(());
-    }
-    mismatch(kernel, arguments, sizes)
-}
-
 /// Checks a signature against the argument sizes in the source. A size of 0 in `known` is unknown.
 pub(super) fn fit(kernel: &str, declared: &[Argument], known: &[u64]) -> Result<()> {
     let (wanted, count) = (declared.len(), known.len());
@@ -127,7 +114,8 @@ pub(super) fn fit(kernel: &str, declared: &[Argument], known: &[u64]) -> Result<
     )
 }
 
-fn mismatch(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Result<()> {
+/// Checks the argument sizes of a launch against the arguments of the kernel.
+pub(super) fn check(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Result<()> {
     let (wanted, count) = (arguments.len(), sizes.len());
     if wanted != count {
         return fail!(

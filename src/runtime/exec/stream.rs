@@ -14,11 +14,10 @@
 
 use super::deferred_errors::{DeferredErrors, Mark};
 use super::event::{Event, EventImpl as EventBody};
-use super::fence::{Fence, WaitOutcome};
 use super::host::closure_table;
 use super::host::host_stream::{HostStream, StreamWork};
-use super::kernel::{Code, Grid, Kernel, check_shape};
-use super::{Limits, exec_of, outcome, reentrancy, same_backend};
+use super::kernel::{Grid, Kernel, check_shape};
+use super::{Limits, exec_of, host_callback, reentrancy};
 use crate::abi::devices::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
@@ -27,13 +26,9 @@ use crate::runtime::component::{Exec, Launch, ModuleLaunch, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::sys::{
-    compute::callback::ArgPack,
-    memory::buf::Addr,
-    sync::{lock::Mutex, wait::Deadline},
-};
+use crate::sys::{compute::callback::ArgPack, memory::buf::Addr, sync::lock::Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// In-order queue of work on a device.
 pub struct Stream {
@@ -171,16 +166,11 @@ impl Stream {
         let done = match exec.stream_query(foreign.token) {
             Some(result) => result?,
             None if exec.groups().events => foreign.query_by_event(exec)?,
-            None => self.query_by_waiting(foreign),
+            // Without events, waits for the stream, like a record on it does. Work of the stream
+            // itself still runs.
+            None => !reentrancy::is(foreign.trail.id()) && self.finish(foreign).is_ok(),
         };
         if done { foreign.trail.peek().map_or(Ok(true), Err) } else { Ok(false) }
-    }
-
-    /// Queries the stream of a backend without events by waiting for the stream, like a record on
-    /// it does. Returns false if work of the stream itself is the caller, because that work still
-    /// runs.
-    fn query_by_waiting(&self, foreign: &Foreign) -> bool {
-        !reentrancy::is(foreign.trail.id()) && self.finish(foreign).is_ok()
     }
 
     /// Records an event at the current end of the stream.
@@ -188,7 +178,7 @@ impl Stream {
     pub fn record(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
             (StreamImpl::Backend(foreign), EventBody::Backend(mark))
-                if same_backend(&self.backend, event.backend()) =>
+                if Arc::ptr_eq(&self.backend, event.backend()) =>
             {
                 exec_of(&self.backend)?.event_record(mark.token, foreign.token)?;
                 mark.follow(&foreign.trail);
@@ -207,7 +197,7 @@ impl Stream {
                 queue.mark(|failure| own.complete(failure), || own.begin())
             }
             (StreamImpl::Backend(foreign), EventBody::Own(own))
-                if same_backend(&self.backend, event.backend()) =>
+                if Arc::ptr_eq(&self.backend, event.backend()) =>
             {
                 self.finish(foreign)?;
                 own.complete(foreign.trail.peek());
@@ -234,13 +224,13 @@ impl Stream {
         match (&self.body, &event.body) {
             (StreamImpl::Own(queue), EventBody::Own(own)) => {
                 let fence = own.fence();
-                if fence.is_done() && fence.failure().is_none() {
+                if fence.is_done() && fence.result().is_ok() {
                     return Ok(());
                 }
                 queue.push(StreamWork::Await(fence))
             }
             (StreamImpl::Backend(foreign), EventBody::Backend(of))
-                if same_backend(&self.backend, event.backend()) =>
+                if Arc::ptr_eq(&self.backend, event.backend()) =>
             {
                 self.note_work();
                 match exec_of(&self.backend)?.stream_wait_event(foreign.token, of.token) {
@@ -253,7 +243,7 @@ impl Stream {
             }
             (_, EventBody::Own(own)) => {
                 let fence = own.fence();
-                self.run(move || await_fence(&fence))
+                self.run(move || fence.join())
             }
             _ => {
                 let event = Arc::clone(event);
@@ -298,12 +288,7 @@ impl Stream {
     pub fn host_callback(&self, function: dtl_task_fn_t, user: Addr) -> Result<()> {
         match &self.body {
             StreamImpl::Own(queue) => queue.push(StreamWork::Call(function, user)),
-            StreamImpl::Backend(_) => self.run(move || match function {
-                Some(function) => {
-                    outcome(|| function(user.ptr()), || "a stream's host callback".to_owned())
-                }
-                None => Ok(()),
-            }),
+            StreamImpl::Backend(_) => self.run(move || host_callback(function, user)),
         }
     }
 
@@ -324,7 +309,7 @@ impl Stream {
             status
         }));
         let queued =
-            exec.stream_host_callback(foreign.token, function, user).unwrap_or_else(|| {
+            exec.stream_host_callback(foreign.token, (function, user)).unwrap_or_else(|| {
                 self.finish(foreign)?;
                 if let Some(function) = function {
                     function(user.ptr()); // the closure records its failure in the stream
@@ -344,13 +329,11 @@ impl Stream {
             Args::NONE.what(format_args!("{} on {}", kernel.name(), self.backend.name()))
         });
         self.check_launch(kernel, shape, args.sizes())?;
-        match (&self.body, kernel.code()) {
+        match (&self.body, kernel.code) {
             (StreamImpl::Own(queue), Some(code)) => {
                 queue.push(StreamWork::Launch(Grid::new(code, *shape, args)?))
             }
-            (StreamImpl::Backend(foreign), code) => {
-                self.launch_foreign(foreign, kernel, code, shape, args)
-            }
+            (StreamImpl::Backend(foreign), _) => self.launch_foreign(foreign, kernel, shape, args),
             (StreamImpl::Own(_), None) => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "backend '{}' launches its kernels on streams of its own only, and this one is the \
@@ -362,17 +345,17 @@ impl Stream {
 
     /// Fails if a launch is invalid on this stream, whether a handler or the backend would run it.
     pub fn check_launch(&self, kernel: &Kernel, shape: &dtl_launch_t, sizes: &[u64]) -> Result<()> {
-        if !same_backend(&self.backend, kernel.backend()) {
+        if !Arc::ptr_eq(&self.backend, &kernel.backend) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "a kernel of backend '{}' cannot be launched on a stream of backend '{}'; make the \
                  kernel for that backend",
-                kernel.backend().name(),
+                kernel.backend.name(),
                 self.backend.name()
             );
         }
         check_shape(shape, &self.limits)?;
-        if let Some(part) = kernel.part() {
+        if let Some(part) = &kernel.part {
             part.check(sizes)?;
         }
         Ok(())
@@ -384,19 +367,16 @@ impl Stream {
         &self,
         foreign: &Foreign,
         kernel: &Kernel,
-        code: Option<Code>,
         shape: &dtl_launch_t,
         args: ArgPack,
     ) -> Result<()> {
         self.note_work();
         let (mut space, mut spill) = ([Addr::NULL; 16], Vec::new());
         let pointers = args.pointers(&mut space, &mut spill);
-        let Some(code) = code else {
+        let Some(code) = kernel.code else {
             let launch = ModuleLaunch { shape, args: pointers, sizes: args.sizes() };
-            return match kernel.part() {
-                Some(part) => part.launch(foreign.token, &launch),
-                None => Ok(()), // unreachable: a kernel has host code or a module
-            };
+            // A kernel has host code or a module.
+            return kernel.part.as_ref().map_or(Ok(()), |part| part.launch(foreign.token, &launch));
         };
         let launch = Launch {
             shape,
@@ -440,25 +420,14 @@ impl Drop for Stream {
         else {
             return;
         };
-        // No caller is left to return a failure to, so the failure is logged.
         if let Some((probe, _)) = foreign.probe.lock().take() {
-            if let Err(error) = exec.event_destroy(probe) {
-                log::warning!("destroying a stream's event: {error}");
-            }
+            log::failure("destroying a stream's event", exec.event_destroy(probe));
         }
         if foreign.owned {
-            if let Err(error) = exec.stream_destroy(foreign.token) {
-                log::warning!("destroying a stream: {error}");
-            }
+            log::failure("destroying a stream", exec.stream_destroy(foreign.token));
         } else {
             exec.stream_unwrap(foreign.token);
         }
-    }
-}
-
-fn await_fence(fence: &Fence) -> Result<()> {
-    match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
-        WaitOutcome::Done | WaitOutcome::Canceled => fence.failure().map_or(Ok(()), Err),
     }
 }
 

@@ -14,11 +14,9 @@ use crate::abi::devices::exec::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::runtime::component::ExecGroups;
-use crate::sys::{
-    compute::callback::ArgPack,
-    memory::buf::{Addr, Scratch},
-    sync::lock::Mutex,
-};
+use crate::sys::compute::callback::ArgPack;
+use crate::sys::memory::buf::{Addr, Scratch};
+use crate::sys::sync::lock::Mutex;
 use proptest::prelude::*;
 use std::ffi::c_void;
 use std::ptr::without_provenance_mut;

@@ -14,11 +14,9 @@ use crate::abi::word::DTL_MEMORY_PINNED;
 use crate::error::Result;
 use crate::runtime::component::DriverAllocation;
 use crate::runtime::registry::{self, Backend};
-use crate::sys::{
-    handles::epoch,
-    memory::buf::{Addr, Region, find_host_ranges, is_in_host_ranges},
-    sync::lock::RwLock,
-};
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::{Addr, Region, find_host_ranges, is_in_host_ranges};
+use crate::sys::sync::lock::RwLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Maximum number of backends that are queried.

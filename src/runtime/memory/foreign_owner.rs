@@ -88,9 +88,7 @@ pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
         None => registry::find(inside, handle)
             .and_then(|backend| super::free(Owner::Program, backend, addr)),
     };
-    if let Err(error) = freed {
-        log::warning!("freeing {addr:?}, which a handler gave for something else: {error}");
-    }
+    log::failure(format_args!("freeing {addr:?}, which a handler gave for something else"), freed);
 }
 
 /// Returns true if a backend may free an allocation, because it allocated the memory or because the

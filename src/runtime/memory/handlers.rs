@@ -1,6 +1,6 @@
 //! Allocations and copies by the program's handlers of the default dispatcher.
 
-use super::{Located, Owner, Request, adopt, check, discard, stream_ordered};
+use super::{Located, Owner, Request, adopt, alloc_own, check, discard};
 use crate::abi::devices::dispatch::*;
 use crate::abi::handle::{dtl_backend_t, dtl_stream_t};
 use crate::abi::word::*;
@@ -15,25 +15,25 @@ use crate::runtime::trace::{self, Args};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::Addr;
 
-/// Allocates memory: by the program's handler of the kind if there is one, else from the backend.
+/// Allocates memory, in the order of a stream of the backend if one is passed: by the program's
+/// handler of the kind if there is one, else from the backend.
 pub fn alloc(
     owner: Owner,
     backend: &Backend,
-    kind: dtl_enum_word_t,
-    size: u64,
-    align: u64,
+    wanted: &Request,
+    order: Option<Order<'_>>,
 ) -> Result<Addr> {
+    let Request { kind, size, align } = *wanted;
     trace::about(|| {
         Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name()))
     });
-    let wanted = Request { kind, size, align };
     if is_taken(DTL_OPERATION_ALLOC) {
         check(size, align)?;
-        if let Some(addr) = by_handler(owner, backend, &wanted, None)? {
+        if let Some(addr) = by_handler(owner, backend, wanted, order)? {
             return Ok(addr);
         }
     }
-    super::alloc_own(owner, backend, &wanted)
+    alloc_own(owner, backend, wanted, order.map(|order| order.stream))
 }
 
 /// Stream in whose order memory is allocated.
@@ -47,7 +47,7 @@ pub struct Order<'a> {
 
 /// Allocates memory by the handler of the memory kind; returns `None` if there is no handler. A
 /// handler function may return memory that is usable at once or in the order of the stream.
-pub(super) fn by_handler(
+fn by_handler(
     owner: Owner,
     requested: &Backend,
     wanted: &Request,
@@ -56,14 +56,12 @@ pub(super) fn by_handler(
     enums::schedule::check_memory_kind(wanted.kind)?;
     let inside = epoch::enter();
     let mut args = dtl_dispatch_alloc_t {
-        struct_size: size_of::<dtl_dispatch_alloc_t>() as u32,
-        reserved: 0,
         backend: requested.handle(),
         kind: wanted.kind,
         size_bytes: wanted.size,
         alignment: wanted.align,
-        ptr: std::ptr::null_mut(),
         stream: order.map_or(dtl_stream_t::NULL, |order| order.handle),
+        ..blank()
     };
     let order = order.map(|order| order.stream);
     let slots = [DTL_DISPATCH_ANY, wanted.kind, DTL_DISPATCH_ANY];
@@ -88,10 +86,8 @@ pub fn alloc_from(
     wanted: &Request,
     order: Option<&Stream>,
 ) -> Result<Addr> {
-    let addr = match order.filter(|stream| stream.backend().handle() == from.handle()) {
-        Some(stream) => stream_ordered::alloc_own(stream, wanted)?,
-        None => super::alloc_own(owner, from, wanted)?,
-    };
+    let order = order.filter(|stream| stream.backend().handle() == from.handle());
+    let addr = alloc_own(owner, from, wanted, order)?;
     if requested.handle() == from.handle() {
         return Ok(addr);
     }

@@ -8,7 +8,7 @@ pub use crate::runtime::registry::NO_POOL;
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::*;
-use crate::error::{Error, Result, failure};
+use crate::error::{Result, fail, failure};
 use crate::sys::memory::buf::Addr;
 use crate::sys::memory::heap::{self, CachedBlock, FreeOutcome, Label};
 use crate::sys::os::process;
@@ -98,12 +98,12 @@ pub fn housekeeping() {
     heap::housekeeping(NO_POOL);
 }
 
-/// Returns the error for a block that could not be freed; `None` if the allocator freed the block
+/// Fails if a block of the allocator could not be freed. Succeeds if the allocator freed the block
 /// or does not own it.
 #[cold]
-pub fn refusal(freed: FreeOutcome, addr: Addr, owner: &str) -> Option<Error> {
+pub fn check_freed(freed: FreeOutcome, addr: Addr, owner: &str) -> Result<()> {
     let text = match freed {
-        FreeOutcome::Done | FreeOutcome::Foreign => return None,
+        FreeOutcome::Done | FreeOutcome::Foreign => return Ok(()),
         FreeOutcome::Inside => {
             format!("{addr:?} is no live allocation of {owner} (not its first byte?)")
         }
@@ -124,7 +124,7 @@ pub fn refusal(freed: FreeOutcome, addr: Addr, owner: &str) -> Option<Error> {
             )
         }
     };
-    Some(Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text))
+    fail!(DTL_ERROR_INVALID_ARGUMENT, "{text}")
 }
 
 /// Applies the settings: maximum number of unused bytes to cache, and use of huge pages.

@@ -4,61 +4,38 @@
 //! followed by the ticket of the backend. The backend implements the transfer of memory between
 //! processes.
 
-use super::{Allocation, LEDGER, check, device_only, find, host_alloc, registered};
+use super::{Allocation, LEDGER, admit, check, device_only, find, registered};
 use crate::abi::devices::device::{DTL_MEM_HANDLE_ROOM, dtl_mem_handle_t};
 use crate::abi::status::DTL_ERROR_LIMIT;
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{Exports, Extent, Ticket};
 use crate::runtime::device;
 use crate::runtime::registry::{self, Backend};
-use crate::sys::{
-    handles::epoch::Guard,
-    memory::buf::{Addr, fnv1a},
-    os::process,
-};
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::{Addr, fnv1a};
+use crate::sys::os::process;
 
 const WORDS: usize = 16;
 const TICKET_WORDS: usize = DTL_MEM_HANDLE_ROOM as usize / 8;
-const HEAD_WORDS: usize = WORDS - TICKET_WORDS;
 /// Bytes of the backend's name in the handle, for error texts.
 const NAME: usize = 16;
 /// Magic number "DTLM"; VERSION is the version of the format that follows.
 const MAGIC: u64 = 0x4D4C_5444;
 const VERSION: u64 = 1;
 
-/// Header of a memory handle: the words before the backend's ticket, in this order.
-struct Head {
-    /// Magic number in the lower half, version in the upper half.
-    format: u64,
-    /// Checksum of all other words.
-    sum: u64,
-    node: u64,
-    kind: u64,
-    size: u64,
-    /// Base-2 logarithm of the alignment in the lowest byte; hash of the complete backend name in
-    /// the other bytes.
-    align_and_name: u64,
-    name: [u64; 2],
-}
-
-impl Head {
-    fn words(&self) -> [u64; HEAD_WORDS] {
-        let [first, second] = self.name;
-        [self.format, self.sum, self.node, self.kind, self.size, self.align_and_name, first, second]
-    }
-
-    fn of(
-        [format, sum, node, kind, size, align_and_name, first, second]: [u64; HEAD_WORDS],
-    ) -> Self {
-        Head { format, sum, node, kind, size, align_and_name, name: [first, second] }
-    }
-
-    /// Returns the first bytes of the backend's name.
-    fn name(&self) -> String {
-        let bytes: Vec<u8> = self.name.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
-    }
-}
+/// Words of a memory handle before the backend's ticket.
+///
+/// - format: magic number in the lower half, version in the upper half
+/// - checksum of all other words
+/// - node
+/// - memory kind
+/// - size in bytes
+/// - base-2 logarithm of the alignment in the lowest byte; hash of the complete backend name in
+///   the other bytes
+/// - first bytes of the backend's name, two words
+type Head = [u64; WORDS - TICKET_WORDS];
+/// Index of the checksum in a handle.
+const CHECKSUM: usize = 1;
 
 fn name_words(name: &str) -> [u64; 2] {
     let mut bytes = [0; NAME];
@@ -72,9 +49,11 @@ fn align_and_name(align: u64, name: &str) -> u64 {
     fnv1a(name.as_bytes()) & !0xFF | u64::from(align.trailing_zeros())
 }
 
-fn sum(head: &Head, ticket: &Ticket) -> u64 {
-    let head = Head { sum: 0, name: head.name, ..*head }.words();
-    let bytes: Vec<u8> = head.iter().chain(ticket).flat_map(|word| word.to_ne_bytes()).collect();
+/// Returns the checksum of a handle, whose own checksum is not a part of the sum.
+fn sum(handle: &dtl_mem_handle_t) -> u64 {
+    let mut words = handle.opaque;
+    words[CHECKSUM] = 0;
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     fnv1a(&bytes)
 }
 
@@ -134,19 +113,21 @@ pub fn export(inside: &Guard, addr: Addr) -> Result<dtl_mem_handle_t> {
     let backend = registry::find(inside, allocation.backend)?;
     let extent = allocation.extent();
     let ticket = exports(backend)?.export(addr, extent)?;
-    let mut head = Head {
-        format: MAGIC | VERSION << 32,
-        sum: 0,
-        node: node()?,
-        kind: extent.kind,
-        size: extent.size,
-        align_and_name: align_and_name(extent.align, backend.name()),
-        name: name_words(backend.name()),
-    };
-    head.sum = sum(&head, &ticket);
-    let mut opaque = [0; WORDS];
-    opaque.iter_mut().zip(head.words().iter().chain(&ticket)).for_each(|(to, from)| *to = *from);
-    Ok(dtl_mem_handle_t { opaque })
+    let [first, second] = name_words(backend.name());
+    let head: Head = [
+        MAGIC | VERSION << 32,
+        0,
+        node()?,
+        extent.kind,
+        extent.size,
+        align_and_name(extent.align, backend.name()),
+        first,
+        second,
+    ];
+    let mut handle = dtl_mem_handle_t { opaque: [0; WORDS] };
+    handle.opaque.iter_mut().zip(head.iter().chain(&ticket)).for_each(|(to, from)| *to = *from);
+    handle.opaque[CHECKSUM] = sum(&handle);
+    Ok(handle)
 }
 
 /// Imports an allocation of another process. Returns its address in this process and its size in
@@ -155,25 +136,16 @@ pub fn import(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Addr, u64
     let exports = exports(backend)?;
     let (extent, ticket) = read(backend, handle)?;
     let device = device::get_or_first(backend)?;
-    backend.memory_use.begin(backend)?;
-    let made = map(backend, exports, &ticket, extent).and_then(|addr| {
+    let addr = admit(backend, extent.size, || {
+        let addr = map(backend, exports, &ticket, extent)?;
         let new = Allocation { imported: true, ..Allocation::new(backend, device, extent) };
         if enter_new(addr, new) {
             return Ok(addr);
         }
         exports.close(addr, extent)?;
         fail!(DTL_ERROR_ALREADY_EXISTS, "it is imported here already, at {addr:?}: use that")
-    });
-    match made {
-        Ok(addr) => {
-            backend.memory_use.grew(extent.size, host_alloc::serves(backend.handle()));
-            Ok((addr, extent.size))
-        }
-        Err(error) => {
-            backend.memory_use.give_up();
-            Err(error)
-        }
-    }
+    })?;
+    Ok((addr, extent.size))
 }
 
 fn map(backend: &Backend, exports: &dyn Exports, ticket: &Ticket, extent: Extent) -> Result<Addr> {
@@ -198,51 +170,49 @@ fn read(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Extent, Ticket)
     if handle.opaque == [0; WORDS] {
         return fail!(DTL_ERROR_INVALID_HANDLE, "handle is null: dtl_mem_export fills one in");
     }
-    let mut words = [0; HEAD_WORDS];
-    let mut ticket: Ticket = [0; TICKET_WORDS];
-    words.iter_mut().chain(&mut ticket).zip(&handle.opaque).for_each(|(to, from)| *to = *from);
-    let head = Head::of(words);
-    if head.format & u64::from(u32::MAX) != MAGIC {
+    let [format, checksum, its_node, kind, size, its_align_and_name, first, second, ticket @ ..] =
+        handle.opaque;
+    if format & u64::from(u32::MAX) != MAGIC {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "handle is none: dtl_mem_export did not write these bytes"
         );
     }
-    if head.format >> 32 != VERSION {
+    if format >> 32 != VERSION {
         return fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
             "handle has format {}, this library reads {VERSION}: use one version of the library on \
              all ranks",
-            head.format >> 32
+            format >> 32
         );
     }
-    if head.sum != sum(&head, &ticket) {
+    if checksum != sum(handle) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "handle is damaged: send and keep all its {} bytes (sizeof(dtl_mem_handle_t))",
             WORDS * 8
         );
     }
-    if head.name != name_words(backend.name())
-        || head.align_and_name & !0xFF != align_and_name(1, backend.name())
+    if [first, second] != name_words(backend.name())
+        || its_align_and_name & !0xFF != align_and_name(1, backend.name())
     {
+        let bytes = [first, second].map(u64::to_ne_bytes).concat();
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "handle is of memory of backend \"{}\", not of {}: import it with that one",
-            head.name(),
+            String::from_utf8_lossy(&bytes).trim_end_matches('\0'),
             backend.name()
         );
     }
-    if head.node != node()? {
+    if its_node != node()? {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "handle comes from another node (or from before this one booted): import it on its own \
              node (dtl_comm_split_node), and send data between nodes"
         );
     }
-    let align = 1_u64.checked_shl((head.align_and_name & 0xFF) as u32).unwrap_or(u64::MAX);
-    let extent = Extent { kind: head.kind, size: head.size, align: check(head.size, align)? };
-    Ok((extent, ticket))
+    let align = 1_u64.checked_shl((its_align_and_name & 0xFF) as u32).unwrap_or(u64::MAX);
+    Ok((Extent { kind, size, align: check(size, align)? }, ticket))
 }
 
 /// Enters imported memory into the ledger. Returns false if the ledger already has an allocation at

@@ -23,6 +23,12 @@ impl Located<'_> {
         Located { place: CopySide { region, kind: DTL_MEMORY_HOST, device: 0 }, owner: None }
     }
 
+    /// Returns the `len` bytes at `offset`; fewer if the range ends before.
+    pub(super) fn part(&self, offset: u64, len: u64) -> Self {
+        let region = self.place.region.part(offset as usize, len as usize);
+        Located { place: CopySide { region, ..self.place }, owner: self.owner }
+    }
+
     /// Returns true if the host can read and write the range.
     pub fn host_accessible(&self) -> Result<bool> {
         let Some(owner) = self.owner else { return Ok(true) };

@@ -11,9 +11,10 @@ use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::from_c::blank;
+use crate::runtime::component::Extent;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::runtime::{device, invalid_handle, memory};
+use crate::runtime::{device, invalid_handle, log, memory};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::handles::handle_table::{self, HandleTable};
 use crate::sys::memory::buf::Addr;
@@ -30,7 +31,8 @@ const USUAL_KEEP: u64 = 256 << 20;
 /// Minimum alignment of blocks, in bytes.
 const LEAST_ALIGN: u64 = 64;
 
-static POOLS: HandleTable<MemPool> = HandleTable::new(TAG, 0);
+/// Pools of the program.
+pub static POOLS: HandleTable<MemPool> = HandleTable::new(TAG, 0);
 
 /// Lookup table for the fast paths: pools of plain memory, indexed by the low bits of their
 /// handles. The first pool with an index owns the entry. An entry contains a handle only while the
@@ -128,18 +130,12 @@ enum PoolBlocks {
     Kept(Mutex<FreeLists>),
 }
 
-#[derive(Default)]
 struct FreeLists {
     /// Unused blocks by size and alignment in bytes.
     free: BTreeMap<(u64, u64), Vec<Addr>>,
     kept_bytes: u64,
     most_bytes: u64,
-    /// Bytes that the pool has allocated from the backend.
-    reserved_bytes: u64,
-    live_bytes: u64,
-    peak_bytes: u64,
-    live_count: u64,
-    total_count: u64,
+    stats: dtl_mem_stats_t,
 }
 
 impl FreeLists {
@@ -151,9 +147,11 @@ impl FreeLists {
     }
 
     fn took(&mut self, size: u64) {
-        (self.live_bytes, self.live_count) = (self.live_bytes + size, self.live_count + 1);
-        (self.peak_bytes, self.total_count) =
-            (self.peak_bytes.max(self.live_bytes), self.total_count + 1);
+        let stats = &mut self.stats;
+        stats.live_bytes += size;
+        stats.live_count += 1;
+        stats.total_count += 1;
+        stats.peak_bytes = stats.peak_bytes.max(stats.live_bytes);
     }
 
     /// Removes the largest unused blocks until at most `most` bytes are cached. Returns the removed
@@ -187,7 +185,8 @@ impl MemPool {
             }
             None => {
                 let most_bytes = if keep == 0 { USUAL_KEEP } else { keep };
-                PoolBlocks::Kept(Mutex::new(FreeLists { most_bytes, ..FreeLists::default() }))
+                let (free, stats) = (BTreeMap::new(), blank());
+                PoolBlocks::Kept(Mutex::new(FreeLists { free, kept_bytes: 0, most_bytes, stats }))
             }
         };
         let hidden =
@@ -210,29 +209,16 @@ impl MemPool {
         };
         let (room, align) = (heap::rounded(size), align.max(self.least_align));
         let reused = kept.lock().reuse(room, align);
-        let addr = match reused {
-            Some(addr) => addr,
-            None => self.fetch(kept, room, align)?,
-        };
+        let addr = reused.map_or_else(|| self.fetch(kept, room, align), Ok)?;
         kept.lock().took(size);
         memory::enter(addr, Allocation { size, ..self.describe(room, align) });
         Ok(addr)
     }
 
     fn describe(&self, room: u64, align: u64) -> Allocation {
-        let (backend, pool) = (self.backend.handle(), self.id.load(Ordering::Relaxed));
-        Allocation {
-            backend,
-            device: self.device,
-            kind: self.kind,
-            size: 0,
-            room,
-            align,
-            pool,
-            imported: false,
-            hidden: self.hidden,
-            serial: 0,
-        }
+        let extent = Extent { kind: self.kind, size: room, align };
+        let block = Allocation::accessible(self.backend.handle(), self.device, extent);
+        Allocation { pool: self.id.load(Ordering::Relaxed), hidden: self.hidden, ..block }
     }
 
     /// Allocates a block from the backend. If the backend is out of memory, returns all unused
@@ -252,7 +238,7 @@ impl MemPool {
             }
             taken => taken,
         }?;
-        kept.lock().reserved_bytes += room;
+        kept.lock().stats.reserved_bytes += room;
         Ok(addr)
     }
 
@@ -264,18 +250,17 @@ impl MemPool {
         match &self.blocks {
             PoolBlocks::Plain { tag, .. } => match heap::free(addr, Label::new(0, *tag)) {
                 FreeOutcome::Done => Ok(()),
-                freed => match host_alloc::refusal(freed, addr, "this pool") {
-                    Some(error) => Err(error),
+                freed => {
+                    host_alloc::check_freed(freed, addr, "this pool")?;
                     // A block of this pool is not in the ledger, so the ledger provides the error.
-                    None => memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed))
-                        .map(drop),
-                },
+                    memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed)).map(drop)
+                }
             },
             PoolBlocks::Kept(kept) => {
                 let block = memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed))?;
                 let mut now = kept.lock();
-                (now.live_bytes, now.live_count) =
-                    (now.live_bytes - block.size, now.live_count - 1);
+                now.stats.live_bytes -= block.size;
+                now.stats.live_count -= 1;
                 now.kept_bytes += block.room;
                 now.free.entry((block.room, block.align)).or_default().push(addr);
                 let most = now.most_bytes;
@@ -303,7 +288,7 @@ impl MemPool {
             match device::on(&self.backend, self.device, || {
                 memory::give(&self.backend, &self.describe(room, align), addr)
             }) {
-                Ok(()) => kept.lock().reserved_bytes -= room,
+                Ok(()) => kept.lock().stats.reserved_bytes -= room,
                 Err(error) => outcome = Err(error),
             }
         }
@@ -312,28 +297,26 @@ impl MemPool {
 
     /// Returns the counters of the pool.
     pub fn stats(&self) -> dtl_mem_stats_t {
-        let mut out: dtl_mem_stats_t = blank();
         match &self.blocks {
             PoolBlocks::Plain { tag, before, .. } => {
                 let now = heap::stats(*tag);
-                (out.live_bytes, out.live_count) = (now.live_bytes, now.live_count);
-                (out.peak_bytes, out.total_count) = (now.peak_bytes, now.total_count - before);
-                out.reserved_bytes = now.live_bytes;
+                dtl_mem_stats_t {
+                    live_bytes: now.live_bytes,
+                    peak_bytes: now.peak_bytes,
+                    reserved_bytes: now.live_bytes,
+                    live_count: now.live_count,
+                    total_count: now.total_count - before,
+                    ..blank()
+                }
             }
-            PoolBlocks::Kept(kept) => {
-                let now = kept.lock();
-                (out.live_bytes, out.live_count) = (now.live_bytes, now.live_count);
-                (out.peak_bytes, out.total_count) = (now.peak_bytes, now.total_count);
-                out.reserved_bytes = now.reserved_bytes;
-            }
+            PoolBlocks::Kept(kept) => kept.lock().stats,
         }
-        out
     }
 
     fn live_count(&self) -> u64 {
         match &self.blocks {
             PoolBlocks::Plain { tag, .. } => heap::stats(*tag).live_count,
-            PoolBlocks::Kept(kept) => kept.lock().live_count,
+            PoolBlocks::Kept(kept) => kept.lock().stats.live_count,
         }
     }
 }
@@ -362,12 +345,11 @@ impl Drop for MemPool {
                         memory::give(&self.backend, &block, addr)
                     }));
                 }
-                if let Err(error) = outcome.and(self.shed(kept, 0)) {
-                    crate::runtime::log::warning!(
-                        "a pool of backend {} ends: {error}",
-                        self.backend.name()
-                    );
-                }
+                let outcome = outcome.and(self.shed(kept, 0));
+                log::failure(
+                    format_args!("a pool of backend {} ends", self.backend.name()),
+                    outcome,
+                );
             }
         }
     }
@@ -437,11 +419,6 @@ pub fn insert(pool: MemPool) -> Result<u64> {
     Ok(id)
 }
 
-/// Returns true if the handle `id` names a live pool.
-pub fn is_live(id: u64) -> bool {
-    POOLS.is_live(id)
-}
-
 /// Returns the pool of the handle `id`, borrowed for the duration of a call.
 pub fn find(inside: &Guard, id: u64) -> Result<&MemPool> {
     POOLS.get(inside, id).ok_or_else(|| invalid_handle("pool", TAG, id))
@@ -466,11 +443,7 @@ pub fn destroy(inside: &Guard, id: u64) -> Result<()> {
             "the pool has {live} live allocations: free them with dtl_pool_free first"
         );
     }
-    match remove(inside, id) {
-        Some(pool) => drop(pool),
-        None => return Err(invalid_handle("pool", TAG, id)),
-    }
-    Ok(())
+    remove(inside, id).map(drop).ok_or_else(|| invalid_handle("pool", TAG, id))
 }
 
 /// Destroys all pools at finalize. The ledger and the allocator free the live blocks of the pools.

@@ -44,6 +44,8 @@ pub use located::{Located, locate, locate_around};
 use super::component::{Extent, Memory};
 use super::device;
 use super::enums::schedule::check_memory_kind;
+use super::exec::stream::Stream;
+use super::log;
 use super::registry::{self, Backend};
 use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
@@ -92,9 +94,15 @@ impl Allocation {
 
     /// Creates the entry of memory that a backend has allocated in no pool.
     fn new(backend: &Backend, device: i32, extent: Extent) -> Self {
+        let hidden = device_only::is_hidden(backend, extent.kind);
+        Allocation { hidden, ..Allocation::accessible(backend.handle(), device, extent) }
+    }
+
+    /// Creates the entry of memory in no pool that the host can read and write.
+    fn accessible(backend: dtl_backend_t, device: i32, extent: Extent) -> Self {
         let Extent { kind, size, align } = extent;
         Allocation {
-            backend: backend.handle(),
+            backend,
             device,
             kind,
             size,
@@ -102,13 +110,18 @@ impl Allocation {
             align,
             pool: 0,
             imported: false,
-            hidden: device_only::is_hidden(backend, kind),
+            hidden: false,
             serial: 0,
         }
     }
 
     fn is_of_pool(&self) -> bool {
         !matches!(self.pool, 0 | OF_ARRAYS)
+    }
+
+    /// Returns what was requested from the backend.
+    fn occupied(&self) -> Extent {
+        Extent { size: self.room, ..self.extent() }
     }
 
     /// Returns the properties that are equal in every process.
@@ -140,19 +153,8 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
 
 /// Creates a ledger entry that describes a block of the host memory allocator.
 fn plain_allocation(found: heap::LiveBlock) -> Allocation {
-    let (size, kind) = (found.size, host_alloc::kind(found.kind));
-    Allocation {
-        backend: host_alloc::backend(),
-        device: 0,
-        kind,
-        size,
-        room: size,
-        align: 1,
-        pool: 0,
-        imported: false,
-        hidden: false,
-        serial: 0,
-    }
+    let extent = Extent { kind: host_alloc::kind(found.kind), size: found.size, align: 1 };
+    Allocation::accessible(host_alloc::backend(), 0, extent)
 }
 
 /// Finds the allocation in which a range begins, and the address of its first byte. Queries the
@@ -201,8 +203,14 @@ pub struct Request {
     pub align: u64,
 }
 
-/// Allocates memory from the backend `backend`, on the current device of the calling thread.
-pub fn alloc_own(owner: Owner, backend: &Backend, wanted: &Request) -> Result<Addr> {
+/// Allocates memory from the backend `backend`: on the device of the stream and in its order if
+/// `order`, a stream of the backend, is passed; else on the current device of the calling thread.
+pub fn alloc_own(
+    owner: Owner,
+    backend: &Backend,
+    wanted: &Request,
+    order: Option<&Stream>,
+) -> Result<Addr> {
     let Request { kind, size, align } = *wanted;
     let (memory, align) = (backend.memory()?, check(size, align)?);
     if let Some(code) = host_alloc::code(kind).filter(|_| host_alloc::serves(backend.handle())) {
@@ -210,36 +218,37 @@ pub fn alloc_own(owner: Owner, backend: &Backend, wanted: &Request) -> Result<Ad
     }
     check_memory_kind(kind)?;
     let extent = Extent { kind, size, align: alignment(backend, kind, size, wanted.align)? };
-    let device = device::get_or_first(backend)?;
-    admit(owner, backend, device, extent, || allocate(backend, memory, extent))
+    let device =
+        order.map_or_else(|| device::get_or_first(backend), |stream| Ok(stream.device()))?;
+    admit(backend, size, || {
+        let addr = match order {
+            Some(stream) => stream_ordered::take(backend, memory, stream, extent)?,
+            None => allocate(backend, memory, extent)?,
+        };
+        let new = Allocation::new(backend, device, extent);
+        enter(addr, Allocation { pool: owner.pool(), ..new });
+        Ok(addr)
+    })
 }
 
-/// Counts the allocation that `take` makes, and enters it into the ledger.
-fn admit(
-    owner: Owner,
-    backend: &Backend,
-    device: i32,
-    extent: Extent,
-    take: impl FnOnce() -> Result<Addr>,
-) -> Result<Addr> {
+/// Counts the allocation of `size` bytes that `make` makes and enters into the ledger.
+fn admit(backend: &Backend, size: u64, make: impl FnOnce() -> Result<Addr>) -> Result<Addr> {
     backend.memory_use.begin(backend)?;
-    let addr = take().inspect_err(|_| backend.memory_use.give_up())?;
-    let entry = Allocation { pool: owner.pool(), ..Allocation::new(backend, device, extent) };
-    backend.memory_use.grew(extent.size, host_alloc::serves(entry.backend));
-    enter(addr, entry);
+    let addr = make().inspect_err(|_| backend.memory_use.give_up())?;
+    backend.memory_use.grew(size, host_alloc::serves(backend.handle()));
     Ok(addr)
 }
 
 fn allocate(backend: &Backend, memory: &dyn Memory, extent: Extent) -> Result<Addr> {
-    sound(backend, memory, memory.alloc(extent.kind, extent.size, extent.align)?, extent)
+    sound(backend, memory, memory.alloc(extent)?, extent)
 }
 
 /// Checks that the memory from a backend meets the request; otherwise frees it and fails.
 fn sound(backend: &Backend, memory: &dyn Memory, addr: Addr, extent: Extent) -> Result<Addr> {
-    let Extent { kind, size, align } = extent;
+    let Extent { size, align, .. } = extent;
     if addr.is_null() || addr.get() as u64 % align != 0 {
         if !addr.is_null() {
-            memory.free(kind, addr, size, align)?;
+            memory.free(addr, extent)?;
         }
         return fail!(
             DTL_ERROR_NATIVE_BACKEND,
@@ -261,11 +270,7 @@ pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
         if freed == heap::FreeOutcome::Done {
             return Ok(());
         }
-        if let Some(error) =
-            host_alloc::refusal(freed, addr, &format!("backend {}", backend.name()))
-        {
-            return Err(error);
-        }
+        host_alloc::check_freed(freed, addr, &format!("backend {}", backend.name()))?;
     }
     let allocation = leave(addr, backend, owner.pool())?;
     // After a failure the allocation is entered again, so that the free can be repeated. It has no
@@ -311,23 +316,20 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
         }
         _ => drop(ledger),
     }
-    let text = match found {
-        Some(found) if found.backend != backend.handle() => {
+    let is_of_another = match &found {
+        Some(found) => found.backend != backend.handle(),
+        None => heap::find(addr).is_some(),
+    };
+    let text = match found.map(|found| found.pool) {
+        _ if is_of_another => {
             format!("{addr:?} belongs to another backend than {}", backend.name())
         }
-        Some(Allocation { pool: OF_ARRAYS, .. }) => {
+        Some(OF_ARRAYS) => {
             format!("{addr:?} is the memory of an array: it goes with that (dtl_array_destroy)")
         }
-        Some(Allocation { pool: 0, .. }) => format!(
-            "{addr:?} belongs to no pool: dtl_mem_free is \
-            for it"
-        ),
-        Some(_) => format!(
-            "{addr:?} belongs to another pool: dtl_pool_free with that one is for \
-            it"
-        ),
-        None if heap::find(addr).is_some() => {
-            format!("{addr:?} belongs to another backend than {}", backend.name())
+        Some(0) => format!("{addr:?} belongs to no pool: dtl_mem_free is for it"),
+        Some(_) => {
+            format!("{addr:?} belongs to another pool: dtl_pool_free with that one is for it")
         }
         None => registered::describe(addr).unwrap_or_else(|| {
             format!(
@@ -364,7 +366,7 @@ pub fn give(backend: &Backend, allocation: &Allocation, addr: Addr) -> Result<()
     let memory = backend.memory()?;
     match memory.exports().filter(|_| allocation.imported) {
         Some(exports) => exports.close(addr, allocation.extent()),
-        None => memory.free(allocation.kind, addr, allocation.room, allocation.align),
+        None => memory.free(addr, allocation.occupied()),
     }
 }
 
@@ -425,14 +427,9 @@ pub fn destroy_all() {
             backend.memory_use.shrank(allocation.size, host_alloc::serves(backend.handle()));
         }
         let addr = Addr::new(std::ptr::with_exposed_provenance_mut(base));
-        let freed = give(backend, &allocation, addr);
-        if let Err(error) = freed {
-            super::log::warning!(
-                "freeing {} left-over bytes of backend {}: {error}",
-                allocation.size,
-                backend.name()
-            );
-        }
+        let (bytes, name) = (allocation.size, backend.name());
+        let what = format_args!("freeing {bytes} left-over bytes of backend {name}");
+        log::failure(what, give(backend, &allocation, addr));
     }
     foreign_owner::forget_all();
     heap::destroy_all();

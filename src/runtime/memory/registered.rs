@@ -53,20 +53,21 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     let memory = backend.memory()?;
     let device = device::get_or_first(&backend)?;
     reserve(&backend, region, RegisteredBy::Registered)?;
-    let first = region.addr().get();
     let described = kind_info(&backend, DTL_MEMORY_PINNED).and_then(|_| {
         memory.register(region).unwrap_or_else(|| Err(backend.lacks("register_host")))
     });
-    if let Err(error) = described {
-        LIST.lock().remove(&first);
-        return Err(error);
-    }
-    let known = Allocation::of_others(&backend, device, DTL_MEMORY_PINNED, region.len() as u64);
-    let entry = external::enter(region.addr(), known);
-    if let Some(registered) = LIST.lock().get_mut(&first) {
-        registered.entry = Some(entry);
-    }
+    described.inspect_err(|_| drop(LIST.lock().remove(&region.addr().get())))?;
+    list(&backend, device, DTL_MEMORY_PINNED, region);
     Ok(())
+}
+
+/// Enters a reserved range into the list of external memory.
+fn list(backend: &Backend, device: i32, kind: dtl_enum_word_t, region: Region) {
+    let known = Allocation::of_others(backend, device, kind, region.len() as u64);
+    let entry = external::enter(region.addr(), known);
+    if let Some(reserved) = LIST.lock().get_mut(&region.addr().get()) {
+        reserved.entry = Some(entry);
+    }
 }
 
 /// Adopts memory of another allocator, which the backend can copy.
@@ -85,13 +86,7 @@ pub fn adopt(
         check_with_driver(&backend, device, kind, region)?;
     }
     reserve(&backend, region, RegisteredBy::Adopted)?;
-    let entry = external::enter(
-        region.addr(),
-        Allocation::of_others(&backend, device, kind, region.len() as u64),
-    );
-    if let Some(adopted) = LIST.lock().get_mut(&region.addr().get()) {
-        adopted.entry = Some(entry);
-    }
+    list(&backend, device, kind, region);
     Ok(())
 }
 
@@ -250,9 +245,8 @@ pub fn destroy_all() {
         if let Some(entry) = left.entry {
             external::leave(entry);
         }
-        if let Err(error) = forget(&left) {
-            log::warning!("unregistering {} bytes of host memory: {error}", left.region.len());
-        }
+        let bytes = left.region.len();
+        log::failure(format_args!("unregistering {bytes} bytes of host memory"), forget(&left));
     }
 }
 

@@ -1,71 +1,38 @@
 //! Stream-ordered memory: usable by work that is queued after the allocation, and freed after the
 //! work that was queued before the free.
 
-use super::handlers::{Order, by_handler};
-use super::{
-    Allocation, Owner, Request, admit, alignment, allocate, check, enter, find, foreign_owner,
-    host_alloc, leave, settle, sound,
-};
+use super::{Allocation, allocate, enter, find, foreign_owner, host_alloc, leave, settle, sound};
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
-use crate::abi::word::DTL_OPERATION_ALLOC;
 use crate::error::{Result, fail};
-use crate::runtime::component::Extent;
+use crate::runtime::component::{Extent, Memory};
 use crate::runtime::device;
-use crate::runtime::enums::describe;
-use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::exec::stream::Stream;
-use crate::runtime::library_ops::is_taken;
 use crate::runtime::registry::{self, Backend};
-use crate::runtime::trace::{self, Args};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::Addr;
 use crate::sys::memory::heap;
 use std::sync::Arc;
 
-/// Allocates memory: by the program's handler of the kind if there is one, else on the device of
-/// the stream.
-pub fn alloc(order: Order<'_>, wanted: &Request) -> Result<Addr> {
-    let Order { stream, .. } = order;
-    let backend: &Backend = stream.backend();
-    let Request { kind, size, .. } = *wanted;
-    trace::about(|| {
-        Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name()))
-    });
-    if is_taken(DTL_OPERATION_ALLOC) {
-        check(size, wanted.align)?;
-        if let Some(addr) = by_handler(Owner::Program, backend, wanted, Some(order))? {
-            return Ok(addr);
-        }
-    }
-    alloc_own(stream, wanted)
-}
-
-/// Allocates memory on the device of the stream: in stream order if the backend supports that, else
-/// synchronously.
-pub fn alloc_own(stream: &Stream, wanted: &Request) -> Result<Addr> {
-    let Request { kind, size, align } = *wanted;
-    let backend: &Backend = stream.backend();
-    let memory = backend.memory()?;
-    let align = check(size, align)?;
-    if let Some(code) = host_alloc::code(kind).filter(|_| host_alloc::serves(backend.handle())) {
-        return host_alloc::alloc(code, host_alloc::NO_POOL, size, align);
-    }
-    check_memory_kind(kind)?;
-    let align = alignment(backend, kind, size, wanted.align)?;
-    let extent = Extent { kind, size, align };
-    let queue = || memory.alloc_async(stream.token()?, kind, size, align);
-    admit(Owner::Program, backend, stream.device(), extent, || match queue() {
+/// Takes memory from a backend on the device of its stream: in stream order if the backend supports
+/// that, else synchronously.
+pub(super) fn take(
+    backend: &Backend,
+    memory: &dyn Memory,
+    stream: &Stream,
+    extent: Extent,
+) -> Result<Addr> {
+    match stream.token().and_then(|token| memory.alloc_async(token, extent)) {
         Some(taken) => {
             let addr = sound(backend, memory, taken?, extent)?;
             stream.note_work();
             Ok(addr)
         }
         None => device::on(backend, stream.device(), || allocate(backend, memory, extent)),
-    })
+    }
 }
 
-/// Frees memory of `dtl_mem_alloc` or `alloc` after the work queued so far. A null address is
-/// ignored.
+/// Frees memory of `dtl_mem_alloc` or `dtl_mem_alloc_async` after the work queued so far. A null
+/// address is ignored.
 pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
     if addr.is_null() {
         return Ok(());
@@ -78,9 +45,7 @@ pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
             let _ = heap::retag(addr, host_alloc::LEAVING, host_alloc::NO_POOL);
         });
     }
-    if let Some(error) = host_alloc::refusal(marked, addr, "the program") {
-        return Err(error);
-    }
+    host_alloc::check_freed(marked, addr, "the program")?;
     let Some((_, allocation)) = find(addr) else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -119,11 +84,10 @@ impl Leaving {
         let queue = || {
             let ours = Arc::ptr_eq(stream.backend(), &self.backend) && !self.allocation.imported;
             let (token, memory) = (stream.token().filter(|_| ours)?, self.backend.memory.as_ref()?);
-            let Allocation { kind, room, align, .. } = self.allocation;
             // Before the free is queued, because afterwards the address may belong to another
             // allocation.
             let requested = foreign_owner::take(self.addr);
-            let queued = memory.free_async(token, kind, self.addr, room, align);
+            let queued = memory.free_async(token, self.addr, self.allocation.occupied());
             if !matches!(queued, Some(Ok(()))) {
                 foreign_owner::put_back(self.addr, requested);
             }

@@ -25,11 +25,9 @@ use crate::abi::backend::plugin::*;
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_SUCCESS};
 use crate::error::{Error, Result, fail, failure};
-use crate::sys::{
-    handles::epoch,
-    os::dl::{self, Identity, Refusal, Trusted},
-    sync::lock::{Condvar, Mutex},
-};
+use crate::sys::handles::epoch;
+use crate::sys::os::dl::{self, Identity, Refusal, Trusted};
+use crate::sys::sync::lock::{Condvar, Mutex};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,6 +87,14 @@ struct LoaderState {
     loader: Option<ThreadId>,
     /// Registrations and ABI versions of the plugin that is being loaded.
     current: Option<Current>,
+}
+
+impl LoaderState {
+    /// Returns the registrations of the plugin that the calling thread is loading.
+    fn mine(&mut self) -> Option<&mut Current> {
+        let is_mine = self.loader == Some(std::thread::current().id());
+        self.current.as_mut().filter(|_| is_mine)
+    }
 }
 
 #[derive(Default)]
@@ -169,10 +175,7 @@ fn turn(call: &str) -> Result<LoadGuard> {
 fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend_t> {
     let name = || path.file_name().unwrap_or_default().to_string_lossy();
     let _span = trace::span("backend", "load a plugin", || Args::NONE.what(name()));
-    let trusted = match dl::check_file(path) {
-        Ok(trusted) => trusted,
-        Err(refusal) => return Err(refuse(path, origin, refusal)),
-    };
+    let trusted = dl::check_file(path).map_err(|refusal| refuse(path, origin, refusal))?;
     let state = STATE.lock();
     let known = state.records.iter().find(|known| known.identity == Some(trusted.identity));
     let plugin = known.and_then(|known| known.plugin.clone());
@@ -199,50 +202,37 @@ fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backen
     remember(trusted, origin, plugin, outcome)
 }
 
-/// Backends and handlers that a plugin has registered, and the error of a failed registration that
-/// its load function did not return.
-type Registered = (Vec<dtl_backend_t>, Vec<dtl_registration_t>, Option<Error>);
-
-/// Calls the plugin's load function; if that fails, undoes its registrations.
-fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
+/// Calls the plugin's load function and returns what it has registered; if that fails, undoes its
+/// registrations.
+fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Current> {
     let facts = plugin.facts().clone();
     STATE.lock().current = Some(Current { facts, ..Current::default() });
     step("its load");
     let outcome = plugin.load();
-    let Current { failure, environments, backends, handlers, .. } =
-        STATE.lock().current.take().unwrap_or_default();
-    let outcome = match (outcome, &failure) {
-        (Ok(()), Some(error)) if backends.is_empty() => Err(error.clone().within(
+    let current = STATE.lock().current.take().unwrap_or_default();
+    let outcome = match (outcome, &current.failure) {
+        (Ok(()), Some(error)) if current.backends.is_empty() => Err(error.clone().within(
             "its load returned success but registered no backend, because backend_register failed",
         )),
-        (Ok(()), None) if backends.is_empty() => {
+        (Ok(()), None) if current.backends.is_empty() => {
             fail!(DTL_ERROR_INVALID_ARGUMENT, "its load registered no backend")
         }
         (other, _) => other,
     };
-    match outcome {
-        Ok(()) => {
-            Ok((backends.into_iter().map(|(backend, _)| backend).collect(), handlers, failure))
+    let Err(error) = outcome else { return Ok(current) };
+    handlers::end(&epoch::enter(), &current.handlers);
+    // Only a thread that found an environment just now can have required it; the environment then
+    // stays registered.
+    current.environments.iter().for_each(|name| drop(environment::unregister(name)));
+    let inside = epoch::enter();
+    for (backend, replaced) in current.backends.into_iter().rev() {
+        // Only a thread that found the backend just now can use it; the backend then stays.
+        if let Err(error) = registry::remove(&inside, backend, 0) {
+            log::warning!("a plugin's load failed, and a backend of it stays: {}", error.text());
         }
-        Err(error) => {
-            handlers::end(&epoch::enter(), &handlers);
-            // Only a thread that found an environment just now can have required it; the
-            // environment then stays registered.
-            environments.iter().for_each(|name| drop(environment::unregister(name)));
-            let inside = epoch::enter();
-            for (backend, replaced) in backends.into_iter().rev() {
-                // Only a thread that found the backend just now can use it; the backend then stays.
-                if let Err(error) = registry::remove(&inside, backend, 0) {
-                    log::warning!(
-                        "a plugin's load failed, and a backend of it stays: {}",
-                        error.text()
-                    );
-                }
-                replaced.into_iter().for_each(|replaced| registry::put_back(&inside, replaced));
-            }
-            Err(error)
-        }
+        replaced.into_iter().for_each(|replaced| registry::put_back(&inside, replaced));
     }
+    Err(error)
 }
 
 /// Adds a backend of the plugin that this thread is loading (`backend_register` of the host table).
@@ -266,10 +256,7 @@ pub fn register(
 /// Records the first failed registration (`backend_register` of the host table), in case the
 /// plugin's load function does not return its status.
 pub fn note_failure(error: &Error) {
-    let me = std::thread::current().id();
-    let mut state = STATE.lock();
-    let mine = state.loader == Some(me);
-    if let Some(current) = state.current.as_mut().filter(|_| mine) {
+    if let Some(current) = STATE.lock().mine() {
         current.failure.get_or_insert_with(|| error.clone());
     }
 }
@@ -288,15 +275,12 @@ pub fn register_environment(description: environment::Description) -> Result<()>
 
 /// Returns true if this thread is inside a plugin's load function.
 pub fn is_loading_here() -> bool {
-    let state = STATE.lock();
-    state.current.is_some() && state.loader == Some(std::thread::current().id())
+    STATE.lock().mine().is_some()
 }
 
 /// Returns the description of the plugin that this thread is loading.
 fn loading(call: &str) -> Result<PluginDescription> {
-    let state = STATE.lock();
-    let mine = state.loader == Some(std::thread::current().id());
-    state.current.as_ref().filter(|_| mine).map(|current| current.facts.clone()).ok_or_else(|| {
+    STATE.lock().mine().map(|current| current.facts.clone()).ok_or_else(|| {
         failure!(
             DTL_ERROR_INVALID_STATE,
             "dtl_host_api_t.{call} outside of a plugin's load (or in another thread): register \
@@ -346,13 +330,14 @@ fn remember(
     trusted: Trusted,
     origin: &'static str,
     plugin: Option<Arc<dyn Plugin>>,
-    outcome: Result<Registered>,
+    outcome: Result<Current>,
 ) -> Result<dtl_backend_t> {
     let Trusted { path, identity } = trusted;
-    let ((backends, handlers, dropped), failure) = match outcome {
-        Ok(registered) => (registered, None),
-        Err(error) => (Registered::default(), Some(error)),
+    let (Current { failure: dropped, backends, handlers, .. }, failure) = match outcome {
+        Ok(current) => (current, None),
+        Err(error) => (Current::default(), Some(error)),
     };
+    let backends: Vec<_> = backends.into_iter().map(|(backend, _)| backend).collect();
     let shown = failure.clone().map(|error| error.within(&format!("plugin {}", path.display())));
     let first = backends.first().copied();
     let dropped = dropped
@@ -493,10 +478,8 @@ pub fn settle() {
     let mut state = STATE.lock();
     state.records.retain(|record| record.plugin.is_some());
     for record in &mut state.records {
-        record.backends.clear();
-        record.names.clear();
-        record.handlers.clear();
-        (record.failure, record.dropped) = (None, None);
+        let PluginRecord { path, identity, origin, plugin, .. } = std::mem::take(record);
+        *record = PluginRecord { path, identity, origin, plugin, ..PluginRecord::default() };
     }
     drop(state);
     search_again();

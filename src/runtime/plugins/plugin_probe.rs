@@ -6,7 +6,7 @@
 
 use super::Step;
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::{explain, settings};
 use crate::sys::os::{
     dl,
@@ -33,17 +33,15 @@ pub fn pass(file: &Path, step: Step) -> Result<()> {
     // Otherwise its trace would overwrite this process' trace.
     command.env_remove("DTL_TRACE");
     let limit = Duration::from_nanos(limit_ns) + GRACE;
-    let ChildOutput { output, in_time } = match process::run(&mut command, Capture::Output, limit) {
-        Ok(answer) => answer,
-        Err(error) => {
-            return fail!(
-                DTL_ERROR_UNAVAILABLE,
-                "not loaded, since it cannot be probed: {}: {error}; mend that, or unset \
-                 DTL_PLUGIN_PROBE",
-                program.display()
-            );
-        }
-    };
+    let ran = process::run(&mut command, Capture::Output, limit);
+    let ChildOutput { output, in_time } = ran.map_err(|error| {
+        let program = program.display();
+        failure!(
+            DTL_ERROR_UNAVAILABLE,
+            "not loaded, since it cannot be probed: {program}: {error}; mend that, or unset \
+             DTL_PLUGIN_PROBE"
+        )
+    })?;
     if !in_time {
         return fail!(DTL_ERROR_UNAVAILABLE, "the probe: hung: no word from {}", program.display());
     }

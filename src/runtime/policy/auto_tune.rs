@@ -23,23 +23,11 @@ const MOST_TASKS: usize = 1024;
 /// counter and may then lose counts.
 const STRIPES: usize = 8;
 
-/// Timed run in flight, packed in one word: index of the entry of its task << 8 | index of its part
-/// of the tuning.
+/// Timed run in flight: index of the entry of its task, and index of its part of the tuning.
 #[derive(Clone, Copy)]
-pub struct Run(u64);
-
-impl Run {
-    fn new(place: usize, part: usize) -> Run {
-        Run((place << 8 | part) as u64)
-    }
-
-    fn place(self) -> usize {
-        (self.0 >> 8) as usize
-    }
-
-    fn part(self) -> usize {
-        (self.0 & 0xff) as usize
-    }
+pub struct Run {
+    place: u32,
+    part: u32,
 }
 
 struct TuningEntry {
@@ -158,8 +146,10 @@ impl Tuner {
     /// Reports the end of the timed run `run` on `resource`. `time_ns` is `None` if the run failed,
     /// so that its time does not count.
     pub(super) fn ended(&self, run: Run, resource: usize, time_ns: Option<u64>) {
-        let Some(entry) = self.entries.get(run.place()).and_then(OnceLock::get) else { return };
-        let turn = TuningRun { resource, part: run.part() };
+        let Some(entry) = self.entries.get(run.place as usize).and_then(OnceLock::get) else {
+            return;
+        };
+        let turn = TuningRun { resource, part: run.part as usize };
         if let Report::Last(best, least) = entry.trial.report(turn, time_ns) {
             self.tuning.fetch_sub(1, Ordering::Relaxed);
             log::info!(
@@ -184,7 +174,9 @@ impl Tuner {
 #[inline(never)]
 fn next_run(entry: &TuningEntry, place: usize, thread: usize) -> (usize, Option<Run>) {
     match entry.trial.take_run(thread) {
-        Some(TuningRun { resource, part }) => (resource, Some(Run::new(place, part))),
+        Some(TuningRun { resource, part }) => {
+            (resource, Some(Run { place: place as u32, part: part as u32 }))
+        }
         None => (entry.trial.leader() as usize, None),
     }
 }

@@ -12,10 +12,9 @@ use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT, DTL_SUCCESS, dtl
 use crate::error::{Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::exec::event::{Event, EventGate};
-use crate::sys::{
-    memory::buf::Addr,
-    sync::{lock::Mutex, wait::TscTimer},
-};
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::wait::TscTimer;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

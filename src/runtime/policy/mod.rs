@@ -34,13 +34,11 @@ use self::usage::Counts;
 use crate::abi::devices::policy::*;
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::invalid_handle;
-use crate::sys::{
-    handles::{
-        epoch::{self, CallbackGuard, Guard, Visit},
-        handle_table::{EpochRef, HandleTable},
-    },
-    sync::{AtomicUpdate, lock::Mutex, wait::TscTimer},
-};
+use crate::sys::handles::epoch::{self, CallbackGuard, Guard, Visit};
+use crate::sys::handles::handle_table::{EpochRef, HandleTable};
+use crate::sys::sync::AtomicUpdate;
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::wait::TscTimer;
 use resources::{Resource, info_names};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -55,7 +53,7 @@ pub use resources::{
 /// Type byte of policy handles.
 const TAG: u8 = 13;
 
-static POLICIES: HandleTable<Policy> = HandleTable::new(TAG, 0);
+pub(super) static POLICIES: HandleTable<Policy> = HandleTable::new(TAG, 0);
 
 /// Scheduling policy with its list of resources.
 pub struct Policy {
@@ -231,13 +229,7 @@ impl Policy {
         let adapter = if list.adapter.function.is_some() { list.adapter } else { self.adapter };
         let list = ResourceList { given: list.given, adapter };
         let (usable, own_streams) = self.kind.resources(inside, &list, self.needed_info)?;
-        let chooser = match self.rule.over(&usable) {
-            Ok(chooser) => chooser,
-            Err(error) => {
-                close_streams(&own_streams);
-                return Err(error);
-            }
-        };
+        let chooser = self.rule.over(&usable).inspect_err(|_| close_streams(&own_streams))?;
         if self.needed_info & DTL_INFO_TASK_TIME != 0 {
             let _ = TscTimer::start(); // calibrates the timer here, not in the first submit
         }
@@ -364,11 +356,6 @@ impl Drop for Policy {
             ops.destroy.into_iter().for_each(|destroy| destroy(own.ptr()));
         }
     }
-}
-
-/// Returns true if the handle `id` names a live policy.
-pub fn is_live(id: u64) -> bool {
-    POLICIES.is_live(id)
 }
 
 /// Returns a new reference to the policy `id`. Fails if the handle is invalid.

@@ -6,11 +6,11 @@
 use super::streams;
 use crate::abi::devices::policy::*;
 use crate::abi::handle::{dtl_backend_t, dtl_stream_t};
-use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::abi::status::dtl_status_t;
 use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
-use crate::runtime::exec::handles;
 use crate::runtime::exec::stream::Stream;
+use crate::runtime::exec::{failed, handles, outcome};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_char;
@@ -289,17 +289,13 @@ impl CustomKind {
 
 /// Calls a slot of the program's table. The error text names the slot.
 pub(super) fn slot(call: impl FnOnce() -> dtl_status_t, name: &str) -> Result<()> {
-    let before = Mark::now();
-    match call() {
-        DTL_SUCCESS => Ok(()),
-        status => Err(slot_failed(status, name, before)),
-    }
+    outcome(call, || format!("{name} of the program's table"))
 }
 
 /// Creates the error for the failed slot `name`, which was called after the mark `before`.
 #[cold]
 pub(super) fn slot_failed(status: dtl_status_t, name: &str, before: Mark) -> Error {
-    before.explain(Error::of_status(&format!("{name} of the program's table returned"), status))
+    before.explain(failed(status, &format!("{name} of the program's table")))
 }
 
 /// Fails with DTL_ERROR_LIMIT if `count` exceeds the maximum number of resources.

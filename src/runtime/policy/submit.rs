@@ -17,11 +17,9 @@ use crate::runtime::exec::event::Event;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::trace::{self, Args};
-use crate::sys::{
-    handles::epoch,
-    memory::buf::Addr,
-    sync::wait::{Backoff, Deadline, TscTimer},
-};
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::wait::{Backoff, Deadline, TscTimer};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -232,10 +230,7 @@ impl Policy {
             return self.no_resource(picked);
         };
         let give_up = |error| self.given_up(ready, picked, error);
-        let start = match picked.started {
-            None => None,
-            Some(_) => Some(events.recorded(stream).map_err(give_up)?),
-        };
+        let start = picked.started.map(|_| events.recorded(stream)).transpose().map_err(give_up)?;
         let (given, mut left, before) = (given.plain(), NOTHING_LEFT, Mark::now());
         let status = (task.function)(&raw const given, task.arg.ptr(), &raw mut left);
         if status != DTL_SUCCESS {

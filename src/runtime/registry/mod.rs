@@ -143,18 +143,12 @@ impl Backend {
         self.ready_slow()
     }
 
+    /// Starts the environments that the backend requires, until finalize.
     #[cold]
     fn ready_slow(&self) -> Result<()> {
-        match self.query_available()? {
-            Ok(()) => self.start_needs(),
-            Err(why) => {
-                fail!(DTL_ERROR_UNAVAILABLE, "backend {} cannot run here: {why}", self.name())
-            }
+        if let Err(why) = self.query_available()? {
+            return fail!(DTL_ERROR_UNAVAILABLE, "backend {} cannot run here: {why}", self.name());
         }
-    }
-
-    /// Starts the environments that the backend requires, until finalize.
-    fn start_needs(&self) -> Result<()> {
         let mut held = environment::EnvironmentRefs::default();
         let started = self.needs.iter().try_for_each(|need| held.add(need));
         started
@@ -254,7 +248,7 @@ fn events() -> &'static Events {
     EVENTS.get().copied().unwrap_or(&NONE)
 }
 
-static TABLE: HandleTable<Backend> = HandleTable::new(TAG, 0);
+pub(super) static TABLE: HandleTable<Backend> = HandleTable::new(TAG, 0);
 
 // Lock order: NAMED before DEFAULT.
 
@@ -329,7 +323,8 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()
     }
     let backend = pin(inside, handle)?;
     let usage = &backend.memory_use;
-    let (allocations, ranges) = (usage.live_count(), usage.range_count());
+    let [allocations, ranges] =
+        [&usage.live_count, &usage.range_count].map(|count| count.load(Ordering::Acquire));
     let handler = (events().handler_of)(inside, &backend).map_or(String::new(), |name| {
         format!("handler \"{name}\" of a dispatcher has it: dtl_dispatch_unregister; ")
     });
@@ -390,11 +385,6 @@ pub fn find(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
 /// Returns a reference-counted pointer to the backend of a (non-null) handle.
 pub fn pin(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
     TABLE.pin(inside, handle.id).ok_or_else(|| stale(handle))
-}
-
-/// Returns true if a handle names a live backend.
-pub fn is_live(id: u64) -> bool {
-    TABLE.is_live(id)
 }
 
 #[cold]

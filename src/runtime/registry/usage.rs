@@ -19,17 +19,12 @@ pub struct Usage {
     pub(crate) live_count: AtomicU64,
     pub(crate) total_count: AtomicU64,
     /// Number of adopted or registered ranges of the program's memory, each with a `RangeUser`.
-    range_count: AtomicU64,
+    pub(super) range_count: AtomicU64,
     /// Set while the backend is being unregistered.
     closing: AtomicBool,
 }
 
 impl Usage {
-    /// Returns the number of live allocations.
-    pub fn live_count(&self) -> u64 {
-        self.live_count.load(Ordering::Acquire)
-    }
-
     /// Counts an allocation before it is made; fails while the backend is being unregistered. This
     /// increments `live_count` before it reads `closing`, and [`Usage::close`] sets `closing`
     /// before it reads the counts: whichever runs second sees the other's write.
@@ -52,11 +47,6 @@ impl Usage {
     /// Reverts [`Usage::begin`] after an allocation has failed.
     pub(crate) fn give_up(&self) {
         self.live_count.fetch_sub(1, Ordering::Release);
-    }
-
-    /// Returns the number of adopted and registered ranges.
-    pub fn range_count(&self) -> u64 {
-        self.range_count.load(Ordering::Acquire)
     }
 
     /// Rejects further allocations and ranges; returns false, without effect, if any exist.

@@ -107,13 +107,12 @@ pub fn rank(dims: &[i32], is_periodic: impl Fn(usize) -> bool, coords: &[i32]) -
 /// Returns the coordinates of a rank, one for each dimension, first to last.
 pub fn coords(dims: &[i32], rank: i32) -> Result<Vec<i32>> {
     check_rank(dims, rank)?;
+    let mut coords = dims.to_vec();
     let mut rest = rank;
-    let mut coords: Vec<i32> = Vec::with_capacity(dims.len());
-    for &extent in dims.iter().rev() {
-        coords.push(rest % extent);
+    for (coord, extent) in coords.iter_mut().zip(dims).rev() {
+        *coord = rest % extent;
         rest /= extent;
     }
-    coords.reverse();
     Ok(coords)
 }
 

@@ -8,7 +8,7 @@
 pub mod cart;
 pub mod node;
 use super::comm::Comm;
-use super::launch;
+use super::launch::{self, Launch};
 use crate::abi::comm::topology::*;
 use crate::error::{Result, fail};
 use crate::from_c::blank;
@@ -46,25 +46,21 @@ pub fn of_comm(comm: &Comm) -> Result<dtl_comm_topology_t> {
         out.local_size = count(nodes.iter().filter(|node| Some(*node) == own).count());
         return Ok(out);
     }
-    let Some(launch) = launch::from_environment()? else {
-        return not_known(comm, "no launcher's environment was found");
+    let why = match launch::from_environment()? {
+        None => "no launcher's environment was found".to_owned(),
+        Some(Launch { rank, size, launcher, .. }) if (rank, size) != (comm.rank(), comm.size()) => {
+            format!("{launcher} started this process as rank {rank} of {size}")
+        }
+        Some(Launch { local_size: 0, launcher, .. }) => {
+            format!("{launcher} does not say which ranks share a node")
+        }
+        Some(launch) => {
+            (out.node, out.nodes) = if launch.is_one_node() { (0, 1) } else { (-1, -1) };
+            (out.local_rank, out.local_size) = (launch.local_rank, launch.local_size);
+            return Ok(out);
+        }
     };
-    if (launch.rank, launch.size) != (comm.rank(), comm.size()) {
-        let (rank, size) = (launch.rank, launch.size);
-        return not_known(
-            comm,
-            &format!("{} started this process as rank {rank} of {size}", launch.launcher),
-        );
-    }
-    if launch.local_size == 0 {
-        return not_known(
-            comm,
-            &format!("{} does not say which ranks share a node", launch.launcher),
-        );
-    }
-    (out.node, out.nodes) = if launch.is_one_node() { (0, 1) } else { (-1, -1) };
-    (out.local_rank, out.local_size) = (launch.local_rank, launch.local_size);
-    Ok(out)
+    not_known(comm, &why)
 }
 
 /// Returns the node number of a rank.

@@ -110,25 +110,21 @@ impl Write for Cut {
     }
 }
 
-/// Kind of an event, in the terms of Chrome's trace format.
+/// Kind of an event. The number is the letter in Chrome's trace format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub(super) enum Phase {
-    Begin,
-    End,
-    OperationBegin,
-    OperationEnd,
+    Begin = b'B',
+    End = b'E',
+    OperationBegin = b'b',
+    OperationEnd = b'e',
 }
 
 impl Phase {
-    const ALL: [(Phase, char); 4] = [
-        (Phase::Begin, 'B'),
-        (Phase::End, 'E'),
-        (Phase::OperationBegin, 'b'),
-        (Phase::OperationEnd, 'e'),
-    ];
+    const ALL: [Phase; 4] = [Phase::Begin, Phase::End, Phase::OperationBegin, Phase::OperationEnd];
 
     pub(super) fn letter(self) -> char {
-        Phase::ALL.iter().find(|(phase, _)| *phase == self).map_or('?', |(_, letter)| *letter)
+        self as u8 as char
     }
 }
 
@@ -154,34 +150,21 @@ fn apart(pair: u64) -> (i32, i32) {
 
 impl TraceEvent {
     pub(super) fn to_record(self) -> Record {
-        let Args { has, bytes, peer, tag, comm, dtype, op, what } = self.args;
-        let head =
-            self.phase as u64 | u64::from(self.category.0) << 8 | u64::from(self.name.0) << 32;
+        let TraceEvent { phase, category, name, id, time_ns, status, args } = self;
+        let Args { has, bytes, peer, tag, comm, dtype, op, what } = args;
+        let head = phase as u64 | u64::from(category.0) << 8 | u64::from(name.0) << 32;
         let mut text = [0; TEXT / 8];
         for (word, bytes) in text.iter_mut().zip(what.chunks_exact(8)) {
             *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         }
         let [a, b, c, d] = text;
-        let status = pair(self.status, has as i32);
-        [
-            self.time_ns,
-            head,
-            self.id,
-            bytes,
-            pair(peer, tag),
-            comm,
-            pair(dtype, op),
-            status,
-            a,
-            b,
-            c,
-            d,
-        ]
+        let (peers, types, status) = (pair(peer, tag), pair(dtype, op), pair(status, has as i32));
+        [time_ns, head, id, bytes, peers, comm, types, status, a, b, c, d]
     }
 
     pub(super) fn of_record(record: Record) -> Option<TraceEvent> {
         let [time_ns, head, id, bytes, peers, comm, types, status, text @ ..] = record;
-        let (phase, _) = *Phase::ALL.get((head & 0xFF) as usize)?;
+        let phase = *Phase::ALL.iter().find(|phase| **phase as u64 == head & 0xFF)?;
         let ((peer, tag), (dtype, op), (status, has)) = (apart(peers), apart(types), apart(status));
         let mut what = [0; TEXT];
         for (bytes, word) in what.chunks_exact_mut(8).zip(text) {

@@ -7,16 +7,12 @@
 
 use super::args::{Phase, TraceEvent};
 use super::text::{self, EventOrigin};
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::trace::spsc_queue;
 use crate::runtime::{launch, log, open_state};
-use crate::sys::{
-    os::process,
-    sync::{
-        lock::{Condvar, Mutex},
-        wait,
-    },
-};
+use crate::sys::os::process;
+use crate::sys::sync::lock::{Condvar, Mutex};
+use crate::sys::sync::wait;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -37,8 +33,8 @@ const BLOCK: usize = 1 << 18;
 
 /// Trace file that is being written.
 pub(super) struct Trace {
-    number: u64,
-    path: PathBuf,
+    pub(super) number: u64,
+    pub(super) path: PathBuf,
     rank: i32,
     has_failed: AtomicBool,
     state: Mutex<TraceFileState>,
@@ -54,18 +50,13 @@ pub(super) struct Journal {
     /// Number of the trace file.
     pub(super) trace: u64,
     events: spsc_queue::SpscQueue,
-    thread: i32,
-    has_ended: AtomicBool,
-}
-
-impl Journal {
-    /// Marks the journal's thread as ended.
-    pub(super) fn end(&self) {
-        self.has_ended.store(true, Ordering::Release);
-    }
+    origin: EventOrigin,
+    /// True once the journal's thread has ended.
+    pub(super) has_ended: AtomicBool,
 }
 
 /// Lock-protected state. The thread that holds the lock is the only reader of all journals.
+#[derive(Default)]
 struct TraceFileState {
     /// Open file; `None` if the file is complete or has failed, and later events are dropped.
     file: Option<File>,
@@ -121,7 +112,6 @@ impl Operations {
 impl Trace {
     /// Creates the file and the thread that writes it.
     pub(super) fn open(path: &str, life: u32) -> Result<Arc<Self>> {
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let launch = launch::from_environment().ok().flatten();
         let (rank, size) = launch.map_or((0, 1), |launch| (launch.rank, launch.size));
         let path = text::of_life(text::expand(path, (rank, size), process::own_pid())?, life);
@@ -134,31 +124,26 @@ impl Trace {
             );
         }
         let file = create(&path).map_err(|error| file_error("make", &path, &error))?;
+        // Created above; nobody has seen the file yet.
+        Trace::begin(&path, file, rank).inspect_err(|_| drop(std::fs::remove_file(&path)))
+    }
+
+    /// Writes the first lines of the new file and creates the thread that writes the rest.
+    fn begin(path: &Path, file: File, rank: i32) -> Result<Arc<Self>> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let mut text = text::beginning(rank);
         if text.try_reserve(BLOCK + BLOCK / 8).is_err() {
-            let _ = std::fs::remove_file(&path); // created above, and still empty
             return fail!(
                 DTL_ERROR_OUT_OF_MEMORY,
                 "no memory for the text of the trace {}",
                 path.display()
             );
         }
-        let mut state = TraceFileState {
-            file: Some(file),
-            text,
-            written: 0,
-            journals: Vec::new(),
-            operations: Operations::default(),
-            is_over: false,
-            failure: None,
-        };
-        if let Err(error) = state.write() {
-            let _ = std::fs::remove_file(&path); // created above, and still empty
-            return Err(file_error("write to", &path, &error));
-        }
+        let mut state = TraceFileState { file: Some(file), text, ..TraceFileState::default() };
+        state.write().map_err(|error| file_error("write to", path, &error))?;
         let trace = Arc::new(Trace {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-            path,
+            path: path.to_owned(),
             rank,
             has_failed: AtomicBool::new(false),
             state: Mutex::new(state),
@@ -167,26 +152,12 @@ impl Trace {
             writer: Mutex::new(None),
         });
         let its = Arc::clone(&trace);
-        match process::spawn("dtl-trace", move || its.work()) {
-            Ok(writer) => *trace.writer.lock() = Some(writer),
-            Err(error) => {
-                let _ = std::fs::remove_file(&trace.path); // created above
-                return fail!(
-                    DTL_ERROR_LIMIT,
-                    "no thread to write the trace {}: {error}",
-                    trace.path.display()
-                );
-            }
-        }
+        let writer = process::spawn("dtl-trace", move || its.work()).map_err(|error| {
+            let path = path.display();
+            failure!(DTL_ERROR_LIMIT, "no thread to write the trace {path}: {error}")
+        })?;
+        *trace.writer.lock() = Some(writer);
         Ok(trace)
-    }
-
-    pub(super) fn number(&self) -> u64 {
-        self.number
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Returns true if the file has failed and accepts no more events.
@@ -209,12 +180,11 @@ impl Trace {
         let journal = Arc::new(Journal {
             trace: self.number,
             events,
-            thread: process::thread_id(),
+            origin: self.origin(),
             has_ended: AtomicBool::new(false),
         });
         let mut state = self.state.lock();
-        let EventOrigin { rank, thread } = self.place(&journal);
-        text::name_thread(&mut state.text, rank, thread);
+        text::name_thread(&mut state.text, journal.origin);
         state.journals.push(JournalState {
             journal: Arc::clone(&journal),
             open: Vec::new(),
@@ -223,8 +193,9 @@ impl Trace {
         Some(journal)
     }
 
-    fn place(&self, journal: &Journal) -> EventOrigin {
-        EventOrigin { rank: self.rank, thread: journal.thread }
+    /// Returns the origin of the events of the calling thread.
+    fn origin(&self) -> EventOrigin {
+        EventOrigin { rank: self.rank, thread: process::thread_id() }
     }
 
     /// Appends an event of the calling thread to `journal`, the thread's own journal.
@@ -260,7 +231,7 @@ impl Trace {
     fn drain(&self, state: &mut TraceFileState) {
         let mut known = std::mem::take(&mut state.journals);
         for known in &mut known {
-            let place = self.place(&known.journal);
+            let place = known.journal.origin;
             known.has_ended = known.journal.has_ended.load(Ordering::Acquire);
             while let Some(event) = known.journal.events.take().and_then(TraceEvent::of_record) {
                 let now = match event.phase {
@@ -299,14 +270,13 @@ impl Trace {
         self.drain(&mut state);
         let now = wait::node_ns();
         for known in std::mem::take(&mut state.journals) {
-            let place = self.place(&known.journal);
             for begin in known.open.iter().rev() {
-                text::unfinished(&mut state.text, place, begin, now);
+                text::unfinished(&mut state.text, known.journal.origin, begin, now);
             }
         }
-        let place = EventOrigin { rank: self.rank, thread: process::thread_id() };
+        let origin = self.origin();
         for begin in std::mem::take(&mut state.operations).open.values() {
-            text::unfinished(&mut state.text, place, begin, now);
+            text::unfinished(&mut state.text, origin, begin, now);
         }
         text::end(&mut state.text, self.rank, now);
         self.write(&mut state);

@@ -101,7 +101,7 @@ pub fn start(path: &str) -> Result<()> {
 fn start_file(path: &str, life: u32) -> Result<()> {
     let mut sinks = SINKS.lock();
     if let Some(file) = &sinks.file {
-        let path = file.path().display();
+        let path = file.path.display();
         return match file.failure() {
             None => fail!(
                 DTL_ERROR_INVALID_STATE,

@@ -129,7 +129,7 @@ fn mark(text: &mut String, name: &str, rank: i32, now: u64) {
 }
 
 /// Appends the record that names a thread.
-pub(super) fn name_thread(text: &mut String, rank: i32, thread: i32) {
+pub(super) fn name_thread(text: &mut String, EventOrigin { rank, thread }: EventOrigin) {
     let name =
         std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
     let _ = write!(

@@ -70,7 +70,7 @@ impl Thread {
         self.seen = now;
         self.sinks = SINKS.lock().clone();
         let has_journal =
-            |journal: &Arc<file::Journal>, file: &Arc<file::Trace>| journal.trace == file.number();
+            |journal: &Arc<file::Journal>, file: &Arc<file::Trace>| journal.trace == file.number;
         match (&self.journal, &self.sinks.file) {
             (Some(journal), Some(file)) if has_journal(journal, file) => {}
             (_, file) => self.journal = file.as_ref().and_then(|file| file.join()),
@@ -110,7 +110,7 @@ impl Thread {
     ) -> Option<ToolEvent> {
         let event = TraceEvent { time_ns: wait::node_ns(), ..event };
         if let (Some(trace), Some(journal)) = (&self.sinks.file, &self.journal) {
-            if file == Some(trace.number()) {
+            if file == Some(trace.number) {
                 trace.put(journal, &event);
             }
         }
@@ -141,7 +141,7 @@ impl Thread {
     /// Returns the number of the file if it still accepts events. A file that has failed stays in
     /// the sinks until it is stopped, but receives no more events.
     fn file_number(&self) -> Option<u64> {
-        self.sinks.file.as_ref().filter(|file| !file.has_failed()).map(|file| file.number())
+        self.sinks.file.as_ref().filter(|file| !file.has_failed()).map(|file| file.number)
     }
 
     fn tool_number(&self) -> Option<u64> {
@@ -228,7 +228,7 @@ pub(super) fn operation(phase: Phase, id: u64, name: &'static str, args: Args) {
 impl Drop for Thread {
     fn drop(&mut self) {
         if let Some(journal) = &self.journal {
-            journal.end();
+            journal.has_ended.store(true, Ordering::Release);
         }
     }
 }

@@ -414,9 +414,7 @@ impl Mpi {
             self.check("MPI_Finalize", unsafe { (self.call.MPI_Finalize)() })
         });
         self.state.store(OVER, Ordering::Release);
-        if let Err(error) = outcome {
-            log::warning!("MPI was initialised by the library and could not be finalised: {error}");
-        }
+        log::failure("MPI was initialised by the library and could not be finalised", outcome);
     }
 }
 

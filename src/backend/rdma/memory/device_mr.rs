@@ -153,7 +153,7 @@ impl Cache {
         shadow: Option<&Arc<HostShadow>>,
     ) -> Option<Arc<Registered>> {
         match shadow {
-            Some(shadow) => Arc::clone(shadow.hold()).downcast().ok(),
+            Some(shadow) => Arc::clone(&shadow.hold).downcast().ok(),
             None => self.get(host),
         }
     }

@@ -54,8 +54,6 @@ impl Persistent {
 
 impl Drop for Persistent {
     fn drop(&mut self) {
-        if let Err(error) = self.group.part().end(self.op) {
-            crate::runtime::log::warning!("ending a persistent request: {error}");
-        }
+        crate::runtime::log::failure("ending a persistent request", self.group.part().end(self.op));
     }
 }

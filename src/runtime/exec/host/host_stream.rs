@@ -8,22 +8,17 @@
 //! The use of tasks by streams and executors is in `stream` and `executor`.
 
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::error::{Error, Result, fail};
-use crate::runtime::exec::fence::{Fence, WaitOutcome};
+use crate::error::{Error, Result, fail, failure};
+use crate::runtime::exec::fence::Fence;
 use crate::runtime::exec::kernel::Grid;
-use crate::runtime::exec::{outcome, reentrancy};
+use crate::runtime::exec::{host_callback, reentrancy};
 use crate::runtime::open_state;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::sys::{
-    handles::epoch,
-    memory::buf::Addr,
-    os::process::spawn,
-    sync::{
-        lock::{Condvar, Mutex},
-        wait::Deadline,
-    },
-};
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::process::spawn;
+use crate::sys::sync::lock::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -77,6 +72,7 @@ struct StreamShared {
     progress: Condvar,
 }
 
+#[derive(Default)]
 struct StreamState {
     tasks: VecDeque<StreamTask>,
     failure: Option<Error>,
@@ -91,15 +87,8 @@ struct StreamState {
 impl HostStream {
     /// Creates an empty queue. Its worker makes `device` current before its first task.
     pub fn new(backend: Arc<Backend>, device: i32) -> Self {
-        let state = StreamState {
-            tasks: VecDeque::with_capacity(CAPACITY),
-            failure: None,
-            worker: None,
-            worker_id: None,
-            parked: false,
-            closing: false,
-            wanted: u64::MAX,
-        };
+        let tasks = VecDeque::with_capacity(CAPACITY);
+        let state = StreamState { tasks, wanted: u64::MAX, ..StreamState::default() };
         HostStream {
             shared: Arc::new(StreamShared {
                 backend,
@@ -145,19 +134,16 @@ impl HostStream {
     fn start_worker(&self, state: &mut StreamState) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let id = self.id();
-        match spawn("dtl-stream", move || reentrancy::during(id, || shared.work_off())) {
-            Ok(worker) => {
-                state.worker_id = Some(worker.thread().id());
-                state.worker = Some(worker);
-                Ok(())
-            }
-            Err(error) => {
-                fail!(
-                    DTL_ERROR_LIMIT,
-                    "no thread for a stream ({error}); raise the limit on threads"
-                )
-            }
-        }
+        let worker = spawn("dtl-stream", move || reentrancy::during(id, || shared.work_off()));
+        let worker = worker.map_err(|error| {
+            failure!(
+                DTL_ERROR_LIMIT,
+                "no thread for a stream ({error}); raise the limit on threads"
+            )
+        })?;
+        state.worker_id = Some(worker.thread().id());
+        state.worker = Some(worker);
+        Ok(())
     }
 
     /// Returns true if all tasks queued so far have completed. May return false for a moment after
@@ -348,10 +334,9 @@ impl StreamShared {
 
 fn run_caught(work: StreamWork) -> Result<()> {
     let _aside = epoch::aside();
-    match catch_unwind(AssertUnwindSafe(|| run(work))) {
-        Ok(result) => result,
-        Err(_) => fail!(DTL_ERROR_INTERNAL, "a task of a stream panicked; please report this bug"),
-    }
+    catch_unwind(AssertUnwindSafe(|| run(work))).unwrap_or_else(|_| {
+        fail!(DTL_ERROR_INTERNAL, "a task of a stream panicked; please report this bug")
+    })
 }
 
 fn run(work: StreamWork) -> Result<()> {
@@ -363,14 +348,9 @@ fn run(work: StreamWork) -> Result<()> {
     };
     let _span = trace::span("stream", name, || Args::NONE);
     match work {
-        StreamWork::Call(Some(function), user) => {
-            outcome(|| function(user.ptr()), || "a stream's host callback".to_owned())
-        }
-        StreamWork::Call(None, _) => Ok(()),
+        StreamWork::Call(function, user) => host_callback(function, user),
         StreamWork::Launch(grid) => grid.run(),
-        StreamWork::Await(fence) => match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
-            WaitOutcome::Done | WaitOutcome::Canceled => fence.failure().map_or(Ok(()), Err),
-        },
+        StreamWork::Await(fence) => fence.join(),
         StreamWork::Run(work) => work(),
     }
 }

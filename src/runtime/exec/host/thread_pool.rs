@@ -10,19 +10,15 @@
 //! work stealing in `sys::compute::team`. docs/explanation/executor.md explains the design.
 
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::exec::fence::Fence;
 use crate::runtime::exec::outcome;
-use crate::sys::{
-    compute::team::{self, PLACES, Shares, Team},
-    handles::epoch,
-    memory::buf::Addr,
-    os::process::{self, spawn},
-    sync::{
-        lock::{Condvar, Mutex},
-        wait::now_ns,
-    },
-};
+use crate::sys::compute::team::{self, PLACES, Shares, Team};
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::process::{self, spawn};
+use crate::sys::sync::lock::{Condvar, Mutex};
+use crate::sys::sync::wait::now_ns;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -99,9 +95,7 @@ pub fn close_machine() {
 /// Discards the shared launch pool in a forked child, where its threads do not exist. A later
 /// launch creates a new pool.
 pub fn forget_machine() {
-    if let Some(pool) = MACHINE.lock().take() {
-        std::mem::forget(pool);
-    }
+    std::mem::forget(MACHINE.lock().take());
 }
 
 /// Pool of host threads that share loops with their callers and run spawned tasks.
@@ -254,20 +248,16 @@ impl ThreadPool {
             return fail!(DTL_ERROR_CANCELED, "the executor is being destroyed");
         }
         let (shared, member) = (Arc::clone(&self.shared), state.workers.len() + 1);
-        match spawn("dtl-pool", move || shared.work_off(member)) {
-            Ok(worker) => {
-                state.ids.push(worker.thread().id());
-                state.workers.push(worker);
-                self.shared.hired.store(state.workers.len(), Ordering::Relaxed);
-                Ok(())
-            }
-            Err(error) => {
-                fail!(
-                    DTL_ERROR_LIMIT,
-                    "no thread for an executor ({error}); raise the limit on threads"
-                )
-            }
-        }
+        let worker = spawn("dtl-pool", move || shared.work_off(member)).map_err(|error| {
+            failure!(
+                DTL_ERROR_LIMIT,
+                "no thread for an executor ({error}); raise the limit on threads"
+            )
+        })?;
+        state.ids.push(worker.thread().id());
+        state.workers.push(worker);
+        self.shared.hired.store(state.workers.len(), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Waits until all spawned tasks have ended. Reports and clears the first failure.

@@ -13,7 +13,7 @@ fn a_wait_ends_by_completion_time_or_cancellation() {
     assert_eq!(fence.wait(Deadline::NEVER, &AtomicBool::new(true)), Ok(WaitOutcome::Canceled));
     fence.complete(Some(Error::new(7, "seven")));
     assert_eq!(fence.wait(Deadline::NEVER, &no), Ok(WaitOutcome::Done));
-    assert_eq!(fence.failure().unwrap().status(), 7);
+    assert_eq!(fence.result().unwrap_err().status(), 7);
 }
 
 #[test]

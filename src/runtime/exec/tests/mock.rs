@@ -2,11 +2,11 @@
 //! run work synchronously and whose optional slots can be omitted.
 
 use crate::abi::devices::device::dtl_device_info_t;
-use crate::abi::devices::exec::dtl_range_fn_t;
-use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::{Error, Result};
-use crate::runtime::component::{BackendProbe, Device, Exec, ExecGroups, HostExec, Launch, Token};
+use crate::runtime::component::{
+    BackendProbe, Device, Exec, ExecGroups, HostExec, Launch, RangeCall, TaskCall, Token,
+};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
@@ -109,12 +109,7 @@ impl Exec for Arc<Mock> {
     fn stream_wait_event(&self, _stream: Token, _event: Token) -> Option<Result<()>> {
         self.optional("stream_wait_event", ())
     }
-    fn stream_host_callback(
-        &self,
-        _stream: Token,
-        task: dtl_task_fn_t,
-        user: Addr,
-    ) -> Option<Result<()>> {
+    fn stream_host_callback(&self, _stream: Token, (task, user): TaskCall) -> Option<Result<()>> {
         let called = self.optional("stream_host_callback", ())?;
         task.unwrap()(user.ptr());
         Some(called)
@@ -148,19 +143,13 @@ impl Exec for Arc<Mock> {
 }
 
 impl HostExec for Arc<Mock> {
-    fn execute(&self, task: dtl_task_fn_t, user: Addr) -> Result<()> {
+    fn execute(&self, (task, user): TaskCall) -> Result<()> {
         match task.unwrap()(user.ptr()) {
             DTL_SUCCESS => Ok(()),
             status => Err(Error::new(status, "execute")),
         }
     }
-    fn parallel_for(
-        &self,
-        range: (u64, u64),
-        grain: u64,
-        body: dtl_range_fn_t,
-        user: Addr,
-    ) -> Result<()> {
+    fn parallel_for(&self, range: (u64, u64), grain: u64, (body, user): RangeCall) -> Result<()> {
         let mut at = range.0;
         while at < range.1 {
             let end = range.1.min(at.saturating_add(grain));

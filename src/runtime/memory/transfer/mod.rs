@@ -11,7 +11,7 @@ pub mod strided;
 use super::{Located, locate};
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Error, Result, fail, failure};
-use crate::runtime::component::{CopySide, Transfer};
+use crate::runtime::component::{Rows, Transfer};
 use crate::runtime::library_ops;
 use crate::runtime::memory::handlers::{self, Axes};
 use crate::runtime::registry::Backend;
@@ -135,143 +135,86 @@ fn copy_between(dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
     let stage = Scratch::new(len.min(STAGE)).ok_or_else(|| no_stage(len.min(STAGE)))?;
     for offset in (0..len).step_by(STAGE) {
         let host = Located::host(stage.region().part(0, len - offset));
-        copy_located(&host, &part(src, offset))?;
-        copy_located(&part(dst, offset), &host)?;
+        copy_located(&host, &src.part(offset as u64, STAGE as u64))?;
+        copy_located(&dst.part(offset as u64, STAGE as u64), &host)?;
     }
     Ok(())
-}
-
-fn part<'g>(whole: &Located<'g>, offset: usize) -> Located<'g> {
-    Located {
-        place: CopySide { region: whole.place.region.part(offset, STAGE), ..whole.place },
-        owner: whole.owner,
-    }
 }
 
 fn no_stage(len: usize) -> Error {
     failure!(DTL_ERROR_OUT_OF_MEMORY, "no {len} bytes of host memory for a staged transfer")
 }
 
-/// Pitched 2-D range: rows of equal width, `pitch` bytes apart.
-#[derive(Clone, Copy)]
-pub struct Rows {
-    /// Range from the first byte of the first row to the last byte of the last row.
-    pub region: Region,
-    /// Distance between the starts of consecutive rows, in bytes.
-    pub pitch: u64,
-}
-
-/// Returns true if a row of `a` may share a byte with a row of `b`. Adjacent columns of one array
-/// do not; rows of different pitches within one area count as shared.
-fn rows_overlap(a: &Rows, b: &Rows, width: u64) -> bool {
-    if !a.region.overlaps(b.region) {
-        return false;
-    }
-    let apart = a.region.addr().get().abs_diff(b.region.addr().get()) as u64;
-    match apart.checked_rem(a.pitch) {
-        Some(beside) if a.pitch == b.pitch => beside < width || a.pitch - beside < width,
-        _ => true,
+impl Rows {
+    /// Returns true if a row of `dst` may share a byte with a row of `src`. Adjacent columns of one
+    /// array do not; rows of different pitches within one area count as shared.
+    fn overlap(&self, dst: Region, src: Region) -> bool {
+        if !dst.overlaps(src) {
+            return false;
+        }
+        let (pitch, src_pitch) = self.pitches;
+        let apart = dst.addr().get().abs_diff(src.addr().get()) as u64;
+        match apart.checked_rem(pitch) {
+            Some(beside) if pitch == src_pitch => {
+                beside < self.width || pitch - beside < self.width
+            }
+            _ => true,
+        }
     }
 }
 
-/// Copies `height` rows of `width` bytes.
-pub fn copy_2d(inside: &Guard, dst: Rows, src: Rows, width: u64, height: u64) -> Result<()> {
-    trace::about(|| Args::NONE.bytes(width.saturating_mul(height)));
-    if width == 0 || height == 0 {
+/// Copies rows. Each region begins with the first byte of the first row and ends with the last byte
+/// of the last row.
+pub fn copy_2d(inside: &Guard, dst: Region, src: Region, rows: Rows) -> Result<()> {
+    trace::about(|| Args::NONE.bytes(rows.width.saturating_mul(rows.height)));
+    if rows.width == 0 || rows.height == 0 {
         return Ok(());
     }
-    if rows_overlap(&dst, &src, width) {
+    if rows.overlap(dst, src) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "rows of source {:?} and destination {:?} overlap: copy through a third buffer",
-            src.region.addr(),
-            dst.region.addr()
+            src.addr(),
+            dst.addr()
         );
     }
-    let to = LocatedRows { all: locate(inside, "destination", dst.region)?, pitch: dst.pitch };
-    let from = LocatedRows { all: locate(inside, "source", src.region)?, pitch: src.pitch };
-    copy_rows(inside, &to, &from, width, height)
+    let (to, from) = (locate(inside, "destination", dst)?, locate(inside, "source", src)?);
+    copy_rows(inside, &to, &from, rows)
 }
 
-/// Rows together with the owner of their memory.
-struct LocatedRows<'g> {
-    all: Located<'g>,
-    pitch: u64,
-}
-
-/// Returns the `height` rows that begin `offset` bytes into a range.
-fn rows_of<'g>(
-    whole: &Located<'g>,
-    offset: u64,
-    pitch: u64,
-    width: u64,
-    height: u64,
-) -> LocatedRows<'g> {
-    LocatedRows { all: row_of(whole, offset, pitch * (height - 1) + width), pitch }
-}
-
-fn copy_rows(
-    inside: &Guard,
-    to: &LocatedRows<'_>,
-    from: &LocatedRows<'_>,
-    width: u64,
-    height: u64,
-) -> Result<()> {
-    if library_ops::is_taken(DTL_OPERATION_COPY) && route_rows(inside, to, from, width, height)? {
+fn copy_rows(inside: &Guard, dst: &Located<'_>, src: &Located<'_>, rows: Rows) -> Result<()> {
+    if library_ops::is_taken(DTL_OPERATION_COPY) && route_rows(inside, dst, src, rows)? {
         return Ok(());
     }
-    let (dst, src) = (&to.all, &from.all);
+    let Rows { pitches: (to_pitch, from_pitch), width, height } = rows;
     let owner = match (dst.owner, src.owner) {
         (Some(one), Some(other)) if std::ptr::eq(one, other) => Some(one),
         (Some(one), None) | (None, Some(one)) => Some(one),
         _ => None,
     };
     if let Some(transfer) = owner.map(transfer).transpose()?.flatten() {
-        if let Some(answer) =
-            transfer.copy_2d(dst.place, to.pitch, src.place, from.pitch, width, height)
-        {
+        if let Some(answer) = transfer.copy_2d(dst.place, src.place, rows) {
             return answer;
         }
     }
-    for row in 0..height {
-        carry_out(
-            inside,
-            &row_of(dst, row * to.pitch, width),
-            &row_of(src, row * from.pitch, width),
-        )?;
-    }
-    Ok(())
+    (0..height).try_for_each(|row| {
+        carry_out(inside, &dst.part(row * to_pitch, width), &src.part(row * from_pitch, width))
+    })
 }
 
 /// Copies rows by the program's handler, as a shape of two axes of bytes. Returns false if there is
 /// no handler.
 #[cold]
-fn route_rows(
-    inside: &Guard,
-    to: &LocatedRows<'_>,
-    from: &LocatedRows<'_>,
-    width: u64,
-    height: u64,
-) -> Result<bool> {
+fn route_rows(inside: &Guard, dst: &Located<'_>, src: &Located<'_>, rows: Rows) -> Result<bool> {
     let axes = Axes {
-        dst: to.all.place.region.addr(),
-        src: from.all.place.region.addr(),
-        shape: &[height, width],
-        dst_strides: &[to.pitch as i64, 1],
-        src_strides: &[from.pitch as i64, 1],
+        dst: dst.place.region.addr(),
+        src: src.place.region.addr(),
+        shape: &[rows.height, rows.width],
+        dst_strides: &[rows.pitches.0 as i64, 1],
+        src_strides: &[rows.pitches.1 as i64, 1],
         element_bytes: 1,
     };
-    handlers::copy(inside, &to.all, &from.all, Some(&axes))
-}
-
-fn row_of<'g>(whole: &Located<'g>, offset: u64, width: u64) -> Located<'g> {
-    Located {
-        place: CopySide {
-            region: whole.place.region.part(offset as usize, width as usize),
-            ..whole.place
-        },
-        owner: whole.owner,
-    }
+    handlers::copy(inside, dst, src, Some(&axes))
 }
 
 /// Sets every byte of `dst` to `value`.
@@ -295,7 +238,7 @@ pub fn fill(inside: &Guard, dst: Region, value: u8) -> Result<()> {
     stage.region().fill(value);
     for offset in (0..len).step_by(STAGE) {
         let host = Located::host(stage.region().part(0, len - offset));
-        copy_located(&part(&dst, offset), &host)?;
+        copy_located(&dst.part(offset as u64, STAGE as u64), &host)?;
     }
     Ok(())
 }

@@ -11,9 +11,10 @@
 //! Elements of the destination must not overlap each other or elements of the source; the functions
 //! check this.
 
-use super::{carry_out, row_of, rows_of};
+use super::{carry_out, copy_rows};
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Result, fail};
+use crate::runtime::component::Rows;
 use crate::runtime::library_ops;
 use crate::runtime::memory::handlers::{self, Axes};
 use crate::runtime::memory::{Located, locate_around};
@@ -31,29 +32,15 @@ struct Axis {
     src: i64,
 }
 
-/// Side of a strided copy: region from its lowest to its highest byte, and offset of the first
-/// element in the region, in bytes.
-struct StridedSide {
-    region: Region,
-    first: u64,
-}
-
-/// Strided copy: regions of both sides and the axes, outermost first.
-pub struct Strided {
-    dst: StridedSide,
-    src: StridedSide,
+/// Plan of a strided copy: its merged axes, outermost first, and the extent of each side.
+pub struct StridedPlan {
     axes: Vec<Axis>,
     /// Number of bytes that are contiguous on both sides.
     run: u64,
-}
-
-/// Plan of a strided copy: its merged axes, and the extent of each side.
-pub struct StridedPlan {
-    axes: Vec<Axis>,
-    run: u64,
-    /// Bytes below the start of the first element, and from there on, for each side.
-    dst: (u64, u64),
-    src: (u64, u64),
+    /// Bytes of the destination below the start of its first element, and from there on.
+    pub dst: (u64, u64),
+    /// Bytes of the source below the start of its first element, and from there on.
+    pub src: (u64, u64),
 }
 
 impl StridedPlan {
@@ -112,24 +99,79 @@ impl StridedPlan {
         Ok(Some(StridedPlan { axes: list, run, dst, src }))
     }
 
-    /// Returns the extent of the destination: the bytes before its first element, and the bytes
-    /// from there on.
-    pub fn dst(&self) -> (u64, u64) {
-        self.dst
+    /// Copies the elements of `axes` between two regions, each from the lowest to the highest byte
+    /// of its side. Fails if the two sides overlap.
+    pub fn copy(&self, inside: &Guard, axes: &Axes<'_>, dst: Region, src: Region) -> Result<()> {
+        if dst.overlaps(src) && self.meet(axes) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "source {:?} and destination {:?} of shape {:?} overlap, or have other strides \
+                 within one area: copy through a third buffer",
+                axes.src,
+                axes.dst,
+                axes.shape
+            );
+        }
+        let to = locate_around(inside, "destination", axes.dst, dst)?;
+        let from = locate_around(inside, "source", axes.src, src)?;
+        if library_ops::is_taken(DTL_OPERATION_COPY)
+            && handlers::copy(inside, &to, &from, Some(axes))?
+        {
+            return Ok(());
+        }
+        self.by_pieces(inside, &to, &from).map_err(|error| {
+            error.within(&format!(
+                "copy of shape {:?} from strides {:?} to {:?}",
+                axes.shape, axes.src_strides, axes.dst_strides
+            ))
+        })
     }
 
-    /// Returns the bytes below the start of the first element of the source, and from there on.
-    pub fn src(&self) -> (u64, u64) {
-        self.src
+    /// Returns true if an element of one side may share a byte with an element of the other, whose
+    /// area it overlaps. With equal strides, as for two planes of one grid, the result is exact;
+    /// otherwise overlapping areas count as shared.
+    fn meet(&self, axes: &Axes<'_>) -> bool {
+        let distance = axes.dst.get() as i128 - axes.src.get() as i128;
+        let is_same = self.axes.iter().all(|axis| axis.dst == axis.src);
+        !is_same || reaches(&self.axes, distance, i128::from(self.run))
     }
 
-    /// Creates the copy between two regions that begin at the lowest byte of each side.
-    pub fn over(self, dst: Region, src: Region) -> Strided {
-        let (dst, src) = (
-            StridedSide { region: dst, first: self.dst.0 },
-            StridedSide { region: src, first: self.src.0 },
-        );
-        Strided { dst, src, axes: self.axes, run: self.run }
+    fn by_pieces(&self, inside: &Guard, to: &Located<'_>, from: &Located<'_>) -> Result<()> {
+        let is_host = to.host_accessible()?
+            && from.host_accessible()?
+            && !library_ops::is_taken(DTL_OPERATION_COPY);
+        // A 2-D copy requires pitches that are not negative and not less than the width of a row.
+        let has_pitch = |stride: i64| u64::try_from(stride).is_ok_and(|pitch| pitch >= self.run);
+        let last = self
+            .axes
+            .last()
+            .copied()
+            .filter(|axis| !is_host && has_pitch(axis.dst) && has_pitch(axis.src));
+        let outer = self.axes.len() - usize::from(last.is_some());
+        let outer = self.axes.get(..outer).unwrap_or_default();
+        let mut at = [0_u64; MOST_AXES];
+        loop {
+            let dst = offset(self.dst.0, outer, &at, |axis| axis.dst);
+            let src = offset(self.src.0, outer, &at, |axis| axis.src);
+            match last {
+                Some(Axis { count, dst: to_pitch, src: from_pitch }) => {
+                    let pitches = (to_pitch as u64, from_pitch as u64);
+                    let rows = Rows { pitches, width: self.run, height: count };
+                    let span = |pitch: u64| pitch * (count - 1) + self.run;
+                    let (to, from) =
+                        (to.part(dst, span(pitches.0)), from.part(src, span(pitches.1)));
+                    copy_rows(inside, &to, &from, rows)?;
+                }
+                None if is_host => {
+                    let (to, from) = (to.part(dst, self.run), from.part(src, self.run));
+                    to.place.region.copy_from(from.place.region);
+                }
+                None => carry_out(inside, &to.part(dst, self.run), &from.part(src, self.run))?,
+            }
+            if !step(&mut at, outer) {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -185,86 +227,6 @@ fn merge(axes: &mut Vec<Axis>, element: u64) -> u64 {
         at -= 1;
     }
     run
-}
-
-impl Strided {
-    /// Copies the elements. Fails if the two sides overlap.
-    pub fn copy(&self, inside: &Guard, axes: &Axes<'_>) -> Result<()> {
-        if self.meet() {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "source {:?} and destination {:?} of shape {:?} overlap, or have other strides \
-                 within one area: copy through a third buffer",
-                axes.src,
-                axes.dst,
-                axes.shape
-            );
-        }
-        let to = locate_around(inside, "destination", axes.dst, self.dst.region)?;
-        let from = locate_around(inside, "source", axes.src, self.src.region)?;
-        if library_ops::is_taken(DTL_OPERATION_COPY)
-            && handlers::copy(inside, &to, &from, Some(axes))?
-        {
-            return Ok(());
-        }
-        self.by_pieces(inside, &to, &from).map_err(|error| {
-            error.within(&format!(
-                "copy of shape {:?} from strides {:?} to {:?}",
-                axes.shape, axes.src_strides, axes.dst_strides
-            ))
-        })
-    }
-
-    /// Returns true if an element of one side may share a byte with an element of the other. With
-    /// equal strides, as for two planes of one grid, the result is exact; otherwise overlapping
-    /// areas count as shared.
-    fn meet(&self) -> bool {
-        if !self.dst.region.overlaps(self.src.region) {
-            return false;
-        }
-        let first = |side: &StridedSide| side.region.addr().get() as i128 + i128::from(side.first);
-        let is_same = self.axes.iter().all(|axis| axis.dst == axis.src);
-        !is_same || reaches(&self.axes, first(&self.dst) - first(&self.src), i128::from(self.run))
-    }
-
-    fn by_pieces(&self, inside: &Guard, to: &Located<'_>, from: &Located<'_>) -> Result<()> {
-        let is_host = to.host_accessible()?
-            && from.host_accessible()?
-            && !library_ops::is_taken(DTL_OPERATION_COPY);
-        // A 2-D copy requires pitches that are not negative and not less than the width of a row.
-        let has_pitch = |stride: i64| u64::try_from(stride).is_ok_and(|pitch| pitch >= self.run);
-        let last = self
-            .axes
-            .last()
-            .copied()
-            .filter(|axis| !is_host && has_pitch(axis.dst) && has_pitch(axis.src));
-        let outer = self.axes.len() - usize::from(last.is_some());
-        let outer = self.axes.get(..outer).unwrap_or_default();
-        let mut at = [0_u64; MOST_AXES];
-        loop {
-            let dst = offset(self.dst.first, outer, &at, |axis| axis.dst);
-            let src = offset(self.src.first, outer, &at, |axis| axis.src);
-            match last {
-                Some(axis) => {
-                    let to = rows_of(to, dst, axis.dst as u64, self.run, axis.count);
-                    let from = rows_of(from, src, axis.src as u64, self.run, axis.count);
-                    super::copy_rows(inside, &to, &from, self.run, axis.count)?;
-                }
-                None if is_host => {
-                    let of = |side: &Located<'_>, at: u64| {
-                        side.place.region.part(at as usize, self.run as usize)
-                    };
-                    of(to, dst).copy_from(of(from, src));
-                }
-                None => {
-                    carry_out(inside, &row_of(to, dst, self.run), &row_of(from, src, self.run))?
-                }
-            }
-            if !step(&mut at, outer) {
-                return Ok(());
-            }
-        }
-    }
 }
 
 /// Returns true if `distance` differs by less than `run` bytes from a difference of two positions
