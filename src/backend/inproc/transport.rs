@@ -13,7 +13,8 @@
 
 use super::coll_mailbox::Mailboxes;
 use super::rank_state::{
-    InprocMessage, InprocOperation, RankSlot, RankState, canceled, failed, found, received, sent,
+    InprocMessage, InprocOperation, RankSlot, RankState, Receive, canceled, failed, found,
+    received, sent,
 };
 use super::shared_region::Parts;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -129,8 +130,9 @@ impl InprocTransport {
             return Small::NotTaken;
         }
         if let Some(posted) = state.matcher.take_posted(self.rank, word) {
-            if let Some(&InprocOperation::Receive { into, .. }) = state.operations.get(posted) {
-                target.finish_locked(&mut state, posted, received(into, data, self.rank, word));
+            if let Some(&InprocOperation::Receive(receive)) = state.operations.get(posted) {
+                let done = received(receive.into, data, self.rank, word);
+                target.finish_locked(&mut state, posted, done);
             }
             return Small::Delivered;
         }
@@ -159,9 +161,8 @@ impl InprocTransport {
             target.wake(&mut state);
             return Ok(());
         };
-        let receive = state.operations.get_mut(posted);
-        let into = match receive.map(|place| std::mem::replace(place, InprocOperation::Filling)) {
-            Some(InprocOperation::Receive { into, .. }) => into,
+        let into = match state.operations.get(posted) {
+            Some(InprocOperation::Receive(receive)) => receive.into,
             _ => Region::EMPTY,
         };
         drop(state);
@@ -216,7 +217,7 @@ impl InprocTransport {
         id: OpId,
         message: match_queues::UnexpectedMessage<InprocMessage>,
     ) -> Result<()> {
-        let Some(&InprocOperation::Receive { into, .. }) = state.operations.get(id) else {
+        let Some(&InprocOperation::Receive(Receive { into, .. })) = state.operations.get(id) else {
             return Ok(());
         };
         match message.what {
@@ -225,9 +226,6 @@ impl InprocTransport {
                 own.finish_locked(&mut state, id, done);
             }
             InprocMessage::Lent(bytes, send) => {
-                if let Some(operation) = state.operations.get_mut(id) {
-                    *operation = InprocOperation::Filling;
-                }
                 drop(state);
                 // Neither operation can be canceled now, because matching removed both from the
                 // queues that `cancel` searches. Both are unfinished, so both buffers are valid.
@@ -289,7 +287,7 @@ impl Transport for InprocTransport {
         // The receiver has left, or there was no memory for a copy, in which case the receiver
         // reads the sender's buffer, as for large messages. The operation is added first, because
         // the receiver of the message completes it, perhaps immediately.
-        let id = own.state.lock().operations.add(InprocOperation::Send { dest })?;
+        let id = own.state.lock().operations.add(InprocOperation::Send(dest))?;
         self.send_large(target, data, word, (id, mode))?;
         Ok(id)
     }
@@ -298,8 +296,8 @@ impl Transport for InprocTransport {
         let named = self.named(select)?;
         let own = self.own()?;
         let mut state = own.state.lock();
-        let id =
-            state.operations.add(InprocOperation::Receive { into: data, source: select.source })?;
+        let receive = Receive { into: data, source: select.source };
+        let id = state.operations.add(InprocOperation::Receive(receive))?;
         let Some(message) = state.matcher.take_unexpected(&select) else {
             match named {
                 // A rank marks itself as left before it searches this rank's posted receives under
@@ -331,57 +329,22 @@ impl Transport for InprocTransport {
         let Some(done) = state.matcher.peek(&select).map(found) else {
             return self.nothing_from(source);
         };
-        let message = state.operations.add(InprocOperation::Done(done))?;
-        if let Some(taken) = state.matcher.take_unexpected(&select) {
-            if let Some(place) = state.operations.get_mut(message) {
-                *place = InprocOperation::Taken(taken);
-            }
-        }
-        Ok(Some(Matched { message, done }))
+        let RankState { operations, matcher, .. } = &mut *state;
+        operations.take(matcher, &select, done).map(Some)
     }
 
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
         let own = self.own()?;
         let mut state = own.state.lock();
-        let taken = match state.operations.get_mut(message) {
-            Some(place @ InprocOperation::Taken(_)) => std::mem::replace(
-                place,
-                InprocOperation::Receive { into: data, source: DTL_ANY_SOURCE },
-            ),
-            Some(place @ &mut InprocOperation::Withdrawn(done)) => {
-                *place = InprocOperation::Done(done);
-                return Ok(message);
-            }
-            _ => {
-                return fail!(
-                    DTL_ERROR_INVALID_HANDLE,
-                    "message {:#x} was received or never taken",
-                    message.0
-                );
-            }
-        };
-        if let InprocOperation::Taken(taken) = taken {
+        let receive = Receive { into: data, source: DTL_ANY_SOURCE };
+        if let Some(taken) = state.operations.start_matched(message, receive)? {
             self.give(own, state, message, taken)?;
         }
         Ok(message)
     }
 
     fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
-        let mut test = || -> Result<bool> {
-            let operations = &mut self.own()?.state.lock().operations;
-            match operations.get(op) {
-                None => {
-                    fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", op.0)
-                }
-                Some(&InprocOperation::Done(done)) => {
-                    operations.remove(op);
-                    *completion = done;
-                    Ok(true)
-                }
-                Some(_) => Ok(false),
-            }
-        };
-        poll_of(test())
+        poll_of(self.own().and_then(|own| own.state.lock().operations.test(op, completion)))
     }
 
     /// Does nothing: the side that matches a message also completes it.
@@ -392,14 +355,14 @@ impl Transport for InprocTransport {
         let done = canceled(self.rank, 0);
         let mut state = own.state.lock();
         let dest = match state.operations.get(op) {
-            Some(&InprocOperation::Receive { source, .. }) => {
+            Some(&InprocOperation::Receive(Receive { source, .. })) => {
                 if state.matcher.cancel(source, &op) {
                     own.finish_locked(&mut state, op, done);
                 }
                 return Ok(());
             }
-            Some(&InprocOperation::Send { dest }) => dest,
-            Some(_) | None => return Ok(()),
+            Some(&InprocOperation::Send(dest)) => dest,
+            _ => return Ok(()),
         };
         drop(state);
         if self.fabric.side(dest)?.cancel_send(self.rank, op) {

@@ -22,12 +22,14 @@ use super::{RxFrame, Wire, recv_fast};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::match_queues::{Matcher, PostedReceive, UnexpectedMessage};
-use crate::backend::op_table::Operations;
+use crate::backend::op_table::{self, Operations};
 use crate::backend::peer_map::PeerMap;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Completion, OpId, Selector, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
+
+pub(super) use crate::backend::op_table::{done, fitting, index_of, rank_of};
 
 /// Number of frame receives that are kept posted.
 pub(super) const RECEIVES: usize = 8;
@@ -115,15 +117,7 @@ pub(super) enum Mover {
 }
 
 /// Operation in flight.
-pub(super) enum Operation {
-    Send(Send),
-    Receive(Receive),
-    /// A message that a matched probe removed from the queue; it is received later.
-    Taken(UnexpectedMessage<Arrival>),
-    /// A matched message that its sender has canceled since; the completion of its receive.
-    Withdrawn(Completion),
-    Done(Completion),
-}
+pub(super) type Operation = op_table::Operation<Send, Receive, Arrival>;
 
 #[derive(Clone, Copy)]
 pub(super) struct Send {
@@ -201,23 +195,6 @@ impl MessageBytes {
     }
 }
 
-pub(super) fn done(rank: usize, status: dtl_status_t, word: u64, size: u64) -> Completion {
-    Completion { source: rank_of(rank), status, match_bits: word, size }
-}
-
-/// Converts a rank to `i32`, the type that the component traits use.
-pub(super) fn rank_of(rank: usize) -> i32 {
-    i32::try_from(rank).unwrap_or(i32::MAX)
-}
-
-pub(super) fn index_of(rank: i32) -> usize {
-    usize::try_from(rank).unwrap_or(usize::MAX)
-}
-
-pub(super) fn fitting(size: u64, into: Region) -> dtl_status_t {
-    if size > into.len() as u64 { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
-}
-
 /// Outcome of an attempt to start an operation on the `Wire`.
 pub(super) enum SendOutcome {
     Yes,
@@ -274,32 +251,19 @@ impl Engine {
         }
     }
 
-    pub(super) fn finish(&mut self, id: OpId, done: Completion) {
-        if let Some(operation) = self.operations.get_mut(id) {
-            *operation = Operation::Done(done);
-        }
-    }
-
     /// Completes operation `id` with an error status; `peer` is the completion's source.
     pub(super) fn finish_failed(&mut self, id: OpId, peer: usize, status: dtl_status_t) {
-        self.finish(id, done(peer, status, 0, 0));
+        self.operations.finish(id, done(peer, status, 0, 0));
     }
 
-    /// Returns the completion of operation `id` and removes the operation; `None` if the operation
-    /// is still in progress.
+    /// If an operation is complete, stores its completion, removes the operation and returns true.
     #[inline]
-    pub(super) fn outcome(&mut self, id: OpId) -> Result<Option<Completion>> {
-        match self.operations.get(id) {
-            None => fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", id.0),
-            Some(&Operation::Done(done)) => {
-                self.operations.remove(id);
-                if done.status == DTL_ERROR_RANK_FAILURE {
-                    self.say_of(done.source);
-                }
-                Ok(Some(done))
-            }
-            Some(_) => Ok(None),
+    pub(super) fn test(&mut self, id: OpId, completion: &mut Completion) -> Result<bool> {
+        let is_over = self.operations.test(id, completion)?;
+        if is_over && completion.status == DTL_ERROR_RANK_FAILURE {
+            self.say_of(completion.source);
         }
+        Ok(is_over)
     }
 
     // ---- starting ----
@@ -467,14 +431,14 @@ impl Engine {
         if let Some(&Operation::Receive(Receive { into, .. })) = self.operations.get(id) {
             into.copy_from(data);
             let size = data.len() as u64;
-            self.finish(id, done(source, fitting(size, into), word, size));
+            self.operations.finish(id, done(source, fitting(size, into), word, size));
         }
     }
 
     fn deliver_own(&mut self, id: OpId, send: OpId) {
         if let Some(&Operation::Send(Send { word, data, .. })) = self.operations.get(send) {
             self.deliver(id, self.rank, word, data);
-            self.finish(send, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+            self.operations.finish(send, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
         }
     }
 
@@ -509,13 +473,13 @@ impl Engine {
             }
             Some(&Operation::Send(Send { dest, .. })) if dest == self.rank => {
                 let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
-                self.matcher.remove_unexpected(own, is).is_some() || self.cancel_probed(own, is)
+                self.operations.cancel_message(&mut self.matcher, own, is)
             }
             Some(&Operation::Send(send)) => self.cancel_send(id, &send),
             _ => false,
         };
         if withdrawn {
-            self.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
+            self.operations.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
             // Notifies the receiver soon. If this thread may not call the wire, a later call does
             // that.
             drop(self.progress());

@@ -295,15 +295,15 @@ impl Transport for P2pTransport {
 
     fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
         poll_of(self.with(|engine| {
-            let mut done = engine.outcome(op)?;
-            if done.is_none() {
-                engine.progress()?;
-                done = engine.outcome(op)?;
+            if engine.test(op, completion)? {
+                return Ok(true);
             }
-            if done.is_none() {
+            engine.progress()?;
+            let is_over = engine.test(op, completion)?;
+            if !is_over {
                 engine.check_working()?;
             }
-            Ok(done.map(|done| *completion = done).is_some())
+            Ok(is_over)
         }))
     }
 

@@ -230,7 +230,7 @@ impl Engine {
         let is = |what: &Arrival| matches!(what, Arrival::Offered(offer) if offer.send == id);
         // If the request is not found, a receive has accepted it, and the sender will get Clear.
         let from = rank_of(source);
-        if self.matcher.remove_unexpected(from, is).is_some() || self.cancel_probed(from, is) {
+        if self.operations.cancel_message(&mut self.matcher, from, is) {
             self.answer(source, Control::Tell(FrameKind::Forgotten, id));
         }
     }
@@ -248,7 +248,7 @@ impl Engine {
         })) = self.operations.get(id)
         {
             if dest == source {
-                self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+                self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             }
         }
     }
@@ -294,7 +294,7 @@ impl Engine {
                 self.note_failure(got.status, peer);
                 self.finish_failed(id, peer, got.status);
             }
-            Some(done) => self.finish(id, done),
+            Some(done) => self.operations.finish(id, done),
             None => self.put_back(id),
         }
     }

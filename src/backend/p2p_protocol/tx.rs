@@ -136,7 +136,7 @@ impl Engine {
             self.send_frame(dest, &Header { kind, payload: 0, word, size, id: id.0 }, payload);
         match (&sent, kind, self.operations.get_mut(id)) {
             (SendOutcome::Yes, FrameKind::Eager, _) => {
-                self.finish(id, done(self.rank, DTL_SUCCESS, word, size))
+                self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, size))
             }
             (SendOutcome::Yes, _, Some(Operation::Send(send))) => send.stage = SendStage::Offered,
             _ => {}

@@ -50,6 +50,26 @@ impl Peers {
         self.links.get_mut(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
     }
 
+    /// Returns true if `rank` is known neither to have left nor to have died.
+    pub(super) fn is_present(&self, rank: usize) -> bool {
+        self.get(rank).is_some_and(|peer| peer.state == PeerState::Present)
+    }
+
+    /// Returns the producer end of the ring to `rank`, or `None` if that ring is not open.
+    pub(super) fn producer(&mut self, rank: usize) -> Option<&mut Producer> {
+        self.link_mut(rank)?.producer.as_mut()
+    }
+
+    /// Returns the consumer end of the ring from `rank`, or `None` if that ring is not open.
+    pub(super) fn consumer(&self, rank: usize) -> Option<&Consumer> {
+        self.link(rank)?.consumer.as_ref()
+    }
+
+    /// Returns the consumer end of the ring from `rank`, or `None` if that ring is not open.
+    pub(super) fn consumer_mut(&mut self, rank: usize) -> Option<&mut Consumer> {
+        self.link_mut(rank)?.consumer.as_mut()
+    }
+
     /// Returns the link to `rank`, creating it if necessary; `None` if `rank` is out of range.
     pub(super) fn make_link(&mut self, rank: usize) -> Option<&mut Link> {
         let peer = self.all.get_mut(rank)?;

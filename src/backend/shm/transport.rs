@@ -6,7 +6,7 @@ use super::memory::coll_mailbox;
 use super::memory::segment::PeerState;
 use super::memory::shared_region::Parts;
 use super::peer::{Mode, Probe};
-use super::protocol::engine::{Engine, ShmOperation};
+use super::protocol::engine::{Engine, rank_of};
 use crate::backend::bootstrap::job_id::Claim;
 use crate::backend::coll_mailbox::Places;
 use crate::error::{Result, fail};
@@ -80,8 +80,7 @@ impl ShmTransport {
         description: String,
         opener: u32,
     ) -> Result<Self> {
-        let number = |value: usize| i32::try_from(value).unwrap_or(i32::MAX);
-        let (rank, size) = (number(engine.rank), number(engine.peers.len()));
+        let (rank, size) = (rank_of(engine.rank), rank_of(engine.peers.len()));
         let properties = Properties {
             is_one_node: true,
             is_oversubscribed: Some(engine.segment.is_oversubscribed()),
@@ -175,27 +174,17 @@ impl Transport for ShmTransport {
         poll_of(self.with(|engine| {
             let (mut rounds, mut fruitless) = (0, 0);
             loop {
-                match engine.operations.get(op) {
-                    None => {
-                        return fail!(
-                            DTL_ERROR_INVALID_HANDLE,
-                            "operation {:#x} is over or never was",
-                            op.0
-                        );
+                if engine.operations.test(op, completion)? {
+                    return Ok(true);
+                }
+                if rounds == ROUNDS || fruitless > SPINS {
+                    return Ok(false);
+                }
+                if fruitless > 0 {
+                    if !engine.is_in_pieces(op) {
+                        return Ok(false);
                     }
-                    Some(&ShmOperation::Done(done)) => {
-                        engine.operations.remove(op);
-                        *completion = done;
-                        return Ok(true);
-                    }
-                    Some(_) if rounds == ROUNDS => return Ok(false),
-                    Some(operation) if fruitless > 0 => {
-                        if fruitless > SPINS || !operation.is_in_pieces() {
-                            return Ok(false);
-                        }
-                        std::hint::spin_loop();
-                    }
-                    Some(_) => {}
+                    std::hint::spin_loop();
                 }
                 if engine.progress() {
                     (rounds, fruitless) = (rounds + 1, 0);

@@ -57,8 +57,7 @@ impl Engine {
             // The answer is not sent yet: either Clear is pending, or the receive is complete.
             return Looked::Waits;
         }
-        let consumer = self.peers.link(taken.source).and_then(|link| link.consumer.as_ref());
-        let Some(consumer) = consumer else { return Looked::Over };
+        let Some(consumer) = self.peers.consumer(taken.source) else { return Looked::Over };
         if taken.help.first == taken.help.from {
             if taken.help.seen != consumer.count() {
                 (taken.help.seen, taken.help.quiet) = (consumer.count(), 0);
@@ -132,10 +131,9 @@ impl Engine {
         };
         let TakenOffer { source, offer, help, .. } = *taken;
         let count = pieces_of(help.from - help.first);
-        let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
-        consumer.inspect(|consumer| {
+        if let Some(consumer) = self.peers.consumer(source) {
             consumer.offers.return_pieces(offer.claim, count);
-        });
+        }
         taken.help.first = help.from;
         // Clear is sent again, because the sender may have no other work left for this message.
         taken.answer = ControlRecord::Clear;

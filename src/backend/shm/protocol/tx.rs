@@ -103,12 +103,12 @@ impl Engine {
         if data.len() <= FRAGMENT && mode != SendMode::Synchronous {
             let started = self.push(dest, RecordKind::Eager, 0, word, Payload::Bytes(data));
             if started {
-                self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+                self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             }
             return started;
         }
         if data.len() <= LONG && mode != SendMode::Synchronous && self.send_long(dest, word, data) {
-            self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+            self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             return true;
         }
         self.offer(dest, id, word, data, true)
@@ -117,8 +117,7 @@ impl Engine {
     /// Sends a rendezvous request; returns false if there is no claim or space. `is_there`: all
     /// bytes are available, so first pieces are sent at once and the receiver may read the memory.
     fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region, is_there: bool) -> bool {
-        let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
-        let claim = producer.and_then(|producer| producer.offers.open());
+        let claim = self.peers.producer(dest).and_then(|producer| producer.offers.open());
         let Some(claim) = claim.or_else(|| self.more_claims(dest)) else { return false };
         let address = if self.lends && is_there { data.addr().get() as u64 } else { 0 };
         let (cells, count) = self.cells_for_first(dest, if is_there { data.len() } else { 0 });
@@ -126,9 +125,7 @@ impl Engine {
         let started = self.push(dest, RecordKind::Offer, claim, word, Payload::Words(words));
         if !started {
             // The ring had no room for one record, so no cells were allocated.
-            if let Some(producer) =
-                self.peers.link_mut(dest).and_then(|link| link.producer.as_mut())
-            {
+            if let Some(producer) = self.peers.producer(dest) {
                 producer.offers.close(claim);
             }
             return false;
@@ -146,7 +143,7 @@ impl Engine {
     #[cold]
     fn more_claims(&mut self, dest: usize) -> Option<u16> {
         let (own, now) = (self.rank, now_ns());
-        let offers = &self.peers.link_mut(dest)?.producer.as_mut()?.offers;
+        let offers = &self.peers.producer(dest)?.offers;
         let (should_request_sweep, can_grow) =
             (offers.should_request_sweep(), offers.can_grow(now));
         if should_request_sweep && !self.push(dest, RecordKind::Sweep, 0, 0, Payload::Words([0; 4]))
@@ -154,7 +151,7 @@ impl Engine {
             return None;
         }
         let is_grown = can_grow && self.segment.commit_claims(own, dest).is_ok();
-        let offers = &mut self.peers.link_mut(dest)?.producer.as_mut()?.offers;
+        let offers = &mut self.peers.producer(dest)?.offers;
         if should_request_sweep {
             offers.sweep_requested();
         }
@@ -171,9 +168,9 @@ impl Engine {
         else {
             return;
         };
-        if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
+        if let Some(producer) = self.peers.producer(dest) {
             producer.offers.close(claim);
         }
-        self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+        self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
     }
 }
