@@ -107,13 +107,11 @@ pub(super) enum Control {
 /// Payload transfer in progress on the `Wire`.
 pub(super) struct Payload {
     pub(super) op: OpId,
-    pub(super) of: Mover,
-}
-
-pub(super) enum Mover {
-    /// The scratch byte replaces an empty message or an empty buffer.
-    Send(Option<OpId>, #[allow(dead_code, reason = "the wire reads it")] Option<Scratch>),
-    Receive(OpId, #[allow(dead_code, reason = "the wire writes it")] Option<Scratch>),
+    /// The send or receive; `None` for the empty payload of a canceled rendezvous request.
+    pub(super) of: Option<OpId>,
+    /// Byte that replaces an empty message or an empty buffer.
+    #[allow(dead_code, reason = "the wire accesses it")]
+    pub(super) stand_in: Option<Scratch>,
 }
 
 /// Operation in flight.
@@ -281,12 +279,8 @@ impl Engine {
             return self.send_to_self(data, word, mode);
         }
         let Some(link) = self.links.make(dest).filter(|link| !link.is_dead) else {
-            return self.operations.add(Operation::Done(done(
-                dest,
-                DTL_ERROR_RANK_FAILURE,
-                word,
-                0,
-            )));
+            let failed = done(dest, DTL_ERROR_RANK_FAILURE, word, 0);
+            return self.operations.add(Operation::Done(failed));
         };
         // The send must not overtake earlier messages, nor the cancellation of a message.
         let queued = |link: &PeerLink| !link.starts.is_empty() || !link.answers.is_empty();
@@ -368,12 +362,8 @@ impl Engine {
         // thread could not wait.
         self.progress()?;
         self.check_working()?;
-        let id = self.operations.add(Operation::Receive(Receive {
-            into,
-            source: select.source,
-            place: None,
-            taken: None,
-        }))?;
+        let receive = Receive { into, source: select.source, place: None, taken: None };
+        let id = self.operations.add(Operation::Receive(receive))?;
         let place = self.matcher.place(select, id);
         self.find_message(place);
         Ok(id)

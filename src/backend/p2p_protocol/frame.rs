@@ -55,19 +55,17 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// Returns the header of an Eager frame with match bits `word` and `len` payload bytes.
+    #[inline]
+    pub(super) fn eager(word: u64, len: usize) -> Header {
+        Header { kind: FrameKind::Eager, payload: 0, word, size: len as u64, id: 0 }
+    }
+
     /// Returns the header as words in little-endian byte order.
     #[inline]
     pub(super) fn words(&self) -> [u64; HEADER / 8] {
         let kind = u64::from(self.kind as u32) | u64::from(self.payload) << 32;
         [kind, self.word, self.size, self.id].map(u64::to_le)
-    }
-
-    /// Returns the match bits if `words` are the header of an Eager frame, else `None`. That header
-    /// has operation ID 0, since no other frame refers to its send.
-    #[inline]
-    pub(super) fn eager_word(words: &[u64; HEADER / 8]) -> Option<u64> {
-        let [kind, word, ..] = words.map(u64::from_le);
-        (kind == FrameKind::Eager as u64).then_some(word)
     }
 
     /// Parses the header of a frame of `len` bytes; `None` if the words are not a valid header for
@@ -82,17 +80,24 @@ impl Header {
             size,
             id,
         };
-        let carried = match header.kind {
-            FrameKind::Eager => size,
-            FrameKind::Offer
-            | FrameKind::Clear
-            | FrameKind::Ack
-            | FrameKind::Withdraw
-            | FrameKind::Forgotten
-            | FrameKind::Leave => 0,
-        };
+        let carried = if header.kind == FrameKind::Eager { size } else { 0 };
         (len <= FRAME as u64 && Some(len) == carried.checked_add(HEADER as u64)).then_some(header)
     }
+}
+
+/// Returns the match bits of an Eager frame; `None` for any other frame. The other words of such a
+/// frame follow from its match bits and payload length: its operation ID is 0, since no other frame
+/// refers to its send.
+#[inline]
+pub fn eager_word(head: &[u64; HEADER / 8]) -> Option<u64> {
+    let [kind, word, ..] = head.map(u64::from_le);
+    (kind == FrameKind::Eager as u64).then_some(word)
+}
+
+/// Returns the header words of an Eager frame with match bits `word` and `len` payload bytes.
+#[inline]
+pub fn eager_head(word: u64, len: usize) -> [u64; HEADER / 8] {
+    Header::eager(word, len).words()
 }
 
 /// Buffer of a frame. A `Vec`, because unlike a `Box` it may be moved while a transport holds the

@@ -52,6 +52,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 pub use self::device_mem::{DeviceMapping, WireDevices};
+pub use self::frame::{eager_head, eager_word};
 pub use self::rma::{Change, WireWindows};
 
 /// Tag of every frame. Payloads use other tags, all below 2^28.
@@ -156,20 +157,6 @@ pub const FRAME_WORDS: usize = frame::HEADER / 8;
 /// Maximum size of a frame, in bytes.
 pub const FRAME_BYTES: usize = frame::FRAME;
 
-/// Returns the match bits of an Eager frame; `None` for any other frame. The other words of such a
-/// frame follow from its match bits and payload length.
-#[inline]
-pub fn eager_word(head: &[u64; FRAME_WORDS]) -> Option<u64> {
-    frame::Header::eager_word(head)
-}
-
-/// Returns the header words of an Eager frame with match bits `word` and `len` payload bytes.
-#[inline]
-pub fn eager_head(word: u64, len: usize) -> [u64; FRAME_WORDS] {
-    frame::Header { kind: frame::FrameKind::Eager, payload: 0, word, size: len as u64, id: 0 }
-        .words()
-}
-
 /// A received frame in a buffer of the [`Wire`].
 pub struct RxFrame {
     /// Rank of the sender.
@@ -234,13 +221,6 @@ struct P2pTransport {
     windows: std::result::Result<(), &'static str>,
 }
 
-impl P2pTransport {
-    #[inline]
-    fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
-        self.engine.with(act)
-    }
-}
-
 impl Transport for P2pTransport {
     fn properties(&self) -> &Properties {
         &self.properties
@@ -266,12 +246,12 @@ impl Transport for P2pTransport {
         mode: SendMode,
         _may_block: bool,
     ) -> Result<OpId> {
-        self.with(|engine| engine.start_send(data, dest, word, mode))
+        self.engine.with(|engine| engine.start_send(data, dest, word, mode))
     }
 
     #[inline]
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId> {
-        self.with(|engine| {
+        self.engine.with(|engine| {
             if let Some(completion) = mode.poll() {
                 if engine.receive_at_once(data, &select, completion)? {
                     return Ok(OpId::COMPLETED);
@@ -282,19 +262,19 @@ impl Transport for P2pTransport {
     }
 
     fn probe(&self, select: Selector) -> Result<Option<Completion>> {
-        self.with(|engine| engine.probe(select))
+        self.engine.with(|engine| engine.probe(select))
     }
 
     fn take(&self, select: Selector) -> Result<Option<Matched>> {
-        self.with(|engine| engine.take(select))
+        self.engine.with(|engine| engine.take(select))
     }
 
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
-        self.with(|engine| engine.receive_matched(message, data))
+        self.engine.with(|engine| engine.receive_matched(message, data))
     }
 
     fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
-        poll_of(self.with(|engine| {
+        poll_of(self.engine.with(|engine| {
             if engine.test(op, completion)? {
                 return Ok(true);
             }
@@ -316,7 +296,7 @@ impl Transport for P2pTransport {
     }
 
     fn cancel(&self, op: OpId) -> Result<()> {
-        self.with(|engine| {
+        self.engine.with(|engine| {
             engine.cancel(op);
             Ok(())
         })
@@ -332,11 +312,11 @@ impl Transport for P2pTransport {
 
 impl Liveness for P2pTransport {
     fn failed_ranks(&self) -> Vec<i32> {
-        self.with(|engine| Ok(engine.failed_ranks())).unwrap_or_default()
+        self.engine.with(|engine| Ok(engine.failed_ranks())).unwrap_or_default()
     }
 
     fn failed_count(&self) -> usize {
-        self.with(|engine| Ok(engine.deaths)).unwrap_or(0)
+        self.engine.with(|engine| Ok(engine.deaths)).unwrap_or(0)
     }
 }
 
@@ -352,7 +332,7 @@ impl Rma for P2pTransport {
 
 impl Wakeup for P2pTransport {
     fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
-        match self.with(|engine| Ok(engine.doze(seen))) {
+        match self.engine.with(|engine| Ok(engine.doze(seen))) {
             Ok(SleepMode::News) => true,
             Ok(SleepMode::On(bell, due_ns)) => {
                 bell.ready(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).min(due_ns));
@@ -365,17 +345,17 @@ impl Wakeup for P2pTransport {
 
 impl ThreadCheck for P2pTransport {
     fn admit(&self) -> Result<()> {
-        self.with(|engine| engine.wire.admit())
+        self.engine.with(|engine| engine.wire.admit())
     }
 }
 
 impl Diagnostics for P2pTransport {
     fn failure_text(&self) -> Option<String> {
-        self.with(|engine| Ok(engine.reason.clone())).ok().flatten()
+        self.engine.with(|engine| Ok(engine.reason.clone())).ok().flatten()
     }
 
     fn memory_text(&self) -> Option<String> {
-        self.with(|engine| Ok(engine.wire.memory())).ok().flatten()
+        self.engine.with(|engine| Ok(engine.wire.memory())).ok().flatten()
     }
 }
 

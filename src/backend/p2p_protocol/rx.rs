@@ -1,7 +1,7 @@
 //! Receiving side of the protocol: frames, in the posting order of their receives, and payloads.
 
 use super::engine::{
-    Arrival, Control, Engine, MessageBytes, Mover, Operation, Payload, Receive, RndvOffer, Send,
+    Arrival, Control, Engine, MessageBytes, Operation, Payload, Receive, RndvOffer, Send,
     SendStage, TakenOffer, done, fitting, index_of, rank_of,
 };
 use super::frame::{FRAME, Frame, FrameKind, HEADER, Header};
@@ -98,7 +98,7 @@ impl Engine {
                     }
                 }
             } else {
-                self.receive_failed(&done);
+                self.receive_failed(done.source, done.status);
                 back = Some(frame);
             }
             match back {
@@ -135,12 +135,7 @@ impl Engine {
     pub(super) fn take_in(&mut self, lent: RxFrame) {
         let (source, len) = (lent.source, (HEADER + lent.bytes.len()) as u64);
         if lent.status != DTL_SUCCESS {
-            self.receive_failed(&Completion {
-                source,
-                status: lent.status,
-                match_bits: 0,
-                size: 0,
-            });
+            self.receive_failed(source, lent.status);
         } else {
             let header = Header::of(lent.head, len);
             match self.accept(source, header, len, lent.bytes) {
@@ -272,10 +267,7 @@ impl Engine {
     }
 
     fn payload_over(&mut self, payload: &Payload, got: &Completion) {
-        let id = match &payload.of {
-            Mover::Send(None, _) => return,
-            Mover::Send(Some(id), _) | Mover::Receive(id, _) => *id,
-        };
+        let Some(id) = payload.of else { return };
         if let Some(wrong) = self.impossible(id, got) {
             self.reason = Some(wrong);
             return self.finish_failed(id, self.rank, DTL_ERROR_NATIVE_BACKEND);
