@@ -7,7 +7,7 @@
 use super::coll_mailbox::{MailboxView, Places, SHEET, place_bytes};
 use super::wakeup::Doorbell;
 use crate::Model;
-use crate::runtime::component::Member;
+use crate::runtime::component::{CollMailbox, Member};
 use crate::sys::memory::buf::Region;
 use crate::sys::os::shm_segment::SharedMapping;
 use crate::sys::sync::{AtomicU64, Ordering};
