@@ -103,10 +103,6 @@ pub(super) fn failed(rank: i32, word: u64) -> Completion {
     Completion { source: rank, status: DTL_ERROR_RANK_FAILURE, match_bits: word, size: 0 }
 }
 
-pub(super) fn canceled(rank: i32, word: u64) -> Completion {
-    Completion { source: rank, status: DTL_ERROR_CANCELED, match_bits: word, size: 0 }
-}
-
 /// Returns the completion that a receive of `message` would have.
 pub(super) fn found(message: &match_queues::UnexpectedMessage<InprocMessage>) -> Completion {
     let size = match &message.what {

@@ -13,11 +13,11 @@
 
 use super::coll_mailbox::Mailboxes;
 use super::rank_state::{
-    InprocMessage, InprocOperation, RankSlot, RankState, Receive, canceled, failed, found,
-    received, sent,
+    InprocMessage, InprocOperation, RankSlot, RankState, Receive, failed, found, received, sent,
 };
 use super::shared_region::Parts;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::abi::status::DTL_ERROR_CANCELED;
 use crate::backend::coll_mailbox::Places;
 use crate::backend::match_queues;
 use crate::backend::peer_map::BYTES_PER_RANK;
@@ -91,14 +91,6 @@ struct InprocShared {
     parts: Parts,
 }
 
-/// Outcome of sending a small message.
-#[derive(PartialEq, Eq)]
-enum Small {
-    Delivered,
-    /// Memory for the message is exhausted, or its receiver has left.
-    NotTaken,
-}
-
 impl InprocShared {
     fn side(&self, rank: i32) -> Result<&RankSlot> {
         usize::try_from(rank).ok().and_then(|rank| self.sides.get(rank)).ok_or_else(|| {
@@ -124,22 +116,24 @@ impl InprocTransport {
         self.fabric.side(self.rank)
     }
 
-    fn send_small(&self, target: &RankSlot, data: Region, word: u64) -> Small {
+    /// Delivers a small message. Returns false if memory for the message is exhausted, or its
+    /// receiver has left.
+    fn send_small(&self, target: &RankSlot, data: Region, word: u64) -> bool {
         let mut state = target.state.lock();
         if target.has_left() {
-            return Small::NotTaken;
+            return false;
         }
         if let Some(posted) = state.matcher.take_posted(self.rank, word) {
             if let Some(&InprocOperation::Receive(receive)) = state.operations.get(posted) {
                 let done = received(receive.into, data, self.rank, word);
                 target.finish_locked(&mut state, posted, done);
             }
-            return Small::Delivered;
+            return true;
         }
-        let Some(copy) = Scratch::copy_of(data) else { return Small::NotTaken };
+        let Some(copy) = Scratch::copy_of(data) else { return false };
         state.matcher.arrive(self.rank, word, InprocMessage::Copied(copy));
         target.wake(&mut state);
-        Small::Delivered
+        true
     }
 
     /// Copies into the matching posted receive if there is one; else queues a reference to the
@@ -281,7 +275,7 @@ impl Transport for InprocTransport {
     ) -> Result<OpId> {
         let (target, own) = (self.fabric.side(dest)?, self.own()?);
         let is_small = data.len() <= EAGER && mode != SendMode::Synchronous;
-        if is_small && self.send_small(target, data, word) == Small::Delivered {
+        if is_small && self.send_small(target, data, word) {
             return Ok(OpId::COMPLETED);
         }
         // The receiver has left, or there was no memory for a copy, in which case the receiver
@@ -352,7 +346,7 @@ impl Transport for InprocTransport {
 
     fn cancel(&self, op: OpId) -> Result<()> {
         let own = self.own()?;
-        let done = canceled(self.rank, 0);
+        let done = Completion { status: DTL_ERROR_CANCELED, ..failed(self.rank, 0) };
         let mut state = own.state.lock();
         let dest = match state.operations.get(op) {
             Some(&InprocOperation::Receive(Receive { source, .. })) => {
