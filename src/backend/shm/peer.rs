@@ -1,7 +1,7 @@
 //! State of the other ranks: for each rank its liveness, and whether its memory can be read. A rank
 //! with which messages were exchanged also has its ends of the rings, and queues.
 
-use super::memory::cells::PeerCells;
+use super::memory::cells::CellMemory;
 use super::memory::ring::{Consumer, Producer};
 use super::memory::segment::{PeerState, Segment};
 use super::protocol::rx::PipelineReceive;
@@ -27,10 +27,6 @@ impl Peers {
     /// Returns the number of ranks, including this rank.
     pub(super) fn len(&self) -> usize {
         self.all.len()
-    }
-
-    pub(super) fn all(&self) -> &[Peer] {
-        &self.all
     }
 
     pub(super) fn get(&self, rank: usize) -> Option<&Peer> {
@@ -101,7 +97,7 @@ pub(super) struct Link {
     pub(super) producer: Option<Producer>,
     pub(super) consumer: Option<Consumer>,
     /// View of the peer's cells; `None` until the peer has sent a cell.
-    pub(super) cells: Option<PeerCells>,
+    pub(super) cells: Option<CellMemory>,
     /// Message whose unrequested pieces are arriving.
     pub(super) long: Option<PipelineReceive>,
     /// Sends that are waiting for space in the ring, in posting order.
@@ -136,12 +132,6 @@ impl Peer {
     /// Returns the rank's process ID, as of when the communicator was opened.
     pub(super) fn pid(&self) -> i32 {
         self.pid
-    }
-
-    fn read_word(&self, address: u64, into: &mut u64) -> io::Result<usize> {
-        // SAFETY: the word is valid for writes for the duration of the call.
-        let region = unsafe { Region::new(std::ptr::from_mut(into).cast(), size_of::<u64>()) };
-        self.read(address, region)
     }
 }
 
@@ -211,9 +201,11 @@ impl Probe {
         if address == 0 {
             return Err(format!("DTL_CMA=off on rank {rank}"));
         }
-        let mut found = 0_u64;
-        match peer.read_word(address, &mut found) {
-            Ok(8) if found == value => Ok(()),
+        let mut found = [0_u64];
+        // SAFETY: the array is valid for writes for the duration of the call.
+        let word = unsafe { Region::new(found.as_mut_ptr().cast(), size_of_val(&found)) };
+        match peer.read(address, word) {
+            Ok(8) if found == [value] => Ok(()),
             Ok(_) => Err(format!("rank {rank} gave other bytes")),
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
                 Err("not permitted (EPERM)".to_string())

@@ -6,7 +6,7 @@ use super::engine::{
 };
 use super::pipeline::{LONG, PIECE, pieces_of};
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
-use crate::backend::shm::memory::cells::PeerCells;
+use crate::backend::shm::memory::cells::CellMemory;
 use crate::backend::shm::memory::ring::{RecordKind, RingRecord};
 use crate::backend::shm::memory::segment::PeerState;
 use crate::error::is_status;
@@ -259,7 +259,7 @@ impl Engine {
         }
     }
 
-    fn cells_of(&mut self, source: usize) -> Option<&PeerCells> {
+    fn cells_of(&mut self, source: usize) -> Option<&CellMemory> {
         let link = self.peers.link_mut(source)?;
         if link.cells.is_none() {
             link.cells = self.segment.read_cells(source).ok();

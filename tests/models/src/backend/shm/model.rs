@@ -5,7 +5,7 @@
 //! is written too early, read too early or freed too early is an unordered access to its bytes,
 //! which loom refuses.
 
-use super::memory::cells::{self, CellPool, PeerCells};
+use super::memory::cells::{self, CellPool, CellMemory};
 use super::memory::ring::{Consumer, Payload, Producer, RecordKind, STRIDE};
 use crate::Model;
 use crate::sys::os::shm_segment::SharedMapping;
@@ -155,7 +155,7 @@ fn cells_again() {
     let (mut producer, mut consumer, _memory) = ends();
     let shared = SharedMapping::create(cells::STRIDE);
     let (mut pool, cells) =
-        (CellPool::new(&shared, 0).unwrap(), PeerCells::new(&shared, 0).unwrap());
+        (CellPool::new(&shared, 0).unwrap(), CellMemory::new(&shared, 0).unwrap());
     let sender = thread::spawn(move || {
         let data = SharedMapping::create(16);
         for key in 1..=3 {
