@@ -5,8 +5,8 @@ use super::memory::cma_copies::Copies;
 use super::memory::coll_mailbox;
 use super::memory::segment::PeerState;
 use super::memory::shared_region::Parts;
-use super::peer::{Mode, Probe};
-use super::protocol::engine::{Engine, rank_of};
+use super::peer::{Mode, Peer, Probe};
+use super::protocol::engine::{Engine, index_of, rank_of};
 use crate::backend::bootstrap::job_id::Claim;
 use crate::backend::coll_mailbox::Places;
 use crate::error::{Result, fail};
@@ -226,12 +226,9 @@ impl Transport for ShmTransport {
 
 impl Liveness for ShmTransport {
     fn failed_ranks(&self) -> Vec<i32> {
-        let gone = |engine: &mut Engine| {
-            let gone = (0_i32..)
-                .zip(engine.peers.all())
-                .filter(|(_, peer)| peer.state != PeerState::Present);
-            Ok(gone.map(|(rank, _)| rank).collect())
-        };
+        let all = 0..self.properties.size;
+        let gone =
+            |engine: &mut Engine| Ok(all.filter(|rank| engine.gone(*rank).is_some()).collect());
         self.with(gone).unwrap_or_default()
     }
 
@@ -274,14 +271,8 @@ impl SharedMemory for ShmTransport {
     }
 
     fn has_left(&self, rank: i32) -> bool {
-        if self.parts.is_quiet() {
-            return false;
-        }
-        let is_gone = |engine: &mut Engine| {
-            let rank = engine.rank_of(rank)?;
-            Ok(engine.peers.get(rank).is_some_and(|peer| peer.state != PeerState::Present))
-        };
-        self.with(is_gone).unwrap_or(false)
+        let is_gone = |engine: &mut Engine| Ok(engine.gone(rank).is_some());
+        !self.parts.is_quiet() && self.with(is_gone).unwrap_or(false)
     }
 
     fn look_around(&self) {
@@ -305,12 +296,9 @@ impl CrossMemory for ShmTransport {
         if rank == self.rank {
             return None;
         }
-        let find = |engine: &mut Engine| {
-            let rank = engine.rank_of(rank)?;
-            Ok(engine.peers.get(rank).map(|peer| (rank, peer.pid())))
-        };
-        let (rank, pid) = self.with(find).ok().flatten()?;
-        Some(self.copies.find(self.parts.segment(), rank, pid))
+        let find = |engine: &mut Engine| Ok(engine.peers.get(index_of(rank)).map(Peer::pid));
+        let pid = self.with(find).ok().flatten()?;
+        Some(self.copies.find(self.parts.segment(), index_of(rank), pid))
     }
 }
 

@@ -347,14 +347,6 @@ impl Consumer {
             end: self.read,
         };
         match kind {
-            RecordKind::Offer
-            | RecordKind::Clear
-            | RecordKind::Cell
-            | RecordKind::Long
-            | RecordKind::More
-            | RecordKind::Broken => {
-                record.words = [0, 8, 16, 24].map(|word| self.ring.get(at + WORDS + word))
-            }
             RecordKind::Finish | RecordKind::Sweep => {}
             RecordKind::Eager | RecordKind::Data if claim_or_len <= IN_SLOT => {
                 record.payload = self.ring.slots.region().part(at + WORDS, claim_or_len);
@@ -363,6 +355,7 @@ impl Consumer {
                 record.end = self.ring.get(at + WORDS);
                 record.payload = self.long(claim_or_len, record.end)?;
             }
+            _ => record.words = [0, 8, 16, 24].map(|word| self.ring.get(at + WORDS + word)),
         }
         Some(record)
     }
