@@ -43,9 +43,10 @@ mod simd;
 
 use crate::abi::word::*;
 use crate::sys::memory::buf::Region;
+use crate::sys::sync::AtomicUpdate;
 use half::{Bf16, Half};
 use ops::*;
-use pair_types::{Complex, MaxLoc, MinLoc, Pair};
+use pair_types::{Complex, Pair};
 use simd::kernel_of;
 pub use simd::{Kernel, Level};
 use std::array;
@@ -53,8 +54,6 @@ use std::ffi::CStr;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::atomic::{AtomicU32, AtomicU64};
-
-cell::cells!(AtomicU32: u32);
 
 /// Name (without its prefix) and size in bytes of the built-in dtypes, by number.
 const DTYPES: [(&CStr, usize); 23] = [
@@ -203,13 +202,13 @@ pub fn kernel_at(
         DTL_DTYPE_BFLOAT16 => ordered::<Bf16>(how, op),
         DTL_DTYPE_COMPLEX64 => arithmetic::<Complex<f32>>(how, op),
         DTL_DTYPE_COMPLEX128 => arithmetic::<Complex<f64>>(how, op),
-        DTL_DTYPE_FLOAT32_INT32 => located::<f32, i32>(side, op),
-        DTL_DTYPE_FLOAT64_INT32 => located::<f64, i32>(side, op),
-        DTL_DTYPE_INT32_INT32 => located::<i32, i32>(side, op),
-        DTL_DTYPE_INT64_INT32 => located::<i64, i32>(side, op),
-        DTL_DTYPE_INT16_INT32 => located::<i16, i32>(side, op),
-        DTL_DTYPE_FLOAT64_INT64 => located::<f64, i64>(side, op),
-        DTL_DTYPE_INT64_INT64 => located::<i64, i64>(side, op),
+        DTL_DTYPE_FLOAT32_INT32 => located::<Pair<f32, i32>>(side, op),
+        DTL_DTYPE_FLOAT64_INT32 => located::<Pair<f64, i32>>(side, op),
+        DTL_DTYPE_INT32_INT32 => located::<Pair<i32, i32>>(side, op),
+        DTL_DTYPE_INT64_INT32 => located::<Pair<i64, i32>>(side, op),
+        DTL_DTYPE_INT16_INT32 => located::<Pair<i16, i32>>(side, op),
+        DTL_DTYPE_FLOAT64_INT64 => located::<Pair<f64, i64>>(side, op),
+        DTL_DTYPE_INT64_INT64 => located::<Pair<i64, i64>>(side, op),
         _ => None,
     })
 }
@@ -273,15 +272,10 @@ fn logical<T: Logical>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
 }
 
 /// Returns the kernel of MINLOC or MAXLOC. Wide instructions do not help to compare pairs.
-fn located<V, I>(side: OperandSide, op: dtl_reduce_op_t) -> Option<Kernel>
-where
-    V: PartialOrd + Copy + 'static,
-    I: Ord + Copy + 'static,
-    Pair<V, I>: Copy,
-{
+fn located<T: Ordered>(side: OperandSide, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
-        DTL_OP_MINLOC => sided::<MinLoc<V, I>>((Level::PLAIN, side)),
-        DTL_OP_MAXLOC => sided::<MaxLoc<V, I>>((Level::PLAIN, side)),
+        DTL_OP_MINLOC => sided::<Min<T>>((Level::PLAIN, side)),
+        DTL_OP_MAXLOC => sided::<Max<T>>((Level::PLAIN, side)),
         _ => return None,
     })
 }
@@ -413,7 +407,7 @@ impl Update {
     }
 
     /// Returns the result of the operation for the value `was` and `operand`.
-    fn folded<W: Width>(&self, was: W::Bits, operand: Region) -> W::Bits {
+    fn folded<W: Width>(&self, was: W::Value, operand: Region) -> W::Value {
         let mut made = was;
         let (new, old) = (region_of(&mut made), was);
         (self.kernel)(new, operand);
@@ -431,14 +425,16 @@ fn region_of<T>(value: &mut T) -> Region {
 }
 
 /// Atomic of one width, with the operations that the processor has for it.
-trait Width: cell::Cell<Bits: Default + PartialEq> + 'static {
-    fn act(&self, act: Act, value: Self::Bits) -> Self::Bits;
+trait Width: AtomicUpdate<Value: Copy + Default> + 'static {
+    fn act(&self, act: Act, value: Self::Value) -> Self::Value;
+    /// Stores `to` if the value is `from`. Returns the old value.
+    fn swap_if(&self, from: Self::Value, to: Self::Value) -> Self::Value;
 }
 
 macro_rules! widths {
     ($($atomic:ty),+) => {$(
         impl Width for $atomic {
-            fn act(&self, act: Act, value: Self::Bits) -> Self::Bits {
+            fn act(&self, act: Act, value: Self::Value) -> Self::Value {
                 match act {
                     Act::Add => self.fetch_add(value, AcqRel),
                     Act::And => self.fetch_and(value, AcqRel),
@@ -447,6 +443,9 @@ macro_rules! widths {
                     Act::Exchange => self.swap(value, AcqRel),
                     Act::Look | Act::Fold => self.load(Acquire),
                 }
+            }
+            fn swap_if(&self, from: Self::Value, to: Self::Value) -> Self::Value {
+                self.compare_exchange(from, to, AcqRel, Acquire).unwrap_or_else(|was| was)
             }
         }
     )+};
@@ -461,24 +460,24 @@ fn cell_of<'a, W: Width>(target: Region) -> &'a W {
 }
 
 /// Returns the first element of a region, or zero if the region has none.
-fn read<W: Width>(from: Region) -> W::Bits {
-    if from.len() < size_of::<W::Bits>() {
-        return W::Bits::default();
+fn read<W: Width>(from: Region) -> W::Value {
+    if from.len() < size_of::<W::Value>() {
+        return W::Value::default();
     }
     // SAFETY: an element's bytes are valid by the creator's guarantee, and any bits are a number.
-    unsafe { from.addr().ptr().cast::<W::Bits>().read_unaligned() }
+    unsafe { from.addr().ptr().cast::<W::Value>().read_unaligned() }
 }
 
 /// Writes `value` to the beginning of a region, unless the region is too small.
-fn write<W: Width>(into: Region, value: W::Bits) {
-    if into.len() >= size_of::<W::Bits>() {
+fn write<W: Width>(into: Region, value: W::Value) {
+    if into.len() >= size_of::<W::Value>() {
         // SAFETY: an element's bytes are valid by the creator's guarantee.
-        unsafe { into.addr().ptr().cast::<W::Bits>().write_unaligned(value) }
+        unsafe { into.addr().ptr().cast::<W::Value>().write_unaligned(value) }
     }
 }
 
 fn each<W: Width>(update: &Update, target: Region, operand: Region, old: Region) {
-    let size = size_of::<W::Bits>();
+    let size = size_of::<W::Value>();
     if target.len() == size {
         return one::<W>(update, target, operand, old);
     }
@@ -518,8 +517,7 @@ pub fn compare_and_swap(target: Region, swap: Swap) {
 
 fn swap_one<W: Width>(target: Region, swap: Swap) {
     let (value, expected) = (read::<W>(swap.value), read::<W>(swap.expected));
-    let tried = cell_of::<W>(target).swap_if(expected, value, (AcqRel, Acquire));
-    write::<W>(swap.result, tried.unwrap_or_else(|was| was));
+    write::<W>(swap.result, cell_of::<W>(target).swap_if(expected, value));
 }
 
 /// Compares and swaps one element (all of `target`) that needs a lock, which the caller holds.
