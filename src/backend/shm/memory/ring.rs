@@ -99,6 +99,8 @@ impl RecordKind {
 pub(crate) enum Payload {
     Bytes(Region),
     Words([u64; 4]),
+    /// Words of an Offer record, and its claim.
+    Offer([u64; 4], u16),
 }
 
 /// A record, read in place. Its payload is valid until `pop` is called.
@@ -208,13 +210,7 @@ impl Producer {
     }
 
     /// Writes a record; returns false if the ring has no space for it now.
-    pub(crate) fn push(
-        &mut self,
-        kind: RecordKind,
-        claim: u16,
-        key: u64,
-        payload: Payload,
-    ) -> bool {
+    pub(crate) fn push(&mut self, kind: RecordKind, key: u64, payload: Payload) -> bool {
         match payload {
             Payload::Bytes(bytes) if bytes.len() > IN_SLOT => {
                 return self.push_long(kind, key, bytes);
@@ -223,19 +219,19 @@ impl Producer {
             _ => {}
         }
         let at = slot_of(self.tail) + WORDS;
-        let claim_or_len = match payload {
+        let (words, claim) = match payload {
             Payload::Bytes(bytes) => {
                 self.ring.slots.region().part(at, bytes.len()).copy_from(bytes);
-                bytes.len() as u64
+                self.publish(kind, bytes.len() as u64, key);
+                return true;
             }
-            Payload::Words(words) => {
-                for (index, word) in words.into_iter().enumerate() {
-                    self.ring.put(at + 8 * index, word);
-                }
-                u64::from(claim)
-            }
+            Payload::Words(words) => (words, 0),
+            Payload::Offer(words, claim) => (words, claim),
         };
-        self.publish(kind, claim_or_len, key);
+        for (index, word) in words.into_iter().enumerate() {
+            self.ring.put(at + 8 * index, word);
+        }
+        self.publish(kind, u64::from(claim), key);
         true
     }
 

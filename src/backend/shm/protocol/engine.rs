@@ -277,7 +277,7 @@ impl Engine {
         let link = self.peers.link_mut(dest).filter(|link| is_present && link.starts.is_empty());
         // There is no ring from this rank to itself.
         let Some(producer) = link.and_then(|link| link.producer.as_mut()) else { return false };
-        producer.push(RecordKind::Eager, 0, word, Payload::Bytes(data))
+        producer.push(RecordKind::Eager, word, Payload::Bytes(data))
     }
 
     fn send_to_self(&mut self, data: Region, word: u64, mode: SendMode) -> Result<OpId> {

@@ -20,7 +20,15 @@ impl Engine {
             self.rank_of(select.source)?;
         }
         loop {
-            let Some(message) = self.matcher.peek(&select) else { return self.nothing(select) };
+            let Some(message) = self.matcher.peek(&select) else {
+                return match self.gone(select.source) {
+                    Some(rank) => fail!(
+                        DTL_ERROR_RANK_FAILURE,
+                        "no message is there and none can come: rank {rank} has died or left"
+                    ),
+                    None => Ok(None),
+                };
+            };
             let source = index_of(message.source);
             let size = match &message.what {
                 Arrival::Copied(copy) => copy.region().len() as u64,
@@ -28,7 +36,8 @@ impl Engine {
                 Arrival::Offered(offer, _) => {
                     let consumer = self.peers.consumer(source);
                     if !consumer.is_some_and(|consumer| consumer.offers.is_open(offer.claim)) {
-                        self.drop_withdrawn(&select);
+                        // A claim that is refused returns to the sender of the canceled request.
+                        self.matcher.take_unexpected(&select).map(|message| self.claim(&message));
                         continue;
                     }
                     offer.size
@@ -45,14 +54,6 @@ impl Engine {
         }
     }
 
-    /// Drops the canceled request that a receive with `select` would match, and returns its claim
-    /// to the sender.
-    fn drop_withdrawn(&mut self, select: &Selector) {
-        if let Some(message) = self.matcher.take_unexpected(select) {
-            self.claim(&message);
-        }
-    }
-
     /// Drops all canceled requests of rank `source`, which needs their claims.
     pub(crate) fn drop_all_withdrawn(&mut self, source: usize) {
         let Some(consumer) = self.peers.consumer(source) else { return };
@@ -65,16 +66,6 @@ impl Engine {
             Arrival::Offered(offer, _) => consumer.offers.release_withdrawn(offer.claim),
             _ => false,
         });
-    }
-
-    fn nothing<T>(&self, select: Selector) -> Result<Option<T>> {
-        match self.gone(select.source) {
-            Some(rank) => fail!(
-                DTL_ERROR_RANK_FAILURE,
-                "no message is there and none can come: rank {rank} has died or left"
-            ),
-            None => Ok(None),
-        }
     }
 
     /// Removes the message that a receive with `select` would match now and reserves it for one

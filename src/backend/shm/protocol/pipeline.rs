@@ -165,7 +165,7 @@ impl Engine {
                 self.send_cell(dest, RecordKind::Cell, receiver, cell, [bytes.len(), 0]);
             }
             None => {
-                self.push(dest, RecordKind::Data, 0, receiver, Payload::Bytes(bytes));
+                self.push(dest, RecordKind::Data, receiver, Payload::Bytes(bytes));
             }
         }
         let left = self.peers.producer(dest).map_or(0..0, |producer| producer.offers.left(claim));
@@ -185,7 +185,7 @@ impl Engine {
         status: dtl_status_t,
     ) -> Streamed {
         let words = [u64::from(status.unsigned_abs()), 0, 0, 0];
-        if !self.push(dest, RecordKind::Broken, 0, receiver, Payload::Words(words)) {
+        if !self.push(dest, RecordKind::Broken, receiver, Payload::Words(words)) {
             return Streamed::Full;
         }
         if let Some(producer) = self.peers.producer(dest) {
@@ -212,7 +212,7 @@ impl Engine {
     ) {
         let number = self.pool().map_or(0, |pool| pool.send(cell, dest));
         let words = [u64::from(cell), number, len as u64, all as u64];
-        self.push(dest, kind, 0, key, Payload::Words(words));
+        self.push(dest, kind, key, Payload::Words(words));
     }
 
     /// Ends the copying of pieces. Completes the send if all pieces were copied; if the receiver

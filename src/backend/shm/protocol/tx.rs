@@ -47,14 +47,7 @@ impl Engine {
         moved | self.stream_to(dest)
     }
 
-    pub(crate) fn push(
-        &mut self,
-        dest: usize,
-        kind: RecordKind,
-        claim: u16,
-        key: u64,
-        payload: Payload,
-    ) -> bool {
+    pub(crate) fn push(&mut self, dest: usize, kind: RecordKind, key: u64, what: Payload) -> bool {
         let rank = self.rank;
         let Some(link) = self.peers.link_mut(dest) else { return false };
         if link.producer.is_none() {
@@ -62,7 +55,7 @@ impl Engine {
             // it.
             link.producer = self.segment.open_ring(rank, dest).ok();
         }
-        link.producer.as_mut().is_some_and(|producer| producer.push(kind, claim, key, payload))
+        link.producer.as_mut().is_some_and(|producer| producer.push(kind, key, what))
     }
 
     /// Sends the control record of receive `id`; returns false if the ring has no space for it.
@@ -77,7 +70,7 @@ impl Engine {
             ControlRecord::Finish => (RecordKind::Finish, [0; 4]),
             ControlRecord::None => return true,
         };
-        if !self.push(dest, kind, 0, taken.offer.send, Payload::Words(words)) {
+        if !self.push(dest, kind, taken.offer.send, Payload::Words(words)) {
             return false;
         }
         if taken.answer == ControlRecord::Finish {
@@ -101,7 +94,7 @@ impl Engine {
             return self.offer(dest, id, word, data, false);
         }
         if data.len() <= FRAGMENT && mode != SendMode::Synchronous {
-            let started = self.push(dest, RecordKind::Eager, 0, word, Payload::Bytes(data));
+            let started = self.push(dest, RecordKind::Eager, word, Payload::Bytes(data));
             if started {
                 self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             }
@@ -122,7 +115,7 @@ impl Engine {
         let address = if self.lends && is_there { data.addr().get() as u64 } else { 0 };
         let (cells, count) = self.cells_for_first(dest, if is_there { data.len() } else { 0 });
         let words = [data.len() as u64, id.0, address, count as u64];
-        let started = self.push(dest, RecordKind::Offer, claim, word, Payload::Words(words));
+        let started = self.push(dest, RecordKind::Offer, word, Payload::Offer(words, claim));
         if !started {
             // The ring had no room for one record, so no cells were allocated.
             if let Some(producer) = self.peers.producer(dest) {
@@ -146,8 +139,7 @@ impl Engine {
         let offers = &self.peers.producer(dest)?.offers;
         let (should_request_sweep, can_grow) =
             (offers.should_request_sweep(), offers.can_grow(now));
-        if should_request_sweep && !self.push(dest, RecordKind::Sweep, 0, 0, Payload::Words([0; 4]))
-        {
+        if should_request_sweep && !self.push(dest, RecordKind::Sweep, 0, Payload::Words([0; 4])) {
             return None;
         }
         let is_grown = can_grow && self.segment.commit_claims(own, dest).is_ok();
