@@ -70,18 +70,21 @@ impl Direct for P2pTransport {
 
     fn hold(&self, memory: &DeviceMemory<'_>) -> Result<Option<Hold>> {
         let by_dmabuf =
-            match self.engine.with(|engine| Ok(devices(engine).map(|of| of.find(memory))))? {
+            match self.engine.with(|engine| Ok(engine.wire.devices().map(|of| of.find(memory))))? {
                 Some(DeviceMapping::Yes(hold)) => return Ok(Some(hold)),
                 Some(DeviceMapping::New { by_dmabuf }) => by_dmabuf,
                 Some(DeviceMapping::No) | None => return Ok(None),
             };
         // The engine's lock is not held, because the backend may be the program's.
         let by = by_dmabuf.then(|| (memory.export)());
-        self.engine.with(|engine| Ok(devices(engine).and_then(|of| of.add(memory, by))))
+        self.engine.with(|engine| Ok(engine.wire.devices().and_then(|of| of.add(memory, by))))
     }
 
     fn refusal(&self) -> Option<String> {
-        self.engine.with(|engine| Ok(devices(engine).and_then(|of| of.refusal()))).ok().flatten()
+        self.engine
+            .with(|engine| Ok(engine.wire.devices().and_then(|of| of.refusal())))
+            .ok()
+            .flatten()
     }
 
     fn isend(
@@ -106,10 +109,6 @@ impl Direct for P2pTransport {
             Ok(op)
         })
     }
-}
-
-fn devices(engine: &mut Engine) -> Option<&mut dyn WireDevices> {
-    engine.wire.devices()
 }
 
 impl Engine {

@@ -38,7 +38,7 @@ mod tx;
 use super::match_queues::Matcher;
 use super::peer_map::BYTES_PER_RANK;
 use crate::abi::status::dtl_status_t;
-use crate::error::{Result, fail};
+use crate::error::{Error, Result, failure};
 use crate::runtime::component::{
     Completion, Diagnostics, Groups, Liveness, Matched, OpId, Properties, RecvMode, Rma, Selector,
     SendMode, ThreadCheck, Transport, Wakeup, Window, WindowPart, poll_of,
@@ -181,7 +181,8 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
         return Err(error);
     }
     let windows = engine.wire.windows().map(drop);
-    Ok(Box::new(P2pTransport { engine: SharedEngine::new(engine), properties, is_direct, windows }))
+    let engine = SharedEngine(Arc::new(Mutex::new(Some(engine))));
+    Ok(Box::new(P2pTransport { engine, properties, is_direct, windows }))
 }
 
 /// Memory of a transport in bytes, excluding peers: the engine and the posted frame buffers.
@@ -199,17 +200,15 @@ pub const PARTNER_BYTES: usize =
 struct SharedEngine(Arc<Mutex<Option<Engine>>>);
 
 impl SharedEngine {
-    fn new(engine: Engine) -> SharedEngine {
-        SharedEngine(Arc::new(Mutex::new(Some(engine))))
-    }
-
     #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
-        match self.0.lock().as_mut() {
-            Some(engine) => act(engine),
-            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
-        }
+        act(self.0.lock().as_mut().ok_or_else(closed)?)
     }
+}
+
+#[cold]
+fn closed() -> Error {
+    failure!(DTL_ERROR_INVALID_STATE, "the communicator is closed")
 }
 
 struct P2pTransport {
@@ -303,10 +302,7 @@ impl Transport for P2pTransport {
     }
 
     fn close(&self) -> Result<()> {
-        match self.engine.0.lock().take() {
-            Some(engine) => engine.close(),
-            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
-        }
+        self.engine.0.lock().take().ok_or_else(closed)?.close()
     }
 }
 
