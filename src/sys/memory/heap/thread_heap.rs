@@ -109,28 +109,27 @@ fn live_block(
     }
 }
 
+/// Returns the element at an index modulo the array's length, a power of two: the compiler masks
+/// the index and checks no bounds.
+fn masked<T, const N: usize>(array: &[T; N], index: usize) -> &T {
+    #[allow(clippy::indexing_slicing, reason = "masked to the array's length")]
+    &array[index % N]
+}
+
 fn tag_of(label: u64) -> usize {
     (label >> remote_free::TAG_SHIFT) as usize % TAGS
 }
 
 impl Heap {
     fn current(&self, class: usize) -> &RelaxedPtr<Slab> {
-        #[allow(
-            clippy::indexing_slicing,
-            reason = "masked to the array's length, which the compiler sees"
-        )]
-        &self.current[class % BINS]
+        masked(&self.current, class)
     }
 
     /// Returns the link to the current slab for a size, or `None` if no class serves the size.
     fn at_hand(&self, size: usize) -> Option<&RelaxedPtr<Slab>> {
         let last = size.wrapping_sub(1);
         if last < SMALL {
-            #[allow(
-                clippy::indexing_slicing,
-                reason = "masked to the array's length, which the compiler sees"
-            )]
-            return Some(&self.small[last / QUANTUM % SMALLS]);
+            return Some(masked(&self.small, last / QUANTUM));
         }
         (last < LARGEST).then(|| self.current(size_class::of(size)))
     }
@@ -144,24 +143,12 @@ impl Heap {
     }
 
     fn listed(&self, class: usize) -> &RelaxedPtr<Slab> {
-        #[allow(
-            clippy::indexing_slicing,
-            reason = "masked to the array's length, which the compiler sees"
-        )]
-        &self.listed[class % BINS]
-    }
-
-    fn account(&self, tag: usize) -> &ThreadStats {
-        #[allow(
-            clippy::indexing_slicing,
-            reason = "masked to the array's length, which the compiler sees"
-        )]
-        &self.accounts[tag % TAGS]
+        masked(&self.listed, class)
     }
 
     /// Returns the counters of an account.
-    pub(super) fn counters(&self, tag: usize) -> &ThreadStats {
-        self.account(tag)
+    pub(super) fn account(&self, tag: usize) -> &ThreadStats {
+        masked(&self.accounts, tag)
     }
 
     /// Allocates a block from the current slab. Returns its address and whether `housekeeping` is
