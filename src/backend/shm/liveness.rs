@@ -75,7 +75,9 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(rank) else { return true };
         peer.state = state;
         if let Some(link) = self.peers.link_mut(rank) {
-            link.forget_work();
+            link.starts.clear();
+            link.answers.clear();
+            link.streams.clear();
             link.consumer = None;
             link.cells = None;
         }

@@ -139,12 +139,6 @@ impl Link {
     pub(super) fn has_work(&self) -> bool {
         !(self.starts.is_empty() && self.answers.is_empty() && self.streams.is_empty())
     }
-
-    pub(super) fn forget_work(&mut self) {
-        self.starts.clear();
-        self.answers.clear();
-        self.streams.clear();
-    }
 }
 
 /// Values of the environment variable DTL_CMA (cross-memory attach).

@@ -255,7 +255,12 @@ impl Producer {
     fn room_for(&mut self, len: usize) -> Option<(u64, u64)> {
         let (space, to_end) = (space_of(len), (CAPACITY - place(self.filled)) as u64);
         let start = if to_end < space { self.filled + to_end } else { self.filled };
-        self.has_bytes(start + space).then_some((start, start + space))
+        let end = start + space;
+        let fits = |producer: &Self| end - producer.freed <= CAPACITY as u64;
+        if !fits(self) {
+            self.look();
+        }
+        fits(self).then_some((start, end))
     }
 
     fn push_long(&mut self, kind: RecordKind, key: u64, bytes: Region) -> bool {
@@ -282,13 +287,6 @@ impl Producer {
 
     fn has_slot(&mut self) -> bool {
         self.has_slots(1)
-    }
-
-    fn has_bytes(&mut self, end: u64) -> bool {
-        end - self.freed <= CAPACITY as u64 || {
-            self.look();
-            end - self.freed <= CAPACITY as u64
-        }
     }
 
     /// Reads the counts of freed slots and bytes.

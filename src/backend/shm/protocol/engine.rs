@@ -27,7 +27,7 @@ use crate::backend::op_table::{Operation, Operations};
 use crate::backend::shm::memory::cells::CellPool;
 use crate::backend::shm::memory::ring::{FRAGMENT, Payload, RecordKind};
 use crate::backend::shm::memory::segment::{PeerState, Segment};
-use crate::backend::shm::peer::{Link, Peers};
+use crate::backend::shm::peer::Peers;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{OpId, PipelinedSource, Selector, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
@@ -251,7 +251,8 @@ impl Engine {
             let failed = done(dest, DTL_ERROR_RANK_FAILURE, word, 0);
             return self.operations.add(ShmOperation::Done(failed));
         }
-        let link = make_link(&mut self.peers, dest)?;
+        let link = self.peers.make_link(dest);
+        let link = link.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "no peer {dest}"))?;
         if link.producer.is_none() {
             link.producer = Some(self.segment.open_ring(rank, dest)?);
         }
@@ -259,7 +260,9 @@ impl Engine {
         let send = Send { dest, word, data, mode, stage: SendStage::Queued, filling };
         let id = self.operations.add(ShmOperation::Send(send))?;
         if waits || !self.start(dest, id) {
-            make_link(&mut self.peers, dest)?.starts.push_back(id);
+            if let Some(link) = self.peers.link_mut(dest) {
+                link.starts.push_back(id);
+            }
             self.list(dest);
         }
         Ok(id)
@@ -490,22 +493,15 @@ impl Engine {
             while bits != 0 {
                 let source = 64 * group + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                if self.peers.consumer(source).is_none() && self.peers.is_present(source) {
-                    self.read_from(source);
+                if self.peers.consumer(source).is_some() || !self.peers.is_present(source) {
+                    continue;
+                }
+                let Ok(consumer) = self.segment.read_ring(source, self.rank) else { continue };
+                if let Some(link) = self.peers.make_link(source) {
+                    link.consumer = Some(consumer);
+                    self.incoming.push(source);
                 }
             }
         }
     }
-
-    fn read_from(&mut self, source: usize) {
-        let Ok(consumer) = self.segment.read_ring(source, self.rank) else { return };
-        if let Some(link) = self.peers.make_link(source) {
-            link.consumer = Some(consumer);
-            self.incoming.push(source);
-        }
-    }
-}
-
-fn make_link(peers: &mut Peers, rank: usize) -> Result<&mut Link> {
-    peers.make_link(rank).ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "no peer {rank}"))
 }
