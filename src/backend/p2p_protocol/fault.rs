@@ -158,19 +158,10 @@ impl Engine {
         self.links.get(rank).is_some_and(|link| link.is_dead)
     }
 
-    /// Handles the ranks in `dying`. The caller must have read all frames that these ranks sent.
-    pub(super) fn settle_deaths(&mut self) {
-        for rank in std::mem::take(&mut self.dying) {
-            if !self.is_dead(rank) {
-                self.settle(rank);
-            }
-        }
-    }
-
     /// Fails each operation that needs the failed rank and is not on the `Wire`, which completes
-    /// its own operations itself.
-    fn settle(&mut self, rank: usize) {
-        let Some(link) = self.links.make(rank) else { return };
+    /// its own operations itself. The caller must have read all frames that the rank sent.
+    pub(super) fn settle(&mut self, rank: usize) {
+        let Some(link) = self.links.make(rank).filter(|link| !link.is_dead) else { return };
         link.is_dead = true;
         link.withdrawn = 0;
         link.answers.clear();

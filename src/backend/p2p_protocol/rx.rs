@@ -8,7 +8,7 @@ use super::frame::{FRAME, Frame, FrameKind, HEADER, Header};
 use super::{FRAME_WORD, RxFrame, SleepMode, tx};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::runtime::component::{Completion, OpId};
 use crate::sys::memory::buf::{Region, Scratch};
 
@@ -38,7 +38,7 @@ impl Engine {
         }
         self.write_on()?;
         if all_read && !self.dying.is_empty() {
-            self.settle_deaths();
+            std::mem::take(&mut self.dying).into_iter().for_each(|rank| self.settle(rank));
         }
         Ok(())
     }
@@ -308,11 +308,6 @@ impl Engine {
         if status == DTL_ERROR_RANK_FAILURE && !self.dying.contains(&peer) {
             self.dying.push(peer);
         }
-    }
-
-    pub(super) fn note_error(&mut self, error: &Error, peer: usize) {
-        self.note_failure(error.status(), peer);
-        self.reason = Some(error.text().to_owned());
     }
 }
 

@@ -116,7 +116,8 @@ impl Engine {
         if error.status() == DTL_ERROR_BUSY {
             return SendOutcome::NoRoom;
         }
-        self.note_error(&error, dest);
+        self.note_failure(error.status(), dest);
+        self.reason = Some(error.text().to_owned());
         SendOutcome::Failed(error)
     }
 
