@@ -405,7 +405,7 @@ impl Heap {
 
     /// Frees the blocks that other threads have pushed onto the remote-free list.
     pub(super) fn collect(&'static self) {
-        if !self.mail.is_waiting() {
+        if self.mail.peek() == 0 {
             return;
         }
         let mut at = self.mail.take() as usize;
