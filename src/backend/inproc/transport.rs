@@ -45,12 +45,6 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
     check_room(ranks)?;
     let sides = (0..ranks).map(|_| RankSlot::new(ranks)).collect();
     let is_crowded = ranks > process::affinity().len();
-    let properties = |rank| Properties {
-        needs_progress: false,
-        is_one_node: true,
-        is_oversubscribed: Some(is_crowded),
-        ..Properties::new(rank, count, "copies within this process")
-    };
     let boards = Mailboxes::new(ranks);
     let (blamed, parts) = (AtomicUsize::new(0), Parts::default());
     let fabric = Arc::new(InprocShared { size: count, sides, blamed, boards, parts });
@@ -58,7 +52,12 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
         rank,
         fabric: Arc::clone(&fabric),
         places: Mutex::default(),
-        properties: properties(rank),
+        properties: Properties {
+            needs_progress: false,
+            is_one_node: true,
+            is_oversubscribed: Some(is_crowded),
+            ..Properties::new(rank, count, "copies within this process")
+        },
     };
     Ok((0..count).map(endpoint).collect())
 }

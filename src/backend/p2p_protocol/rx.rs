@@ -83,27 +83,25 @@ impl Engine {
             let Some(&(op, _)) = self.incoming.front() else { return Ok(true) };
             let Some(done) = self.wire.test(op)? else { return Ok(true) };
             let Some((_, mut frame)) = self.incoming.pop_front() else { return Ok(true) };
-            let mut back = None;
-            if done.status == DTL_SUCCESS && done.match_bits != FRAME_WORD {
+            let kept = if done.status != DTL_SUCCESS {
+                self.receive_failed(done.source, done.status);
+                None
+            } else if done.match_bits != FRAME_WORD {
                 self.wrong_word(FRAME_WORD, done.match_bits);
-                back = Some(frame);
-            } else if done.status == DTL_SUCCESS {
+                None
+            } else {
                 let header = frame.read(done.size);
                 let payload = frame.payload(header.map_or(0, |header| header.size as usize));
-                match self.accept(done.source, header, done.size, payload) {
-                    None => back = Some(frame),
-                    Some(word) => {
-                        let held = Arrival::Held(MessageBytes::Framed(frame, payload.len()));
-                        self.matcher.arrive(done.source, word, held);
-                    }
+                let word = self.accept(done.source, header, done.size, payload);
+                word.map(|word| (word, payload.len()))
+            };
+            match kept {
+                Some((word, len)) => {
+                    let held = Arrival::Held(MessageBytes::Framed(frame, len));
+                    self.matcher.arrive(done.source, word, held);
+                    self.frameless += 1;
                 }
-            } else {
-                self.receive_failed(done.source, done.status);
-                back = Some(frame);
-            }
-            match back {
-                Some(frame) => self.unposted.push(frame),
-                None => self.frameless += 1,
+                None => self.unposted.push(frame),
             }
             if self.broken.is_some() {
                 return Ok(true);
