@@ -22,11 +22,6 @@ struct OpSlot<T> {
 const ROOM: usize = 256;
 
 impl<T> Operations<T> {
-    /// Creates an empty table.
-    pub fn new() -> Self {
-        Operations { slots: Vec::with_capacity(ROOM), free: Vec::with_capacity(ROOM) }
-    }
-
     /// Adds an operation and returns its ID. Fails if memory is exhausted.
     #[inline(always)] // row: shm_message_8
     pub fn add(&mut self, what: T) -> Result<OpId> {
@@ -94,9 +89,10 @@ impl<T> Operations<T> {
     }
 }
 
+/// An empty table.
 impl<T> Default for Operations<T> {
     fn default() -> Self {
-        Self::new()
+        Operations { slots: Vec::with_capacity(ROOM), free: Vec::with_capacity(ROOM) }
     }
 }
 

@@ -85,7 +85,7 @@ impl Router {
             node,
             across,
             nodes,
-            operations: Operations::new(),
+            operations: Operations::default(),
             held,
             posted: 0,
             turn: HierLevel::Node,

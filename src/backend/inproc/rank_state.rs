@@ -50,7 +50,7 @@ pub(super) enum InprocMessage {
 impl RankSlot {
     pub(super) fn new(ranks: usize) -> Self {
         let state = RankState {
-            operations: Operations::new(),
+            operations: Operations::default(),
             matcher: Matcher::new(ranks),
             events: 0,
             sleepers: 0,

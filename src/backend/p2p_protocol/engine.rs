@@ -208,7 +208,7 @@ impl Engine {
             rank: index_of(wire.properties().rank),
             wire,
             rounds,
-            operations: Operations::new(),
+            operations: Operations::default(),
             matcher: Matcher::new(ranks),
             links: PeerMap::new(ranks),
             listed: Vec::new(),

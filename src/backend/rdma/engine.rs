@@ -104,7 +104,7 @@ impl RdmaEngine {
             rails,
             polling: CqSet::new(),
             peers: PeerMap::new(size),
-            operations: Operations::new(),
+            operations: Operations::default(),
             arrived: VecDeque::new(),
             spent: Vec::new(),
             lost: VecDeque::new(),

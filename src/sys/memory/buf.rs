@@ -257,18 +257,14 @@ struct Quarter(#[allow(dead_code, reason = "only its size and alignment matter")
 #[repr(align(64))]
 struct Line(#[allow(dead_code, reason = "only its size and alignment matter")] [u8; 64]);
 
+/// Scratch memory of 0 bytes.
 impl Default for Scratch {
     fn default() -> Self {
-        Scratch::empty()
+        Scratch { memory: Lines::Whole(Vec::new()), len: 0 }
     }
 }
 
 impl Scratch {
-    /// Creates scratch memory of 0 bytes.
-    pub fn empty() -> Self {
-        Scratch { memory: Lines::Whole(Vec::new()), len: 0 }
-    }
-
     /// Allocates `len` zeroed bytes; `None` if out of memory.
     pub fn new(len: usize) -> Option<Self> {
         let scratch = Self::unwritten(len)?;

@@ -191,7 +191,7 @@ impl Engine {
         Engine {
             rank,
             segment,
-            operations: Operations::new(),
+            operations: Operations::default(),
             matcher: Matcher::new(peers.len()),
             peers,
             incoming: Vec::new(),
