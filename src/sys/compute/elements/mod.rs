@@ -55,31 +55,35 @@ use std::sync::LazyLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Name (without its prefix) and size in bytes of the built-in dtypes, by number.
-const DTYPES: [(&CStr, usize); 23] = [
-    (c"INT8", 1),
-    (c"INT16", 2),
-    (c"INT32", 4),
-    (c"INT64", 8),
-    (c"UINT8", 1),
-    (c"UINT16", 2),
-    (c"UINT32", 4),
-    (c"UINT64", 8),
-    (c"FLOAT32", 4),
-    (c"FLOAT64", 8),
-    (c"BYTE", 1),
-    (c"BOOL", 1),
-    (c"FLOAT16", 2),
-    (c"BFLOAT16", 2),
-    (c"COMPLEX64", 8),
-    (c"COMPLEX128", 16),
-    (c"FLOAT32_INT32", 8),
-    (c"FLOAT64_INT32", 16),
-    (c"INT32_INT32", 8),
-    (c"INT64_INT32", 16),
-    (c"INT16_INT32", 8),
-    (c"FLOAT64_INT64", 16),
-    (c"INT64_INT64", 16),
+type How = (Level, OperandSide);
+/// Function that returns the kernel of an operation on the elements of one dtype.
+type KernelOfOp = fn(How, dtl_reduce_op_t) -> Option<Kernel>;
+
+/// Name (without its prefix), size in bytes and kernels of the built-in dtypes, by number.
+const DTYPES: [(&CStr, usize, KernelOfOp); 23] = [
+    (c"INT8", 1, integer::<i8>),
+    (c"INT16", 2, integer::<i16>),
+    (c"INT32", 4, integer::<i32>),
+    (c"INT64", 8, integer::<i64>),
+    (c"UINT8", 1, integer::<u8>),
+    (c"UINT16", 2, integer::<u16>),
+    (c"UINT32", 4, integer::<u32>),
+    (c"UINT64", 8, integer::<u64>),
+    (c"FLOAT32", 4, ordered::<f32>),
+    (c"FLOAT64", 8, ordered::<f64>),
+    (c"BYTE", 1, bitwise),
+    (c"BOOL", 1, logical::<u8>),
+    (c"FLOAT16", 2, ordered::<Half>),
+    (c"BFLOAT16", 2, ordered::<Bf16>),
+    (c"COMPLEX64", 8, arithmetic::<Complex<f32>>),
+    (c"COMPLEX128", 16, arithmetic::<Complex<f64>>),
+    (c"FLOAT32_INT32", 8, located::<Pair<f32, i32>>),
+    (c"FLOAT64_INT32", 16, located::<Pair<f64, i32>>),
+    (c"INT32_INT32", 8, located::<Pair<i32, i32>>),
+    (c"INT64_INT32", 16, located::<Pair<i64, i32>>),
+    (c"INT16_INT32", 8, located::<Pair<i16, i32>>),
+    (c"FLOAT64_INT64", 16, located::<Pair<f64, i64>>),
+    (c"INT64_INT64", 16, located::<Pair<i64, i64>>),
 ];
 
 /// Names of the built-in operations, by number.
@@ -183,37 +187,9 @@ pub fn kernel_at(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> Option<Kernel> {
-    dtype_size(dtype)?;
-    let how = (level, side);
-    kernel_of_bytes(side, op).or_else(|| match dtype {
-        DTL_DTYPE_INT8 => integer::<i8>(how, op),
-        DTL_DTYPE_INT16 => integer::<i16>(how, op),
-        DTL_DTYPE_INT32 => integer::<i32>(how, op),
-        DTL_DTYPE_INT64 => integer::<i64>(how, op),
-        DTL_DTYPE_UINT8 => integer::<u8>(how, op),
-        DTL_DTYPE_UINT16 => integer::<u16>(how, op),
-        DTL_DTYPE_UINT32 => integer::<u32>(how, op),
-        DTL_DTYPE_UINT64 => integer::<u64>(how, op),
-        DTL_DTYPE_FLOAT32 => ordered::<f32>(how, op),
-        DTL_DTYPE_FLOAT64 => ordered::<f64>(how, op),
-        DTL_DTYPE_BYTE => bitwise(how, op),
-        DTL_DTYPE_BOOL => logical::<u8>(how, op),
-        DTL_DTYPE_FLOAT16 => ordered::<Half>(how, op),
-        DTL_DTYPE_BFLOAT16 => ordered::<Bf16>(how, op),
-        DTL_DTYPE_COMPLEX64 => arithmetic::<Complex<f32>>(how, op),
-        DTL_DTYPE_COMPLEX128 => arithmetic::<Complex<f64>>(how, op),
-        DTL_DTYPE_FLOAT32_INT32 => located::<Pair<f32, i32>>(side, op),
-        DTL_DTYPE_FLOAT64_INT32 => located::<Pair<f64, i32>>(side, op),
-        DTL_DTYPE_INT32_INT32 => located::<Pair<i32, i32>>(side, op),
-        DTL_DTYPE_INT64_INT32 => located::<Pair<i64, i32>>(side, op),
-        DTL_DTYPE_INT16_INT32 => located::<Pair<i16, i32>>(side, op),
-        DTL_DTYPE_FLOAT64_INT64 => located::<Pair<f64, i64>>(side, op),
-        DTL_DTYPE_INT64_INT64 => located::<Pair<i64, i64>>(side, op),
-        _ => None,
-    })
+    let (_, _, kernel_of_op) = DTYPES.get(usize::try_from(dtype).ok()?)?;
+    kernel_of_bytes(side, op).or_else(|| kernel_of_op((level, side), op))
 }
-
-type How = (Level, OperandSide);
 
 /// Returns the kernel of a rule that picks an operand. Which of two operands that compare as equal
 /// it picks depends on the side. All other rules give equal bits for both sides.
@@ -272,7 +248,7 @@ fn logical<T: Logical>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
 }
 
 /// Returns the kernel of MINLOC or MAXLOC. Wide instructions do not help to compare pairs.
-fn located<T: Ordered>(side: OperandSide, op: dtl_reduce_op_t) -> Option<Kernel> {
+fn located<T: Ordered>((_, side): How, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
         DTL_OP_MINLOC => sided::<Min<T>>((Level::PLAIN, side)),
         DTL_OP_MAXLOC => sided::<Max<T>>((Level::PLAIN, side)),
