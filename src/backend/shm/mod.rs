@@ -160,8 +160,7 @@ impl ShmJob {
         if name.is_empty() {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "no job name: set DTL_JOB, or name the job");
         }
-        let places = (usize::try_from(rank), usize::try_from(size));
-        let (Ok(rank), Ok(size)) = places else {
+        let (Ok(rank), Ok(size)) = (usize::try_from(rank), usize::try_from(size)) else {
             return fail!(DTL_ERROR_INVALID_RANK, "rank {rank} of {size}: both must be from 0");
         };
         if rank >= size {
