@@ -318,11 +318,10 @@ impl Places {
     }
 
     /// Creates a view in a reserved slot, or in slot 0, which only one communicator ever uses.
-    /// `ranks`: number of ranks of the transport; `own`: this rank. `memory`: two spans over the
-    /// memory of all slots.
+    /// `ranks`: number of ranks of the transport; `own`: this rank. `memory`: memory of all slots.
     pub(super) fn open(
         &mut self,
-        memory: [Option<Span>; 2],
+        memory: Option<Span>,
         (ranks, own): (usize, usize),
         context: u32,
         members: &[Member],
@@ -335,7 +334,7 @@ impl Places {
         let Some(mine) = members.iter().find(|member| at(member).0 == own) else {
             return fail!(DTL_ERROR_INTERNAL, "rank {own} is not a member of its own board");
         };
-        let [Some(first), Some(again)] = memory else {
+        let Some(memory) = memory else {
             self.release(mine.place);
             return fail!(
                 DTL_ERROR_INTERNAL,
@@ -348,18 +347,16 @@ impl Places {
             .iter()
             .map(|member| u32::try_from(mailbox(member)).unwrap_or(u32::MAX))
             .collect();
-        let view = MailboxView::new(first, offsets, mailbox(mine), context);
+        let view = MailboxView::new(memory.clone(), offsets, mailbox(mine), context);
         let (_, place) = at(mine);
         if place > 0 {
             let reader = |member: &Member| {
                 let ((rank, _), mailbox) = (at(member), mailbox(member));
-                Reader { rank, mailbox, before: user(&again, mailbox) }
+                Reader { rank, mailbox, before: user(&memory, mailbox) }
             };
             let members = members.iter().map(reader).collect();
-            self.set(
-                place,
-                SlotState::Used(Last { memory: again, user: u64::from(context) + 1, members }),
-            );
+            let user = u64::from(context) + 1;
+            self.set(place, SlotState::Used(Last { memory, user, members }));
         }
         Ok(view)
     }

@@ -69,8 +69,8 @@ impl Mailboxes {
                 "there is no such place for a board: {members:?}"
             ));
         };
-        let slots = || room.memory.span(0, room.memory.len());
-        let mailbox = places.open([slots(), slots()], (self.ranks, own), context, members);
+        let slots = room.memory.span(0, room.memory.len());
+        let mailbox = places.open(slots, (self.ranks, own), context, members);
         Some(mailbox.map(|mailbox| Box::new(Local { mailbox, bell }) as _))
     }
 }

@@ -40,6 +40,5 @@ pub(crate) fn open(
     if members.iter().any(|member| member.place == 0) {
         commit_first(segment)?;
     }
-    let slots = [segment.slots(), segment.slots()];
-    Ok(Box::new(places.open(slots, (segment.size(), own), context, members)?))
+    Ok(Box::new(places.open(segment.slots(), (segment.size(), own), context, members)?))
 }

@@ -246,6 +246,7 @@ impl Deref for SharedWord {
 }
 
 /// Range of bytes in shared memory.
+#[derive(Clone)]
 pub struct Span {
     region: Region,
     _memory: Arc<SharedMapping>,
