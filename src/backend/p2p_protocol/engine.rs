@@ -184,7 +184,7 @@ pub(super) enum MessageBytes {
 }
 
 impl MessageBytes {
-    pub(super) fn region(&mut self) -> Region {
+    pub(super) fn region(&self) -> Region {
         match self {
             MessageBytes::Copied(copy) => copy.region(),
             MessageBytes::Framed(frame, size) => frame.payload(*size),
@@ -404,7 +404,7 @@ impl Engine {
     pub(super) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = index_of(message.source);
         match message.what {
-            Arrival::Held(mut bytes) => {
+            Arrival::Held(bytes) => {
                 self.deliver(id, source, message.match_bits, bytes.region());
                 match bytes {
                     MessageBytes::Copied(_) => {}
