@@ -124,7 +124,7 @@ impl Frame {
 
     /// Parses the header of a received frame of `len` bytes; `None` if it is invalid.
     pub(super) fn read(&self, len: u64) -> Option<Header> {
-        Header::of(self.0.first_words(), len)
+        Header::of(self.0.region().first_words(), len)
     }
 
     /// Returns the payload of an eager message of `size` bytes.

@@ -304,18 +304,6 @@ impl Scratch {
         bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes)).collect()
     }
 
-    /// Writes words to the beginning of the memory, clipped to its length. Call when no operation
-    /// uses the memory.
-    pub fn put_words(&mut self, words: &[u64]) {
-        self.region().put_words(words);
-    }
-
-    /// Returns the first `N` words of the memory; bytes beyond its end read as 0. Call when no
-    /// operation uses the memory any more.
-    pub fn first_words<const N: usize>(&self) -> [u64; N] {
-        self.region().first_words()
-    }
-
     /// Returns the bytes as a region. Keep the scratch memory until the operation on it has ended.
     pub fn region(&self) -> Region {
         let at = match &self.memory {
