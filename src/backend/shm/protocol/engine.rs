@@ -204,10 +204,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn own(&self) -> i32 {
-        rank_of(self.rank)
-    }
-
     pub(crate) fn rank_of(&self, rank: i32) -> Result<usize> {
         match usize::try_from(rank) {
             Ok(index) if index < self.peers.len() => Ok(index),
@@ -285,7 +281,7 @@ impl Engine {
 
     fn send_to_self(&mut self, data: Region, word: u64, mode: SendMode) -> Result<OpId> {
         let over = done(self.rank, DTL_SUCCESS, word, data.len() as u64);
-        if let Some(posted) = self.matcher.take_posted(self.own(), word) {
+        if let Some(posted) = self.matcher.take_posted(rank_of(self.rank), word) {
             self.deliver(posted, self.rank, word, data);
             return self.operations.add(ShmOperation::Done(over));
         }
@@ -300,7 +296,7 @@ impl Engine {
                 (id, Arrival::Own(id))
             }
         };
-        self.matcher.arrive(self.own(), word, arrival);
+        self.matcher.arrive(rank_of(self.rank), word, arrival);
         Ok(id)
     }
 
@@ -439,7 +435,7 @@ impl Engine {
 
     /// Cancels an operation if that is still possible; then the operation completes with CANCELED.
     pub(crate) fn cancel(&mut self, id: OpId) {
-        let own = self.own();
+        let own = rank_of(self.rank);
         let withdrawn = match self.operations.get(id) {
             Some(&ShmOperation::Receive(Receive { source, taken: None, .. })) => {
                 self.matcher.cancel(source, &id)

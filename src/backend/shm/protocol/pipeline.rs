@@ -11,7 +11,7 @@ use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::backend::shm::memory::cells::{CELL, CellPool};
 use crate::backend::shm::memory::ring::{FRAGMENT, Payload, RecordKind};
-use crate::runtime::component::{OpId, PipelinedSource};
+use crate::runtime::component::OpId;
 use crate::runtime::log::warning;
 use crate::sys::memory::buf::Region;
 
@@ -40,15 +40,6 @@ enum Streamed {
     /// The piece was sent; true if another message is to be served next.
     Piece(bool),
     Over,
-}
-
-/// Returns the number of bytes that are available, or the status if an error prevents the rest from
-/// becoming available.
-fn ready(filling: &PipelinedSource) -> Result<usize, dtl_status_t> {
-    match filling.failure() {
-        DTL_SUCCESS => Ok(filling.ready()),
-        status => Err(status),
-    }
 }
 
 impl Engine {
@@ -138,7 +129,12 @@ impl Engine {
             return Streamed::Over;
         };
         let SendStage::Streaming { claim, receiver, end } = stage else { return Streamed::Over };
-        let filled = filling.as_ref().map_or(Ok(usize::MAX), |by| ready(by));
+        // The number of bytes that are available, or why the rest does not become available.
+        let filled = match filling.as_ref().map(|by| (by.failure(), by)) {
+            None => Ok(usize::MAX),
+            Some((DTL_SUCCESS, by)) => Ok(by.ready()),
+            Some((status, _)) => Err(status),
+        };
         let Some(next) = self.next_piece(dest, claim) else { return Streamed::Full };
         let at = next as usize * PIECE;
         let bytes = data.part(at, PIECE.min(end.saturating_sub(at)));
