@@ -51,8 +51,9 @@ pub(super) struct Engine {
     pub(super) incoming: VecDeque<(OpId, Frame)>,
     /// Frames whose receive could not be posted, because the `Wire` was out of resources.
     pub(super) unposted: Vec<Frame>,
-    /// Number of frame receives that have no buffer, because memory was exhausted.
-    pub(super) frameless: usize,
+    /// Number of frame receives to be kept posted. Some are not posted while the `Wire` is out of
+    /// resources or memory for their frames is exhausted.
+    pub(super) receives: usize,
     pub(super) pool: Vec<Frame>,
     pub(super) payloads: VecDeque<Payload>,
     pub(super) last_payload: u32,
@@ -215,7 +216,7 @@ impl Engine {
             incoming: VecDeque::with_capacity(RECEIVES),
             unposted: Vec::with_capacity(RECEIVES),
             // A single rank sends nothing over the wire.
-            frameless: if ranks > 1 && rounds == 0 { RECEIVES } else { 0 },
+            receives: if ranks > 1 && rounds == 0 { RECEIVES } else { 0 },
             pool: Vec::new(),
             payloads: VecDeque::new(),
             last_payload: 0,

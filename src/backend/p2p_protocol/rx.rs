@@ -28,7 +28,7 @@ impl Engine {
             return Ok(());
         }
         let all_read = if self.rounds > 0 { self.read_lent()? } else { self.read_frames()? };
-        if self.frameless > 0 || !self.unposted.is_empty() {
+        if self.incoming.len() < self.receives {
             if let Err(error) = self.post_receives() {
                 self.break_down(error.status(), Some(error.text().to_owned()));
             }
@@ -57,9 +57,8 @@ impl Engine {
 
     /// Posts frame receives until `RECEIVES` are posted or resources are exhausted.
     pub(super) fn post_receives(&mut self) -> Result<()> {
-        while self.frameless > 0 {
+        while self.incoming.len() + self.unposted.len() < self.receives {
             let Some(frame) = self.pool.pop().or_else(Frame::new) else { break };
-            self.frameless -= 1;
             self.unposted.push(frame);
         }
         while let Some(frame) = self.unposted.pop() {
@@ -99,7 +98,6 @@ impl Engine {
                 Some((word, len)) => {
                     let held = Arrival::Held(MessageBytes::Framed(frame, len));
                     self.matcher.arrive(done.source, word, held);
-                    self.frameless += 1;
                 }
                 None => self.unposted.push(frame),
             }
